@@ -1,0 +1,300 @@
+//! Presentation events (profile v1): what an EVENT packet shows to a person.
+//!
+//! A packet keeps the raw object; [`Event::view`] types it on demand. An unknown type is never an error.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use url::Url;
+use uuid::Uuid;
+
+use crate::decode::{self, DecodeError};
+use crate::json::RawObject;
+use crate::time::Timestamp;
+
+/// The event types that profile v1's data contract knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum PresentationEventType {
+    /// [`CitationBlock`].
+    CitationBlock,
+    /// [`ProgressUpdate`].
+    ProgressIndicator,
+    /// [`MediaCarousel`].
+    MediaCarousel,
+    /// [`MarkdownBlock`].
+    MarkdownBlock,
+    /// [`ThoughtTrace`].
+    ThoughtTrace,
+}
+
+impl PresentationEventType {
+    /// Every type.
+    pub const ALL: [Self; 5] = [
+        Self::CitationBlock,
+        Self::ProgressIndicator,
+        Self::MediaCarousel,
+        Self::MarkdownBlock,
+        Self::ThoughtTrace,
+    ];
+
+    /// The spelling on the wire (v1); v2 uses the same word in lower case.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CitationBlock => "CITATION_BLOCK",
+            Self::ProgressIndicator => "PROGRESS_INDICATOR",
+            Self::MediaCarousel => "MEDIA_CAROUSEL",
+            Self::MarkdownBlock => "MARKDOWN_BLOCK",
+            Self::ThoughtTrace => "THOUGHT_TRACE",
+        }
+    }
+}
+
+/// The envelope of a presentation event, `data` untouched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PresentationEvent {
+    /// The event's own id.
+    pub id: Uuid,
+    /// When it was made.
+    pub timestamp: Timestamp,
+    /// What kind of event.
+    #[serde(rename = "type")]
+    pub kind: PresentationEventType,
+    /// The block.
+    pub data: RawObject,
+}
+
+/// A source that backs the answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CitationItem {
+    /// The source's id.
+    pub source_id: String,
+    /// Where it is.
+    pub uri: Url,
+    /// Its title.
+    pub title: String,
+    /// The part that was used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snippet: Option<String>,
+    /// How sure the agent is, by convention 0 to 1.
+    pub confidence: f64,
+}
+
+/// A list of sources.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CitationBlock {
+    /// The sources.
+    pub citations: Vec<CitationItem>,
+}
+
+/// How far a piece of work is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProgressStatus {
+    /// Going on.
+    Running,
+    /// Done.
+    Complete,
+    /// Failed.
+    Failed,
+}
+
+/// A step of work that a person may watch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProgressUpdate {
+    /// What is being done.
+    pub label: String,
+    /// How it stands.
+    pub status: ProgressStatus,
+    /// How far, by convention 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress_percent: Option<f64>,
+}
+
+/// A picture, a film, a file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MediaItem {
+    /// Where it is. Any scheme: whoever renders it decides what to follow.
+    pub url: Url,
+    /// What it is.
+    pub mime_type: String,
+    /// What it shows, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alt_text: Option<String>,
+}
+
+/// Several media items.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MediaCarousel {
+    /// The items.
+    pub items: Vec<MediaItem>,
+}
+
+/// Markdown to render.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MarkdownBlock {
+    /// The text.
+    pub content: String,
+}
+
+/// A thought of the agent's, for those who want to see it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ThoughtTrace {
+    /// The thought.
+    pub thought: String,
+}
+
+/// Where a failure comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ErrorDomain {
+    /// The request was wrong.
+    Client,
+    /// The platform failed.
+    #[default]
+    System,
+    /// The model provider failed or refused.
+    Llm,
+    /// A tool failed.
+    Tool,
+    /// Authentication, authorization or governance said no.
+    Security,
+}
+
+impl ErrorDomain {
+    /// Every domain.
+    pub const ALL: [Self; 5] = [Self::Client, Self::System, Self::Llm, Self::Tool, Self::Security];
+
+    /// The spelling on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::System => "system",
+            Self::Llm => "llm",
+            Self::Tool => "tool",
+            Self::Security => "security",
+        }
+    }
+}
+
+/// A failure that the user should read while the agent carries on: the data of a `user_error` event.
+///
+/// For a failure of the stream itself, see [`StreamError`](crate::StreamError).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UserError {
+    /// For the user.
+    pub message: String,
+    /// A number such as 429 or 503.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<i64>,
+    /// Where the failure comes from.
+    #[serde(default)]
+    pub domain: ErrorDomain,
+    /// Whether to offer a retry.
+    #[serde(default)]
+    pub retryable: bool,
+}
+
+/// "Drop text and presentation events after `after_seq`; they follow again" (an extension).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StreamReset {
+    /// The attempt whose output follows.
+    pub attempt: u32,
+    /// The last packet that still counts.
+    pub after_seq: u64,
+}
+
+/// The spelling of the `user_error` event type, the same in both profiles.
+pub const USER_ERROR: &str = "user_error";
+/// The spelling of the `stream_reset` event type (an extension).
+pub const STREAM_RESET: &str = "stream_reset";
+
+/// The typed view of an event payload, in either profile.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EventView {
+    /// Sources.
+    Citations(CitationBlock),
+    /// Progress.
+    Progress(ProgressUpdate),
+    /// Media.
+    Media(MediaCarousel),
+    /// Markdown.
+    Markdown(MarkdownBlock),
+    /// A thought.
+    Thought(ThoughtTrace),
+    /// A failure for the user's eyes.
+    UserError(UserError),
+    /// Text and events after a seq no longer count.
+    Reset(StreamReset),
+    /// Anything else: an unknown type, or a known one whose data does not fit it.
+    Other,
+}
+
+/// An event payload, read as `{id?, timestamp?, type?, data?}` without insisting on any of it.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(default)]
+pub struct Event {
+    /// The event's id, whatever form it has.
+    pub id: Option<Value>,
+    /// The type's name as it stands on the wire.
+    #[serde(rename = "type", deserialize_with = "text_or_nothing")]
+    pub kind: Option<String>,
+    /// The data.
+    pub data: Value,
+}
+
+fn text_or_nothing<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(Value::deserialize(deserializer)?.as_str().map(str::to_owned))
+}
+
+impl Event {
+    /// Reads a raw payload. Never fails: what cannot be read is absent.
+    pub fn of(raw: &RawObject) -> Self {
+        serde_json::from_str(raw.get()).unwrap_or_default()
+    }
+
+    /// The typed view. Types are matched without regard to case, so v1 and v2 look the same here.
+    pub fn view(&self) -> EventView {
+        let kind = self.kind.as_deref().unwrap_or_default();
+        let is = |t: PresentationEventType| kind.eq_ignore_ascii_case(t.as_str());
+        let view = if is(PresentationEventType::CitationBlock) {
+            self.read().or_else(|| self.read().map(crate::v2::CitationBlock::into_v1)).map(EventView::Citations)
+        } else if is(PresentationEventType::ProgressIndicator) {
+            self.read().map(EventView::Progress)
+        } else if is(PresentationEventType::MediaCarousel) {
+            self.read().map(EventView::Media)
+        } else if is(PresentationEventType::MarkdownBlock) {
+            self.read().map(EventView::Markdown)
+        } else if is(PresentationEventType::ThoughtTrace) {
+            self.read().map(EventView::Thought)
+        } else if kind == USER_ERROR {
+            self.read().map(EventView::UserError)
+        } else if kind == STREAM_RESET {
+            self.read().map(EventView::Reset)
+        } else {
+            None
+        };
+        view.unwrap_or(EventView::Other)
+    }
+
+    fn read<T: serde::de::DeserializeOwned>(&self) -> Option<T> {
+        decode::from_value(&self.data).ok()
+    }
+}
+
+/// Makes the payload of an EVENT packet: an envelope with a fresh id and the present time around `data`.
+pub fn envelope(kind: &str, data: &impl Serialize) -> Result<RawObject, DecodeError> {
+    let data = RawObject::from_serialize(data)?;
+    let mut members = Map::new();
+    members.insert("id".into(), Uuid::now_v7().to_string().into());
+    members.insert("timestamp".into(), Timestamp::now().to_string().into());
+    members.insert("type".into(), kind.into());
+    members.insert("data".into(), Value::Object(data.to_map()));
+    RawObject::from_serialize(&members)
+}

@@ -1,0 +1,183 @@
+//! JSON objects that are kept as the text they arrived in: event payloads, free-form bodies.
+//!
+//! Keeping the text keeps every number and unknown member exactly, and lets a replay copy bytes.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::decode::{self, DecodeError, DecodeErrorKind, MAX_DEPTH};
+
+/// A JSON object as text: valid, at most [`MAX_DEPTH`] deep, without a line break outside of strings.
+#[derive(Clone)]
+pub struct RawObject(Box<RawValue>);
+
+impl RawObject {
+    /// Reads an object from JSON text.
+    pub fn parse(text: &str) -> Result<Self, DecodeError> {
+        Self::from_raw(decode::from_str::<Box<RawValue>>(text)?)
+    }
+
+    /// Takes over text that serde_json has already found to be one JSON value.
+    pub fn from_raw(raw: Box<RawValue>) -> Result<Self, DecodeError> {
+        Self::from_raw_within(raw, MAX_DEPTH)
+    }
+
+    pub(crate) fn from_raw_within(raw: Box<RawValue>, depth: usize) -> Result<Self, DecodeError> {
+        let text = raw.get();
+        if !text.starts_with('{') {
+            return Err(DecodeError::value("", format!("expected an object, found {}", kind_of(text))));
+        }
+        if check(text, depth)?.is_compact {
+            return Ok(Self(raw));
+        }
+        RawValue::from_string(compact(text)).map(Self).map_err(|e| DecodeError::value("", e.to_string()))
+    }
+
+    /// Serialises a value that becomes a JSON object.
+    pub fn from_serialize(value: &impl Serialize) -> Result<Self, DecodeError> {
+        let raw = serde_json::value::to_raw_value(value).map_err(|e| DecodeError::value("", e.to_string()))?;
+        Self::from_raw(raw)
+    }
+
+    /// The text, on one line.
+    pub fn get(&self) -> &str {
+        self.0.get()
+    }
+
+    /// Decodes the object into a type of the caller's.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, DecodeError> {
+        decode::from_str(self.get())
+    }
+
+    /// The object as a tree of values; large numbers lose precision here, not in [`Self::get`].
+    pub fn to_map(&self) -> serde_json::Map<String, serde_json::Value> {
+        serde_json::from_str(self.get()).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for RawObject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.get())
+    }
+}
+
+impl PartialEq for RawObject {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get() || self.to_map() == other.to_map()
+    }
+}
+
+impl Serialize for RawObject {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Self::from_raw(raw).map_err(|e| decode::nested(e))
+    }
+}
+
+impl schemars::JsonSchema for RawObject {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Object".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "object", "additionalProperties": true })
+    }
+}
+
+/// The JSON type of a value's text, in the words of our error messages.
+pub(crate) fn kind_of(text: &str) -> &'static str {
+    match text.trim_start().as_bytes().first() {
+        Some(b'"') => "a string",
+        Some(b'[') => "an array",
+        Some(b'{') => "an object",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'n') => "null",
+        _ => "a number",
+    }
+}
+
+/// What [`check`] found on its way.
+pub(crate) struct Scan {
+    is_compact: bool,
+}
+
+/// One pass over valid JSON for what serde_json does not check in raw text: depth and lone surrogates.
+pub(crate) fn check(text: &str, limit: usize) -> Result<Scan, DecodeError> {
+    let bytes = text.as_bytes();
+    let (mut depth, mut at, mut is_compact) = (0usize, 0usize, true);
+    while let Some(&byte) = bytes.get(at) {
+        at += 1;
+        match byte {
+            b'"' => at = skip_string(bytes, at)?,
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > limit {
+                    let what = format!("nested deeper than {limit} levels");
+                    return Err(DecodeError::new(DecodeErrorKind::Depth, "", what));
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'\n' | b'\r' => is_compact = false,
+            _ => {}
+        }
+    }
+    Ok(Scan { is_compact })
+}
+
+/// Returns the index after the closing quote.
+fn skip_string(bytes: &[u8], mut at: usize) -> Result<usize, DecodeError> {
+    loop {
+        let rest = bytes.get(at..).unwrap_or_default();
+        let Some(found) = memchr::memchr2(b'"', b'\\', rest) else { return Ok(bytes.len()) };
+        at += found;
+        if bytes.get(at) == Some(&b'"') {
+            return Ok(at + 1);
+        }
+        at = match bytes.get(at + 1) {
+            Some(b'u') => check_escape(bytes, at)?,
+            _ => at + 2,
+        };
+    }
+}
+
+/// `at` is a `\uXXXX`; a high surrogate must be followed by a low one and no low one may stand alone.
+fn check_escape(bytes: &[u8], at: usize) -> Result<usize, DecodeError> {
+    let unit = |at: usize| -> Option<u16> {
+        let hex = std::str::from_utf8(bytes.get(at..at + 6)?).ok()?;
+        u16::from_str_radix(hex.strip_prefix("\\u")?, 16).ok()
+    };
+    match unit(at) {
+        Some(0xD800..=0xDBFF) if matches!(unit(at + 6), Some(0xDC00..=0xDFFF)) => Ok(at + 12),
+        Some(0xD800..=0xDFFF) | None => {
+            Err(DecodeError::new(DecodeErrorKind::Syntax, "", "not valid JSON: lone surrogate in a string"))
+        }
+        Some(_) => Ok(at + 6),
+    }
+}
+
+/// Drops white space between tokens.
+fn compact(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let (mut in_string, mut escaped) = (false, false);
+    for c in text.chars() {
+        if in_string {
+            in_string = escaped || c != '"';
+            escaped = !escaped && c == '\\';
+        } else if c == '"' {
+            in_string = true;
+        } else if c.is_ascii_whitespace() {
+            continue;
+        }
+        out.push(c);
+    }
+    out
+}

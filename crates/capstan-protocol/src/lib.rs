@@ -1,0 +1,46 @@
+//! The Coreason Agent Protocol (CAP), typed.
+//!
+//! Everything that Capstan says or hears on a wire is described here, once: packets, presentation events,
+//! requests, AG-UI events, assistant frames, problem details, the SSE codec, and the catalogue of faults from
+//! which every dialect of failure is derived. This crate does no I/O and knows no async runtime.
+//!
+//! ```
+//! use capstan_protocol::{StreamPacket, Payload};
+//!
+//! let packet = StreamPacket::decode(
+//!     r#"{"stream_id":"7c9e6679-7425-40de-944b-e07fc1f90ae7","seq":1,"op":"DELTA","t":"2026-02-03T10:15:37Z","p":"Hi"}"#,
+//! )?;
+//! assert_eq!(packet.payload, Payload::Delta("Hi".into()));
+//! # Ok::<(), capstan_protocol::DecodeError>(())
+//! ```
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+
+pub mod cursor;
+pub mod decode;
+mod error;
+mod escape;
+pub mod event;
+mod json;
+mod message;
+pub mod model;
+mod packet;
+mod request;
+mod response;
+pub mod sse;
+mod time;
+pub mod v2;
+
+pub use cursor::{Cursor, CursorError, LastEventId};
+pub use decode::{DecodeError, DecodeErrorKind};
+pub use error::{ErrorSeverity, StreamError};
+pub use event::{
+    CitationBlock, CitationItem, ErrorDomain, Event, EventView, MarkdownBlock, MediaCarousel, MediaItem,
+    PresentationEvent, PresentationEventType, ProgressStatus, ProgressUpdate, StreamReset, ThoughtTrace, UserError,
+};
+pub use json::RawObject;
+pub use message::{Arguments, ChatMessage, Modality, Part, Role};
+pub use model::Profile;
+pub use packet::{Close, CloseReport, Payload, StreamOpCode, StreamPacket};
+pub use request::{AgentRequest, ClientCapabilities, ServiceRequest, SessionContext, TraceContext, UserContext};
+pub use response::{HealthCheckResponse, HealthStatus, Identity, ServerSentEvent, ServiceResponse};
+pub use time::Timestamp;

@@ -1,0 +1,136 @@
+//! The models by name: what `capstan validate` checks and the schema generator writes.
+//!
+//! A new wire model is one row here.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::decode::{self, DecodeError};
+use crate::{packet, v2};
+
+/// Which edition of the data contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Profile {
+    /// RFC 004 and 005: strict members, upper-case words.
+    #[default]
+    V1,
+    /// The later contract: lower-case words, unknown members ignored.
+    V2,
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V1 => "v1",
+            Self::V2 => "v2",
+        })
+    }
+}
+
+impl FromStr for Profile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "v1" => Ok(Self::V1),
+            "v2" => Ok(Self::V2),
+            _ => Err(format!("unknown profile {text:?}, expected v1 or v2")),
+        }
+    }
+}
+
+/// A wire model under the name that the data contract gives it.
+pub struct Model {
+    /// The name, such as `StreamPacket`.
+    pub name: &'static str,
+    /// The profile that it belongs to.
+    pub profile: Profile,
+    check: fn(&str) -> Result<String, DecodeError>,
+    schema: fn(&mut SchemaGenerator) -> Schema,
+}
+
+impl Model {
+    /// The canonical JSON of a document, or why it is refused.
+    pub fn canonical(&self, text: &str) -> Result<String, DecodeError> {
+        (self.check)(text)
+    }
+
+    /// The model's JSON Schema.
+    pub fn schema(&self, generator: &mut SchemaGenerator) -> Schema {
+        (self.schema)(generator)
+    }
+}
+
+/// Decodes strictly, writes canonically.
+fn check<T: DeserializeOwned + Serialize>(text: &str) -> Result<String, DecodeError> {
+    let value: T = decode::from_str_within(text, decode::REFERENCE_DEPTH)?;
+    serde_json::to_string(&value).map_err(|e| DecodeError::value("", e.to_string()))
+}
+
+fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.root_schema_for::<T>()
+}
+
+const fn model<T: DeserializeOwned + Serialize + JsonSchema>(profile: Profile, name: &'static str) -> Model {
+    Model { name, profile, check: check::<T>, schema: schema::<T> }
+}
+
+use Profile::{V1, V2};
+
+/// Every model, by profile and name.
+pub static MODELS: &[Model] = &[
+    Model { name: "StreamPacket", profile: V1, check: packet::canonical, schema: schema::<crate::StreamPacket> },
+    model::<crate::StreamError>(V1, "StreamError"),
+    model::<crate::PresentationEvent>(V1, "PresentationEvent"),
+    model::<crate::CitationItem>(V1, "CitationItem"),
+    model::<crate::CitationBlock>(V1, "CitationBlock"),
+    model::<crate::ProgressUpdate>(V1, "ProgressUpdate"),
+    model::<crate::MediaItem>(V1, "MediaItem"),
+    model::<crate::MediaCarousel>(V1, "MediaCarousel"),
+    model::<crate::MarkdownBlock>(V1, "MarkdownBlock"),
+    model::<crate::ThoughtTrace>(V1, "ThoughtTrace"),
+    model::<crate::UserError>(V1, "UserErrorData"),
+    model::<crate::StreamReset>(V1, "StreamReset"),
+    model::<crate::CloseReport>(V1, "CloseReport"),
+    model::<crate::ServiceRequest>(V1, "ServiceRequest"),
+    model::<crate::SessionContext>(V1, "SessionContext"),
+    model::<crate::UserContext>(V1, "UserContext"),
+    model::<crate::TraceContext>(V1, "TraceContext"),
+    model::<crate::AgentRequest>(V1, "AgentRequest"),
+    model::<crate::ClientCapabilities>(V1, "ClientCapabilities"),
+    model::<crate::ChatMessage>(V1, "ChatMessage"),
+    model::<crate::ServiceResponse>(V1, "ServiceResponse"),
+    model::<crate::HealthCheckResponse>(V1, "HealthCheckResponse"),
+    model::<crate::Identity>(V1, "Identity"),
+    model::<crate::ServerSentEvent>(V1, "ServerSentEvent"),
+    Model { name: "StreamPacket", profile: V2, check: v2::canonical_packet, schema: schema::<v2::StreamPacket> },
+    model::<v2::StreamError>(V2, "StreamError"),
+    model::<v2::PresentationEvent>(V2, "PresentationEvent"),
+    model::<v2::PresentationEvent>(V2, "UserError-event"),
+    model::<crate::UserError>(V2, "UserErrorData"),
+    model::<v2::CitationItem>(V2, "CitationItem"),
+    model::<v2::CitationBlock>(V2, "CitationBlock"),
+    model::<v2::ProgressUpdate>(V2, "ProgressUpdate"),
+    model::<v2::MediaItem>(V2, "MediaItem"),
+    model::<v2::MediaCarousel>(V2, "MediaCarousel"),
+    model::<v2::MarkdownBlock>(V2, "MarkdownBlock"),
+    model::<v2::ServiceRequest>(V2, "ServiceRequest"),
+    model::<v2::SessionContext>(V2, "SessionContext"),
+    model::<v2::AgentRequest>(V2, "AgentRequest"),
+    model::<v2::ChatMessage>(V2, "ChatMessage"),
+    model::<crate::ServiceResponse>(V2, "ServiceResponse"),
+    model::<crate::HealthCheckResponse>(V2, "HealthCheckResponse"),
+    model::<crate::Identity>(V2, "Identity"),
+    model::<v2::GraphEvent>(V2, "GraphEvent"),
+    model::<v2::StreamReference>(V2, "StreamReference"),
+    model::<v2::AgentCapabilities>(V2, "AgentCapabilities"),
+];
+
+/// Finds a model by its exact name.
+pub fn find(profile: Profile, name: &str) -> Option<&'static Model> {
+    MODELS.iter().find(|model| model.profile == profile && model.name == name)
+}

@@ -1,0 +1,71 @@
+//! Replies and small models that look the same in both profiles.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::time::Timestamp;
+
+/// The answer of JSON mode: a whole run in one object.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServiceResponse {
+    /// The request's key.
+    pub request_id: Uuid,
+    /// When the answer was complete.
+    pub created_at: Timestamp,
+    /// The answer.
+    pub output: Map<String, Value>,
+    /// What it took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<Map<String, Value>>,
+}
+
+/// How a service feels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HealthStatus {
+    /// Well.
+    Ok,
+    /// Serving, but not all of it works.
+    Degraded,
+    /// Closed on purpose.
+    Maintenance,
+}
+
+/// The answer of `GET /health`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HealthCheckResponse {
+    /// How it feels.
+    pub status: HealthStatus,
+    /// Which agent answers.
+    pub agent_id: Uuid,
+    /// Its version, by convention a semantic one.
+    pub version: String,
+    /// How long it has been up.
+    pub uptime_seconds: f64,
+}
+
+/// A named party.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Identity {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Its role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+}
+
+/// One server-sent event as a JSON object, as the data contract describes it; [`crate::sse`] is the codec.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerSentEvent {
+    /// The event's name.
+    pub event: String,
+    /// The data.
+    pub data: String,
+    /// The id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+}

@@ -1,0 +1,191 @@
+//! Models that only v2 has: events of an agent graph, stream references, agent capabilities.
+
+use schemars::JsonSchema;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+use crate::decode;
+
+/// How an agent can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DeliveryMode {
+    /// A stream.
+    Sse,
+    /// One answer.
+    RequestResponse,
+}
+
+/// What an agent can do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentCapabilities {
+    /// How it can be asked.
+    #[serde(default = "sse_only")]
+    pub delivery_mode: Vec<DeliveryMode>,
+    /// Whether it takes history.
+    #[serde(default = "yes")]
+    pub history_support: bool,
+}
+
+fn sse_only() -> Vec<DeliveryMode> {
+    vec![DeliveryMode::Sse]
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A named stream inside a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StreamReference {
+    /// Its id.
+    pub stream_id: String,
+    /// Its name.
+    pub name: String,
+    /// What flows in it.
+    #[serde(default = "plain_text")]
+    pub content_type: String,
+}
+
+fn plain_text() -> String {
+    "text/plain".into()
+}
+
+/// An event of an agent graph.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct GraphEvent {
+    /// The run.
+    pub run_id: String,
+    /// The trace.
+    pub trace_id: String,
+    /// The node.
+    pub node_id: String,
+    /// Seconds since the Unix epoch.
+    pub timestamp: f64,
+    /// The place in the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sequence_id: Option<i64>,
+    /// How to show it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub visual_cue: Option<String>,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: GraphEventKind,
+}
+
+/// What happened in an agent graph.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "event_type", rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum GraphEventKind {
+    /// A node began.
+    NodeStart {
+        /// What it was given.
+        payload: Map<String, Value>,
+    },
+    /// A node produced a piece of a stream.
+    NodeStream {
+        /// The piece.
+        chunk: String,
+        /// Which stream.
+        #[serde(default = "default_stream")]
+        stream_id: String,
+    },
+    /// A stream began.
+    StreamStart {
+        /// Which.
+        stream_id: String,
+        /// Its name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        /// What flows in it.
+        content_type: String,
+    },
+    /// A stream ended.
+    StreamEnd {
+        /// Which.
+        stream_id: String,
+    },
+    /// A node is done.
+    NodeDone {
+        /// What it produced.
+        output: Map<String, Value>,
+    },
+    /// A node failed.
+    Error {
+        /// How.
+        error_message: String,
+        /// Where.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stack_trace: Option<String>,
+    },
+    /// A council voted.
+    CouncilVote {
+        /// The votes.
+        votes: Map<String, Value>,
+    },
+    /// A node was restored.
+    NodeRestored {
+        /// How it stands.
+        status: String,
+    },
+    /// Something was made.
+    ArtifactGenerated {
+        /// What.
+        artifact_type: String,
+        /// Where it is.
+        url: String,
+    },
+}
+
+fn default_stream() -> String {
+    "default".into()
+}
+
+/// Each kind with the members that only it has, richest first: how a kind is told when `event_type` is absent.
+const TELLTALES: [(&str, &[&str]); 9] = [
+    ("STREAM_START", &["stream_id", "content_type"]),
+    ("ARTIFACT_GENERATED", &["artifact_type", "url"]),
+    ("NODE_STREAM", &["chunk"]),
+    ("NODE_START", &["payload"]),
+    ("NODE_DONE", &["output"]),
+    ("ERROR", &["error_message"]),
+    ("COUNCIL_VOTE", &["votes"]),
+    ("STREAM_END", &["stream_id"]),
+    ("NODE_RESTORED", &["status"]),
+];
+
+#[derive(Deserialize)]
+struct Base {
+    run_id: String,
+    trace_id: String,
+    node_id: String,
+    timestamp: f64,
+    #[serde(default)]
+    sequence_id: Option<i64>,
+    #[serde(default)]
+    visual_cue: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for GraphEvent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut members = Map::deserialize(deserializer)?;
+        if !members.contains_key("event_type") {
+            let told = TELLTALES.iter().find(|(_, names)| names.iter().all(|name| members.contains_key(*name)));
+            let (kind, _) = told.ok_or_else(|| D::Error::missing_field("event_type"))?;
+            members.insert("event_type".into(), (*kind).into());
+        }
+        let members = Value::Object(members);
+        let base: Base = decode::from_value(&members).map_err(decode::nested)?;
+        let kind = decode::from_value(&members).map_err(decode::nested)?;
+        Ok(Self {
+            run_id: base.run_id,
+            trace_id: base.trace_id,
+            node_id: base.node_id,
+            timestamp: base.timestamp,
+            sequence_id: base.sequence_id,
+            visual_cue: base.visual_cue,
+            kind,
+        })
+    }
+}

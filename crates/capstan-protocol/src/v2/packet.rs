@@ -1,0 +1,236 @@
+//! Packets of profile v2: `{op, p}`, and what else a peer sends along.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use crate::decode::{self, DecodeError};
+use crate::error;
+use crate::event::{self, ErrorDomain, PresentationEventType, UserError};
+use crate::json::{RawObject, kind_of};
+use crate::packet::{self, Close, Payload, StreamOpCode, not_an_error};
+use crate::time::Timestamp;
+
+/// Severities of v2. There is no warning: one is sent as a `user_error` event instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ErrorSeverity {
+    /// Dead.
+    Fatal,
+    /// Interrupted.
+    Transient,
+}
+
+/// An error of v2; the same members, other spellings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StreamError {
+    /// Machine-readable, snake_case.
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// What the stream does next.
+    pub severity: ErrorSeverity,
+    /// More.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Map<String, Value>>,
+}
+
+impl From<StreamError> for error::StreamError {
+    fn from(e: StreamError) -> Self {
+        let severity = match e.severity {
+            ErrorSeverity::Fatal => error::ErrorSeverity::Fatal,
+            ErrorSeverity::Transient => error::ErrorSeverity::Transient,
+        };
+        Self { code: e.code, message: e.message, severity, details: e.details }
+    }
+}
+
+/// A packet of v2. The members beside `op` and `p` are there when the peer sends them and they can be read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StreamPacket {
+    /// Which stream.
+    pub stream_id: Option<Uuid>,
+    /// The place in it.
+    pub seq: Option<u64>,
+    /// When it was written.
+    pub t: Option<Timestamp>,
+    /// What it carries.
+    pub payload: Payload,
+}
+
+#[derive(Deserialize)]
+struct Members {
+    op: Op,
+    p: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "if_readable")]
+    stream_id: Option<Uuid>,
+    #[serde(default, deserialize_with = "if_readable")]
+    seq: Option<u64>,
+    #[serde(default, deserialize_with = "if_readable")]
+    t: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Op {
+    Delta,
+    Event,
+    Error,
+    Close,
+}
+
+/// v2 ignores these members, so junk in them is no error.
+fn if_readable<'de, D: Deserializer<'de>, T: serde::de::DeserializeOwned>(d: D) -> Result<Option<T>, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(d)?).ok())
+}
+
+impl StreamPacket {
+    /// Decodes the JSON text of one packet. A close without `p` is read, too.
+    pub fn decode(text: &str) -> Result<Self, DecodeError> {
+        let m: Members = decode::from_str(text)?;
+        let null = null();
+        let payload = payload(m.op, m.p.as_deref().unwrap_or(&null), decode::MAX_DEPTH)?;
+        Ok(Self { stream_id: m.stream_id, seq: m.seq, t: m.t, payload })
+    }
+}
+
+fn null() -> Box<RawValue> {
+    serde_json::value::to_raw_value(&()).unwrap_or_default()
+}
+
+fn payload(op: Op, raw: &RawValue, depth: usize) -> Result<Payload, DecodeError> {
+    let text = raw.get();
+    let object = || RawObject::from_raw_within(raw.to_owned(), depth);
+    let payload = match (op, text.as_bytes().first()) {
+        (Op::Delta, _) => decode::from_str(text).map(Payload::Delta),
+        // A string or null is read, though never written: it becomes `{"data": …}` or `{}`.
+        (Op::Event, Some(b'"')) => {
+            decode::from_str::<String>(text).and_then(|data| RawObject::from_serialize(&json!({ "data": data }))).map(Payload::Event)
+        }
+        (Op::Event, Some(b'n')) => RawObject::parse("{}").map(Payload::Event),
+        (Op::Event, _) => object().map(Payload::Event),
+        (Op::Error, Some(b'{')) => decode::from_str_within::<StreamError>(text, depth).map(|e| Payload::Error(e.into())),
+        (Op::Error, _) => Err(DecodeError::value("", not_an_error(text))),
+        (Op::Close, Some(b'"')) => decode::from_str(text).map(|reason| Payload::Close(Close::Reason(reason))),
+        (Op::Close, Some(b'{')) => object().map(|report| Payload::Close(Close::Report(report))),
+        (Op::Close, Some(b'n')) => Ok(Payload::Close(Close::Unstated)),
+        (Op::Close, _) => {
+            Err(DecodeError::value("", format!("expected a string, an object or null, found {}", kind_of(text))))
+        }
+    };
+    payload.map_err(|e| e.inside("p"))
+}
+
+/// The reference's verdict: `p` must be there, if only as null, and nothing but `op` and `p` is kept.
+pub(crate) fn canonical(text: &str) -> Result<String, DecodeError> {
+    #[derive(Deserialize)]
+    struct Strict {
+        op: Op,
+        p: Box<RawValue>,
+    }
+    let m: Strict = decode::from_str_within(text, decode::REFERENCE_DEPTH)?;
+    let payload = payload(m.op, &m.p, decode::REFERENCE_DEPTH)?;
+    let p = match &payload {
+        Payload::Error(e) => error_to_v2(e).to_string(),
+        Payload::Delta(_) | Payload::Event(_) | Payload::Close(_) => m.p.get().to_owned(),
+    };
+    let op = payload.op().as_str().to_lowercase();
+    Ok(format!(r#"{{"op":"{op}","p":{p}}}"#))
+}
+
+impl packet::StreamPacket {
+    /// The packet as v2 writes it; `stream_id`, `seq` and `t` are sent along, so that healing works there, too.
+    pub fn to_v2_json(&self) -> String {
+        let (op, p) = match &self.payload {
+            Payload::Delta(text) => (StreamOpCode::Delta, Value::from(text.as_str())),
+            Payload::Event(raw) => (StreamOpCode::Event, event_to_v2(raw)),
+            Payload::Error(e) if e.severity == error::ErrorSeverity::Warning => (StreamOpCode::Event, warning_to_v2(e, self.t)),
+            Payload::Error(e) => (StreamOpCode::Error, error_to_v2(e)),
+            Payload::Close(Close::Reason(reason)) => (StreamOpCode::Close, Value::from(reason.as_str())),
+            Payload::Close(Close::Report(report)) => (StreamOpCode::Close, Value::Object(report.to_map())),
+            Payload::Close(Close::Unstated) => (StreamOpCode::Close, Value::Null),
+        };
+        let op = op.as_str().to_lowercase();
+        let members = json!({ "op": op, "p": p, "stream_id": self.stream_id, "seq": self.seq, "t": self.t });
+        let mut out = Vec::new();
+        crate::escape::write_json(&mut out, &members.to_string());
+        String::from_utf8(out).unwrap_or_default()
+    }
+}
+
+fn error_to_v2(e: &error::StreamError) -> Value {
+    let mut members = json!({ "code": e.code, "message": e.message, "severity": e.severity.as_str().to_lowercase() });
+    if let (Some(details), Some(object)) = (&e.details, members.as_object_mut()) {
+        object.insert("details".into(), Value::Object(details.clone()));
+    }
+    members
+}
+
+fn warning_to_v2(e: &error::StreamError, t: Timestamp) -> Value {
+    let user = UserError { message: e.message.clone(), code: None, domain: ErrorDomain::System, retryable: false };
+    json!({ "id": Uuid::now_v7(), "timestamp": t, "type": event::USER_ERROR, "data": user })
+}
+
+/// Types in lower case, citations under `items`; data that the reference would mistake for another block is renamed.
+fn event_to_v2(raw: &RawObject) -> Value {
+    let mut members = raw.to_map();
+    let Some(kind) = members.get("type").and_then(Value::as_str).map(str::to_owned) else {
+        return Value::Object(members);
+    };
+    let Some(known) = PresentationEventType::ALL.into_iter().find(|t| t.as_str() == kind) else {
+        return Value::Object(members);
+    };
+    members.insert("type".into(), kind.to_lowercase().into());
+    if let Some(data) = members.get_mut("data").and_then(Value::as_object_mut) {
+        match known {
+            PresentationEventType::CitationBlock => rename(data, "citations", "items"),
+            PresentationEventType::ThoughtTrace => unguess(data),
+            PresentationEventType::ProgressIndicator
+            | PresentationEventType::MediaCarousel
+            | PresentationEventType::MarkdownBlock => {}
+        }
+    }
+    Value::Object(members)
+}
+
+/// v2 readers guess a block's type from its members: `content`, `items`, or `label` with `status`.
+fn unguess(data: &mut Map<String, Value>) {
+    rename(data, "content", "thought");
+    rename(data, "items", "parts");
+    if data.contains_key("label") {
+        rename(data, "status", "state");
+    }
+}
+
+fn rename(data: &mut Map<String, Value>, from: &str, to: &str) {
+    if let Some(value) = data.shift_remove(from) {
+        data.entry(to).or_insert(value);
+    }
+}
+
+impl JsonSchema for StreamPacket {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "StreamPacket".into()
+    }
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let error = generator.subschema_for::<StreamError>();
+        let variant = |op: &str, p: Value| {
+            json!({
+                "type": "object",
+                "properties": { "op": { "const": op }, "p": p },
+                "required": ["op", "p"],
+            })
+        };
+        schemars::json_schema!({
+            "description": "One packet of a stream (profile v2).",
+            "oneOf": [
+                variant("delta", json!({ "type": "string" })),
+                variant("event", json!({ "type": ["object", "string", "null"] })),
+                variant("error", error.to_value()),
+                variant("close", json!({ "type": ["object", "string", "null"] })),
+            ],
+        })
+    }
+}

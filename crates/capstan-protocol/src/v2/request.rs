@@ -1,0 +1,113 @@
+//! Requests of profile v2: flatter, with plain-string session ids.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::decode;
+use crate::message::Role;
+use crate::request::root_of;
+use crate::response::Identity;
+use crate::time::Timestamp;
+
+/// A message: a role and one text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChatMessage {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said.
+    pub content: String,
+    /// The speaker's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The tool call that is answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// When it was said; now when absent.
+    #[serde(default = "Timestamp::now")]
+    pub timestamp: Timestamp,
+}
+
+/// Who talks to whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionContext {
+    /// The conversation.
+    pub session_id: String,
+    /// The person.
+    pub user: Identity,
+    /// The agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Identity>,
+}
+
+/// A question in plain text.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct AgentRequest {
+    /// This request.
+    pub request_id: Uuid,
+    /// The request that started it all.
+    pub root_request_id: Uuid,
+    /// The request that caused this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_request_id: Option<Uuid>,
+    /// The question.
+    pub query: String,
+    /// Files that belong to it.
+    pub files: Vec<String>,
+    /// The conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation_id: Option<String>,
+    /// The session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// Anything else.
+    pub meta: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Members {
+    #[serde(default = "Uuid::now_v7")]
+    request_id: Uuid,
+    #[serde(default)]
+    root_request_id: Option<Uuid>,
+    #[serde(default)]
+    parent_request_id: Option<Uuid>,
+    query: String,
+    #[serde(default)]
+    files: Vec<String>,
+    #[serde(default)]
+    conversation_id: Option<String>,
+    #[serde(default)]
+    session_id: Option<String>,
+    #[serde(default)]
+    meta: Map<String, Value>,
+}
+
+impl<'de> Deserialize<'de> for AgentRequest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let m = Members::deserialize(deserializer)?;
+        let root = root_of(m.request_id, m.root_request_id, m.parent_request_id.is_some());
+        Ok(Self {
+            request_id: m.request_id,
+            root_request_id: root.map_err(decode::nested)?,
+            parent_request_id: m.parent_request_id,
+            query: m.query,
+            files: m.files,
+            conversation_id: m.conversation_id,
+            session_id: m.session_id,
+            meta: m.meta,
+        })
+    }
+}
+
+/// The envelope of v2.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServiceRequest {
+    /// The key of the run.
+    pub request_id: Uuid,
+    /// Who asks.
+    pub context: SessionContext,
+    /// What is asked.
+    pub payload: AgentRequest,
+}
