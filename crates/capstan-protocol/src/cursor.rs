@@ -141,7 +141,19 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        for wrong in ["", ":1", "x:1", "sess_abc", &format!("{ID}:"), &format!("{ID}:-1"), &format!("{ID}:+1"), &format!("{ID}:1."), &format!("{ID}:1.x"), &format!("{ID}:1:2"), "7c9e6679742540de944be07fc1f90ae7:1"] {
+        for wrong in [
+            "",
+            ":1",
+            "x:1",
+            "sess_abc",
+            &format!("{ID}:"),
+            &format!("{ID}:-1"),
+            &format!("{ID}:+1"),
+            &format!("{ID}:1."),
+            &format!("{ID}:1.x"),
+            &format!("{ID}:1:2"),
+            "7c9e6679742540de944be07fc1f90ae7:1",
+        ] {
             assert!(wrong.parse::<LastEventId>().is_err(), "{wrong}");
         }
     }

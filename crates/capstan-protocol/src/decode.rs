@@ -84,7 +84,7 @@ impl std::error::Error for DecodeError {}
 
 /// Decodes one JSON document strictly into `T`.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, DecodeError> {
-    serde_json::from_str(text).or_else(|_| Err(locate::<T>(text)))
+    serde_json::from_str(text).map_err(|_| locate::<T>(text))
 }
 
 /// [`from_str`] for documents that may nest deeper than [`MAX_DEPTH`].
@@ -174,7 +174,8 @@ fn explain(path: &str, message: &str, json: Option<&serde_json::Error>) -> Decod
         return DecodeError::new(Kind::Value, path, what);
     }
     for prefix in ["invalid type: ", "invalid value: ", "invalid length "] {
-        if let Some((found, wanted)) = message.strip_prefix(prefix).and_then(|m| m.split_once(", expected ")) {
+        if let Some((found, wanted)) = message.strip_prefix(prefix).and_then(|m| m.split_once(", expected "))
+        {
             let found = found.replace('`', "");
             return DecodeError::new(Kind::Value, path, format!("expected {wanted}, found {found}"));
         }

@@ -4,6 +4,8 @@
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
+// Evaluated while compiling, where an index out of range is an error of the build.
+#[allow(clippy::indexing_slicing)]
 /// Bytes that may need an escape: controls, quote, backslash, and the lead bytes of the three line separators.
 const SUSPECT: [bool; 256] = {
     let mut table = [false; 256];

@@ -264,7 +264,9 @@ impl Event {
         let kind = self.kind.as_deref().unwrap_or_default();
         let is = |t: PresentationEventType| kind.eq_ignore_ascii_case(t.as_str());
         let view = if is(PresentationEventType::CitationBlock) {
-            self.read().or_else(|| self.read().map(crate::v2::CitationBlock::into_v1)).map(EventView::Citations)
+            self.read()
+                .or_else(|| self.read().map(crate::v2::CitationBlock::into_v1))
+                .map(EventView::Citations)
         } else if is(PresentationEventType::ProgressIndicator) {
             self.read().map(EventView::Progress)
         } else if is(PresentationEventType::MediaCarousel) {

@@ -36,7 +36,8 @@ impl RawObject {
 
     /// Serialises a value that becomes a JSON object.
     pub fn from_serialize(value: &impl Serialize) -> Result<Self, DecodeError> {
-        let raw = serde_json::value::to_raw_value(value).map_err(|e| DecodeError::value("", e.to_string()))?;
+        let raw =
+            serde_json::value::to_raw_value(value).map_err(|e| DecodeError::value("", e.to_string()))?;
         Self::from_raw(raw)
     }
 
@@ -77,7 +78,7 @@ impl Serialize for RawObject {
 impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        Self::from_raw(raw).map_err(|e| decode::nested(e))
+        Self::from_raw(raw).map_err(decode::nested)
     }
 }
 

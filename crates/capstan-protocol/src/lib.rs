@@ -15,15 +15,19 @@
 //! ```
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+pub mod agui;
+pub mod assistant;
 pub mod cursor;
 pub mod decode;
 mod error;
 mod escape;
 pub mod event;
+pub mod fault;
 mod json;
 mod message;
 pub mod model;
 mod packet;
+pub mod problem;
 mod request;
 mod response;
 pub mod sse;
@@ -35,12 +39,17 @@ pub use decode::{DecodeError, DecodeErrorKind};
 pub use error::{ErrorSeverity, StreamError};
 pub use event::{
     CitationBlock, CitationItem, ErrorDomain, Event, EventView, MarkdownBlock, MediaCarousel, MediaItem,
-    PresentationEvent, PresentationEventType, ProgressStatus, ProgressUpdate, StreamReset, ThoughtTrace, UserError,
+    PresentationEvent, PresentationEventType, ProgressStatus, ProgressUpdate, StreamReset, ThoughtTrace,
+    UserError,
 };
+pub use fault::{AguiErrorCode, CATALOGUE, Exposure, Fault, FaultKind};
 pub use json::RawObject;
 pub use message::{Arguments, ChatMessage, Modality, Part, Role};
 pub use model::Profile;
 pub use packet::{Close, CloseReport, Payload, StreamOpCode, StreamPacket};
-pub use request::{AgentRequest, ClientCapabilities, ServiceRequest, SessionContext, TraceContext, UserContext};
+pub use problem::Problem;
+pub use request::{
+    AgentRequest, ClientCapabilities, ServiceRequest, SessionContext, TraceContext, UserContext,
+};
 pub use response::{HealthCheckResponse, HealthStatus, Identity, ServerSentEvent, ServiceResponse};
 pub use time::Timestamp;

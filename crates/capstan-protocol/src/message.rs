@@ -159,6 +159,9 @@ impl ChatMessage {
 
     /// The text parts, joined.
     pub fn text(&self) -> String {
-        self.parts.iter().filter_map(|p| if let Part::Text { content } = p { Some(content.as_str()) } else { None }).collect()
+        self.parts
+            .iter()
+            .filter_map(|p| if let Part::Text { content } = p { Some(content.as_str()) } else { None })
+            .collect()
     }
 }

@@ -83,7 +83,12 @@ use Profile::{V1, V2};
 
 /// Every model, by profile and name.
 pub static MODELS: &[Model] = &[
-    Model { name: "StreamPacket", profile: V1, check: packet::canonical, schema: schema::<crate::StreamPacket> },
+    Model {
+        name: "StreamPacket",
+        profile: V1,
+        check: packet::canonical,
+        schema: schema::<crate::StreamPacket>,
+    },
     model::<crate::StreamError>(V1, "StreamError"),
     model::<crate::PresentationEvent>(V1, "PresentationEvent"),
     model::<crate::CitationItem>(V1, "CitationItem"),
@@ -107,7 +112,16 @@ pub static MODELS: &[Model] = &[
     model::<crate::HealthCheckResponse>(V1, "HealthCheckResponse"),
     model::<crate::Identity>(V1, "Identity"),
     model::<crate::ServerSentEvent>(V1, "ServerSentEvent"),
-    Model { name: "StreamPacket", profile: V2, check: v2::canonical_packet, schema: schema::<v2::StreamPacket> },
+    model::<crate::Problem>(V1, "Problem"),
+    model::<crate::agui::AguiEvent>(V1, "AguiEvent"),
+    model::<crate::agui::RunAgentInput>(V1, "RunAgentInput"),
+    model::<crate::agui::RunError>(V1, "RunError"),
+    Model {
+        name: "StreamPacket",
+        profile: V2,
+        check: v2::canonical_packet,
+        schema: schema::<v2::StreamPacket>,
+    },
     model::<v2::StreamError>(V2, "StreamError"),
     model::<v2::PresentationEvent>(V2, "PresentationEvent"),
     model::<v2::PresentationEvent>(V2, "UserError-event"),

@@ -137,15 +137,20 @@ impl Payload {
             StreamOpCode::Delta => decode::from_str(text).map(Self::Delta),
             StreamOpCode::Event => object().map(Self::Event),
             StreamOpCode::Error if !text.starts_with('{') => Err(DecodeError::value("", not_an_error(text))),
-            StreamOpCode::Error if depth > decode::MAX_DEPTH => decode::from_str_within(text, depth).map(Self::Error),
+            StreamOpCode::Error if depth > decode::MAX_DEPTH => {
+                decode::from_str_within(text, depth).map(Self::Error)
+            }
             StreamOpCode::Error => decode::from_str(text).map(Self::Error),
             StreamOpCode::Close if text.starts_with('"') => {
                 decode::from_str(text).map(|reason| Self::Close(Close::Reason(reason)))
             }
-            StreamOpCode::Close if text.starts_with('{') => object().map(|report| Self::Close(Close::Report(report))),
-            StreamOpCode::Close => {
-                Err(DecodeError::value("", format!("expected a string or an object, found {}", kind_of(text))))
+            StreamOpCode::Close if text.starts_with('{') => {
+                object().map(|report| Self::Close(Close::Report(report)))
             }
+            StreamOpCode::Close => Err(DecodeError::value(
+                "",
+                format!("expected a string or an object, found {}", kind_of(text)),
+            )),
         };
         payload.map_err(|e| e.inside("p"))
     }
@@ -245,7 +250,13 @@ impl StreamPacket {
 }
 
 /// The one place where v1 packets are written; member order and spacing are what [`fast`] expects.
-fn write_members(out: &mut Vec<u8>, stream_id: Uuid, seq: impl itoa::Integer, t: Timestamp, payload: &Payload) {
+fn write_members(
+    out: &mut Vec<u8>,
+    stream_id: Uuid,
+    seq: impl itoa::Integer,
+    t: Timestamp,
+    payload: &Payload,
+) {
     out.extend_from_slice(b"{\"stream_id\":\"");
     out.extend_from_slice(stream_id.as_hyphenated().encode_lower(&mut Uuid::encode_buffer()).as_bytes());
     out.extend_from_slice(b"\",\"seq\":");

@@ -188,9 +188,11 @@ impl<'de> Deserialize<'de> for AgentRequest {
 pub(crate) fn root_of(own: Uuid, root: Option<Uuid>, has_parent: bool) -> Result<Uuid, DecodeError> {
     match root {
         Some(root) => Ok(root),
-        None if has_parent => {
-            Err(DecodeError::new(DecodeErrorKind::Missing, "root_request_id", "required beside a parent_request_id"))
-        }
+        None if has_parent => Err(DecodeError::new(
+            DecodeErrorKind::Missing,
+            "root_request_id",
+            "required beside a parent_request_id",
+        )),
         None => Ok(own),
     }
 }

@@ -49,8 +49,27 @@ impl Timestamp {
 
     pub(crate) fn from_bytes(b: &[u8]) -> Option<Self> {
         let (date_time, rest) = b.split_at_checked(19)?;
-        let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, b'T' | b't' | b' ', h1, h2, b':', n1, n2, b':', s1, s2] =
-            *<&[u8; 19]>::try_from(date_time).ok()?
+        let [
+            y1,
+            y2,
+            y3,
+            y4,
+            b'-',
+            m1,
+            m2,
+            b'-',
+            d1,
+            d2,
+            b'T' | b't' | b' ',
+            h1,
+            h2,
+            b':',
+            n1,
+            n2,
+            b':',
+            s1,
+            s2,
+        ] = *<&[u8; 19]>::try_from(date_time).ok()?
         else {
             return None;
         };
@@ -63,8 +82,7 @@ impl Timestamp {
         let (fraction, zone) = read_fraction(rest)?;
         let offset = read_offset(zone)?;
         let days = days_from_civil(year, month, day);
-        let seconds =
-            days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second - i64::from(offset) * 60;
+        let seconds = days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second - i64::from(offset) * 60;
         Some(Self { micros: seconds * MICROS_PER_SECOND + fraction, offset_minutes: offset })
     }
 
@@ -75,7 +93,9 @@ impl Timestamp {
         let (days, second) = (seconds.div_euclid(SECONDS_PER_DAY), seconds.rem_euclid(SECONDS_PER_DAY));
         let (year, month, day) = civil_from_days(days);
         push_digits(out, year, 4);
-        for (sign, value) in [(b'-', month), (b'-', day), (b'T', second / 3600), (b':', second / 60 % 60), (b':', second % 60)] {
+        for (sign, value) in
+            [(b'-', month), (b'-', day), (b'T', second / 3600), (b':', second / 60 % 60), (b':', second % 60)]
+        {
             out.push(sign);
             push_digits(out, value, 2);
         }

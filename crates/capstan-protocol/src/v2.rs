@@ -7,8 +7,11 @@ mod graph;
 mod packet;
 mod request;
 
-pub use event::{Block, CitationBlock, CitationItem, MarkdownBlock, MediaCarousel, MediaItem, PresentationEvent, ProgressUpdate};
+pub use event::{
+    Block, CitationBlock, CitationItem, MarkdownBlock, MediaCarousel, MediaItem, PresentationEvent,
+    ProgressUpdate,
+};
 pub use graph::{AgentCapabilities, DeliveryMode, GraphEvent, GraphEventKind, StreamReference};
-pub use packet::{ErrorSeverity, StreamError, StreamPacket};
 pub(crate) use packet::canonical as canonical_packet;
+pub use packet::{ErrorSeverity, StreamError, StreamPacket};
 pub use request::{AgentRequest, ChatMessage, ServiceRequest, SessionContext};

@@ -82,7 +82,9 @@ enum Op {
 }
 
 /// v2 ignores these members, so junk in them is no error.
-fn if_readable<'de, D: Deserializer<'de>, T: serde::de::DeserializeOwned>(d: D) -> Result<Option<T>, D::Error> {
+fn if_readable<'de, D: Deserializer<'de>, T: serde::de::DeserializeOwned>(
+    d: D,
+) -> Result<Option<T>, D::Error> {
     Ok(serde_json::from_value(Value::deserialize(d)?).ok())
 }
 
@@ -106,19 +108,22 @@ fn payload(op: Op, raw: &RawValue, depth: usize) -> Result<Payload, DecodeError>
     let payload = match (op, text.as_bytes().first()) {
         (Op::Delta, _) => decode::from_str(text).map(Payload::Delta),
         // A string or null is read, though never written: it becomes `{"data": …}` or `{}`.
-        (Op::Event, Some(b'"')) => {
-            decode::from_str::<String>(text).and_then(|data| RawObject::from_serialize(&json!({ "data": data }))).map(Payload::Event)
-        }
+        (Op::Event, Some(b'"')) => decode::from_str::<String>(text)
+            .and_then(|data| RawObject::from_serialize(&json!({ "data": data })))
+            .map(Payload::Event),
         (Op::Event, Some(b'n')) => RawObject::parse("{}").map(Payload::Event),
         (Op::Event, _) => object().map(Payload::Event),
-        (Op::Error, Some(b'{')) => decode::from_str_within::<StreamError>(text, depth).map(|e| Payload::Error(e.into())),
+        (Op::Error, Some(b'{')) => {
+            decode::from_str_within::<StreamError>(text, depth).map(|e| Payload::Error(e.into()))
+        }
         (Op::Error, _) => Err(DecodeError::value("", not_an_error(text))),
         (Op::Close, Some(b'"')) => decode::from_str(text).map(|reason| Payload::Close(Close::Reason(reason))),
         (Op::Close, Some(b'{')) => object().map(|report| Payload::Close(Close::Report(report))),
         (Op::Close, Some(b'n')) => Ok(Payload::Close(Close::Unstated)),
-        (Op::Close, _) => {
-            Err(DecodeError::value("", format!("expected a string, an object or null, found {}", kind_of(text))))
-        }
+        (Op::Close, _) => Err(DecodeError::value(
+            "",
+            format!("expected a string, an object or null, found {}", kind_of(text)),
+        )),
     };
     payload.map_err(|e| e.inside("p"))
 }
@@ -146,7 +151,9 @@ impl packet::StreamPacket {
         let (op, p) = match &self.payload {
             Payload::Delta(text) => (StreamOpCode::Delta, Value::from(text.as_str())),
             Payload::Event(raw) => (StreamOpCode::Event, event_to_v2(raw)),
-            Payload::Error(e) if e.severity == error::ErrorSeverity::Warning => (StreamOpCode::Event, warning_to_v2(e, self.t)),
+            Payload::Error(e) if e.severity == error::ErrorSeverity::Warning => {
+                (StreamOpCode::Event, warning_to_v2(e, self.t))
+            }
             Payload::Error(e) => (StreamOpCode::Error, error_to_v2(e)),
             Payload::Close(Close::Reason(reason)) => (StreamOpCode::Close, Value::from(reason.as_str())),
             Payload::Close(Close::Report(report)) => (StreamOpCode::Close, Value::Object(report.to_map())),
@@ -161,7 +168,8 @@ impl packet::StreamPacket {
 }
 
 fn error_to_v2(e: &error::StreamError) -> Value {
-    let mut members = json!({ "code": e.code, "message": e.message, "severity": e.severity.as_str().to_lowercase() });
+    let mut members =
+        json!({ "code": e.code, "message": e.message, "severity": e.severity.as_str().to_lowercase() });
     if let (Some(details), Some(object)) = (&e.details, members.as_object_mut()) {
         object.insert("details".into(), Value::Object(details.clone()));
     }
@@ -169,7 +177,8 @@ fn error_to_v2(e: &error::StreamError) -> Value {
 }
 
 fn warning_to_v2(e: &error::StreamError, t: Timestamp) -> Value {
-    let user = UserError { message: e.message.clone(), code: None, domain: ErrorDomain::System, retryable: false };
+    let user =
+        UserError { message: e.message.clone(), code: None, domain: ErrorDomain::System, retryable: false };
     json!({ "id": Uuid::now_v7(), "timestamp": t, "type": event::USER_ERROR, "data": user })
 }
 

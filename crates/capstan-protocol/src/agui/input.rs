@@ -1,0 +1,87 @@
+//! What an AG-UI client posts to start a run.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::message::AguiMessage;
+
+/// A request to run an agent. `runId` is the key under which the run starts at most once, `threadId` the session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunAgentInput {
+    /// The conversation.
+    pub thread_id: String,
+    /// The key of the run.
+    pub run_id: String,
+    /// Sent by clients of 1.0 and later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol_version: Option<String>,
+    /// The run that caused this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_run_id: Option<String>,
+    /// The agent's state; a bare null means none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Value>,
+    /// The conversation so far.
+    pub messages: Vec<AguiMessage>,
+    /// Tools of the application that the agent may call.
+    #[serde(default)]
+    pub tools: Vec<Tool>,
+    /// What the agent should know besides.
+    #[serde(default)]
+    pub context: Vec<Context>,
+    /// Anything else, for the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forwarded_props: Option<Value>,
+    /// Answers to interrupts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume: Option<Vec<ResumeEntry>>,
+}
+
+/// A tool of the application.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Tool {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// A JSON Schema of its arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<Value>,
+    /// Anything else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Map<String, Value>>,
+}
+
+/// A named piece of ambient information.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Context {
+    /// What it is.
+    pub description: String,
+    /// The information.
+    pub value: String,
+}
+
+/// How an interrupt was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ResumeStatus {
+    /// With an answer.
+    Resolved,
+    /// By giving up.
+    Cancelled,
+}
+
+/// An answer to one interrupt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResumeEntry {
+    /// Which interrupt.
+    pub interrupt_id: String,
+    /// How it was answered.
+    pub status: ResumeStatus,
+    /// The answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Value>,
+}

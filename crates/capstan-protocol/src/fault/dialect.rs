@@ -1,0 +1,266 @@
+//! A fault in each dialect, and each dialect read back into a fault.
+
+use serde_json::{Map, Value};
+
+use super::catalogue::{AguiErrorCode, CATALOGUE, FaultKind};
+use super::{Exposure, Fault, whole_seconds};
+use crate::agui::{AguiCode, CapstanMetadata, RunError};
+use crate::assistant::AssistantError;
+use crate::error::{ErrorSeverity, StreamError};
+use crate::event::{ErrorDomain, UserError};
+use crate::problem::Problem;
+
+/// The detail under which an assistant's own word stays.
+const ASSISTANT_ERROR: &str = "assistant_error";
+
+impl Fault {
+    /// The details that may leave: the public ones, and in debug mode what it came from.
+    fn exposed_details(&self, exposure: Exposure) -> Map<String, Value> {
+        let mut details = self.details.clone();
+        if let (Exposure::Debug, Some(cause)) = (exposure, &self.cause) {
+            details.insert("error_type".into(), cause.error_type.as_str().into());
+            details.insert("source_chain".into(), cause.chain.clone().into());
+        }
+        details
+    }
+
+    /// As the payload of an ERROR packet; `retry_after` goes into the details.
+    pub fn to_stream_error(&self, exposure: Exposure) -> StreamError {
+        let mut details = self.exposed_details(exposure);
+        if let Some(seconds) = self.retry_after {
+            details.insert("retry_after".into(), seconds.into());
+        }
+        let details = (!details.is_empty()).then_some(details);
+        StreamError {
+            code: self.code().to_owned(),
+            message: self.message.clone(),
+            severity: self.severity,
+            details,
+        }
+    }
+
+    /// As AG-UI's RUN_ERROR. Its `http_status` is the fixed one of the ten codes.
+    pub fn to_run_error(&self, exposure: Exposure) -> RunError {
+        let entry = self.kind.entry();
+        RunError {
+            code: AguiCode::Known(entry.agui),
+            message: self.message.clone(),
+            http_status: entry.agui.http_status(),
+            details: self.exposed_details(exposure),
+            retry_after: self.retry_after,
+            capstan: Some(CapstanMetadata {
+                kind: self.code().to_owned(),
+                severity: self.severity,
+                domain: entry.domain,
+                retryable: self.retryable,
+                problem_type: entry.problem_type(),
+            }),
+        }
+    }
+
+    /// As RFC 9457 problem details. The status is the finer kind's.
+    pub fn to_problem(&self, exposure: Exposure) -> Problem {
+        let entry = self.kind.entry();
+        let details = self.exposed_details(exposure);
+        Problem {
+            problem_type: entry.problem_type(),
+            title: entry.title.to_owned(),
+            status: entry.status,
+            detail: Some(self.message.clone()),
+            instance: None,
+            code: self.code().to_owned(),
+            severity: self.severity,
+            domain: entry.domain,
+            retryable: self.retryable,
+            retry_after: self.retry_after,
+            request_id: None,
+            details: (!details.is_empty()).then_some(details),
+        }
+    }
+
+    /// As a `user_error` event's data.
+    pub fn to_user_error(&self) -> UserError {
+        UserError {
+            message: self.message.clone(),
+            code: Some(i64::from(self.status())),
+            domain: self.domain(),
+            retryable: self.retryable,
+        }
+    }
+
+    /// As an assistant message's error: the word that was read, or the nearest one.
+    pub fn to_assistant_error(&self) -> AssistantError {
+        if let Some(word) = self.details.get(ASSISTANT_ERROR).and_then(Value::as_str) {
+            return AssistantError::from(word);
+        }
+        match self.kind {
+            FaultKind::TenantRequired | FaultKind::TenantUnauthorized | FaultKind::UpstreamAuth => {
+                AssistantError::AuthenticationFailed
+            }
+            FaultKind::UpstreamQuota => AssistantError::BillingError,
+            FaultKind::RateLimitExceeded
+            | FaultKind::SessionLimitExceeded
+            | FaultKind::MessageLimitExceeded => AssistantError::RateLimit,
+            FaultKind::InvalidRequest
+            | FaultKind::RequestConflict
+            | FaultKind::PayloadTooLarge
+            | FaultKind::RouteNotFound
+            | FaultKind::MethodNotAllowed
+            | FaultKind::UnsupportedMediaType
+            | FaultKind::ContextLengthExceeded
+            | FaultKind::ContentRefused => AssistantError::InvalidRequest,
+            FaultKind::Timeout
+            | FaultKind::UpstreamTimeout
+            | FaultKind::ServiceUnavailable
+            | FaultKind::RunInterrupted
+            | FaultKind::JournalUnavailable
+            | FaultKind::UpstreamError
+            | FaultKind::UpstreamUnreachable
+            | FaultKind::UpstreamTruncated
+            | FaultKind::UpstreamMalformed => AssistantError::ServerError,
+            FaultKind::AgentNotFound
+            | FaultKind::CapabilityNotFound
+            | FaultKind::SessionNotFound
+            | FaultKind::StreamNotFound
+            | FaultKind::StreamExpired
+            | FaultKind::StreamLost
+            | FaultKind::AttemptDiverged
+            | FaultKind::StreamTooLong
+            | FaultKind::AgentExecutionError => AssistantError::Unknown,
+        }
+    }
+
+    /// Reads an assistant's error. The API's status decides first, the word second; the word is kept either way.
+    pub fn from_assistant_error(error: &AssistantError, api_error_status: Option<u16>) -> Self {
+        let fault = match api_error_status {
+            Some(401 | 403) => Self::new(FaultKind::UpstreamAuth),
+            Some(402) => Self::new(FaultKind::UpstreamQuota),
+            Some(400) if error.is_quota() => Self::new(FaultKind::UpstreamQuota),
+            Some(status @ 400..=599) => Self::from_upstream_status(status, None),
+            _ => Self::from_assistant_word(error),
+        };
+        fault.with_detail(ASSISTANT_ERROR, error.as_str())
+    }
+
+    fn from_assistant_word(error: &AssistantError) -> Self {
+        let upstream = |severity: ErrorSeverity| {
+            Self::new(FaultKind::UpstreamError)
+                .with_severity(severity)
+                .with_retryable(severity == ErrorSeverity::Transient)
+        };
+        match error {
+            AssistantError::AuthenticationFailed
+            | AssistantError::OauthOrgNotAllowed
+            | AssistantError::CloudCredentialError => Self::new(FaultKind::UpstreamAuth),
+            AssistantError::BillingError
+            | AssistantError::AccountOnHold
+            | AssistantError::VerificationRequired => Self::new(FaultKind::UpstreamQuota),
+            AssistantError::RateLimit | AssistantError::Overloaded | AssistantError::ServerError => {
+                upstream(ErrorSeverity::Transient)
+            }
+            AssistantError::InvalidRequest
+            | AssistantError::ModelNotFound
+            | AssistantError::MaxOutputTokens
+            | AssistantError::Unknown
+            | AssistantError::Other(_) => upstream(ErrorSeverity::Fatal),
+        }
+    }
+}
+
+/// A known code becomes its kind; a foreign one is kept beside the closest kind we have.
+fn kind_of(code: &str) -> Option<FaultKind> {
+    CATALOGUE.iter().find(|entry| entry.code == code).map(|entry| entry.kind)
+}
+
+impl From<StreamError> for Fault {
+    fn from(error: StreamError) -> Self {
+        let retry_after = error.retry_after().and_then(whole_seconds);
+        let mut details = error.details.unwrap_or_default();
+        if retry_after.is_some() {
+            details.shift_remove("retry_after");
+        }
+        let (kind, foreign_code) = match kind_of(&error.code) {
+            Some(kind) => (kind, None),
+            None => (FaultKind::AgentExecutionError, Some(error.code)),
+        };
+        // A foreign code has no row to ask, so its severity answers whether to try again.
+        let retryable = match foreign_code {
+            Some(_) => error.severity == ErrorSeverity::Transient,
+            None => kind.entry().retryable,
+        };
+        let (message, severity) = (error.message, error.severity);
+        Self { kind, foreign_code, message, severity, retryable, retry_after, details, cause: None }
+    }
+}
+
+impl From<RunError> for Fault {
+    fn from(error: RunError) -> Self {
+        let finer = error.capstan.as_ref().map(|c| c.kind.as_str());
+        let known = finer.and_then(kind_of).or_else(|| match &error.code {
+            AguiCode::Known(code) => Some(code.head()),
+            AguiCode::Other(code) => kind_of(code),
+        });
+        let mut fault =
+            Self::new(known.unwrap_or(FaultKind::AgentExecutionError)).with_message(error.message);
+        fault.foreign_code = match (finer, &error.code) {
+            (Some(finer), _) if kind_of(finer).is_none() => Some(finer.to_owned()),
+            (None, AguiCode::Other(code)) if known.is_none() => Some(code.clone()),
+            _ => None,
+        };
+        match &error.capstan {
+            Some(capstan) => {
+                fault.severity = capstan.severity;
+                fault.retryable = capstan.retryable;
+            }
+            None => fault.retryable = error.code.is_retryable(),
+        }
+        fault.retry_after = error.retry_after;
+        fault.details = error.details;
+        fault
+    }
+}
+
+impl From<Problem> for Fault {
+    fn from(problem: Problem) -> Self {
+        let slug = problem.problem_type.rsplit('/').next().unwrap_or_default();
+        let by_slug = || CATALOGUE.iter().find(|entry| entry.slug == slug).map(|entry| entry.kind);
+        let known = kind_of(&problem.code).or_else(by_slug);
+        let mut fault = Self::new(known.unwrap_or(FaultKind::AgentExecutionError));
+        if known.is_none() && !problem.code.is_empty() {
+            fault.foreign_code = Some(problem.code);
+        }
+        fault.message = problem.detail.unwrap_or(problem.title);
+        fault.severity = problem.severity;
+        fault.retryable = problem.retryable;
+        fault.retry_after = problem.retry_after;
+        fault.details = problem.details.unwrap_or_default();
+        fault
+    }
+}
+
+impl From<UserError> for Fault {
+    /// A user error names no kind: its number and domain are the best that is known.
+    fn from(error: UserError) -> Self {
+        let kind = match (error.code, error.domain) {
+            (Some(429), _) => FaultKind::RateLimitExceeded,
+            (Some(504), _) => FaultKind::Timeout,
+            (Some(401), _) => FaultKind::TenantRequired,
+            (Some(403), _) | (_, ErrorDomain::Security) => FaultKind::TenantUnauthorized,
+            (_, ErrorDomain::Llm) => FaultKind::UpstreamError,
+            (Some(404), _) => FaultKind::CapabilityNotFound,
+            (Some(503), _) => FaultKind::ServiceUnavailable,
+            (Some(502), _) => FaultKind::UpstreamError,
+            (_, ErrorDomain::Client) => FaultKind::InvalidRequest,
+            (_, ErrorDomain::System | ErrorDomain::Tool) => FaultKind::AgentExecutionError,
+        };
+        // The run goes on after a user error, whatever it was.
+        let fault = Self::new(kind).with_message(error.message).with_severity(ErrorSeverity::Warning);
+        fault.with_retryable(error.retryable).without_retry_after()
+    }
+}
+
+impl From<AguiErrorCode> for Fault {
+    fn from(code: AguiErrorCode) -> Self {
+        Self::new(code.head())
+    }
+}

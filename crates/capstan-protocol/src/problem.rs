@@ -1,0 +1,61 @@
+//! RFC 9457 problem details, as HTTP failures carry them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::error::ErrorSeverity;
+use crate::event::ErrorDomain;
+
+/// The media type of a problem.
+pub const CONTENT_TYPE: &str = "application/problem+json";
+
+/// A failed HTTP exchange. Members of foreign problems that are absent here get careful defaults.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Problem {
+    /// What kind of problem: `/errors/<slug>`, a page that a person can read.
+    #[serde(rename = "type", default = "blank")]
+    pub problem_type: String,
+    /// A headline.
+    #[serde(default)]
+    pub title: String,
+    /// The HTTP status.
+    #[serde(default)]
+    pub status: u16,
+    /// What happened this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// Where it happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// The catalogue's wire code.
+    #[serde(default)]
+    pub code: String,
+    /// What the run does next.
+    #[serde(default = "fatal")]
+    pub severity: ErrorSeverity,
+    /// Where the failure comes from.
+    #[serde(default)]
+    pub domain: ErrorDomain,
+    /// May a new request succeed?
+    #[serde(default)]
+    pub retryable: bool,
+    /// Seconds to wait, also in `Retry-After`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<u64>,
+    /// The request that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// More.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Map<String, Value>>,
+}
+
+/// What RFC 9457 takes an absent type for.
+fn blank() -> String {
+    "about:blank".into()
+}
+
+fn fatal() -> ErrorSeverity {
+    ErrorSeverity::Fatal
+}
