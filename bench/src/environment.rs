@@ -1,0 +1,23 @@
+//! What a result depends on beside the code: compiler, processor, versions of the crates.
+
+use serde_json::{Map, Value, json};
+
+pub fn describe(crates: &[&str]) -> Value {
+    let versions: Map<String, Value> =
+        crates.iter().map(|name| ((*name).to_owned(), locked_version(name).into())).collect();
+    json!({ "rustc": env!("BENCH_RUSTC"), "cpu": cpu(), "crates": versions })
+}
+
+fn cpu() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.to_owned())
+}
+
+/// The version in our lock file; the line after the name.
+fn locked_version(name: &str) -> &'static str {
+    let mut lines = include_str!("../Cargo.lock").lines();
+    let wanted = format!("name = \"{name}\"");
+    lines.by_ref().find(|line| *line == wanted);
+    lines.next().and_then(|line| line.strip_prefix("version = ")).map_or("?", |v| v.trim_matches('"'))
+}
