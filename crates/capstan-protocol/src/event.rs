@@ -72,6 +72,7 @@ pub struct CitationItem {
     /// The source's id.
     pub source_id: String,
     /// Where it is.
+    #[schemars(with = "String")]
     pub uri: Url,
     /// Its title.
     pub title: String,
@@ -120,6 +121,7 @@ pub struct ProgressUpdate {
 #[serde(deny_unknown_fields)]
 pub struct MediaItem {
     /// Where it is. Any scheme: whoever renders it decides what to follow.
+    #[schemars(with = "String")]
     pub url: Url,
     /// What it is.
     pub mime_type: String,

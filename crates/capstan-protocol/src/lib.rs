@@ -30,6 +30,7 @@ mod packet;
 pub mod problem;
 mod request;
 mod response;
+mod schema;
 pub mod sse;
 mod time;
 pub mod v2;

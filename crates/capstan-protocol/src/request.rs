@@ -96,6 +96,7 @@ fn yes() -> bool {
 ///
 /// Lineage: without a root the request is its own root; a parent needs an explicit root.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(transform = crate::schema::agent_request)]
 pub struct AgentRequest {
     /// This request.
     pub request_id: Uuid,

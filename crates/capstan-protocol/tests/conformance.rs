@@ -1,31 +1,12 @@
 //! Every strict case of the conformance vectors gets the reference's verdict and canonical form.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, clippy::expect_used)]
 
-use std::path::PathBuf;
+mod common;
 
 use capstan_protocol::Profile;
 use capstan_protocol::model::{self, Model};
+use common::{deep, is_strict, vectors};
 use serde_json::Value;
-
-fn vectors(file: &str) -> Vec<Value> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../vectors").join(file);
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    text.split('\n').filter(|line| !line.is_empty()).map(deep).collect()
-}
-
-/// Parses without serde_json's depth limit: a case may sit right at it, and the vector wraps it once more.
-fn deep(line: &str) -> Value {
-    let mut reader = serde_json::Deserializer::from_str(line);
-    reader.disable_recursion_limit();
-    serde::Deserialize::deserialize(&mut reader).unwrap()
-}
-
-/// A case whose verdict is the contract's, not an accident of the reference.
-fn is_strict(case: &Value) -> bool {
-    let tags = case["tags"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let is_quirk = |tag: &Value| tag.as_str().is_some_and(|t| t.starts_with("quirk:") || t == "bigint");
-    case["lax"] != true && !tags.iter().any(is_quirk)
-}
 
 fn model_of(case: &Value) -> Option<&'static Model> {
     let profile: Profile = case["profile"].as_str().unwrap().parse().unwrap();

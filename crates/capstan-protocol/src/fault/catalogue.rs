@@ -14,13 +14,15 @@ use crate::error::ErrorSeverity::{self, Fatal, Transient};
 use crate::event::ErrorDomain::{self, Client, Llm, Security, System};
 
 /// One row of the catalogue.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Entry {
     /// The kind that this row describes.
+    #[serde(skip)]
     pub kind: FaultKind,
     /// The code on the wire, snake_case.
     pub code: &'static str,
     /// The AG-UI code that it maps onto.
+    #[serde(rename = "agui_code")]
     pub agui: AguiErrorCode,
     /// The HTTP status of responses and problems.
     pub status: u16,

@@ -275,7 +275,7 @@ impl Decoder {
             None => Cow::Borrowed("message"),
         };
         let data = if is_joined {
-            String::from_utf8_lossy(&parts.joined)
+            lossy(&parts.joined)
         } else {
             data.map_or(Cow::Borrowed(""), |span| text_of(&self.buffer, span))
         };
@@ -318,5 +318,13 @@ impl Parts {
 
 /// Bytes that are not UTF-8 become U+FFFD, as the rules ask.
 fn text_of(buffer: &[u8], span: Span) -> Cow<'_, str> {
-    String::from_utf8_lossy(buffer.get(span.start..span.end).unwrap_or_default())
+    lossy(buffer.get(span.start..span.end).unwrap_or_default())
+}
+
+/// `from_utf8_lossy` goes byte by byte even where nothing is lost; the plain check takes ASCII in words.
+fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
+    }
 }

@@ -17,6 +17,7 @@ pub struct CitationItem {
     /// The source's id.
     pub source_id: String,
     /// Where it is.
+    #[schemars(with = "String")]
     pub uri: Url,
     /// Its title.
     pub title: String,
@@ -71,6 +72,7 @@ fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MediaItem {
     /// Where it is.
+    #[schemars(with = "String")]
     pub url: Url,
     /// What it is.
     pub mime_type: String,
@@ -91,6 +93,7 @@ pub type MarkdownBlock = event::MarkdownBlock;
 
 /// A presentation event whose data fits its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(transform = crate::schema::presentation_event)]
 pub struct PresentationEvent {
     /// The event's id; made up when absent.
     pub id: Uuid,

@@ -54,6 +54,7 @@ fn plain_text() -> String {
 
 /// An event of an agent graph.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(transform = crate::schema::graph_event)]
 pub struct GraphEvent {
     /// The run.
     pub run_id: String,

@@ -43,6 +43,7 @@ pub struct SessionContext {
 
 /// A question in plain text.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(transform = crate::schema::agent_request)]
 pub struct AgentRequest {
     /// This request.
     pub request_id: Uuid,

@@ -1,0 +1,78 @@
+//! The subcommands, a file each, and how they fail.
+
+mod errors;
+mod validate;
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use owo_colors::OwoColorize as _;
+
+/// The command line was wrong; the same number that clap uses.
+const USAGE: u8 = 2;
+
+/// What `capstan` can do.
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    Validate(validate::Args),
+    Errors(errors::Args),
+}
+
+impl Command {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Validate(args) => args.run(),
+            Self::Errors(args) => args.run(),
+        }
+    }
+}
+
+/// Why a command could not do its work, and what to do about it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    message: String,
+    help: Option<String>,
+}
+
+impl Failure {
+    /// A mistake in the command line.
+    pub(crate) fn usage(message: impl fmt::Display) -> Self {
+        Self { code: USAGE, message: message.to_string(), help: None }
+    }
+
+    pub(crate) fn with_help(mut self, help: impl fmt::Display) -> Self {
+        self.help = Some(help.to_string());
+        self
+    }
+
+    /// Tells the person at the terminal.
+    pub(crate) fn report(&self) -> ExitCode {
+        // A reader that closed the pipe has all that it wanted.
+        if self.message.is_empty() {
+            return ExitCode::SUCCESS;
+        }
+        anstream::eprintln!("{} {}", "error:".red().bold(), self.message);
+        if let Some(help) = &self.help {
+            anstream::eprintln!("{} {help}", "help:".cyan());
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        let is_pipe = error.kind() == io::ErrorKind::BrokenPipe;
+        Self { code: 1, message: if is_pipe { String::new() } else { error.to_string() }, help: None }
+    }
+}
+
+/// The known word that is closest to a mistyped one, if any is close.
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    /// Below this two words have little in common but luck.
+    const ALIKE: f64 = 0.7;
+    let word = word.to_lowercase();
+    let scored = known.into_iter().map(|k| (strsim::jaro_winkler(&word, &k.to_lowercase()), k));
+    scored.filter(|(score, _)| *score > ALIKE).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, k)| k)
+}

@@ -1,0 +1,74 @@
+//! Files that are written from the code, and the check that they still match it.
+
+mod errors;
+mod schema;
+mod typescript;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Generated files by path.
+type Files = BTreeMap<PathBuf, String>;
+
+/// Folders that hold nothing but generated files: what is no longer generated is removed there.
+const OWNED: [&str; 2] = ["schemas", "web/packages/capstan/src/generated"];
+
+fn all() -> Files {
+    let mut files = Files::new();
+    files.extend(schema::files());
+    files.extend(typescript::files());
+    files.insert("docs/errors.md".into(), errors::markdown());
+    files
+}
+
+pub(crate) fn write(root: &Path) -> Result<String, String> {
+    let files = all();
+    for stale in strays(root, &files)? {
+        fs::remove_file(root.join(&stale)).map_err(|e| format!("{}: {e}", stale.display()))?;
+    }
+    for (path, text) in &files {
+        let target = root.join(path);
+        let folder = target.parent().unwrap_or(root);
+        fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        fs::write(&target, text).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(format!("{} files generated", files.len()))
+}
+
+pub(crate) fn check(root: &Path) -> Result<String, String> {
+    let files = all();
+    let differs = |path: &&PathBuf| {
+        fs::read_to_string(root.join(path)).ok().as_deref() != files.get(*path).map(String::as_str)
+    };
+    let mut stale: Vec<String> = files.keys().filter(differs).map(|p| p.display().to_string()).collect();
+    stale.extend(strays(root, &files)?.iter().map(|p| format!("{} (no longer generated)", p.display())));
+    if stale.is_empty() {
+        return Ok(format!("{} generated files are up to date", files.len()));
+    }
+    Err(format!("generated files differ from the code; run `make gen` and commit:\n  {}", stale.join("\n  ")))
+}
+
+fn strays(root: &Path, files: &Files) -> Result<Vec<PathBuf>, String> {
+    let mut found = Vec::new();
+    for folder in OWNED {
+        collect(&root.join(folder), &mut found).map_err(|e| format!("{folder}: {e}"))?;
+    }
+    let relative = found.into_iter().filter_map(|path| path.strip_prefix(root).map(Path::to_path_buf).ok());
+    Ok(relative.filter(|path| !files.contains_key(path)).collect())
+}
+
+fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, found)?;
+        } else {
+            found.push(path);
+        }
+    }
+    Ok(())
+}

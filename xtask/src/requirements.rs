@@ -1,0 +1,118 @@
+//! Checks `docs/requirements.md`: every row is proven by a test that exists, or planned for a named part.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// A row: `| id | requirement | proof |`.
+struct Row<'a> {
+    id: &'a str,
+    proof: &'a str,
+}
+
+pub(crate) fn check(root: &Path) -> Result<String, String> {
+    let text = fs::read_to_string(root.join("docs/requirements.md"))
+        .map_err(|e| format!("docs/requirements.md: {e}"))?;
+    let rows: Vec<Row<'_>> = text.lines().filter_map(row).collect();
+    if rows.is_empty() {
+        return Err("docs/requirements.md holds no rows".into());
+    }
+    let tests = tests(root)?;
+    let mut ids = BTreeSet::new();
+    let (mut wrong, mut planned) = (Vec::new(), 0);
+    for Row { id, proof } in &rows {
+        if !ids.insert(*id) {
+            wrong.push(format!("{id}: this id appears twice"));
+        }
+        let named: Vec<&str> = proof.split('`').skip(1).step_by(2).collect();
+        if named.is_empty() {
+            planned += 1;
+            let is_planned = proof.starts_with("planned ") && proof.contains("/8");
+            let is_settled = proof.starts_with("n/a: ");
+            if !is_planned && !is_settled {
+                wrong.push(format!("{id}: names no test and is neither \"planned (n/8)\" nor \"n/a: why\""));
+            }
+        }
+        wrong.extend(
+            named
+                .iter()
+                .filter(|name| !tests.contains(**name))
+                .map(|name| format!("{id}: no test is called {name}")),
+        );
+    }
+    if wrong.is_empty() {
+        return Ok(format!(
+            "{} requirements: {} proven by tests, {planned} planned or settled otherwise",
+            rows.len(),
+            rows.len() - planned
+        ));
+    }
+    Err(format!("docs/requirements.md:\n  {}", wrong.join("\n  ")))
+}
+
+fn row(line: &str) -> Option<Row<'_>> {
+    let cells: Vec<&str> =
+        line.trim().strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim).collect();
+    match cells.as_slice() {
+        [id, _, proof] if id.contains('-') && !id.starts_with('-') => Some(Row { id, proof }),
+        _ => None,
+    }
+}
+
+/// The names of all tests in tracked or new files: Rust and Python functions, TypeScript titles.
+fn tests(root: &Path) -> Result<BTreeSet<String>, String> {
+    let listed = Command::new("git")
+        .args([
+            "ls-files",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "*.rs",
+            "*.py",
+            "*.ts",
+            "*.tsx",
+            "*.mjs",
+        ])
+        .current_dir(root)
+        .output()
+        .map_err(|e| format!("git ls-files: {e}"))?;
+    let mut names = BTreeSet::new();
+    for file in String::from_utf8_lossy(&listed.stdout).lines() {
+        if let Ok(text) = fs::read_to_string(root.join(file)) {
+            let found = if file.ends_with(".rs") { rust_tests(&text) } else { other_tests(&text) };
+            names.extend(found);
+        }
+    }
+    Ok(names)
+}
+
+/// A function is a test only if an attribute above it says so.
+fn rust_tests(text: &str) -> Vec<String> {
+    let (mut names, mut is_test) = (Vec::new(), false);
+    for line in text.lines().map(str::trim) {
+        if line.starts_with("#[test]") || line.starts_with("#[tokio::test") || line.starts_with("proptest!") {
+            is_test = true;
+        } else if let Some(rest) = line.strip_prefix("fn ").or_else(|| line.strip_prefix("async fn "))
+            && std::mem::take(&mut is_test)
+        {
+            names.push(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+        }
+    }
+    names
+}
+
+fn other_tests(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for line in text.lines().map(str::trim) {
+        let python = line.strip_prefix("def ").or_else(|| line.strip_prefix("async def "));
+        if let Some(rest) = python.filter(|rest| rest.starts_with("test_")) {
+            names.push(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+        }
+        let titled = line.strip_prefix("test(").or_else(|| line.strip_prefix("it("));
+        if let Some(title) = titled.and_then(|rest| rest.split(['"', '\'', '`']).nth(1)) {
+            names.push(title.to_owned());
+        }
+    }
+    names
+}
