@@ -2,11 +2,15 @@
 //!
 //! The happy path is plain serde. Only when it fails is the text read a second time, slowly, to find the path.
 
+mod objects;
+
 use std::fmt;
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::json;
+pub(crate) use objects::Objects;
 
 /// How deep JSON may nest before it is refused; serde_json enforces the same number while it builds values.
 pub const MAX_DEPTH: usize = 128;
@@ -84,7 +88,14 @@ impl std::error::Error for DecodeError {}
 
 /// Decodes one JSON document strictly into `T`.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, DecodeError> {
-    serde_json::from_str(text).map_err(|_| locate::<T>(text))
+    quick(text).ok_or_else(|| locate::<T>(text))
+}
+
+/// The value, or nothing and no reason why.
+pub(crate) fn quick<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = T::deserialize(Objects(&mut reader)).ok()?;
+    reader.end().ok().map(|()| value)
 }
 
 /// [`from_str`] for documents that may nest deeper than [`MAX_DEPTH`].
@@ -92,7 +103,7 @@ pub(crate) fn from_str_within<T: DeserializeOwned>(text: &str, depth: usize) -> 
     json::check(text, depth)?;
     let mut reader = serde_json::Deserializer::from_str(text);
     reader.disable_recursion_limit();
-    let value = serde_path_to_error::deserialize(&mut reader)
+    let value = serde_path_to_error::deserialize(Objects(&mut reader))
         .map_err(|e| explain(&path_of(e.path()), &e.inner().to_string(), Some(e.inner())))?;
     reader.end().map_err(|e| explain("", &e.to_string(), Some(&e)))?;
     Ok(value)
@@ -108,7 +119,7 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
 
 /// Decodes an already parsed value; the same rules apart from duplicate members, which a value cannot hold.
 pub fn from_value<T: DeserializeOwned>(value: &serde_json::Value) -> Result<T, DecodeError> {
-    serde_path_to_error::deserialize(value)
+    serde_path_to_error::deserialize(Objects(value))
         .map_err(|e| explain(&path_of(e.path()), &e.inner().to_string(), None))
 }
 
@@ -127,7 +138,7 @@ fn unseal(message: &str) -> Option<(&str, &str)> {
 /// Reads the text again, this time keeping track of the path.
 fn locate<T: DeserializeOwned>(text: &str) -> DecodeError {
     let mut reader = serde_json::Deserializer::from_str(text);
-    let failed = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+    let failed = match serde_path_to_error::deserialize::<_, T>(Objects(&mut reader)) {
         Err(e) => explain(&path_of(e.path()), &e.inner().to_string(), Some(e.inner())),
         // `deserialize` stops at the end of the value; what follows it is the mistake.
         Ok(_) => match reader.end() {
@@ -177,10 +188,21 @@ fn explain(path: &str, message: &str, json: Option<&serde_json::Error>) -> Decod
         if let Some((found, wanted)) = message.strip_prefix(prefix).and_then(|m| m.split_once(", expected "))
         {
             let found = found.replace('`', "");
+            let wanted = if wanted.starts_with("struct ") { "an object" } else { plain_type(wanted) };
             return DecodeError::new(Kind::Value, path, format!("expected {wanted}, found {found}"));
         }
     }
     DecodeError::new(Kind::Value, path, message)
+}
+
+/// Rust's names of number types mean nothing to whoever wrote the JSON.
+fn plain_type(wanted: &str) -> &str {
+    match wanted {
+        "u8" | "u16" | "u32" | "u64" => "a whole number that is not negative",
+        "i64" | "i128" => "a whole number",
+        "f64" => "a number",
+        other => other,
+    }
 }
 
 /// serde_json ends its messages with the position; ours name the member instead.

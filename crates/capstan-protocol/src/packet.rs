@@ -217,9 +217,9 @@ impl StreamPacket {
 
     /// [`Self::decode`] without the short cut for frames as our encoder writes them. Same result, slower.
     pub fn decode_strict(text: &str) -> Result<Self, DecodeError> {
-        match serde_json::from_str::<Members<&RawValue, u64>>(text) {
-            Ok(m) => Self::from_members(m.stream_id, m.seq, m.op, m.t, m.p),
-            Err(_) => {
+        match decode::quick::<Members<&RawValue, u64>>(text) {
+            Some(m) => Self::from_members(m.stream_id, m.seq, m.op, m.t, m.p),
+            None => {
                 let m: Members<Box<RawValue>, u64> = decode::from_str(text)?;
                 Self::from_members(m.stream_id, m.seq, m.op, m.t, &m.p)
             }
@@ -289,7 +289,7 @@ impl Serialize for StreamPacket {
 
 impl<'de> Deserialize<'de> for StreamPacket {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let m = Members::<Box<RawValue>, u64>::deserialize(deserializer)?;
+        let m = Members::<Box<RawValue>, u64>::deserialize(decode::Objects(deserializer))?;
         Self::from_members(m.stream_id, m.seq, m.op, m.t, &m.p).map_err(decode::nested)
     }
 }

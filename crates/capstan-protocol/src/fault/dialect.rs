@@ -226,7 +226,7 @@ impl From<Problem> for Fault {
         let by_slug = || CATALOGUE.iter().find(|entry| entry.slug == slug).map(|entry| entry.kind);
         let known = kind_of(&problem.code).or_else(by_slug);
         let mut fault = Self::new(known.unwrap_or(FaultKind::AgentExecutionError));
-        if known.is_none() && !problem.code.is_empty() {
+        if kind_of(&problem.code).is_none() && !problem.code.is_empty() {
             fault.foreign_code = Some(problem.code);
         }
         fault.message = problem.detail.unwrap_or(problem.title);
