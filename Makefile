@@ -1,0 +1,33 @@
+# One door. `make run` and `make test` are all that a newcomer needs.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+help: ## Show what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+run: ## Build and run Capstan
+	@scripts/run
+
+test: ## Run every suite; installs what is missing
+	@scripts/test
+
+check: ## Format, lints, docs, licences, generated files, the map of requirements
+	@scripts/check
+
+gen: ## Write the generated files: schemas, TypeScript types, the error reference
+	cargo xtask gen
+
+bench: ## Measure against named peers, as ratios
+	cargo run --release --manifest-path bench/Cargo.toml -- decode
+
+fuzz: ## Fuzz the decoders, a minute each (FUZZ_SECONDS=…)
+	@scripts/fuzz
+
+soak: ## The long versions of the tests
+	PROPTEST_CASES=20000 cargo test --workspace --all-features --release
+
+release: ## The optimised binary: target/dist/capstan
+	cargo build --profile dist --package capstan
+
+.PHONY: help run test check gen bench fuzz soak release
