@@ -5,6 +5,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use crate::decode::{self, DecodeError, DecodeErrorKind, MAX_DEPTH};
 
@@ -51,9 +52,17 @@ impl RawObject {
         decode::from_str(self.get())
     }
 
-    /// The object as a tree of values; large numbers lose precision here, not in [`Self::get`].
-    pub fn to_map(&self) -> serde_json::Map<String, serde_json::Value> {
-        serde_json::from_str(self.get()).unwrap_or_default()
+    /// The object as a tree of values; large numbers lose precision here, not in [`Self::get`]. Empty if a number is
+    /// too large for any tree, such as `1e999`.
+    pub fn to_map(&self) -> Map<String, Value> {
+        self.tree().unwrap_or_default()
+    }
+
+    fn tree(&self) -> Option<Map<String, Value>> {
+        let mut reader = serde_json::Deserializer::from_str(self.get());
+        // How deep the text nests was checked when it came in, and serde_json's own limit is one level lower.
+        reader.disable_recursion_limit();
+        Map::deserialize(&mut reader).ok()
     }
 }
 
@@ -65,7 +74,7 @@ impl std::fmt::Debug for RawObject {
 
 impl PartialEq for RawObject {
     fn eq(&self, other: &Self) -> bool {
-        self.get() == other.get() || self.to_map() == other.to_map()
+        self.get() == other.get() || self.tree().is_some_and(|tree| other.tree() == Some(tree))
     }
 }
 

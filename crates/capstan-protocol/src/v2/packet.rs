@@ -149,20 +149,22 @@ impl packet::StreamPacket {
     /// The packet as v2 writes it; `stream_id`, `seq` and `t` are sent along, so that healing works there, too.
     pub fn to_v2_json(&self) -> String {
         let (op, p) = match &self.payload {
-            Payload::Delta(text) => (StreamOpCode::Delta, Value::from(text.as_str())),
+            Payload::Delta(text) => (StreamOpCode::Delta, Value::from(text.as_str()).to_string()),
             Payload::Event(raw) => (StreamOpCode::Event, event_to_v2(raw)),
             Payload::Error(e) if e.severity == error::ErrorSeverity::Warning => {
-                (StreamOpCode::Event, warning_to_v2(e, self.t))
+                (StreamOpCode::Event, warning_to_v2(e, self.t).to_string())
             }
-            Payload::Error(e) => (StreamOpCode::Error, error_to_v2(e)),
-            Payload::Close(Close::Reason(reason)) => (StreamOpCode::Close, Value::from(reason.as_str())),
-            Payload::Close(Close::Report(report)) => (StreamOpCode::Close, Value::Object(report.to_map())),
-            Payload::Close(Close::Unstated) => (StreamOpCode::Close, Value::Null),
+            Payload::Error(e) => (StreamOpCode::Error, error_to_v2(e).to_string()),
+            Payload::Close(Close::Reason(reason)) => {
+                (StreamOpCode::Close, Value::from(reason.as_str()).to_string())
+            }
+            Payload::Close(Close::Report(report)) => (StreamOpCode::Close, report.get().to_owned()),
+            Payload::Close(Close::Unstated) => (StreamOpCode::Close, "null".to_owned()),
         };
-        let op = op.as_str().to_lowercase();
-        let members = json!({ "op": op, "p": p, "stream_id": self.stream_id, "seq": self.seq, "t": self.t });
+        let (op, id, seq, t) = (op.as_str().to_lowercase(), self.stream_id, self.seq, self.t);
         let mut out = Vec::new();
-        crate::escape::write_json(&mut out, &members.to_string());
+        let text = format!(r#"{{"op":"{op}","p":{p},"stream_id":"{id}","seq":{seq},"t":"{t}"}}"#);
+        crate::escape::write_json(&mut out, &text);
         String::from_utf8(out).unwrap_or_default()
     }
 }
@@ -182,15 +184,16 @@ fn warning_to_v2(e: &error::StreamError, t: Timestamp) -> Value {
     json!({ "id": Uuid::now_v7(), "timestamp": t, "type": event::USER_ERROR, "data": user })
 }
 
+/// Events of v1's types are translated; any other goes out as it came, so that no number of it is touched.
+fn event_to_v2(raw: &RawObject) -> String {
+    translate(raw).map_or_else(|| raw.get().to_owned(), |members| Value::Object(members).to_string())
+}
+
 /// Types in lower case, citations under `items`; data that the reference would mistake for another block is renamed.
-fn event_to_v2(raw: &RawObject) -> Value {
+fn translate(raw: &RawObject) -> Option<Map<String, Value>> {
     let mut members = raw.to_map();
-    let Some(kind) = members.get("type").and_then(Value::as_str).map(str::to_owned) else {
-        return Value::Object(members);
-    };
-    let Some(known) = PresentationEventType::ALL.into_iter().find(|t| t.as_str() == kind) else {
-        return Value::Object(members);
-    };
+    let kind = members.get("type")?.as_str()?.to_owned();
+    let known = PresentationEventType::ALL.into_iter().find(|t| t.as_str() == kind)?;
     members.insert("type".into(), kind.to_lowercase().into());
     if let Some(data) = members.get_mut("data").and_then(Value::as_object_mut) {
         match known {
@@ -201,7 +204,7 @@ fn event_to_v2(raw: &RawObject) -> Value {
             | PresentationEventType::MarkdownBlock => {}
         }
     }
-    Value::Object(members)
+    Some(members)
 }
 
 /// v2 readers guess a block's type from its members: `content`, `items`, or `label` with `status`.
