@@ -173,13 +173,14 @@ fn from_reqwest(error: &(dyn Error + 'static)) -> Option<Fault> {
     };
     let fault = Fault::new(kind);
     // A certificate that does not verify will not verify next time either.
-    let is_tls = error.is_connect() && sources(error).any(|text| text.contains("certificate"));
+    let is_tls = error.is_connect() && mentions(error, "certificate");
     Some(if is_tls { fault.with_severity(ErrorSeverity::Fatal).with_retryable(false) } else { fault })
 }
 
+/// Whether the error or one of its sources speaks of it.
 #[cfg(feature = "reqwest")]
-fn sources<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = String> + 'a {
-    std::iter::successors(Some(error), |e| e.source()).map(ToString::to_string)
+fn mentions(error: &(dyn Error + 'static), word: &str) -> bool {
+    error.to_string().contains(word) || error.source().is_some_and(|source| mentions(source, word))
 }
 
 #[cfg(feature = "tokio")]
