@@ -1,0 +1,63 @@
+//! Agents: what produces the packets of a run.
+//!
+//! An agent gets a [`Turn`] and writes to a [`Writer`]; whatever error it returns becomes a typed fault. It knows
+//! nothing of streams, journals or HTTP.
+//!
+//! ```
+//! use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
+//!
+//! struct Echo;
+//!
+//! #[async_trait]
+//! impl Agent for Echo {
+//!     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
+//!         out.delta(turn.text()).await?;
+//!         Ok(())
+//!     }
+//! }
+//! ```
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+
+mod turn;
+mod writer;
+
+pub use async_trait::async_trait;
+use capstan_protocol::Fault;
+pub use turn::{Sent, Turn};
+pub use writer::{Output, Stopped, WriteError, Writer, channel};
+
+/// What produces packets.
+#[async_trait]
+pub trait Agent: Send + Sync + 'static {
+    /// Answers one turn. Called once per attempt; a dropped future means that the run was stopped or timed out.
+    ///
+    /// An agent may simply return errors with `?`: they are classified by the catalogue. A panic becomes
+    /// `agent_execution_error`.
+    async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome;
+
+    /// How often a run may be tried. One, unless trying again does no harm: agents with side effects keep this.
+    fn max_attempts(&self) -> u32 {
+        1
+    }
+}
+
+/// How an attempt ended.
+pub type Outcome = Result<(), Failure>;
+
+/// A fault on its way out of an agent. Any error becomes one with `?`.
+#[derive(Debug)]
+pub struct Failure(Fault);
+
+impl Failure {
+    /// The fault.
+    pub fn into_fault(self) -> Fault {
+        self.0
+    }
+}
+
+// `Failure` is no `Error` itself, so that this covers every error, faults included.
+impl<E: std::error::Error + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self(Fault::from_error(error))
+    }
+}

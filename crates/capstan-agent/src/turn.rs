@@ -1,0 +1,55 @@
+//! What an agent is asked.
+
+use std::sync::Arc;
+
+use capstan_protocol::ChatMessage;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+/// One turn of a conversation, for one attempt.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    /// What the user says now.
+    pub message: ChatMessage,
+    /// What was said before, oldest first.
+    pub history: Arc<Vec<ChatMessage>>,
+    /// The conversation.
+    pub session: String,
+    /// The request's free-form payload, for agents that want more than the message.
+    pub payload: Arc<Map<String, Value>>,
+    /// 1 for the first attempt.
+    pub attempt: u32,
+    /// What earlier attempts have already sent.
+    pub sent: Sent,
+    /// Fires when the run is stopped. The attempt's future is dropped as well; this is for work that outlives it.
+    pub cancel: CancellationToken,
+}
+
+/// What earlier attempts have sent to the reader.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// The text so far.
+    pub text: String,
+    /// How many presentation events so far.
+    pub events: u64,
+}
+
+impl Turn {
+    /// A first attempt at a lone message.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self {
+            message: ChatMessage::user(text),
+            history: Arc::default(),
+            session: String::new(),
+            payload: Arc::default(),
+            attempt: 1,
+            sent: Sent::default(),
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    /// The text of the message.
+    pub fn text(&self) -> String {
+        self.message.text()
+    }
+}

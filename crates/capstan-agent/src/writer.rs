@@ -1,0 +1,158 @@
+//! Where an agent writes. Errors are typed; there is no way to write one as a string.
+
+use std::fmt;
+
+use capstan_protocol::{
+    CitationBlock, DecodeError, ErrorSeverity, Fault, MarkdownBlock, MediaCarousel, PresentationEventType, ProgressUpdate,
+    RawObject, StreamError, ThoughtTrace, UserError, event,
+};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+
+/// One thing that an agent wrote.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
+    /// Text.
+    Delta(String),
+    /// A presentation event: the whole payload.
+    Event {
+        /// Its type.
+        kind: String,
+        /// `{id, timestamp, type, data}`.
+        payload: RawObject,
+    },
+    /// Something minor failed; the run goes on.
+    Warning(StreamError),
+    /// Which model answers.
+    Model(String),
+    /// What it took, so far.
+    Usage(Map<String, Value>),
+    /// Why the answer ends, if not because it is complete: `length`, for example.
+    Reason(String),
+}
+
+/// The run was stopped: nobody takes what is written any more. Returning it with `?` is the right thing to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stopped;
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the run was stopped")
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+/// Why something could not be written.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WriteError {
+    /// The run was stopped.
+    Stopped(Stopped),
+    /// The value is not a JSON object.
+    Payload(DecodeError),
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stopped(e) => e.fmt(f),
+            Self::Payload(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+impl From<Stopped> for WriteError {
+    fn from(e: Stopped) -> Self {
+        Self::Stopped(e)
+    }
+}
+
+/// The agent's end. Writing waits while the journal is slow: that is how back-pressure reaches the upstream.
+#[derive(Debug)]
+pub struct Writer {
+    outputs: mpsc::Sender<Output>,
+}
+
+/// A writer and the end that the run reads from; `capacity` outputs may be under way.
+pub fn channel(capacity: usize) -> (Writer, mpsc::Receiver<Output>) {
+    let (outputs, inbox) = mpsc::channel(capacity);
+    (Writer { outputs }, inbox)
+}
+
+impl Writer {
+    async fn send(&mut self, output: Output) -> Result<(), Stopped> {
+        self.outputs.send(output).await.map_err(|_| Stopped)
+    }
+
+    /// Writes a piece of the answer.
+    pub async fn delta(&mut self, text: impl Into<String>) -> Result<(), Stopped> {
+        self.send(Output::Delta(text.into())).await
+    }
+
+    /// Writes an event of any type; `data` must become a JSON object.
+    pub async fn event(&mut self, kind: &str, data: &impl Serialize) -> Result<(), WriteError> {
+        let payload = event::envelope(kind, data).map_err(WriteError::Payload)?;
+        Ok(self.send(Output::Event { kind: kind.to_owned(), payload }).await?)
+    }
+
+    /// Writes an event payload that is already made, such as one of a foreign CAP server.
+    pub async fn raw_event(&mut self, kind: &str, payload: RawObject) -> Result<(), Stopped> {
+        self.send(Output::Event { kind: kind.to_owned(), payload }).await
+    }
+
+    /// Shows sources.
+    pub async fn citations(&mut self, block: &CitationBlock) -> Result<(), WriteError> {
+        self.event(PresentationEventType::CitationBlock.as_str(), block).await
+    }
+
+    /// Shows progress.
+    pub async fn progress(&mut self, update: &ProgressUpdate) -> Result<(), WriteError> {
+        self.event(PresentationEventType::ProgressIndicator.as_str(), update).await
+    }
+
+    /// Shows media.
+    pub async fn media(&mut self, carousel: &MediaCarousel) -> Result<(), WriteError> {
+        self.event(PresentationEventType::MediaCarousel.as_str(), carousel).await
+    }
+
+    /// Shows markdown; a client that cannot render blocks gets it as text.
+    pub async fn markdown(&mut self, content: impl Into<String>) -> Result<(), WriteError> {
+        let block = MarkdownBlock { content: content.into() };
+        self.event(PresentationEventType::MarkdownBlock.as_str(), &block).await
+    }
+
+    /// Shows a thought.
+    pub async fn thought(&mut self, thought: impl Into<String>) -> Result<(), WriteError> {
+        let trace = ThoughtTrace { thought: thought.into() };
+        self.event(PresentationEventType::ThoughtTrace.as_str(), &trace).await
+    }
+
+    /// Tells the user that a part failed while the agent carries on.
+    pub async fn user_error(&mut self, error: &UserError) -> Result<(), WriteError> {
+        self.event(event::USER_ERROR, error).await
+    }
+
+    /// Tells the client that something minor failed. Whatever severity the fault has, it goes out as a WARNING.
+    pub async fn warning(&mut self, fault: &Fault) -> Result<(), Stopped> {
+        let warning = fault.clone().with_severity(ErrorSeverity::Warning);
+        self.send(Output::Warning(warning.to_stream_error(Default::default()))).await
+    }
+
+    /// Says which model answers; it is in CLOSE and in the list of streams.
+    pub async fn model(&mut self, name: impl Into<String>) -> Result<(), Stopped> {
+        self.send(Output::Model(name.into())).await
+    }
+
+    /// Says what it took so far; the last word counts.
+    pub async fn usage(&mut self, usage: Map<String, Value>) -> Result<(), Stopped> {
+        self.send(Output::Usage(usage)).await
+    }
+
+    /// Says why the answer ends, if not because it is complete.
+    pub async fn reason(&mut self, reason: impl Into<String>) -> Result<(), Stopped> {
+        self.send(Output::Reason(reason.into())).await
+    }
+}
