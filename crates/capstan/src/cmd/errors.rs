@@ -97,7 +97,7 @@ fn unknown(code: &str) -> Failure {
 
 fn overview(out: &mut impl Write, entries: &[&Entry]) -> io::Result<()> {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(["code", "AG-UI", "HTTP", "severity", "domain", "retry", "title"]);
     for entry in entries {
         table.add_row([
