@@ -3,8 +3,8 @@
 use std::fmt;
 
 use capstan_protocol::{
-    CitationBlock, DecodeError, ErrorSeverity, Fault, MarkdownBlock, MediaCarousel, PresentationEventType, ProgressUpdate,
-    RawObject, StreamError, ThoughtTrace, UserError, event,
+    CitationBlock, DecodeError, ErrorSeverity, Fault, MarkdownBlock, MediaCarousel, PresentationEventType,
+    ProgressUpdate, RawObject, StreamError, ThoughtTrace, UserError, event,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -106,6 +106,12 @@ pub struct CloseReport {
 }
 
 /// What a packet carries.
+///
+/// An ERROR cannot be made of a string:
+///
+/// ```compile_fail
+/// let payload = capstan_protocol::Payload::Error("Error: Rate limit exceeded".into());
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Payload {
     /// Text, may be empty.

@@ -139,6 +139,18 @@ fn a_failed_validation_maps_to_invalid_request() {
 }
 
 #[test]
+fn a_document_that_serde_refuses_is_not_quoted_in_production() {
+    let fault = Fault::from_error(serde_json::from_str::<u8>("\"hunter2\"").unwrap_err());
+    assert!(!fault.to_problem(Exposure::Production).detail.unwrap().contains("hunter2"));
+    assert!(
+        fault.to_stream_error(Exposure::Debug).details.unwrap()["source_chain"][0]
+            .as_str()
+            .unwrap()
+            .contains("hunter2")
+    );
+}
+
+#[test]
 fn a_session_that_is_not_there_maps_to_session_not_found() {
     assert_maps(fault::SessionNotFound, AguiErrorCode::SessionNotFound, 404, None);
 }
@@ -463,4 +475,68 @@ fn an_error_of_ours_is_an_error_like_any_other() {
     assert_eq!(Fault::from_dyn(boxed.as_ref()).kind(), FaultKind::StreamLost);
     let boxed: Box<dyn Error> = Box::new(DecodeError::value("p", "wrong"));
     assert_eq!(Fault::from_dyn(boxed.as_ref()).message(), "p: wrong");
+}
+
+/// The contract's table, typed out: a changed column of the catalogue must be a decision, not an accident.
+#[rustfmt::skip]
+const TABLE: &[(&str, &str, u16, &str, &str, bool, Option<u64>)] = &[
+    ("rate_limit_exceeded", "RATE_LIMITED", 429, "TRANSIENT", "client", true, Some(60)),
+    ("session_limit_exceeded", "RATE_LIMITED", 429, "TRANSIENT", "client", true, None),
+    ("message_limit_exceeded", "RATE_LIMITED", 429, "FATAL", "client", false, None),
+    ("timeout", "TIMEOUT", 504, "TRANSIENT", "system", true, None),
+    ("upstream_timeout", "TIMEOUT", 504, "TRANSIENT", "llm", true, None),
+    ("tenant_required", "TENANT_REQUIRED", 401, "FATAL", "security", false, None),
+    ("tenant_unauthorized", "TENANT_UNAUTHORIZED", 403, "FATAL", "security", false, None),
+    ("invalid_request", "INVALID_REQUEST", 400, "FATAL", "client", false, None),
+    ("request_conflict", "INVALID_REQUEST", 409, "FATAL", "client", false, None),
+    ("payload_too_large", "INVALID_REQUEST", 413, "FATAL", "client", false, None),
+    ("route_not_found", "INVALID_REQUEST", 404, "FATAL", "client", false, None),
+    ("method_not_allowed", "INVALID_REQUEST", 405, "FATAL", "client", false, None),
+    ("unsupported_media_type", "INVALID_REQUEST", 415, "FATAL", "client", false, None),
+    ("agent_not_found", "CAPABILITY_NOT_FOUND", 404, "FATAL", "client", false, None),
+    ("capability_not_found", "CAPABILITY_NOT_FOUND", 404, "FATAL", "client", false, None),
+    ("session_not_found", "SESSION_NOT_FOUND", 404, "FATAL", "client", false, None),
+    ("stream_not_found", "SESSION_NOT_FOUND", 404, "FATAL", "client", false, None),
+    ("stream_expired", "SESSION_NOT_FOUND", 410, "FATAL", "client", true, None),
+    ("stream_lost", "SESSION_NOT_FOUND", 410, "FATAL", "system", true, None),
+    ("service_unavailable", "SERVICE_UNAVAILABLE", 503, "TRANSIENT", "system", true, None),
+    ("run_interrupted", "SERVICE_UNAVAILABLE", 503, "TRANSIENT", "system", true, None),
+    ("journal_unavailable", "SERVICE_UNAVAILABLE", 503, "TRANSIENT", "system", true, None),
+    ("upstream_error", "UPSTREAM_ERROR", 502, "TRANSIENT", "llm", true, None),
+    ("upstream_unreachable", "UPSTREAM_ERROR", 502, "TRANSIENT", "llm", true, None),
+    ("upstream_truncated", "UPSTREAM_ERROR", 502, "TRANSIENT", "llm", true, None),
+    ("upstream_malformed", "UPSTREAM_ERROR", 502, "TRANSIENT", "llm", true, None),
+    ("upstream_auth", "UPSTREAM_ERROR", 502, "FATAL", "llm", false, None),
+    ("upstream_quota", "UPSTREAM_ERROR", 502, "FATAL", "llm", false, None),
+    ("context_length_exceeded", "UPSTREAM_ERROR", 502, "FATAL", "llm", false, None),
+    ("content_refused", "UPSTREAM_ERROR", 502, "FATAL", "llm", false, None),
+    ("attempt_diverged", "AGENT_EXECUTION_ERROR", 500, "FATAL", "system", true, None),
+    ("stream_too_long", "AGENT_EXECUTION_ERROR", 500, "FATAL", "system", false, None),
+    ("agent_execution_error", "AGENT_EXECUTION_ERROR", 500, "FATAL", "system", false, None),
+];
+
+#[test]
+fn the_catalogue_is_the_contracts_table() {
+    let found: Vec<_> = CATALOGUE
+        .iter()
+        .map(|e| {
+            (
+                e.code,
+                e.agui.as_str(),
+                e.status,
+                e.severity.as_str(),
+                e.domain.as_str(),
+                e.retryable,
+                e.retry_after,
+            )
+        })
+        .collect();
+    assert_eq!(found, TABLE);
+}
+
+#[test]
+fn there_are_five_error_domains() {
+    let words = json!(["client", "system", "llm", "tool", "security"]);
+    assert_eq!(serde_json::to_value(ErrorDomain::ALL).unwrap(), words);
+    assert_eq!(serde_json::from_value::<Vec<ErrorDomain>>(words).unwrap(), ErrorDomain::ALL);
 }

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, clippy::expect_used)]
 
 use capstan_protocol::{
-    Close, DecodeErrorKind, ErrorSeverity, Event, EventView, Payload, RawObject, StreamError, StreamOpCode,
-    StreamPacket, Timestamp, decode, event, v2,
+    Close, DecodeErrorKind, ErrorDomain, ErrorSeverity, Event, EventView, Payload, RawObject, StreamError,
+    StreamOpCode, StreamPacket, Timestamp, UserError, decode, event, v2,
 };
 use serde_json::{Value, json};
 
@@ -35,9 +35,13 @@ fn an_error_packet_turns_an_object_into_the_typed_form() {
 
 #[test]
 fn an_error_packet_refuses_anything_else() {
-    for (wrong, found) in
-        [(json!(42), "a number"), (json!([]), "an array"), (json!(null), "null"), (json!(true), "a boolean")]
-    {
+    for (wrong, found) in [
+        (json!(42), "a number"),
+        (json!([]), "an array"),
+        (json!(["c", "m", "FATAL", null]), "an array"),
+        (json!(null), "null"),
+        (json!(true), "a boolean"),
+    ] {
         let error = read(&packet("ERROR", wrong)).unwrap_err();
         assert!(error.starts_with("p: ") && error.ends_with(found), "{error}");
     }
@@ -142,6 +146,27 @@ fn events_are_typed_on_demand_in_both_profiles() {
     let reset = json!({ "type": "stream_reset", "data": { "attempt": 2, "after_seq": 7 } });
     assert!(matches!(view(reset), EventView::Reset(r) if r.after_seq == 7));
     assert_eq!(view(json!({ "type": "MARKDOWN_BLOCK", "data": { "no": 1 } })), EventView::Other);
+}
+
+#[test]
+fn a_user_error_travels_as_an_event() {
+    let error = UserError {
+        message: "The search tool is down.".into(),
+        code: Some(503),
+        domain: ErrorDomain::Tool,
+        retryable: true,
+    };
+    let sent = of(Payload::Event(event::envelope(event::USER_ERROR, &error).unwrap()));
+    let received = StreamPacket::decode(&sent.to_json()).unwrap();
+    assert_eq!((received.op(), &received), (StreamOpCode::Event, &sent));
+    let Payload::Event(raw) = received.payload else { panic!() };
+    assert_eq!(Event::of(&raw).view(), EventView::UserError(error));
+}
+
+#[test]
+fn a_user_error_needs_a_message() {
+    let error = decode::from_str::<UserError>(r#"{"code":503}"#).unwrap_err();
+    assert_eq!(error.to_string(), "message: required member is absent");
 }
 
 #[test]

@@ -144,13 +144,11 @@ fn from_io(error: &(dyn Error + 'static)) -> Option<Fault> {
     Some(Fault::new(kind))
 }
 
-/// A document that does not fit its model. serde's text names members and types of the document, nothing of ours.
+/// A document that does not fit its model. serde's text may quote the document, which may be anybody's: it stays
+/// a cause. [`DecodeError`] is for documents of the caller's own.
 fn from_serde(error: &(dyn Error + 'static)) -> Option<Fault> {
     let error = error.downcast_ref::<serde_json::Error>()?;
-    if error.is_io() {
-        return None;
-    }
-    Some(Fault::new(FaultKind::InvalidRequest).with_message(error.to_string()))
+    (!error.is_io()).then(|| Fault::new(FaultKind::InvalidRequest))
 }
 
 #[cfg(feature = "reqwest")]

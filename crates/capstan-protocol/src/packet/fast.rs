@@ -6,6 +6,7 @@
 use uuid::Uuid;
 
 use super::{Close, Payload, StreamError, StreamPacket};
+use crate::decode;
 use crate::json::RawObject;
 use crate::time::Timestamp;
 
@@ -23,7 +24,7 @@ pub(super) fn decode(text: &str) -> Option<StreamPacket> {
     let payload = match op {
         "DELTA" => Payload::Delta(take_string(p)?),
         "EVENT" => Payload::Event(RawObject::parse(p).ok()?),
-        "ERROR" => Payload::Error(serde_json::from_str::<StreamError>(p).ok()?),
+        "ERROR" => Payload::Error(decode::quick::<StreamError>(p)?),
         "CLOSE" => Payload::Close(match take_string(p) {
             Some(reason) => Close::Reason(reason),
             None => Close::Report(RawObject::parse(p).ok()?),

@@ -139,7 +139,9 @@ impl Decoder {
                 return None;
             }
             let Some(end) = self.find_line_end() else {
-                self.failed = self.buffer.len() - self.consumed > self.limit;
+                // Line ends do not count towards the limit, so that the verdict does not depend on the chunks.
+                let is_mid_line = self.line < self.buffer.len();
+                self.failed = is_mid_line && self.buffer.len() - self.consumed > self.limit;
                 if self.failed {
                     continue;
                 }
