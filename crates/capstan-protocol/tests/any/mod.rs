@@ -191,22 +191,16 @@ pub fn damaged(text: &str, slips: &[Slip]) -> String {
 
 /// Puts another value at any place of a document, chosen level by level.
 pub fn replace(value: &mut Value, places: &[Index], new: Value) {
-    let child = places.split_first().and_then(|(place, deeper)| {
-        let child = match value {
-            Value::Object(members) if !members.is_empty() => {
-                let at = place.index(members.len());
-                members.values_mut().nth(at)
-            }
-            Value::Array(items) if !items.is_empty() => {
-                let at = place.index(items.len());
-                items.get_mut(at)
-            }
-            _ => None,
-        };
-        child.map(|child| (child, deeper))
-    });
+    let here = |len: usize| places.first().filter(|_| len > 0).map(|place| place.index(len));
+    let child = if let Value::Object(members) = value {
+        here(members.len()).and_then(|at| members.values_mut().nth(at))
+    } else if let Value::Array(items) = value {
+        here(items.len()).and_then(|at| items.get_mut(at))
+    } else {
+        None
+    };
     match child {
-        Some((child, deeper)) => replace(child, deeper, new),
+        Some(child) => replace(child, places.get(1..).unwrap_or_default(), new),
         None => *value = new,
     }
 }
