@@ -18,11 +18,13 @@
 //! ```
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+mod demo;
 mod turn;
 mod writer;
 
 pub use async_trait::async_trait;
 use capstan_protocol::Fault;
+pub use demo::Demo;
 pub use turn::{Sent, Turn};
 pub use writer::{Output, Stopped, WriteError, Writer, channel};
 
@@ -46,18 +48,38 @@ pub type Outcome = Result<(), Failure>;
 
 /// A fault on its way out of an agent. Any error becomes one with `?`.
 #[derive(Debug)]
-pub struct Failure(Fault);
+pub struct Failure {
+    // Boxed, because every step of every agent returns room for it.
+    fault: Box<Fault>,
+    is_final: bool,
+}
 
 impl Failure {
+    /// A fault that ends the run, even if it is TRANSIENT and attempts are left: the agent knows that another one is
+    /// of no use. A flag of its own, because a fault's details are for the client to read.
+    pub fn last(fault: Fault) -> Self {
+        Self { fault: Box::new(fault), is_final: true }
+    }
+
+    /// Whether no further attempt may follow.
+    pub fn is_final(&self) -> bool {
+        self.is_final
+    }
+
+    /// The fault, to look at.
+    pub fn fault(&self) -> &Fault {
+        &self.fault
+    }
+
     /// The fault.
     pub fn into_fault(self) -> Fault {
-        self.0
+        *self.fault
     }
 }
 
 // `Failure` is no `Error` itself, so that this covers every error, faults included.
 impl<E: std::error::Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self(Fault::from_error(error))
+        Self { fault: Box::new(Fault::from_error(error)), is_final: false }
     }
 }
