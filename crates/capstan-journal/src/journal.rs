@@ -1,0 +1,97 @@
+//! A store and the live tails of this process: what the gateway writes through and reads from.
+
+use std::fmt;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::failpoint::{self, Point};
+use crate::finish::Finish;
+use crate::plant::{self, Bug};
+use crate::shelf::{Shelf, TailLimits};
+use crate::{Claim, Claimed, Frame, JournalError, Reader, Run, RunState, Store};
+
+/// A store whose readers are woken. Cheap to clone.
+///
+/// All writes of claims, frames and transitions must go through it, else the readers of this process sleep on.
+#[derive(Clone)]
+pub struct Journal {
+    store: Arc<dyn Store>,
+    shelf: Arc<Shelf>,
+}
+
+impl Journal {
+    /// A journal over a store.
+    pub fn new(store: Arc<dyn Store>, limits: TailLimits) -> Self {
+        Self { store, shelf: Arc::new(Shelf::new(limits)) }
+    }
+
+    /// The store, for everything that wakes nobody.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Claims a key; see [`Store::claim`]. Once begun it is carried out, even if the future is dropped.
+    pub async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError> {
+        let (store, lease) = (self.store.clone(), self.shelf.lease(claim.stream_id));
+        Finish::new(async move {
+            let claimed = store.claim(claim).await?;
+            if claimed.is_new {
+                failpoint::hit(Point::AfterClaim);
+                lease.begin((claimed.run.attempt, claimed.run.state));
+            }
+            Ok(claimed)
+        })
+        .await
+    }
+
+    /// Appends frames, then wakes readers; see [`Store::append`]. Once begun it is carried out, even if the future is
+    /// dropped.
+    pub async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
+        let (store, lease) = (self.store.clone(), self.shelf.lease(stream));
+        let standing = (attempt, RunState::Running);
+        Finish::new(async move {
+            if plant::is(Bug::EarlyDelivery) {
+                lease.note(standing, &frames);
+            }
+            // Frames are shared bytes: this copies handles.
+            store.append(stream, attempt, frames.clone()).await?;
+            failpoint::hit(Point::BeforeWake);
+            lease.note(standing, &frames);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Moves a run on, then wakes readers; see [`Store::transition`]. Once begun it is carried out, even if the future
+    /// is dropped.
+    pub async fn transition(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+    ) -> Result<bool, JournalError> {
+        let (store, lease) = (self.store.clone(), self.shelf.lease(to.stream_id));
+        let standing = (to.attempt, to.state);
+        Finish::new(async move {
+            let is_done = store.transition(from, to, frames.clone()).await?;
+            if is_done {
+                failpoint::hit(Point::BeforeWake);
+                lease.note(standing, &frames);
+            }
+            Ok(is_done)
+        })
+        .await
+    }
+
+    /// A reader that continues strictly after `after`.
+    pub fn reader(&self, stream: Uuid, after: u64) -> Reader {
+        Reader::new(self.store.clone(), self.shelf.lease(stream), stream, after)
+    }
+}
+
+impl fmt::Debug for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Journal").finish_non_exhaustive()
+    }
+}

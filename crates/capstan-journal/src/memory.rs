@@ -1,0 +1,246 @@
+//! `memory:`: everything in one map, gone with the process. For tests and for trying things out.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use capstan_protocol::Timestamp;
+use uuid::Uuid;
+
+use crate::plant::{self, Bug};
+use crate::retention::is_past;
+use crate::rules::{self, expired, not_found, shown};
+use crate::{
+    Claim, Claimed, ErrorKind, Expired, Found, Frame, JournalError, Retention, Run, RunState, Store, Turn,
+};
+
+#[derive(Debug, Default)]
+pub(crate) struct MemoryStore {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    streams: BTreeMap<Uuid, Stream>,
+    claims: HashMap<(String, String), Held>,
+    sessions: BTreeMap<(String, String), Session>,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Stream {
+    run: Run,
+    body: Bytes,
+    // In order of seq, which may have one gap.
+    frames: Vec<Frame>,
+}
+
+#[derive(Debug)]
+struct Held {
+    stream: Uuid,
+    gone_at: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+struct Session {
+    used_at: Timestamp,
+    turns: Vec<Turn>,
+}
+
+impl MemoryStore {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> Result<MutexGuard<'_, State>, JournalError> {
+        let state = self.lock();
+        if state.is_closed {
+            return Err(JournalError::new(ErrorKind::Unavailable, "the journal is closed"));
+        }
+        Ok(state)
+    }
+}
+
+impl State {
+    fn stream(&mut self, id: Uuid) -> Result<&mut Stream, JournalError> {
+        self.streams.get_mut(&id).ok_or_else(|| not_found(id))
+    }
+
+    fn claim(&mut self, claim: Claim) -> Result<Claimed, JournalError> {
+        let key = (claim.tenant.clone(), claim.key.clone());
+        if let Some(held) = self.claims.get(&key)
+            && !plant::is(Bug::DoubleClaim)
+        {
+            let stream = self.streams.get(&held.stream).ok_or_else(|| expired(&claim.key))?;
+            return Ok(Claimed { run: shown(stream.run.clone()), is_new: false });
+        }
+        let run = claim.to_run();
+        self.touch(&claim.tenant, &claim.session, claim.created_at);
+        self.claims.insert(key, Held { stream: claim.stream_id, gone_at: None });
+        self.streams
+            .insert(claim.stream_id, Stream { run: run.clone(), body: claim.body, frames: Vec::new() });
+        Ok(Claimed { run, is_new: true })
+    }
+
+    fn touch(&mut self, tenant: &str, session: &str, now: Timestamp) -> &mut Session {
+        let key = (tenant.to_owned(), session.to_owned());
+        let session = self.sessions.entry(key).or_insert_with(|| Session { used_at: now, turns: Vec::new() });
+        session.used_at = session.used_at.max(now);
+        session
+    }
+
+    /// Closed streams, oldest first, with when they ended and what they take.
+    fn closed(&self) -> Vec<(Timestamp, Uuid, u64)> {
+        let mut closed: Vec<_> = self
+            .streams
+            .iter()
+            .filter_map(|(id, stream)| Some((stream.run.closed_at?, *id, stream.size())))
+            .collect();
+        closed.sort();
+        closed
+    }
+
+    fn retire(&mut self, id: Uuid, now: Timestamp) {
+        let Some(stream) = self.streams.remove(&id) else { return };
+        if let Some(held) = self.claims.get_mut(&(stream.run.tenant, stream.run.key)) {
+            held.gone_at = Some(now);
+        }
+    }
+}
+
+impl Stream {
+    fn size(&self) -> u64 {
+        self.run.bytes + self.body.len() as u64
+    }
+
+    fn push(&mut self, frames: Vec<Frame>) {
+        rules::count(&mut self.run, &frames);
+        self.frames.extend(frames);
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError> {
+        self.write()?.claim(claim)
+    }
+
+    async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
+        Ok(self.lock().streams.get(&stream).map(|stream| stream.body.clone()))
+    }
+
+    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
+        let mut state = self.write()?;
+        let stream = state.stream(stream)?;
+        rules::check_append(&stream.run, attempt, &frames)?;
+        stream.push(frames);
+        Ok(())
+    }
+
+    async fn transition(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+    ) -> Result<bool, JournalError> {
+        let mut state = self.write()?;
+        let stream = state.stream(to.stream_id)?;
+        if !rules::check_transition(&stream.run, from, &frames)? {
+            return Ok(false);
+        }
+        stream.run = rules::advance(&stream.run, to, &[]);
+        stream.push(frames);
+        Ok(true)
+    }
+
+    async fn read(
+        &self,
+        stream: Uuid,
+        after: u64,
+        max_packets: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<Frame>, JournalError> {
+        let state = self.lock();
+        let Some(stream) = state.streams.get(&stream) else { return Ok(Vec::new()) };
+        let start = stream.frames.partition_point(|frame| frame.seq <= after);
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        for frame in stream.frames.iter().skip(start).take(max_packets.max(1)) {
+            bytes += frame.bytes.len();
+            if bytes > max_bytes && !found.is_empty() {
+                break;
+            }
+            found.push(frame.clone());
+        }
+        Ok(found)
+    }
+
+    async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
+        Ok(self.lock().streams.get(&stream).map(|stream| shown(stream.run.clone())))
+    }
+
+    async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+        let state = self.lock();
+        let Some(held) = state.claims.get(&(tenant.to_owned(), key.to_owned())) else { return Ok(None) };
+        let stream = state.streams.get(&held.stream);
+        Ok(Some(stream.map_or(Found::Expired, |stream| Found::Run(shown(stream.run.clone())))))
+    }
+
+    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
+        let state = self.lock();
+        let older = state.streams.range(..before.unwrap_or(Uuid::max())).rev();
+        let own = older.filter(|(_, stream)| stream.run.tenant == tenant);
+        Ok(own.take(limit).map(|(_, stream)| shown(stream.run.clone())).collect())
+    }
+
+    async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
+        let state = self.lock();
+        let open = state.streams.values().filter(|stream| stream.run.is_open());
+        Ok(open.map(|stream| shown(stream.run.clone())).collect())
+    }
+
+    async fn push_turn(&self, tenant: &str, session: &str, turn: Turn) -> Result<(), JournalError> {
+        let mut state = self.write()?;
+        let session = state.touch(tenant, session, turn.closed_at);
+        session.turns.retain(|other| other.stream_id != turn.stream_id);
+        session.turns.push(turn);
+        session.turns.sort_by_key(|turn| (turn.closed_at, turn.stream_id));
+        Ok(())
+    }
+
+    async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError> {
+        let key = (tenant.to_owned(), session.to_owned());
+        Ok(self.lock().sessions.get(&key).map(|session| session.turns.clone()).unwrap_or_default())
+    }
+
+    async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
+        Ok(self.lock().sessions.keys().filter(|(owner, _)| owner == tenant).count() as u64)
+    }
+
+    async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
+        let mut state = self.write()?;
+        let mut report = Expired::default();
+        let mut total: u64 = state.streams.values().map(Stream::size).sum();
+        for (closed_at, id, size) in state.closed() {
+            let is_over = retention.max_bytes.is_some_and(|max| total > max);
+            if !is_over && !is_past(closed_at, retention.max_age, now) {
+                break;
+            }
+            state.retire(id, now);
+            total -= size;
+            report.streams += 1;
+            report.bytes += size;
+        }
+        let (claims, sessions) = (state.claims.len(), state.sessions.len());
+        state.claims.retain(|_, held| !held.gone_at.is_some_and(|at| is_past(at, retention.claim_age, now)));
+        state.sessions.retain(|_, session| !is_past(session.used_at, retention.max_age, now));
+        report.claims = (claims - state.claims.len()) as u64;
+        report.sessions = (sessions - state.sessions.len()) as u64;
+        Ok(report)
+    }
+
+    async fn close(&self) -> Result<(), JournalError> {
+        self.lock().is_closed = true;
+        Ok(())
+    }
+}

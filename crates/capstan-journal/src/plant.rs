@@ -1,0 +1,39 @@
+//! Known mistakes that a test build can plant (`CAPSTAN_BUG=lost_wakeup`), to prove that the model test finds them.
+//! Without the feature every question is a constant no.
+
+/// One mistake each, of the kind a journal must never make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// A seq is given out twice.
+    ReusedSeq,
+    /// Readers are not told of an append.
+    LostWakeup,
+    /// Readers see a frame before it is stored.
+    EarlyDelivery,
+    /// A duplicate is told that it claimed the key.
+    DoubleClaim,
+    /// A resumed reader starts one frame too late.
+    ResumeOffByOne,
+}
+
+/// Whether this mistake is planted.
+#[cfg(feature = "planted-bugs")]
+pub(crate) fn is(bug: Bug) -> bool {
+    static PLANTED: std::sync::OnceLock<Option<Bug>> = std::sync::OnceLock::new();
+    let planted = PLANTED.get_or_init(|| match std::env::var("CAPSTAN_BUG").ok()?.as_str() {
+        "reused_seq" => Some(Bug::ReusedSeq),
+        "lost_wakeup" => Some(Bug::LostWakeup),
+        "early_delivery" => Some(Bug::EarlyDelivery),
+        "double_claim" => Some(Bug::DoubleClaim),
+        "resume_off_by_one" => Some(Bug::ResumeOffByOne),
+        _ => None,
+    });
+    *planted == Some(bug)
+}
+
+/// Never, in this build.
+#[cfg(not(feature = "planted-bugs"))]
+#[inline(always)]
+pub(crate) const fn is(_: Bug) -> bool {
+    false
+}

@@ -1,0 +1,114 @@
+//! A reader at a cursor: live, replay and resume are this one path.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::plant::{self, Bug};
+use crate::ring::{Look, Ring, Standing};
+use crate::rules::not_found;
+use crate::shelf::Lease;
+use crate::{JournalError, RunState, Store};
+
+/// How much one step brings: a socket write's worth, so that a thousand slow readers hold little.
+const STEP_BYTES: usize = 16 * 1024;
+/// Tiny frames are bounded by number as well.
+const STEP_PACKETS: usize = 256;
+
+/// What a reader meets next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// The next frames, in order, about 16 KiB at most; never empty. The cursor has moved past them.
+    Frames(Vec<Bytes>),
+    /// All frames were read and the run stands still: `Closed` (said at every further call), or `Waiting` (said once
+    /// for an attempt; the next call waits for what comes).
+    State(RunState),
+}
+
+/// Reads one stream from a cursor on. Idle readers cost no work.
+pub struct Reader {
+    store: Arc<dyn Store>,
+    lease: Lease,
+    news: watch::Receiver<Ring>,
+    stream: Uuid,
+    cursor: u64,
+    /// The last standing that was reported, so that `Waiting` is said once.
+    said: Option<Standing>,
+}
+
+impl Reader {
+    pub(crate) fn new(store: Arc<dyn Store>, lease: Lease, stream: Uuid, after: u64) -> Self {
+        let news = lease.subscribe();
+        let cursor = after + u64::from(plant::is(Bug::ResumeOffByOne) && after > 0);
+        Self { store, lease, news, stream, cursor, said: None }
+    }
+
+    /// The stream that is read.
+    pub fn stream_id(&self) -> Uuid {
+        self.stream
+    }
+
+    /// The seq of the last frame that was handed out, or where the reader began.
+    pub fn cursor(&self) -> u64 {
+        self.cursor
+    }
+
+    /// The next frames, or where the run stands when there are none; waits while the run goes on. `NotFound` if there
+    /// is no such stream, or none any more.
+    ///
+    /// Cancel-safe: a dropped future has not moved the cursor.
+    pub async fn next(&mut self) -> Result<Step, JournalError> {
+        loop {
+            let look = self.news.borrow_and_update().look(self.cursor, STEP_BYTES);
+            match look {
+                Look::Frames(frames, cursor) => {
+                    self.cursor = cursor;
+                    return Ok(Step::Frames(frames));
+                }
+                Look::CaughtUp(standing) if self.is_worth_saying(standing) => {
+                    self.said = Some(standing);
+                    return Ok(Step::State(standing.1));
+                }
+                // The sender lives in our lease, so this only ends with news.
+                Look::CaughtUp(_) => drop(self.news.changed().await),
+                Look::AskStore => {
+                    if let Some(step) = self.ask_store().await? {
+                        return Ok(step);
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_worth_saying(&self, standing: Standing) -> bool {
+        match standing.1 {
+            RunState::Running => false,
+            RunState::Waiting => self.said != Some(standing),
+            RunState::Closed => true,
+        }
+    }
+
+    /// Frames from the store; if it has none, its word on where the run stands is taken down and the ring asked again.
+    async fn ask_store(&mut self) -> Result<Option<Step>, JournalError> {
+        let frames = self.store.read(self.stream, self.cursor, STEP_PACKETS, STEP_BYTES).await?;
+        if let Some(last) = frames.last() {
+            self.cursor = last.seq;
+            return Ok(Some(Step::Frames(frames.into_iter().map(|frame| frame.bytes).collect())));
+        }
+        let run = self.store.run(self.stream).await?.ok_or_else(|| not_found(self.stream))?;
+        self.lease.learn((run.attempt, run.state), run.last_seq);
+        Ok(None)
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("stream", &self.stream)
+            .field("cursor", &self.cursor)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,117 @@
+//! The recent frames of one stream, and what this process knows of where its run stands.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use crate::{Frame, RunState};
+
+/// Attempt and state: it only ever grows, so news that arrive in the wrong order do no harm.
+pub(crate) type Standing = (u32, RunState);
+
+/// What a frame costs besides its bytes.
+const FRAME_OVERHEAD: usize = 64;
+
+/// What a reader finds at its cursor.
+pub(crate) enum Look {
+    /// Frames, and the cursor after them.
+    Frames(Vec<Bytes>, u64),
+    /// Nothing more is stored, and the run stands thus.
+    CaughtUp(Standing),
+    /// The store has to say.
+    AskStore,
+}
+
+/// Invariant: `frames` are neighbours in the stream, the last of them is the newest this process knows.
+#[derive(Debug, Default)]
+pub(crate) struct Ring {
+    frames: VecDeque<Frame>,
+    size: usize,
+    /// The last frame of the stream; `None` if only the store knows.
+    last_seq: Option<u64>,
+    standing: Option<Standing>,
+}
+
+impl Ring {
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Whether more may be written.
+    pub(crate) fn is_live(&self) -> bool {
+        self.standing.is_some_and(|(_, state)| state != RunState::Closed)
+    }
+
+    pub(crate) fn look(&self, cursor: u64, max_bytes: usize) -> Look {
+        match (self.last_seq, self.standing) {
+            (Some(last), Some(standing)) if cursor >= last => return Look::CaughtUp(standing),
+            (Some(_), Some(_)) => {}
+            (None, _) | (_, None) => return Look::AskStore,
+        }
+        let first = self.frames.front().map_or(u64::MAX, |frame| frame.seq);
+        let Some(skip) = cursor.saturating_add(1).checked_sub(first).and_then(|n| usize::try_from(n).ok())
+        else {
+            return Look::AskStore;
+        };
+        let (mut found, mut bytes, mut last) = (Vec::new(), 0, cursor);
+        for frame in self.frames.iter().skip(skip) {
+            bytes += frame.bytes.len();
+            if bytes > max_bytes && !found.is_empty() {
+                break;
+            }
+            found.push(frame.bytes.clone());
+            last = frame.seq;
+        }
+        if found.is_empty() { Look::AskStore } else { Look::Frames(found, last) }
+    }
+
+    /// Takes in what was just stored.
+    pub(crate) fn note(&mut self, standing: Standing, frames: &[Frame], max_size: usize) {
+        if frames.is_empty() && standing.1 != RunState::Running {
+            // An append that was stored before this may be noted after it: let the store tell how long the stream is.
+            self.last_seq = None;
+        }
+        self.standing = self.standing.max(Some(standing));
+        for frame in frames {
+            self.push(frame, max_size);
+        }
+    }
+
+    /// Begins with a new run: nothing written yet.
+    pub(crate) fn begin(&mut self, standing: Standing) {
+        if self.standing.is_none() {
+            self.learn(standing, 0);
+        }
+    }
+
+    /// Takes in what the store says, unless newer is known.
+    pub(crate) fn learn(&mut self, standing: Standing, last_seq: u64) {
+        if self.standing <= Some(standing) {
+            self.standing = Some(standing);
+            self.last_seq = self.last_seq.max(Some(last_seq));
+        }
+    }
+
+    /// Forgets the frames, which the store has.
+    pub(crate) fn clear(&mut self) {
+        self.frames = VecDeque::new();
+        self.size = 0;
+    }
+
+    fn push(&mut self, frame: &Frame, max_size: usize) {
+        if self.last_seq.is_some_and(|last| frame.seq <= last) {
+            return;
+        }
+        if self.frames.back().is_some_and(|back| back.seq + 1 != frame.seq) {
+            self.clear();
+        }
+        self.last_seq = Some(frame.seq);
+        self.size += frame.bytes.len() + FRAME_OVERHEAD;
+        self.frames.push_back(frame.clone());
+        while self.size > max_size
+            && let Some(oldest) = self.frames.pop_front()
+        {
+            self.size -= oldest.bytes.len() + FRAME_OVERHEAD;
+        }
+    }
+}

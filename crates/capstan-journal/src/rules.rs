@@ -1,0 +1,94 @@
+//! What may be written to a run, decided once for all backends.
+
+use crate::plant::{self, Bug};
+use crate::{ErrorKind, Frame, JournalError, Run, RunState};
+
+/// How far the end of a stream is moved when its tail may be incomplete: nobody can have seen a seq that high.
+const LOST_TAIL_GAP: u64 = 1 << 20;
+
+/// Whether `frames` may be appended to the run by `attempt`.
+pub(crate) fn check_append(run: &Run, attempt: u32, frames: &[Frame]) -> Result<(), JournalError> {
+    if run.state != RunState::Running || run.attempt != attempt {
+        let message = format!(
+            "stream {} is {:?} in attempt {}, not running attempt {attempt}",
+            run.stream_id, run.state, run.attempt
+        );
+        return Err(JournalError::new(ErrorKind::Fenced, message));
+    }
+    check_order(run, frames, false)
+}
+
+/// Whether the run may leave `from` with `frames`: false if somebody else was first.
+pub(crate) fn check_transition(
+    run: &Run,
+    from: (RunState, u32),
+    frames: &[Frame],
+) -> Result<bool, JournalError> {
+    if (run.state, run.attempt) != from || run.state == RunState::Closed {
+        return Ok(false);
+    }
+    check_order(run, frames, true)?;
+    Ok(true)
+}
+
+fn check_order(run: &Run, frames: &[Frame], may_skip: bool) -> Result<(), JournalError> {
+    let mut last = run.last_seq;
+    for frame in frames {
+        let is_next = frame.seq == last.saturating_add(1);
+        let is_skip = may_skip && last == run.last_seq && frame.seq >= last.saturating_add(LOST_TAIL_GAP);
+        let is_planted = plant::is(Bug::ReusedSeq) && frame.seq == last;
+        if !(is_next || is_skip || is_planted) {
+            let message =
+                format!("stream {} is at seq {last}, so {} cannot follow", run.stream_id, frame.seq);
+            return Err(JournalError::new(ErrorKind::OutOfOrder, message));
+        }
+        last = frame.seq;
+    }
+    Ok(())
+}
+
+/// The record after a transition: what the claim fixed stays, the rest is the caller's, the counts are the store's.
+pub(crate) fn advance(run: &Run, to: Run, frames: &[Frame]) -> Run {
+    let closed_at = match to.state {
+        RunState::Closed => Some(to.closed_at.unwrap_or(to.updated_at)),
+        RunState::Running | RunState::Waiting => None,
+    };
+    let mut next = Run {
+        state: to.state,
+        attempt: to.attempt,
+        not_before: to.not_before,
+        updated_at: to.updated_at,
+        closed_at,
+        fault: to.fault,
+        reason: to.reason,
+        model: to.model,
+        usage: to.usage,
+        ..run.clone()
+    };
+    count(&mut next, frames);
+    next
+}
+
+/// Adds frames to the run's counts.
+pub(crate) fn count(run: &mut Run, frames: &[Frame]) {
+    for frame in frames {
+        run.last_seq = frame.seq;
+        run.bytes = run.bytes.saturating_add(frame.bytes.len() as u64);
+    }
+}
+
+/// A run as it is shown outside of the store.
+pub(crate) fn shown(mut run: Run) -> Run {
+    run.last_seq = run.last_seq.saturating_sub(u64::from(plant::is(Bug::ReusedSeq)));
+    run
+}
+
+/// There is no such stream.
+pub(crate) fn not_found(stream: uuid::Uuid) -> JournalError {
+    JournalError::new(ErrorKind::NotFound, format!("there is no stream {stream}"))
+}
+
+/// The key's stream was deleted by retention.
+pub(crate) fn expired(key: &str) -> JournalError {
+    JournalError::new(ErrorKind::Expired, format!("the stream of key {key} has expired"))
+}

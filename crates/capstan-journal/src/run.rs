@@ -1,0 +1,226 @@
+//! Runs as the journal keeps them, the claims that start them, their frames and the turns they leave behind.
+
+use bytes::Bytes;
+use capstan_protocol::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+/// What is written, durably, before an agent is called: one run for one key of one tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Whose run it is.
+    pub tenant: String,
+    /// The request's id: the first claim of (tenant, key) wins.
+    pub key: String,
+    /// The stream to be, a UUIDv7, so that listing by id is listing by time.
+    pub stream_id: Uuid,
+    /// The agent's name.
+    pub agent: String,
+    /// The conversation.
+    pub session: String,
+    /// The protocol that asked.
+    pub face: String,
+    /// Hash of the canonical body, by which duplicates are told from conflicts.
+    pub body_hash: [u8; 32],
+    /// The request's body, so that a later attempt can be made by another process.
+    pub body: Bytes,
+    /// How many attempts the run may take.
+    pub max_attempts: u32,
+    /// Whether the caller understands `stream_reset`.
+    pub accepts_reset: bool,
+    /// The event types that the caller listed, if it did.
+    pub supported_events: Option<Vec<String>>,
+    /// When the request came.
+    pub created_at: Timestamp,
+}
+
+impl Claim {
+    /// A claim with everything optional left empty: one attempt, no body, no capabilities.
+    pub fn new(
+        tenant: impl Into<String>,
+        key: impl Into<String>,
+        stream_id: Uuid,
+        created_at: Timestamp,
+    ) -> Self {
+        Self {
+            tenant: tenant.into(),
+            key: key.into(),
+            stream_id,
+            agent: String::new(),
+            session: String::new(),
+            face: String::new(),
+            body_hash: [0; 32],
+            body: Bytes::new(),
+            max_attempts: 1,
+            accepts_reset: false,
+            supported_events: None,
+            created_at,
+        }
+    }
+
+    /// The run that this claim starts: running, first attempt, nothing written yet.
+    pub fn to_run(&self) -> Run {
+        Run {
+            tenant: self.tenant.clone(),
+            key: self.key.clone(),
+            stream_id: self.stream_id,
+            agent: self.agent.clone(),
+            session: self.session.clone(),
+            face: self.face.clone(),
+            body_hash: self.body_hash,
+            max_attempts: self.max_attempts,
+            accepts_reset: self.accepts_reset,
+            supported_events: self.supported_events.clone(),
+            created_at: self.created_at,
+            state: RunState::Running,
+            attempt: 1,
+            not_before: None,
+            updated_at: self.created_at,
+            closed_at: None,
+            last_seq: 0,
+            bytes: 0,
+            fault: None,
+            reason: None,
+            model: None,
+            usage: None,
+        }
+    }
+}
+
+/// Where a run stands. The order is the order of one attempt's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// An attempt is under way (or was, when the process died).
+    Running,
+    /// The last attempt failed; the next POST with the key arms another.
+    Waiting,
+    /// The stream has ended. Nothing changes any more.
+    Closed,
+}
+
+/// A run's record. `last_seq` and `bytes` are filled by the store whenever it is read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Whose run it is.
+    pub tenant: String,
+    /// The request's id.
+    pub key: String,
+    /// The stream of this run.
+    pub stream_id: Uuid,
+    /// The agent's name.
+    pub agent: String,
+    /// The conversation.
+    pub session: String,
+    /// The protocol that asked.
+    pub face: String,
+    /// Hash of the canonical body.
+    #[serde(with = "hex")]
+    pub body_hash: [u8; 32],
+    /// How many attempts the run may take.
+    pub max_attempts: u32,
+    /// Whether the caller understands `stream_reset`.
+    pub accepts_reset: bool,
+    /// The event types that the caller listed, if it did.
+    pub supported_events: Option<Vec<String>>,
+    /// When the request came.
+    pub created_at: Timestamp,
+    /// Where the run stands.
+    pub state: RunState,
+    /// The attempt under way, or the last one; 1 is the first.
+    pub attempt: u32,
+    /// The next attempt does not start before this.
+    pub not_before: Option<Timestamp>,
+    /// When the record last changed.
+    pub updated_at: Timestamp,
+    /// When the stream ended.
+    pub closed_at: Option<Timestamp>,
+    /// The last frame's seq; 0 before the first.
+    pub last_seq: u64,
+    /// The length of all frames together.
+    pub bytes: u64,
+    /// The fault that the last attempt ended with.
+    pub fault: Option<String>,
+    /// The reason that CLOSE gives.
+    pub reason: Option<String>,
+    /// The model that answered.
+    pub model: Option<String>,
+    /// What the run used, as the agent reports it.
+    pub usage: Option<Map<String, Value>>,
+}
+
+impl Run {
+    /// Whether frames may still come.
+    pub fn is_open(&self) -> bool {
+        self.state != RunState::Closed
+    }
+}
+
+/// One encoded frame of a stream. Its bytes are shared, never copied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// Its place in the stream; the first is 1.
+    pub seq: u64,
+    /// The frame as it goes over the wire.
+    pub bytes: Bytes,
+}
+
+impl Frame {
+    /// A frame of these bytes.
+    pub fn new(seq: u64, bytes: impl Into<Bytes>) -> Self {
+        Self { seq, bytes: bytes.into() }
+    }
+}
+
+/// What a session remembers of one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// The run's stream. A turn of the same stream replaces the earlier one.
+    pub stream_id: Uuid,
+    /// The user's message.
+    pub user: Value,
+    /// The whole answer.
+    pub assistant: String,
+    /// The run failed or was stopped: shown, but not sent to agents.
+    pub is_partial: bool,
+    /// When the run ended; turns are ordered by this.
+    pub closed_at: Timestamp,
+}
+
+/// A hash as 64 hexadecimal digits.
+mod hex {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+    use uuid::Uuid;
+
+    pub(super) fn serialize<S: Serializer>(hash: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+        let whole = hash.map(|byte| format!("{byte:02x}")).concat();
+        serializer.serialize_str(&whole)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+        let text = String::deserialize(deserializer)?;
+        // Two UUIDs in their simple form are 32 bytes in hexadecimal: no crate and no digits by hand.
+        let parse = || {
+            let (high, low) = text.split_at_checked(32)?;
+            let halves = [Uuid::try_parse(high).ok()?.into_bytes(), Uuid::try_parse(low).ok()?.into_bytes()];
+            <[u8; 32]>::try_from(halves.concat()).ok()
+        };
+        parse().ok_or_else(|| de::Error::custom("a hash is 64 hexadecimal digits"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_survives_the_round_trip() {
+        let mut claim = Claim::new("local", "k", Uuid::now_v7(), Timestamp::now());
+        claim.body_hash = std::array::from_fn(|i| (i * 7) as u8);
+        let run = claim.to_run();
+        let text = serde_json::to_string(&run).unwrap();
+        assert!(text.contains(r#""body_hash":"00070e15"#) && text.contains(r#""state":"running""#));
+        assert_eq!(serde_json::from_str::<Run>(&text).unwrap(), run);
+    }
+}

@@ -1,0 +1,95 @@
+//! The storage trait. Nothing in it assumes that only one process uses the store.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use capstan_protocol::Timestamp;
+use uuid::Uuid;
+
+use crate::{Claim, Expired, Frame, JournalError, Retention, Run, RunState, Turn};
+
+/// The answer to a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claimed {
+    /// The run of the key, whoever claimed it.
+    pub run: Run,
+    /// Whether this call claimed it.
+    pub is_new: bool,
+}
+
+/// What a key stands for.
+// The large variant is the usual one; boxing it would only add an allocation.
+#[allow(clippy::large_enum_variant)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// Its run.
+    Run(Run),
+    /// Retention deleted the run; the claim is kept a while longer.
+    Expired,
+}
+
+/// Streams, claims and session turns.
+///
+/// A writing operation that was begun may take effect even if its future is dropped.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Claims (tenant, key): the first wins, everyone else gets the winner's run. Synced before it returns.
+    ///
+    /// `Expired` if the key was claimed and its stream is gone.
+    async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError>;
+
+    /// The body with which the stream was claimed.
+    async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError>;
+
+    /// Appends frames, durable by the store's setting before it returns; all of them or none.
+    ///
+    /// `Fenced` if the run is not running this attempt, `OutOfOrder` if a seq is not the last one plus one.
+    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError>;
+
+    /// Compare-and-set on (state, attempt): writes record and frames together, synced. False if somebody was first,
+    /// and always for a closed run.
+    ///
+    /// What a claim fixed (tenant, key, agent, body hash, …) stays as it is, whatever `to` says. `OutOfOrder` as for
+    /// `append`; but the first frame may also lie 2^20 or more ahead, the contract's mark of a lost tail.
+    async fn transition(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+    ) -> Result<bool, JournalError>;
+
+    /// The frames after a seq, up to both limits, but at least one if there is one. Nothing for an unknown stream.
+    async fn read(
+        &self,
+        stream: Uuid,
+        after: u64,
+        max_packets: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<Frame>, JournalError>;
+
+    /// A stream's run.
+    async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError>;
+
+    /// The run of a key.
+    async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError>;
+
+    /// A tenant's runs, newest first, older than `before`.
+    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError>;
+
+    /// All runs that run or wait, of all tenants: for recovery and sweeping.
+    async fn open_runs(&self) -> Result<Vec<Run>, JournalError>;
+
+    /// Remembers a turn of a session.
+    async fn push_turn(&self, tenant: &str, session: &str, turn: Turn) -> Result<(), JournalError>;
+
+    /// A session's turns, oldest first.
+    async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError>;
+
+    /// How many sessions a tenant has. A session begins with its first claim or turn.
+    async fn sessions(&self, tenant: &str) -> Result<u64, JournalError>;
+
+    /// Deletes what the retention no longer covers, in small steps between which appends go on.
+    async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError>;
+
+    /// Syncs everything and ends writing: later writes are `Unavailable`.
+    async fn close(&self) -> Result<(), JournalError>;
+}
