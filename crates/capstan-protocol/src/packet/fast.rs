@@ -47,11 +47,35 @@ fn take_seq(text: &str) -> Option<(u64, &str)> {
     Some((seq, rest))
 }
 
-/// A whole JSON string; one without escapes is copied, one with them goes through serde_json.
+/// A whole JSON string. Without escapes it is copied; the short ones, such as a line break, are undone here, the
+/// rest is serde_json's.
 fn take_string(json: &str) -> Option<String> {
     let inner = json.strip_prefix('"')?.strip_suffix('"')?;
-    if inner.bytes().all(|b| b >= 0x20 && b != b'"' && b != b'\\') {
+    let is_plain = |b: u8| b >= 0x20 && b != b'"' && b != b'\\';
+    if inner.bytes().all(is_plain) {
         return Some(inner.to_owned());
     }
-    serde_json::from_str(json).ok()
+    unescape(inner).or_else(|| serde_json::from_str(json).ok())
+}
+
+/// Undoes short escapes; anything else in the way gives up.
+fn unescape(inner: &str) -> Option<String> {
+    let mut out = String::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some(at) = rest.bytes().position(|b| b < 0x20 || b == b'"' || b == b'\\') {
+        let (plain, escape) = rest.split_at_checked(at)?;
+        let (escape, after) = escape.split_at_checked(2)?;
+        out.push_str(plain);
+        out.push(match escape {
+            "\\n" => '\n',
+            "\\\"" => '"',
+            "\\\\" => '\\',
+            "\\t" => '\t',
+            "\\r" => '\r',
+            _ => return None,
+        });
+        rest = after;
+    }
+    out.push_str(rest);
+    Some(out)
 }

@@ -6,8 +6,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use super::encoder::EVENT_NAME;
+
 /// Frames above this are refused unless the caller says otherwise: enough for a picture inline, not for a leak.
 const DEFAULT_FRAME_LIMIT: usize = 16 * 1024 * 1024;
+
+/// How the frames of our encoder begin.
+const PLAIN_HEAD: &[u8] = b"event: stream.packet\nid: ";
 
 /// One dispatched event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,6 +143,12 @@ impl Decoder {
             if !self.skip_bom() {
                 return None;
             }
+            if let Some(data) = self.take_plain_frame() {
+                return Some(Ok(Frame {
+                    event: Cow::Borrowed(EVENT_NAME),
+                    data: text_of(&self.buffer, data),
+                }));
+            }
             let Some(end) = self.find_line_end() else {
                 // Line ends do not count towards the limit, so that the verdict does not depend on the chunks.
                 let is_mid_line = self.line < self.buffer.len();
@@ -155,6 +166,33 @@ impl Decoder {
                 return Some(Ok(self.frame()));
             }
         }
+    }
+
+    /// The short cut for a whole frame exactly as our encoder writes it; anything else is left to the lines.
+    fn take_plain_frame(&mut self) -> Option<Span> {
+        // Only at the start of a frame, and not before the LF that may belong to the last CR.
+        if self.line != self.consumed || self.after_cr || !self.parts.is_empty() {
+            return None;
+        }
+        let frame = self.buffer.get(self.line..)?;
+        let rest = frame.strip_prefix(PLAIN_HEAD)?;
+        let id = rest.get(..memchr::memchr3(b'\n', b'\r', 0, rest)?)?;
+        let rest = rest.get(id.len()..)?.strip_prefix(b"\ndata: ")?;
+        let data = memchr::memchr2(b'\n', b'\r', rest)?;
+        if rest.get(data..data + 2) != Some(b"\n\n") {
+            return None;
+        }
+        let end = frame.len() - rest.len() + data + self.line;
+        // What is over the limit is the lines' to refuse.
+        if end - self.consumed > self.limit {
+            return None;
+        }
+        let span = Span { start: end - data, end };
+        set_text(&mut self.last_event_id, lossy(id));
+        self.line = end + 2;
+        self.scanned = self.line;
+        self.consumed = self.line;
+        Some(span)
     }
 
     /// Forgets yielded bytes once they are worth a copy: each byte is moved at most once on average.
@@ -249,14 +287,7 @@ impl Decoder {
     /// A blank line: the id takes effect, and the frame is an event if it has data.
     fn dispatch(&mut self) -> bool {
         if let Some(id) = self.parts.id.take() {
-            let id = text_of(&self.buffer, id);
-            match &mut self.last_event_id {
-                Some(last) => {
-                    last.clear();
-                    last.push_str(&id);
-                }
-                last @ None => *last = Some(id.into_owned()),
-            }
+            set_text(&mut self.last_event_id, text_of(&self.buffer, id));
         }
         self.consumed = self.line;
         // One empty data line is data: an event with the empty string.
@@ -318,14 +349,21 @@ impl Parts {
     }
 }
 
+/// Replaces a text without giving up its memory: an id comes with every frame.
+fn set_text(target: &mut Option<String>, text: Cow<'_, str>) {
+    let target = target.get_or_insert_default();
+    target.clear();
+    target.push_str(&text);
+}
+
 /// Bytes that are not UTF-8 become U+FFFD, as the rules ask.
 fn text_of(buffer: &[u8], span: Span) -> Cow<'_, str> {
     lossy(buffer.get(span.start..span.end).unwrap_or_default())
 }
 
-/// `from_utf8_lossy` goes byte by byte even where nothing is lost; the plain check takes ASCII in words.
+/// Text of a frame is checked once, here; by SIMD, since it is most of what a long frame costs.
 fn lossy(bytes: &[u8]) -> Cow<'_, str> {
-    match std::str::from_utf8(bytes) {
+    match simdutf8::basic::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => String::from_utf8_lossy(bytes),
     }

@@ -121,7 +121,7 @@ pub fn soup() -> impl Strategy<Value = Vec<u8>> {
     let scraps: Vec<&[u8]> = vec![
         b"\n", b"\n", b"\n\n", b"\r", b"\r\n", b"\r\n\r\n", b":", b" ", b"x", "é".as_bytes(), b"\xFF", b"\xEF",
         b"\xEF\xBB\xBF", b"data", b"data:", b"data: ", b"data: y\n", b"event: e", b"event", b"id: 1", b"id",
-        b"id: \0", b"retry: 5", b"retry: z",
+        b"id: \0", b"retry: 5", b"retry: z", b"event: stream.packet\nid: ", b"event: stream.packet\nid: 2\ndata: z\n\n",
     ];
     let scrap = prop_oneof![9 => select(scraps).prop_map(<[u8]>::to_vec), 1 => vec(any::<u8>(), 0..4)];
     vec(scrap, 0..40).prop_map(|scraps| scraps.concat())
