@@ -1,7 +1,9 @@
 //! Backends by URL. A new one is a file and a row in `open`.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use crate::disk::DiskStore;
 use crate::memory::MemoryStore;
 use crate::{ErrorKind, JournalError, Store};
 
@@ -22,6 +24,7 @@ pub fn open(url: &str, durability: Durability) -> Result<Arc<dyn Store>, Journal
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
     match scheme {
         "memory" if rest.is_empty() => Ok(Arc::new(MemoryStore::default())),
+        "disk" if !rest.is_empty() => Ok(Arc::new(DiskStore::open(Path::new(rest), durability)?)),
         _ => Err(unknown(url)),
     }
 }

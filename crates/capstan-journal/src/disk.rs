@@ -1,0 +1,183 @@
+//! `disk:<folder>`: an embedded log-structured store. One thread writes, in groups; everyone may read.
+
+mod apply;
+mod expire;
+mod folder;
+mod group;
+mod keys;
+mod tables;
+mod values;
+mod writer;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use capstan_protocol::Timestamp;
+use tokio::sync::{mpsc, oneshot};
+use uuid::Uuid;
+
+use self::group::Reply;
+use self::tables::{Tables, View};
+use self::writer::{Command, Writer};
+use crate::rules::shown;
+use crate::{
+    Claim, Claimed, Durability, ErrorKind, Expired, Found, Frame, JournalError, Retention, Run, RunState,
+    Store, Turn,
+};
+
+/// Callers wait for their answers, so this many callers write at the same time; the others wait to be queued.
+const QUEUE: usize = 4096;
+
+pub(crate) struct DiskStore {
+    tables: Arc<Tables>,
+    // Both taken when the store is dropped.
+    commands: Option<mpsc::Sender<Command>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl DiskStore {
+    pub(crate) fn open(folder: &Path, durability: Durability) -> Result<Self, JournalError> {
+        let tables = Arc::new(Tables::open(folder)?);
+        let writer = Writer::new(tables.clone(), durability)?;
+        let (commands, queue) = mpsc::channel(QUEUE);
+        let thread =
+            thread::Builder::new().name("journal-writer".into()).spawn(move || writer.run(queue)).map_err(
+                |error| JournalError::new(ErrorKind::Unavailable, "cannot start the writer").caused_by(error),
+            )?;
+        Ok(Self { tables, commands: Some(commands), thread: Some(thread) })
+    }
+
+    /// Sends a command to the writer and waits for its answer.
+    async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command + Send) -> Result<T, JournalError> {
+        let (reply, answer) = oneshot::channel();
+        let command = command(reply);
+        let commands = self.commands.as_ref().ok_or_else(closed)?;
+        commands.send(command).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    /// Reads at one moment of the store, off the runtime's threads: a read may have to wait for the disk, and whoever
+    /// shares the thread with it would wait as well, heartbeats of other streams included.
+    async fn view<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&View<'_>) -> Result<T, JournalError> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let tables = self.tables.clone();
+        let outcome = tokio::task::spawn_blocking(move || read(&tables.view())).await;
+        outcome.map_err(|error| {
+            JournalError::new(ErrorKind::Unavailable, "a read was broken off").caused_by(error)
+        })?
+    }
+}
+
+impl Drop for DiskStore {
+    /// Waits for the commit under way, so that the folder is free when the last user is gone.
+    fn drop(&mut self) {
+        self.commands = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[async_trait]
+impl Store for DiskStore {
+    async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError> {
+        self.ask(|reply| Command::Claim(Box::new(claim), reply)).await
+    }
+
+    async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
+        self.view(move |view| view.body(stream)).await
+    }
+
+    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
+        self.ask(|reply| Command::Append { stream, attempt, frames, reply }).await
+    }
+
+    async fn transition(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+    ) -> Result<bool, JournalError> {
+        self.ask(|reply| Command::Transition { from, to: Box::new(to), frames, reply }).await
+    }
+
+    async fn read(
+        &self,
+        stream: Uuid,
+        after: u64,
+        max_packets: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<Frame>, JournalError> {
+        self.view(move |view| view.read(stream, after, max_packets, max_bytes)).await
+    }
+
+    async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
+        self.view(move |view| view.run(stream)).await
+    }
+
+    async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+        let (tenant, key) = (tenant.to_owned(), key.to_owned());
+        self.view(move |view| view.find(&tenant, &key)).await
+    }
+
+    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
+        let tenant = tenant.to_owned();
+        self.view(move |view| view.list(&tenant, before, limit)).await
+    }
+
+    async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
+        let records = self.view(|view| view.open_records()).await?;
+        Ok(records.into_iter().map(|record| shown(record.run)).collect())
+    }
+
+    async fn push_turn(&self, tenant: &str, session: &str, turn: Turn) -> Result<(), JournalError> {
+        let (tenant, session, turn) = (tenant.to_owned(), session.to_owned(), Box::new(turn));
+        self.ask(|reply| Command::PushTurn { tenant, session, turn, reply }).await
+    }
+
+    async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError> {
+        let (tenant, session) = (tenant.to_owned(), session.to_owned());
+        self.view(move |view| view.turns(&tenant, &session)).await
+    }
+
+    async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
+        let tenant = tenant.to_owned();
+        self.view(move |view| view.sessions(&tenant)).await
+    }
+
+    async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
+        self.expire_all(retention, now).await
+    }
+
+    async fn close(&self) -> Result<(), JournalError> {
+        self.ask(Command::Close).await
+    }
+}
+
+fn closed() -> JournalError {
+    JournalError::new(ErrorKind::Unavailable, "the journal is closed")
+}
+
+/// The engine's failures in our words.
+fn failure(error: fjall::Error) -> JournalError {
+    use fjall::Error;
+    let is_damage = matches!(
+        error,
+        Error::JournalRecovery(_)
+            | Error::InvalidVersion(_)
+            | Error::Decompress(_)
+            | Error::InvalidTrailer
+            | Error::InvalidTag(_)
+            | Error::Unrecoverable
+    );
+    let (kind, message) = match is_damage {
+        true => (ErrorKind::Corrupt, "the journal is damaged"),
+        false => (ErrorKind::Unavailable, "the journal's disk store failed"),
+    };
+    JournalError::new(kind, message).caused_by(error)
+}

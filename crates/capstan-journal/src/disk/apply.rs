@@ -1,0 +1,176 @@
+//! What each command of the writer puts into the group.
+
+use capstan_protocol::Timestamp;
+use uuid::Uuid;
+
+use super::group::Group;
+use super::keys;
+use super::tables::Table;
+use super::values::{self, Held, Record};
+use super::writer::Writer;
+use crate::plant::{self, Bug};
+use crate::rules::{self, expired, not_found, shown};
+use crate::{Claim, Claimed, Durability, Frame, JournalError, Run, RunState, Turn};
+
+impl Writer {
+    pub(crate) fn claim(&mut self, claim: Claim, group: &mut Group) -> Result<Claimed, JournalError> {
+        keys::check_names(&[&claim.tenant, &claim.key, &claim.session])?;
+        let name = keys::names(&[&claim.tenant, &claim.key]);
+        if let Some(value) = group.get(&self.tables, Table::Claims, &name)?
+            && !plant::is(Bug::DoubleClaim)
+        {
+            let record = self.record(values::read_held(&value)?.stream, group)?;
+            let run = shown(record.ok_or_else(|| expired(&claim.key))?.run);
+            return Ok(Claimed { run, is_new: false });
+        }
+        let record = Record { run: claim.to_run(), body_bytes: claim.body.len() as u64 };
+        let stream = claim.stream_id;
+        group.put(Table::Runs, stream.as_bytes().to_vec(), values::json(&record)?);
+        group.put(Table::Claims, name, values::held(Held { stream, gone_at: None }));
+        group.put(Table::Index, keys::index(keys::OPEN, &[stream.as_bytes()]), Vec::new());
+        group.put(Table::Index, listed(&record.run), Vec::new());
+        self.touch(&claim.tenant, &claim.session, claim.created_at, group);
+        group.put_frame(&self.tables, keys::frame(stream, 0), values::frame(0, &claim.body));
+        group.require_sync();
+        let run = record.run.clone();
+        self.open.insert(stream, record);
+        Ok(Claimed { run, is_new: true })
+    }
+
+    pub(crate) fn append(
+        &mut self,
+        stream: Uuid,
+        attempt: u32,
+        frames: &[Frame],
+        group: &mut Group,
+    ) -> Result<(), JournalError> {
+        let Some(record) = self.open.get_mut(&stream) else {
+            let record = self.record(stream, group)?.ok_or_else(|| not_found(stream))?;
+            return rules::check_append(&record.run, attempt, frames);
+        };
+        rules::check_append(&record.run, attempt, frames)?;
+        let before = record.run.bytes;
+        rules::count(&mut record.run, frames);
+        self.put_frames(stream, before, frames, group);
+        if self.durability == Durability::Power {
+            group.require_sync();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn transition(
+        &mut self,
+        from: (RunState, u32),
+        to: Run,
+        frames: &[Frame],
+        group: &mut Group,
+    ) -> Result<bool, JournalError> {
+        let stream = to.stream_id;
+        let mut record = self.record(stream, group)?.ok_or_else(|| not_found(stream))?;
+        if !rules::check_transition(&record.run, from, frames)? {
+            return Ok(false);
+        }
+        let before = record.run.bytes;
+        record.run = rules::advance(&record.run, to, frames);
+        group.put(Table::Runs, stream.as_bytes().to_vec(), values::json(&record)?);
+        self.put_frames(stream, before, frames, group);
+        if let Some(closed_at) = record.run.closed_at {
+            group.remove(Table::Index, keys::index(keys::OPEN, &[stream.as_bytes()]));
+            group.put(Table::Index, closed(stream, closed_at), record.size().to_be_bytes().to_vec());
+            self.closing.push(stream);
+        }
+        group.require_sync();
+        self.open.insert(stream, record);
+        Ok(true)
+    }
+
+    pub(crate) fn push_turn(
+        &mut self,
+        tenant: &str,
+        session: &str,
+        turn: &Turn,
+        group: &mut Group,
+    ) -> Result<(), JournalError> {
+        keys::check_names(&[tenant, session])?;
+        let mut key = keys::names(&[tenant, session]);
+        key.extend(turn.stream_id.as_bytes());
+        group.put(Table::Turns, key, values::json(turn)?);
+        self.touch(tenant, session, turn.closed_at, group);
+        if self.durability == Durability::Power {
+            group.require_sync();
+        }
+        Ok(())
+    }
+
+    /// Not synced: if a power cut undoes it, the next expiry does it again.
+    pub(crate) fn retire(
+        &mut self,
+        streams: &[Uuid],
+        now: Timestamp,
+        group: &mut Group,
+    ) -> Result<(), JournalError> {
+        for &stream in streams {
+            let Some(record) = self.record(stream, group)? else { continue };
+            let Some(closed_at) = record.run.closed_at else { continue };
+            let name = keys::names(&[&record.run.tenant, &record.run.key]);
+            group.remove(Table::Runs, stream.as_bytes().to_vec());
+            group.remove(Table::Index, listed(&record.run));
+            group.remove(Table::Index, closed(stream, closed_at));
+            group.put(Table::Index, keys::index(keys::DOOMED, &[stream.as_bytes()]), Vec::new());
+            group.put(Table::Index, keys::index(keys::GONE, &[&keys::time(now), &name]), Vec::new());
+            group.put(Table::Claims, name, values::held(Held { stream, gone_at: Some(now) }));
+        }
+        Ok(())
+    }
+
+    /// False if the session was used meanwhile.
+    pub(crate) fn forget_session(
+        &mut self,
+        entry: Vec<u8>,
+        cutoff: Timestamp,
+        group: &mut Group,
+    ) -> Result<bool, JournalError> {
+        let used_at = group.get(&self.tables, Table::Index, &entry)?;
+        let used_at = used_at.as_deref().and_then(keys::read_time);
+        if used_at.is_none_or(|at| at > cutoff) {
+            return Ok(false);
+        }
+        let session = entry.get(1..).unwrap_or_default();
+        for turn in self.tables.view().prefix(Table::Turns, session) {
+            group.remove(Table::Turns, turn?.0.to_vec());
+        }
+        group.remove(Table::Index, entry);
+        Ok(true)
+    }
+
+    /// A run as it will be once the group is committed.
+    fn record(&self, stream: Uuid, group: &Group) -> Result<Option<Record>, JournalError> {
+        if let Some(record) = self.open.get(&stream) {
+            return Ok(Some(record.clone()));
+        }
+        let value = group.get(&self.tables, Table::Runs, stream.as_bytes())?;
+        value.map(|value| values::read_json(&value)).transpose()
+    }
+
+    fn put_frames(&self, stream: Uuid, before: u64, frames: &[Frame], group: &mut Group) {
+        let mut total = before;
+        for frame in frames {
+            total = total.saturating_add(frame.bytes.len() as u64);
+            let key = keys::frame(stream, frame.seq);
+            group.put_frame(&self.tables, key, values::frame(total, &frame.bytes));
+        }
+    }
+
+    fn touch(&self, tenant: &str, session: &str, at: Timestamp, group: &mut Group) {
+        let key = keys::index(keys::SESSION, &[&keys::names(&[tenant, session])]);
+        group.put(Table::Index, key, keys::time(at).to_vec());
+    }
+}
+
+fn listed(run: &Run) -> Vec<u8> {
+    keys::index(keys::LISTED, &[&keys::names(&[&run.tenant]), run.stream_id.as_bytes()])
+}
+
+fn closed(stream: Uuid, closed_at: Timestamp) -> Vec<u8> {
+    keys::index(keys::CLOSED, &[&keys::time(closed_at), stream.as_bytes()])
+}

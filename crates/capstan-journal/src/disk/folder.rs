@@ -1,0 +1,162 @@
+//! The folder of a disk journal: private, held by one process, of a format that this build knows.
+//!
+//!     <folder>/lock     locked while a process holds the folder; its pid
+//!     <folder>/format   the version of everything beside it
+//!     <folder>/store    the storage engine's own
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use crate::{ErrorKind, JournalError};
+
+/// Raised when an older build could misread what this one writes.
+const FORMAT: &str = "capstan-journal 1\n";
+
+/// A folder that this process holds until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    // The lock goes with the file handle, also when the process is killed.
+    _lock: File,
+}
+
+impl Folder {
+    /// Makes the folder if there is none, locks it, checks its format.
+    pub(crate) fn open(path: &Path) -> Result<Self, JournalError> {
+        let fail = |error| failure(path, "open", error);
+        create_private(path).map_err(fail)?;
+        let lock = lock(path)?;
+        if !is_known_format(path)? {
+            refuse_foreign(path)?;
+            restrict(path).map_err(fail)?;
+            write_format(path).map_err(fail)?;
+        }
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Where the storage engine lives. It is made by `make` under another name first, so that a process killed while
+    /// making it leaves nothing half-made behind.
+    pub(crate) fn store(
+        &self,
+        make: impl FnOnce(&Path) -> Result<(), JournalError>,
+    ) -> Result<PathBuf, JournalError> {
+        let store = self.path.join("store");
+        if store.exists() {
+            return Ok(store);
+        }
+        let unfinished = self.path.join("store.new");
+        if unfinished.exists() {
+            fs::remove_dir_all(&unfinished).map_err(|error| failure(&unfinished, "remove", error))?;
+        }
+        make(&unfinished)?;
+        fs::rename(&unfinished, &store).map_err(|error| failure(&store, "make", error))?;
+        sync_folder(&self.path).map_err(|error| failure(&self.path, "sync", error))?;
+        Ok(store)
+    }
+}
+
+fn lock(folder: &Path) -> Result<File, JournalError> {
+    let path = folder.join("lock");
+    let fail = |error| failure(&path, "lock", error);
+    let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let mut file = options.map_err(fail)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(locked(folder, &mut file)),
+        Err(TryLockError::Error(error)) => return Err(fail(error)),
+    }
+    let write = |file: &mut File| {
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())
+    };
+    write(&mut file).map_err(fail)?;
+    Ok(file)
+}
+
+fn locked(folder: &Path, file: &mut File) -> JournalError {
+    let mut pid = String::new();
+    // Best effort: the holder may be about to write it.
+    let _ = file.read_to_string(&mut pid);
+    let holder = match pid.trim() {
+        "" => "another process".to_owned(),
+        pid => format!("process {pid}"),
+    };
+    let message = format!("the journal folder {} is in use by {holder}", folder.display());
+    JournalError::new(ErrorKind::Locked, message)
+}
+
+/// Whether the folder has a format, one that we know.
+fn is_known_format(folder: &Path) -> Result<bool, JournalError> {
+    match fs::read_to_string(folder.join("format")) {
+        Ok(text) if text == FORMAT => Ok(true),
+        Ok(text) => {
+            let message = format!(
+                "the journal folder {} has format {:?}; this build reads {:?}",
+                folder.display(),
+                text.trim(),
+                FORMAT.trim()
+            );
+            Err(JournalError::new(ErrorKind::Unsupported, message))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(failure(folder, "read", error)),
+    }
+}
+
+/// A folder that holds other things is not taken over: somebody mistyped a path.
+fn refuse_foreign(folder: &Path) -> Result<(), JournalError> {
+    let entries = fs::read_dir(folder).map_err(|error| failure(folder, "read", error))?;
+    let is_ours = |name: &std::ffi::OsStr| name == "lock" || name == "format.new";
+    if entries.flatten().all(|entry| is_ours(&entry.file_name())) {
+        return Ok(());
+    }
+    let message = format!("the folder {} holds other things than a journal", folder.display());
+    Err(JournalError::new(ErrorKind::Unsupported, message))
+}
+
+fn write_format(folder: &Path) -> io::Result<()> {
+    let unfinished = folder.join("format.new");
+    let mut file = File::create(&unfinished)?;
+    file.write_all(FORMAT.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&unfinished, folder.join("format"))?;
+    sync_folder(folder)
+}
+
+#[cfg(unix)]
+fn create_private(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+#[cfg(not(unix))]
+fn create_private(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).create(folder)
+}
+
+#[cfg(unix)]
+fn restrict(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
+}
+
+#[cfg(not(unix))]
+fn restrict(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(unix)]
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+fn failure(path: &Path, what: &str, error: io::Error) -> JournalError {
+    JournalError::new(ErrorKind::Unavailable, format!("cannot {what} {}", path.display())).caused_by(error)
+}

@@ -1,0 +1,111 @@
+//! One group commit in the making: everything that goes to disk together, and who waits for it.
+
+use std::collections::HashMap;
+
+use fjall::{OwnedWriteBatch, PersistMode};
+use tokio::sync::oneshot;
+
+use super::failure;
+use super::tables::{Table, Tables};
+use crate::JournalError;
+
+/// Where the answer to a command goes.
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, JournalError>>;
+
+type Answer = Box<dyn FnOnce(Result<(), JournalError>) + Send>;
+
+pub(crate) struct Group {
+    batch: OwnedWriteBatch,
+    /// Everything but frames. A key may be written twice in a group; the engine's batch has no order within itself.
+    staged: HashMap<(Table, Vec<u8>), Option<Vec<u8>>>,
+    answers: Vec<Answer>,
+    size: usize,
+    has_frames: bool,
+    mode: PersistMode,
+}
+
+impl Group {
+    pub(crate) fn new(tables: &Tables) -> Self {
+        Self {
+            batch: tables.batch(),
+            staged: HashMap::new(),
+            answers: Vec::new(),
+            size: 0,
+            has_frames: false,
+            mode: PersistMode::Buffer,
+        }
+    }
+
+    /// How many bytes of frames are in it.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    pub(crate) fn has_frames(&self) -> bool {
+        self.has_frames
+    }
+
+    /// The strictest of all who are in it decides for all.
+    pub(crate) fn require_sync(&mut self) {
+        self.mode = PersistMode::SyncData;
+    }
+
+    pub(crate) fn put_frame(&mut self, tables: &Tables, key: [u8; 24], value: Vec<u8>) {
+        self.size += value.len();
+        self.has_frames = true;
+        self.batch.insert(tables.keyspace(Table::Frames), key, value);
+    }
+
+    pub(crate) fn put(&mut self, table: Table, key: Vec<u8>, value: Vec<u8>) {
+        self.staged.insert((table, key), Some(value));
+    }
+
+    pub(crate) fn remove(&mut self, table: Table, key: Vec<u8>) {
+        self.staged.insert((table, key), None);
+    }
+
+    /// What will be stored under the key once the group is committed.
+    pub(crate) fn get(
+        &self,
+        tables: &Tables,
+        table: Table,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, JournalError> {
+        if let Some(staged) = self.staged.get(&(table, key.to_vec())) {
+            return Ok(staged.clone());
+        }
+        Ok(tables.keyspace(table).get(key).map_err(failure)?.map(|value| value.to_vec()))
+    }
+
+    /// A refusal is told at once, a success when it is true.
+    pub(crate) fn answer<T: Send + 'static>(&mut self, reply: Reply<T>, result: Result<T, JournalError>) {
+        match result {
+            // Whoever asked may be gone: that is no failure.
+            Err(error) => drop(reply.send(Err(error))),
+            Ok(value) => {
+                self.answers.push(Box::new(move |outcome| drop(reply.send(outcome.map(|()| value)))))
+            }
+        }
+    }
+
+    /// Writes all or nothing. The answers are given afterwards, with `answer_all`.
+    pub(crate) fn commit(self, tables: &Tables) -> (Result<(), JournalError>, Answers) {
+        let mut batch = self.batch;
+        for ((table, key), value) in self.staged {
+            match value {
+                Some(value) => batch.insert(tables.keyspace(table), key, value),
+                None => batch.remove(tables.keyspace(table), key),
+            }
+        }
+        (batch.durability(Some(self.mode)).commit().map_err(failure), Answers(self.answers))
+    }
+}
+
+/// The answers that a committed group owes.
+pub(crate) struct Answers(Vec<Answer>);
+
+impl Answers {
+    pub(crate) fn give(self, outcome: &Result<(), JournalError>) {
+        self.0.into_iter().for_each(|answer| answer(outcome.clone()));
+    }
+}

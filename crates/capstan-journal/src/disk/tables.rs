@@ -1,0 +1,236 @@
+//! The engine's keyspaces, and a consistent view to read them by.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Readable, Snapshot};
+use uuid::Uuid;
+
+use super::folder::Folder;
+use super::values::{self, Held, Record, corrupt};
+use super::{failure, keys};
+use crate::rules::shown;
+use crate::{Found, Frame, JournalError, Run, RunState, Turn};
+
+/// Frames are written once and soon served from disk: a small memtable bounds memory and the time to reopen.
+const FRAMES_MEMTABLE: u64 = 16 * 1024 * 1024;
+const OTHER_MEMTABLE: u64 = 4 * 1024 * 1024;
+const CACHE: u64 = 16 * 1024 * 1024;
+/// The engine's least: keyspaces that are seldom written are flushed before they keep many logs alive.
+const MAX_LOGS: u64 = 64 * 1024 * 1024;
+
+/// What is stored where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Table {
+    Frames,
+    Runs,
+    Claims,
+    Turns,
+    Index,
+}
+
+pub(crate) struct Tables {
+    frames: Keyspace,
+    runs: Keyspace,
+    claims: Keyspace,
+    turns: Keyspace,
+    index: Keyspace,
+    db: Database,
+    // Last: the folder is given back when the engine has stopped.
+    _folder: Folder,
+}
+
+impl Tables {
+    pub(crate) fn open(path: &Path) -> Result<Self, JournalError> {
+        let folder = Folder::open(path)?;
+        let store = folder.store(|store| open_engine(store).map(drop))?;
+        let (db, [frames, runs, claims, turns, index]) = open_engine(&store)?;
+        Ok(Self { frames, runs, claims, turns, index, db, _folder: folder })
+    }
+
+    pub(crate) fn view(&self) -> View<'_> {
+        View { tables: self, snapshot: self.db.snapshot() }
+    }
+
+    pub(crate) fn keyspace(&self, table: Table) -> &Keyspace {
+        match table {
+            Table::Frames => &self.frames,
+            Table::Runs => &self.runs,
+            Table::Claims => &self.claims,
+            Table::Turns => &self.turns,
+            Table::Index => &self.index,
+        }
+    }
+
+    pub(crate) fn batch(&self) -> OwnedWriteBatch {
+        self.db.batch()
+    }
+
+    pub(crate) fn sync(&self) -> Result<(), JournalError> {
+        self.db.persist(PersistMode::SyncAll).map_err(failure)
+    }
+}
+
+fn open_engine(store: &Path) -> Result<(Database, [Keyspace; 5]), JournalError> {
+    let builder = Database::builder(store).cache_size(CACHE).max_journaling_size(MAX_LOGS);
+    let db = builder.open().map_err(failure)?;
+    let keyspace = |name, memtable| {
+        db.keyspace(name, || KeyspaceCreateOptions::default().max_memtable_size(memtable)).map_err(failure)
+    };
+    let keyspaces = [
+        keyspace("frames", FRAMES_MEMTABLE)?,
+        keyspace("runs", OTHER_MEMTABLE)?,
+        keyspace("claims", OTHER_MEMTABLE)?,
+        keyspace("turns", OTHER_MEMTABLE)?,
+        keyspace("index", OTHER_MEMTABLE)?,
+    ];
+    Ok((db, keyspaces))
+}
+
+/// One moment of the store. A stream that is being deleted is whole in it or not there at all.
+pub(crate) struct View<'a> {
+    tables: &'a Tables,
+    snapshot: Snapshot,
+}
+
+type Pair = (fjall::UserKey, fjall::UserValue);
+
+impl View<'_> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<fjall::UserValue>, JournalError> {
+        self.snapshot.get(self.tables.keyspace(table), key).map_err(failure)
+    }
+
+    /// All entries that begin with `prefix`, in order.
+    pub(crate) fn prefix(
+        &self,
+        table: Table,
+        prefix: &[u8],
+    ) -> impl DoubleEndedIterator<Item = Result<Pair, JournalError>> {
+        let entries = self.snapshot.prefix(self.tables.keyspace(table), prefix);
+        entries.map(|entry| entry.into_inner().map_err(failure))
+    }
+
+    /// A stream's frames after `after`, its body (seq 0) aside.
+    fn frames_after(
+        &self,
+        stream: Uuid,
+        after: u64,
+    ) -> impl DoubleEndedIterator<Item = Result<Pair, JournalError>> {
+        // Nothing follows the last seq there can be; asking from there finds at most that one again.
+        let range = keys::frame(stream, after.saturating_add(1))..=keys::frame(stream, u64::MAX);
+        self.snapshot.range(&self.tables.frames, range).map(|entry| entry.into_inner().map_err(failure))
+    }
+
+    /// Keys of a stream's frames, its body included, from `from` on.
+    pub(crate) fn frame_keys(
+        &self,
+        stream: Uuid,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, JournalError> {
+        let range = keys::frame(stream, from)..=keys::frame(stream, u64::MAX);
+        let entries = self.snapshot.range(&self.tables.frames, range).take(limit);
+        entries.map(|entry| entry.key().map(|key| key.to_vec()).map_err(failure)).collect()
+    }
+
+    pub(crate) fn record(&self, stream: Uuid) -> Result<Option<Record>, JournalError> {
+        let Some(value) = self.get(Table::Runs, stream.as_bytes())? else { return Ok(None) };
+        let mut record: Record = values::read_json(&value)?;
+        if record.run.state == RunState::Running
+            && let Some(last) = self.frames_after(stream, 0).next_back()
+        {
+            let (key, value) = last?;
+            record.run.last_seq = keys::seq(&key).ok_or_else(|| corrupt("a frame without a seq"))?;
+            record.run.bytes = values::read_frame(&value)?.0;
+        }
+        Ok(Some(record))
+    }
+
+    pub(crate) fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
+        Ok(self.record(stream)?.map(|record| shown(record.run)))
+    }
+
+    pub(crate) fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
+        if self.get(Table::Runs, stream.as_bytes())?.is_none() {
+            return Ok(None);
+        }
+        let value = self.get(Table::Frames, &keys::frame(stream, 0))?;
+        value.map(|value| values::read_frame(&value).map(|(_, bytes)| bytes)).transpose()
+    }
+
+    pub(crate) fn read(
+        &self,
+        stream: Uuid,
+        after: u64,
+        max_packets: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<Frame>, JournalError> {
+        let (mut found, mut total) = (Vec::new(), 0);
+        // The record goes first when a stream is deleted, its frames bit by bit.
+        let is_known = self.snapshot.contains_key(&self.tables.runs, stream.as_bytes()).map_err(failure)?;
+        if !is_known || after == u64::MAX {
+            return Ok(found);
+        }
+        for entry in self.frames_after(stream, after).take(max_packets.max(1)) {
+            let (key, value) = entry?;
+            let seq = keys::seq(&key).ok_or_else(|| corrupt("a frame without a seq"))?;
+            let (_, bytes) = values::read_frame(&value)?;
+            total += bytes.len();
+            if total > max_bytes && !found.is_empty() {
+                break;
+            }
+            found.push(Frame { seq, bytes });
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn held(&self, tenant: &str, key: &str) -> Result<Option<Held>, JournalError> {
+        let value = self.get(Table::Claims, &keys::names(&[tenant, key]))?;
+        value.map(|value| values::read_held(&value)).transpose()
+    }
+
+    pub(crate) fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+        let Some(held) = self.held(tenant, key)? else { return Ok(None) };
+        Ok(Some(self.run(held.stream)?.map_or(Found::Expired, Found::Run)))
+    }
+
+    pub(crate) fn list(
+        &self,
+        tenant: &str,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError> {
+        let tenant = keys::names(&[tenant]);
+        let first = keys::index(keys::LISTED, &[&tenant]);
+        let end = keys::index(keys::LISTED, &[&tenant, before.unwrap_or(Uuid::max()).as_bytes()]);
+        let mut runs = Vec::new();
+        for entry in self.snapshot.range(&self.tables.index, first..end).rev().take(limit) {
+            let key = entry.key().map_err(failure)?;
+            runs.extend(keys::stream(&key).map(|stream| self.run(stream)).transpose()?.flatten());
+        }
+        Ok(runs)
+    }
+
+    pub(crate) fn open_records(&self) -> Result<Vec<Record>, JournalError> {
+        let mut records = Vec::new();
+        for entry in self.prefix(Table::Index, &[keys::OPEN]) {
+            let (key, _) = entry?;
+            records.extend(keys::stream(&key).map(|stream| self.record(stream)).transpose()?.flatten());
+        }
+        Ok(records)
+    }
+
+    pub(crate) fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError> {
+        let mut turns: Vec<Turn> = Vec::new();
+        for entry in self.prefix(Table::Turns, &keys::names(&[tenant, session])) {
+            turns.push(values::read_json(&entry?.1)?);
+        }
+        turns.sort_by_key(|turn| (turn.closed_at, turn.stream_id));
+        Ok(turns)
+    }
+
+    pub(crate) fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
+        let prefix = keys::index(keys::SESSION, &[&keys::names(&[tenant])]);
+        self.prefix(Table::Index, &prefix).try_fold(0, |count, entry| entry.map(|_| count + 1))
+    }
+}

@@ -1,0 +1,85 @@
+//! A store whose appends wait at a gate, and which counts what is read from it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use capstan_journal::{
+    Claim, Claimed, Expired, Found, Frame, JournalError, Retention, Run, RunState, Store, Turn,
+};
+use capstan_protocol::Timestamp;
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+pub struct Gated {
+    store: Arc<dyn Store>,
+    /// Each append takes a permit.
+    pub gate: Semaphore,
+    pub reads: AtomicUsize,
+}
+
+impl Gated {
+    pub fn new(store: Arc<dyn Store>, permits: usize) -> Arc<Self> {
+        Arc::new(Self { store, gate: Semaphore::new(permits), reads: AtomicUsize::new(0) })
+    }
+}
+
+#[async_trait]
+impl Store for Gated {
+    async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError> {
+        self.store.claim(claim).await
+    }
+    async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
+        self.store.body(stream).await
+    }
+    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
+        self.gate.acquire().await.unwrap().forget();
+        self.store.append(stream, attempt, frames).await
+    }
+    async fn transition(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+    ) -> Result<bool, JournalError> {
+        self.store.transition(from, to, frames).await
+    }
+    async fn read(
+        &self,
+        stream: Uuid,
+        after: u64,
+        packets: usize,
+        bytes: usize,
+    ) -> Result<Vec<Frame>, JournalError> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        self.store.read(stream, after, packets, bytes).await
+    }
+    async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
+        self.store.run(stream).await
+    }
+    async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+        self.store.find(tenant, key).await
+    }
+    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
+        self.store.list(tenant, before, limit).await
+    }
+    async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
+        self.store.open_runs().await
+    }
+    async fn push_turn(&self, tenant: &str, session: &str, turn: Turn) -> Result<(), JournalError> {
+        self.store.push_turn(tenant, session, turn).await
+    }
+    async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError> {
+        self.store.turns(tenant, session).await
+    }
+    async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
+        self.store.sessions(tenant).await
+    }
+    async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
+        self.store.expire(retention, now).await
+    }
+    async fn close(&self) -> Result<(), JournalError> {
+        self.store.close().await
+    }
+}

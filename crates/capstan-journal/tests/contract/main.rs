@@ -1,0 +1,137 @@
+//! What every store promises, run against every store there is. A new backend is a line in `backends!`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod claims;
+mod gated;
+mod readers;
+mod retention;
+mod sessions;
+mod streams;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use capstan_journal::{Claim, Durability, Frame, Journal, Run, RunState, Store, TailLimits, open};
+use capstan_protocol::Timestamp;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+macro_rules! contract {
+    ($($file:ident { $($promise:ident),* $(,)? })*) => {
+        contract!(@ memory, super::Backend::memory(); $($file::$promise)*);
+        contract!(@ disk_process, super::Backend::disk(capstan_journal::Durability::Process); $($file::$promise)*);
+        contract!(@ disk_power, super::Backend::disk(capstan_journal::Durability::Power); $($file::$promise)*);
+    };
+    (@ $backend:ident, $open:expr; $($file:ident :: $promise:ident)*) => {
+        mod $backend {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $promise() {
+                crate::$file::$promise(&$open).await;
+            })*
+        }
+    };
+}
+
+contract! {
+    claims {
+        duplicates_race_to_one_winner,
+        a_claim_keeps_its_body_and_its_terms,
+        keys_are_scoped_by_tenant,
+        names_too_long_for_a_key_are_refused_or_kept,
+    }
+    streams {
+        frames_are_appended_in_order_or_not_at_all,
+        another_attempt_or_state_is_fenced,
+        a_transition_is_compare_and_set,
+        racing_transitions_have_one_winner,
+        a_transition_keeps_what_the_claim_fixed,
+        a_lost_tail_is_marked_by_the_one_gap,
+        reading_pages_and_seeks,
+        listing_pages_newest_first_and_by_tenant,
+        open_runs_are_those_that_run_or_wait,
+        unknown_streams_are_not_found,
+        a_closed_store_takes_no_writes,
+    }
+    sessions {
+        turns_are_ordered_and_replaced_by_stream,
+        sessions_are_counted_by_tenant,
+        unused_sessions_expire,
+    }
+    retention {
+        old_streams_go_and_their_claims_outlive_them,
+        the_oldest_closed_go_until_the_rest_fits,
+        what_runs_or_waits_is_never_evicted,
+        long_streams_are_never_seen_half_deleted,
+    }
+    readers {
+        a_reader_sees_frames_only_after_commit,
+        a_reader_never_misses_a_wake_up,
+        a_dropped_append_still_wakes,
+        a_thousand_readers_get_all_frames_in_order,
+        every_cursor_resumes_exactly,
+        waiting_is_said_once_and_closed_always,
+        recent_frames_come_from_memory_and_evicted_ones_from_the_store,
+        the_total_of_all_tails_is_bounded,
+        a_readers_step_is_bounded,
+        a_reader_of_nothing_is_told_so,
+        a_late_reader_replays_a_closed_stream,
+    }
+}
+
+/// A store of its own for one test.
+pub struct Backend {
+    pub store: Arc<dyn Store>,
+    // After the store, which uses it.
+    _folder: Option<TempDir>,
+}
+
+impl Backend {
+    fn memory() -> Self {
+        Self { store: open("memory:", Durability::Process).unwrap(), _folder: None }
+    }
+
+    fn disk(durability: Durability) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("disk:{}", folder.path().join("journal").display());
+        Self { store: open(&url, durability).unwrap(), _folder: Some(folder) }
+    }
+
+    fn journal(&self) -> Journal {
+        Journal::new(self.store.clone(), TailLimits::default())
+    }
+
+    /// Claims a new run of this tenant.
+    async fn start(&self, tenant: &str) -> Run {
+        let claimed = self.store.claim(claim(tenant, &Uuid::new_v4().to_string())).await.unwrap();
+        assert!(claimed.is_new);
+        claimed.run
+    }
+
+    /// A run with frames 1 to `count`, closed at `closed_at`.
+    async fn closed(&self, tenant: &str, count: u64, closed_at: Timestamp) -> Run {
+        let run = self.start(tenant).await;
+        self.store.append(run.stream_id, 1, frames(1, count)).await.unwrap();
+        let to = Run { closed_at: Some(closed_at), ..moved(&run, RunState::Closed, 1) };
+        assert!(self.store.transition((RunState::Running, 1), to, vec![]).await.unwrap());
+        self.store.run(run.stream_id).await.unwrap().unwrap()
+    }
+}
+
+pub fn claim(tenant: &str, key: &str) -> Claim {
+    let mut claim = Claim::new(tenant, key, Uuid::now_v7(), Timestamp::now());
+    claim.session = "session".into();
+    claim.body = Bytes::from_static(b"{\"request\":1}");
+    claim
+}
+
+pub fn frame(seq: u64) -> Frame {
+    Frame::new(seq, format!("id: {seq}\ndata: {}\n\n", "x".repeat(seq as usize % 97)))
+}
+
+pub fn frames(first: u64, last: u64) -> Vec<Frame> {
+    (first..=last).map(frame).collect()
+}
+
+pub fn moved(run: &Run, state: RunState, attempt: u32) -> Run {
+    Run { state, attempt, updated_at: Timestamp::now(), ..run.clone() }
+}

@@ -1,0 +1,103 @@
+//! What expires, and what never does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use capstan_journal::{ErrorKind, Expired, Found, Retention, RunState};
+use capstan_protocol::Timestamp;
+
+use super::{Backend, claim, frames, moved};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn at(hours: i64) -> Timestamp {
+    Timestamp::from_micros(1_800_000_000_000_000 + hours * 3_600_000_000)
+}
+
+fn by_age() -> Retention {
+    Retention { max_age: HOUR, max_bytes: None, claim_age: 24 * HOUR }
+}
+
+fn by_size(max_bytes: u64) -> Retention {
+    Retention { max_age: 1000 * HOUR, max_bytes: Some(max_bytes), claim_age: 24 * HOUR }
+}
+
+pub async fn old_streams_go_and_their_claims_outlive_them(backend: &Backend) {
+    let store = &backend.store;
+    let (old, young) = (backend.closed("t", 700, at(0)).await, backend.closed("t", 2, at(2)).await);
+    assert_eq!(store.expire(&by_age(), at(0)).await.unwrap(), Expired::default());
+
+    let expired = store.expire(&by_age(), at(1)).await.unwrap();
+    assert_eq!((expired.streams, expired.claims), (1, 0));
+    assert!(expired.bytes > old.bytes);
+    assert_eq!(store.run(old.stream_id).await.unwrap(), None);
+    assert_eq!(store.body(old.stream_id).await.unwrap(), None);
+    assert_eq!(store.read(old.stream_id, 0, 10, 1000).await.unwrap(), vec![]);
+    assert_eq!(store.list("t", None, 10).await.unwrap(), [young.clone()]);
+    assert_eq!(store.read(young.stream_id, 0, 10, 1000).await.unwrap(), frames(1, 2));
+
+    // The claim says so for a day, then the key is free.
+    assert_eq!(store.find("t", &old.key).await.unwrap(), Some(Found::Expired));
+    assert_eq!(store.claim(claim("t", &old.key)).await.unwrap_err().kind(), ErrorKind::Expired);
+    assert_eq!(store.expire(&by_age(), at(2)).await.unwrap(), Expired::default());
+    let expired = store.expire(&by_age(), at(25)).await.unwrap();
+    assert_eq!((expired.streams, expired.claims), (1, 1));
+    assert_eq!(store.find("t", &old.key).await.unwrap(), None);
+    assert_eq!(store.find("t", &young.key).await.unwrap(), Some(Found::Expired));
+    assert!(store.claim(claim("t", &old.key)).await.unwrap().is_new);
+}
+
+pub async fn the_oldest_closed_go_until_the_rest_fits(backend: &Backend) {
+    let mut runs = Vec::new();
+    for hour in [3, 1, 2, 0] {
+        runs.push((hour, backend.closed("t", 10, at(hour)).await));
+    }
+    let size = runs[0].1.bytes + 13;
+    assert_eq!(backend.store.expire(&by_size(4 * size), at(3)).await.unwrap(), Expired::default());
+    let expired = backend.store.expire(&by_size(3 * size - 1), at(3)).await.unwrap();
+    assert_eq!((expired.streams, expired.bytes), (2, 2 * size));
+    for (hour, run) in runs {
+        assert_eq!(backend.store.run(run.stream_id).await.unwrap().is_some(), hour >= 2);
+    }
+}
+
+pub async fn what_runs_or_waits_is_never_evicted(backend: &Backend) {
+    let store = &backend.store;
+    let (running, waiting) = (backend.start("t").await, backend.start("t").await);
+    store.append(running.stream_id, 1, frames(1, 100)).await.unwrap();
+    let to = moved(&waiting, RunState::Waiting, 1);
+    assert!(store.transition((RunState::Running, 1), to, frames(1, 100)).await.unwrap());
+    backend.closed("t", 1, at(0)).await;
+    for retention in [by_size(0), by_age()] {
+        store.expire(&retention, at(100_000)).await.unwrap();
+    }
+    let left = store.list("t", None, 10).await.unwrap();
+    assert_eq!(left.len(), 2);
+    assert!(left.iter().all(|run| run.is_open() && run.last_seq == 100));
+    assert!(!store.claim(claim("t", &running.key)).await.unwrap().is_new);
+    assert_eq!(store.read(running.stream_id, 0, 1000, 1 << 20).await.unwrap(), frames(1, 100));
+}
+
+pub async fn long_streams_are_never_seen_half_deleted(backend: &Backend) {
+    let id = backend.closed("t", 3000, at(0)).await.stream_id;
+    let live = backend.start("t").await.stream_id;
+    let (store, is_done) = (backend.store.clone(), Arc::new(AtomicBool::new(false)));
+    let watcher = tokio::spawn({
+        let is_done = is_done.clone();
+        async move {
+            let mut seq = 0;
+            while !is_done.load(Ordering::SeqCst) {
+                let found = store.read(id, 0, 5, 1 << 20).await.unwrap();
+                assert!(found.is_empty() || found == frames(1, 5));
+                // Appends go on meanwhile.
+                seq += 1;
+                store.append(live, 1, frames(seq, seq)).await.unwrap();
+            }
+        }
+    });
+    let expired = backend.store.expire(&by_age(), at(1)).await.unwrap();
+    is_done.store(true, Ordering::SeqCst);
+    watcher.await.unwrap();
+    assert_eq!(expired.streams, 1);
+}

@@ -1,0 +1,61 @@
+//! Turns of sessions.
+
+use std::time::Duration;
+
+use capstan_journal::{Retention, Turn};
+use capstan_protocol::Timestamp;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{Backend, claim};
+
+const HOUR: i64 = 3_600_000_000;
+
+fn turn(stream_id: Uuid, text: &str, at: i64) -> Turn {
+    Turn {
+        stream_id,
+        user: json!({"role": "user", "content": "?"}),
+        assistant: text.into(),
+        is_partial: false,
+        closed_at: Timestamp::from_micros(at),
+    }
+}
+
+pub async fn turns_are_ordered_and_replaced_by_stream(backend: &Backend) {
+    let (store, [a, b]) = (&backend.store, [Uuid::now_v7(), Uuid::now_v7()]);
+    store.push_turn("t", "s", turn(b, "second", 20)).await.unwrap();
+    store.push_turn("t", "s", turn(a, "draft", 30)).await.unwrap();
+    store.push_turn("t", "s", turn(a, "first", 10)).await.unwrap();
+    let partial = Turn { is_partial: true, ..turn(Uuid::now_v7(), "other session", 1) };
+    store.push_turn("t", "s2", partial.clone()).await.unwrap();
+    assert_eq!(store.turns("t", "s").await.unwrap(), [turn(a, "first", 10), turn(b, "second", 20)]);
+    assert_eq!(store.turns("t", "s2").await.unwrap(), [partial]);
+    assert_eq!(store.turns("other", "s").await.unwrap(), []);
+}
+
+pub async fn sessions_are_counted_by_tenant(backend: &Backend) {
+    let store = &backend.store;
+    for (tenant, session) in [("a", "1"), ("a", "1"), ("a", "2"), ("b", "1")] {
+        let mut claim = claim(tenant, &Uuid::new_v4().to_string());
+        claim.session = session.into();
+        store.claim(claim).await.unwrap();
+    }
+    store.push_turn("a", "3", turn(Uuid::now_v7(), "", 0)).await.unwrap();
+    store.push_turn("a", "1", turn(Uuid::now_v7(), "", 0)).await.unwrap();
+    assert_eq!(store.sessions("a").await.unwrap(), 3);
+    assert_eq!(store.sessions("b").await.unwrap(), 1);
+    assert_eq!(store.sessions("c").await.unwrap(), 0);
+}
+
+pub async fn unused_sessions_expire(backend: &Backend) {
+    let store = &backend.store;
+    store.push_turn("t", "old", turn(Uuid::now_v7(), "old", 0)).await.unwrap();
+    store.push_turn("t", "used", turn(Uuid::now_v7(), "old", 0)).await.unwrap();
+    store.push_turn("t", "used", turn(Uuid::now_v7(), "new", 10 * HOUR)).await.unwrap();
+    let retention = Retention { max_age: Duration::from_secs(3600), ..Retention::default() };
+    let expired = store.expire(&retention, Timestamp::from_micros(10 * HOUR + 1)).await.unwrap();
+    assert_eq!(expired.sessions, 1);
+    assert_eq!(store.turns("t", "old").await.unwrap(), []);
+    assert_eq!(store.turns("t", "used").await.unwrap().len(), 2);
+    assert_eq!(store.sessions("t").await.unwrap(), 1);
+}

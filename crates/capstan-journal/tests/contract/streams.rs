@@ -1,0 +1,208 @@
+//! Frames and states of runs.
+
+use capstan_journal::{ErrorKind, Run, RunState};
+use capstan_protocol::Timestamp;
+use uuid::Uuid;
+
+use super::{Backend, claim, frame, frames, moved};
+
+pub async fn frames_are_appended_in_order_or_not_at_all(backend: &Backend) {
+    let id = backend.start("local").await.stream_id;
+    let store = &backend.store;
+    store.append(id, 1, frames(1, 3)).await.unwrap();
+    for wrong in
+        [frames(3, 4), frames(5, 6), vec![frame(4), frame(6)], vec![frame(4), frame(4)], vec![frame(0)]]
+    {
+        assert_eq!(store.append(id, 1, wrong).await.unwrap_err().kind(), ErrorKind::OutOfOrder);
+    }
+    store.append(id, 1, vec![]).await.unwrap();
+    store.append(id, 1, frames(4, 5)).await.unwrap();
+    assert_eq!(store.read(id, 0, 100, 1 << 20).await.unwrap(), frames(1, 5));
+    let run = store.run(id).await.unwrap().unwrap();
+    let bytes: usize = frames(1, 5).iter().map(|frame| frame.bytes.len()).sum();
+    assert_eq!((run.last_seq, run.bytes), (5, bytes as u64));
+}
+
+pub async fn another_attempt_or_state_is_fenced(backend: &Backend) {
+    let run = backend.start("local").await;
+    let (id, store) = (run.stream_id, &backend.store);
+    assert_eq!(store.append(id, 2, frames(1, 1)).await.unwrap_err().kind(), ErrorKind::Fenced);
+    store.append(id, 1, frames(1, 1)).await.unwrap();
+    for (from, to) in
+        [((RunState::Running, 1), (RunState::Waiting, 1)), ((RunState::Waiting, 1), (RunState::Running, 2))]
+    {
+        assert!(store.transition(from, moved(&run, to.0, to.1), vec![]).await.unwrap());
+        assert_eq!(store.append(id, 1, frames(2, 2)).await.unwrap_err().kind(), ErrorKind::Fenced);
+    }
+    store.append(id, 2, frames(2, 2)).await.unwrap();
+    assert!(
+        store
+            .transition((RunState::Running, 2), moved(&run, RunState::Closed, 2), frames(3, 3))
+            .await
+            .unwrap()
+    );
+    assert_eq!(store.append(id, 2, frames(4, 4)).await.unwrap_err().kind(), ErrorKind::Fenced);
+    assert_eq!(store.read(id, 0, 100, 1 << 20).await.unwrap(), frames(1, 3));
+}
+
+pub async fn a_transition_is_compare_and_set(backend: &Backend) {
+    let run = backend.start("local").await;
+    let (id, store) = (run.stream_id, &backend.store);
+    let closed = moved(&run, RunState::Closed, 1);
+    for stale in [(RunState::Waiting, 1), (RunState::Running, 2), (RunState::Closed, 1)] {
+        assert!(!store.transition(stale, closed.clone(), frames(1, 1)).await.unwrap());
+    }
+    let wrong = store.transition((RunState::Running, 1), closed.clone(), frames(2, 2)).await.unwrap_err();
+    assert_eq!(wrong.kind(), ErrorKind::OutOfOrder);
+    assert_eq!(store.run(id).await.unwrap(), Some(run));
+
+    let to = Run { reason: Some("completed".into()), ..closed.clone() };
+    assert!(store.transition((RunState::Running, 1), to, frames(1, 2)).await.unwrap());
+    let after = store.run(id).await.unwrap().unwrap();
+    assert_eq!(
+        (after.state, after.last_seq, after.reason.as_deref()),
+        (RunState::Closed, 2, Some("completed"))
+    );
+    assert_eq!(after.closed_at, Some(closed.updated_at));
+    // The end is the end.
+    assert!(
+        !store.transition((RunState::Closed, 1), moved(&after, RunState::Running, 2), vec![]).await.unwrap()
+    );
+}
+
+pub async fn racing_transitions_have_one_winner(backend: &Backend) {
+    let run = backend.start("local").await;
+    let waiting = moved(&run, RunState::Waiting, 1);
+    assert!(backend.store.transition((RunState::Running, 1), waiting, vec![]).await.unwrap());
+    let tasks: Vec<_> = (0..100)
+        .map(|_| {
+            let (store, to) = (backend.store.clone(), moved(&run, RunState::Running, 2));
+            tokio::spawn(async move { store.transition((RunState::Waiting, 1), to, vec![]).await.unwrap() })
+        })
+        .collect();
+    let mut winners = 0;
+    for task in tasks {
+        winners += usize::from(task.await.unwrap());
+    }
+    assert_eq!(winners, 1);
+}
+
+pub async fn a_transition_keeps_what_the_claim_fixed(backend: &Backend) {
+    let run = backend.start("local").await;
+    let mut to = moved(&run, RunState::Waiting, 1);
+    to.tenant = "other".into();
+    to.key = "other".into();
+    to.body_hash = [9; 32];
+    to.last_seq = 99;
+    to.not_before = Some(Timestamp::now());
+    to.fault = Some("upstream_error".into());
+    assert!(backend.store.transition((RunState::Running, 1), to.clone(), vec![]).await.unwrap());
+    let expected = Run {
+        state: RunState::Waiting,
+        not_before: to.not_before,
+        updated_at: to.updated_at,
+        fault: to.fault,
+        ..run.clone()
+    };
+    assert_eq!(backend.store.run(run.stream_id).await.unwrap(), Some(expected));
+}
+
+pub async fn a_lost_tail_is_marked_by_the_one_gap(backend: &Backend) {
+    let run = backend.start("local").await;
+    let (id, store, gap) = (run.stream_id, &backend.store, 1 << 20);
+    store.append(id, 1, frames(1, 2)).await.unwrap();
+    assert_eq!(
+        store.append(id, 1, frames(2 + gap, 2 + gap)).await.unwrap_err().kind(),
+        ErrorKind::OutOfOrder
+    );
+    let end = frames(2 + gap, 3 + gap);
+    assert!(
+        store
+            .transition((RunState::Running, 1), moved(&run, RunState::Closed, 1), end.clone())
+            .await
+            .unwrap()
+    );
+    assert_eq!(store.read(id, 2, 10, 1 << 20).await.unwrap(), end);
+    assert_eq!(store.run(id).await.unwrap().unwrap().last_seq, 3 + gap);
+}
+
+pub async fn reading_pages_and_seeks(backend: &Backend) {
+    let (id, other) = (backend.start("local").await.stream_id, backend.start("local").await.stream_id);
+    let store = &backend.store;
+    store.append(id, 1, frames(1, 1000)).await.unwrap();
+    store.append(other, 1, frames(1, 3)).await.unwrap();
+    assert_eq!(store.read(id, 0, 7, usize::MAX).await.unwrap(), frames(1, 7));
+    assert_eq!(store.read(id, 993, 100, usize::MAX).await.unwrap(), frames(994, 1000));
+    assert_eq!(store.read(id, 500, 0, 0).await.unwrap(), frames(501, 501));
+    for nothing in [1000, 1001, u64::MAX] {
+        assert_eq!(store.read(id, nothing, 10, 10).await.unwrap(), vec![]);
+    }
+    let some = store.read(id, 0, usize::MAX, 1000).await.unwrap();
+    let size: usize = some.iter().map(|frame| frame.bytes.len()).sum();
+    assert!(size <= 1000 && size + frame(some.len() as u64 + 1).bytes.len() > 1000);
+    let mut all = Vec::new();
+    loop {
+        let cursor = all.len() as u64;
+        let page = store.read(id, cursor, 64, 4096).await.unwrap();
+        if page.is_empty() {
+            break;
+        }
+        all.extend(page);
+    }
+    assert_eq!(all, frames(1, 1000));
+}
+
+pub async fn listing_pages_newest_first_and_by_tenant(backend: &Backend) {
+    let mut own = Vec::new();
+    for _ in 0..25 {
+        own.push(backend.start("a").await.stream_id);
+        backend.start("b").await;
+    }
+    own.sort();
+    own.reverse();
+    let (mut pages, mut before) = (Vec::new(), None);
+    loop {
+        let page = backend.store.list("a", before, 10).await.unwrap();
+        let Some(last) = page.last() else { break };
+        before = Some(last.stream_id);
+        pages.push(page.len());
+        assert!(page.iter().all(|run| run.tenant == "a"));
+        assert_eq!(page[0].stream_id, own[pages[..pages.len() - 1].iter().sum::<usize>()]);
+    }
+    assert_eq!(pages, [10, 10, 5]);
+    assert_eq!(backend.store.list("c", None, 10).await.unwrap(), vec![]);
+}
+
+pub async fn open_runs_are_those_that_run_or_wait(backend: &Backend) {
+    let (running, waiting) = (backend.start("a").await, backend.start("b").await);
+    backend.closed("a", 2, Timestamp::now()).await;
+    backend.store.append(running.stream_id, 1, frames(1, 9)).await.unwrap();
+    let to = moved(&waiting, RunState::Waiting, 1);
+    assert!(backend.store.transition((RunState::Running, 1), to, frames(1, 1)).await.unwrap());
+    let mut open = backend.store.open_runs().await.unwrap();
+    open.sort_by_key(|run| run.stream_id);
+    let found: Vec<_> = open.iter().map(|run| (run.stream_id, run.state, run.last_seq)).collect();
+    assert_eq!(found, [(running.stream_id, RunState::Running, 9), (waiting.stream_id, RunState::Waiting, 1)]);
+}
+
+pub async fn unknown_streams_are_not_found(backend: &Backend) {
+    let (store, id) = (&backend.store, Uuid::now_v7());
+    assert_eq!(store.run(id).await.unwrap(), None);
+    assert_eq!(store.body(id).await.unwrap(), None);
+    assert_eq!(store.find("local", "k").await.unwrap(), None);
+    assert_eq!(store.read(id, 0, 10, 10).await.unwrap(), vec![]);
+    assert_eq!(store.append(id, 1, frames(1, 1)).await.unwrap_err().kind(), ErrorKind::NotFound);
+    let to = claim("local", "k").to_run();
+    let error = store.transition((RunState::Running, 1), to, vec![]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+}
+
+pub async fn a_closed_store_takes_no_writes(backend: &Backend) {
+    let id = backend.start("local").await.stream_id;
+    backend.store.append(id, 1, frames(1, 2)).await.unwrap();
+    backend.store.close().await.unwrap();
+    assert_eq!(backend.store.append(id, 1, frames(3, 3)).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    let error = backend.store.claim(claim("local", "k")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(backend.store.read(id, 0, 10, 1000).await.unwrap(), frames(1, 2));
+}
