@@ -382,6 +382,33 @@ fn many_short_lines_count_together() {
 }
 
 #[test]
+fn a_frame_of_exactly_the_limit_is_read_however_it_is_cut() {
+    for text in ["data: 1234\n\n", "data: 1234\r\r", "data: 1234\r\n\r\n", ":\n:\ndata: 1234\n\n"] {
+        let pieces: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
+        assert_eq!(
+            (read_within(10, &[text.as_bytes()]), read_within(10, &pieces)),
+            (Ok(1), Ok(1)),
+            "{text:?}"
+        );
+        let refused = Err(FrameTooLarge { limit: 9 });
+        assert_eq!(
+            (read_within(9, &[text.as_bytes()]), read_within(9, &pieces)),
+            (refused, refused),
+            "{text:?}"
+        );
+    }
+}
+
+#[test]
+fn heartbeats_between_frames_never_add_up_to_a_frame_too_large() {
+    for pieces in [vec![sse::HEARTBEAT; 1000], vec![&sse::HEARTBEAT.repeat(1000)], vec![b":\r\n"; 1000]] {
+        let mut pieces = pieces;
+        pieces.push(b"data: x\n\n");
+        assert_eq!(read_within(64, &pieces), Ok(1));
+    }
+}
+
+#[test]
 fn one_long_line_in_small_pieces_costs_no_more_than_its_bytes() {
     // Searching or copying the line anew for every piece would touch two terabytes here, and the test would not end.
     for head in ["data: ", "event: stream.packet\nid: 1\ndata: "] {

@@ -162,6 +162,10 @@ impl Decoder {
             if start < end {
                 self.field(start, end);
                 self.failed = end - self.consumed > self.limit;
+                // Comments between frames belong to none: an idle stream of heartbeats never grows.
+                if self.parts.is_empty() {
+                    self.consumed = self.line;
+                }
             } else if self.dispatch() {
                 return Some(Ok(self.frame()));
             }
