@@ -9,6 +9,7 @@ mod tables;
 mod values;
 mod writer;
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -36,18 +37,26 @@ pub(crate) struct DiskStore {
     // Both taken when the store is dropped.
     commands: Option<mpsc::Sender<Command>>,
     thread: Option<JoinHandle<()>>,
+    boot: Option<String>,
 }
 
 impl DiskStore {
     pub(crate) fn open(folder: &Path, durability: Durability) -> Result<Self, JournalError> {
+        // Linux's name for the time since the machine was started. Elsewhere a power cut goes unnoticed.
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+        Self::open_in(folder, durability, boot.map(|id| id.trim().to_owned()))
+    }
+
+    fn open_in(folder: &Path, durability: Durability, boot: Option<String>) -> Result<Self, JournalError> {
         let tables = Arc::new(Tables::open(folder)?);
-        let writer = Writer::new(tables.clone(), durability)?;
+        let unsynced = boot.clone().filter(|_| durability == Durability::Process);
+        let writer = Writer::new(tables.clone(), durability, unsynced)?;
         let (commands, queue) = mpsc::channel(QUEUE);
         let thread =
             thread::Builder::new().name("journal-writer".into()).spawn(move || writer.run(queue)).map_err(
                 |error| JournalError::new(ErrorKind::Unavailable, "cannot start the writer").caused_by(error),
             )?;
-        Ok(Self { tables, commands: Some(commands), thread: Some(thread) })
+        Ok(Self { tables, commands: Some(commands), thread: Some(thread), boot })
     }
 
     /// Sends a command to the writer and waits for its answer.
@@ -120,6 +129,11 @@ impl Store for DiskStore {
         self.view(move |view| view.run(stream)).await
     }
 
+    async fn is_tail_certain(&self, stream: Uuid) -> Result<bool, JournalError> {
+        let boot = self.boot.clone();
+        self.view(move |view| view.is_tail_certain(stream, boot.as_deref())).await
+    }
+
     async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
         let (tenant, key) = (tenant.to_owned(), key.to_owned());
         self.view(move |view| view.find(&tenant, &key)).await
@@ -180,4 +194,38 @@ fn failure(error: fjall::Error) -> JournalError {
         false => (ErrorKind::Unavailable, "the journal's disk store failed"),
     };
     JournalError::new(kind, message).caused_by(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the tail of a run that was under way is certain after a restart in the given uptime.
+    async fn is_certain_after(durability: Durability, state: RunState, boot: &str) -> bool {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |boot: &str| DiskStore::open_in(folder.path(), durability, Some(boot.into())).unwrap();
+        let claim = Claim::new("local", "k", Uuid::now_v7(), Timestamp::now());
+        {
+            let store = open("first");
+            store.claim(claim.clone()).await.unwrap();
+            store.append(claim.stream_id, 1, vec![Frame::new(1, "frame")]).await.unwrap();
+            let to = Run { state, ..claim.to_run() };
+            assert!(store.transition((RunState::Running, 1), to, vec![]).await.unwrap());
+        }
+        open(boot).is_tail_certain(claim.stream_id).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn only_a_restart_of_the_machine_makes_an_unsynced_tail_uncertain() {
+        for (durability, state, boot, is_certain) in [
+            (Durability::Process, RunState::Running, "first", true),
+            (Durability::Process, RunState::Running, "second", false),
+            (Durability::Process, RunState::Waiting, "second", true),
+            (Durability::Process, RunState::Closed, "second", true),
+            (Durability::Power, RunState::Running, "second", true),
+        ] {
+            let found = is_certain_after(durability, state, boot).await;
+            assert_eq!(found, is_certain, "{durability:?} {state:?} {boot}");
+        }
+    }
 }

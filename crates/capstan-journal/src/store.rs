@@ -69,6 +69,12 @@ pub trait Store: Send + Sync + 'static {
     /// A stream's run.
     async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError>;
 
+    /// Whether no frame that was acknowledged for this stream can be missing. False after a power cut or a failover
+    /// that unsynced frames may not have survived; such a stream must be ended beyond the gap, never continued.
+    async fn is_tail_certain(&self, _stream: Uuid) -> Result<bool, JournalError> {
+        Ok(true)
+    }
+
     /// The run of a key.
     async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError>;
 

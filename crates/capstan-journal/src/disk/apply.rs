@@ -23,14 +23,15 @@ impl Writer {
             let run = shown(record.ok_or_else(|| expired(&claim.key))?.run);
             return Ok(Claimed { run, is_new: false });
         }
-        let record = Record { run: claim.to_run(), body_bytes: claim.body.len() as u64 };
+        let body_bytes = claim.body.len() as u64;
+        let record = Record { run: claim.to_run(), body_bytes, boot: self.boot.clone() };
         let stream = claim.stream_id;
         group.put(Table::Runs, stream.as_bytes().to_vec(), values::json(&record)?);
         group.put(Table::Claims, name, values::held(Held { stream, gone_at: None }));
         group.put(Table::Index, keys::index(keys::OPEN, &[stream.as_bytes()]), Vec::new());
         group.put(Table::Index, listed(&record.run), Vec::new());
         self.touch(&claim.tenant, &claim.session, claim.created_at, group);
-        group.put_frame(&self.tables, keys::frame(stream, 0), values::frame(0, &claim.body));
+        group.put_frame(&self.tables, stream, 0, values::frame(0, &claim.body));
         group.require_sync();
         let run = record.run.clone();
         self.open.insert(stream, record);
@@ -72,6 +73,7 @@ impl Writer {
         }
         let before = record.run.bytes;
         record.run = rules::advance(&record.run, to, frames);
+        record.boot = self.boot.clone();
         group.put(Table::Runs, stream.as_bytes().to_vec(), values::json(&record)?);
         self.put_frames(stream, before, frames, group);
         if let Some(closed_at) = record.run.closed_at {
@@ -156,8 +158,7 @@ impl Writer {
         let mut total = before;
         for frame in frames {
             total = total.saturating_add(frame.bytes.len() as u64);
-            let key = keys::frame(stream, frame.seq);
-            group.put_frame(&self.tables, key, values::frame(total, &frame.bytes));
+            group.put_frame(&self.tables, stream, frame.seq, values::frame(total, &frame.bytes));
         }
     }
 

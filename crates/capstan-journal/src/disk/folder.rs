@@ -1,8 +1,10 @@
 //! The folder of a disk journal: private, held by one process, of a format that this build knows.
 //!
-//!     <folder>/lock     locked while a process holds the folder; its pid
-//!     <folder>/format   the version of everything beside it
-//!     <folder>/store    the storage engine's own
+//! ```text
+//! <folder>/lock     locked while a process holds the folder; its pid
+//! <folder>/format   the version of everything beside it
+//! <folder>/store    the storage engine's own
+//! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};

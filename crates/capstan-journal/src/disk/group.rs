@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use fjall::{OwnedWriteBatch, PersistMode};
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
-use super::failure;
 use super::tables::{Table, Tables};
+use super::{failure, keys};
 use crate::JournalError;
 
 /// Where the answer to a command goes.
@@ -50,10 +51,11 @@ impl Group {
         self.mode = PersistMode::SyncData;
     }
 
-    pub(crate) fn put_frame(&mut self, tables: &Tables, key: [u8; 24], value: Vec<u8>) {
+    pub(crate) fn put_frame(&mut self, tables: &Tables, stream: Uuid, seq: u64, value: Vec<u8>) {
         self.size += value.len();
-        self.has_frames = true;
-        self.batch.insert(tables.keyspace(Table::Frames), key, value);
+        // Seq 0 is the request's body.
+        self.has_frames |= seq > 0;
+        self.batch.insert(tables.keyspace(Table::Frames), keys::frame(stream, seq), value);
     }
 
     pub(crate) fn put(&mut self, table: Table, key: Vec<u8>, value: Vec<u8>) {

@@ -150,6 +150,14 @@ impl View<'_> {
         Ok(self.record(stream)?.map(|record| shown(record.run)))
     }
 
+    /// Whether no acknowledged frame can be missing: they were synced, or the machine has been up ever since.
+    pub(crate) fn is_tail_certain(&self, stream: Uuid, boot: Option<&str>) -> Result<bool, JournalError> {
+        let Some(record) = self.record(stream)? else { return Ok(true) };
+        // A transition syncs all that was written before it.
+        let is_synced = record.run.state != RunState::Running || record.boot.is_none();
+        Ok(is_synced || record.boot.as_deref() == boot)
+    }
+
     pub(crate) fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
         if self.get(Table::Runs, stream.as_bytes())?.is_none() {
             return Ok(None);

@@ -16,6 +16,9 @@ const VERSION: u8 = 1;
 pub(crate) struct Record {
     pub(crate) run: Run,
     pub(crate) body_bytes: u64,
+    /// During which uptime of which machine it was written; `None` if frames are synced or nobody can tell.
+    #[serde(default)]
+    pub(crate) boot: Option<String>,
 }
 
 impl Record {

@@ -71,6 +71,8 @@ impl Command {
 pub(crate) struct Writer {
     pub(crate) tables: Arc<Tables>,
     pub(crate) durability: Durability,
+    /// Written into the records of runs, to tell later whether unsynced frames may be missing.
+    pub(crate) boot: Option<String>,
     /// Streams that run or wait, with their counts, so that an append costs no read.
     pub(crate) open: HashMap<Uuid, Record>,
     /// Streams that the group under way closes. They stay in `open` until it is committed, for commands behind them.
@@ -81,10 +83,14 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(tables: Arc<Tables>, durability: Durability) -> Result<Self, JournalError> {
+    pub(crate) fn new(
+        tables: Arc<Tables>,
+        durability: Durability,
+        boot: Option<String>,
+    ) -> Result<Self, JournalError> {
         let records = tables.view().open_records()?;
         let open = records.into_iter().map(|record| (record.run.stream_id, record)).collect();
-        Ok(Self { tables, durability, open, closing: Vec::new(), failed: None, is_closed: false })
+        Ok(Self { tables, durability, boot, open, closing: Vec::new(), failed: None, is_closed: false })
     }
 
     /// Works until the store is closed or dropped.

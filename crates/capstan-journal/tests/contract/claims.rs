@@ -4,7 +4,7 @@ use capstan_journal::{ErrorKind, Found};
 
 use super::{Backend, claim};
 
-pub async fn duplicates_race_to_one_winner(backend: &Backend) {
+pub(crate) async fn duplicates_race_to_one_winner(backend: &Backend) {
     let tasks: Vec<_> = (0..1000)
         .map(|_| {
             let store = backend.store.clone();
@@ -22,7 +22,7 @@ pub async fn duplicates_race_to_one_winner(backend: &Backend) {
     assert_eq!(backend.store.list("local", None, 10).await.unwrap().len(), 1);
 }
 
-pub async fn a_claim_keeps_its_body_and_its_terms(backend: &Backend) {
+pub(crate) async fn a_claim_keeps_its_body_and_its_terms(backend: &Backend) {
     let mut first = claim("local", "k");
     first.agent = "demo".into();
     first.body_hash = [7; 32];
@@ -40,7 +40,7 @@ pub async fn a_claim_keeps_its_body_and_its_terms(backend: &Backend) {
     assert_eq!((second.run, second.is_new), (first.to_run(), false));
 }
 
-pub async fn keys_are_scoped_by_tenant(backend: &Backend) {
+pub(crate) async fn keys_are_scoped_by_tenant(backend: &Backend) {
     for (tenant, key) in [("a", "bc"), ("ab", "c"), ("", "abc"), ("abc", "")] {
         assert!(backend.store.claim(claim(tenant, key)).await.unwrap().is_new, "{tenant:?} {key:?}");
     }
@@ -48,7 +48,7 @@ pub async fn keys_are_scoped_by_tenant(backend: &Backend) {
     assert_eq!(backend.store.list("a", None, 10).await.unwrap().len(), 1);
 }
 
-pub async fn names_too_long_for_a_key_are_refused_or_kept(backend: &Backend) {
+pub(crate) async fn names_too_long_for_a_key_are_refused_or_kept(backend: &Backend) {
     let key = "k".repeat(70_000);
     match backend.store.claim(claim("local", &key)).await {
         Ok(claimed) => assert!(claimed.is_new && backend.store.find("local", &key).await.unwrap().is_some()),

@@ -12,15 +12,15 @@ use capstan_protocol::Timestamp;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-pub struct Gated {
+pub(crate) struct Gated {
     store: Arc<dyn Store>,
     /// Each append takes a permit.
-    pub gate: Semaphore,
-    pub reads: AtomicUsize,
+    pub(crate) gate: Semaphore,
+    pub(crate) reads: AtomicUsize,
 }
 
 impl Gated {
-    pub fn new(store: Arc<dyn Store>, permits: usize) -> Arc<Self> {
+    pub(crate) fn new(store: Arc<dyn Store>, permits: usize) -> Arc<Self> {
         Arc::new(Self { store, gate: Semaphore::new(permits), reads: AtomicUsize::new(0) })
     }
 }

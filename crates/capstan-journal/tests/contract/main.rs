@@ -18,9 +18,9 @@ use uuid::Uuid;
 
 macro_rules! contract {
     ($($file:ident { $($promise:ident),* $(,)? })*) => {
-        contract!(@ memory, super::Backend::memory(); $($file::$promise)*);
-        contract!(@ disk_process, super::Backend::disk(capstan_journal::Durability::Process); $($file::$promise)*);
-        contract!(@ disk_power, super::Backend::disk(capstan_journal::Durability::Power); $($file::$promise)*);
+        contract!(@ memory, super::Backend::memory(); $($($file::$promise)*)*);
+        contract!(@ disk_process, super::Backend::disk(capstan_journal::Durability::Process); $($($file::$promise)*)*);
+        contract!(@ disk_power, super::Backend::disk(capstan_journal::Durability::Power); $($($file::$promise)*)*);
     };
     (@ $backend:ident, $open:expr; $($file:ident :: $promise:ident)*) => {
         mod $backend {
@@ -79,8 +79,8 @@ contract! {
 }
 
 /// A store of its own for one test.
-pub struct Backend {
-    pub store: Arc<dyn Store>,
+pub(crate) struct Backend {
+    pub(crate) store: Arc<dyn Store>,
     // After the store, which uses it.
     _folder: Option<TempDir>,
 }
@@ -117,21 +117,21 @@ impl Backend {
     }
 }
 
-pub fn claim(tenant: &str, key: &str) -> Claim {
+pub(crate) fn claim(tenant: &str, key: &str) -> Claim {
     let mut claim = Claim::new(tenant, key, Uuid::now_v7(), Timestamp::now());
     claim.session = "session".into();
     claim.body = Bytes::from_static(b"{\"request\":1}");
     claim
 }
 
-pub fn frame(seq: u64) -> Frame {
+pub(crate) fn frame(seq: u64) -> Frame {
     Frame::new(seq, format!("id: {seq}\ndata: {}\n\n", "x".repeat(seq as usize % 97)))
 }
 
-pub fn frames(first: u64, last: u64) -> Vec<Frame> {
+pub(crate) fn frames(first: u64, last: u64) -> Vec<Frame> {
     (first..=last).map(frame).collect()
 }
 
-pub fn moved(run: &Run, state: RunState, attempt: u32) -> Run {
+pub(crate) fn moved(run: &Run, state: RunState, attempt: u32) -> Run {
     Run { state, attempt, updated_at: Timestamp::now(), ..run.clone() }
 }

@@ -49,7 +49,7 @@ async fn finish(journal: &Journal, stream: Uuid, last: u64) {
     assert!(journal.transition((run.state, run.attempt), to, frames(last, last)).await.unwrap());
 }
 
-pub async fn a_reader_sees_frames_only_after_commit(backend: &Backend) {
+pub(crate) async fn a_reader_sees_frames_only_after_commit(backend: &Backend) {
     let store = Gated::new(backend.store.clone(), 0);
     let journal = Journal::new(store.clone(), TailLimits::default());
     let id = start(&journal).await;
@@ -69,7 +69,7 @@ pub async fn a_reader_sees_frames_only_after_commit(backend: &Backend) {
     }
 }
 
-pub async fn a_reader_never_misses_a_wake_up(backend: &Backend) {
+pub(crate) async fn a_reader_never_misses_a_wake_up(backend: &Backend) {
     // Every round is another interleaving of writer and readers on two threads; a lost wake-up hangs.
     for round in 0..100_u64 {
         let journal = backend.journal();
@@ -89,7 +89,7 @@ pub async fn a_reader_never_misses_a_wake_up(backend: &Backend) {
     }
 }
 
-pub async fn a_dropped_append_still_wakes(backend: &Backend) {
+pub(crate) async fn a_dropped_append_still_wakes(backend: &Backend) {
     let store = Gated::new(backend.store.clone(), 0);
     let journal = Journal::new(store.clone(), TailLimits::default());
     let id = start(&journal).await;
@@ -103,7 +103,7 @@ pub async fn a_dropped_append_still_wakes(backend: &Backend) {
     assert_eq!(reader.await.unwrap(), Step::Frames(bytes(1, 1)));
 }
 
-pub async fn a_thousand_readers_get_all_frames_in_order(backend: &Backend) {
+pub(crate) async fn a_thousand_readers_get_all_frames_in_order(backend: &Backend) {
     let journal = backend.journal();
     let id = start(&journal).await;
     let readers: Vec<_> = (0..1000).map(|_| tokio::spawn(read_to_end(journal.reader(id, 0)))).collect();
@@ -117,7 +117,7 @@ pub async fn a_thousand_readers_get_all_frames_in_order(backend: &Backend) {
     }
 }
 
-pub async fn every_cursor_resumes_exactly(backend: &Backend) {
+pub(crate) async fn every_cursor_resumes_exactly(backend: &Backend) {
     let journal = backend.journal();
     let id = start(&journal).await;
     journal.append(id, 1, frames(1, 30)).await.unwrap();
@@ -129,7 +129,7 @@ pub async fn every_cursor_resumes_exactly(backend: &Backend) {
     }
 }
 
-pub async fn waiting_is_said_once_and_closed_always(backend: &Backend) {
+pub(crate) async fn waiting_is_said_once_and_closed_always(backend: &Backend) {
     let journal = backend.journal();
     let id = start(&journal).await;
     let run = journal.store().run(id).await.unwrap().unwrap();
@@ -157,7 +157,7 @@ pub async fn waiting_is_said_once_and_closed_always(backend: &Backend) {
     }
 }
 
-pub async fn recent_frames_come_from_memory_and_evicted_ones_from_the_store(backend: &Backend) {
+pub(crate) async fn recent_frames_come_from_memory_and_evicted_ones_from_the_store(backend: &Backend) {
     let store = Gated::new(backend.store.clone(), 1000);
     let journal = Journal::new(store.clone(), TailLimits { stream_bytes: 2000, total_bytes: 1 << 20 });
     let id = start(&journal).await;
@@ -172,9 +172,9 @@ pub async fn recent_frames_come_from_memory_and_evicted_ones_from_the_store(back
     assert!(store.reads.load(Ordering::SeqCst) > 0);
 }
 
-pub async fn the_total_of_all_tails_is_bounded(backend: &Backend) {
+pub(crate) async fn the_total_of_all_tails_is_bounded(backend: &Backend) {
     let store = Gated::new(backend.store.clone(), 1000);
-    let journal = Journal::new(store.clone(), TailLimits { stream_bytes: 1 << 20, total_bytes: 4000 });
+    let journal = Journal::new(store.clone(), TailLimits { stream_bytes: 1 << 20, total_bytes: 3000 });
     let (old, young) = (start(&journal).await, start(&journal).await);
     let (mut of_old, mut of_young) = (journal.reader(old, 0), journal.reader(young, 0));
     journal.append(old, 1, frames(1, 20)).await.unwrap();
@@ -186,7 +186,7 @@ pub async fn the_total_of_all_tails_is_bounded(backend: &Backend) {
     assert_eq!(store.reads.load(Ordering::SeqCst), 1);
 }
 
-pub async fn a_readers_step_is_bounded(backend: &Backend) {
+pub(crate) async fn a_readers_step_is_bounded(backend: &Backend) {
     let big = |seq| capstan_journal::Frame::new(seq, vec![b'x'; 10_000]);
     let journal = backend.journal();
     let id = start(&journal).await;
@@ -200,12 +200,12 @@ pub async fn a_readers_step_is_bounded(backend: &Backend) {
     }
 }
 
-pub async fn a_reader_of_nothing_is_told_so(backend: &Backend) {
+pub(crate) async fn a_reader_of_nothing_is_told_so(backend: &Backend) {
     let error = backend.journal().reader(Uuid::now_v7(), 0).next().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
 
-pub async fn a_late_reader_replays_a_closed_stream(backend: &Backend) {
+pub(crate) async fn a_late_reader_replays_a_closed_stream(backend: &Backend) {
     let run = backend.closed("local", 5000, Timestamp::now()).await;
     assert_eq!(read_to_end(backend.journal().reader(run.stream_id, 0)).await, bytes(1, 5000));
     let mut at_end = backend.journal().reader(run.stream_id, 5000);

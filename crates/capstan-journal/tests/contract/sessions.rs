@@ -21,7 +21,7 @@ fn turn(stream_id: Uuid, text: &str, at: i64) -> Turn {
     }
 }
 
-pub async fn turns_are_ordered_and_replaced_by_stream(backend: &Backend) {
+pub(crate) async fn turns_are_ordered_and_replaced_by_stream(backend: &Backend) {
     let (store, [a, b]) = (&backend.store, [Uuid::now_v7(), Uuid::now_v7()]);
     store.push_turn("t", "s", turn(b, "second", 20)).await.unwrap();
     store.push_turn("t", "s", turn(a, "draft", 30)).await.unwrap();
@@ -33,7 +33,7 @@ pub async fn turns_are_ordered_and_replaced_by_stream(backend: &Backend) {
     assert_eq!(store.turns("other", "s").await.unwrap(), []);
 }
 
-pub async fn sessions_are_counted_by_tenant(backend: &Backend) {
+pub(crate) async fn sessions_are_counted_by_tenant(backend: &Backend) {
     let store = &backend.store;
     for (tenant, session) in [("a", "1"), ("a", "1"), ("a", "2"), ("b", "1")] {
         let mut claim = claim(tenant, &Uuid::new_v4().to_string());
@@ -47,7 +47,7 @@ pub async fn sessions_are_counted_by_tenant(backend: &Backend) {
     assert_eq!(store.sessions("c").await.unwrap(), 0);
 }
 
-pub async fn unused_sessions_expire(backend: &Backend) {
+pub(crate) async fn unused_sessions_expire(backend: &Backend) {
     let store = &backend.store;
     store.push_turn("t", "old", turn(Uuid::now_v7(), "old", 0)).await.unwrap();
     store.push_turn("t", "used", turn(Uuid::now_v7(), "old", 0)).await.unwrap();

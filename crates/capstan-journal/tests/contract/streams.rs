@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{Backend, claim, frame, frames, moved};
 
-pub async fn frames_are_appended_in_order_or_not_at_all(backend: &Backend) {
+pub(crate) async fn frames_are_appended_in_order_or_not_at_all(backend: &Backend) {
     let id = backend.start("local").await.stream_id;
     let store = &backend.store;
     store.append(id, 1, frames(1, 3)).await.unwrap();
@@ -23,7 +23,7 @@ pub async fn frames_are_appended_in_order_or_not_at_all(backend: &Backend) {
     assert_eq!((run.last_seq, run.bytes), (5, bytes as u64));
 }
 
-pub async fn another_attempt_or_state_is_fenced(backend: &Backend) {
+pub(crate) async fn another_attempt_or_state_is_fenced(backend: &Backend) {
     let run = backend.start("local").await;
     let (id, store) = (run.stream_id, &backend.store);
     assert_eq!(store.append(id, 2, frames(1, 1)).await.unwrap_err().kind(), ErrorKind::Fenced);
@@ -45,7 +45,7 @@ pub async fn another_attempt_or_state_is_fenced(backend: &Backend) {
     assert_eq!(store.read(id, 0, 100, 1 << 20).await.unwrap(), frames(1, 3));
 }
 
-pub async fn a_transition_is_compare_and_set(backend: &Backend) {
+pub(crate) async fn a_transition_is_compare_and_set(backend: &Backend) {
     let run = backend.start("local").await;
     let (id, store) = (run.stream_id, &backend.store);
     let closed = moved(&run, RunState::Closed, 1);
@@ -70,7 +70,7 @@ pub async fn a_transition_is_compare_and_set(backend: &Backend) {
     );
 }
 
-pub async fn racing_transitions_have_one_winner(backend: &Backend) {
+pub(crate) async fn racing_transitions_have_one_winner(backend: &Backend) {
     let run = backend.start("local").await;
     let waiting = moved(&run, RunState::Waiting, 1);
     assert!(backend.store.transition((RunState::Running, 1), waiting, vec![]).await.unwrap());
@@ -87,7 +87,7 @@ pub async fn racing_transitions_have_one_winner(backend: &Backend) {
     assert_eq!(winners, 1);
 }
 
-pub async fn a_transition_keeps_what_the_claim_fixed(backend: &Backend) {
+pub(crate) async fn a_transition_keeps_what_the_claim_fixed(backend: &Backend) {
     let run = backend.start("local").await;
     let mut to = moved(&run, RunState::Waiting, 1);
     to.tenant = "other".into();
@@ -107,7 +107,7 @@ pub async fn a_transition_keeps_what_the_claim_fixed(backend: &Backend) {
     assert_eq!(backend.store.run(run.stream_id).await.unwrap(), Some(expected));
 }
 
-pub async fn a_lost_tail_is_marked_by_the_one_gap(backend: &Backend) {
+pub(crate) async fn a_lost_tail_is_marked_by_the_one_gap(backend: &Backend) {
     let run = backend.start("local").await;
     let (id, store, gap) = (run.stream_id, &backend.store, 1 << 20);
     store.append(id, 1, frames(1, 2)).await.unwrap();
@@ -126,7 +126,7 @@ pub async fn a_lost_tail_is_marked_by_the_one_gap(backend: &Backend) {
     assert_eq!(store.run(id).await.unwrap().unwrap().last_seq, 3 + gap);
 }
 
-pub async fn reading_pages_and_seeks(backend: &Backend) {
+pub(crate) async fn reading_pages_and_seeks(backend: &Backend) {
     let (id, other) = (backend.start("local").await.stream_id, backend.start("local").await.stream_id);
     let store = &backend.store;
     store.append(id, 1, frames(1, 1000)).await.unwrap();
@@ -152,7 +152,7 @@ pub async fn reading_pages_and_seeks(backend: &Backend) {
     assert_eq!(all, frames(1, 1000));
 }
 
-pub async fn listing_pages_newest_first_and_by_tenant(backend: &Backend) {
+pub(crate) async fn listing_pages_newest_first_and_by_tenant(backend: &Backend) {
     let mut own = Vec::new();
     for _ in 0..25 {
         own.push(backend.start("a").await.stream_id);
@@ -173,7 +173,7 @@ pub async fn listing_pages_newest_first_and_by_tenant(backend: &Backend) {
     assert_eq!(backend.store.list("c", None, 10).await.unwrap(), vec![]);
 }
 
-pub async fn open_runs_are_those_that_run_or_wait(backend: &Backend) {
+pub(crate) async fn open_runs_are_those_that_run_or_wait(backend: &Backend) {
     let (running, waiting) = (backend.start("a").await, backend.start("b").await);
     backend.closed("a", 2, Timestamp::now()).await;
     backend.store.append(running.stream_id, 1, frames(1, 9)).await.unwrap();
@@ -185,7 +185,7 @@ pub async fn open_runs_are_those_that_run_or_wait(backend: &Backend) {
     assert_eq!(found, [(running.stream_id, RunState::Running, 9), (waiting.stream_id, RunState::Waiting, 1)]);
 }
 
-pub async fn unknown_streams_are_not_found(backend: &Backend) {
+pub(crate) async fn unknown_streams_are_not_found(backend: &Backend) {
     let (store, id) = (&backend.store, Uuid::now_v7());
     assert_eq!(store.run(id).await.unwrap(), None);
     assert_eq!(store.body(id).await.unwrap(), None);
@@ -197,7 +197,7 @@ pub async fn unknown_streams_are_not_found(backend: &Backend) {
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
 
-pub async fn a_closed_store_takes_no_writes(backend: &Backend) {
+pub(crate) async fn a_closed_store_takes_no_writes(backend: &Backend) {
     let id = backend.start("local").await.stream_id;
     backend.store.append(id, 1, frames(1, 2)).await.unwrap();
     backend.store.close().await.unwrap();
