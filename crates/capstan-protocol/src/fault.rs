@@ -54,8 +54,9 @@ pub struct Fault {
     severity: ErrorSeverity,
     retryable: bool,
     retry_after: Option<u64>,
-    details: Map<String, Value>,
-    cause: Option<Cause>,
+    // Boxed, so that a `Result` with a fault stays small.
+    details: Box<Map<String, Value>>,
+    cause: Option<Box<Cause>>,
 }
 
 /// What a fault came from. Leaves the process only under [`Exposure::Debug`].
@@ -78,7 +79,7 @@ impl Fault {
             severity: entry.severity,
             retryable: entry.retryable,
             retry_after: entry.retry_after,
-            details: Map::new(),
+            details: Box::default(),
             cause: None,
         }
     }
@@ -128,7 +129,7 @@ impl Fault {
     /// Says what it came from.
     #[must_use]
     pub fn with_cause(mut self, cause: Cause) -> Self {
-        self.cause = Some(cause);
+        self.cause = Some(Box::new(cause));
         self
     }
 
@@ -169,7 +170,7 @@ impl Fault {
 
     /// What it came from.
     pub fn cause(&self) -> Option<&Cause> {
-        self.cause.as_ref()
+        self.cause.as_deref()
     }
 
     /// Where the failure comes from.

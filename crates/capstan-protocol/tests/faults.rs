@@ -477,9 +477,12 @@ fn an_error_of_ours_is_an_error_like_any_other() {
     assert_eq!(Fault::from_dyn(boxed.as_ref()).message(), "p: wrong");
 }
 
+/// Code, AG-UI code, HTTP status, severity, domain, retryable, wait.
+type Columns = (&'static str, &'static str, u16, &'static str, &'static str, bool, Option<u64>);
+
 /// The contract's table, typed out: a changed column of the catalogue must be a decision, not an accident.
 #[rustfmt::skip]
-const TABLE: &[(&str, &str, u16, &str, &str, bool, Option<u64>)] = &[
+const TABLE: &[Columns] = &[
     ("rate_limit_exceeded", "RATE_LIMITED", 429, "TRANSIENT", "client", true, Some(60)),
     ("session_limit_exceeded", "RATE_LIMITED", 429, "TRANSIENT", "client", true, None),
     ("message_limit_exceeded", "RATE_LIMITED", 429, "FATAL", "client", false, None),

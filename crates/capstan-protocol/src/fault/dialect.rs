@@ -16,7 +16,7 @@ const ASSISTANT_ERROR: &str = "assistant_error";
 impl Fault {
     /// The details that may leave: the public ones, and in debug mode what it came from.
     fn exposed_details(&self, exposure: Exposure) -> Map<String, Value> {
-        let mut details = self.details.clone();
+        let mut details = (*self.details).clone();
         if let (Exposure::Debug, Some(cause)) = (exposure, &self.cause) {
             details.insert("error_type".into(), cause.error_type.as_str().into());
             details.insert("source_chain".into(), cause.chain.clone().into());
@@ -189,6 +189,7 @@ impl From<StreamError> for Fault {
             None => kind.entry().retryable,
         };
         let (message, severity) = (error.message, error.severity);
+        let details = Box::new(details);
         Self { kind, foreign_code, message, severity, retryable, retry_after, details, cause: None }
     }
 }
@@ -215,7 +216,7 @@ impl From<RunError> for Fault {
             None => fault.retryable = error.code.is_retryable(),
         }
         fault.retry_after = error.retry_after;
-        fault.details = error.details;
+        fault.details = Box::new(error.details);
         fault
     }
 }
@@ -233,7 +234,7 @@ impl From<Problem> for Fault {
         fault.severity = problem.severity;
         fault.retryable = problem.retryable;
         fault.retry_after = problem.retry_after;
-        fault.details = problem.details.unwrap_or_default();
+        fault.details = Box::new(problem.details.unwrap_or_default());
         fault
     }
 }

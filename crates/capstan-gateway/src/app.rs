@@ -1,0 +1,146 @@
+//! The gateway as its users build it, and the state that its parts share.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Instant;
+
+use capstan_agent::Agent;
+use capstan_journal::Journal;
+use capstan_protocol::fault::Cause;
+use capstan_protocol::{Exposure, Fault, FaultKind};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use crate::ask::Ask;
+use crate::limits::Limiter;
+use crate::metrics::Metrics;
+use crate::runs::Runs;
+use crate::settings::Settings;
+
+/// A gateway: a journal, agents, settings. The first agent is the default one.
+///
+/// ```no_run
+/// # async fn example(journal: capstan_journal::Journal, agent: impl capstan_agent::Agent) -> std::io::Result<()> {
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:8787").await?;
+/// let gateway = capstan_gateway::Gateway::new(journal).agent("echo", agent);
+/// capstan_gateway::serve(gateway, vec![listener], std::future::pending()).await?;
+/// # Ok(()) }
+/// ```
+pub struct Gateway {
+    journal: Journal,
+    agents: Vec<Registered>,
+    settings: Settings,
+}
+
+/// An agent under its name.
+#[derive(Clone)]
+pub(crate) struct Registered {
+    pub(crate) name: Arc<str>,
+    pub(crate) id: Uuid,
+    pub(crate) agent: Arc<dyn Agent>,
+}
+
+impl Gateway {
+    /// A gateway over a journal, without agents yet.
+    pub fn new(journal: Journal) -> Self {
+        Self { journal, agents: Vec::new(), settings: Settings::default() }
+    }
+
+    /// Adds an agent. Its id is derived from its name, so that it stays the same.
+    #[must_use]
+    pub fn agent(mut self, name: &str, agent: impl Agent) -> Self {
+        let digest = <sha2::Sha256 as sha2::Digest>::digest(name.as_bytes());
+        let id = Uuid::from_slice(digest.get(..16).unwrap_or_default()).unwrap_or_default();
+        self.agents.push(Registered { name: name.into(), id, agent: Arc::new(agent) });
+        self
+    }
+
+    /// Replaces the settings.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    pub(crate) fn into_app(self) -> App {
+        let by_name = self.agents.iter().map(|a| (a.name.to_string(), a.clone())).collect();
+        App(Arc::new(Shared {
+            limiter: Limiter::new(&self.settings.limits),
+            default_agent: self.agents.first().cloned(),
+            agents: by_name,
+            journal: self.journal,
+            settings: self.settings,
+            metrics: Metrics::new(),
+            runs: Runs::default(),
+            tasks: TaskTracker::new(),
+            draining: CancellationToken::new(),
+            stopped: CancellationToken::new(),
+            closing: CancellationToken::new(),
+            broken: CancellationToken::new(),
+            started: Instant::now(),
+        }))
+    }
+}
+
+/// What every part of the gateway can reach. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct App(Arc<Shared>);
+
+pub(crate) struct Shared {
+    pub(crate) journal: Journal,
+    pub(crate) settings: Settings,
+    pub(crate) metrics: Metrics,
+    pub(crate) limiter: Limiter,
+    pub(crate) runs: Runs,
+    /// Relays at work; the end waits for them.
+    pub(crate) tasks: TaskTracker,
+    /// New runs are refused from here on.
+    pub(crate) draining: CancellationToken,
+    /// Runs end here.
+    pub(crate) stopped: CancellationToken,
+    /// Open responses end here, after the runs have written their last packet.
+    pub(crate) closing: CancellationToken,
+    /// The journal failed for good.
+    pub(crate) broken: CancellationToken,
+    pub(crate) started: Instant,
+    agents: HashMap<String, Registered>,
+    default_agent: Option<Registered>,
+}
+
+impl Deref for App {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl App {
+    /// Which agent answers: the path's, else the one whose id the request names, else the default.
+    pub(crate) fn agent_for(&self, path: Option<&str>, ask: &Ask) -> Result<&Registered, Fault> {
+        if let Some(name) = path {
+            return self.agent(name).ok_or_else(|| {
+                Fault::new(FaultKind::AgentNotFound).with_message(format!("No agent is called {name:?}."))
+            });
+        }
+        let named = ask.agent_id.and_then(|id| self.agents.values().find(|a| a.id == id));
+        named.or(self.default_agent.as_ref()).ok_or_else(|| Fault::new(FaultKind::AgentNotFound))
+    }
+
+    pub(crate) fn agent(&self, name: &str) -> Option<&Registered> {
+        self.agents.get(name)
+    }
+
+    pub(crate) fn default_agent(&self) -> Option<&Registered> {
+        self.default_agent.as_ref()
+    }
+
+    /// What may be logged of a fault's cause: in production, too, since the log is the operator's own.
+    pub(crate) fn loggable<'a>(&self, fault: &'a Fault) -> Option<&'a Cause> {
+        fault.cause().filter(|_| {
+            fault.kind() == FaultKind::AgentExecutionError || self.settings.exposure == Exposure::Debug
+        })
+    }
+}

@@ -1,0 +1,218 @@
+//! What a POST asks: the body in either profile, read into one shape, with the hash by which repeats are known.
+
+use std::sync::Arc;
+
+use capstan_protocol::{
+    ChatMessage, ClientCapabilities, DecodeError, Fault, FaultKind, Profile, Role, ServiceRequest, decode, v2,
+};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+/// A question, whatever profile it came in.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    /// Under which it runs at most once.
+    pub(crate) key: Uuid,
+    pub(crate) profile: Profile,
+    pub(crate) session: String,
+    /// Who it is for, if the request says.
+    pub(crate) agent_id: Option<Uuid>,
+    pub(crate) message: ChatMessage,
+    /// The conversation as the request tells it; it replaces what is stored.
+    pub(crate) history: Option<Vec<ChatMessage>>,
+    pub(crate) capabilities: Option<ClientCapabilities>,
+    pub(crate) payload: Arc<Map<String, Value>>,
+}
+
+impl Ask {
+    /// Reads a body. One that is valid as v1 is answered in v1, else it is read as v2.
+    pub(crate) fn decode(body: &[u8]) -> Result<Self, Fault> {
+        let first = match decode::from_slice::<ServiceRequest>(body) {
+            Ok(request) => return Self::from_v1(request),
+            Err(error) => error,
+        };
+        match decode::from_slice::<v2::ServiceRequest>(body) {
+            Ok(request) => Ok(Self::from_v2(request)),
+            // The default profile's complaint is the more helpful one, unless the body is plainly meant as v2.
+            Err(second) => Err(invalid(if is_v2(body) { &second } else { &first })),
+        }
+    }
+
+    fn from_v1(request: ServiceRequest) -> Result<Self, Fault> {
+        let payload = request.payload.payload;
+        let (message, history) = turn_of(&payload)?;
+        Ok(Self {
+            key: request.request_id,
+            profile: Profile::V1,
+            session: request.context.session_id.to_string(),
+            agent_id: Some(request.context.agent_id),
+            message,
+            history,
+            capabilities: request.payload.capabilities,
+            payload: Arc::new(payload),
+        })
+    }
+
+    fn from_v2(request: v2::ServiceRequest) -> Self {
+        let mut payload = request.payload.meta;
+        payload.insert("query".into(), request.payload.query.clone().into());
+        payload.insert("files".into(), request.payload.files.into());
+        Self {
+            key: request.request_id,
+            profile: Profile::V2,
+            session: request.context.session_id,
+            agent_id: None,
+            message: ChatMessage::user(request.payload.query),
+            history: None,
+            capabilities: None,
+            payload: Arc::new(payload),
+        }
+    }
+
+    /// Event types that the client can show; none means all of them.
+    pub(crate) fn supported_events(&self) -> Option<Vec<String>> {
+        self.capabilities.as_ref().map(|c| c.supported_events.clone())
+    }
+}
+
+fn invalid(error: &DecodeError) -> Fault {
+    Fault::new(FaultKind::InvalidRequest).with_message(error.to_string()).with_detail("path", error.path())
+}
+
+/// v2's context has a user with an `id`; v1's has a `user_id`.
+fn is_v2(body: &[u8]) -> bool {
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    value.pointer("/payload/query").is_some() || value.pointer("/context/user/id").is_some()
+}
+
+/// The user's turn: the last user message of `messages`, else `query`, else `input`.
+fn turn_of(payload: &Map<String, Value>) -> Result<(ChatMessage, Option<Vec<ChatMessage>>), Fault> {
+    if let Some(messages) = payload.get("messages") {
+        let mut messages: Vec<ChatMessage> =
+            decode::from_value(messages).map_err(|e| invalid(&e.inside("payload.payload.messages")))?;
+        let last = messages.iter().rposition(|m| m.role == Role::User);
+        let Some(last) = last else {
+            return Err(invalid(&DecodeError::value(
+                "payload.payload.messages",
+                "holds no message of role user",
+            )));
+        };
+        let message = messages.remove(last);
+        messages.truncate(last);
+        return Ok((message, Some(messages)));
+    }
+    let text = ["query", "input"].into_iter().find_map(|name| payload.get(name)?.as_str());
+    match text {
+        Some(text) => Ok((ChatMessage::user(text), None)),
+        None => Err(invalid(&DecodeError::value("payload.payload", "needs messages, query or input"))),
+    }
+}
+
+/// The hash by which a repeat is known: the JSON value, the agent of the path and the face; not headers, not spacing.
+pub(crate) fn body_hash(body: &[u8], agent: Option<&str>, face: &str) -> [u8; 32] {
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    let mut hash = Sha256::new();
+    hash_value(&mut hash, &value);
+    for part in [agent.unwrap_or_default(), face] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
+
+/// Members in order of name, each value behind a mark of its type, so that different values differ.
+fn hash_value(hash: &mut Sha256, value: &Value) {
+    match value {
+        Value::Null => hash.update(b"n"),
+        Value::Bool(b) => hash.update(if *b { b"t" } else { b"f" }),
+        Value::Number(n) => hash_text(hash, b'#', &n.to_string()),
+        Value::String(s) => hash_text(hash, b'"', s),
+        Value::Array(items) => {
+            hash.update(b"[");
+            hash.update((items.len() as u64).to_be_bytes());
+            items.iter().for_each(|item| hash_value(hash, item));
+        }
+        Value::Object(members) => {
+            hash.update(b"{");
+            hash.update((members.len() as u64).to_be_bytes());
+            let mut names: Vec<&String> = members.keys().collect();
+            names.sort();
+            for name in names {
+                hash_text(hash, b':', name);
+                hash_value(hash, members.get(name).unwrap_or(&Value::Null));
+            }
+        }
+    }
+}
+
+fn hash_text(hash: &mut Sha256, mark: u8, text: &str) {
+    hash.update([mark]);
+    hash.update((text.len() as u64).to_be_bytes());
+    hash.update(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn request(payload: Value) -> Vec<u8> {
+        let id = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
+        json!({ "request_id": id, "context": { "session_id": id, "agent_id": id,
+            "user": { "user_id": "u", "tier": "t", "locale": "en" }, "trace": { "trace_id": id, "span_id": id },
+            "permissions": [], "created_at": "2026-02-03T10:15:37Z" },
+            "payload": { "session_id": id, "payload": payload } })
+        .to_string()
+        .into_bytes()
+    }
+
+    #[test]
+    fn the_last_user_message_is_the_turn_and_what_is_before_it_the_history() {
+        let text =
+            |role: &str, text: &str| json!({ "role": role, "parts": [{ "type": "text", "content": text }] });
+        let ask = Ask::decode(&request(
+            json!({ "messages": [text("user", "a"), text("assistant", "b"), text("user", "c")] }),
+        ))
+        .unwrap();
+        assert_eq!(ask.message.text(), "c");
+        assert_eq!(ask.history.unwrap().iter().map(ChatMessage::text).collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn query_and_input_are_turns_without_history() {
+        for name in ["query", "input"] {
+            let ask = Ask::decode(&request(json!({ name: "Hi" }))).unwrap();
+            assert_eq!((ask.message.text().as_str(), ask.history.is_none()), ("Hi", true));
+        }
+        let fault = Ask::decode(&request(json!({}))).unwrap_err();
+        assert_eq!(fault.message(), "payload.payload: needs messages, query or input");
+    }
+
+    #[test]
+    fn a_body_of_v2_is_read_and_its_mistakes_are_named_in_v2() {
+        let id = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
+        let body = json!({ "request_id": id, "context": { "session_id": "sess_abc", "user": { "id": "u", "name": "n" } }, "payload": { "query": "Hi" } });
+        let ask = Ask::decode(body.to_string().as_bytes()).unwrap();
+        assert_eq!((ask.profile, ask.session.as_str()), (Profile::V2, "sess_abc"));
+        let wrong = json!({ "request_id": id, "context": { "session_id": 7, "user": { "id": "u", "name": "n" } }, "payload": { "query": "Hi" } });
+        assert!(
+            Ask::decode(wrong.to_string().as_bytes())
+                .unwrap_err()
+                .message()
+                .starts_with("context.session_id: ")
+        );
+    }
+
+    #[test]
+    fn equal_values_have_equal_hashes_whatever_their_spacing_and_order() {
+        let hash = |text: &str| body_hash(text.as_bytes(), None, "cap");
+        assert_eq!(hash(r#"{"a":1,"b":[1,2]}"#), hash("{ \"b\": [1, 2],\n \"a\": 1 }"));
+        for other in [r#"{"a":1,"b":[2,1]}"#, r#"{"a":"1","b":[1,2]}"#, r#"{"a":1,"b":[1,2],"c":null}"#] {
+            assert_ne!(hash(r#"{"a":1,"b":[1,2]}"#), hash(other));
+        }
+        assert_ne!(body_hash(b"{}", Some("x"), "cap"), body_hash(b"{}", None, "cap"));
+        assert_ne!(body_hash(b"{}", None, "ag-ui"), body_hash(b"{}", None, "cap"));
+    }
+}

@@ -1,0 +1,27 @@
+//! The gateway: HTTP in front of agents, as a library.
+//!
+//! One pass explains it. [`router`] lists the routes; a POST becomes an [`ask`]; [`runs`] claims it in the journal
+//! and hands it to the [`relay`], the only writer of a stream; whoever wants to see the stream is a [`reader`], the
+//! only reader, at a cursor over the journal. Failures become responses in one place, [`refusal`].
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+
+mod access;
+mod app;
+mod ask;
+mod face;
+mod limits;
+mod metrics;
+mod reader;
+mod recovery;
+mod refusal;
+mod relay;
+mod router;
+mod routes;
+mod runs;
+mod server;
+mod settings;
+
+pub use access::{KeyHash, Tenant};
+pub use app::Gateway;
+pub use server::{Drained, serve};
+pub use settings::{Limits, Settings, Timeouts};

@@ -1,0 +1,105 @@
+//! What is counted, for Prometheus.
+
+use std::sync::atomic::AtomicU64;
+
+use capstan_protocol::{FaultKind, StreamOpCode};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Label {
+    name: String,
+}
+
+/// The gateway's numbers.
+pub(crate) struct Metrics {
+    registry: Registry,
+    runs: Family<Label, Counter>,
+    faults: Family<Label, Counter>,
+    packets: [Counter; 4],
+    pub(crate) attempts: Counter,
+    pub(crate) resumes: Counter,
+    pub(crate) replayed: Counter<u64, AtomicU64>,
+    pub(crate) attached: Counter,
+    pub(crate) active_runs: Gauge,
+    pub(crate) active_readers: Gauge,
+    pub(crate) append_seconds: Histogram,
+    pub(crate) first_packet_seconds: Histogram,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::with_prefix("capstan");
+        let (runs, faults) = (Family::<Label, Counter>::default(), Family::<Label, Counter>::default());
+        registry.register("runs", "Runs that ended, by outcome", runs.clone());
+        registry.register("faults", "Faults, by code", faults.clone());
+        let by_op = Family::<Label, Counter>::default();
+        registry.register("packets", "Packets written, by op", by_op.clone());
+        // Looked up once: a packet must not cost a search.
+        let packets =
+            StreamOpCode::ALL.map(|op| by_op.get_or_create_owned(&Label { name: op.as_str().to_owned() }));
+        let mut counter = |name, help| {
+            let counter = Counter::default();
+            registry.register(name, help, counter.clone());
+            counter
+        };
+        let attempts = counter("attempts", "Attempts started");
+        let resumes = counter("resumes", "Readers that came with a cursor");
+        let replayed = counter("replayed_packets", "Packets served from behind the tail");
+        let attached = counter("attached_duplicates", "Requests that attached to a known run");
+        let mut gauge = |name, help| {
+            let gauge = Gauge::default();
+            registry.register(name, help, gauge.clone());
+            gauge
+        };
+        let active_runs = gauge("active_runs", "Runs at work");
+        let active_readers = gauge("active_readers", "Open responses");
+        let mut histogram = |name, help, first| {
+            let histogram = Histogram::new(exponential_buckets(first, 2.0, 18));
+            registry.register(name, help, histogram.clone());
+            histogram
+        };
+        let append_seconds = histogram("append_seconds", "From a packet to its commit", 0.000_02);
+        let first_packet_seconds =
+            histogram("first_packet_seconds", "From a run's start to its first packet", 0.000_5);
+        Self {
+            registry,
+            runs,
+            faults,
+            packets,
+            attempts,
+            resumes,
+            replayed,
+            attached,
+            active_runs,
+            active_readers,
+            append_seconds,
+            first_packet_seconds,
+        }
+    }
+
+    pub(crate) fn run_ended(&self, outcome: &str) {
+        self.runs.get_or_create(&Label { name: outcome.to_owned() }).inc();
+    }
+
+    pub(crate) fn fault(&self, kind: FaultKind) {
+        self.faults.get_or_create(&Label { name: kind.entry().code.to_owned() }).inc();
+    }
+
+    pub(crate) fn packet(&self, op: StreamOpCode) {
+        if let Some(counter) = self.packets.get(op as usize) {
+            counter.inc();
+        }
+    }
+
+    pub(crate) fn encode(&self) -> String {
+        let mut text = String::new();
+        // Writing into a String cannot fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        text
+    }
+}

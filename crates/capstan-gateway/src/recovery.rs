@@ -1,0 +1,51 @@
+//! What happens without being asked: after a restart, and every now and then.
+
+use std::time::Duration;
+
+use capstan_journal::{Retention, RunState};
+use capstan_protocol::{Fault, FaultKind, Timestamp};
+
+use crate::app::App;
+use crate::refusal::journal_fault;
+use crate::relay::{self, Ending};
+
+/// How often runs that wait for too long are ended and old streams are dropped.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+
+/// After a restart every stream that was running is interrupted: an agent is never run again unasked.
+pub(crate) async fn recover(app: &App) -> Result<usize, Fault> {
+    let open = app.journal.store().open_runs().await.map_err(journal_fault)?;
+    let mut interrupted = 0;
+    for run in open.iter().filter(|run| run.state == RunState::Running) {
+        relay::interrupt(app, run).await?;
+        interrupted += 1;
+    }
+    Ok(interrupted)
+}
+
+/// Sweeps until the server stops.
+pub(crate) async fn sweep(app: App, retention: Retention) {
+    loop {
+        tokio::select! {
+            () = app.stopped.cancelled() => return,
+            () = tokio::time::sleep(SWEEP_EVERY) => {}
+        }
+        if let Err(fault) = sweep_once(&app, &retention).await {
+            tracing::warn!(code = fault.code(), cause = ?fault.cause(), "sweeping failed");
+        }
+    }
+}
+
+async fn sweep_once(app: &App, retention: &Retention) -> Result<(), Fault> {
+    let store = app.journal.store();
+    let patience = i64::try_from(app.settings.timeouts.waiting.as_micros()).unwrap_or(i64::MAX);
+    for run in store.open_runs().await.map_err(journal_fault)? {
+        let waited = Timestamp::now().as_micros() - run.updated_at.as_micros();
+        if run.state == RunState::Waiting && waited > patience {
+            let kind = run.fault.as_deref().and_then(FaultKind::parse).unwrap_or(FaultKind::RunInterrupted);
+            relay::close_waiting(app, &run, Ending::Failed(Fault::new(kind))).await?;
+        }
+    }
+    store.expire(retention, Timestamp::now()).await.map_err(journal_fault)?;
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Failures become HTTP responses here and nowhere else: problem+json, headers, one log line, one count.
+
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use capstan_journal::JournalError;
+use capstan_protocol::fault::Cause;
+use capstan_protocol::{Fault, FaultKind, problem};
+use http::{HeaderValue, StatusCode, header};
+use uuid::Uuid;
+
+use crate::app::App;
+
+/// A fault on its way to becoming a response.
+#[derive(Debug)]
+pub(crate) struct Refusal(pub(crate) Fault);
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        Self(fault)
+    }
+}
+
+impl From<FaultKind> for Refusal {
+    fn from(kind: FaultKind) -> Self {
+        Self(Fault::new(kind))
+    }
+}
+
+impl From<JournalError> for Refusal {
+    fn from(error: JournalError) -> Self {
+        Self(journal_fault(error))
+    }
+}
+
+/// A journal that cannot serve is unavailable, whatever the reason; the reason is for the log.
+pub(crate) fn journal_fault(error: JournalError) -> Fault {
+    let cause = Cause { error_type: "JournalError".into(), chain: vec![error.to_string()] };
+    Fault::new(FaultKind::JournalUnavailable).with_cause(cause)
+}
+
+impl IntoResponse for Refusal {
+    /// Carries the fault to [`render`], which knows how much may be said.
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() =
+            StatusCode::from_u16(self.0.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        response.extensions_mut().insert(self.0);
+        response
+    }
+}
+
+/// The id under which a request is found in the logs; a client's own is kept if it is harmless.
+fn request_id(request: &Request) -> String {
+    /// Longer ids are somebody's attempt to fill a log.
+    const LONGEST: usize = 128;
+    let given = request.headers().get("x-request-id").and_then(|id| id.to_str().ok());
+    let is_plain =
+        |id: &&str| !id.is_empty() && id.len() <= LONGEST && id.bytes().all(|b| b.is_ascii_graphic());
+    given.filter(is_plain).map_or_else(|| Uuid::now_v7().to_string(), str::to_owned)
+}
+
+/// The outermost layer: gives the request its id, renders faults, logs them once.
+pub(crate) async fn render(State(app): State<App>, request: Request, next: Next) -> Response {
+    let id = request_id(&request);
+    let (method, path, started) = (request.method().clone(), request.uri().path().to_owned(), Instant::now());
+    let mut response = next.run(request).await;
+    if response.extensions().get::<Fault>().is_none() {
+        response = unify(response);
+    }
+    if let Some(fault) = response.extensions_mut().remove::<Fault>() {
+        app.metrics.fault(fault.kind());
+        let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        tracing::info!(request_id = %id, %method, path, code = fault.code(), status = fault.status(), ms, cause = ?app.loggable(&fault), "refused");
+        response = problem_response(&app, &fault, &id, response);
+    }
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert("x-request-id", value);
+    }
+    response
+}
+
+/// Refusals of the framework itself (unknown route, wrong method) speak the same language.
+fn unify(mut response: Response) -> Response {
+    let kind = match response.status() {
+        StatusCode::NOT_FOUND => FaultKind::RouteNotFound,
+        StatusCode::METHOD_NOT_ALLOWED => FaultKind::MethodNotAllowed,
+        StatusCode::PAYLOAD_TOO_LARGE => FaultKind::PayloadTooLarge,
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => FaultKind::UnsupportedMediaType,
+        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => FaultKind::InvalidRequest,
+        StatusCode::INTERNAL_SERVER_ERROR => FaultKind::AgentExecutionError,
+        _ => return response,
+    };
+    response.extensions_mut().insert(Fault::new(kind));
+    response
+}
+
+fn problem_response(app: &App, fault: &Fault, id: &str, old: Response) -> Response {
+    let mut problem = fault.to_problem(app.settings.exposure);
+    problem.request_id = Some(id.to_owned());
+    let body = serde_json::to_vec(&problem).unwrap_or_default();
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() =
+        StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    // What the framework knows beside the status, such as Allow.
+    headers.extend(old.headers().get(header::ALLOW).cloned().map(|allow| (header::ALLOW, allow)));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(seconds) = problem.retry_after {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}

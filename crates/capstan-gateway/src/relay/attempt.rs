@@ -1,0 +1,144 @@
+//! One attempt: the agent runs in a task of its own, and what it writes is journalled in batches.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use capstan_agent::{Failure, Outcome, Output, Turn, channel};
+use capstan_journal::JournalError;
+use capstan_protocol::{ChatMessage, Fault, FaultKind};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{Ended, Relay};
+use crate::ask::Ask;
+
+/// Outputs that may be under way between agent and journal: enough to keep both busy, not enough to hide a slow one.
+const IN_FLIGHT: usize = 256;
+/// Outputs that are committed together when they come faster than the journal.
+const BATCH: usize = 128;
+
+/// An agent at work; dropping it stops the work.
+struct Work {
+    task: JoinHandle<Outcome>,
+    inbox: mpsc::Receiver<Output>,
+    _cancel: DropGuard,
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Relay {
+    pub(super) async fn attempt(
+        &mut self,
+        ask: &Ask,
+        history: Arc<Vec<ChatMessage>>,
+    ) -> Result<Ended, JournalError> {
+        self.app.metrics.attempts.inc();
+        if self.run.last_seq > 0 && self.pen.is_fresh() {
+            self.pen.replay(&self.app).await?;
+        }
+        self.pen.begin_attempt(self.run.attempt);
+        let mut work = self.start(ask, history);
+        let began = Instant::now();
+        let ended = self.drive(&mut work).await;
+        self.budget = self.budget.saturating_sub(began.elapsed());
+        ended
+    }
+
+    fn start(&self, ask: &Ask, history: Arc<Vec<ChatMessage>>) -> Work {
+        let (mut writer, inbox) = channel(IN_FLIGHT);
+        let cancel = CancellationToken::new();
+        let turn = Turn {
+            message: ask.message.clone(),
+            history,
+            session: self.run.session.clone(),
+            payload: Arc::clone(&ask.payload),
+            attempt: self.run.attempt,
+            sent: self.sent(),
+            cancel: cancel.clone(),
+        };
+        let agent = Arc::clone(&self.agent.agent);
+        let task = tokio::spawn(async move { agent.run(turn, &mut writer).await });
+        Work { task, inbox, _cancel: cancel.drop_guard() }
+    }
+
+    async fn drive(&mut self, work: &mut Work) -> Result<Ended, JournalError> {
+        let idle = tokio::time::sleep(self.app.settings.timeouts.idle);
+        let deadline = tokio::time::sleep(self.budget);
+        tokio::pin!(idle, deadline);
+        let stopped = self.app.stopped.clone();
+        loop {
+            let first = tokio::select! {
+                biased;
+                Some(done) = self.stop.recv() => return Ok(Ended::Stopped(done)),
+                () = stopped.cancelled() => return Ok(Ended::Drained),
+                output = work.inbox.recv() => output,
+                () = &mut deadline => return Ok(timed_out("The run took longer than it may.").fatal()),
+                () = &mut idle => return Ok(timed_out("The agent said nothing for too long.")),
+            };
+            let Some(first) = first else { break };
+            idle.as_mut().reset(tokio::time::Instant::now() + self.app.settings.timeouts.idle);
+            if let Some(fault) = self.write(first, &mut work.inbox).await? {
+                return Ok(Ended::Failed(fault, false));
+            }
+        }
+        Ok(self.outcome((&mut work.task).await))
+    }
+
+    /// Journals one output and those that queued up behind it.
+    async fn write(
+        &mut self,
+        first: Output,
+        inbox: &mut mpsc::Receiver<Output>,
+    ) -> Result<Option<Fault>, JournalError> {
+        let mut next = Some(first);
+        let mut fault = None;
+        while let Some(output) = next {
+            fault = self.pen.take(output).err();
+            if fault.is_some() || self.pen.pending() >= BATCH {
+                break;
+            }
+            next = inbox.try_recv().ok();
+        }
+        self.flush().await?;
+        Ok(fault)
+    }
+
+    fn outcome(&mut self, joined: Result<Outcome, tokio::task::JoinError>) -> Ended {
+        let failed = |failure: Failure| {
+            let is_final = failure.is_final();
+            Ended::Failed(failure.into_fault(), is_final)
+        };
+        match joined {
+            Ok(Ok(())) => match self.pen.end_attempt() {
+                Ok(()) => Ended::Completed,
+                Err(fault) => Ended::Failed(fault, false),
+            },
+            Ok(Err(failure)) => failed(failure),
+            Err(error) if error.is_panic() => {
+                Ended::Failed(Fault::from_panic(error.into_panic().as_ref()), false)
+            }
+            Err(_) => Ended::Failed(Fault::new(FaultKind::AgentExecutionError), false),
+        }
+    }
+}
+
+fn timed_out(message: &str) -> Ended {
+    Ended::Failed(Fault::new(FaultKind::Timeout).with_message(message), false)
+}
+
+impl Ended {
+    /// No time is left, so there is no point in another attempt.
+    fn fatal(self) -> Self {
+        match self {
+            Self::Failed(fault, is_final) => {
+                Self::Failed(fault.with_severity(capstan_protocol::ErrorSeverity::Fatal), is_final)
+            }
+            other @ (Self::Completed | Self::Stopped(_) | Self::Drained) => other,
+        }
+    }
+}

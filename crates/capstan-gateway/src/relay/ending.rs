@@ -1,0 +1,167 @@
+//! How a run ends, waits, or goes on with the next attempt: the transitions of its record.
+
+use std::time::Duration;
+
+use capstan_journal::{Frame, JournalError, Run, RunState, Turn};
+use capstan_protocol::{Close, ErrorSeverity, Fault, FaultKind, Payload, Timestamp};
+
+use super::pen::Pen;
+use super::{Relay, later, wait_after};
+use crate::app::App;
+use crate::ask::Ask;
+use crate::refusal::journal_fault;
+
+/// Why a run ends.
+#[derive(Debug, Clone)]
+pub(crate) enum Ending {
+    /// The answer is complete.
+    Completed,
+    /// Somebody stopped it.
+    Cancelled,
+    /// It failed and cannot be tried again.
+    Failed(Fault),
+}
+
+impl Ending {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Completed => Close::COMPLETED,
+            Self::Cancelled => Close::CANCELLED,
+            Self::Failed(_) => "error",
+        }
+    }
+}
+
+impl Relay {
+    /// Commits what the pen has written.
+    pub(super) async fn flush(&mut self) -> Result<(), JournalError> {
+        let frames = self.pen.take_frames();
+        if frames.is_empty() {
+            return Ok(());
+        }
+        if self.run.last_seq == 0 {
+            self.app.metrics.first_packet_seconds.observe(self.started.elapsed().as_secs_f64());
+        }
+        let began = std::time::Instant::now();
+        self.app.journal.append(self.run.stream_id, self.run.attempt, frames).await?;
+        self.app.metrics.append_seconds.observe(began.elapsed().as_secs_f64());
+        self.run.last_seq = self.pen.seq();
+        Ok(())
+    }
+
+    /// Writes the end and stores the turn.
+    pub(super) async fn finish(&mut self, ending: Ending) -> Result<(), JournalError> {
+        self.flush().await?;
+        let from = (self.run.state, self.run.attempt);
+        write_end(&self.app, &mut self.pen, &mut self.run, &ending);
+        let frames = self.pen.take_frames();
+        if self.app.journal.transition(from, self.run.clone(), frames).await? {
+            store_turn(&self.app, &self.run, self.pen.text(), !matches!(ending, Ending::Completed)).await?;
+            log_end(&self.app, &self.run);
+        }
+        Ok(())
+    }
+
+    /// Rule 1: the gateway tries again by itself; viewers see a warning.
+    pub(super) async fn retry(&mut self, fault: Fault, wait: Duration) -> Result<bool, JournalError> {
+        let warning = fault.with_severity(ErrorSeverity::Warning).with_detail("attempt", self.run.attempt);
+        self.pen.write(Payload::Error(warning.to_stream_error(self.app.settings.exposure)));
+        self.flush().await?;
+        let from = (self.run.state, self.run.attempt);
+        self.run.attempt += 1;
+        self.run.not_before = Some(later(wait));
+        self.run.updated_at = Timestamp::now();
+        self.app.journal.transition(from, self.run.clone(), Vec::new()).await
+    }
+
+    /// Rule 2: the run waits for its client to come back.
+    pub(super) async fn suspend(&mut self, fault: Fault, wait: Duration) -> Result<(), JournalError> {
+        self.flush().await?;
+        let from = (self.run.state, self.run.attempt);
+        write_wait(&self.app, &mut self.pen, &mut self.run, &fault, wait);
+        let frames = self.pen.take_frames();
+        self.app.journal.transition(from, self.run.clone(), frames).await.map(|_| ())
+    }
+}
+
+fn write_end(app: &App, pen: &mut Pen, run: &mut Run, ending: &Ending) {
+    if let Ending::Failed(fault) = ending {
+        let fatal = fault.clone().with_severity(ErrorSeverity::Fatal);
+        pen.write(Payload::Error(fatal.to_stream_error(app.settings.exposure)));
+        run.fault = Some(fault.code().to_owned());
+    }
+    let close = pen.close(ending.reason(), &run.agent);
+    run.reason = Some(close.reason());
+    pen.write(Payload::Close(close));
+    let now = Timestamp::now();
+    (run.state, run.updated_at, run.closed_at) = (RunState::Closed, now, Some(now));
+    (run.model, run.usage) = (pen.model(), pen.usage());
+    (run.last_seq, run.bytes) = (pen.seq(), pen.bytes());
+}
+
+fn write_wait(app: &App, pen: &mut Pen, run: &mut Run, fault: &Fault, wait: Duration) {
+    let told = fault.clone().with_severity(ErrorSeverity::Transient).with_retry_after(wait.as_secs_f64());
+    pen.write(Payload::Error(told.to_stream_error(app.settings.exposure)));
+    run.state = RunState::Waiting;
+    run.fault = Some(fault.code().to_owned());
+    run.not_before = Some(later(wait));
+    run.updated_at = Timestamp::now();
+    (run.last_seq, run.bytes) = (pen.seq(), pen.bytes());
+}
+
+/// Ends a run that waits: stopped, or waiting for too long. Whoever is first wins.
+pub(crate) async fn close_waiting(app: &App, run: &Run, ending: Ending) -> Result<(), Fault> {
+    let from = (run.state, run.attempt);
+    let mut run = run.clone();
+    let mut pen = Pen::new(app, &run);
+    write_end(app, &mut pen, &mut run, &ending);
+    let frames = pen.take_frames();
+    if app.journal.transition(from, run.clone(), frames).await.map_err(journal_fault)? {
+        let text = said(app, &run).await.map_err(journal_fault)?;
+        store_turn(app, &run, &text, true).await.map_err(journal_fault)?;
+        log_end(app, &run);
+    }
+    Ok(())
+}
+
+/// A run whose process died: it waits for its client, or ends if no attempt is left.
+pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
+    let fault = Fault::new(FaultKind::RunInterrupted);
+    if run.attempt >= run.max_attempts {
+        return close_waiting(app, run, Ending::Failed(fault)).await;
+    }
+    let from = (run.state, run.attempt);
+    let (mut run, mut pen) = (run.clone(), Pen::new(app, run));
+    let wait = wait_after(&fault, run.attempt);
+    write_wait(app, &mut pen, &mut run, &fault, wait);
+    let frames: Vec<Frame> = pen.take_frames();
+    app.journal.transition(from, run, frames).await.map(|_| ()).map_err(journal_fault)
+}
+
+/// The text of a stream as its viewers have it.
+async fn said(app: &App, run: &Run) -> Result<String, JournalError> {
+    let mut pen = Pen::new(app, run);
+    pen.replay(app).await?;
+    Ok(pen.text().to_owned())
+}
+
+async fn store_turn(app: &App, run: &Run, text: &str, is_partial: bool) -> Result<(), JournalError> {
+    let store = app.journal.store();
+    let Some(body) = store.body(run.stream_id).await? else { return Ok(()) };
+    let Ok(ask) = Ask::decode(&body) else { return Ok(()) };
+    let turn = Turn {
+        stream_id: run.stream_id,
+        user: serde_json::to_value(&ask.message).unwrap_or_default(),
+        assistant: text.to_owned(),
+        is_partial,
+        closed_at: run.closed_at.unwrap_or_else(Timestamp::now),
+    };
+    store.push_turn(&run.tenant, &run.session, turn).await
+}
+
+fn log_end(app: &App, run: &Run) {
+    let reason = run.reason.as_deref().unwrap_or_default();
+    app.metrics.run_ended(reason);
+    tracing::info!(stream = %run.stream_id, tenant = %run.tenant, key = %run.key, agent = %run.agent, attempts = run.attempt,
+        packets = run.last_seq, reason, fault = run.fault.as_deref().unwrap_or("none"), "run ended");
+}

@@ -1,0 +1,268 @@
+//! The pen: turns outputs into packets with the next seq, encodes each once, and remembers what was said.
+
+use std::sync::Arc;
+
+use capstan_agent::Output;
+use capstan_journal::{Frame, JournalError, Run};
+use capstan_protocol::{
+    Close, CloseReport, Event, EventView, Fault, FaultKind, Payload, PresentationEventType, RawObject,
+    StreamPacket, StreamReset, Timestamp, event, sse,
+};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::swallow::{Met, Swallow};
+use crate::app::App;
+use crate::metrics::Metrics;
+use crate::settings::Limits;
+
+/// Writes one stream.
+pub(super) struct Pen {
+    stream_id: Uuid,
+    seq: u64,
+    bytes: u64,
+    attempt: u32,
+    accepts_reset: bool,
+    supported: Option<Vec<String>>,
+    limits: Limits,
+    metrics: Arc<dyn Fn(&StreamPacket) + Send + Sync>,
+    frames: Vec<Frame>,
+    /// The answer as a viewer has it now, resets applied.
+    text: String,
+    events: u64,
+    swallow: Swallow,
+    model: Option<String>,
+    usage: Option<Map<String, Value>>,
+    reason: Option<String>,
+}
+
+impl Pen {
+    pub(super) fn new(app: &App, run: &Run) -> Self {
+        let app = app.clone();
+        let limits = app.settings.limits.clone();
+        Self {
+            stream_id: run.stream_id,
+            seq: run.last_seq,
+            bytes: run.bytes,
+            attempt: run.attempt,
+            accepts_reset: run.accepts_reset,
+            supported: run.supported_events.clone(),
+            limits,
+            metrics: Arc::new(move |packet| Metrics::packet(&app.metrics, packet.op())),
+            frames: Vec::new(),
+            text: String::new(),
+            events: 0,
+            swallow: Swallow::default(),
+            model: run.model.clone(),
+            usage: run.usage.clone(),
+            reason: None,
+        }
+    }
+
+    /// Nothing was written or replayed by this pen yet.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.swallow.is_empty()
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn events(&self) -> u64 {
+        self.events
+    }
+
+    pub(super) fn pending(&self) -> usize {
+        self.frames.len()
+    }
+
+    pub(super) fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn take_frames(&mut self) -> Vec<Frame> {
+        std::mem::take(&mut self.frames)
+    }
+
+    pub(super) fn model(&self) -> Option<String> {
+        self.model.clone()
+    }
+
+    pub(super) fn usage(&self) -> Option<Map<String, Value>> {
+        self.usage.clone()
+    }
+
+    /// Reads what earlier attempts wrote, possibly in another process's life.
+    pub(super) async fn replay(&mut self, app: &App) -> Result<(), JournalError> {
+        let mut after = 0;
+        loop {
+            let frames = app.journal.store().read(self.stream_id, after, 1024, 1024 * 1024).await?;
+            let Some(last) = frames.last() else { return Ok(()) };
+            after = last.seq;
+            for frame in &frames {
+                if let Some(packet) = packet_of(&frame.bytes) {
+                    self.remember(packet.seq, &packet.payload);
+                }
+            }
+        }
+    }
+
+    fn remember(&mut self, seq: u64, payload: &Payload) {
+        match payload {
+            Payload::Delta(text) => {
+                self.text.push_str(text);
+                self.swallow.sent_text(seq, text);
+            }
+            Payload::Event(raw) => match Event::of(raw).view() {
+                EventView::Reset(reset) => {
+                    self.swallow.reset(reset.after_seq);
+                    self.text.truncate(self.swallow.text_len());
+                }
+                EventView::Citations(_)
+                | EventView::Progress(_)
+                | EventView::Media(_)
+                | EventView::Markdown(_)
+                | EventView::Thought(_)
+                | EventView::UserError(_)
+                | EventView::Other => {
+                    self.events += 1;
+                    self.swallow.sent_event(seq, raw);
+                }
+            },
+            Payload::Error(_) | Payload::Close(_) => {}
+        }
+    }
+
+    /// From here on, what is taken is compared with what earlier attempts sent.
+    pub(super) fn begin_attempt(&mut self, attempt: u32) {
+        self.attempt = attempt;
+        self.swallow.rewind();
+    }
+
+    /// Takes one output of the agent's.
+    pub(super) fn take(&mut self, output: Output) -> Result<(), Fault> {
+        match output {
+            Output::Delta(text) => self.delta(&text)?,
+            Output::Event { kind, payload } => self.event(&kind, payload)?,
+            Output::Warning(error) => self.write(Payload::Error(error)),
+            Output::Model(model) => self.model = Some(model),
+            Output::Usage(usage) => self.usage = Some(usage),
+            Output::Reason(reason) => self.reason = Some(reason),
+        }
+        if self.seq > self.limits.packets_per_stream || self.bytes > self.limits.bytes_per_stream {
+            return Err(Fault::new(FaultKind::StreamTooLong));
+        }
+        Ok(())
+    }
+
+    fn delta(&mut self, text: &str) -> Result<(), Fault> {
+        match self.swallow.meet_text(text) {
+            Met::Equal => Ok(()),
+            Met::New(rest) => {
+                self.say(&rest);
+                Ok(())
+            }
+            Met::Different(rest) => self.diverge(&rest),
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        self.write(Payload::Delta(text.to_owned()));
+        self.text.push_str(text);
+        self.swallow.sent_text(self.seq, text);
+    }
+
+    fn event(&mut self, kind: &str, payload: RawObject) -> Result<(), Fault> {
+        if self.swallow.meet_event(&payload) {
+            return Ok(());
+        }
+        let is_listed = |supported: &Vec<String>| supported.iter().any(|s| s.eq_ignore_ascii_case(kind));
+        let is_wanted = kind == event::USER_ERROR || self.supported.as_ref().is_none_or(is_listed);
+        if is_wanted {
+            self.events += 1;
+            self.write(Payload::Event(payload.clone()));
+            self.swallow.sent_event(self.seq, &payload);
+            return Ok(());
+        }
+        // A client that cannot show blocks can still read markdown.
+        match Event::of(&payload).view() {
+            EventView::Markdown(block)
+                if kind.eq_ignore_ascii_case(PresentationEventType::MarkdownBlock.as_str()) =>
+            {
+                self.delta(&block.content)
+            }
+            EventView::Citations(_)
+            | EventView::Progress(_)
+            | EventView::Media(_)
+            | EventView::Markdown(_)
+            | EventView::Thought(_)
+            | EventView::UserError(_)
+            | EventView::Reset(_)
+            | EventView::Other => Ok(()),
+        }
+    }
+
+    /// A later attempt said something else: viewers drop what differs and get it anew, if they can.
+    fn diverge(&mut self, rest: &str) -> Result<(), Fault> {
+        if !self.accepts_reset {
+            return Err(Fault::new(FaultKind::AttemptDiverged));
+        }
+        let cut = self.swallow.cut();
+        let data = StreamReset { attempt: self.attempt, after_seq: cut.after_seq };
+        let payload = event::envelope(event::STREAM_RESET, &data).map_err(Fault::from_error)?;
+        self.write(Payload::Event(payload));
+        self.text.truncate(cut.text_len);
+        for event in cut.events {
+            self.write(Payload::Event(event.clone()));
+            self.swallow.sent_event(self.seq, &event);
+        }
+        let again = cut.text + rest;
+        if !again.is_empty() {
+            self.say(&again);
+        }
+        Ok(())
+    }
+
+    /// The agent is done; if it said less than an earlier attempt, that is a difference, too.
+    pub(super) fn end_attempt(&mut self) -> Result<(), Fault> {
+        if self.swallow.is_behind() { self.diverge("") } else { Ok(()) }
+    }
+
+    /// What CLOSE says: a word, or a report when there is more to tell.
+    pub(super) fn close(&self, reason: &str, agent: &str) -> Close {
+        let reason = self.reason.as_deref().filter(|_| reason == Close::COMPLETED).unwrap_or(reason);
+        if self.model.is_none() && self.usage.is_none() && self.attempt == 1 {
+            return Close::Reason(reason.to_owned());
+        }
+        let report = CloseReport {
+            reason: reason.to_owned(),
+            agent: Some(agent.to_owned()),
+            model: self.model.clone(),
+            attempts: Some(self.attempt),
+            usage: self.usage.clone(),
+        };
+        RawObject::from_serialize(&report).map_or_else(|_| Close::Reason(reason.to_owned()), Close::Report)
+    }
+
+    /// Stamps, encodes, queues.
+    pub(super) fn write(&mut self, payload: Payload) {
+        self.seq += 1;
+        let packet = StreamPacket { stream_id: self.stream_id, seq: self.seq, t: Timestamp::now(), payload };
+        let mut bytes = Vec::new();
+        sse::encode_packet(&packet, &mut bytes);
+        self.bytes += bytes.len() as u64;
+        (self.metrics)(&packet);
+        self.frames.push(Frame { seq: self.seq, bytes: bytes.into() });
+    }
+}
+
+/// The packet of an encoded frame.
+pub(crate) fn packet_of(frame: &[u8]) -> Option<StreamPacket> {
+    let text = std::str::from_utf8(frame).ok()?;
+    let data = text.lines().find_map(|line| line.strip_prefix("data: "))?;
+    StreamPacket::decode(data).ok()
+}

@@ -1,0 +1,46 @@
+//! The routes and the layers around them, in one expression.
+
+use axum::Router;
+use axum::middleware::{from_fn_with_state, map_response};
+use axum::response::Response;
+use axum::routing::{get, post};
+use http::HeaderValue;
+
+use crate::app::App;
+use crate::routes::{assist, errors, health, streams};
+use crate::{access, refusal};
+
+pub(crate) fn router(app: &App) -> Router {
+    let for_tenants = Router::new()
+        .route("/assist", post(assist::post))
+        .route("/v1/assist", post(assist::post))
+        .route("/v1/agents/{name}/assist", post(assist::post_to))
+        .route("/v1/streams", get(streams::list))
+        .route("/v1/streams/{id}", get(streams::watch).delete(streams::stop))
+        .route("/v1/streams/{id}/packets", get(streams::packets))
+        // Whose request is it?
+        .route_layer(from_fn_with_state(app.clone(), access::authenticate));
+    Router::new()
+        .route("/", get(health::page))
+        .route("/health", get(health::health))
+        .route("/livez", get(health::live))
+        .route("/readyz", get(health::ready))
+        .route("/metrics", get(health::metrics))
+        .route("/v1/errors", get(errors::list))
+        .route("/errors/{slug}", get(errors::page))
+        .merge(for_tenants)
+        // Browsers guess types of what they should not run.
+        .layer(map_response(no_sniffing))
+        // Without tenants only this machine may ask.
+        .layer(from_fn_with_state(app.clone(), access::guard_loopback))
+        // Pages of allowed origins may ask.
+        .layer(from_fn_with_state(app.clone(), access::cors))
+        // Everything that was refused becomes a problem, here and nowhere else.
+        .layer(from_fn_with_state(app.clone(), refusal::render))
+        .with_state(app.clone())
+}
+
+async fn no_sniffing(mut response: Response) -> Response {
+    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+}

@@ -1,0 +1,6 @@
+//! The routes, a file each.
+
+pub(crate) mod assist;
+pub(crate) mod errors;
+pub(crate) mod health;
+pub(crate) mod streams;

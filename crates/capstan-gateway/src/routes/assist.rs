@@ -1,0 +1,172 @@
+//! `POST /v1/assist`: start a run, or attach to it; as a stream or in one object.
+
+use axum::Extension;
+use axum::Json;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, Query, Request, State};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use capstan_journal::{Run, RunState};
+use capstan_protocol::{Fault, FaultKind, LastEventId, Profile};
+use http::{HeaderMap, header};
+use serde::Deserialize;
+
+use crate::access::Caller;
+use crate::app::App;
+use crate::ask::Ask;
+use crate::face::{Cap, cap};
+use crate::reader::{self, View};
+use crate::refusal::Refusal;
+use crate::runs::{self, Start};
+
+/// What may stand in the query.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Params {
+    profile: Option<String>,
+    after: Option<u64>,
+}
+
+impl Params {
+    pub(crate) fn after(&self) -> Option<u64> {
+        self.after
+    }
+
+    pub(crate) fn profile(&self) -> Result<Option<Profile>, Fault> {
+        let wrong = |message: String| {
+            Fault::new(FaultKind::InvalidRequest).with_message(format!("profile: {message}"))
+        };
+        self.profile.as_deref().map(|p| p.parse().map_err(wrong)).transpose()
+    }
+}
+
+/// For the default agent, or the one that the request names.
+pub(crate) async fn post(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Query(params): Query<Params>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    assist(&app, &caller, None, &params, request).await
+}
+
+/// For the agent in the path.
+pub(crate) async fn post_to(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Path(agent): Path<String>,
+    Query(params): Query<Params>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    assist(&app, &caller, Some(&agent), &params, request).await
+}
+
+async fn assist(
+    app: &App,
+    caller: &Caller,
+    agent: Option<&str>,
+    params: &Params,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (parts, body) = request.into_parts();
+    check_content_type(&parts.headers)?;
+    let resume = last_event_id(&parts.headers)?;
+    let profile = params.profile()?;
+    let body = read_body(app, body).await?;
+    let ask = Ask::decode(&body)?;
+    let face = Cap(profile.unwrap_or(ask.profile));
+    let slot = app.limiter.take_reader(&caller.tenant, &app.settings.limits)?;
+    let accepts_reset = header_lists(&parts.headers, "x-cap-accept", capstan_protocol::event::STREAM_RESET);
+    let start = Start {
+        tenant: &caller.tenant,
+        ask: &ask,
+        body,
+        agent,
+        face: cap::NAME,
+        accepts_reset,
+        is_resume: resume.is_some(),
+    };
+    let run = runs::start_or_attach(app, start).await?;
+    if wants_json(&parts.headers) {
+        return Ok(Json(reader::collect(app, &run, ask.key).await?).into_response());
+    }
+    let after = place(app, &run, resume, params.after)?;
+    // At or past the end the client gets the CLOSE again, so that it knows.
+    let is_over = run.state == RunState::Closed && after >= run.last_seq;
+    let after = if is_over { run.last_seq.saturating_sub(1) } else { after };
+    Ok(reader::respond(app, &run, after, face, View::Post, slot))
+}
+
+fn check_content_type(headers: &HeaderMap) -> Result<(), Fault> {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    let is_json = essence.eq_ignore_ascii_case("application/json");
+    is_json.then_some(()).ok_or_else(|| Fault::new(FaultKind::UnsupportedMediaType))
+}
+
+async fn read_body(app: &App, body: Body) -> Result<Bytes, Fault> {
+    let limit = app.settings.limits.body_bytes;
+    let too_large = || {
+        Fault::new(FaultKind::PayloadTooLarge)
+            .with_message(format!("The request is larger than {limit} bytes."))
+    };
+    match tokio::time::timeout(app.settings.timeouts.request, to_bytes(body, limit)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) if is_length_limit(&error) => Err(too_large()),
+        Ok(Err(_)) => Err(Fault::new(FaultKind::InvalidRequest).with_message("document: the body broke off")),
+        Err(_) => Err(Fault::new(FaultKind::Timeout).with_message("The request took too long to arrive.")),
+    }
+}
+
+fn is_length_limit(error: &axum::Error) -> bool {
+    let source = std::error::Error::source(error);
+    source.is_some_and(|source| source.is::<http_body_util::LengthLimitError>())
+}
+
+/// `Accept: application/json` without `text/event-stream` asks for one object.
+fn wants_json(headers: &HeaderMap) -> bool {
+    let lists = |kind| header_lists(headers, "accept", kind);
+    lists("application/json") && !lists("text/event-stream")
+}
+
+fn header_lists(headers: &HeaderMap, name: &str, wanted: &str) -> bool {
+    let values = headers.get_all(name).into_iter().filter_map(|v| v.to_str().ok());
+    let mut items =
+        values.flat_map(|v| v.split(',')).map(|item| item.split(';').next().unwrap_or_default().trim());
+    items.any(|item| item.eq_ignore_ascii_case(wanted))
+}
+
+pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<LastEventId>, Fault> {
+    let Some(value) = headers.get("last-event-id") else { return Ok(None) };
+    let text = value.to_str().unwrap_or_default();
+    // An EventSource that has seen nothing sends an empty one.
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let wrong = |e| Fault::new(FaultKind::InvalidRequest).with_message(format!("Last-Event-ID: {e}"));
+    text.parse().map(Some).map_err(wrong)
+}
+
+/// Where a viewer reads on: its cursor, else `?after=`, else the start.
+pub(crate) fn place(
+    app: &App,
+    run: &Run,
+    resume: Option<LastEventId>,
+    after: Option<u64>,
+) -> Result<u64, Fault> {
+    if let Some(id) = resume.filter(|id| id.stream_id() != run.stream_id) {
+        let message = format!(
+            "Last-Event-ID: names stream {}, but this request is about {}",
+            id.stream_id(),
+            run.stream_id
+        );
+        return Err(Fault::new(FaultKind::InvalidRequest).with_message(message));
+    }
+    let after = resume.map(|id| id.cursor().seq).or(after).unwrap_or(0);
+    if resume.is_some() {
+        app.metrics.resumes.inc();
+    }
+    if after > run.last_seq {
+        return Err(Fault::new(FaultKind::StreamLost));
+    }
+    Ok(after)
+}

@@ -1,0 +1,169 @@
+//! Starting, attaching, arming, stopping: what a request does to a run.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use capstan_journal::{Claim, Found, Run, RunState};
+use capstan_protocol::{Fault, FaultKind, Timestamp};
+use tokio::sync::{mpsc, oneshot};
+use uuid::Uuid;
+
+use crate::app::{App, Registered};
+use crate::ask::{Ask, body_hash};
+use crate::refusal::journal_fault;
+use crate::relay;
+
+/// The relays of this process, by stream: how a stop reaches the one who writes.
+#[derive(Default)]
+pub(crate) struct Runs {
+    stops: Mutex<HashMap<Uuid, mpsc::Sender<oneshot::Sender<()>>>>,
+}
+
+impl Runs {
+    pub(crate) fn register(&self, stream: Uuid, stop: mpsc::Sender<oneshot::Sender<()>>) {
+        self.stops.lock().unwrap_or_else(PoisonError::into_inner).insert(stream, stop);
+    }
+
+    pub(crate) fn forget(&self, stream: Uuid) {
+        self.stops.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream);
+    }
+
+    fn find(&self, stream: Uuid) -> Option<mpsc::Sender<oneshot::Sender<()>>> {
+        self.stops.lock().unwrap_or_else(PoisonError::into_inner).get(&stream).cloned()
+    }
+}
+
+/// A POST, taken apart.
+pub(crate) struct Start<'a> {
+    pub(crate) tenant: &'a str,
+    pub(crate) ask: &'a Ask,
+    pub(crate) body: Bytes,
+    /// The agent that the path names.
+    pub(crate) agent: Option<&'a str>,
+    pub(crate) face: &'static str,
+    /// The client can take a `stream_reset`.
+    pub(crate) accepts_reset: bool,
+    /// The client comes back with a cursor: it must find its run.
+    pub(crate) is_resume: bool,
+}
+
+/// The run that a request is about, started or found.
+pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, Fault> {
+    let hash = body_hash(&start.body, start.agent, start.face);
+    let key = start.ask.key.to_string();
+    match app.journal.store().find(start.tenant, &key).await.map_err(journal_fault)? {
+        Some(Found::Run(run)) => return attach(app, run, hash).await,
+        Some(Found::Expired) => return Err(Fault::new(FaultKind::StreamExpired)),
+        None if start.is_resume => return Err(Fault::new(FaultKind::StreamExpired)),
+        None => {}
+    }
+    let agent = app.agent_for(start.agent, start.ask)?.clone();
+    let slot = admit(app, &start).await?;
+    let claim = claim_of(&start, &agent, hash, key);
+    let body = start.body.clone();
+    let claimed = app.journal.claim(claim).await.map_err(journal_fault)?;
+    if !claimed.is_new {
+        return attach(app, claimed.run, hash).await;
+    }
+    relay::spawn(app, agent, claimed.run.clone(), body, slot);
+    Ok(claimed.run)
+}
+
+/// Everything that may stand in the way of a new run.
+async fn admit(app: &App, start: &Start<'_>) -> Result<crate::limits::Slot, Fault> {
+    if app.draining.is_cancelled() {
+        return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
+    }
+    let limits = &app.settings.limits;
+    app.limiter.check_rate(start.tenant)?;
+    let store = app.journal.store();
+    let turns = store.turns(start.tenant, &start.ask.session).await.map_err(journal_fault)?.len();
+    if turns >= limits.messages_per_session {
+        return Err(Fault::new(FaultKind::MessageLimitExceeded));
+    }
+    if turns == 0 && store.sessions(start.tenant).await.map_err(journal_fault)? >= limits.sessions {
+        return Err(Fault::new(FaultKind::SessionLimitExceeded));
+    }
+    app.limiter.take_run(start.tenant, limits)
+}
+
+fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32], key: String) -> Claim {
+    let supported_events = start.ask.supported_events();
+    let announced = supported_events
+        .as_ref()
+        .is_some_and(|e| e.iter().any(|e| e == capstan_protocol::event::STREAM_RESET));
+    Claim {
+        tenant: start.tenant.to_owned(),
+        key,
+        stream_id: Uuid::now_v7(),
+        agent: agent.name.to_string(),
+        session: start.ask.session.clone(),
+        face: start.face.to_owned(),
+        body_hash,
+        body: start.body.clone(),
+        max_attempts: agent.agent.max_attempts(),
+        accepts_reset: start.accepts_reset || announced,
+        supported_events,
+        created_at: Timestamp::now(),
+    }
+}
+
+/// The same key: the same body attaches in whatever state the run is, another body is a conflict.
+async fn attach(app: &App, run: Run, hash: [u8; 32]) -> Result<Run, Fault> {
+    if run.body_hash != hash {
+        return Err(Fault::new(FaultKind::RequestConflict));
+    }
+    app.metrics.attached.inc();
+    if run.state == RunState::Waiting { arm(app, run).await } else { Ok(run) }
+}
+
+/// Arms the next attempt of a waiting run. Whoever loses the race attaches to the winner's.
+async fn arm(app: &App, run: Run) -> Result<Run, Fault> {
+    let Some(agent) = app.agent(&run.agent).cloned() else { return Ok(run) };
+    if app.draining.is_cancelled() {
+        return Ok(run);
+    }
+    let store = app.journal.store();
+    let Some(body) = store.body(run.stream_id).await.map_err(journal_fault)? else { return Ok(run) };
+    let slot = app.limiter.take_run(&run.tenant, &app.settings.limits)?;
+    let from = (run.state, run.attempt);
+    let armed =
+        Run { state: RunState::Running, attempt: run.attempt + 1, updated_at: Timestamp::now(), ..run };
+    if app.journal.transition(from, armed.clone(), Vec::new()).await.map_err(journal_fault)? {
+        relay::spawn(app, agent, armed.clone(), body, slot);
+        return Ok(armed);
+    }
+    let now = store.run(armed.stream_id).await.map_err(journal_fault)?;
+    now.ok_or_else(|| Fault::new(FaultKind::StreamExpired))
+}
+
+/// Stops a run; returns when its CLOSE is in the journal. A finished one stays as it is.
+pub(crate) async fn stop(app: &App, mut run: Run) -> Result<Run, Fault> {
+    let stream = run.stream_id;
+    if let Some(relay) = app.runs.find(stream) {
+        let (done, stopped) = oneshot::channel();
+        if relay.send(done).await.is_ok() {
+            // The relay answers by dropping the sender once it has written the end.
+            let _ = stopped.await;
+        }
+    }
+    loop {
+        if run.state == RunState::Closed {
+            return Ok(run);
+        }
+        if run.state == RunState::Waiting {
+            relay::close_waiting(app, &run, relay::Ending::Cancelled).await?;
+        }
+        let now = app.journal.store().run(stream).await.map_err(journal_fault)?;
+        let now = now.ok_or_else(|| Fault::new(FaultKind::StreamNotFound))?;
+        let is_stuck = now.state == RunState::Running
+            && app.runs.find(stream).is_none()
+            && run.state == RunState::Running;
+        if is_stuck {
+            // Running, but nobody here writes it: another process's run.
+            return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
+        }
+        run = now;
+    }
+}

@@ -1,0 +1,110 @@
+//! What can be set. Every default is a named constant with its reason.
+
+use std::time::Duration;
+
+use capstan_protocol::Exposure;
+
+use crate::access::Tenant;
+
+/// How the gateway behaves. Options are consuming setters on the fields' struct-update syntax.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Who may use it; nobody in particular if empty (then it must listen on loopback only).
+    pub tenants: Vec<Tenant>,
+    /// Origins of pages that may call it. Without tenants, pages on loopback may.
+    pub cors_origins: Vec<String>,
+    /// A key that may read `/metrics` from elsewhere than loopback.
+    pub metrics_key: Option<crate::access::KeyHash>,
+    /// Whether type names and causes may leave the process.
+    pub exposure: Exposure,
+    /// How much, per tenant and in all.
+    pub limits: Limits,
+    /// How long.
+    pub timeouts: Timeouts,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            tenants: Vec::new(),
+            cors_origins: Vec::new(),
+            metrics_key: None,
+            exposure: Exposure::Production,
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+/// How much. Limits per tenant are checked only when a POST would start a run.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Requests per minute and tenant; none if zero.
+    pub requests_per_minute: u32,
+    /// Sessions per tenant.
+    pub sessions: u64,
+    /// Turns per session.
+    pub messages_per_session: usize,
+    /// Runs at once per tenant.
+    pub runs_per_tenant: usize,
+    /// Runs at once in all.
+    pub runs: usize,
+    /// Open responses per tenant.
+    pub readers_per_tenant: usize,
+    /// Bytes of a request.
+    pub body_bytes: usize,
+    /// Packets of a stream.
+    pub packets_per_stream: u64,
+    /// Bytes of a stream.
+    pub bytes_per_stream: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            // Off: a private gateway should not surprise; a public one sets it.
+            requests_per_minute: 0,
+            sessions: 1_000_000,
+            messages_per_session: 10_000,
+            runs_per_tenant: 1_000,
+            // Beyond this a machine of modest size thrashes; it answers 503 instead.
+            runs: 10_000,
+            readers_per_tenant: 100_000,
+            // Room for a picture in base64.
+            body_bytes: 4 * 1024 * 1024,
+            // A book; an agent that writes more is in a loop.
+            packets_per_stream: 2_000_000,
+            bytes_per_stream: 1024 * 1024 * 1024,
+        }
+    }
+}
+
+/// How long.
+#[derive(Debug, Clone)]
+pub struct Timeouts {
+    /// A whole run, over all attempts' time at work.
+    pub run: Duration,
+    /// An agent that says nothing.
+    pub idle: Duration,
+    /// A request's head and body.
+    pub request: Duration,
+    /// Between two heartbeats of an idle response; below the idle limit of common proxies.
+    pub heartbeat: Duration,
+    /// How long a run may wait for its client to come back.
+    pub waiting: Duration,
+    /// How long open responses are served after the signal to stop.
+    pub drain: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            run: Duration::from_secs(3600),
+            idle: Duration::from_secs(120),
+            request: Duration::from_secs(30),
+            heartbeat: Duration::from_secs(15),
+            waiting: Duration::from_secs(300),
+            drain: Duration::from_secs(10),
+        }
+    }
+}

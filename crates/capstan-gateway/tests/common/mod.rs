@@ -1,0 +1,120 @@
+//! A real gateway on a free port of loopback, and a plain client for it.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::time::Duration;
+
+use capstan_agent::Demo;
+use capstan_gateway::{Gateway, Settings, serve};
+use capstan_journal::{Durability, Journal, TailLimits, open};
+use capstan_protocol::{
+    AgentRequest, Payload, ServiceRequest, SessionContext, StreamPacket, UserContext, sse,
+};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+pub struct Server {
+    pub url: String,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+pub fn journal() -> Journal {
+    Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default())
+}
+
+pub fn disk(folder: &std::path::Path) -> Journal {
+    let url = format!("disk:{}", folder.display());
+    Journal::new(open(&url, Durability::default()).unwrap(), TailLimits::default())
+}
+
+pub async fn start(settings: Settings) -> Server {
+    start_on(journal(), settings).await
+}
+
+pub async fn start_on(journal: Journal, settings: Settings) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let gateway = Gateway::new(journal).agent("demo", Demo::with_delay(Duration::ZERO)).settings(settings);
+    let (stop, stopped) = oneshot::channel::<()>();
+    let task = tokio::spawn(async move {
+        let _ = serve(gateway, vec![listener], async { drop(stopped.await) }).await.unwrap();
+    });
+    Server { url, stop: Some(stop), task }
+}
+
+impl Server {
+    /// Drains and ends, as SIGTERM would have it.
+    pub async fn stop(mut self) {
+        drop(self.stop.take());
+        self.task.await.unwrap();
+    }
+
+    pub async fn post(&self, request: &ServiceRequest) -> reqwest::Response {
+        self.post_with(request, &[]).await
+    }
+
+    pub async fn post_with(&self, request: &ServiceRequest, headers: &[(&str, &str)]) -> reqwest::Response {
+        let mut builder = client().post(format!("{}/v1/assist", self.url)).json(request);
+        for (name, value) in headers {
+            builder = builder.header(*name, *value);
+        }
+        builder.send().await.unwrap()
+    }
+
+    pub async fn get(&self, path: &str) -> reqwest::Response {
+        client().get(format!("{}{path}", self.url)).send().await.unwrap()
+    }
+}
+
+pub fn client() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().build().unwrap()
+}
+
+pub fn ask(text: &str) -> ServiceRequest {
+    let session = Uuid::now_v7();
+    ServiceRequest::new(
+        SessionContext::new(session, UserContext::new("u")),
+        AgentRequest::query(session, text),
+    )
+}
+
+/// A whole SSE body, decoded.
+pub fn packets(body: &[u8]) -> Vec<StreamPacket> {
+    let mut decoder = sse::Decoder::new();
+    decoder.push(body);
+    let mut packets = Vec::new();
+    while let Some(frame) = decoder.next_frame() {
+        packets.push(StreamPacket::decode(&frame.unwrap().data).unwrap());
+    }
+    assert!(!decoder.is_mid_frame(), "a body ends at a frame boundary");
+    packets
+}
+
+pub async fn all(response: reqwest::Response) -> Vec<StreamPacket> {
+    assert_eq!(response.status(), 200);
+    packets(&response.bytes().await.unwrap())
+}
+
+pub fn text(packets: &[StreamPacket]) -> String {
+    packets
+        .iter()
+        .filter_map(|p| if let Payload::Delta(text) = &p.payload { Some(text.as_str()) } else { None })
+        .collect()
+}
+
+pub fn seqs(packets: &[StreamPacket]) -> Vec<u64> {
+    packets.iter().map(|p| p.seq).collect()
+}
+
+pub fn close_reason(packets: &[StreamPacket]) -> Option<String> {
+    if let Payload::Close(close) = &packets.last()?.payload { Some(close.reason()) } else { None }
+}
