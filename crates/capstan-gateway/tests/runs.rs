@@ -186,6 +186,8 @@ async fn json_mode_answers_with_the_whole_run_or_its_problem() {
     let answer: Value = server.post_with(&ask("/tokens 3"), &accept).await.json().await.unwrap();
     assert!(answer["output"]["text"].as_str().unwrap().starts_with("tok"));
     assert_eq!(answer["metrics"]["attempts"], 1);
+    let healed: Value = server.post_with(&ask("/flaky 1"), &accept).await.json().await.unwrap();
+    assert_eq!(healed["metrics"]["attempts"], 2, "a healed run is a success");
     let response = server.post_with(&ask("/fault content_refused"), &accept).await;
     assert_eq!(response.status(), 502);
     assert_eq!(problem(response).await.code, "content_refused");

@@ -1,6 +1,9 @@
 //! The subcommands, a file each, and how they fail.
 
 mod errors;
+mod logs;
+mod request;
+mod serve;
 mod validate;
 
 use std::fmt;
@@ -15,13 +18,17 @@ const USAGE: u8 = 2;
 /// What `capstan` can do.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
+    Serve(serve::Args),
     Validate(validate::Args),
     Errors(errors::Args),
+    Request(request::Args),
 }
 
 impl Command {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
+            Self::Serve(args) => args.run(),
+            Self::Request(args) => args.run(),
             Self::Validate(args) => args.run(),
             Self::Errors(args) => args.run(),
         }

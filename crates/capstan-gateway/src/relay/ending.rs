@@ -88,8 +88,9 @@ fn write_end(app: &App, pen: &mut Pen, run: &mut Run, ending: &Ending) {
     if let Ending::Failed(fault) = ending {
         let fatal = fault.clone().with_severity(ErrorSeverity::Fatal);
         pen.write(Payload::Error(fatal.to_stream_error(app.settings.exposure)));
-        run.fault = Some(fault.code().to_owned());
     }
+    // A run that was healed has no fault.
+    run.fault = if let Ending::Failed(fault) = ending { Some(fault.code().to_owned()) } else { None };
     let close = pen.close(ending.reason(), &run.agent);
     run.reason = Some(close.reason());
     pen.write(Payload::Close(close));
