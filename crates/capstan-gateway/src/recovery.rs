@@ -17,7 +17,11 @@ pub(crate) async fn recover(app: &App) -> Result<usize, Fault> {
     let open = app.journal.store().open_runs().await.map_err(journal_fault)?;
     let mut interrupted = 0;
     for run in open.iter().filter(|run| run.state == RunState::Running) {
-        relay::interrupt(app, run).await?;
+        if app.journal.store().is_tail_certain(run.stream_id).await.map_err(journal_fault)? {
+            relay::interrupt(app, run).await?;
+        } else {
+            relay::lose(app, run).await?;
+        }
         interrupted += 1;
     }
     Ok(interrupted)

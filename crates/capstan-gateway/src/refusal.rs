@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use capstan_journal::JournalError;
+use capstan_journal::{ErrorKind, JournalError};
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{Fault, FaultKind, problem};
 use http::{HeaderValue, StatusCode, header};
@@ -38,6 +38,9 @@ impl From<JournalError> for Refusal {
 
 /// A journal that cannot serve is unavailable, whatever the reason; the reason is for the log.
 pub(crate) fn journal_fault(error: JournalError) -> Fault {
+    if error.kind() == ErrorKind::Expired {
+        return Fault::new(FaultKind::StreamExpired);
+    }
     let cause = Cause { error_type: "JournalError".into(), chain: vec![error.to_string()] };
     Fault::new(FaultKind::JournalUnavailable).with_cause(cause)
 }

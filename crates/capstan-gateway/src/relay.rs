@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::app::{App, Registered};
 use crate::ask::Ask;
 use crate::limits::Slot;
-pub(crate) use ending::{Ending, close_waiting, interrupt};
+pub(crate) use ending::{Ending, close_waiting, interrupt, lose};
 use pen::Pen;
 pub(crate) use pen::packet_of;
 

@@ -139,6 +139,15 @@ pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
     app.journal.transition(from, run, frames).await.map(|_| ()).map_err(journal_fault)
 }
 
+/// How far beyond the known end a stream is closed whose last packets may be missing: the only gap there may be.
+const LOST_TAIL_GAP: u64 = 1 << 20;
+
+/// A run whose last packets may be missing is never continued: it is closed beyond the gap.
+pub(crate) async fn lose(app: &App, run: &Run) -> Result<(), Fault> {
+    let beyond = Run { last_seq: run.last_seq + LOST_TAIL_GAP - 1, ..run.clone() };
+    close_waiting(app, &beyond, Ending::Failed(Fault::new(FaultKind::StreamLost))).await
+}
+
 /// The text of a stream as its viewers have it.
 async fn said(app: &App, run: &Run) -> Result<String, JournalError> {
     let mut pen = Pen::new(app, run);
@@ -165,4 +174,34 @@ fn log_end(app: &App, run: &Run) {
     app.metrics.run_ended(reason);
     tracing::info!(stream = %run.stream_id, tenant = %run.tenant, key = %run.key, agent = %run.agent, attempts = run.attempt,
         packets = run.last_seq, reason, fault = run.fault.as_deref().unwrap_or("none"), "run ended");
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_journal::{Claim, Durability, Journal, TailLimits, open};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::Gateway;
+    use crate::relay::packet_of;
+
+    #[tokio::test]
+    async fn a_lost_tail_is_closed_beyond_the_gap_and_never_continued() {
+        let journal = Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
+        let app = Gateway::new(journal.clone()).into_app();
+        let claim = Claim { max_attempts: 3, ..Claim::new("t", "k", Uuid::now_v7(), Timestamp::now()) };
+        let mut run = journal.claim(claim).await.unwrap().run;
+        let mut pen = Pen::new(&app, &run);
+        pen.write(Payload::Delta("half".into()));
+        journal.append(run.stream_id, 1, pen.take_frames()).await.unwrap();
+        run.last_seq = 1;
+        lose(&app, &run).await.unwrap();
+        let frames = journal.store().read(run.stream_id, 1, 10, 10_000).await.unwrap();
+        let packets: Vec<_> = frames.iter().filter_map(|frame| packet_of(&frame.bytes)).collect();
+        assert_eq!(packets.iter().map(|p| p.seq).collect::<Vec<_>>(), [1 + (1 << 20), 2 + (1 << 20)]);
+        assert!(
+            matches!(&packets[0].payload, Payload::Error(e) if e.code == "stream_lost" && e.severity == ErrorSeverity::Fatal)
+        );
+        assert_eq!(journal.store().run(run.stream_id).await.unwrap().unwrap().state, RunState::Closed);
+    }
 }
