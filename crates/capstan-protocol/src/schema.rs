@@ -18,8 +18,8 @@ pub(crate) fn agent_request(schema: &mut Schema) {
     }
 }
 
-/// v2's `PresentationEvent`: id and time are filled in.
-pub(crate) fn presentation_event(schema: &mut Schema) {
+/// v2's `PresentationEvent` and `ChatMessage`: id and time are filled in.
+pub(crate) fn stamped(schema: &mut Schema) {
     make_optional(schema, &["id", "timestamp"]);
 }
 

@@ -93,7 +93,7 @@ pub type MarkdownBlock = event::MarkdownBlock;
 
 /// A presentation event whose data fits its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(transform = crate::schema::presentation_event)]
+#[schemars(transform = crate::schema::stamped)]
 pub struct PresentationEvent {
     /// The event's id; made up when absent.
     pub id: Uuid,

@@ -13,6 +13,7 @@ use crate::time::Timestamp;
 
 /// A message: a role and one text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::stamped)]
 pub struct ChatMessage {
     /// Who speaks.
     pub role: Role,
@@ -26,6 +27,8 @@ pub struct ChatMessage {
     pub tool_call_id: Option<String>,
     /// When it was said; now when absent.
     #[serde(default = "Timestamp::now")]
+    // The present time is no default to write into a schema.
+    #[schemars(!default)]
     pub timestamp: Timestamp,
 }
 

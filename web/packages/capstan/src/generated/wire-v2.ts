@@ -11,21 +11,21 @@ export type AgentCapabilities = {
 /** A question in plain text. */
 export type AgentRequest = {
   /** This request. */
-  request_id: string;
+  request_id?: string;
   /** The request that started it all. */
-  root_request_id: string;
+  root_request_id?: string | null;
   /** The request that caused this one. */
   parent_request_id?: string | null;
   /** The question. */
   query: string;
   /** Files that belong to it. */
-  files: Array<string>;
+  files?: Array<string>;
   /** The conversation. */
   conversation_id?: string | null;
   /** The session. */
   session_id?: string | null;
   /** Anything else. */
-  meta: Record<string, unknown>;
+  meta?: Record<string, unknown>;
 };
 
 /** A message: a role and one text. */
@@ -99,17 +99,17 @@ export type GraphEvent = {
   /** How to show it. */
   visual_cue?: string | null;
 } & ({
-  event_type: "NODE_START";
+  event_type?: "NODE_START";
   /** What it was given. */
   payload: Record<string, unknown>;
 } | {
-  event_type: "NODE_STREAM";
+  event_type?: "NODE_STREAM";
   /** The piece. */
   chunk: string;
   /** Which stream. */
   stream_id?: string;
 } | {
-  event_type: "STREAM_START";
+  event_type?: "STREAM_START";
   /** Which. */
   stream_id: string;
   /** Its name. */
@@ -117,29 +117,29 @@ export type GraphEvent = {
   /** What flows in it. */
   content_type: string;
 } | {
-  event_type: "STREAM_END";
+  event_type?: "STREAM_END";
   /** Which. */
   stream_id: string;
 } | {
-  event_type: "NODE_DONE";
+  event_type?: "NODE_DONE";
   /** What it produced. */
   output: Record<string, unknown>;
 } | {
-  event_type: "ERROR";
+  event_type?: "ERROR";
   /** How. */
   error_message: string;
   /** Where. */
   stack_trace?: string | null;
 } | {
-  event_type: "COUNCIL_VOTE";
+  event_type?: "COUNCIL_VOTE";
   /** The votes. */
   votes: Record<string, unknown>;
 } | {
-  event_type: "NODE_RESTORED";
+  event_type?: "NODE_RESTORED";
   /** How it stands. */
   status: string;
 } | {
-  event_type: "ARTIFACT_GENERATED";
+  event_type?: "ARTIFACT_GENERATED";
   /** What. */
   artifact_type: string;
   /** Where it is. */
@@ -201,9 +201,9 @@ export type MediaItem = {
 /** A presentation event whose data fits its type. */
 export type PresentationEvent = {
   /** The event's id; made up when absent. */
-  id: string;
+  id?: string;
   /** When it was made; now when absent. */
-  timestamp: string;
+  timestamp?: string;
 } & ({
   type: "citation_block";
   data: CitationBlock;
@@ -339,9 +339,9 @@ export type UserErrorData = {
 /** A presentation event whose data fits its type. */
 export type UserErrorEvent = {
   /** The event's id; made up when absent. */
-  id: string;
+  id?: string;
   /** When it was made; now when absent. */
-  timestamp: string;
+  timestamp?: string;
 } & ({
   type: "citation_block";
   data: CitationBlock;

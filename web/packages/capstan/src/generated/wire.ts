@@ -7,21 +7,21 @@
  */
 export type AgentRequest = {
   /** This request. */
-  request_id: string;
+  request_id?: string;
   /** The conversation. */
   session_id: string;
   /** The request that started it all. */
-  root_request_id: string;
+  root_request_id?: string | null;
   /** The request that caused this one. */
   parent_request_id?: string | null;
   /** When it was made. */
-  timestamp: string;
+  timestamp?: string;
   /** The question, in a form that the agent understands. */
   payload: Record<string, unknown>;
   /** What the client can show. */
   capabilities?: ClientCapabilities | null;
   /** Anything else. */
-  metadata: Record<string, unknown>;
+  metadata?: Record<string, unknown>;
 };
 
 /** One of the ten codes, or what a foreign agent sent instead. */
