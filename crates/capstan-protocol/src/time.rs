@@ -47,8 +47,14 @@ impl Timestamp {
         Self::from_bytes(text.as_bytes())
     }
 
-    pub(crate) fn from_bytes(b: &[u8]) -> Option<Self> {
-        let (date_time, rest) = b.split_at_checked(19)?;
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (timestamp, rest) = Self::take(bytes)?;
+        rest.is_empty().then_some(timestamp)
+    }
+
+    /// Reads a timestamp at the start of `bytes`; returns it and what follows.
+    pub(crate) fn take(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (date_time, rest) = bytes.split_first_chunk::<19>()?;
         let [
             y1,
             y2,
@@ -69,21 +75,22 @@ impl Timestamp {
             b':',
             s1,
             s2,
-        ] = *<&[u8; 19]>::try_from(date_time).ok()?
+        ] = *date_time
         else {
             return None;
         };
-        let (year, month, day) = (number([y1, y2, y3, y4])?, number([m1, m2])?, number([d1, d2])?);
-        let (hour, minute, second) = (number([h1, h2])?, number([n1, n2])?, number([s1, s2])?);
+        let [century, year, month, day] = pairs([y1, y2, y3, y4, m1, m2, d1, d2])?;
+        let [hour, minute, second, _] = pairs([h1, h2, n1, n2, s1, s2, b'0', b'0'])?;
+        let year = century * 100 + year;
         let in_range = year >= 1 && (1..=12).contains(&month) && hour < 24 && minute < 60 && second < 60;
         if !in_range || day < 1 || day > days_in_month(year, month) {
             return None;
         }
-        let (fraction, zone) = read_fraction(rest)?;
-        let offset = read_offset(zone)?;
+        let (fraction, rest) = take_fraction(rest)?;
+        let (offset, rest) = take_offset(rest)?;
         let days = days_from_civil(year, month, day);
         let seconds = days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second - i64::from(offset) * 60;
-        Some(Self { micros: seconds * MICROS_PER_SECOND + fraction, offset_minutes: offset })
+        Some((Self { micros: seconds * MICROS_PER_SECOND + fraction, offset_minutes: offset }, rest))
     }
 
     /// Writes the canonical form: six digits of fraction or none, `Z` for a zero offset.
@@ -115,12 +122,13 @@ impl Timestamp {
 }
 
 /// `.5` to microseconds, and what follows. Digits past the sixth are cut, at most nine are read.
-fn read_fraction(rest: &[u8]) -> Option<(i64, &[u8])> {
-    // As we write it ourselves.
-    if let [b'.', d1, d2, d3, d4, d5, d6, zone @ b'Z'] = rest {
-        return Some((number([*d1, *d2, *d3, *d4, *d5, *d6])?, std::slice::from_ref(zone)));
-    }
+fn take_fraction(rest: &[u8]) -> Option<(i64, &[u8])> {
     let Some(digits) = rest.strip_prefix(b".") else { return Some((0, rest)) };
+    // As we write it ourselves: six digits, in UTC.
+    if let [f1, f2, f3, f4, f5, f6, b'Z', ..] = *digits {
+        let [high, middle, low, _] = pairs([f1, f2, f3, f4, f5, f6, b'0', b'0'])?;
+        return Some((high * 10_000 + middle * 100 + low, digits.get(6..)?));
+    }
     let len = digits.iter().take_while(|b| b.is_ascii_digit()).count();
     if !(1..=9).contains(&len) {
         return None;
@@ -133,30 +141,33 @@ fn read_fraction(rest: &[u8]) -> Option<(i64, &[u8])> {
     Some((micros, rest))
 }
 
-fn read_offset(zone: &[u8]) -> Option<i16> {
+/// `Z` or `+05:30` to minutes, and what follows.
+fn take_offset(zone: &[u8]) -> Option<(i16, &[u8])> {
     match *zone {
-        [b'Z' | b'z'] => Some(0),
-        [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] => {
-            let (hours, minutes) = (number([h1, h2])?, number([m1, m2])?);
+        [b'Z' | b'z', ref rest @ ..] => Some((0, rest)),
+        [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2, ref rest @ ..] => {
+            let [hours, minutes, ..] = pairs([h1, h2, m1, m2, b'0', b'0', b'0', b'0'])?;
             if hours > 23 || minutes > 59 {
                 return None;
             }
             let offset = i16::try_from(hours * 60 + minutes).ok()?;
-            Some(if sign == b'-' { -offset } else { offset })
+            Some((if sign == b'-' { -offset } else { offset }, rest))
         }
         _ => None,
     }
 }
 
-fn number<const N: usize>(digits: [u8; N]) -> Option<i64> {
-    // Without a branch per digit: this runs for every packet.
-    let (mut value, mut is_wrong) = (0, false);
-    for byte in digits {
-        let digit = byte.wrapping_sub(b'0');
-        is_wrong |= digit > 9;
-        value = value * 10 + i64::from(digit);
+/// Four numbers of two digits. Every packet has three such fours, so their digits are checked and added side by side
+/// in one word, the first digit in its lowest byte.
+fn pairs(digits: [u8; 8]) -> Option<[i64; 4]> {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let word = u64::from_le_bytes(digits).wrapping_sub(EACH * 0x30);
+    // A byte below `0` has wrapped and one above `9` reaches 0x80 with 0x76 more: either way its high bit is set.
+    if (word | word.wrapping_add(EACH * 0x76)) & (EACH * 0x80) != 0 {
+        return None;
     }
-    (!is_wrong).then_some(value)
+    let [a, _, b, _, c, _, d, _] = (word * 10 + (word >> 8)).to_le_bytes();
+    Some([a, b, c, d].map(i64::from))
 }
 
 fn push_digits(out: &mut Vec<u8>, value: i64, width: u32) {
@@ -300,6 +311,18 @@ mod tests {
             "",
         ] {
             assert_eq!(Timestamp::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn pairs_are_digits_and_nothing_else() {
+        assert_eq!(pairs(*b"12003499"), Some([12, 0, 34, 99]));
+        for place in 0..8 {
+            for byte in 0..=u8::MAX {
+                let mut digits = *b"90099009";
+                digits[place] = byte;
+                assert_eq!(pairs(digits).is_some(), byte.is_ascii_digit(), "{digits:?}");
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Reads server-sent events by the WHATWG rules, whatever the chunks, at a cost linear in the bytes.
 //!
 //! The caller pushes bytes and asks for frames. A frame that the end of the body cuts off is simply never yielded.
+//! As in the rules, bytes become text before anything else looks at them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,8 +12,8 @@ use super::encoder::EVENT_NAME;
 /// Frames above this are refused unless the caller says otherwise: enough for a picture inline, not for a leak.
 const DEFAULT_FRAME_LIMIT: usize = 16 * 1024 * 1024;
 
-/// How the frames of our encoder begin.
-const PLAIN_HEAD: &[u8] = b"event: stream.packet\nid: ";
+/// The byte order mark.
+const BOM: char = '\u{feff}';
 
 /// One dispatched event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +51,9 @@ impl std::error::Error for FrameTooLarge {}
 /// ```
 #[derive(Debug)]
 pub struct Decoder {
-    buffer: Vec<u8>,
+    text: String,
+    /// The first bytes of a character whose others have not come yet.
+    partial: Vec<u8>,
     /// Everything before this was yielded.
     consumed: usize,
     /// The first byte that was not searched for a line end yet.
@@ -67,13 +70,13 @@ pub struct Decoder {
     failed: bool,
 }
 
-/// The fields of the frame being read, as places in the buffer.
+/// The fields of the frame being read, as places in the text.
 #[derive(Debug, Default, Clone)]
 struct Parts {
     event: Option<Span>,
     data: Option<Span>,
     /// Filled only when a frame has several data lines.
-    joined: Vec<u8>,
+    joined: String,
     lines: usize,
     id: Option<Span>,
 }
@@ -99,7 +102,8 @@ impl Decoder {
     /// A decoder that refuses frames of more than `limit` bytes.
     pub fn with_limit(limit: usize) -> Self {
         Self {
-            buffer: Vec::new(),
+            text: String::new(),
+            partial: Vec::new(),
             consumed: 0,
             scanned: 0,
             line: 0,
@@ -125,42 +129,53 @@ impl Decoder {
 
     /// Whether the bytes so far end inside a frame, so that the end of the body would cut it off.
     pub fn is_mid_frame(&self) -> bool {
-        self.line < self.buffer.len() || self.parts.lines > 0 || self.parts.event.is_some()
+        let is_mid_line = self.line < self.text.len() || !self.partial.is_empty();
+        is_mid_line || self.parts.lines > 0 || self.parts.event.is_some()
     }
 
     /// Takes more bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.reclaim();
-        self.buffer.extend_from_slice(bytes);
+        if self.partial.is_empty() {
+            return self.append(bytes);
+        }
+        let mut joined = std::mem::take(&mut self.partial);
+        joined.extend_from_slice(bytes);
+        self.append(&joined);
+    }
+
+    /// Bytes that are not UTF-8 become U+FFFD, as the rules ask; the rest of a last character may still come.
+    fn append(&mut self, mut bytes: &[u8]) {
+        while let Err(error) = simdutf8::compat::from_utf8(bytes).map(|text| self.text.push_str(text)) {
+            let (valid, rest) = bytes.split_at_checked(error.valid_up_to()).unwrap_or_default();
+            self.text.push_str(std::str::from_utf8(valid).unwrap_or_default());
+            let Some(len) = error.error_len() else {
+                return self.partial.extend_from_slice(rest);
+            };
+            self.text.push(char::REPLACEMENT_CHARACTER);
+            bytes = rest.get(len..).unwrap_or_default();
+        }
     }
 
     /// The next whole frame that has data, if the bytes so far hold one.
     pub fn next_frame(&mut self) -> Option<Result<Frame<'_>, FrameTooLarge>> {
-        loop {
-            if self.failed {
-                return Some(Err(FrameTooLarge { limit: self.limit }));
-            }
-            if !self.skip_bom() {
-                return None;
-            }
-            if let Some(data) = self.take_plain_frame() {
-                return Some(Ok(Frame {
-                    event: Cow::Borrowed(EVENT_NAME),
-                    data: text_of(&self.buffer, data),
-                }));
-            }
+        self.skip_bom();
+        if let Some(data) = self.take_packet() {
+            return Some(Ok(Frame { event: EVENT_NAME.into(), data: slice(&self.text, data).into() }));
+        }
+        while !self.failed {
             let Some(end) = self.find_line_end() else {
                 // Line ends do not count towards the limit, so that the verdict does not depend on the chunks.
-                let is_mid_line = self.line < self.buffer.len();
-                self.failed = is_mid_line && self.buffer.len() - self.consumed > self.limit;
+                let is_mid_line = self.line < self.text.len();
+                self.failed = is_mid_line && self.text.len() - self.consumed > self.limit;
                 if self.failed {
-                    continue;
+                    break;
                 }
                 return None;
             };
             let start = std::mem::replace(&mut self.line, end + 1);
             if start < end {
-                self.field(start, end);
+                self.field(Span { start, end });
                 self.failed = end - self.consumed > self.limit;
                 // Comments between frames belong to none: an idle stream of heartbeats never grows.
                 if self.parts.is_empty() {
@@ -170,41 +185,36 @@ impl Decoder {
                 return Some(Ok(self.frame()));
             }
         }
+        Some(Err(FrameTooLarge { limit: self.limit }))
     }
 
-    /// The short cut for a whole frame exactly as our encoder writes it; anything else is left to the lines.
-    fn take_plain_frame(&mut self) -> Option<Span> {
-        // Only at the start of a frame, and not before the LF that may belong to the last CR.
-        if self.line != self.consumed || self.after_cr || !self.parts.is_empty() {
+    /// The short cut for a whole frame as our encoder writes it, if nothing of it was looked at yet. Anything else
+    /// is left to the lines, which come to the same result in more steps.
+    fn take_packet(&mut self) -> Option<Span> {
+        if self.scanned != self.consumed || self.after_cr || self.failed {
             return None;
         }
-        let frame = self.buffer.get(self.line..)?;
-        let rest = frame.strip_prefix(PLAIN_HEAD)?;
-        let id = rest.get(..memchr::memchr3(b'\n', b'\r', 0, rest)?)?;
-        let rest = rest.get(id.len()..)?.strip_prefix(b"\ndata: ")?;
-        let data = memchr::memchr2(b'\n', b'\r', rest)?;
-        if rest.get(data..data + 2) != Some(b"\n\n") {
+        let frame = self.text.get(self.consumed..)?;
+        let (id, rest) = split_cursor(frame.strip_prefix("event: stream.packet\nid: ")?)?;
+        let rest = rest.strip_prefix("\ndata: ")?;
+        let (data, rest) = rest.split_at_checked(memchr::memchr2(b'\n', b'\r', rest.as_bytes())?)?;
+        let rest = rest.strip_prefix("\n\n")?;
+        if frame.len() - rest.len() > self.limit {
             return None;
         }
-        let end = frame.len() - rest.len() + data + self.line;
-        // What is over the limit is the lines' to refuse.
-        if end - self.consumed > self.limit {
-            return None;
-        }
-        let span = Span { start: end - data, end };
-        set_text(&mut self.last_event_id, lossy(id));
-        self.line = end + 2;
-        self.scanned = self.line;
-        self.consumed = self.line;
-        Some(span)
+        set_text(&mut self.last_event_id, id);
+        let end = self.text.len() - rest.len();
+        let data = Span { start: end - 2 - data.len(), end: end - 2 };
+        (self.consumed, self.line, self.scanned) = (end, end, end);
+        Some(data)
     }
 
     /// Forgets yielded bytes once they are worth a copy: each byte is moved at most once on average.
     fn reclaim(&mut self) {
-        if self.consumed == self.buffer.len() {
-            self.buffer.clear();
-        } else if self.consumed > 4096 && self.consumed * 2 > self.buffer.len() {
-            self.buffer.drain(..self.consumed);
+        if self.consumed == self.text.len() {
+            self.text.clear();
+        } else if self.consumed > 4096 && self.consumed * 2 > self.text.len() {
+            self.text.drain(..self.consumed);
         } else {
             return;
         }
@@ -217,27 +227,23 @@ impl Decoder {
         }
     }
 
-    /// A byte order mark counts only as the very first bytes. False while that cannot be told yet.
-    fn skip_bom(&mut self) -> bool {
-        const BOM: &[u8] = b"\xEF\xBB\xBF";
-        if !self.at_start {
-            return true;
-        }
-        if self.buffer.len() < BOM.len() && BOM.starts_with(&self.buffer) {
-            return false;
+    /// A byte order mark counts only as the very first character.
+    fn skip_bom(&mut self) {
+        if !self.at_start || self.text.is_empty() {
+            return;
         }
         self.at_start = false;
-        if self.buffer.starts_with(BOM) {
-            self.line = BOM.len();
-            self.scanned = BOM.len();
+        if self.text.starts_with(BOM) {
+            self.line = BOM.len_utf8();
+            self.scanned = self.line;
         }
-        true
     }
 
     /// The index of the next LF or CR that ends a line; the LF of a CRLF ends nothing.
     fn find_line_end(&mut self) -> Option<usize> {
+        let bytes = self.text.as_bytes();
         if self.after_cr {
-            let next = *self.buffer.get(self.line)?;
+            let next = *bytes.get(self.line)?;
             self.after_cr = false;
             if next == b'\n' {
                 self.line += 1;
@@ -248,50 +254,38 @@ impl Decoder {
                 }
             }
         }
-        let rest = self.buffer.get(self.scanned..)?;
-        let Some(found) = memchr::memchr2(b'\n', b'\r', rest) else {
-            self.scanned = self.buffer.len();
+        let Some(found) = memchr::memchr2(b'\n', b'\r', bytes.get(self.scanned..)?) else {
+            self.scanned = bytes.len();
             return None;
         };
         let end = self.scanned + found;
         self.scanned = end + 1;
-        self.after_cr = self.buffer.get(end) == Some(&b'\r');
+        self.after_cr = bytes.get(end) == Some(&b'\r');
         Some(end)
     }
 
     /// One line that is not empty: `name: value`, a bare name, or a comment.
-    fn field(&mut self, start: usize, end: usize) {
-        let line = self.buffer.get(start..end).unwrap_or_default();
-        let (name, value) = match memchr::memchr(b':', line) {
-            Some(colon) => {
-                let has_blank = line.get(colon + 1) == Some(&b' ');
-                (line.get(..colon).unwrap_or_default(), start + colon + 1 + usize::from(has_blank))
-            }
-            None => (line, end),
-        };
-        let value = Span { start: value.min(end), end };
-        match name {
-            b"data" => self.parts.add_data(value, &self.buffer),
-            b"event" => self.parts.event = Some(value),
+    fn field(&mut self, line: Span) {
+        let text = slice(&self.text, line);
+        let span = |value: &str| Span { start: line.end - value.len(), end: line.end };
+        if let Some(value) = value_of("data", text) {
+            self.parts.add_data(span(value), &self.text);
+        } else if let Some(value) = value_of("event", text) {
+            self.parts.event = Some(span(value));
+        } else if let Some(value) = value_of("id", text) {
             // An id with a NUL is ignored.
-            b"id" if !self.buffer.get(value.start..value.end).is_some_and(|id| id.contains(&0)) => {
-                self.parts.id = Some(value);
+            if memchr::memchr(0, value.as_bytes()).is_none() {
+                self.parts.id = Some(span(value));
             }
-            b"retry" => self.retry = self.digits(value).map(Duration::from_millis).or(self.retry),
-            _ => {}
+        } else if let Some(value) = value_of("retry", text) {
+            self.retry = milliseconds(value).or(self.retry);
         }
-    }
-
-    fn digits(&self, span: Span) -> Option<u64> {
-        let text = self.buffer.get(span.start..span.end)?;
-        let plain = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-        plain.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
     }
 
     /// A blank line: the id takes effect, and the frame is an event if it has data.
     fn dispatch(&mut self) -> bool {
         if let Some(id) = self.parts.id.take() {
-            set_text(&mut self.last_event_id, text_of(&self.buffer, id));
+            set_text(&mut self.last_event_id, slice(&self.text, id));
         }
         self.consumed = self.line;
         // One empty data line is data: an event with the empty string.
@@ -307,16 +301,12 @@ impl Decoder {
         let parts = &mut self.parts;
         let (event, data) = (parts.event.take(), parts.data.take());
         let is_joined = std::mem::take(&mut parts.lines) > 1;
-        let event = match event.filter(|e| e.start < e.end) {
-            Some(span) => text_of(&self.buffer, span),
-            None => Cow::Borrowed("message"),
-        };
-        let data = if is_joined {
-            lossy(&parts.joined)
-        } else {
-            data.map_or(Cow::Borrowed(""), |span| text_of(&self.buffer, span))
-        };
-        Frame { event, data }
+        let event = event.map_or("", |span| slice(&self.text, span));
+        let data = data.map_or("", |span| slice(&self.text, span));
+        Frame {
+            event: if event.is_empty() { "message" } else { event }.into(),
+            data: if is_joined { &parts.joined } else { data }.into(),
+        }
     }
 }
 
@@ -333,42 +323,60 @@ impl Parts {
     }
 
     /// The first line stays where it is; only a second one makes a copy.
-    fn add_data(&mut self, value: Span, buffer: &[u8]) {
-        let bytes = |span: Span| buffer.get(span.start..span.end).unwrap_or_default();
+    fn add_data(&mut self, value: Span, text: &str) {
         match (self.lines, self.data) {
             (0, _) => self.data = Some(value),
             (1, Some(first)) => {
                 self.joined.clear();
-                self.joined.extend_from_slice(bytes(first));
-                self.append(bytes(value));
+                self.joined.push_str(slice(text, first));
+                self.append(slice(text, value));
             }
-            _ => self.append(bytes(value)),
+            _ => self.append(slice(text, value)),
         }
         self.lines += 1;
     }
 
-    fn append(&mut self, line: &[u8]) {
-        self.joined.push(b'\n');
-        self.joined.extend_from_slice(line);
+    fn append(&mut self, line: &str) {
+        self.joined.push('\n');
+        self.joined.push_str(line);
     }
+}
+
+/// Every span lies between ASCII characters, so it never cuts another one.
+fn slice(text: &str, span: Span) -> &str {
+    text.get(span.start..span.end).unwrap_or_default()
+}
+
+/// Splits after a cursor, `<stream id>:<seq>`. Graphic characters are neither line ends nor the NUL of a bad id.
+fn split_cursor(text: &str) -> Option<(&str, &str)> {
+    const SEQ: usize = "7c9e6679-7425-40de-944b-e07fc1f90ae7:".len();
+    let (stream_id, seq) = text.split_at_checked(SEQ)?;
+    // To the end without a way out: that compiles to vector instructions.
+    if !stream_id.bytes().fold(true, |is_plain, byte| is_plain & byte.is_ascii_graphic()) {
+        return None;
+    }
+    text.split_at_checked(SEQ + seq.bytes().take_while(u8::is_ascii_digit).count())
 }
 
 /// Replaces a text without giving up its memory: an id comes with every frame.
-fn set_text(target: &mut Option<String>, text: Cow<'_, str>) {
+fn set_text(target: &mut Option<String>, text: &str) {
     let target = target.get_or_insert_default();
     target.clear();
-    target.push_str(&text);
+    target.push_str(text);
 }
 
-/// Bytes that are not UTF-8 become U+FFFD, as the rules ask.
-fn text_of(buffer: &[u8], span: Span) -> Cow<'_, str> {
-    lossy(buffer.get(span.start..span.end).unwrap_or_default())
-}
-
-/// Text of a frame is checked once, here; by SIMD, since it is most of what a long frame costs.
-fn lossy(bytes: &[u8]) -> Cow<'_, str> {
-    match simdutf8::basic::from_utf8(bytes) {
-        Ok(text) => Cow::Borrowed(text),
-        Err(_) => String::from_utf8_lossy(bytes),
+/// The value, if the line is a field of this name; one blank after the colon does not count.
+fn value_of<'a>(name: &str, line: &'a str) -> Option<&'a str> {
+    let rest = line.strip_prefix(name)?;
+    if rest.is_empty() {
+        return Some(rest);
     }
+    let value = rest.strip_prefix(':')?;
+    Some(value.strip_prefix(' ').unwrap_or(value))
+}
+
+fn milliseconds(value: &str) -> Option<Duration> {
+    // `parse` alone would take a plus sign.
+    let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| value.parse().ok().map(Duration::from_millis)).flatten()
 }
