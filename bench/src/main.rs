@@ -3,26 +3,32 @@
 mod corpus;
 mod decode;
 mod environment;
+mod lean;
 mod reader;
 mod stopwatch;
 mod table;
 
 use std::process::ExitCode;
 
-/// Name, what it measures, how to run it.
-const BENCHES: &[(&str, &str, fn() -> std::io::Result<()>)] =
-    &[("decode", "an SSE body of packets into typed packets", decode::run)];
+struct Bench {
+    name: &'static str,
+    what: &'static str,
+    run: fn() -> std::io::Result<()>,
+}
+
+const BENCHES: &[Bench] =
+    &[Bench { name: "decode", what: "an SSE body of packets into typed packets", run: decode::run }];
 
 fn main() -> ExitCode {
     let asked = std::env::args().nth(1).unwrap_or_default();
-    let Some((_, _, run)) = BENCHES.iter().find(|(name, ..)| *name == asked) else {
+    let Some(bench) = BENCHES.iter().find(|bench| bench.name == asked) else {
         eprintln!("usage: capstan-bench <bench>\n");
-        for (name, what, _) in BENCHES {
-            eprintln!("  {name:10} {what}");
+        for bench in BENCHES {
+            eprintln!("  {:10} {}", bench.name, bench.what);
         }
         return ExitCode::from(2);
     };
-    match run() {
+    match (bench.run)() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("capstan-bench {asked}: {error}");
