@@ -26,6 +26,9 @@ const SEGMENT: usize = 1400;
 
 const OURS: &str = "capstan";
 
+/// The peers, and what the contenders share underneath.
+const CRATES: &[&str] = &["eventsource-stream", "sse-stream", "serde_json", "serde", "memchr", "simdutf8"];
+
 /// One line of the result: who took how long for what.
 struct Heat {
     layer: &'static str,
@@ -202,7 +205,7 @@ fn save(heats: &[Heat]) -> std::io::Result<()> {
     let result = json!({
         "bench": "decode",
         "rounds": ROUNDS,
-        "environment": environment::describe(&["eventsource-stream", "sse-stream", "serde_json", "serde", "memchr"]),
+        "environment": environment::describe(CRATES),
         "heats": heats.iter().map(Heat::to_json).collect::<Vec<_>>(),
     });
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("results/decode.json");
