@@ -23,5 +23,6 @@ mod settings;
 
 pub use access::{KeyHash, Tenant};
 pub use app::Gateway;
-pub use server::{Drained, serve};
+pub use capstan_journal::Retention;
+pub use server::{Drained, Service, serve};
 pub use settings::{Limits, Settings, Timeouts};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capstan_journal::{Retention, RunState};
+use capstan_journal::RunState;
 use capstan_protocol::{Fault, FaultKind, Timestamp};
 
 use crate::app::App;
@@ -28,19 +28,19 @@ pub(crate) async fn recover(app: &App) -> Result<usize, Fault> {
 }
 
 /// Sweeps until the server stops.
-pub(crate) async fn sweep(app: App, retention: Retention) {
+pub(crate) async fn sweep(app: App) {
     loop {
         tokio::select! {
             () = app.stopped.cancelled() => return,
             () = tokio::time::sleep(SWEEP_EVERY) => {}
         }
-        if let Err(fault) = sweep_once(&app, &retention).await {
+        if let Err(fault) = sweep_once(&app).await {
             tracing::warn!(code = fault.code(), cause = ?fault.cause(), "sweeping failed");
         }
     }
 }
 
-async fn sweep_once(app: &App, retention: &Retention) -> Result<(), Fault> {
+async fn sweep_once(app: &App) -> Result<(), Fault> {
     let store = app.journal.store();
     let patience = i64::try_from(app.settings.timeouts.waiting.as_micros()).unwrap_or(i64::MAX);
     for run in store.open_runs().await.map_err(journal_fault)? {
@@ -50,6 +50,6 @@ async fn sweep_once(app: &App, retention: &Retention) -> Result<(), Fault> {
             relay::close_waiting(app, &run, Ending::Failed(Fault::new(kind))).await?;
         }
     }
-    store.expire(retention, Timestamp::now()).await.map_err(journal_fault)?;
+    store.expire(&app.settings.retention, Timestamp::now()).await.map_err(journal_fault)?;
     Ok(())
 }

@@ -3,16 +3,17 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
-use capstan_journal::Retention;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio_util::task::TaskTracker;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::ServiceExt as _;
 
 use crate::app::{App, Gateway};
@@ -22,12 +23,48 @@ use crate::{recovery, router};
 const CONNECTION_BUFFER: usize = 16 * 1024;
 /// Connections at once; beyond it new ones wait in the kernel's queue.
 const CONNECTIONS: usize = 20_000;
+/// The pause after a failed accept.
+const BREATH: Duration = Duration::from_millis(50);
 
 /// How serving ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drained {
     /// Runs that were interrupted by the restart before this life.
     pub recovered: usize,
+}
+
+/// A gateway at work, without a listener of its own: for programs that mount it into their own server.
+pub struct Service {
+    app: App,
+    recovered: usize,
+    sweeper: AbortOnDropHandle<()>,
+}
+
+impl Service {
+    /// Recovers what an earlier life left open, then sets to work.
+    pub async fn start(gateway: Gateway) -> io::Result<Self> {
+        let app = gateway.into_app();
+        let recovered = recovery::recover(&app).await.map_err(io::Error::other)?;
+        let sweeper = AbortOnDropHandle::new(tokio::spawn(recovery::sweep(app.clone())));
+        Ok(Self { app, recovered, sweeper })
+    }
+
+    /// The routes, ready to be served.
+    pub fn router(&self) -> Router {
+        router::router(&self.app)
+    }
+
+    /// Refuses new runs, serves what is open for a while, interrupts what is left, closes the journal.
+    pub async fn drain(self) -> io::Result<Drained> {
+        self.stop(&TaskTracker::new()).await
+    }
+
+    async fn stop(self, connections: &TaskTracker) -> io::Result<Drained> {
+        drain(&self.app, connections).await;
+        drop(self.sweeper);
+        self.app.journal.store().close().await.map_err(io::Error::other)?;
+        Ok(Drained { recovered: self.recovered })
+    }
 }
 
 /// Serves until `shutdown` resolves, then drains: new runs are refused, what is open is served for a while, runs
@@ -37,39 +74,53 @@ pub async fn serve(
     listeners: Vec<TcpListener>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<Drained> {
-    let app = gateway.into_app();
-    let recovered = recovery::recover(&app).await.map_err(io::Error::other)?;
-    let sweeper = tokio::spawn(recovery::sweep(app.clone(), Retention::default()));
-    let connections = TaskTracker::new();
-    let service = router::router(&app);
+    let service = Service::start(gateway).await?;
+    let (connections, permits) = (TaskTracker::new(), Arc::new(Semaphore::new(CONNECTIONS)));
     for listener in listeners {
-        tokio::spawn(accept(app.clone(), listener, service.clone(), connections.clone()));
+        let (app, router) = (service.app.clone(), service.router());
+        tokio::spawn(accept(app, listener, router, connections.clone(), Arc::clone(&permits)));
     }
     shutdown.await;
-    drain(&app, &connections).await;
-    sweeper.abort();
-    app.journal.store().close().await.map_err(io::Error::other)?;
-    Ok(Drained { recovered })
+    service.stop(&connections).await
 }
 
-async fn accept(app: App, listener: TcpListener, service: Router, connections: TaskTracker) {
+async fn accept(
+    app: App,
+    listener: TcpListener,
+    router: Router,
+    connections: TaskTracker,
+    permits: Arc<Semaphore>,
+) {
     loop {
         let accepted = tokio::select! {
             () = app.closing.cancelled() => return,
-            accepted = listener.accept(), if connections.len() < CONNECTIONS => accepted,
-            () = tokio::time::sleep(Duration::from_millis(50)), if connections.len() >= CONNECTIONS => continue,
+            accepted = next_socket(&listener, &permits) => accepted,
         };
         match accepted {
-            Ok((socket, peer)) => {
-                connections.spawn(connection(app.clone(), socket, peer, service.clone()));
+            Ok((socket, peer, permit)) => {
+                let serving = connection(app.clone(), socket, peer, router.clone());
+                connections.spawn(async move {
+                    serving.await;
+                    drop(permit);
+                });
             }
             // Out of file descriptors, most likely: give the others time to close theirs.
             Err(error) => {
                 tracing::warn!(%error, "cannot accept");
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tokio::time::sleep(BREATH).await;
             }
         }
     }
+}
+
+/// A connection, once there is room for one more.
+async fn next_socket(
+    listener: &TcpListener,
+    permits: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let permit = Arc::clone(permits).acquire_owned().await.map_err(io::Error::other)?;
+    let (socket, peer) = listener.accept().await?;
+    Ok((socket, peer, permit))
 }
 
 async fn connection(app: App, socket: TcpStream, peer: SocketAddr, service: Router) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use capstan_journal::Retention;
 use capstan_protocol::Exposure;
 
 use crate::access::Tenant;
@@ -21,6 +22,8 @@ pub struct Settings {
     pub limits: Limits,
     /// How long.
     pub timeouts: Timeouts,
+    /// How long streams, sessions and claims are kept, and how much of them.
+    pub retention: Retention,
 }
 
 impl Default for Settings {
@@ -32,6 +35,7 @@ impl Default for Settings {
             exposure: Exposure::Production,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
+            retention: Retention::default(),
         }
     }
 }
