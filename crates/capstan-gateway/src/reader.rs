@@ -34,6 +34,8 @@ struct Open {
     face: Cap,
     view: View,
     opening: Option<Bytes>,
+    /// Packets that were there before this viewer came.
+    behind: u64,
     _slot: Slot,
 }
 
@@ -48,8 +50,9 @@ pub(crate) fn respond(app: &App, run: &Run, after: u64, face: Cap, view: View, s
     app.metrics.active_readers.inc();
     let cursor = Cursor::new(run.stream_id, after);
     let reader = app.journal.reader(run.stream_id, after);
-    let open =
-        Open { app: app.clone(), reader, face, view, opening: Some(face.opening(&cursor)), _slot: slot };
+    let opening = Some(face.opening(&cursor));
+    let behind = run.last_seq.saturating_sub(after);
+    let open = Open { app: app.clone(), reader, face, view, opening, behind, _slot: slot };
     let body = Body::from_stream(stream::unfold(open, next_chunk));
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -93,7 +96,9 @@ impl Open {
             };
             match step {
                 Ok(Step::Frames(frames)) => {
-                    self.app.metrics.replayed.inc_by(frames.len() as u64);
+                    let replayed = self.behind.min(frames.len() as u64);
+                    self.behind -= replayed;
+                    self.app.metrics.replayed.inc_by(replayed);
                     return News::Bytes(self.face.frames(frames));
                 }
                 Ok(Step::State(RunState::Closed)) => return News::End,

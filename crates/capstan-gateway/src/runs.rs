@@ -1,12 +1,13 @@
 //! Starting, attaching, arming, stopping: what a request does to a run.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use capstan_journal::{Claim, Found, Run, RunState};
 use capstan_protocol::{Fault, FaultKind, Timestamp};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use uuid::Uuid;
 
 use crate::app::{App, Registered};
@@ -17,20 +18,41 @@ use crate::relay;
 /// The relays of this process, by stream: how a stop reaches the one who writes.
 #[derive(Default)]
 pub(crate) struct Runs {
-    stops: Mutex<HashMap<Uuid, mpsc::Sender<oneshot::Sender<()>>>>,
+    stops: Mutex<HashMap<Uuid, StopSender>>,
+    registered: Notify,
 }
 
+/// Who wants a run to end sends what is dropped when it has ended.
+pub(crate) type StopSender = mpsc::Sender<oneshot::Sender<()>>;
+
+/// How long a stop looks for the relay of a run that is under way.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 impl Runs {
-    pub(crate) fn register(&self, stream: Uuid, stop: mpsc::Sender<oneshot::Sender<()>>) {
-        self.stops.lock().unwrap_or_else(PoisonError::into_inner).insert(stream, stop);
+    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, StopSender>> {
+        self.stops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn register(&self, stream: Uuid, stop: StopSender) {
+        self.lock().insert(stream, stop);
+        self.registered.notify_waiters();
     }
 
     pub(crate) fn forget(&self, stream: Uuid) {
-        self.stops.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream);
+        self.lock().remove(&stream);
     }
 
-    fn find(&self, stream: Uuid) -> Option<mpsc::Sender<oneshot::Sender<()>>> {
-        self.stops.lock().unwrap_or_else(PoisonError::into_inner).get(&stream).cloned()
+    async fn wait_for(&self, stream: Uuid) -> StopSender {
+        loop {
+            // Listening begins before looking, so that nothing is missed in between.
+            let news = self.registered.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            if let Some(relay) = self.lock().get(&stream).cloned() {
+                return relay;
+            }
+            news.await;
+        }
     }
 }
 
@@ -82,7 +104,11 @@ async fn admit(app: &App, start: &Start<'_>) -> Result<crate::limits::Slot, Faul
     if turns >= limits.messages_per_session {
         return Err(Fault::new(FaultKind::MessageLimitExceeded));
     }
-    if turns == 0 && store.sessions(start.tenant).await.map_err(journal_fault)? >= limits.sessions {
+    // Counting costs a look at each session, so it happens only where a limit keeps them few.
+    if turns == 0
+        && limits.sessions > 0
+        && store.sessions(start.tenant).await.map_err(journal_fault)? >= limits.sessions
+    {
         return Err(Fault::new(FaultKind::SessionLimitExceeded));
     }
     app.limiter.take_run(start.tenant, limits)
@@ -140,30 +166,27 @@ async fn arm(app: &App, run: Run) -> Result<Run, Fault> {
 
 /// Stops a run; returns when its CLOSE is in the journal. A finished one stays as it is.
 pub(crate) async fn stop(app: &App, mut run: Run) -> Result<Run, Fault> {
-    let stream = run.stream_id;
-    if let Some(relay) = app.runs.find(stream) {
-        let (done, stopped) = oneshot::channel();
-        if relay.send(done).await.is_ok() {
-            // The relay answers by dropping the sender once it has written the end.
-            let _ = stopped.await;
-        }
-    }
+    let unknown = || Fault::new(FaultKind::StreamNotFound);
     loop {
-        if run.state == RunState::Closed {
-            return Ok(run);
+        match run.state {
+            RunState::Closed => return Ok(run),
+            // Whoever is first wins; the next look tells.
+            RunState::Waiting => relay::close_waiting(app, &run, relay::Ending::Cancelled).await?,
+            RunState::Running => stop_relay(app, run.stream_id).await?,
         }
-        if run.state == RunState::Waiting {
-            relay::close_waiting(app, &run, relay::Ending::Cancelled).await?;
-        }
-        let now = app.journal.store().run(stream).await.map_err(journal_fault)?;
-        let now = now.ok_or_else(|| Fault::new(FaultKind::StreamNotFound))?;
-        let is_stuck = now.state == RunState::Running
-            && app.runs.find(stream).is_none()
-            && run.state == RunState::Running;
-        if is_stuck {
-            // Running, but nobody here writes it: another process's run.
-            return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
-        }
-        run = now;
+        run = app.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(unknown)?;
     }
+}
+
+/// Asks the relay to end; returns when it has. A relay that has written its end has left `Running` behind.
+async fn stop_relay(app: &App, stream: Uuid) -> Result<(), Fault> {
+    // A relay registers right after its claim; one of another process never does.
+    let found = tokio::time::timeout(PATIENCE, app.runs.wait_for(stream)).await;
+    let relay = found.map_err(|_| Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0))?;
+    let (done, stopped) = oneshot::channel();
+    if relay.send(done).await.is_ok() {
+        // The relay answers by dropping the sender.
+        let _ = stopped.await;
+    }
+    Ok(())
 }

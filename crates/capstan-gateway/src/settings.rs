@@ -45,7 +45,7 @@ impl Default for Settings {
 pub struct Limits {
     /// Requests per minute and tenant; none if zero.
     pub requests_per_minute: u32,
-    /// Sessions per tenant.
+    /// Sessions per tenant; as many as there are if zero.
     pub sessions: u64,
     /// Turns per session.
     pub messages_per_session: usize,
@@ -68,7 +68,8 @@ impl Default for Limits {
         Self {
             // Off: a private gateway should not surprise; a public one sets it.
             requests_per_minute: 0,
-            sessions: 1_000_000,
+            // Off: old sessions go with retention.
+            sessions: 0,
             messages_per_session: 10_000,
             runs_per_tenant: 1_000,
             // Beyond this a machine of modest size thrashes; it answers 503 instead.

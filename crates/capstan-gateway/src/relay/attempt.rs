@@ -39,7 +39,7 @@ impl Relay {
     ) -> Result<Ended, JournalError> {
         self.app.metrics.attempts.inc();
         if self.run.last_seq > 0 && self.pen.is_fresh() {
-            self.pen.replay(&self.app).await?;
+            self.pen.replay().await?;
         }
         self.pen.begin_attempt(self.run.attempt);
         let mut work = self.start(ask, history);

@@ -151,7 +151,7 @@ pub(crate) async fn lose(app: &App, run: &Run) -> Result<(), Fault> {
 /// The text of a stream as its viewers have it.
 async fn said(app: &App, run: &Run) -> Result<String, JournalError> {
     let mut pen = Pen::new(app, run);
-    pen.replay(app).await?;
+    pen.replay().await?;
     Ok(pen.text().to_owned())
 }
 

@@ -1,7 +1,5 @@
 //! The pen: turns outputs into packets with the next seq, encodes each once, and remembers what was said.
 
-use std::sync::Arc;
-
 use capstan_agent::Output;
 use capstan_journal::{Frame, JournalError, Run};
 use capstan_protocol::{
@@ -13,8 +11,6 @@ use uuid::Uuid;
 
 use super::swallow::{Met, Swallow};
 use crate::app::App;
-use crate::metrics::Metrics;
-use crate::settings::Limits;
 
 /// Writes one stream.
 pub(super) struct Pen {
@@ -24,8 +20,7 @@ pub(super) struct Pen {
     attempt: u32,
     accepts_reset: bool,
     supported: Option<Vec<String>>,
-    limits: Limits,
-    metrics: Arc<dyn Fn(&StreamPacket) + Send + Sync>,
+    app: App,
     frames: Vec<Frame>,
     /// The answer as a viewer has it now, resets applied.
     text: String,
@@ -38,8 +33,6 @@ pub(super) struct Pen {
 
 impl Pen {
     pub(super) fn new(app: &App, run: &Run) -> Self {
-        let app = app.clone();
-        let limits = app.settings.limits.clone();
         Self {
             stream_id: run.stream_id,
             seq: run.last_seq,
@@ -47,8 +40,7 @@ impl Pen {
             attempt: run.attempt,
             accepts_reset: run.accepts_reset,
             supported: run.supported_events.clone(),
-            limits,
-            metrics: Arc::new(move |packet| Metrics::packet(&app.metrics, packet.op())),
+            app: app.clone(),
             frames: Vec::new(),
             text: String::new(),
             events: 0,
@@ -97,10 +89,10 @@ impl Pen {
     }
 
     /// Reads what earlier attempts wrote, possibly in another process's life.
-    pub(super) async fn replay(&mut self, app: &App) -> Result<(), JournalError> {
+    pub(super) async fn replay(&mut self) -> Result<(), JournalError> {
         let mut after = 0;
         loop {
-            let frames = app.journal.store().read(self.stream_id, after, 1024, 1024 * 1024).await?;
+            let frames = self.app.journal.store().read(self.stream_id, after, 1024, 1024 * 1024).await?;
             let Some(last) = frames.last() else { return Ok(()) };
             after = last.seq;
             for frame in &frames {
@@ -117,22 +109,15 @@ impl Pen {
                 self.text.push_str(text);
                 self.swallow.sent_text(seq, text);
             }
-            Payload::Event(raw) => match Event::of(raw).view() {
-                EventView::Reset(reset) => {
+            Payload::Event(raw) => {
+                if let EventView::Reset(reset) = Event::of(raw).view() {
                     self.swallow.reset(reset.after_seq);
                     self.text.truncate(self.swallow.text_len());
-                }
-                EventView::Citations(_)
-                | EventView::Progress(_)
-                | EventView::Media(_)
-                | EventView::Markdown(_)
-                | EventView::Thought(_)
-                | EventView::UserError(_)
-                | EventView::Other => {
+                } else {
                     self.events += 1;
                     self.swallow.sent_event(seq, raw);
                 }
-            },
+            }
             Payload::Error(_) | Payload::Close(_) => {}
         }
     }
@@ -153,7 +138,8 @@ impl Pen {
             Output::Usage(usage) => self.usage = Some(usage),
             Output::Reason(reason) => self.reason = Some(reason),
         }
-        if self.seq > self.limits.packets_per_stream || self.bytes > self.limits.bytes_per_stream {
+        let limits = &self.app.settings.limits;
+        if self.seq > limits.packets_per_stream || self.bytes > limits.bytes_per_stream {
             return Err(Fault::new(FaultKind::StreamTooLong));
         }
         Ok(())
@@ -189,21 +175,11 @@ impl Pen {
             return Ok(());
         }
         // A client that cannot show blocks can still read markdown.
-        match Event::of(&payload).view() {
-            EventView::Markdown(block)
-                if kind.eq_ignore_ascii_case(PresentationEventType::MarkdownBlock.as_str()) =>
-            {
-                self.delta(&block.content)
-            }
-            EventView::Citations(_)
-            | EventView::Progress(_)
-            | EventView::Media(_)
-            | EventView::Markdown(_)
-            | EventView::Thought(_)
-            | EventView::UserError(_)
-            | EventView::Reset(_)
-            | EventView::Other => Ok(()),
+        let is_markdown = kind.eq_ignore_ascii_case(PresentationEventType::MarkdownBlock.as_str());
+        if is_markdown && let EventView::Markdown(block) = Event::of(&payload).view() {
+            self.delta(&block.content)?;
         }
+        Ok(())
     }
 
     /// A later attempt said something else: viewers drop what differs and get it anew, if they can.
@@ -255,7 +231,7 @@ impl Pen {
         let mut bytes = Vec::new();
         sse::encode_packet(&packet, &mut bytes);
         self.bytes += bytes.len() as u64;
-        (self.metrics)(&packet);
+        self.app.metrics.packet(packet.op());
         self.frames.push(Frame { seq: self.seq, bytes: bytes.into() });
     }
 }
