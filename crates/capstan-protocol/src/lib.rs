@@ -33,6 +33,7 @@ mod response;
 mod schema;
 pub mod sse;
 mod time;
+mod transcript;
 pub mod v2;
 
 pub use cursor::{Cursor, CursorError, LastEventId};
@@ -54,3 +55,4 @@ pub use request::{
 };
 pub use response::{HealthCheckResponse, HealthStatus, Identity, ServerSentEvent, ServiceResponse};
 pub use time::Timestamp;
+pub use transcript::Transcript;
