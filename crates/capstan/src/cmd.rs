@@ -1,5 +1,6 @@
 //! The subcommands, a file each, and how they fail.
 
+mod chat;
 mod errors;
 mod logs;
 mod request;
@@ -19,6 +20,7 @@ const USAGE: u8 = 2;
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     Serve(serve::Args),
+    Chat(chat::Args),
     Validate(validate::Args),
     Errors(errors::Args),
     Request(request::Args),
@@ -28,6 +30,7 @@ impl Command {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Serve(args) => args.run(),
+            Self::Chat(args) => args.run(),
             Self::Request(args) => args.run(),
             Self::Validate(args) => args.run(),
             Self::Errors(args) => args.run(),

@@ -139,6 +139,7 @@ fn greet(config: &Config, address: Option<SocketAddr>) {
     let post = format!("curl -sN {url}/v1/assist -H 'content-type: application/json'");
     anstream::println!("{} listening on {url}, journal {}\n\nTry:", "capstan".bold(), config.journal);
     anstream::println!("  {program} request 'What is a capstan?' | {post} -d @-");
+    anstream::println!("  {program} chat {url} 'What is a capstan?'");
     anstream::println!("  {program} request /help | {post} -H 'accept: application/json' -d @-");
     anstream::println!("  {url}");
 }
