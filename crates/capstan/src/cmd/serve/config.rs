@@ -4,11 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use capstan_gateway::{KeyHash, Limits, Settings, Tenant, Timeouts};
-use capstan_protocol::Exposure;
+use capstan_protocol::{Exposure, nearest};
 use serde::Deserialize;
 use serde::de::Error as _;
 
-use crate::cmd::{Failure, nearest};
+use crate::cmd::Failure;
 
 /// The file that is read if it exists.
 const DEFAULT_FILE: &str = "capstan.toml";
