@@ -139,6 +139,7 @@ impl Config {
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = Settings {
             tenants: self.tenants.iter().map(TenantConfig::to_tenant).collect(),
+            open: self.open,
             cors_origins: self.cors_origins.clone(),
             metrics_key: self.metrics_key.clone().map(|key| key.0),
             exposure: self.exposure(),
