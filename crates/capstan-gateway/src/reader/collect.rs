@@ -24,7 +24,7 @@ struct Collected {
 pub(crate) async fn collect(app: &App, run: &Run, request_id: uuid::Uuid) -> Result<ServiceResponse, Fault> {
     let mut reader = app.journal.reader(run.stream_id, 0);
     let mut whole = Collected::default();
-    loop {
+    let end = loop {
         let step = tokio::select! {
             step = reader.next() => step.map_err(journal_fault)?,
             () = app.broken.cancelled() => return Err(Fault::new(FaultKind::JournalUnavailable)),
@@ -37,11 +37,11 @@ pub(crate) async fn collect(app: &App, run: &Run, request_id: uuid::Uuid) -> Res
                 }
             }
             Step::State(RunState::Running) => {}
-            Step::State(RunState::Waiting | RunState::Closed) => break,
+            Step::State(end @ (RunState::Waiting | RunState::Closed)) => break end,
         }
-    }
+    };
     let ended = now(app, run).await.map_err(journal_fault)?;
-    whole.into_response(&ended, request_id)
+    whole.into_response(&ended, end, request_id)
 }
 
 async fn now(app: &App, run: &Run) -> Result<Run, JournalError> {
@@ -71,8 +71,14 @@ impl Collected {
         self.text.truncate(self.marks.last().map_or(0, |(_, end)| *end));
     }
 
-    fn into_response(self, run: &Run, request_id: uuid::Uuid) -> Result<ServiceResponse, Fault> {
-        if run.fault.is_some() && run.state != RunState::Running {
+    /// `end` is what this reader saw: somebody may have armed a waiting run since.
+    fn into_response(
+        self,
+        run: &Run,
+        end: RunState,
+        request_id: uuid::Uuid,
+    ) -> Result<ServiceResponse, Fault> {
+        if end == RunState::Waiting || run.fault.is_some() {
             return Err(self.fault.unwrap_or_else(|| Fault::new(FaultKind::AgentExecutionError)));
         }
         let close = match &self.close {
@@ -95,5 +101,24 @@ impl Collected {
             output: object(output),
             metrics: Some(object(metrics)),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_journal::Claim;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_was_seen_waiting_is_no_success_even_if_it_goes_on_since() {
+        let run = Claim::new("t", "k", Uuid::now_v7(), Timestamp::now()).to_run();
+        let mut whole = Collected::default();
+        let fault = Fault::new(FaultKind::UpstreamTruncated);
+        whole.take(1, Payload::Delta("half".into()));
+        whole.take(2, Payload::Error(fault.to_stream_error(Default::default())));
+        let answer = whole.into_response(&run, RunState::Waiting, Uuid::now_v7());
+        assert_eq!(answer.unwrap_err().kind(), FaultKind::UpstreamTruncated);
     }
 }
