@@ -84,3 +84,8 @@ impl<E: std::error::Error + 'static> From<E> for Failure {
         Self { fault: Box::new(Fault::from_error(error)), is_final: false }
     }
 }
+
+/// The guide's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/migration.md")]
+struct Migration;

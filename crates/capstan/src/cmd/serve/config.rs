@@ -286,7 +286,7 @@ mod tests {
         for (section, defaults) in tables {
             for (key, value) in defaults {
                 let value = value.trim_end_matches('s').replace("None", "none");
-                assert!(row(section, &key).contains(&format!("| {value} |")), "{section} {key}: {value}");
+                assert!(row(section, key).contains(&format!("| {value} |")), "{section} {key}: {value}");
             }
         }
         let config = Config::default();
