@@ -93,6 +93,11 @@ impl Limiter {
         Ok(self.runs.take(tenant))
     }
 
+    /// A run that goes on counts, but is not refused: it was admitted when it started.
+    pub(crate) fn keep_run(&self, tenant: &str) -> Slot {
+        self.runs.take(tenant)
+    }
+
     /// Room for one more open response.
     pub(crate) fn take_reader(&self, tenant: &str, limits: &Limits) -> Result<Slot, Fault> {
         if self.readers.own(tenant) >= limits.readers_per_tenant {

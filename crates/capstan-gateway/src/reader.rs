@@ -18,12 +18,13 @@ use crate::face::Cap;
 use crate::limits::Slot;
 pub(crate) use collect::collect;
 
-/// How a viewer came, which decides what happens when the run waits for its client.
+/// How a viewer came, which decides what happens when the run waits for its client, or is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum View {
-    /// By POST: it is the client, so the body ends and it comes back.
+    /// By POST: it is the client. When the run waits, the body ends and it comes back; past the end it gets the CLOSE
+    /// again, so that it knows.
     Post,
-    /// By GET: it only watches, so the body stays open.
+    /// By GET: it only watches, so the body stays open while the run waits.
     Get,
 }
 
@@ -49,9 +50,11 @@ impl Drop for Open {
 pub(crate) fn respond(app: &App, run: &Run, after: u64, face: Cap, view: View, slot: Slot) -> Response {
     app.metrics.active_readers.inc();
     let cursor = Cursor::new(run.stream_id, after);
-    let reader = app.journal.reader(run.stream_id, after);
+    let is_over = run.state == RunState::Closed && after >= run.last_seq;
+    let from = if is_over && view == View::Post { run.last_seq.saturating_sub(1) } else { after };
+    let reader = app.journal.reader(run.stream_id, from);
     let opening = Some(face.opening(&cursor));
-    let behind = run.last_seq.saturating_sub(after);
+    let behind = run.last_seq.saturating_sub(from);
     let open = Open { app: app.clone(), reader, face, view, opening, behind, _slot: slot };
     let body = Body::from_stream(stream::unfold(open, next_chunk));
     let mut response = Response::new(body);

@@ -78,7 +78,7 @@ pub(crate) async fn render(State(app): State<App>, request: Request, next: Next)
         app.metrics.fault(fault.kind());
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::info!(request_id = %id, %method, path, code = fault.code(), status = fault.status(), ms, cause = ?app.loggable(&fault), "refused");
-        response = problem_response(&app, &fault, &id, response);
+        response = problem_response(&app, &fault, &id, &response);
     }
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert("x-request-id", value);
@@ -101,7 +101,7 @@ fn unify(mut response: Response) -> Response {
     response
 }
 
-fn problem_response(app: &App, fault: &Fault, id: &str, old: Response) -> Response {
+fn problem_response(app: &App, fault: &Fault, id: &str, old: &Response) -> Response {
     let mut problem = fault.to_problem(app.settings.exposure);
     problem.request_id = Some(id.to_owned());
     let body = serde_json::to_vec(&problem).unwrap_or_default();
@@ -109,8 +109,9 @@ fn problem_response(app: &App, fault: &Fault, id: &str, old: Response) -> Respon
     *response.status_mut() =
         StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    // What the framework knows beside the status, such as Allow.
-    headers.extend(old.headers().get(header::ALLOW).cloned().map(|allow| (header::ALLOW, allow)));
+    // What the layers below know beside the status: Allow, and what lets a page read this across origins.
+    headers.clone_from(old.headers());
+    headers.remove(header::CONTENT_LENGTH);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(seconds) = problem.retry_after {

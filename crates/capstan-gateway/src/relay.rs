@@ -30,7 +30,7 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 enum Ended {
     /// The agent is done.
     Completed,
-    /// It failed; `true` if the gateway itself must not try again.
+    /// It failed; `true` if the gateway itself must not try again: another attempt is the client's to ask for.
     Failed(Fault, bool),
     /// Somebody stopped the run and waits for its end.
     Stopped(oneshot::Sender<()>),

@@ -152,7 +152,7 @@ async fn arm(app: &App, run: Run) -> Result<Run, Fault> {
     }
     let store = app.journal.store();
     let Some(body) = store.body(run.stream_id).await.map_err(journal_fault)? else { return Ok(run) };
-    let slot = app.limiter.take_run(&run.tenant, &app.settings.limits)?;
+    let slot = app.limiter.keep_run(&run.tenant);
     let from = (run.state, run.attempt);
     let armed =
         Run { state: RunState::Running, attempt: run.attempt + 1, updated_at: Timestamp::now(), ..run };

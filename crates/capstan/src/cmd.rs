@@ -77,12 +77,3 @@ impl From<io::Error> for Failure {
         Self { code: 1, message: if is_pipe { String::new() } else { error.to_string() }, help: None }
     }
 }
-
-/// The known word that is closest to a mistyped one, if any is close.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// Below this two words have little in common but luck.
-    const ALIKE: f64 = 0.7;
-    let word = word.to_lowercase();
-    let scored = known.into_iter().map(|k| (strsim::jaro_winkler(&word, &k.to_lowercase()), k));
-    scored.filter(|(score, _)| *score > ALIKE).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, k)| k)
-}

@@ -155,3 +155,21 @@ async fn terminated() {
         _ = int.recv() => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flag_and_its_variable_stand_in_the_documentation() {
+        let page = include_str!("../../../../docs/configuration.md");
+        let command = <Args as clap::Args>::augment_args(clap::Command::new("serve"));
+        for argument in command.get_arguments() {
+            let flag = argument.get_long().map(|long| format!("`--{long}`"));
+            let variable = argument.get_env().map(|name| format!("`{}`", name.to_string_lossy()));
+            for name in flag.into_iter().chain(variable) {
+                assert!(page.contains(&name), "docs/configuration.md does not mention {name}");
+            }
+        }
+    }
+}
