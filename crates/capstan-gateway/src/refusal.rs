@@ -45,6 +45,19 @@ pub(crate) fn journal_fault(error: JournalError) -> Fault {
     Fault::new(FaultKind::JournalUnavailable).with_cause(cause)
 }
 
+/// Marks a response whose fault is a run's own: its relay has counted and logged it.
+#[derive(Debug, Clone, Copy)]
+struct OfARun;
+
+impl Refusal {
+    /// The failure of a run as the answer to the one who asked for it in one object.
+    pub(crate) fn of_a_run(self) -> Response {
+        let mut response = self.into_response();
+        response.extensions_mut().insert(OfARun);
+        response
+    }
+}
+
 impl IntoResponse for Refusal {
     /// Carries the fault to [`render`], which knows how much may be said.
     fn into_response(self) -> Response {
@@ -75,8 +88,10 @@ pub(crate) async fn render(State(app): State<App>, request: Request, next: Next)
         response = unify(response);
     }
     if let Some(fault) = response.extensions_mut().remove::<Fault>() {
-        app.metrics.fault(fault.kind());
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if response.extensions().get::<OfARun>().is_none() {
+            app.metrics.fault(fault.kind());
+        }
         tracing::info!(request_id = %id, %method, path, code = fault.code(), status = fault.status(), ms, cause = ?app.loggable(&fault), "refused");
         response = problem_response(&app, &fault, &id, &response);
     }

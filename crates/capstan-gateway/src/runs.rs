@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use capstan_journal::{Claim, Found, Run, RunState};
-use capstan_protocol::{Fault, FaultKind, Timestamp};
+use capstan_protocol::{Fault, FaultKind, LastEventId, Timestamp};
 use tokio::sync::{Notify, mpsc, oneshot};
 use uuid::Uuid;
 
@@ -56,6 +56,30 @@ impl Runs {
     }
 }
 
+/// Where a viewer says it stands: its cursor, else `?after=`, else nowhere yet.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Place {
+    pub(crate) cursor: Option<LastEventId>,
+    pub(crate) after: Option<u64>,
+}
+
+impl Place {
+    pub(crate) fn is_resume(self) -> bool {
+        self.cursor.is_some() || self.after.is_some_and(|after| after > 0)
+    }
+
+    /// The packet after which it reads on in this run.
+    pub(crate) fn in_run(self, run: &Run) -> Result<u64, Fault> {
+        if let Some(id) = self.cursor.filter(|id| id.stream_id() != run.stream_id) {
+            let (named, own) = (id.stream_id(), run.stream_id);
+            let message = format!("Last-Event-ID: names stream {named}, but this request is about {own}");
+            return Err(Fault::new(FaultKind::InvalidRequest).with_message(message));
+        }
+        let after = self.cursor.map(|id| id.cursor().seq).or(self.after).unwrap_or(0);
+        if after > run.last_seq { Err(Fault::new(FaultKind::StreamLost)) } else { Ok(after) }
+    }
+}
+
 /// A POST, taken apart.
 pub(crate) struct Start<'a> {
     pub(crate) tenant: &'a str,
@@ -66,8 +90,8 @@ pub(crate) struct Start<'a> {
     pub(crate) face: &'static str,
     /// The client can take a `stream_reset`.
     pub(crate) accepts_reset: bool,
-    /// The client comes back with a cursor: it must find its run.
-    pub(crate) is_resume: bool,
+    /// Where the client reads on; one that was somewhere before must find its run.
+    pub(crate) place: Place,
 }
 
 /// The run that a request is about, started or found.
@@ -75,9 +99,9 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let hash = body_hash(&start.body, start.agent, start.face);
     let key = start.ask.key.to_string();
     match app.journal.store().find(start.tenant, &key).await.map_err(journal_fault)? {
-        Some(Found::Run(run)) => return attach(app, run, hash).await,
+        Some(Found::Run(run)) => return attach(app, run, hash, start.place).await,
         Some(Found::Expired) => return Err(Fault::new(FaultKind::StreamExpired)),
-        None if start.is_resume => return Err(Fault::new(FaultKind::StreamExpired)),
+        None if start.place.is_resume() => return Err(Fault::new(FaultKind::StreamExpired)),
         None => {}
     }
     let agent = app.agent_for(start.agent, start.ask)?.clone();
@@ -86,7 +110,7 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let body = start.body.clone();
     let claimed = app.journal.claim(claim).await.map_err(journal_fault)?;
     if !claimed.is_new {
-        return attach(app, claimed.run, hash).await;
+        return attach(app, claimed.run, hash, start.place).await;
     }
     relay::spawn(app, agent, claimed.run.clone(), body, slot);
     Ok(claimed.run)
@@ -105,8 +129,8 @@ async fn admit(app: &App, start: &Start<'_>) -> Result<crate::limits::Slot, Faul
         return Err(Fault::new(FaultKind::MessageLimitExceeded));
     }
     // Counting costs a look at each session, so it happens only where a limit keeps them few.
-    if turns == 0
-        && limits.sessions > 0
+    if limits.sessions > 0
+        && !store.has_session(start.tenant, &start.ask.session).await.map_err(journal_fault)?
         && store.sessions(start.tenant).await.map_err(journal_fault)? >= limits.sessions
     {
         return Err(Fault::new(FaultKind::SessionLimitExceeded));
@@ -136,10 +160,12 @@ fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32], key: Str
 }
 
 /// The same key: the same body attaches in whatever state the run is, another body is a conflict.
-async fn attach(app: &App, run: Run, hash: [u8; 32]) -> Result<Run, Fault> {
+async fn attach(app: &App, run: Run, hash: [u8; 32], place: Place) -> Result<Run, Fault> {
     if run.body_hash != hash {
         return Err(Fault::new(FaultKind::RequestConflict));
     }
+    // A cursor that leads nowhere must not wake a run.
+    place.in_run(&run)?;
     app.metrics.attached.inc();
     if run.state == RunState::Waiting { arm(app, run).await } else { Ok(run) }
 }

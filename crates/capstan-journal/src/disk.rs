@@ -159,6 +159,16 @@ impl Store for DiskStore {
         self.view(move |view| view.turns(&tenant, &session)).await
     }
 
+    async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError> {
+        let key = keys::late(tenant, stream);
+        self.view(move |view| view.has(Table::Index, &key)).await
+    }
+
+    async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+        let key = keys::index(keys::SESSION, &[&keys::names(&[tenant, session])]);
+        self.view(move |view| view.has(Table::Index, &key)).await
+    }
+
     async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
         let tenant = tenant.to_owned();
         self.view(move |view| view.sessions(&tenant)).await
