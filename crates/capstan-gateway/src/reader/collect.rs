@@ -10,7 +10,7 @@ use crate::relay::packet_of;
 
 /// Follows a run to its end, or until it waits.
 pub(crate) async fn collect(app: &App, run: &Run, request_id: uuid::Uuid) -> Result<ServiceResponse, Fault> {
-    let mut reader = app.journal.reader(run.stream_id, 0);
+    let mut reader = app.journal.reader_of(run, 0);
     let mut whole = Transcript::default();
     loop {
         let step = tokio::select! {
@@ -37,7 +37,8 @@ async fn now(app: &App, run: &Run) -> Result<Run, JournalError> {
 }
 
 fn response(whole: &Transcript, run: &Run, request_id: uuid::Uuid) -> Result<ServiceResponse, Fault> {
-    if run.fault.is_some() && run.state != RunState::Running {
+    // Without a CLOSE it waited when it was read, whatever another client has made of it since.
+    if run.fault.is_some() || whole.close().is_none() {
         let fault = whole.error().cloned().map(Fault::from);
         return Err(fault.unwrap_or_else(|| Fault::new(FaultKind::AgentExecutionError)));
     }
