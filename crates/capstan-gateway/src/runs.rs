@@ -83,13 +83,25 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let agent = app.agent_for(start.agent, start.ask)?.clone();
     let slot = admit(app, &start).await?;
     let claim = claim_of(&start, &agent, hash, key);
-    let body = start.body.clone();
-    let claimed = app.journal.claim(claim).await.map_err(journal_fault)?;
-    if !claimed.is_new {
-        return attach(app, claimed.run, hash).await;
-    }
-    relay::spawn(app, agent, claimed.run.clone(), body, slot);
-    Ok(claimed.run)
+    let (here, body) = (app.clone(), start.body.clone());
+    let claimed = carry_out(app, async move {
+        let claimed = here.journal.claim(claim).await.map_err(journal_fault)?;
+        if claimed.is_new {
+            relay::spawn(&here, agent, claimed.run.clone(), body, slot);
+        }
+        Ok(claimed)
+    });
+    let claimed = claimed.await?;
+    if claimed.is_new { Ok(claimed.run) } else { attach(app, claimed.run, hash).await }
+}
+
+/// Does the work in a task of its own. A client that hangs up drops its request wherever it stands; a run that was
+/// claimed or armed by then would run for good, with nobody at work on it.
+async fn carry_out<T: Send + 'static>(
+    app: &App,
+    work: impl Future<Output = Result<T, Fault>> + Send + 'static,
+) -> Result<T, Fault> {
+    app.tasks.spawn(work).await.unwrap_or_else(|_| Err(Fault::new(FaultKind::ServiceUnavailable)))
 }
 
 /// Everything that may stand in the way of a new run.
@@ -156,11 +168,19 @@ async fn arm(app: &App, run: Run) -> Result<Run, Fault> {
     let from = (run.state, run.attempt);
     let armed =
         Run { state: RunState::Running, attempt: run.attempt + 1, updated_at: Timestamp::now(), ..run };
-    if app.journal.transition(from, armed.clone(), Vec::new()).await.map_err(journal_fault)? {
-        relay::spawn(app, agent, armed.clone(), body, slot);
+    let (here, next, stream) = (app.clone(), armed.clone(), armed.stream_id);
+    let is_armed = carry_out(app, async move {
+        let is_armed =
+            here.journal.transition(from, next.clone(), Vec::new()).await.map_err(journal_fault)?;
+        if is_armed {
+            relay::spawn(&here, agent, next, body, slot);
+        }
+        Ok(is_armed)
+    });
+    if is_armed.await? {
         return Ok(armed);
     }
-    let now = store.run(armed.stream_id).await.map_err(journal_fault)?;
+    let now = store.run(stream).await.map_err(journal_fault)?;
     now.ok_or_else(|| Fault::new(FaultKind::StreamExpired))
 }
 
