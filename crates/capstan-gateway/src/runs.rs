@@ -38,8 +38,12 @@ impl Runs {
         self.registered.notify_waiters();
     }
 
+    /// Forgets a relay that is done. The next attempt's may have registered already, and that one stays.
     pub(crate) fn forget(&self, stream: Uuid) {
-        self.lock().remove(&stream);
+        let mut stops = self.lock();
+        if stops.get(&stream).is_some_and(StopSender::is_closed) {
+            stops.remove(&stream);
+        }
     }
 
     async fn wait_for(&self, stream: Uuid) -> StopSender {
@@ -188,25 +192,32 @@ async fn arm(app: &App, run: Run) -> Result<Run, Fault> {
 pub(crate) async fn stop(app: &App, mut run: Run) -> Result<Run, Fault> {
     let unknown = || Fault::new(FaultKind::StreamNotFound);
     loop {
-        match run.state {
+        let was_asked = match run.state {
             RunState::Closed => return Ok(run),
             // Whoever is first wins; the next look tells.
-            RunState::Waiting => relay::close_waiting(app, &run, relay::Ending::Cancelled).await?,
-            RunState::Running => stop_relay(app, run.stream_id).await?,
+            RunState::Waiting => {
+                relay::close_waiting(app, &run, relay::Ending::Cancelled).await.map(|()| true)?
+            }
+            RunState::Running => stop_relay(app, run.stream_id).await,
+        };
+        let now = app.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(unknown)?;
+        // A relay that is not there may have ended since the run was looked at. If it still runs, it runs elsewhere.
+        if !was_asked && (now.state, now.attempt) == (run.state, run.attempt) {
+            return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
         }
-        run = app.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(unknown)?;
+        run = now;
     }
 }
 
-/// Asks the relay to end; returns when it has. A relay that has written its end has left `Running` behind.
-async fn stop_relay(app: &App, stream: Uuid) -> Result<(), Fault> {
+/// Asks the relay to end; returns when it has, or false if there is none. A relay that has written its end has left
+/// `Running` behind.
+async fn stop_relay(app: &App, stream: Uuid) -> bool {
     // A relay registers right after its claim; one of another process never does.
-    let found = tokio::time::timeout(PATIENCE, app.runs.wait_for(stream)).await;
-    let relay = found.map_err(|_| Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0))?;
+    let Ok(relay) = tokio::time::timeout(PATIENCE, app.runs.wait_for(stream)).await else { return false };
     let (done, stopped) = oneshot::channel();
     if relay.send(done).await.is_ok() {
         // The relay answers by dropping the sender.
         let _ = stopped.await;
     }
-    Ok(())
+    true
 }
