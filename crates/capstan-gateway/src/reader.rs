@@ -50,9 +50,11 @@ impl Drop for Open {
 pub(crate) fn respond(app: &App, run: &Run, after: u64, face: Cap, view: View, slot: Slot) -> Response {
     app.metrics.active_readers.inc();
     let cursor = Cursor::new(run.stream_id, after);
-    let is_over = run.state == RunState::Closed && after >= run.last_seq;
-    let from = if is_over && view == View::Post { run.last_seq.saturating_sub(1) } else { after };
-    let reader = app.journal.reader(run.stream_id, from);
+    // At the end a client gets the CLOSE again, so that it knows. It opens at its own cursor all the same: a lower one
+    // would take back what the client has.
+    let is_over = view == View::Post && !run.is_open() && after >= run.last_seq;
+    let from = if is_over { run.last_seq.saturating_sub(1) } else { after };
+    let reader = app.journal.reader_of(run, from);
     let opening = Some(face.opening(&cursor));
     let behind = run.last_seq.saturating_sub(from);
     let open = Open { app: app.clone(), reader, face, view, opening, behind, _slot: slot };

@@ -38,8 +38,12 @@ impl Runs {
         self.registered.notify_waiters();
     }
 
+    /// Forgets a relay that is done. The next attempt's may have registered already, and that one stays.
     pub(crate) fn forget(&self, stream: Uuid) {
-        self.lock().remove(&stream);
+        let mut stops = self.lock();
+        if stops.get(&stream).is_some_and(StopSender::is_closed) {
+            stops.remove(&stream);
+        }
     }
 
     async fn wait_for(&self, stream: Uuid) -> StopSender {
@@ -107,13 +111,26 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let agent = app.agent_for(start.agent, start.ask)?.clone();
     let slot = admit(app, &start).await?;
     let claim = claim_of(&start, &agent, hash, key);
-    let body = start.body.clone();
-    let claimed = app.journal.claim(claim).await.map_err(journal_fault)?;
-    if !claimed.is_new {
-        return attach(app, claimed.run, hash, start.place).await;
-    }
-    relay::spawn(app, agent, claimed.run.clone(), body, slot);
-    Ok(claimed.run)
+    let place = start.place;
+    let (here, body) = (app.clone(), start.body.clone());
+    let claimed = carry_out(app, async move {
+        let claimed = here.journal.claim(claim).await.map_err(journal_fault)?;
+        if claimed.is_new {
+            relay::spawn(&here, agent, claimed.run.clone(), body, slot);
+        }
+        Ok(claimed)
+    });
+    let claimed = claimed.await?;
+    if claimed.is_new { Ok(claimed.run) } else { attach(app, claimed.run, hash, place).await }
+}
+
+/// Does the work in a task of its own. A client that hangs up drops its request wherever it stands; a run that was
+/// claimed or armed by then would run for good, with nobody at work on it.
+async fn carry_out<T: Send + 'static>(
+    app: &App,
+    work: impl Future<Output = Result<T, Fault>> + Send + 'static,
+) -> Result<T, Fault> {
+    app.tasks.spawn(work).await.unwrap_or_else(|_| Err(Fault::new(FaultKind::ServiceUnavailable)))
 }
 
 /// Everything that may stand in the way of a new run.
@@ -182,11 +199,19 @@ async fn arm(app: &App, run: Run) -> Result<Run, Fault> {
     let from = (run.state, run.attempt);
     let armed =
         Run { state: RunState::Running, attempt: run.attempt + 1, updated_at: Timestamp::now(), ..run };
-    if app.journal.transition(from, armed.clone(), Vec::new()).await.map_err(journal_fault)? {
-        relay::spawn(app, agent, armed.clone(), body, slot);
+    let (here, next, stream) = (app.clone(), armed.clone(), armed.stream_id);
+    let is_armed = carry_out(app, async move {
+        let is_armed =
+            here.journal.transition(from, next.clone(), Vec::new()).await.map_err(journal_fault)?;
+        if is_armed {
+            relay::spawn(&here, agent, next, body, slot);
+        }
+        Ok(is_armed)
+    });
+    if is_armed.await? {
         return Ok(armed);
     }
-    let now = store.run(armed.stream_id).await.map_err(journal_fault)?;
+    let now = store.run(stream).await.map_err(journal_fault)?;
     now.ok_or_else(|| Fault::new(FaultKind::StreamExpired))
 }
 
@@ -194,25 +219,32 @@ async fn arm(app: &App, run: Run) -> Result<Run, Fault> {
 pub(crate) async fn stop(app: &App, mut run: Run) -> Result<Run, Fault> {
     let unknown = || Fault::new(FaultKind::StreamNotFound);
     loop {
-        match run.state {
+        let was_asked = match run.state {
             RunState::Closed => return Ok(run),
             // Whoever is first wins; the next look tells.
-            RunState::Waiting => relay::close_waiting(app, &run, relay::Ending::Cancelled).await?,
-            RunState::Running => stop_relay(app, run.stream_id).await?,
+            RunState::Waiting => {
+                relay::close_waiting(app, &run, relay::Ending::Cancelled).await.map(|()| true)?
+            }
+            RunState::Running => stop_relay(app, run.stream_id).await,
+        };
+        let now = app.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(unknown)?;
+        // A relay that is not there may have ended since the run was looked at. If it still runs, it runs elsewhere.
+        if !was_asked && (now.state, now.attempt) == (run.state, run.attempt) {
+            return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
         }
-        run = app.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(unknown)?;
+        run = now;
     }
 }
 
-/// Asks the relay to end; returns when it has. A relay that has written its end has left `Running` behind.
-async fn stop_relay(app: &App, stream: Uuid) -> Result<(), Fault> {
+/// Asks the relay to end; returns when it has, or false if there is none. A relay that has written its end has left
+/// `Running` behind.
+async fn stop_relay(app: &App, stream: Uuid) -> bool {
     // A relay registers right after its claim; one of another process never does.
-    let found = tokio::time::timeout(PATIENCE, app.runs.wait_for(stream)).await;
-    let relay = found.map_err(|_| Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0))?;
+    let Ok(relay) = tokio::time::timeout(PATIENCE, app.runs.wait_for(stream)).await else { return false };
     let (done, stopped) = oneshot::channel();
     if relay.send(done).await.is_ok() {
         // The relay answers by dropping the sender.
         let _ = stopped.await;
     }
-    Ok(())
+    true
 }

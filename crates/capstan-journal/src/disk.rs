@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use self::group::Reply;
-use self::tables::{Tables, View};
+use self::tables::{Table, Tables, View};
 use self::writer::{Command, Writer};
 use crate::rules::shown;
 use crate::{

@@ -10,7 +10,7 @@ use crate::relay::packet_of;
 
 /// Follows a run to its end, or until it waits.
 pub(crate) async fn collect(app: &App, run: &Run, request_id: uuid::Uuid) -> Result<ServiceResponse, Fault> {
-    let mut reader = app.journal.reader(run.stream_id, 0);
+    let mut reader = app.journal.reader_of(run, 0);
     let mut whole = Transcript::default();
     let end = loop {
         let step = tokio::select! {
