@@ -1,5 +1,6 @@
 //! The subcommands, a file each, and how they fail.
 
+mod chaos;
 mod errors;
 mod logs;
 mod request;
@@ -22,6 +23,7 @@ pub(crate) enum Command {
     Validate(validate::Args),
     Errors(errors::Args),
     Request(request::Args),
+    Chaos(Box<chaos::Args>),
 }
 
 impl Command {
@@ -29,6 +31,7 @@ impl Command {
         match self {
             Self::Serve(args) => args.run(),
             Self::Request(args) => args.run(),
+            Self::Chaos(args) => args.run(),
             Self::Validate(args) => args.run(),
             Self::Errors(args) => args.run(),
         }
