@@ -1,5 +1,6 @@
 //! The subcommands, a file each, and how they fail.
 
+mod chaos;
 mod chat;
 mod errors;
 mod logs;
@@ -24,6 +25,7 @@ pub(crate) enum Command {
     Validate(validate::Args),
     Errors(errors::Args),
     Request(request::Args),
+    Chaos(Box<chaos::Args>),
 }
 
 impl Command {
@@ -32,6 +34,7 @@ impl Command {
             Self::Serve(args) => args.run(),
             Self::Chat(args) => args.run(),
             Self::Request(args) => args.run(),
+            Self::Chaos(args) => args.run(),
             Self::Validate(args) => args.run(),
             Self::Errors(args) => args.run(),
         }

@@ -145,7 +145,7 @@ fn greet(config: &Config, address: Option<SocketAddr>) {
 }
 
 /// SIGTERM or Ctrl-C.
-async fn terminated() {
+pub(super) async fn terminated() {
     let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
     else {
         return std::future::pending().await;
