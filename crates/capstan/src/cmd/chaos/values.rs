@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use capstan_chaos::{After, At, Then, When, With};
 
-use crate::cmd::nearest;
+use capstan_protocol::nearest;
 
 pub(super) fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate| (0.0..=1.0).contains(rate));
