@@ -47,7 +47,7 @@ impl Drop for Open {
 pub(crate) fn respond(app: &App, run: &Run, after: u64, face: Cap, view: View, slot: Slot) -> Response {
     app.metrics.active_readers.inc();
     let cursor = Cursor::new(run.stream_id, after);
-    let reader = app.journal.reader(run.stream_id, after);
+    let reader = app.journal.reader_of(run, after);
     let open =
         Open { app: app.clone(), reader, face, view, opening: Some(face.opening(&cursor)), _slot: slot };
     let body = Body::from_stream(stream::unfold(open, next_chunk));

@@ -88,6 +88,16 @@ impl Journal {
     pub fn reader(&self, stream: Uuid, after: u64) -> Reader {
         Reader::new(self.store.clone(), self.shelf.lease(stream), stream, after)
     }
+
+    /// A reader of a run that the caller has just looked up. What is stored is told to readers a moment later; this
+    /// one never reports a state that the caller knows to be past, such as `Waiting` of an attempt that was followed.
+    pub fn reader_of(&self, run: &Run, after: u64) -> Reader {
+        let lease = self.shelf.lease(run.stream_id);
+        if run.state == RunState::Running {
+            lease.advance((run.attempt, run.state));
+        }
+        Reader::new(self.store.clone(), lease, run.stream_id, after)
+    }
 }
 
 impl fmt::Debug for Journal {

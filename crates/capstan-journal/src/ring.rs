@@ -84,6 +84,14 @@ impl Ring {
         }
     }
 
+    /// Moves on to a later attempt that runs. A ring that knows nothing stays so and asks the store: what the caller
+    /// saw may be long past.
+    pub(crate) fn advance(&mut self, standing: Standing) {
+        if self.standing.is_some() {
+            self.standing = self.standing.max(Some(standing));
+        }
+    }
+
     /// Takes in what the store says, unless newer is known.
     pub(crate) fn learn(&mut self, standing: Standing, last_seq: u64) {
         if self.standing <= Some(standing) {

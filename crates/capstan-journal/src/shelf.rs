@@ -137,6 +137,14 @@ impl Lease {
         }
     }
 
+    /// A later attempt is known to run.
+    pub(crate) fn advance(&self, standing: Standing) {
+        self.shelf.change(&self.ring, |ring| {
+            ring.advance(standing);
+            false
+        });
+    }
+
     /// The store was asked. Nobody is woken, for nothing has changed.
     pub(crate) fn learn(&self, standing: Standing, last_seq: u64) {
         self.shelf.change(&self.ring, |ring| {

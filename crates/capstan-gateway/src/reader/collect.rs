@@ -22,7 +22,7 @@ struct Collected {
 
 /// Follows a run to its end, or until it waits.
 pub(crate) async fn collect(app: &App, run: &Run, request_id: uuid::Uuid) -> Result<ServiceResponse, Fault> {
-    let mut reader = app.journal.reader(run.stream_id, 0);
+    let mut reader = app.journal.reader_of(run, 0);
     let mut whole = Collected::default();
     loop {
         let step = tokio::select! {

@@ -70,6 +70,8 @@ contract! {
         a_thousand_readers_get_all_frames_in_order,
         every_cursor_resumes_exactly,
         waiting_is_said_once_and_closed_always,
+        waiting_is_not_said_of_an_attempt_that_was_followed,
+        a_reader_of_a_run_that_has_long_closed_is_not_left_waiting,
         recent_frames_come_from_memory_and_evicted_ones_from_the_store,
         the_total_of_all_tails_is_bounded,
         a_readers_step_is_bounded,
