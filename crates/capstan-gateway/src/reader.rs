@@ -47,7 +47,10 @@ impl Drop for Open {
 pub(crate) fn respond(app: &App, run: &Run, after: u64, face: Cap, view: View, slot: Slot) -> Response {
     app.metrics.active_readers.inc();
     let cursor = Cursor::new(run.stream_id, after);
-    let reader = app.journal.reader_of(run, after);
+    // At the end a client gets the CLOSE again, so that it knows. (A viewer by GET is answered 204 instead.)
+    let is_over = run.state == RunState::Closed && after >= run.last_seq;
+    let from = if is_over { run.last_seq.saturating_sub(1) } else { after };
+    let reader = app.journal.reader_of(run, from);
     let open =
         Open { app: app.clone(), reader, face, view, opening: Some(face.opening(&cursor)), _slot: slot };
     let body = Body::from_stream(stream::unfold(open, next_chunk));

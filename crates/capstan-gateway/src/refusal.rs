@@ -82,7 +82,7 @@ pub(crate) async fn render(State(app): State<App>, request: Request, next: Next)
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let cause = app.loggable(&fault);
         tracing::info!(parent: &span, %method, path, code = fault.code(), status = fault.status(), ms, cause, "refused");
-        response = problem_response(&app, &fault, &id, response);
+        response = problem_response(&app, &fault, &id, &response);
     }
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert("x-request-id", value);
@@ -105,7 +105,7 @@ fn unify(mut response: Response) -> Response {
     response
 }
 
-fn problem_response(app: &App, fault: &Fault, id: &str, old: Response) -> Response {
+fn problem_response(app: &App, fault: &Fault, id: &str, old: &Response) -> Response {
     let mut problem = fault.to_problem(app.settings.exposure);
     problem.request_id = Some(id.to_owned());
     let body = serde_json::to_vec(&problem).unwrap_or_default();
@@ -113,8 +113,9 @@ fn problem_response(app: &App, fault: &Fault, id: &str, old: Response) -> Respon
     *response.status_mut() =
         StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    // What the framework knows beside the status, such as Allow.
-    headers.extend(old.headers().get(header::ALLOW).cloned().map(|allow| (header::ALLOW, allow)));
+    // What the layers below said beside the status, such as Allow, or that a page may read this.
+    headers.clone_from(old.headers());
+    headers.remove(header::CONTENT_LENGTH);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(seconds) = problem.retry_after {

@@ -6,7 +6,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Path, Query, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use capstan_journal::{Run, RunState};
+use capstan_journal::Run;
 use capstan_protocol::{Fault, FaultKind, LastEventId, Profile};
 use http::{HeaderMap, header};
 use serde::Deserialize;
@@ -90,9 +90,6 @@ async fn assist(
         return Ok(Json(reader::collect(app, &run, ask.key).await?).into_response());
     }
     let after = place(app, &run, resume, params.after)?;
-    // At or past the end the client gets the CLOSE again, so that it knows.
-    let is_over = run.state == RunState::Closed && after >= run.last_seq;
-    let after = if is_over { run.last_seq.saturating_sub(1) } else { after };
     Ok(reader::respond(app, &run, after, face, View::Post, slot))
 }
 
