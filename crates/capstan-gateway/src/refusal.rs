@@ -10,6 +10,7 @@ use capstan_journal::{ErrorKind, JournalError};
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{Fault, FaultKind, problem};
 use http::{HeaderValue, StatusCode, header};
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::app::App;
@@ -83,7 +84,9 @@ fn request_id(request: &Request) -> String {
 pub(crate) async fn render(State(app): State<App>, request: Request, next: Next) -> Response {
     let id = request_id(&request);
     let (method, path, started) = (request.method().clone(), request.uri().path().to_owned(), Instant::now());
-    let mut response = next.run(request).await;
+    // On every line of the request and of the run that it starts, whatever level is logged.
+    let span = tracing::error_span!("request", request_id = %id, tenant = tracing::field::Empty);
+    let mut response = next.run(request).instrument(span.clone()).await;
     if response.extensions().get::<Fault>().is_none() {
         response = unify(response);
     }
@@ -92,7 +95,8 @@ pub(crate) async fn render(State(app): State<App>, request: Request, next: Next)
         if response.extensions().get::<OfARun>().is_none() {
             app.metrics.fault(fault.kind());
         }
-        tracing::info!(request_id = %id, %method, path, code = fault.code(), status = fault.status(), ms, cause = ?app.loggable(&fault), "refused");
+        let cause = app.loggable(&fault);
+        tracing::info!(parent: &span, %method, path, code = fault.code(), status = fault.status(), ms, cause, "refused");
         response = problem_response(&app, &fault, &id, &response);
     }
     if let Ok(value) = HeaderValue::from_str(&id) {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use capstan_journal::{Claim, Found, Run, RunState};
 use capstan_protocol::{Fault, FaultKind, LastEventId, Timestamp};
 use tokio::sync::{Notify, mpsc, oneshot};
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::app::{App, Registered};
@@ -130,7 +131,10 @@ async fn carry_out<T: Send + 'static>(
     app: &App,
     work: impl Future<Output = Result<T, Fault>> + Send + 'static,
 ) -> Result<T, Fault> {
-    app.tasks.spawn(work).await.unwrap_or_else(|_| Err(Fault::new(FaultKind::ServiceUnavailable)))
+    app.tasks
+        .spawn(work.in_current_span())
+        .await
+        .unwrap_or_else(|_| Err(Fault::new(FaultKind::ServiceUnavailable)))
 }
 
 /// Everything that may stand in the way of a new run.

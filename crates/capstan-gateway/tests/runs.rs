@@ -4,18 +4,9 @@
 mod common;
 
 use capstan_gateway::{KeyHash, Limits, Settings, Tenant};
-use capstan_protocol::{CATALOGUE, ErrorSeverity, Payload, Problem, StreamError};
-use common::{all, ask, client, close_reason, packets, seqs, start, text};
+use capstan_protocol::{CATALOGUE, ErrorSeverity, Payload};
+use common::{all, ask, client, close_reason, errors, packets, problem, seqs, start, text};
 use serde_json::Value;
-
-fn errors(packets: &[capstan_protocol::StreamPacket]) -> Vec<&StreamError> {
-    packets.iter().filter_map(|p| if let Payload::Error(e) = &p.payload { Some(e) } else { None }).collect()
-}
-
-async fn problem(response: reqwest::Response) -> Problem {
-    assert_eq!(response.headers()["content-type"], "application/problem+json");
-    response.json().await.unwrap()
-}
 
 #[tokio::test]
 async fn a_run_streams_its_text_and_closes() {

@@ -71,6 +71,8 @@ contract! {
         every_cursor_resumes_exactly,
         waiting_is_said_once_and_closed_always,
         a_reader_of_an_armed_run_is_not_told_that_it_waits,
+        waiting_is_not_said_of_an_attempt_that_was_followed,
+        a_reader_of_a_run_that_has_long_closed_is_not_left_waiting,
         recent_frames_come_from_memory_and_evicted_ones_from_the_store,
         the_total_of_all_tails_is_bounded,
         a_readers_step_is_bounded,

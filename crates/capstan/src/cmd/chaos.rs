@@ -56,7 +56,7 @@ async fn run(listen: &str, to: Upstream, faults: Faults, seed: u64) -> Result<()
     let chaos = Chaos::new(to, faults, seed);
     let handle = chaos.handle();
     tokio::select! {
-        () = chaos.serve(listener, super::serve::terminated()) => {}
+        () = chaos.serve(listener, super::serve::terminated()?) => {}
         () = status::follow(&handle), if is_terminal => {}
     }
     status::sum_up(&handle.tally(), seed, is_terminal);

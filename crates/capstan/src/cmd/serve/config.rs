@@ -158,7 +158,8 @@ impl Config {
         Ok(settings)
     }
 
-    fn exposure(&self) -> Exposure {
+    /// Whether the inside may be shown.
+    pub(super) fn exposure(&self) -> Exposure {
         let environment = std::env::var("CAPSTAN_ENV").ok();
         if self.debug { Exposure::Debug } else { Exposure::from_environment(environment.as_deref()) }
     }
