@@ -19,6 +19,8 @@ pub(super) enum Outcome {
     Failed,
     NoConnection,
     NoProtocol,
+    /// Ctrl-C.
+    Stopped,
     /// Ctrl-C, twice.
     Left,
 }
@@ -30,7 +32,7 @@ impl Outcome {
             Self::Failed => 1,
             Self::NoConnection => 3,
             Self::NoProtocol => 4,
-            Self::Left => INTERRUPTED,
+            Self::Stopped | Self::Left => INTERRUPTED,
         })
     }
 
@@ -97,7 +99,7 @@ impl<'a> Turn<'a> {
                 News::Packet(Ok(Some(packet))) => self.show(&packet)?,
                 News::Packet(Ok(None)) => {
                     self.screen.end(&self.transcript)?;
-                    return Ok(Ok(Outcome::Complete));
+                    return Ok(Ok(if self.is_stopping { Outcome::Stopped } else { Outcome::Complete }));
                 }
                 News::Packet(Err(error)) => return Ok(Err(error)),
                 News::Interrupt if self.is_stopping => return Ok(Ok(Outcome::Left)),
