@@ -83,7 +83,7 @@ impl Screen {
             EventView::Progress(update) => self.progress(update),
             EventView::Media(carousel) => self.media(carousel),
             // A block of the answer, so it belongs to the text.
-            EventView::Markdown(block) => self.text(&format!("{}\n", block.content))?,
+            EventView::Markdown(block) => self.text(&format!("\n{}\n", block.content))?,
             EventView::Thought(trace) => self.line(harmless(&trace.thought).dimmed().italic()),
             EventView::UserError(error) => self.user_error(error),
             EventView::Reset(_) => self.reset(so_far)?,
@@ -122,7 +122,7 @@ impl Screen {
 
     fn user_error(&self, error: &UserError) {
         let code = error.code.map_or_else(String::new, |code| format!(" {code}"));
-        let retry = if error.retryable { "; worth another try" } else { "" };
+        let retry = if error.retryable { " (worth another try)" } else { "" };
         let head = format!("{}{code}:", error.domain.as_str());
         self.line(format!("{} {}{retry}", head.yellow().bold(), harmless(&error.message)));
     }
