@@ -268,3 +268,13 @@ async fn a_plain_server_that_replays_from_the_start_is_healed() {
     requests.recv().await.unwrap();
     assert_eq!(requests.recv().await.unwrap().header("last-event-id"), Some(STREAM.to_string().as_str()));
 }
+
+#[tokio::test]
+async fn a_slash_at_the_end_of_the_base_url_does_no_harm() {
+    for (base, path) in [("/", "/assist"), ("/api/", "/api/assist"), ("/v1", "/v1/assist")] {
+        let server = scripted(vec![sse(&close(1))]).await;
+        let mut requests = server.requests;
+        ask(&format!("{}{base}", server.url)).await.unwrap();
+        assert_eq!(requests.recv().await.unwrap().line, format!("POST {path} HTTP/1.1"));
+    }
+}
