@@ -19,7 +19,7 @@ gen: ## Write the generated files: schemas, TypeScript types, the error referenc
 	cargo xtask gen
 
 bench: ## Measure against named peers, as ratios
-	cargo run --release --manifest-path bench/Cargo.toml -- decode
+	cargo run --release --manifest-path bench/Cargo.toml -- all
 
 fuzz: ## Fuzz the decoders, a minute each (FUZZ_SECONDS=…)
 	@scripts/fuzz

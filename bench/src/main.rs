@@ -4,6 +4,7 @@ mod client;
 mod corpus;
 mod decode;
 mod environment;
+mod gateway;
 mod lean;
 mod reader;
 mod stopwatch;
@@ -24,11 +25,15 @@ const BENCHES: &[Bench] = &[
         what: "a socket into typed packets, by the whole client",
         run: |_| client::run(),
     },
+    Bench { name: "gateway", what: "agent writes to viewers, replay, resume, memory", run: gateway::run },
 ];
 
 /// Processes that a bench starts for itself.
-const ROLES: &[(&str, fn(&[String]) -> std::io::Result<()>)] =
-    &[(client::serve::ROLE, client::serve::run), (client::CONSUME, client::consume)];
+const ROLES: &[(&str, fn(&[String]) -> std::io::Result<()>)] = &[
+    (client::serve::ROLE, client::serve::run),
+    (client::CONSUME, client::consume),
+    (gateway::server::ROLE, gateway::server::run),
+];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -78,6 +78,7 @@ impl Gateway {
             stopped: CancellationToken::new(),
             closing: CancellationToken::new(),
             broken: CancellationToken::new(),
+            ended: CancellationToken::new(),
             started: Instant::now(),
         }))
     }
@@ -103,6 +104,8 @@ pub(crate) struct Shared {
     pub(crate) closing: CancellationToken,
     /// The journal failed for good.
     pub(crate) broken: CancellationToken,
+    /// Either of the two, so that a viewer waits for one thing.
+    pub(crate) ended: CancellationToken,
     pub(crate) started: Instant,
     agents: HashMap<String, Registered>,
     default_agent: Option<Registered>,

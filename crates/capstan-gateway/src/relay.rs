@@ -66,6 +66,7 @@ pub(crate) fn spawn(app: &App, agent: Registered, run: Run, body: Bytes, slot: S
             // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
             tracing::error!(%stream, %error, "the journal failed; open responses are cut");
             app.broken.cancel();
+            app.ended.cancel();
         }
         app.runs.forget(stream);
         app.metrics.active_runs.dec();

@@ -11,6 +11,7 @@ use axum::extract::ConnectInfo;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -20,8 +21,12 @@ use tower::ServiceExt as _;
 use crate::app::{App, Gateway};
 use crate::{recovery, router};
 
-/// What a connection may buffer: small, so that a thousand readers that never read cost little.
-const CONNECTION_BUFFER: usize = 16 * 1024;
+/// What a connection may buffer before it asks for no more: the least there is, so that a thousand readers that never
+/// read cost little. It is not the size of a write.
+const CONNECTION_BUFFER: usize = 8 * 1024;
+/// What the kernel may hold for a connection (it takes twice as much): left to itself it lends megabytes to a reader
+/// that has stopped reading. Enough for a megabyte a second to the other side of the world.
+const SEND_BUFFER: usize = 64 * 1024;
 /// Connections at once; beyond it new ones wait in the kernel's queue.
 const CONNECTIONS: usize = 20_000;
 /// The pause after a failed accept.
@@ -78,6 +83,8 @@ pub async fn serve(
     let service = Service::start(gateway).await?;
     let (connections, permits) = (TaskTracker::new(), Arc::new(Semaphore::new(CONNECTIONS)));
     for listener in listeners {
+        // Connections inherit it. Without it they work as well.
+        let _ = SockRef::from(&listener).set_send_buffer_size(SEND_BUFFER);
         let (app, router) = (service.app.clone(), service.router());
         tokio::spawn(accept(app, listener, router, connections.clone(), Arc::clone(&permits)));
     }
@@ -99,11 +106,8 @@ async fn accept(
         };
         match accepted {
             Ok((socket, peer, permit)) => {
-                let serving = connection(app.clone(), socket, peer, router.clone());
-                connections.spawn(async move {
-                    serving.await;
-                    drop(permit);
-                });
+                // The very future, not one that awaits it: that would hold it twice, for every idle viewer.
+                connections.spawn(connection(app.clone(), socket, peer, router.clone(), permit));
             }
             // Out of file descriptors, most likely: give the others time to close theirs.
             Err(error) => {
@@ -124,7 +128,13 @@ async fn next_socket(
     Ok((socket, peer, permit))
 }
 
-async fn connection(app: App, socket: TcpStream, peer: SocketAddr, service: Router) {
+async fn connection(
+    app: App,
+    socket: TcpStream,
+    peer: SocketAddr,
+    service: Router,
+    _permit: OwnedSemaphorePermit,
+) {
     // A token a packet: waiting for more to send is the wrong economy.
     let _ = socket.set_nodelay(true);
     let spoken = CancellationToken::new();
@@ -171,6 +181,7 @@ async fn drain(app: &App, connections: &TaskTracker) {
     app.stopped.cancel();
     app.tasks.wait().await;
     app.closing.cancel();
+    app.ended.cancel();
     /// Bodies end at their next frame; a reader that does not read is not waited for.
     const LAST_WORDS: Duration = Duration::from_secs(1);
     let _ = tokio::time::timeout(LAST_WORDS, connections.wait()).await;

@@ -13,15 +13,15 @@ use crate::rules::not_found;
 use crate::shelf::Lease;
 use crate::{JournalError, RunState, Store};
 
-/// How much one step brings: a socket write's worth, so that a thousand slow readers hold little.
-const STEP_BYTES: usize = 16 * 1024;
+/// How much one step brings: a reader that has stopped reading holds one or two of them.
+const STEP_BYTES: usize = 8 * 1024;
 /// Tiny frames are bounded by number as well.
 const STEP_PACKETS: usize = 256;
 
 /// What a reader meets next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// The next frames, in order, about 16 KiB at most; never empty. The cursor has moved past them.
+    /// The next frames, in order, about 8 KiB at most; never empty. The cursor has moved past them.
     Frames(Vec<Bytes>),
     /// All frames were read and the run stands still: `Closed` (said at every further call), or `Waiting` (said once
     /// for an attempt; the next call waits for what comes).

@@ -34,7 +34,8 @@ pub(crate) fn check_names(names: &[&str]) -> Result<(), JournalError> {
     }
 }
 
-/// A stream's frame; seq 0 holds the request's body, which so lives and goes with its stream.
+/// A stream's block of frames, by the seq of its last; seq 0 holds the request's body, which so lives and goes with its
+/// stream.
 pub(crate) fn frame(stream: Uuid, seq: u64) -> [u8; 24] {
     let mut key = [0; 24];
     let (id, place) = key.split_at_mut(16);
