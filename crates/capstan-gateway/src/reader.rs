@@ -8,13 +8,13 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use capstan_journal::{Reader, Run, RunState, Step};
+use capstan_journal::{Reader, Run, Step};
 use capstan_protocol::{Cursor, sse};
 use futures_util::stream;
 use http::{HeaderValue, header};
 
 use crate::app::App;
-use crate::face::Cap;
+use crate::face::{Face, Next};
 use crate::limits::Slot;
 pub(crate) use collect::collect;
 
@@ -31,9 +31,11 @@ pub(crate) enum View {
 struct Open {
     app: App,
     reader: Reader,
-    face: Cap,
+    face: Face,
     view: View,
     opening: Option<Bytes>,
+    /// The face has said its last word.
+    is_over: bool,
     /// Packets that were there before this viewer came.
     behind: u64,
     _slot: Slot,
@@ -45,23 +47,31 @@ impl Drop for Open {
     }
 }
 
-/// The SSE response of a viewer that has everything up to `after`.
-pub(crate) fn respond(app: &App, run: &Run, after: u64, face: Cap, view: View, slot: Slot) -> Response {
+/// The SSE response of a viewer whose face reads the journal after `after`.
+pub(crate) fn respond(app: &App, run: &Run, after: u64, mut face: Face, view: View, slot: Slot) -> Response {
     app.metrics.active_readers.inc();
-    let cursor = Cursor::new(run.stream_id, after);
     let reader = app.journal.reader(run.stream_id, after);
-    let opening = Some(face.opening(&cursor));
+    let opening = match &mut face {
+        Face::Cap(cap) => cap.opening(&Cursor::new(run.stream_id, after)),
+        Face::Agui(agui) => agui.opening(app),
+    };
+    let (opening, is_over) = (Some(opening), false);
     let behind = run.last_seq.saturating_sub(after);
-    let open = Open { app: app.clone(), reader, face, view, opening, behind, _slot: slot };
-    let body = Body::from_stream(stream::unfold(open, next_chunk));
+    let open = Open { app: app.clone(), reader, face, view, opening, is_over, behind, _slot: slot };
+    let mut response = sse_response(Body::from_stream(stream::unfold(open, next_chunk)));
+    if let Ok(id) = HeaderValue::from_str(&run.stream_id.to_string()) {
+        response.headers_mut().insert("x-stream-id", id);
+    }
+    response
+}
+
+/// A body of server-sent events: never stored, never held back.
+pub(crate) fn sse_response(body: Body) -> Response {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    if let Ok(id) = HeaderValue::from_str(&run.stream_id.to_string()) {
-        headers.insert("x-stream-id", id);
-    }
     response
 }
 
@@ -70,43 +80,47 @@ async fn next_chunk(mut open: Open) -> Option<(io::Result<Bytes>, Open)> {
     if let Some(opening) = open.opening.take() {
         return Some((Ok(opening), open));
     }
+    if open.is_over {
+        return None;
+    }
     let heartbeat = open.app.settings.timeouts.heartbeat;
     match open.wait(heartbeat).await {
-        News::Bytes(bytes) => Some((Ok(bytes), open)),
-        News::End => None,
-        News::Cut => Some((Err(io::Error::other("the journal failed")), open)),
+        Next::Write(bytes) => Some((Ok(bytes), open)),
+        Next::Last(bytes) => {
+            open.is_over = true;
+            Some((Ok(bytes), open))
+        }
+        Next::End => None,
+        Next::Cut => Some((Err(io::Error::other("the stream cannot be read on")), open)),
     }
 }
 
-enum News {
-    Bytes(Bytes),
-    End,
-    Cut,
-}
-
 impl Open {
-    async fn wait(&mut self, heartbeat: Duration) -> News {
+    async fn wait(&mut self, heartbeat: Duration) -> Next {
         loop {
             let step = tokio::select! {
                 biased;
                 step = self.reader.next() => step,
-                () = self.app.broken.cancelled() => return News::Cut,
-                () = self.app.closing.cancelled() => return News::End,
-                () = tokio::time::sleep(heartbeat) => return News::Bytes(Bytes::from_static(sse::HEARTBEAT)),
+                () = self.app.broken.cancelled() => return Next::Cut,
+                () = self.app.closing.cancelled() => return self.face.closing(),
+                () = tokio::time::sleep(heartbeat) => return Next::Write(Bytes::from_static(sse::HEARTBEAT)),
             };
-            match step {
-                Ok(Step::Frames(frames)) => {
-                    let replayed = self.behind.min(frames.len() as u64);
-                    self.behind -= replayed;
-                    self.app.metrics.replayed.inc_by(replayed);
-                    return News::Bytes(self.face.frames(frames));
-                }
-                Ok(Step::State(RunState::Closed)) => return News::End,
-                Ok(Step::State(RunState::Waiting)) if self.view == View::Post => return News::End,
-                // A viewer stays: the next step comes when the run goes on.
-                Ok(Step::State(RunState::Waiting | RunState::Running)) => {}
-                Err(_) => return News::Cut,
+            let next = match step {
+                Ok(Step::Frames(frames)) => self.show(frames).await,
+                Ok(Step::State(state)) => self.face.stands(&self.app, state, self.view),
+                Err(_) => Next::Cut,
+            };
+            // Not everything that happens is worth a write.
+            if !matches!(&next, Next::Write(bytes) if bytes.is_empty()) {
+                return next;
             }
         }
+    }
+
+    async fn show(&mut self, frames: Vec<Bytes>) -> Next {
+        let replayed = self.behind.min(frames.len() as u64);
+        self.behind -= replayed;
+        self.app.metrics.replayed.inc_by(replayed);
+        self.face.frames(&self.app, frames).await.unwrap_or(Next::Cut)
     }
 }

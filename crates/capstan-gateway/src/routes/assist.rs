@@ -14,7 +14,7 @@ use serde::Deserialize;
 use crate::access::Caller;
 use crate::app::App;
 use crate::ask::Ask;
-use crate::face::{Cap, cap};
+use crate::face::{Cap, Face, agui, cap};
 use crate::reader::{self, View};
 use crate::refusal::Refusal;
 use crate::runs::{self, Start};
@@ -24,11 +24,25 @@ use crate::runs::{self, Start};
 pub(crate) struct Params {
     profile: Option<String>,
     after: Option<u64>,
+    face: Option<String>,
 }
 
 impl Params {
     pub(crate) fn after(&self) -> Option<u64> {
         self.after
+    }
+
+    /// Whether the AG-UI face is asked for; CAP's is the default.
+    pub(crate) fn is_agui(&self) -> Result<bool, Fault> {
+        match self.face.as_deref() {
+            None | Some(cap::NAME) => Ok(false),
+            Some(agui::NAME) => Ok(true),
+            Some(other) => {
+                let message =
+                    format!("face: unknown value {other:?}, expected {} or {}", cap::NAME, agui::NAME);
+                Err(Fault::new(FaultKind::InvalidRequest).with_message(message))
+            }
+        }
     }
 
     pub(crate) fn profile(&self) -> Result<Option<Profile>, Fault> {
@@ -72,8 +86,8 @@ async fn assist(
     let resume = last_event_id(&parts.headers)?;
     let profile = params.profile()?;
     let body = read_body(app, body).await?;
-    let ask = Ask::decode(&body)?;
-    let face = Cap(profile.unwrap_or(ask.profile));
+    let ask = Ask::decode(cap::NAME, &body)?;
+    let face = Face::Cap(Cap(profile.unwrap_or(ask.profile)));
     let slot = app.limiter.take_reader(&caller.tenant, &app.settings.limits)?;
     let accepts_reset = header_lists(&parts.headers, "x-cap-accept", capstan_protocol::event::STREAM_RESET);
     let start = Start {
@@ -87,7 +101,9 @@ async fn assist(
     };
     let run = runs::start_or_attach(app, start).await?;
     if wants_json(&parts.headers) {
-        return Ok(Json(reader::collect(app, &run, ask.key).await?).into_response());
+        return Ok(
+            Json(reader::collect(app, &run, ask.key.parse().unwrap_or_default()).await?).into_response()
+        );
     }
     let after = place(app, &run, resume, params.after)?;
     // At or past the end the client gets the CLOSE again, so that it knows.
@@ -96,14 +112,14 @@ async fn assist(
     Ok(reader::respond(app, &run, after, face, View::Post, slot))
 }
 
-fn check_content_type(headers: &HeaderMap) -> Result<(), Fault> {
+pub(crate) fn check_content_type(headers: &HeaderMap) -> Result<(), Fault> {
     let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let essence = value.split(';').next().unwrap_or_default().trim();
     let is_json = essence.eq_ignore_ascii_case("application/json");
     is_json.then_some(()).ok_or_else(|| Fault::new(FaultKind::UnsupportedMediaType))
 }
 
-async fn read_body(app: &App, body: Body) -> Result<Bytes, Fault> {
+pub(crate) async fn read_body(app: &App, body: Body) -> Result<Bytes, Fault> {
     let limit = app.settings.limits.body_bytes;
     let too_large = || {
         Fault::new(FaultKind::PayloadTooLarge)
