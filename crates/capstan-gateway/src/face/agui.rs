@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use capstan_journal::{JournalError, Run, RunState};
-use capstan_protocol::{Cursor, StreamPacket};
+use capstan_protocol::{Cursor, ErrorSeverity, Payload, StreamPacket, sse};
 
 use super::Next;
 use crate::app::App;
@@ -40,8 +40,8 @@ pub(crate) const NAME: &str = "ag-ui";
 const PREAMBLE: u32 = 1 << 20;
 /// Of a TRANSIENT error, part 1 is the CUSTOM event that tells of it once it is history; what follows ends a response.
 const HISTORY: u32 = 1;
-/// How many packets a late joiner gets as events after its preamble: the last two may be the end of the run.
-const LIVE_TAIL: u64 = 2;
+/// At most so many packets at the end of a stream tell how it ended, or that it waits.
+const END_PACKETS: u64 = 2;
 
 /// Where a reader begins.
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +73,7 @@ impl Agui {
     pub(crate) async fn open(app: &App, run: &Run, facts: Facts, place: Place) -> Result<Self, JournalError> {
         let facts = Arc::new(facts);
         match place {
-            Place::Join => Self::join(app, facts, run.last_seq.saturating_sub(LIVE_TAIL), PREAMBLE).await,
+            Place::Join => Self::join(app, facts, before_end(app, run).await?, PREAMBLE).await,
             Place::After(Cursor { seq, part: Some(part), .. }) if part >= PREAMBLE => {
                 Self::join(app, facts, seq, part).await
             }
@@ -112,7 +112,9 @@ impl Agui {
 
     /// What the response begins with, at once.
     pub(crate) fn opening(&mut self, app: &App) -> Bytes {
-        let mut out = if self.seen == (0, 1) { b"retry: 500\n".to_vec() } else { b":\n".to_vec() };
+        // A comment, if there is nothing else to say: proxies and clients see that the response has begun.
+        let is_fresh = self.seen == (0, 1) && !self.due.is_empty();
+        let mut out = if is_fresh { b"retry: 500\n".to_vec() } else { sse::HEARTBEAT.to_vec() };
         self.write_due(app, &mut out);
         out.into()
     }
@@ -215,6 +217,21 @@ impl Agui {
     }
 }
 
+/// The last packet that is not about the end of the run. A joiner is told everything up to it as a whole, so that
+/// nothing that it may hold already comes as an event.
+async fn before_end(app: &App, run: &Run) -> Result<u64, JournalError> {
+    let after = run.last_seq.saturating_sub(END_PACKETS);
+    let frames = app.journal.store().read(run.stream_id, after, 1024, 1024 * 1024).await?;
+    let due = frames.iter().filter(|frame| frame.seq <= run.last_seq);
+    let packets: Vec<StreamPacket> = due.filter_map(|frame| packet_of(&frame.bytes)).collect();
+    let last = packets.iter().rfind(|packet| match &packet.payload {
+        Payload::Close(_) => false,
+        Payload::Error(error) => error.severity == ErrorSeverity::Warning,
+        Payload::Delta(_) | Payload::Event(_) => true,
+    });
+    Ok(last.map_or(after, |packet| packet.seq))
+}
+
 fn count(said: &[Said]) -> u32 {
     u32::try_from(said.len()).unwrap_or(u32::MAX)
 }
@@ -232,7 +249,7 @@ pub(crate) async fn has_all(
     facts: Facts,
     cursor: Cursor,
 ) -> Result<bool, JournalError> {
-    if run.state != RunState::Closed || cursor.seq + LIVE_TAIL < run.last_seq {
+    if run.state != RunState::Closed || cursor.seq + END_PACKETS < run.last_seq {
         return Ok(false);
     }
     let mut agui = Agui::open(app, run, facts, Place::After(cursor)).await?;

@@ -79,5 +79,5 @@ pub(super) fn interruption(fold: &Fold, packet: &StreamPacket) -> Vec<Said> {
 /// How the run goes on for a client that comes back after such an end: its rules begin anew.
 pub(super) fn reopening(fold: &Fold, packet: &StreamPacket) -> Vec<Said> {
     let t = packet.t.as_millis();
-    std::iter::once(fold.facts.started(t)).chain(fold.reopened(t)).collect()
+    [vec![fold.facts.started(t)], fold.open_steps(t), fold.open_messages(t)].concat()
 }

@@ -145,16 +145,21 @@ impl Fold {
         out
     }
 
-    /// What opens again, for a reader whose rules begin anew.
-    pub(super) fn reopened(&self, t: i64) -> Vec<Said> {
+    /// The steps that are open, for a reader whose rules begin anew.
+    pub(super) fn open_steps(&self, t: i64) -> Vec<Said> {
         let steps = self.state.steps.iter().map(|name| EventBody::StepStarted { step_name: name.clone() });
+        steps.map(|body| Said::event(body, t)).collect()
+    }
+
+    /// The tool calls and the text that are open, likewise.
+    pub(super) fn open_messages(&self, t: i64) -> Vec<Said> {
         let calls = self.state.calls.iter().map(|call| EventBody::ToolCallStart {
             tool_call_id: call.id.clone(),
             tool_call_name: call.name.clone(),
             parent_message_id: call.parent.clone(),
         });
         let text = self.state.text.map(|began| self.facts.text_start(began, t));
-        steps.chain(calls).map(|body| Said::event(body, t)).chain(text).collect()
+        calls.map(|body| Said::event(body, t)).chain(text).collect()
     }
 }
 

@@ -207,8 +207,9 @@ impl Told {
             out.push(Said::event(EventBody::StateSnapshot { snapshot: state.clone() }, t));
         }
         out.extend(self.states.iter().cloned());
+        out.extend(self.fold.open_steps(t));
         out.extend(self.customs.iter().map(|(_, said)| said.clone()));
-        out.extend(self.fold.reopened(t));
+        out.extend(self.fold.open_messages(t));
         out
     }
 }
