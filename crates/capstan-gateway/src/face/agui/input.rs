@@ -27,7 +27,7 @@ impl Input {
 
     fn of_agui(body: &[u8]) -> Self {
         let input: Value = serde_json::from_slice(body).unwrap_or_default();
-        let mut messages = input["messages"].as_array().cloned().unwrap_or_default();
+        let mut messages = input.get("messages").and_then(Value::as_array).cloned().unwrap_or_default();
         for message in messages.iter_mut().filter_map(Value::as_object_mut) {
             // Absent is the only spelling that all clients take.
             message.retain(|_, value| !value.is_null());

@@ -41,7 +41,7 @@ impl Places {
 
     /// Remembers the state after packet `seq`, if it is one of those that are kept.
     pub(super) fn note(&self, stream: Uuid, seq: u64, state: &State) {
-        if seq % EVERY != 0 {
+        if !seq.is_multiple_of(EVERY) {
             return;
         }
         let mut kept = self.lock();
@@ -73,7 +73,7 @@ mod tests {
         for seq in 0..=100 * EVERY {
             places.note(stream, seq, &State { text: Some(seq), ..State::default() });
         }
-        let (at, state) = places.nearest(stream, 99 * EVERY + 17);
+        let (at, state) = places.nearest(stream, 99 * EVERY + EVERY / 2);
         assert_eq!((at, state.text), (99 * EVERY, Some(99 * EVERY)));
         assert_eq!(places.nearest(stream, 5).0, 0, "too old: from the start");
         assert_eq!(places.nearest(Uuid::now_v7(), 5000).0, 0);

@@ -38,14 +38,8 @@ impl Said {
 
     /// The code of a RUN_ERROR.
     pub(crate) fn error_code(&self) -> Option<&str> {
-        match self {
-            Self::Event(event) => match &event.body {
-                EventBody::RunError { code, .. } => code.as_deref(),
-                #[allow(clippy::wildcard_enum_match_arm)] // Every other type has none.
-                _ => None,
-            },
-            Self::Messages(..) => None,
-        }
+        let Self::Event(event) = self else { return None };
+        if let EventBody::RunError { code, .. } = &event.body { code.as_deref() } else { None }
     }
 
     pub(super) fn to_json(&self) -> String {

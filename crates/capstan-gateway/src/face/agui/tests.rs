@@ -85,7 +85,7 @@ impl World {
         out
     }
 
-    async fn from_start(&self, state: RunState) -> Vec<u8> {
+    async fn replay(&self, state: RunState) -> Vec<u8> {
         self.serve(Place::After(Cursor::start(self.run.stream_id)), state, 7).await
     }
 }
@@ -116,11 +116,10 @@ impl Screen {
         let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
         let id = text("messageId");
         match event["type"].as_str().unwrap() {
-            "TEXT_MESSAGE_START" | "REASONING_MESSAGE_START" => {
-                if !self.0.iter().any(|(known, ..)| *known == id) {
-                    let role = event["role"].as_str().unwrap().to_owned();
-                    self.0.push((id, role, String::new()));
-                }
+            "TEXT_MESSAGE_START" | "REASONING_MESSAGE_START"
+                if !self.0.iter().any(|(known, ..)| *known == id) =>
+            {
+                self.0.push((id, text("role"), String::new()));
             }
             "TEXT_MESSAGE_CONTENT" | "REASONING_MESSAGE_CONTENT" => {
                 let known = self.0.iter_mut().find(|(known, ..)| *known == id).unwrap();
@@ -300,7 +299,7 @@ proptest! {
     fn any_packet_sequence_maps_to_a_legal_event_sequence(payloads in any_stream(), error_text: bool) {
         runtime().block_on(async {
             let world = World::new(&payloads, settings(error_text)).await;
-            let body = world.from_start(state_of(&payloads)).await;
+            let body = world.replay(state_of(&payloads)).await;
             prop_assert!(verify(&events(&body))?, "it ends");
             Ok(())
         })?;
@@ -310,7 +309,7 @@ proptest! {
     fn a_resume_at_any_event_continues_byte_by_byte(payloads in any_stream(), error_text: bool) {
         runtime().block_on(async {
             let world = World::new(&payloads, settings(error_text)).await;
-            let (state, whole) = (state_of(&payloads), world.from_start(state_of(&payloads)).await);
+            let (state, whole) = (state_of(&payloads), world.replay(state_of(&payloads)).await);
             for (id, said) in events(&whole) {
                 let id = id.unwrap();
                 let cursor = id.parse::<LastEventId>().unwrap().cursor();
@@ -333,7 +332,7 @@ proptest! {
         runtime().block_on(async {
             let world = World::new(&payloads, settings(false)).await;
             let state = state_of(&payloads);
-            let whole = events(&world.from_start(state).await);
+            let whole = events(&world.replay(state).await);
             let joined = world.serve(Place::Join, state, 5).await;
             let tail = events(&joined);
             prop_assert!(verify(&tail)?, "it ends");
@@ -380,7 +379,7 @@ proptest! {
             let again = events(&second);
             prop_assert_eq!(&again[0].1["type"], "RUN_STARTED");
             prop_assert!(verify(&again)?, "it ends");
-            let whole = Screen::of(&Screen::default(), &events(&world.from_start(state).await));
+            let whole = Screen::of(&Screen::default(), &events(&world.replay(state).await));
             let healed = Screen::of(&Screen::of(&Screen::default(), &first), &again);
             let is_answer = |(id, _): &(String, String)| !id.ends_with(".error");
             let answer = |screen: Screen| screen.said().into_iter().filter(is_answer).collect::<Vec<_>>();
@@ -427,4 +426,15 @@ fn end_again(
         }
     }
     Ok(())
+}
+
+#[tokio::test]
+async fn a_resume_of_a_long_stream_begins_near_its_cursor() {
+    let payloads: Vec<Payload> = (0..2000).map(|n| Payload::Delta(format!("{n} "))).collect();
+    let world = World::new(&payloads, settings(false)).await;
+    let at = |seq| Place::After(Cursor::with_part(world.run.stream_id, seq, 1));
+    let base = async |seq| Agui::open(&world.app, &world.run, world.facts(), at(seq)).await.unwrap().base();
+    assert_eq!(base(1990).await, 0, "nobody has read it in this life");
+    world.replay(RunState::Running).await;
+    assert!(base(1990).await >= 1985);
 }

@@ -216,7 +216,8 @@ impl Told {
 
 /// A tool call belongs to the assistant message that it names, or makes one.
 fn add_call(messages: &mut Vec<Value>, parent: &str, call: Value) {
-    let is_parent = |m: &&mut Value| m["id"] == parent && m["role"] == "assistant";
+    let is = |m: &Value, name, text: &str| m.get(name).and_then(Value::as_str) == Some(text);
+    let is_parent = |m: &&mut Value| is(m, "id", parent) && is(m, "role", "assistant");
     if let Some(Value::Object(message)) = messages.iter_mut().find(is_parent) {
         if let Value::Array(calls) = message.entry("toolCalls").or_insert_with(|| json!([])) {
             calls.push(call);
