@@ -18,12 +18,13 @@ use crate::face::{Face, Next};
 use crate::limits::Slot;
 pub(crate) use collect::collect;
 
-/// How a viewer came, which decides what happens when the run waits for its client.
+/// How a viewer came, which decides what happens when the run waits for its client, or is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum View {
-    /// By POST: it is the client, so the body ends and it comes back.
+    /// By POST: it is the client. When the run waits, the body ends and it comes back; past the end it gets the CLOSE
+    /// again, so that it knows.
     Post,
-    /// By GET: it only watches, so the body stays open.
+    /// By GET: it only watches, so the body stays open while the run waits.
     Get,
 }
 
@@ -50,13 +51,17 @@ impl Drop for Open {
 /// The SSE response of a viewer whose face reads the journal after `after`.
 pub(crate) fn respond(app: &App, run: &Run, after: u64, mut face: Face, view: View, slot: Slot) -> Response {
     app.metrics.active_readers.inc();
-    let reader = app.journal.reader(run.stream_id, after);
     let opening = match &mut face {
         Face::Cap(cap) => cap.opening(&Cursor::new(run.stream_id, after)),
         Face::Agui(agui) => agui.opening(app),
     };
+    // At the end a client gets the CLOSE again, so that it knows. It opens at its own cursor all the same: a lower one
+    // would take back what the client has. The AG-UI face has a way of its own for this.
+    let is_over = view == View::Post && !run.is_open() && after >= run.last_seq;
+    let from = if is_over && matches!(face, Face::Cap(_)) { run.last_seq.saturating_sub(1) } else { after };
+    let reader = app.journal.reader_of(run, from);
+    let behind = run.last_seq.saturating_sub(from);
     let (opening, is_over) = (Some(opening), false);
-    let behind = run.last_seq.saturating_sub(after);
     let open = Open { app: app.clone(), reader, face, view, opening, is_over, behind, _slot: slot };
     let mut response = sse_response(Body::from_stream(stream::unfold(open, next_chunk)));
     if let Ok(id) = HeaderValue::from_str(&run.stream_id.to_string()) {

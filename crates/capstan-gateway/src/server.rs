@@ -13,6 +13,7 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::ServiceExt as _;
 
@@ -126,7 +127,10 @@ async fn next_socket(
 async fn connection(app: App, socket: TcpStream, peer: SocketAddr, service: Router) {
     // A token a packet: waiting for more to send is the wrong economy.
     let _ = socket.set_nodelay(true);
+    let spoken = CancellationToken::new();
+    let silence = silence(app.settings.timeouts.request, spoken.clone());
     let service = service.map_request(move |mut request: http::Request<hyper::body::Incoming>| {
+        spoken.cancel();
         request.extensions_mut().insert(ConnectInfo(peer));
         request
     });
@@ -143,9 +147,18 @@ async fn connection(app: App, socket: TcpStream, peer: SocketAddr, service: Rout
     tokio::pin!(serving);
     tokio::select! {
         _ = serving.as_mut() => return,
+        () = silence => return,
         () = app.closing.cancelled() => serving.as_mut().graceful_shutdown(),
     }
     let _ = serving.await;
+}
+
+/// Ends when nothing has been asked for too long. The time-out for heads only begins once the protocol is known, which
+/// a peer that says nothing, or half of a preface, never lets it be.
+async fn silence(patience: Duration, spoken: CancellationToken) {
+    if tokio::time::timeout(patience, spoken.cancelled()).await.is_ok() {
+        std::future::pending().await
+    }
 }
 
 async fn drain(app: &App, connections: &TaskTracker) {

@@ -94,7 +94,7 @@ const STORY: &[(&str, AguiErrorCode, u16)] = &[
 async fn start_failing(settings: Settings) -> Server {
     let demo = Demo::with_delay(Duration::ZERO);
     let gateway = Gateway::new(common::journal()).agent("failing", Failing).agent("demo", demo);
-    common::start_gateway(gateway.settings(settings)).await
+    common::serve_gateway(gateway.settings(settings)).await
 }
 
 fn input(text: &str) -> Value {

@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use self::group::Reply;
-use self::tables::{Tables, View};
+use self::tables::{Table, Tables, View};
 use self::writer::{Command, Writer};
 use crate::rules::shown;
 use crate::{
@@ -157,6 +157,16 @@ impl Store for DiskStore {
     async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError> {
         let (tenant, session) = (tenant.to_owned(), session.to_owned());
         self.view(move |view| view.turns(&tenant, &session)).await
+    }
+
+    async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError> {
+        let key = keys::late(tenant, stream);
+        self.view(move |view| view.has(Table::Index, &key)).await
+    }
+
+    async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+        let key = keys::index(keys::SESSION, &[&keys::names(&[tenant, session])]);
+        self.view(move |view| view.has(Table::Index, &key)).await
     }
 
     async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {

@@ -45,7 +45,7 @@ const END_PACKETS: u64 = 2;
 
 /// Where a reader begins.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum Begin {
     /// After an event that it has.
     After(Cursor),
     /// In the middle, with messages of its own: it is told the conversation as a whole.
@@ -70,14 +70,14 @@ pub(crate) struct Agui {
 }
 
 impl Agui {
-    pub(crate) async fn open(app: &App, run: &Run, facts: Facts, place: Place) -> Result<Self, JournalError> {
+    pub(crate) async fn open(app: &App, run: &Run, facts: Facts, place: Begin) -> Result<Self, JournalError> {
         let facts = Arc::new(facts);
         match place {
-            Place::Join => Self::join(app, facts, before_end(app, run).await?, PREAMBLE).await,
-            Place::After(Cursor { seq, part: Some(part), .. }) if part >= PREAMBLE => {
+            Begin::Join => Self::join(app, facts, before_end(app, run).await?, PREAMBLE).await,
+            Begin::After(Cursor { seq, part: Some(part), .. }) if part >= PREAMBLE => {
                 Self::join(app, facts, seq, part).await
             }
-            Place::After(Cursor { seq, part, .. }) => Ok(Self::resume(app, facts, seq, part)),
+            Begin::After(Cursor { seq, part, .. }) => Ok(Self::resume(app, facts, seq, part)),
         }
     }
 
@@ -252,7 +252,7 @@ pub(crate) async fn has_all(
     if run.state != RunState::Closed || cursor.seq + END_PACKETS < run.last_seq {
         return Ok(false);
     }
-    let mut agui = Agui::open(app, run, facts, Place::After(cursor)).await?;
+    let mut agui = Agui::open(app, run, facts, Begin::After(cursor)).await?;
     loop {
         let frames = app.journal.store().read(run.stream_id, agui.base, 1024, 1024 * 1024).await?;
         let Some(last) = frames.last() else { return Ok(agui.end.is_some() && agui.due.is_empty()) };

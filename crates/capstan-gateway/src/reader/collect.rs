@@ -1,30 +1,18 @@
 //! A whole run in one object: the reader of JSON mode.
 
 use capstan_journal::{JournalError, Run, RunState, Step};
-use capstan_protocol::{
-    Close, Event, EventView, Fault, FaultKind, Payload, RawObject, ServiceResponse, Timestamp,
-};
+use capstan_protocol::{Close, Fault, FaultKind, ServiceResponse, Timestamp, Transcript};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::refusal::journal_fault;
 use crate::relay::packet_of;
 
-/// What a run has said, resets applied.
-#[derive(Default)]
-struct Collected {
-    text: String,
-    marks: Vec<(u64, usize)>,
-    events: Vec<(u64, Value)>,
-    close: Option<Close>,
-    fault: Option<Fault>,
-}
-
 /// Follows a run to its end, or until it waits.
 pub(crate) async fn collect(app: &App, run: &Run, request_id: uuid::Uuid) -> Result<ServiceResponse, Fault> {
-    let mut reader = app.journal.reader(run.stream_id, 0);
-    let mut whole = Collected::default();
-    loop {
+    let mut reader = app.journal.reader_of(run, 0);
+    let mut whole = Transcript::default();
+    let end = loop {
         let step = tokio::select! {
             step = reader.next() => step.map_err(journal_fault)?,
             () = app.broken.cancelled() => return Err(Fault::new(FaultKind::JournalUnavailable)),
@@ -33,67 +21,71 @@ pub(crate) async fn collect(app: &App, run: &Run, request_id: uuid::Uuid) -> Res
         match step {
             Step::Frames(frames) => {
                 for packet in frames.iter().filter_map(|frame| packet_of(frame)) {
-                    whole.take(packet.seq, packet.payload);
+                    whole.take(&packet);
                 }
             }
             Step::State(RunState::Running) => {}
-            Step::State(RunState::Waiting | RunState::Closed) => break,
+            Step::State(end @ (RunState::Waiting | RunState::Closed)) => break end,
         }
-    }
+    };
     let ended = now(app, run).await.map_err(journal_fault)?;
-    whole.into_response(&ended, request_id)
+    response(&whole, &ended, end, request_id)
 }
 
 async fn now(app: &App, run: &Run) -> Result<Run, JournalError> {
     Ok(app.journal.store().run(run.stream_id).await?.unwrap_or_else(|| run.clone()))
 }
 
-impl Collected {
-    fn take(&mut self, seq: u64, payload: Payload) {
-        match payload {
-            Payload::Delta(text) => {
-                self.text.push_str(&text);
-                self.marks.push((seq, self.text.len()));
-            }
-            Payload::Event(raw) => self.event(seq, &raw),
-            Payload::Error(error) => self.fault = Some(Fault::from(error)),
-            Payload::Close(close) => self.close = Some(close),
-        }
+/// `end` is what this reader saw: somebody may have armed a waiting run since.
+fn response(
+    whole: &Transcript,
+    run: &Run,
+    end: RunState,
+    request_id: uuid::Uuid,
+) -> Result<ServiceResponse, Fault> {
+    if end == RunState::Waiting || run.fault.is_some() {
+        let fault = whole.error().cloned().map(Fault::from);
+        return Err(fault.unwrap_or_else(|| Fault::new(FaultKind::AgentExecutionError)));
     }
+    let close = match whole.close() {
+        Some(Close::Report(report)) => Value::Object(report.to_map()),
+        Some(close @ (Close::Reason(_) | Close::Unstated)) => Value::from(close.reason()),
+        None => Value::Null,
+    };
+    let output = json!({
+        "text": whole.text(),
+        "events": whole.events().map(|event| Value::Object(event.to_map())).collect::<Vec<_>>(),
+        "stream_id": run.stream_id,
+        "conversation_id": run.session,
+        "close": close,
+    });
+    let metrics = json!({ "usage": run.usage, "attempts": run.attempt });
+    let object = |value: Value| if let Value::Object(map) = value { map } else { Map::new() };
+    Ok(ServiceResponse {
+        request_id,
+        created_at: Timestamp::now(),
+        output: object(output),
+        metrics: Some(object(metrics)),
+    })
+}
 
-    fn event(&mut self, seq: u64, raw: &RawObject) {
-        let EventView::Reset(reset) = Event::of(raw).view() else {
-            self.events.push((seq, Value::Object(raw.to_map())));
-            return;
-        };
-        self.marks.retain(|(seq, _)| *seq <= reset.after_seq);
-        self.events.retain(|(seq, _)| *seq <= reset.after_seq);
-        self.text.truncate(self.marks.last().map_or(0, |(_, end)| *end));
-    }
+#[cfg(test)]
+mod tests {
+    use capstan_journal::Claim;
+    use capstan_protocol::{Payload, StreamPacket};
+    use uuid::Uuid;
 
-    fn into_response(self, run: &Run, request_id: uuid::Uuid) -> Result<ServiceResponse, Fault> {
-        if run.fault.is_some() && run.state != RunState::Running {
-            return Err(self.fault.unwrap_or_else(|| Fault::new(FaultKind::AgentExecutionError)));
+    use super::*;
+
+    #[test]
+    fn a_run_that_was_seen_waiting_is_no_success_even_if_it_goes_on_since() {
+        let run = Claim::new("t", "k", Uuid::now_v7(), Timestamp::now()).to_run();
+        let mut whole = Transcript::default();
+        let error = Fault::new(FaultKind::UpstreamTruncated).to_stream_error(Default::default());
+        for (seq, payload) in [(1, Payload::Delta("half".into())), (2, Payload::Error(error))] {
+            whole.take(&StreamPacket { stream_id: run.stream_id, seq, t: Timestamp::now(), payload });
         }
-        let close = match &self.close {
-            Some(Close::Report(report)) => Value::Object(report.to_map()),
-            Some(close @ (Close::Reason(_) | Close::Unstated)) => Value::from(close.reason()),
-            None => Value::Null,
-        };
-        let output = json!({
-            "text": self.text,
-            "events": self.events.into_iter().map(|(_, event)| event).collect::<Vec<_>>(),
-            "stream_id": run.stream_id,
-            "conversation_id": run.session,
-            "close": close,
-        });
-        let metrics = json!({ "usage": run.usage, "attempts": run.attempt });
-        let object = |value: Value| if let Value::Object(map) = value { map } else { Map::new() };
-        Ok(ServiceResponse {
-            request_id,
-            created_at: Timestamp::now(),
-            output: object(output),
-            metrics: Some(object(metrics)),
-        })
+        let answer = response(&whole, &run, RunState::Waiting, Uuid::now_v7());
+        assert_eq!(answer.unwrap_err().kind(), FaultKind::UpstreamTruncated);
     }
 }

@@ -10,15 +10,15 @@ use capstan_protocol::{Cursor, Fault, FaultKind, LastEventId};
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 
-use super::assist::{check_content_type, last_event_id, place, read_body};
+use super::assist::{check_content_type, last_event_id, read_body};
 use crate::access::Caller;
 use crate::app::App;
 use crate::ask::Ask;
 use crate::face::Face;
-use crate::face::agui::{self, Agui, Facts, Place};
+use crate::face::agui::{self, Agui, Begin, Facts};
 use crate::reader::{self, View};
 use crate::refusal::{self, Refusal, journal_fault};
-use crate::runs::{self, Start};
+use crate::runs::{self, Place, Start};
 
 /// For the default agent.
 pub(crate) async fn post(
@@ -42,10 +42,10 @@ pub(crate) async fn post_to(
 async fn run(app: &App, caller: &Caller, agent: Option<&str>, request: Request) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
     check_content_type(&parts.headers)?;
-    let resume = last_event_id(&parts.headers)?;
+    let place = place_of(app, last_event_id(&parts.headers)?);
     let body = read_body(app, body).await?;
     let ask = Ask::decode(agui::NAME, &body)?;
-    let started = start(app, caller, agent, &ask, body.clone(), resume).await;
+    let started = start(app, caller, agent, &ask, body.clone(), place).await;
     let form = agui::form(agui::declares_version(&body));
     Ok(started.unwrap_or_else(|fault| refusal::run_error(app, &fault, form)))
 }
@@ -56,7 +56,7 @@ async fn start(
     agent: Option<&str>,
     ask: &Ask,
     body: Bytes,
-    resume: Option<LastEventId>,
+    place: Place,
 ) -> Result<Response, Fault> {
     let slot = app.limiter.take_reader(&caller.tenant, &app.settings.limits)?;
     let start = Start {
@@ -67,23 +67,30 @@ async fn start(
         face: agui::NAME,
         // A reset becomes MESSAGES_SNAPSHOT, which every client knows.
         accepts_reset: true,
-        is_resume: resume.is_some(),
+        place,
     };
     let run = runs::start_or_attach(app, start).await?;
-    place(app, &run, resume, None)?;
+    place.in_run(&run)?;
     let facts = Facts::new(&run, Some(&body), &app.settings);
-    let face = open(app, &run, facts, resume.map(LastEventId::cursor)).await?;
+    let face = open(app, &run, facts, place.cursor.map(LastEventId::cursor)).await?;
     Ok(reader::respond(app, &run, face.base(), Face::Agui(Box::new(face)), View::Post, slot))
+}
+
+fn place_of(app: &App, cursor: Option<LastEventId>) -> Place {
+    if cursor.is_some() {
+        app.metrics.resumes.inc();
+    }
+    Place { cursor, after: None }
 }
 
 /// Without a cursor, whoever comes to a stream that has begun may hold some of it already.
 async fn open(app: &App, run: &Run, facts: Facts, cursor: Option<Cursor>) -> Result<Agui, Fault> {
-    let place = match cursor {
-        Some(cursor) => Place::After(cursor),
-        None if run.last_seq == 0 => Place::After(Cursor::start(run.stream_id)),
-        None => Place::Join,
+    let begin = match cursor {
+        Some(cursor) => Begin::After(cursor),
+        None if run.last_seq == 0 => Begin::After(Cursor::start(run.stream_id)),
+        None => Begin::Join,
     };
-    Agui::open(app, run, facts, place).await.map_err(journal_fault)
+    Agui::open(app, run, facts, begin).await.map_err(journal_fault)
 }
 
 /// What a GET may say.
@@ -136,14 +143,14 @@ async fn join_run(
     headers: &HeaderMap,
 ) -> Result<Response, Refusal> {
     // A reconnecting client repeats its URL, so the header is the newer word.
-    let resume = last_event_id(headers)?.or(params.cursor()?);
+    let place = place_of(app, last_event_id(headers)?.or(params.cursor()?));
     let joined = async {
         let run = find(app, caller, agent, &params.run).await?;
-        place(app, &run, resume, None)?;
+        place.in_run(&run)?;
         let all = params.wants_all().then(|| Cursor::start(run.stream_id));
         let facts = facts(app, &run).await?;
         let slot = app.limiter.take_reader(&caller.tenant, &app.settings.limits)?;
-        let face = open(app, &run, facts, resume.map(LastEventId::cursor).or(all)).await?;
+        let face = open(app, &run, facts, place.cursor.map(LastEventId::cursor).or(all)).await?;
         Ok(reader::respond(app, &run, face.base(), Face::Agui(Box::new(face)), View::Get, slot))
     };
     let form = agui::form(false);
@@ -166,17 +173,11 @@ async fn facts(app: &App, run: &Run) -> Result<Facts, Fault> {
 }
 
 /// `GET /v1/streams/{id}?face=ag-ui`: any stream, whichever face it was started through.
-pub(crate) async fn watch(
-    app: &App,
-    caller: &Caller,
-    run: &Run,
-    resume: Option<LastEventId>,
-    after: Option<u64>,
-) -> Result<Response, Refusal> {
-    place(app, run, resume, after)?;
+pub(crate) async fn watch(app: &App, caller: &Caller, run: &Run, place: Place) -> Result<Response, Refusal> {
+    place.in_run(run)?;
     let facts = facts(app, run).await?;
-    let after = after.map(|seq| Cursor::new(run.stream_id, seq));
-    let cursor = resume.map(LastEventId::cursor).or(after);
+    let after = place.after.map(|seq| Cursor::new(run.stream_id, seq));
+    let cursor = place.cursor.map(LastEventId::cursor).or(after);
     if let Some(cursor) = cursor
         && agui::has_all(app, run, facts.clone(), cursor).await?
     {

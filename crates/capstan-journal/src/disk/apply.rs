@@ -119,7 +119,10 @@ impl Writer {
             group.remove(Table::Index, listed(&record.run));
             group.remove(Table::Index, closed(stream, closed_at));
             group.put(Table::Index, keys::index(keys::DOOMED, &[stream.as_bytes()]), Vec::new());
-            group.put(Table::Index, keys::index(keys::GONE, &[&keys::time(now), &name]), Vec::new());
+            let late = keys::late(&record.run.tenant, stream);
+            group.put(Table::Index, late.clone(), Vec::new());
+            // The one entry leads to the other, so that they go together.
+            group.put(Table::Index, keys::index(keys::GONE, &[&keys::time(now), &name]), late);
             group.put(Table::Claims, name, values::held(Held { stream, gone_at: Some(now) }));
         }
         Ok(())

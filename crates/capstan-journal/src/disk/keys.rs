@@ -16,6 +16,8 @@ pub(crate) const CLOSED: u8 = b'c';
 pub(crate) const LISTED: u8 = b'l';
 /// `index`: claims by the time their stream was deleted.
 pub(crate) const GONE: u8 = b'g';
+/// `index`: deleted streams whose claims are kept, by tenant.
+pub(crate) const LATE: u8 = b'x';
 /// `index`: streams whose record is deleted and whose frames are about to be.
 pub(crate) const DOOMED: u8 = b'd';
 /// `index`: sessions, with when they were last used.
@@ -73,6 +75,11 @@ pub(crate) fn index(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
     let mut key = vec![kind];
     parts.iter().for_each(|part| key.extend(*part));
     key
+}
+
+/// The entry of a deleted stream whose claim is kept.
+pub(crate) fn late(tenant: &str, stream: Uuid) -> Vec<u8> {
+    index(LATE, &[&names(&[tenant]), stream.as_bytes()])
 }
 
 /// A time whose bytes are ordered as times are, also before 1970.

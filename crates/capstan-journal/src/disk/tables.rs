@@ -237,6 +237,10 @@ impl View<'_> {
         Ok(turns)
     }
 
+    pub(crate) fn has(&self, table: Table, key: &[u8]) -> Result<bool, JournalError> {
+        self.snapshot.contains_key(self.tables.keyspace(table), key).map_err(failure)
+    }
+
     pub(crate) fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
         let prefix = keys::index(keys::SESSION, &[&keys::names(&[tenant])]);
         self.prefix(Table::Index, &prefix).try_fold(0, |count, entry| entry.map(|_| count + 1))

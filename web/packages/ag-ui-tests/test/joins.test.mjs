@@ -20,8 +20,11 @@ for (const [name, { run }] of agUi) {
     test("who joins without a cursor and holds nothing gets a snapshot and the tail", async (t) => {
       const said = listen(t);
       const ids = { runId: randomUUID(), threadId: randomUUID() };
-      const first = run(gateway.endpoint, "/tokens 40 --delay 10ms", ids);
-      await new Promise((resolve) => setTimeout(resolve, 150));
+      let begun;
+      const isUnderWay = new Promise((resolve) => (begun = resolve));
+      const onEvent = (event) => event.type === "TEXT_MESSAGE_CONTENT" && begun();
+      const first = run(gateway.endpoint, "/tokens 40 --delay 10ms", { ...ids, onEvent });
+      await isUnderWay;
       const late = await run(gateway.endpoint, "/tokens 40 --delay 10ms", ids);
       assert.deepEqual(late.answer, [tokens(40)]);
       assert.deepEqual(types(late.events).slice(0, 2), ["RUN_STARTED", "MESSAGES_SNAPSHOT"]);
@@ -51,10 +54,11 @@ for (const [name, { run }] of agUi) {
 describe("@tanstack/ai-client", { timeout: 60_000 }, () => {
   test("joinRun replays a run from the start, live and finished, and heals", async (t) => {
     const said = listen(t);
-    const running = clients["@tanstack/ai-client"].run(gateway.endpoint, "/tokens 30 --delay 10ms");
-    await new Promise((resolve) => setTimeout(resolve, 150));
-    const { streams } = await (await fetch(`${gateway.url}/v1/streams`)).json();
-    const runId = streams.find((s) => s.state === "running").request_id;
+    let begun;
+    const isUnderWay = new Promise((resolve) => (begun = resolve));
+    const onEvent = (event) => event.type === "RUN_STARTED" && begun(event.runId);
+    const running = clients["@tanstack/ai-client"].run(gateway.endpoint, "/tokens 30 --delay 10ms", { onEvent });
+    const runId = await isUnderWay;
     for (const cutAfter of [undefined, 1, 2, 7]) {
       const cutter = await startCutter(gateway.url, (n) => (n === 0 ? cutAfter : undefined));
       const connection = fetchServerSentEvents(cutter.endpoint, { reconnect: { delayMs: 1 } });

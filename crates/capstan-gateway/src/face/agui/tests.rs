@@ -54,12 +54,12 @@ impl World {
     }
 
     /// A whole response, as a client of a run that stands thus at the end would get it.
-    async fn serve(&self, place: Place, state: RunState, step: usize) -> Vec<u8> {
+    async fn serve(&self, place: Begin, state: RunState, step: usize) -> Vec<u8> {
         self.serve_upto(u64::MAX, place, state, step).await
     }
 
     /// The same at a time when the stream had only so many packets.
-    async fn serve_upto(&self, upto: u64, place: Place, state: RunState, step: usize) -> Vec<u8> {
+    async fn serve_upto(&self, upto: u64, place: Begin, state: RunState, step: usize) -> Vec<u8> {
         let mut agui = Agui::open(&self.app, &self.run, self.facts(), place).await.unwrap();
         let mut out = agui.opening(&self.app).to_vec();
         let mut after = agui.base();
@@ -86,7 +86,7 @@ impl World {
     }
 
     async fn replay(&self, state: RunState) -> Vec<u8> {
-        self.serve(Place::After(Cursor::start(self.run.stream_id)), state, 7).await
+        self.serve(Begin::After(Cursor::start(self.run.stream_id)), state, 7).await
     }
 }
 
@@ -313,7 +313,7 @@ proptest! {
             for (id, said) in events(&whole) {
                 let id = id.unwrap();
                 let cursor = id.parse::<LastEventId>().unwrap().cursor();
-                let resumed = world.serve(Place::After(cursor), state, 3).await;
+                let resumed = world.serve(Begin::After(cursor), state, 3).await;
                 let rest = rest_after(&whole, &id);
                 if rest.is_empty() {
                     end_again(&events(&resumed), &said, state)?;
@@ -333,7 +333,7 @@ proptest! {
             let world = World::new(&payloads, settings(false)).await;
             let state = state_of(&payloads);
             let whole = events(&world.replay(state).await);
-            let joined = world.serve(Place::Join, state, 5).await;
+            let joined = world.serve(Begin::Join, state, 5).await;
             let tail = events(&joined);
             prop_assert!(verify(&tail)?, "it ends");
             let partial = Screen::of(&Screen::default(), &whole[..held.min(whole.len())]);
@@ -344,7 +344,7 @@ proptest! {
                 let cursor = id.parse::<LastEventId>().unwrap().cursor();
                 let rest = rest_after(&joined, &id);
                 if !rest.is_empty() {
-                    let resumed = world.serve(Place::After(cursor), state, 2).await;
+                    let resumed = world.serve(Begin::After(cursor), state, 2).await;
                     prop_assert_eq!(resumed.strip_prefix(b":\n").unwrap_or(&resumed), &rest[..], "after {}", id);
                 }
             }
@@ -363,19 +363,19 @@ proptest! {
         payloads.extend(after.into_iter().filter(|p| reset_of(&packet(Uuid::nil(), 1, p.clone())).is_none()));
         runtime().block_on(async {
             let (world, state) = (World::new(&payloads, settings(error_text)).await, state_of(&payloads));
-            let start = Place::After(Cursor::start(world.run.stream_id));
+            let start = Begin::After(Cursor::start(world.run.stream_id));
             let first = events(&world.serve_upto(waits_at, start, RunState::Waiting, 4).await);
             prop_assert_eq!(&first.last().unwrap().1["type"], "RUN_ERROR");
             // At any event of the end the reader gets the rest of it, and only then comes back.
             for (id, _) in first.iter().rev().take(4).skip(1).filter(|_| error_text) {
                 let cursor: Cursor = id.as_ref().unwrap().parse().unwrap();
                 if cursor.seq == waits_at {
-                    let rest = events(&world.serve(Place::After(cursor), state, 3).await);
+                    let rest = events(&world.serve(Begin::After(cursor), state, 3).await);
                     prop_assert_eq!(rest.last(), first.last());
                 }
             }
             let cursor: Cursor = first.last().unwrap().0.as_ref().unwrap().parse().unwrap();
-            let second = world.serve(Place::After(cursor), state, 3).await;
+            let second = world.serve(Begin::After(cursor), state, 3).await;
             let again = events(&second);
             prop_assert_eq!(&again[0].1["type"], "RUN_STARTED");
             prop_assert!(verify(&again)?, "it ends");
@@ -388,7 +388,7 @@ proptest! {
                 let id = id.clone().unwrap();
                 let rest = rest_after(&second, &id);
                 if !rest.is_empty() {
-                    let resumed = world.serve(Place::After(id.parse().unwrap()), state, 2).await;
+                    let resumed = world.serve(Begin::After(id.parse().unwrap()), state, 2).await;
                     prop_assert_eq!(resumed.strip_prefix(b":\n").unwrap_or(&resumed), &rest[..], "after {}", id);
                 }
             }
@@ -432,7 +432,7 @@ fn end_again(
 async fn a_resume_of_a_long_stream_begins_near_its_cursor() {
     let payloads: Vec<Payload> = (0..2000).map(|n| Payload::Delta(format!("{n} "))).collect();
     let world = World::new(&payloads, settings(false)).await;
-    let at = |seq| Place::After(Cursor::with_part(world.run.stream_id, seq, 1));
+    let at = |seq| Begin::After(Cursor::with_part(world.run.stream_id, seq, 1));
     let base = async |seq| Agui::open(&world.app, &world.run, world.facts(), at(seq)).await.unwrap().base();
     assert_eq!(base(1990).await, 0, "nobody has read it in this life");
     world.replay(RunState::Running).await;

@@ -1,0 +1,267 @@
+//! The async client.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use capstan_protocol::{
+    AgentRequest, Cursor, HealthCheckResponse, Identity, Problem, Profile, ServiceRequest, ServiceResponse,
+    SessionContext, decode, event, v2,
+};
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{HeaderName, Method};
+use serde::de::DeserializeOwned;
+use url::Url;
+use uuid::Uuid;
+
+use crate::chat::ChatStream;
+use crate::error::CapError;
+use crate::machine::Policy;
+use crate::options::Options;
+use crate::stream::{Call, PacketStream, read_up_to};
+use crate::transport::{Request, Transport, TransportError, reqwest_client};
+
+/// An answer in one object is read up to this.
+const ANSWER_BYTES: usize = 64 * 1024 * 1024;
+
+/// A client of one server. Cheap to clone.
+#[derive(Clone)]
+pub struct CapClient {
+    base: Url,
+    headers: HeaderMap,
+    options: Options,
+    transport: Arc<dyn Transport>,
+}
+
+impl std::fmt::Debug for CapClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CapClient").field("base", &self.base.as_str()).finish_non_exhaustive()
+    }
+}
+
+/// A request in either profile; the answer comes in the same.
+pub trait Envelope {
+    /// The profile.
+    const PROFILE: Profile;
+
+    /// Under which the run starts at most once.
+    fn request_id(&self) -> Uuid;
+
+    /// Serialised once, sent the same each time.
+    fn to_body(&self) -> Vec<u8>;
+}
+
+impl Envelope for ServiceRequest {
+    const PROFILE: Profile = Profile::V1;
+
+    fn request_id(&self) -> Uuid {
+        self.request_id
+    }
+
+    fn to_body(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+impl Envelope for v2::ServiceRequest {
+    const PROFILE: Profile = Profile::V2;
+
+    fn request_id(&self) -> Uuid {
+        self.request_id
+    }
+
+    fn to_body(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+impl CapClient {
+    /// A client with the default options. An empty key sends none.
+    pub fn new(base_url: &str, api_key: &str) -> Result<Self, CapError> {
+        Self::with_options(base_url, api_key, Options::default())
+    }
+
+    /// A client with options of your own.
+    pub fn with_options(base_url: &str, api_key: &str, options: Options) -> Result<Self, CapError> {
+        let wrong = |why: &dyn std::fmt::Display| {
+            CapError::connection(
+                format!("base URL {base_url:?}: {why}; expected http://host:port or https://host"),
+                0,
+            )
+        };
+        let base = Url::parse(base_url.trim_end_matches('/')).map_err(|e| wrong(&e))?;
+        if !matches!(base.scheme(), "http" | "https") {
+            return Err(wrong(&"the scheme is neither http nor https"));
+        }
+        let transport = match &options.transport {
+            Some(transport) => Arc::clone(transport),
+            None => {
+                Arc::new(reqwest_client(options.connect_timeout).map_err(|e| CapError::connection(e.0, 0))?)
+            }
+        };
+        let headers = headers(api_key, &options)?;
+        Ok(Self { base, headers, options, transport })
+    }
+
+    /// Starts a run, or attaches to it if the key is known; its packets, healed.
+    ///
+    /// Nothing is sent before the first [`next`](PacketStream::next).
+    pub fn assist<E: Envelope>(&self, request: &E) -> PacketStream {
+        let request = self.post(request, "text/event-stream");
+        let policy = Policy { profile: E::PROFILE, ..self.options.policy.clone() };
+        PacketStream::new(self.call(request, policy, None))
+    }
+
+    /// Says something in a new conversation; the text of the answer.
+    pub fn chat(&self, message: &str) -> ChatStream {
+        self.chat_in(Uuid::now_v7(), message)
+    }
+
+    /// Says something in a conversation.
+    pub fn chat_in(&self, conversation: Uuid, message: &str) -> ChatStream {
+        let packets = match self.options.policy.profile {
+            Profile::V1 => self.assist(&self.question(conversation, message)),
+            Profile::V2 => self.assist(&self.question_v2(conversation, message)),
+        };
+        ChatStream::new(packets, conversation)
+    }
+
+    /// The request that [`chat_in`](Self::chat_in) would send.
+    pub fn question(&self, conversation: Uuid, message: &str) -> ServiceRequest {
+        let context = SessionContext::new(conversation, self.options.user.clone());
+        ServiceRequest::new(context, AgentRequest::query(conversation, message))
+    }
+
+    fn question_v2(&self, conversation: Uuid, message: &str) -> v2::ServiceRequest {
+        let user = &self.options.user;
+        let user = Identity { id: user.user_id.clone(), name: user.user_id.clone(), role: None };
+        let request_id = Uuid::now_v7();
+        v2::ServiceRequest {
+            request_id,
+            context: v2::SessionContext { session_id: conversation.to_string(), user, agent: None },
+            payload: v2::AgentRequest {
+                request_id,
+                root_request_id: request_id,
+                parent_request_id: None,
+                query: message.to_owned(),
+                files: Vec::new(),
+                conversation_id: Some(conversation.to_string()),
+                session_id: None,
+                meta: serde_json::Map::new(),
+            },
+        }
+    }
+
+    /// Follows a stream that exists, from a cursor on. A viewer neither starts nor arms anything.
+    pub fn attach(&self, cursor: Cursor) -> PacketStream {
+        let mut request = self.request(Method::GET, self.stream_url(cursor.stream_id));
+        accept(&mut request, "text/event-stream");
+        let policy = Policy { is_viewer: true, ..self.options.policy.clone() };
+        if policy.profile == Profile::V2 {
+            request.url.query_pairs_mut().append_pair("profile", "v2");
+        }
+        PacketStream::new(self.call(request, policy, Some(cursor.to_string())))
+    }
+
+    /// Stops a run; returns when its end is journalled. A finished one stays as it is.
+    pub async fn stop(&self, stream: Uuid) -> Result<(), CapError> {
+        let request = self.request(Method::DELETE, self.stream_url(stream));
+        self.exchange(request).await.map(drop)
+    }
+
+    /// How the server feels.
+    pub async fn health(&self) -> Result<HealthCheckResponse, CapError> {
+        read(&self.exchange(self.request(Method::GET, self.url("/health"))).await?)
+    }
+
+    /// The whole answer in one object. The key makes it safe to try again, so lost connections are.
+    pub async fn ask<E: Envelope>(&self, request: &E) -> Result<ServiceResponse, CapError> {
+        let request = self.post(request, "application/json");
+        let mut retries = 0;
+        loop {
+            match self.exchange(request.clone()).await {
+                Err(CapError::Connection(_)) if retries < self.options.policy.max_retries => {
+                    tokio::time::sleep(self.options.policy.backoff.first * 2_u32.saturating_pow(retries))
+                        .await;
+                    retries += 1;
+                }
+                answer => return read(&answer?),
+            }
+        }
+    }
+
+    fn call(&self, request: Request, policy: Policy, last_event_id: Option<String>) -> Call {
+        Call {
+            transport: Arc::clone(&self.transport),
+            request,
+            policy,
+            read_timeout: self.options.read_timeout,
+            listener: self.options.listener.clone(),
+            last_event_id,
+        }
+    }
+
+    fn post<E: Envelope>(&self, envelope: &E, accepted: &'static str) -> Request {
+        let mut request = self.request(Method::POST, self.url(&self.options.path));
+        request.body = Bytes::from(envelope.to_body());
+        accept(&mut request, accepted);
+        let headers = &mut request.headers;
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert("x-cap-accept", HeaderValue::from_static(event::STREAM_RESET));
+        if let Ok(id) = HeaderValue::from_str(&envelope.request_id().to_string()) {
+            headers.insert("x-request-id", id);
+        }
+        request
+    }
+
+    fn request(&self, method: Method, url: Url) -> Request {
+        Request { method, url, headers: self.headers.clone(), body: Bytes::new() }
+    }
+
+    fn url(&self, path: &str) -> Url {
+        let mut url = self.base.clone();
+        let whole = format!("{}/{}", url.path().trim_end_matches('/'), path.trim_start_matches('/'));
+        url.set_path(&whole);
+        url
+    }
+
+    fn stream_url(&self, stream: Uuid) -> Url {
+        let version = if self.base.path().ends_with("/v1") { "" } else { "/v1" };
+        self.url(&format!("{version}/streams/{stream}"))
+    }
+
+    /// One request, one whole answer.
+    async fn exchange(&self, request: Request) -> Result<Vec<u8>, CapError> {
+        let lost = |e: TransportError| CapError::connection(e.0, 0);
+        let response = self.transport.send(request).await.map_err(lost)?;
+        let (status, headers) = (response.status, response.headers);
+        let body = read_up_to(response.body, ANSWER_BYTES).await;
+        if status < 400 {
+            return Ok(body);
+        }
+        let retry_after = headers.get(header::RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
+        let problem = serde_json::from_slice::<Problem>(&body).ok();
+        Err(CapError::refused(status, problem, retry_after.map(std::time::Duration::from_secs)))
+    }
+}
+
+fn headers(api_key: &str, options: &Options) -> Result<HeaderMap, CapError> {
+    let mut headers = options.headers.clone();
+    if !api_key.is_empty() {
+        let wrong = |_| CapError::connection("the key holds characters that no header can carry", 0);
+        let mut key = HeaderValue::from_str(&format!("Bearer {api_key}")).map_err(wrong)?;
+        key.set_sensitive(true);
+        headers.insert(header::AUTHORIZATION, key);
+    }
+    headers
+        .entry(header::USER_AGENT)
+        .or_insert(HeaderValue::from_static(concat!("capstan/", env!("CARGO_PKG_VERSION"))));
+    Ok(headers)
+}
+
+fn accept(request: &mut Request, kind: &'static str) {
+    request.headers.insert(HeaderName::from_static("accept"), HeaderValue::from_static(kind));
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, CapError> {
+    decode::from_slice(body).map_err(|e| CapError::protocol(e.to_string()))
+}

@@ -1,0 +1,324 @@
+//! The client without its I/O: what came in, what to do next, what time it is. RFC 004's loop with every gap settled.
+//!
+//! A shell asks [`Machine::poll`] what to do, does it, and tells how it went. Nothing else is needed to drive a call,
+//! be it over async sockets, blocking ones, another language's HTTP client, or a simulation.
+//!
+//! ```
+//! use std::time::Duration;
+//! use capstan_client::machine::{Action, Machine, Policy};
+//!
+//! let mut machine = Machine::new(Policy::default(), 7);
+//! let now = Duration::ZERO;
+//! assert!(matches!(machine.poll(now), Action::Notice(_)));
+//! assert!(matches!(machine.poll(now), Action::Connect { last_event_id: None }));
+//! machine.failed("refused", now);
+//! assert!(matches!(machine.poll(now), Action::Notice(_)));
+//! assert!(matches!(machine.poll(now), Action::Wait { .. }));
+//! ```
+
+mod backoff;
+mod packets;
+mod seen;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use capstan_protocol::{ErrorSeverity, FaultKind, Payload, Problem, StreamError, StreamPacket};
+
+pub use backoff::{Backoff, Policy};
+use packets::Packets;
+use seen::{Place, Seen};
+
+use crate::error::CapError;
+use crate::notice::Notice;
+
+/// What the shell has to do next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Send the request, the same bytes each time; then tell [`Machine::opened`], [`Machine::refused`] or
+    /// [`Machine::failed`].
+    Connect {
+        /// The header `Last-Event-ID`, if there is one to send.
+        last_event_id: Option<String>,
+    },
+    /// Read from the body; then tell [`Machine::bytes`], [`Machine::ended`] or [`Machine::failed`].
+    Read,
+    /// Do nothing until this time, then poll again.
+    Wait {
+        /// On the clock that `now` is read from.
+        until: Duration,
+    },
+    /// Hand this packet to the caller.
+    Packet(StreamPacket),
+    /// Tell whoever is interested.
+    Notice(Notice),
+    /// The stream is complete.
+    Done,
+    /// The call failed.
+    Fail(CapError),
+}
+
+/// The head of a response that was not refused.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Head<'a> {
+    /// 200, or another success.
+    pub status: u16,
+    /// The header `Content-Type`.
+    pub content_type: &'a str,
+}
+
+/// A response of status 400 or above.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Refusal<'a> {
+    /// The status.
+    pub status: u16,
+    /// The header `Retry-After`.
+    pub retry_after: Option<&'a str>,
+    /// The body, or the beginning of it.
+    pub body: &'a [u8],
+}
+
+#[derive(Debug)]
+enum State {
+    /// A request is due.
+    Due,
+    /// It is under way.
+    Connecting,
+    /// A body is being read.
+    Reading,
+    /// Nothing is to be done before this time.
+    Waiting(Duration),
+    /// The call is over.
+    Over,
+}
+
+/// The state of one call.
+#[derive(Debug)]
+pub struct Machine {
+    policy: Policy,
+    random: fastrand::Rng,
+    state: State,
+    packets: Packets,
+    seen: Seen,
+    queue: VecDeque<Action>,
+    /// A stream was received before: from now on refusals that a deploy causes are interruptions.
+    was_open: bool,
+    /// Interruptions since the last new packet.
+    retries: u32,
+    /// TRANSIENT errors that took effect in this call.
+    transients: u32,
+    /// When the last new packet came, or the call began.
+    progress_at: Option<Duration>,
+    /// A TRANSIENT error that takes effect if nothing follows it.
+    pending: Option<StreamError>,
+}
+
+impl Machine {
+    /// A call that is about to begin. The seed decides the jitter.
+    pub fn new(policy: Policy, seed: u64) -> Self {
+        Self {
+            packets: Packets::new(policy.profile),
+            policy,
+            random: fastrand::Rng::with_seed(seed),
+            state: State::Due,
+            seen: Seen::default(),
+            queue: VecDeque::new(),
+            was_open: false,
+            retries: 0,
+            transients: 0,
+            progress_at: None,
+            pending: None,
+        }
+    }
+
+    /// A call that follows a known stream from a cursor on, or all of it.
+    pub fn attach(policy: Policy, seed: u64, last_event_id: Option<String>) -> Self {
+        let mut machine = Self::new(policy, seed);
+        machine.packets.start_at(last_event_id);
+        machine
+    }
+
+    /// What to do now. Asked again after each thing that was done.
+    pub fn poll(&mut self, now: Duration) -> Action {
+        if let Some(action) = self.queue.pop_front() {
+            return action;
+        }
+        self.progress_at.get_or_insert(now);
+        match self.state {
+            State::Due => self.connect(),
+            State::Waiting(until) if until <= now => self.connect(),
+            State::Waiting(until) => Action::Wait { until },
+            State::Connecting => Action::Connect { last_event_id: self.packets.last_event_id() },
+            State::Reading => self.read(now),
+            State::Over => Action::Done,
+        }
+    }
+
+    fn connect(&mut self) -> Action {
+        self.state = State::Connecting;
+        Action::Notice(Notice::Connecting { cursor: self.packets.last_event_id() })
+    }
+
+    /// The server answered with a success.
+    pub fn opened(&mut self, head: Head<'_>) {
+        let essence = head.content_type.split(';').next().unwrap_or_default().trim();
+        if head.status == 204 && self.policy.is_viewer {
+            // The stream is over and all of it was seen.
+            self.state = State::Over;
+        } else if !essence.eq_ignore_ascii_case("text/event-stream") {
+            let found = if essence.is_empty() { "none" } else { essence };
+            let message =
+                format!("status {}, content type: expected text/event-stream, found {found}", head.status);
+            self.fail(CapError::protocol(message));
+        } else {
+            self.was_open = true;
+            self.state = State::Reading;
+            let resumed = self.packets.last_event_id();
+            self.packets.open();
+            let notice = resumed.map_or(Notice::Connected, |cursor| Notice::Resumed { cursor });
+            self.queue.push_back(Action::Notice(notice));
+        }
+    }
+
+    /// The server refused. On the first connection that is final; on a later one a deploy or a proxy may have answered.
+    pub fn refused(&mut self, refusal: Refusal<'_>, now: Duration) {
+        let problem = serde_json::from_slice::<Problem>(refusal.body).ok();
+        let header = refusal.retry_after.and_then(|text| text.trim().parse().ok()).map(Duration::from_secs);
+        let error = CapError::refused(refusal.status, problem, header);
+        let passes = self.was_open && matches!(refusal.status, 429 | 502 | 503 | 504);
+        let wait = error.retry_after();
+        if !passes || self.is_too_long(wait) {
+            return self.fail(error);
+        }
+        self.interrupted(format!("status {}", refusal.status), wait, now);
+    }
+
+    /// Bytes of the body.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.packets.push(bytes);
+    }
+
+    /// The body ended without an error.
+    pub fn ended(&mut self, now: Duration) {
+        self.lost("the stream ended without CLOSE".to_owned(), now);
+    }
+
+    /// The request or the body failed: refused, reset, timed out.
+    pub fn failed(&mut self, why: impl Into<String>, now: Duration) {
+        self.lost(why.into(), now);
+    }
+
+    /// The connection is gone. A frame that was not asked for yet comes again: the cursor has not passed it.
+    fn lost(&mut self, why: String, now: Duration) {
+        if matches!(self.state, State::Over) {
+            return;
+        }
+        self.packets.close();
+        if !self.packets.can_resume() {
+            return self
+                .fail(CapError::connection(format!("{why}, and the server gives no place to resume at"), 0));
+        }
+        match self.pending.take() {
+            Some(error) => self.transient(error, now),
+            None => self.interrupted(why, None, now),
+        }
+    }
+
+    /// A TRANSIENT error was the last word of a body: the run waits for us to come back.
+    fn transient(&mut self, error: StreamError, now: Duration) {
+        self.transients += 1;
+        let wait = error.retry_after().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        if self.transients > self.policy.max_retries || self.is_too_long(wait) {
+            return self.fail(CapError::stream(error));
+        }
+        self.wait(error.to_string(), wait, now);
+    }
+
+    fn interrupted(&mut self, why: String, floor: Option<Duration>, now: Duration) {
+        let since = now.saturating_sub(self.progress_at.unwrap_or(now));
+        let is_patient = self.was_open && since < self.policy.resume_patience;
+        if self.retries >= self.policy.max_retries && !is_patient {
+            return self.fail(CapError::connection(why, self.retries));
+        }
+        self.wait(why, floor, now);
+        self.retries += 1;
+    }
+
+    fn wait(&mut self, because: String, floor: Option<Duration>, now: Duration) {
+        let policy = &self.policy;
+        let delay = policy.backoff.delay(self.retries, &mut self.random);
+        let floors = [floor, self.packets.retry()].into_iter().flatten().map(|floor| policy.clamp(floor));
+        let wait = floors.fold(delay, Duration::max);
+        self.state = State::Waiting(now.saturating_add(wait));
+        self.queue.push_back(Action::Notice(Notice::Retrying { wait, because }));
+    }
+
+    fn is_too_long(&self, wait: Option<Duration>) -> bool {
+        wait.is_some_and(|wait| wait > self.policy.max_wait)
+    }
+
+    fn fail(&mut self, error: CapError) {
+        self.state = State::Over;
+        self.queue.push_back(Action::Fail(error));
+    }
+
+    /// The next thing that the bytes so far hold.
+    fn read(&mut self, now: Duration) -> Action {
+        match self.packets.next() {
+            Ok(Some(packet)) => self.take(packet, now),
+            Ok(None) => Action::Read,
+            Err(error) => self.over(Action::Fail(error)),
+        }
+    }
+
+    fn over(&mut self, action: Action) -> Action {
+        self.state = State::Over;
+        action
+    }
+
+    fn take(&mut self, packet: StreamPacket, now: Duration) -> Action {
+        match self.seen.place(&packet) {
+            Place::Repeat if matches!(packet.payload, Payload::Close(_)) => return self.over(Action::Done),
+            Place::Repeat => return Action::Notice(Notice::Duplicate { seq: packet.seq }),
+            Place::Next => {}
+            Place::Gap { expected } => {
+                let found = packet.seq;
+                if self.policy.is_strict {
+                    let message = format!("seq: packet {found} came where {expected} was due");
+                    return self.over(Action::Fail(CapError::protocol(message)));
+                }
+                let action = self.accept(packet, now);
+                self.queue.push_back(action);
+                return Action::Notice(Notice::Gap { expected, found });
+            }
+        }
+        self.accept(packet, now)
+    }
+
+    /// A packet that was not seen before.
+    fn accept(&mut self, packet: StreamPacket, now: Duration) -> Action {
+        self.retries = 0;
+        self.progress_at = Some(now);
+        let pending = self.pending.take();
+        match (&packet.payload, pending) {
+            (Payload::Close(_), Some(error)) => self.over(Action::Fail(CapError::stream(error))),
+            (Payload::Close(_), None) => self.over(Action::Packet(packet)),
+            (Payload::Error(error), _) => match error.severity {
+                ErrorSeverity::Fatal => self.over(Action::Fail(CapError::stream(error.clone()))),
+                ErrorSeverity::Warning => Action::Packet(packet),
+                ErrorSeverity::Transient => {
+                    self.pending = Some(error.clone());
+                    Action::Notice(Notice::AttemptFailed { error: error.clone() })
+                }
+            },
+            (Payload::Delta(_) | Payload::Event(_), _) => Action::Packet(packet),
+        }
+    }
+}
+
+/// The jump before `stream_lost`, the only one that the protocol itself makes.
+fn is_lost_tail(packet: &StreamPacket, expected: u64) -> bool {
+    const JUMP: u64 = 1 << 20;
+    let is_told = matches!(&packet.payload, Payload::Error(e) if FaultKind::parse(&e.code) == Some(FaultKind::StreamLost));
+    is_told && packet.seq - expected >= JUMP - 1
+}

@@ -1,0 +1,100 @@
+//! How often and how long: the numbers of a call.
+
+use std::time::Duration;
+
+use capstan_protocol::Profile;
+
+/// No wait is shorter, whatever a server asks for: a client must not hammer.
+const LEAST_WAIT: Duration = Duration::from_millis(100);
+
+/// What a call puts up with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Policy {
+    /// Interruptions since the last new packet; also TRANSIENT errors in one call.
+    pub max_retries: u32,
+    /// The longest wait that is slept through. A longer one fails at once, so that a UI can count down.
+    pub max_wait: Duration,
+    /// While resuming, go on beyond `max_retries` until nothing new came for this long: a deploy takes its time.
+    pub resume_patience: Duration,
+    /// The waits between tries.
+    pub backoff: Backoff,
+    /// A gap in seq is an error rather than a notice.
+    pub is_strict: bool,
+    /// How packets are spelled.
+    pub profile: Profile,
+    /// The call watches a run that is somebody else's: 204 means that it is over.
+    pub is_viewer: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            max_retries: 3,
+            max_wait: Duration::from_secs(30),
+            resume_patience: Duration::ZERO,
+            backoff: Backoff::default(),
+            is_strict: false,
+            profile: Profile::V1,
+            is_viewer: false,
+        }
+    }
+}
+
+impl Policy {
+    /// A server's wait within bounds.
+    pub(super) fn clamp(&self, wait: Duration) -> Duration {
+        wait.max(LEAST_WAIT).min(self.max_wait.max(LEAST_WAIT))
+    }
+}
+
+/// Waits that double.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backoff {
+    /// The first.
+    pub first: Duration,
+    /// The longest.
+    pub max: Duration,
+    /// Spread each wait over its upper half, so that a thousand clients do not come back as one.
+    pub jitter: bool,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { first: Duration::from_millis(500), max: Duration::from_secs(30), jitter: true }
+    }
+}
+
+impl Backoff {
+    /// The wait before the try that follows `step` others.
+    pub(super) fn delay(&self, step: u32, random: &mut fastrand::Rng) -> Duration {
+        let whole = self.first.saturating_mul(2_u32.saturating_pow(step)).min(self.max);
+        let share = if self.jitter { 0.5 + random.f64() / 2.0 } else { 1.0 };
+        whole.mul_f64(share).max(LEAST_WAIT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest_and_stay_in_the_upper_half() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let plain = Backoff { jitter: false, ..Backoff::default() };
+        let delays: Vec<_> = (0..8).map(|step| plain.delay(step, &mut random).as_millis()).collect();
+        assert_eq!(delays, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
+        for step in 0..100 {
+            let (whole, delay) =
+                (plain.delay(step, &mut random), Backoff::default().delay(step, &mut random));
+            assert!(whole / 2 <= delay && delay <= whole);
+        }
+    }
+
+    #[test]
+    fn no_wait_is_short_enough_to_hammer() {
+        let policy = Policy { max_wait: Duration::ZERO, ..Policy::default() };
+        assert_eq!(policy.clamp(Duration::ZERO), LEAST_WAIT);
+        let none = Backoff { first: Duration::ZERO, ..Backoff::default() };
+        assert_eq!(none.delay(0, &mut fastrand::Rng::with_seed(1)), LEAST_WAIT);
+    }
+}

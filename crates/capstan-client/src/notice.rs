@@ -1,0 +1,65 @@
+//! What happens while a call heals itself, for whoever wants to show it.
+
+use std::fmt;
+use std::time::Duration;
+
+use capstan_protocol::StreamError;
+
+/// One thing that happened between packets.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// A request goes out; the cursor is where it resumes.
+    Connecting {
+        /// `Last-Event-ID`, if this is not the first.
+        cursor: Option<String>,
+    },
+    /// The server answers with a stream.
+    Connected,
+    /// The stream goes on at a cursor.
+    Resumed {
+        /// Where.
+        cursor: String,
+    },
+    /// The connection is gone, or the run waits.
+    Retrying {
+        /// When the next request goes out.
+        wait: Duration,
+        /// Why.
+        because: String,
+    },
+    /// A packet came again.
+    Duplicate {
+        /// Its place.
+        seq: u64,
+    },
+    /// Packets are missing.
+    Gap {
+        /// The place that should have been next.
+        expected: u64,
+        /// The place that came.
+        found: u64,
+    },
+    /// An attempt failed in a way that passes; the run goes on, or waits.
+    AttemptFailed {
+        /// How.
+        error: StreamError,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connecting { cursor: None } => f.write_str("connecting"),
+            Self::Connecting { cursor: Some(cursor) } => write!(f, "connecting, to resume after {cursor}"),
+            Self::Connected => f.write_str("connected"),
+            Self::Resumed { cursor } => write!(f, "resumed after {cursor}"),
+            Self::Retrying { wait, because } => {
+                write!(f, "Connection dropped. Retrying in {:.1} seconds: {because}", wait.as_secs_f64())
+            }
+            Self::Duplicate { seq } => write!(f, "packet {seq} came again and was dropped"),
+            Self::Gap { expected, found } => write!(f, "packet {found} came where {expected} was due"),
+            Self::AttemptFailed { error } => write!(f, "an attempt failed: {error}"),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The async shell: does what the machine says.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan_protocol::{Cursor, StreamPacket};
+use futures_util::{Stream, StreamExt as _, stream};
+use http::{HeaderName, HeaderValue, header};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::error::CapError;
+use crate::machine::{Action, Head, Machine, Policy, Refusal};
+use crate::notice::Notice;
+use crate::options::Listener;
+use crate::transport::{Body, Request, Response, Transport, TransportError};
+
+/// A refusal's body is read up to this: a problem is small.
+const PROBLEM_BYTES: usize = 64 * 1024;
+
+type Sending = Pin<Box<dyn Future<Output = Result<Answer, TransportError>> + Send>>;
+
+/// What a request led to.
+enum Answer {
+    Open(Response),
+    Refused { status: u16, retry_after: Option<String>, body: Vec<u8> },
+}
+
+/// What goes on between two polls. It lives here and not in a future, so that a dropped `next` loses nothing.
+enum Under {
+    Nothing,
+    Sending(Sending),
+    Reading(Body),
+    Sleeping(Pin<Box<tokio::time::Sleep>>),
+}
+
+/// The packets of one run, healed. Dropping it closes the connection; the run goes on.
+///
+/// [`next`](Self::next) is cancel-safe.
+pub struct PacketStream {
+    machine: Machine,
+    transport: Arc<dyn Transport>,
+    request: Request,
+    read_timeout: Duration,
+    listener: Option<Listener>,
+    epoch: Instant,
+    under: Under,
+    stream_id: Option<Uuid>,
+    cursor: Option<Cursor>,
+    is_over: bool,
+}
+
+/// How a stream is to be read.
+pub(crate) struct Call {
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) request: Request,
+    pub(crate) policy: Policy,
+    pub(crate) read_timeout: Duration,
+    pub(crate) listener: Option<Listener>,
+    pub(crate) last_event_id: Option<String>,
+}
+
+impl PacketStream {
+    pub(crate) fn new(call: Call) -> Self {
+        Self {
+            machine: Machine::attach(call.policy, fastrand::u64(..), call.last_event_id),
+            transport: call.transport,
+            request: call.request,
+            read_timeout: call.read_timeout,
+            listener: call.listener,
+            epoch: Instant::now(),
+            under: Under::Nothing,
+            stream_id: None,
+            cursor: None,
+            is_over: false,
+        }
+    }
+
+    /// The next packet; `None` after CLOSE. WARNINGs are among the packets, other errors are returned.
+    pub async fn next(&mut self) -> Result<Option<StreamPacket>, CapError> {
+        while !self.is_over {
+            match self.machine.poll(self.epoch.elapsed()) {
+                Action::Packet(packet) => {
+                    self.cursor = Some(packet.cursor());
+                    self.stream_id = Some(packet.stream_id);
+                    return Ok(Some(packet));
+                }
+                Action::Notice(notice) => self.tell(&notice),
+                Action::Connect { last_event_id } => self.connect(last_event_id).await,
+                Action::Read => self.read().await,
+                Action::Wait { until } => self.sleep(until).await,
+                Action::Done => self.is_over = true,
+                Action::Fail(error) => {
+                    self.is_over = true;
+                    self.under = Under::Nothing;
+                    return Err(error);
+                }
+            }
+        }
+        self.under = Under::Nothing;
+        Ok(None)
+    }
+
+    /// The packets as a [`Stream`], for combinators.
+    pub fn into_stream(self) -> impl Stream<Item = Result<StreamPacket, CapError>> + Send {
+        stream::unfold(self, |mut packets| async move {
+            let next = packets.next().await.transpose()?;
+            Some((next, packets))
+        })
+    }
+
+    /// The stream that is read, as soon as the server has named it.
+    pub fn stream_id(&self) -> Option<Uuid> {
+        self.stream_id
+    }
+
+    /// The place after the last packet that was handed out; [`CapClient::attach`](crate::CapClient::attach) goes on
+    /// from there.
+    pub fn cursor(&self) -> Option<Cursor> {
+        self.cursor
+    }
+
+    fn tell(&self, notice: &Notice) {
+        if matches!(notice, Notice::Retrying { .. } | Notice::Gap { .. } | Notice::AttemptFailed { .. }) {
+            tracing::warn!(stream = ?self.stream_id, "{notice}");
+        } else {
+            tracing::debug!(stream = ?self.stream_id, "{notice}");
+        }
+        if let Some(listener) = &self.listener {
+            listener(notice);
+        }
+    }
+
+    async fn connect(&mut self, last_event_id: Option<String>) {
+        if !matches!(self.under, Under::Sending(_)) {
+            self.under = Under::Sending(self.send(last_event_id));
+        }
+        let Under::Sending(sending) = &mut self.under else { return };
+        let answer = sending.await;
+        self.under = Under::Nothing;
+        match answer {
+            Ok(Answer::Open(response)) => self.open(response),
+            Ok(Answer::Refused { status, retry_after, body }) => {
+                let refusal = Refusal { status, retry_after: retry_after.as_deref(), body: &body };
+                self.machine.refused(refusal, self.epoch.elapsed());
+            }
+            Err(error) => self.machine.failed(error.to_string(), self.epoch.elapsed()),
+        }
+    }
+
+    fn open(&mut self, response: Response) {
+        let text = |name| response.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let named = text(HeaderName::from_static("x-stream-id")).and_then(|id| id.parse().ok());
+        self.stream_id = named.or(self.stream_id);
+        let content_type = text(header::CONTENT_TYPE).unwrap_or_default();
+        self.machine.opened(Head { status: response.status, content_type });
+        self.under = Under::Reading(response.body);
+    }
+
+    /// Sends the request and, if it is refused, reads why.
+    fn send(&self, last_event_id: Option<String>) -> Sending {
+        let (transport, mut request, limit) =
+            (Arc::clone(&self.transport), self.request.clone(), self.read_timeout);
+        if let Some(id) = last_event_id.and_then(|id| HeaderValue::from_str(&id).ok()) {
+            request.headers.insert("last-event-id", id);
+        }
+        Box::pin(async move {
+            let silent = |_| TransportError(format!("no answer within {} s", limit.as_secs_f64()));
+            let response = tokio::time::timeout(limit, transport.send(request)).await.map_err(silent)??;
+            if response.status < 400 {
+                return Ok(Answer::Open(response));
+            }
+            let retry_after = response.headers.get(header::RETRY_AFTER);
+            let retry_after = retry_after.and_then(|value| value.to_str().ok()).map(str::to_owned);
+            let status = response.status;
+            let body = tokio::time::timeout(limit, read_up_to(response.body, PROBLEM_BYTES))
+                .await
+                .unwrap_or_default();
+            Ok(Answer::Refused { status, retry_after, body })
+        })
+    }
+
+    async fn read(&mut self) {
+        let Under::Reading(body) = &mut self.under else {
+            return self.machine.failed("the body is gone", self.epoch.elapsed());
+        };
+        let why = match tokio::time::timeout(self.read_timeout, body.next()).await {
+            Ok(Some(Ok(bytes))) => return self.machine.bytes(&bytes),
+            Ok(Some(Err(error))) => error.to_string(),
+            Ok(None) => {
+                self.under = Under::Nothing;
+                return self.machine.ended(self.epoch.elapsed());
+            }
+            Err(_) => format!("nothing came for {} s", self.read_timeout.as_secs_f64()),
+        };
+        self.under = Under::Nothing;
+        self.machine.failed(why, self.epoch.elapsed());
+    }
+
+    async fn sleep(&mut self, until: Duration) {
+        if !matches!(self.under, Under::Sleeping(_)) {
+            self.under =
+                Under::Sleeping(Box::pin(tokio::time::sleep(until.saturating_sub(self.epoch.elapsed()))));
+        }
+        let Under::Sleeping(sleep) = &mut self.under else { return };
+        sleep.await;
+        self.under = Under::Nothing;
+    }
+}
+
+impl std::fmt::Debug for PacketStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PacketStream").field("cursor", &self.cursor).finish_non_exhaustive()
+    }
+}
+
+/// The beginning of a body; what fails is simply not there.
+pub(crate) async fn read_up_to(mut body: Body, limit: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while let Some(Ok(chunk)) = body.next().await {
+        bytes.extend_from_slice(&chunk);
+        if bytes.len() >= limit {
+            bytes.truncate(limit);
+            break;
+        }
+    }
+    bytes
+}
