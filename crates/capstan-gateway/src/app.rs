@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::ask::Ask;
+use crate::face::agui::Places;
 use crate::limits::Limiter;
 use crate::metrics::Metrics;
 use crate::runs::Runs;
@@ -73,6 +74,7 @@ impl Gateway {
             settings: self.settings,
             metrics: Metrics::new(),
             runs: Runs::default(),
+            places: Places::default(),
             tasks: TaskTracker::new(),
             draining: CancellationToken::new(),
             stopped: CancellationToken::new(),
@@ -94,6 +96,8 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     pub(crate) limiter: Limiter,
     pub(crate) runs: Runs,
+    /// Where the AG-UI fold stood, for resumes.
+    pub(crate) places: Places,
     /// Relays at work; the end waits for them.
     pub(crate) tasks: TaskTracker,
     /// New runs are refused from here on.

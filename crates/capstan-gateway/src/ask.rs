@@ -1,4 +1,6 @@
-//! What a POST asks: the body in either profile, read into one shape, with the hash by which repeats are known.
+//! What a POST asks: the body in any face's words, read into one shape, with the hash by which repeats are known.
+
+mod agui;
 
 use std::sync::Arc;
 
@@ -9,11 +11,13 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-/// A question, whatever profile it came in.
+use crate::face;
+
+/// A question, whatever face and profile it came in.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
-    /// Under which it runs at most once.
-    pub(crate) key: Uuid,
+    /// Under which it runs at most once: one space of keys for all faces.
+    pub(crate) key: String,
     pub(crate) profile: Profile,
     pub(crate) session: String,
     /// Who it is for, if the request says.
@@ -26,8 +30,13 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    /// Reads a body. One that is valid as v1 is answered in v1, else it is read as v2.
-    pub(crate) fn decode(body: &[u8]) -> Result<Self, Fault> {
+    /// Reads a body in the words of the face that it was posted to.
+    pub(crate) fn decode(face: &str, body: &[u8]) -> Result<Self, Fault> {
+        if face == face::agui::NAME { Self::from_agui(body) } else { Self::from_cap(body) }
+    }
+
+    /// One that is valid as v1 is answered in v1, else it is read as v2.
+    fn from_cap(body: &[u8]) -> Result<Self, Fault> {
         let first = match decode::from_slice::<ServiceRequest>(body) {
             Ok(request) => return Self::from_v1(request),
             Err(error) => error,
@@ -43,7 +52,7 @@ impl Ask {
         let payload = request.payload.payload;
         let (message, history) = turn_of(&payload)?;
         Ok(Self {
-            key: request.request_id,
+            key: request.request_id.to_string(),
             profile: Profile::V1,
             session: request.context.session_id.to_string(),
             agent_id: Some(request.context.agent_id),
@@ -59,7 +68,7 @@ impl Ask {
         payload.insert("query".into(), request.payload.query.clone().into());
         payload.insert("files".into(), request.payload.files.into());
         Self {
-            key: request.request_id,
+            key: request.request_id.to_string(),
             profile: Profile::V2,
             session: request.context.session_id,
             agent_id: None,
@@ -172,7 +181,7 @@ mod tests {
     fn the_last_user_message_is_the_turn_and_what_is_before_it_the_history() {
         let text =
             |role: &str, text: &str| json!({ "role": role, "parts": [{ "type": "text", "content": text }] });
-        let ask = Ask::decode(&request(
+        let ask = Ask::from_cap(&request(
             json!({ "messages": [text("user", "a"), text("assistant", "b"), text("user", "c")] }),
         ))
         .unwrap();
@@ -183,10 +192,10 @@ mod tests {
     #[test]
     fn query_and_input_are_turns_without_history() {
         for name in ["query", "input"] {
-            let ask = Ask::decode(&request(json!({ name: "Hi" }))).unwrap();
+            let ask = Ask::from_cap(&request(json!({ name: "Hi" }))).unwrap();
             assert_eq!((ask.message.text().as_str(), ask.history.is_none()), ("Hi", true));
         }
-        let fault = Ask::decode(&request(json!({}))).unwrap_err();
+        let fault = Ask::from_cap(&request(json!({}))).unwrap_err();
         assert_eq!(fault.message(), "payload.payload: needs messages, query or input");
     }
 
@@ -194,11 +203,11 @@ mod tests {
     fn a_body_of_v2_is_read_and_its_mistakes_are_named_in_v2() {
         let id = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
         let body = json!({ "request_id": id, "context": { "session_id": "sess_abc", "user": { "id": "u", "name": "n" } }, "payload": { "query": "Hi" } });
-        let ask = Ask::decode(body.to_string().as_bytes()).unwrap();
+        let ask = Ask::from_cap(body.to_string().as_bytes()).unwrap();
         assert_eq!((ask.profile, ask.session.as_str()), (Profile::V2, "sess_abc"));
         let wrong = json!({ "request_id": id, "context": { "session_id": 7, "user": { "id": "u", "name": "n" } }, "payload": { "query": "Hi" } });
         assert!(
-            Ask::decode(wrong.to_string().as_bytes())
+            Ask::from_cap(wrong.to_string().as_bytes())
                 .unwrap_err()
                 .message()
                 .starts_with("context.session_id: ")

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
+use capstan_protocol::agui::EventBody;
 use capstan_protocol::{FaultKind, StreamOpCode};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -21,6 +22,8 @@ pub(crate) struct Metrics {
     runs: Family<Label, Counter>,
     faults: Family<Label, Counter>,
     packets: [Counter; 4],
+    agui_events: Vec<(&'static str, Counter)>,
+    agui_errors: Family<Label, Counter>,
     pub(crate) attempts: Counter,
     pub(crate) resumes: Counter,
     pub(crate) replayed: Counter<u64, AtomicU64>,
@@ -42,6 +45,14 @@ impl Metrics {
         // Looked up once: a packet must not cost a search.
         let packets =
             StreamOpCode::ALL.map(|op| by_op.get_or_create_owned(&Label { name: op.as_str().to_owned() }));
+        let by_type = Family::<Label, Counter>::default();
+        registry.register("agui_events", "AG-UI events sent, by type", by_type.clone());
+        let agui_events = EventBody::KINDS
+            .iter()
+            .map(|kind| (*kind, by_type.get_or_create_owned(&Label { name: (*kind).to_owned() })))
+            .collect();
+        let agui_errors = Family::<Label, Counter>::default();
+        registry.register("agui_errors", "RUN_ERROR events sent, by code", agui_errors.clone());
         let mut counter = |name, help| {
             let counter = Counter::default();
             registry.register(name, help, counter.clone());
@@ -71,6 +82,8 @@ impl Metrics {
             runs,
             faults,
             packets,
+            agui_events,
+            agui_errors,
             attempts,
             resumes,
             replayed,
@@ -93,6 +106,16 @@ impl Metrics {
     pub(crate) fn packet(&self, op: StreamOpCode) {
         if let Some(counter) = self.packets.get(op as usize) {
             counter.inc();
+        }
+    }
+
+    /// An event of the AG-UI face was sent; RUN_ERROR also with its code.
+    pub(crate) fn agui(&self, kind: &'static str, code: Option<&str>) {
+        if let Some((_, counter)) = self.agui_events.iter().find(|(known, _)| *known == kind) {
+            counter.inc();
+        }
+        if let Some(code) = code {
+            self.agui_errors.get_or_create(&Label { name: code.to_owned() }).inc();
         }
     }
 

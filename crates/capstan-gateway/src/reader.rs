@@ -8,7 +8,7 @@ use std::pin::Pin;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use capstan_journal::{Reader, Run, RunState, Step};
+use capstan_journal::{Reader, Run, Step};
 use capstan_protocol::{Cursor, sse};
 use futures_util::stream;
 use http::{HeaderValue, header};
@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::app::App;
-use crate::face::Cap;
+use crate::face::{Face, Next};
 use crate::limits::Slot;
 pub(crate) use collect::collect;
 
@@ -34,9 +34,11 @@ pub(crate) enum View {
 struct Open {
     app: App,
     reader: Reader,
-    face: Cap,
+    face: Face,
     view: View,
     opening: Option<Bytes>,
+    /// The face has said its last word.
+    is_over: bool,
     /// Packets that were there before this viewer came.
     behind: u64,
     /// Whoever waits is registered once, not with every packet: a thousand viewers share these locks.
@@ -53,14 +55,17 @@ impl Drop for Open {
     }
 }
 
-/// The SSE response of a viewer that has everything up to `after`.
-pub(crate) fn respond(app: &App, run: &Run, after: u64, face: Cap, view: View, slot: Slot) -> Response {
+/// The SSE response of a viewer whose face reads the journal after `after`.
+pub(crate) fn respond(app: &App, run: &Run, after: u64, mut face: Face, view: View, slot: Slot) -> Response {
     app.metrics.active_readers.inc();
-    let cursor = Cursor::new(run.stream_id, after);
+    let opening = match &mut face {
+        Face::Cap(cap) => cap.opening(&Cursor::new(run.stream_id, after)),
+        Face::Agui(agui) => agui.opening(app),
+    };
     // At the end a client gets the CLOSE again, so that it knows. It opens at its own cursor all the same: a lower one
-    // would take back what the client has.
+    // would take back what the client has. The AG-UI face has a way of its own for this.
     let is_over = view == View::Post && !run.is_open() && after >= run.last_seq;
-    let from = if is_over { run.last_seq.saturating_sub(1) } else { after };
+    let from = if is_over && matches!(face, Face::Cap(_)) { run.last_seq.saturating_sub(1) } else { after };
     let reader = app.journal.reader_of(run, from);
     // Boxed, because it is moved with every chunk.
     let open = Box::new(Open {
@@ -68,22 +73,28 @@ pub(crate) fn respond(app: &App, run: &Run, after: u64, face: Cap, view: View, s
         reader,
         face,
         view,
-        opening: Some(face.opening(&cursor)),
+        opening: Some(opening),
+        is_over: false,
         behind: run.last_seq.saturating_sub(from),
         ended: Box::pin(app.ended.clone().cancelled_owned()),
         heartbeat: Box::pin(tokio::time::sleep(app.settings.timeouts.heartbeat)),
         silent_since: Instant::now(),
         _slot: slot,
     });
-    let body = Body::from_stream(stream::unfold(open, next_chunk));
+    let mut response = sse_response(Body::from_stream(stream::unfold(open, next_chunk)));
+    if let Ok(id) = HeaderValue::from_str(&run.stream_id.to_string()) {
+        response.headers_mut().insert("x-stream-id", id);
+    }
+    response
+}
+
+/// A body of server-sent events: never stored, never held back.
+pub(crate) fn sse_response(body: Body) -> Response {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    if let Ok(id) = HeaderValue::from_str(&run.stream_id.to_string()) {
-        headers.insert("x-stream-id", id);
-    }
     response
 }
 
@@ -92,52 +103,50 @@ async fn next_chunk(mut open: Box<Open>) -> Option<(io::Result<Bytes>, Box<Open>
     if let Some(opening) = open.opening.take() {
         return Some((Ok(opening), open));
     }
+    if open.is_over {
+        return None;
+    }
     match open.wait().await {
-        News::Bytes(bytes) => {
+        Next::Write(bytes) => {
             open.silent_since = Instant::now();
             Some((Ok(bytes), open))
         }
-        News::End => None,
-        News::Cut => Some((Err(io::Error::other("the journal failed")), open)),
+        Next::Last(bytes) => {
+            open.is_over = true;
+            Some((Ok(bytes), open))
+        }
+        Next::End => None,
+        Next::Cut => Some((Err(io::Error::other("the stream cannot be read on")), open)),
     }
 }
 
-enum News {
-    Bytes(Bytes),
-    End,
-    Cut,
-}
-
 impl Open {
-    async fn wait(&mut self) -> News {
+    async fn wait(&mut self) -> Next {
         loop {
             let step = tokio::select! {
                 biased;
                 step = self.reader.next() => step,
                 () = self.ended.as_mut() => return self.end(),
                 () = self.heartbeat.as_mut() => match self.beat() {
-                    true => return News::Bytes(Bytes::from_static(sse::HEARTBEAT)),
+                    true => return Next::Write(Bytes::from_static(sse::HEARTBEAT)),
                     false => continue,
                 },
             };
-            match step {
-                Ok(Step::Frames(frames)) => {
-                    let replayed = self.behind.min(frames.len() as u64);
-                    self.behind -= replayed;
-                    self.app.metrics.replayed.inc_by(replayed);
-                    return News::Bytes(self.face.frames(frames));
-                }
-                Ok(Step::State(RunState::Closed)) => return News::End,
-                Ok(Step::State(RunState::Waiting)) if self.view == View::Post => return News::End,
-                // A viewer stays: the next step comes when the run goes on.
-                Ok(Step::State(RunState::Waiting | RunState::Running)) => {}
-                Err(_) => return News::Cut,
+            let next = match step {
+                Ok(Step::Frames(frames)) => self.show(frames).await,
+                Ok(Step::State(state)) => self.face.stands(&self.app, state, self.view),
+                Err(_) => Next::Cut,
+            };
+            // Not everything that happens is worth a write.
+            if !matches!(&next, Next::Write(bytes) if bytes.is_empty()) {
+                return next;
             }
         }
     }
+
     /// The server stops, or the journal failed: then the body must not look finished.
-    fn end(&self) -> News {
-        if self.app.broken.is_cancelled() { News::Cut } else { News::End }
+    fn end(&self) -> Next {
+        if self.app.broken.is_cancelled() { Next::Cut } else { self.face.closing() }
     }
 
     /// Sets the timer anew; true if nothing was sent for a whole interval.
@@ -147,5 +156,12 @@ impl Open {
         let from = if is_due { Instant::now() } else { self.silent_since };
         self.heartbeat.as_mut().reset(from + interval);
         is_due
+    }
+
+    async fn show(&mut self, frames: Vec<Bytes>) -> Next {
+        let replayed = self.behind.min(frames.len() as u64);
+        self.behind -= replayed;
+        self.app.metrics.replayed.inc_by(replayed);
+        self.face.frames(&self.app, frames).await.unwrap_or(Next::Cut)
     }
 }

@@ -7,13 +7,16 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use capstan_journal::{ErrorKind, JournalError};
+use capstan_protocol::agui::RunErrorForm;
 use capstan_protocol::fault::Cause;
-use capstan_protocol::{Fault, FaultKind, problem};
+use capstan_protocol::{Fault, FaultKind, Timestamp, problem};
 use http::{HeaderValue, StatusCode, header};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::app::App;
+use crate::face::agui;
+use crate::reader::sse_response;
 
 /// A fault on its way to becoming a response.
 #[derive(Debug)]
@@ -68,6 +71,17 @@ impl IntoResponse for Refusal {
         response.extensions_mut().insert(self.0);
         response
     }
+}
+
+/// A refusal in AG-UI: its clients read neither `Retry-After` nor a problem, but a stream whose only event is RUN_ERROR.
+pub(crate) fn run_error(app: &App, fault: &Fault, form: RunErrorForm) -> Response {
+    app.metrics.fault(fault.kind());
+    tracing::info!(code = fault.code(), status = fault.status(), cause = ?app.loggable(fault), "refused in AG-UI");
+    let now = Some(Timestamp::now().as_millis());
+    let event = agui::Said::from(fault.to_run_error(app.settings.exposure).to_event(form, now));
+    let mut frame = Vec::new();
+    agui::write(app, None, &event, &mut frame);
+    sse_response(Body::from(frame))
 }
 
 /// The id under which a request is found in the logs; a client's own is kept if it is harmless.

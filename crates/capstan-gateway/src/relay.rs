@@ -78,7 +78,7 @@ pub(crate) fn spawn(app: &App, agent: Registered, run: Run, body: Bytes, slot: S
 
 impl Relay {
     async fn work(mut self, body: Bytes) -> Result<(), JournalError> {
-        let ask = match Ask::decode(&body) {
+        let ask = match Ask::decode(&self.run.face, &body) {
             Ok(ask) => ask,
             Err(fault) => return self.finish(Ending::Failed(fault)).await,
         };

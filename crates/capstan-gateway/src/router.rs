@@ -7,7 +7,7 @@ use axum::routing::{get, post};
 use http::HeaderValue;
 
 use crate::app::App;
-use crate::routes::{assist, errors, health, streams};
+use crate::routes::{agui, assist, errors, health, streams};
 use crate::{access, refusal};
 
 pub(crate) fn router(app: &App) -> Router {
@@ -15,6 +15,8 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/assist", post(assist::post))
         .route("/v1/assist", post(assist::post))
         .route("/v1/agents/{name}/assist", post(assist::post_to))
+        .route("/v1/ag-ui", post(agui::post).get(agui::join))
+        .route("/v1/agents/{name}/ag-ui", post(agui::post_to).get(agui::join_of))
         .route("/v1/streams", get(streams::list))
         .route("/v1/streams/{id}", get(streams::watch).delete(streams::stop))
         .route("/v1/streams/{id}/packets", get(streams::packets))

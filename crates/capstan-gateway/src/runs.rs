@@ -102,7 +102,7 @@ pub(crate) struct Start<'a> {
 /// The run that a request is about, started or found.
 pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, Fault> {
     let hash = body_hash(&start.body, start.agent, start.face);
-    let key = start.ask.key.to_string();
+    let key = start.ask.key.clone();
     match app.journal.store().find(start.tenant, &key).await.map_err(journal_fault)? {
         Some(Found::Run(run)) => return attach(app, run, hash, start.place).await,
         Some(Found::Expired) => return Err(Fault::new(FaultKind::StreamExpired)),

@@ -20,6 +20,9 @@ pub struct Settings {
     pub metrics_key: Option<crate::access::KeyHash>,
     /// Whether type names and causes may leave the process.
     pub exposure: Exposure,
+    /// In AG-UI, a failure is also told as a text message, for front ends that ignore RUN_ERROR. Off: those that do
+    /// not ignore it would show it twice.
+    pub agui_error_text: bool,
     /// How much, per tenant and in all.
     pub limits: Limits,
     /// How long.
@@ -36,6 +39,7 @@ impl Default for Settings {
             cors_origins: Vec::new(),
             metrics_key: None,
             exposure: Exposure::Production,
+            agui_error_text: false,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             retention: Retention::default(),

@@ -158,7 +158,7 @@ async fn said(app: &App, run: &Run) -> Result<String, JournalError> {
 async fn store_turn(app: &App, run: &Run, text: &str, is_partial: bool) -> Result<(), JournalError> {
     let store = app.journal.store();
     let Some(body) = store.body(run.stream_id).await? else { return Ok(()) };
-    let Ok(ask) = Ask::decode(&body) else { return Ok(()) };
+    let Ok(ask) = Ask::decode(&run.face, &body) else { return Ok(()) };
     let turn = Turn {
         stream_id: run.stream_id,
         user: serde_json::to_value(&ask.message).unwrap_or_default(),

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use crate::access::Caller;
 use crate::app::App;
 use crate::ask::Ask;
-use crate::face::{Cap, cap};
+use crate::face::{Cap, Face, agui, cap};
 use crate::reader::{self, View};
 use crate::refusal::Refusal;
 use crate::runs::{self, Place, Start};
@@ -24,9 +24,23 @@ use crate::runs::{self, Place, Start};
 pub(crate) struct Params {
     profile: Option<String>,
     after: Option<u64>,
+    face: Option<String>,
 }
 
 impl Params {
+    /// Whether the AG-UI face is asked for; CAP's is the default.
+    pub(crate) fn is_agui(&self) -> Result<bool, Fault> {
+        match self.face.as_deref() {
+            None | Some(cap::NAME) => Ok(false),
+            Some(agui::NAME) => Ok(true),
+            Some(other) => {
+                let message =
+                    format!("face: unknown value {other:?}, expected {} or {}", cap::NAME, agui::NAME);
+                Err(Fault::new(FaultKind::InvalidRequest).with_message(message))
+            }
+        }
+    }
+
     pub(crate) fn profile(&self) -> Result<Option<Profile>, Fault> {
         let wrong = |message: String| {
             Fault::new(FaultKind::InvalidRequest).with_message(format!("profile: {message}"))
@@ -68,8 +82,8 @@ async fn assist(
     let place = place_of(app, &parts.headers, params)?;
     let profile = params.profile()?;
     let body = read_body(app, body).await?;
-    let ask = Ask::decode(&body)?;
-    let face = Cap(profile.unwrap_or(ask.profile));
+    let ask = Ask::decode(cap::NAME, &body)?;
+    let face = Face::Cap(Cap(profile.unwrap_or(ask.profile)));
     let slot = app.limiter.take_reader(&caller.tenant, &app.settings.limits)?;
     let accepts_reset = header_lists(&parts.headers, "x-cap-accept", capstan_protocol::event::STREAM_RESET);
     let start =
@@ -84,7 +98,7 @@ async fn assist(
 
 /// The run in one object, or its fault, which the relay has counted.
 async fn whole(app: &App, run: &Run, ask: &Ask) -> Response {
-    let mut response = match reader::collect(app, run, ask.key).await {
+    let mut response = match reader::collect(app, run, ask.key.parse().unwrap_or_default()).await {
         Ok(answer) => Json(answer).into_response(),
         Err(fault) => Refusal(fault).of_a_run(),
     };
@@ -94,14 +108,14 @@ async fn whole(app: &App, run: &Run, ask: &Ask) -> Response {
     response
 }
 
-fn check_content_type(headers: &HeaderMap) -> Result<(), Fault> {
+pub(crate) fn check_content_type(headers: &HeaderMap) -> Result<(), Fault> {
     let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let essence = value.split(';').next().unwrap_or_default().trim();
     let is_json = essence.eq_ignore_ascii_case("application/json");
     is_json.then_some(()).ok_or_else(|| Fault::new(FaultKind::UnsupportedMediaType))
 }
 
-async fn read_body(app: &App, body: Body) -> Result<Bytes, Fault> {
+pub(crate) async fn read_body(app: &App, body: Body) -> Result<Bytes, Fault> {
     let limit = app.settings.limits.body_bytes;
     let too_large = || {
         Fault::new(FaultKind::PayloadTooLarge)
@@ -142,7 +156,7 @@ pub(crate) fn place_of(app: &App, headers: &HeaderMap, params: &Params) -> Resul
     Ok(place)
 }
 
-fn last_event_id(headers: &HeaderMap) -> Result<Option<LastEventId>, Fault> {
+pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<LastEventId>, Fault> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     let text = value.to_str().unwrap_or_default();
     // An EventSource that has seen nothing sends an empty one.

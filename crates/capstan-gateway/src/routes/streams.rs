@@ -10,10 +10,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::agui;
 use super::assist::{Params, place_of};
 use crate::access::Caller;
 use crate::app::App;
-use crate::face::Cap;
+use crate::face::{Cap, Face};
 use crate::reader::{self, View};
 use crate::refusal::{Refusal, journal_fault};
 use crate::{relay, runs};
@@ -45,12 +46,16 @@ pub(crate) async fn watch(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let run = own_run(&app, &caller, &id).await?;
-    let after = place_of(&app, &headers, &params)?.in_run(&run)?;
+    let place = place_of(&app, &headers, &params)?;
+    if params.is_agui()? {
+        return agui::watch(&app, &caller, &run, place).await;
+    }
+    let after = place.in_run(&run)?;
     if run.state == RunState::Closed && after >= run.last_seq {
         // An EventSource stops at this.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let face = Cap(params.profile()?.unwrap_or(Profile::V1));
+    let face = Face::Cap(Cap(params.profile()?.unwrap_or(Profile::V1)));
     let slot = app.limiter.take_reader(&caller.tenant, &app.settings.limits)?;
     Ok(reader::respond(&app, &run, after, face, View::Get, slot))
 }

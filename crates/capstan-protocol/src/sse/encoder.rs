@@ -5,6 +5,7 @@ use std::io::Write as _;
 use uuid::Uuid;
 
 use crate::cursor::Cursor;
+use crate::escape;
 use crate::packet::StreamPacket;
 
 /// The event name of CAP frames.
@@ -41,4 +42,19 @@ fn write_head(out: &mut Vec<u8>, stream_id: Uuid, seq: u64) {
 pub fn encode_opening(cursor: &Cursor, retry_ms: u32, out: &mut Vec<u8>) {
     // Writing into a Vec cannot fail.
     let _ = write!(out, "retry: {retry_ms}\nid: {cursor}\n\n");
+}
+
+/// Appends the frame of a face whose events are plain JSON objects: the event's name if readers go by it, the id if
+/// the event has a place in a stream, one `data` line.
+pub fn encode_json(id: Option<&Cursor>, name: Option<&str>, json: &str, out: &mut Vec<u8>) {
+    // Writing into a Vec cannot fail.
+    if let Some(name) = name {
+        let _ = writeln!(out, "event: {name}");
+    }
+    if let Some(id) = id {
+        let _ = writeln!(out, "id: {id}");
+    }
+    out.extend_from_slice(b"data: ");
+    escape::write_json(out, json);
+    out.extend_from_slice(b"\n\n");
 }

@@ -24,6 +24,7 @@ pub(super) struct Config {
     pub(super) durability: String,
     pub(super) debug: bool,
     pub(super) open: bool,
+    agui_error_text: bool,
     cors_origins: Vec<String>,
     metrics_key: Option<Key>,
     tenants: Vec<TenantConfig>,
@@ -40,6 +41,7 @@ impl Default for Config {
             durability: "process".into(),
             debug: false,
             open: false,
+            agui_error_text: false,
             cors_origins: Vec::new(),
             metrics_key: None,
             tenants: Vec::new(),
@@ -143,6 +145,7 @@ impl Config {
             cors_origins: self.cors_origins.clone(),
             metrics_key: self.metrics_key.clone().map(|key| key.0),
             exposure: self.exposure(),
+            agui_error_text: self.agui_error_text,
             ..Settings::default()
         };
         if let Some(empty) = self.tenants.iter().find(|t| t.keys.is_empty() || t.name.is_empty()) {

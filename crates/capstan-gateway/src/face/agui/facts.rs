@@ -1,0 +1,91 @@
+//! What a run's events need to know besides its packets. All of it is fixed when the run is claimed.
+
+use bytes::Bytes;
+use capstan_journal::Run;
+use capstan_protocol::agui::{AguiEvent, EventBody, RunErrorForm, TextRole};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::NAME;
+use super::said::Said;
+use crate::settings::Settings;
+
+/// The protocol version that we declare to peers that declare theirs.
+const PROTOCOL_VERSION: &str = "1.0";
+
+#[derive(Debug, Clone)]
+pub(crate) struct Facts {
+    pub(super) stream: Uuid,
+    pub(super) thread: String,
+    pub(super) run: String,
+    /// When the run was claimed, in milliseconds.
+    pub(super) created: i64,
+    /// The client that started the run sent a `protocolVersion`: it is of the 1.0 line.
+    pub(super) is_v1: bool,
+    /// A failure is told as a text message as well.
+    pub(super) error_text: bool,
+}
+
+impl Facts {
+    pub(crate) fn new(run: &Run, body: Option<&Bytes>, settings: &Settings) -> Self {
+        Self {
+            stream: run.stream_id,
+            thread: run.session.clone(),
+            run: run.key.clone(),
+            created: run.created_at.as_millis(),
+            is_v1: run.face == NAME && body.is_some_and(|body| declares_version(body)),
+            error_text: settings.agui_error_text,
+        }
+    }
+
+    /// Where RUN_ERROR's members stand for this peer.
+    pub(super) fn form(&self) -> RunErrorForm {
+        form(self.is_v1)
+    }
+
+    /// Ids of messages say where in the stream they began, so that nothing has to be remembered to name them again.
+    pub(super) fn message_id(&self, seq: u64) -> String {
+        format!("{}:{seq}", self.stream)
+    }
+
+    pub(super) fn started(&self, t: i64) -> Said {
+        let body = EventBody::RunStarted {
+            thread_id: self.thread.clone(),
+            run_id: self.run.clone(),
+            // Older clients do not know the member.
+            protocol_version: self.is_v1.then(|| PROTOCOL_VERSION.to_owned()),
+            parent_run_id: None,
+            input: None,
+        };
+        Said::event(body, t)
+    }
+
+    pub(super) fn text_start(&self, seq: u64, t: i64) -> Said {
+        let body = EventBody::TextMessageStart {
+            message_id: self.message_id(seq),
+            role: TextRole::Assistant,
+            name: None,
+        };
+        Said::event(body, t)
+    }
+
+    pub(super) fn text_end(&self, seq: u64, t: i64) -> Said {
+        Said::event(EventBody::TextMessageEnd { message_id: self.message_id(seq) }, t)
+    }
+}
+
+pub(crate) fn form(is_v1: bool) -> RunErrorForm {
+    if is_v1 { RunErrorForm::MetadataOnly } else { RunErrorForm::Story }
+}
+
+/// Clients of the 1.0 line say so in their input; older ones and TanStack's do not.
+pub(crate) fn declares_version(body: &[u8]) -> bool {
+    let input: Value = serde_json::from_slice(body).unwrap_or_default();
+    input.get("protocolVersion").is_some_and(Value::is_string)
+}
+
+impl From<AguiEvent> for Said {
+    fn from(event: AguiEvent) -> Self {
+        Self::Event(Box::new(event))
+    }
+}

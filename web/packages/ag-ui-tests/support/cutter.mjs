@@ -1,0 +1,52 @@
+// A proxy that breaks responses off after a number of events, between two of them, as a bad network would.
+import { createServer, request } from "node:http";
+
+/**
+ * Starts a proxy in front of `target`. `plan(n)` says after how many events the n-th streamed response breaks off;
+ * `undefined` lets it pass. The log holds the Last-Event-ID of every request.
+ */
+export async function startCutter(target, plan) {
+  const log = [];
+  const server = createServer((incoming, outgoing) => {
+    const cutAfter = plan(log.length);
+    log.push(incoming.headers["last-event-id"]);
+    const headers = { ...incoming.headers, host: new URL(target).host };
+    const upstream = request(target + incoming.url, { method: incoming.method, headers }, (response) => {
+      outgoing.writeHead(response.statusCode, response.headers);
+      outgoing.flushHeaders();
+      forward(response, outgoing, cutAfter, () => upstream.destroy());
+    });
+    upstream.on("error", () => outgoing.destroy());
+    incoming.pipe(upstream);
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const url = `http://127.0.0.1:${server.address().port}`;
+  const stop = () => {
+    server.closeAllConnections();
+    return new Promise((resolve) => server.close(resolve));
+  };
+  return { url, endpoint: `${url}/v1/ag-ui`, log, stop };
+}
+
+function forward(response, outgoing, cutAfter = Infinity, abort) {
+  let buffer = "";
+  let events = 0;
+  let isCut = false;
+  const cut = () => {
+    isCut = true;
+    abort();
+    // What was written goes out first; the missing end of the chunked body is what the client notices.
+    setTimeout(() => outgoing.destroy(), 2);
+  };
+  response.setEncoding("utf8");
+  response.on("data", (text) => {
+    buffer += text;
+    for (let at; !isCut && (at = buffer.indexOf("\n\n")) >= 0; buffer = buffer.slice(at + 2)) {
+      const frame = buffer.slice(0, at + 2);
+      outgoing.write(frame);
+      if (frame.includes("data:") && ++events >= cutAfter) cut();
+    }
+  });
+  response.on("end", () => isCut || outgoing.end(buffer));
+  response.on("error", () => isCut || outgoing.destroy());
+}
