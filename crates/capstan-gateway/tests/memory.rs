@@ -1,4 +1,7 @@
-//! A reader that does not read costs its connection, not the stream: measured from outside, on a process of its own.
+//! A reader that does not read costs its connection, not the stream: measured on a process of its own.
+//!
+//! What is measured is what the server holds, by a counting allocator. What the process has resident depends on when
+//! the C library gives back what was freed, and so on the moment.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
@@ -7,12 +10,14 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use cap::Cap;
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
 use capstan_protocol::{AgentRequest, ServiceRequest, SessionContext, UserContext};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 const READERS: usize = 1_000;
@@ -20,6 +25,9 @@ const STREAMS: usize = 4;
 /// With frames of some 240 bytes: 60 MB over all streams.
 const DELTAS: usize = 65_000;
 const MAX_GROWTH: u64 = 50 * 1024 * 1024;
+#[global_allocator]
+static ALLOCATOR: Cap<std::alloc::System> = Cap::new(std::alloc::System, usize::MAX);
+
 /// Tells the child where its journal is.
 const FOLDER: &str = "CAPSTAN_TEST_MEMORY_FOLDER";
 
@@ -28,13 +36,14 @@ fn a_thousand_readers_that_never_read_cost_less_than_50_mb_while_60_mb_are_writt
     allow_many_files();
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
-    // What the journal itself holds once it flushes and compacts is not the readers' doing; it is all there by the
-    // second time.
-    server.write(0);
-    server.write(0);
-    let before = server.resident();
-    let (readers, bytes) = server.write(READERS);
-    let after = server.resident();
+    let mut writers: Vec<_> = (0..STREAMS).map(|_| BufReader::new(server.post("talker"))).collect();
+    let streams: Vec<String> = writers.iter_mut().map(stream_id).collect();
+    let readers: Vec<_> = streams.iter().cycle().take(READERS).map(|stream| server.watch(stream)).collect();
+    let before = server.held();
+    server.post("starter").read_to_end(&mut Vec::new()).unwrap();
+    let bytes: usize = writers.iter_mut().map(|writer| writer.read_to_end(&mut Vec::new()).unwrap()).sum();
+    server.wait_for_the_runs_to_be_over();
+    let after = server.held();
     assert!(bytes > 60_000_000, "{bytes} bytes were written");
     let growth = after.saturating_sub(before);
     println!("{} readers: {before} -> {after} bytes", readers.len());
@@ -50,16 +59,43 @@ fn serves_when_told_to() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         println!("\naddress {}", listener.local_addr().unwrap());
         let store = open(&format!("disk:{folder}"), Durability::Process).unwrap();
-        let gateway = Gateway::new(Journal::new(store, TailLimits::default())).agent("talker", Talker);
+        let start = CancellationToken::new();
+        let gateway = Gateway::new(Journal::new(store, TailLimits::default()))
+            .agent("talker", Talker(start.clone()))
+            .agent("starter", Starter(start))
+            .agent("meter", Meter);
         serve(gateway, vec![listener], std::future::pending()).await.unwrap();
     });
 }
 
-struct Talker;
+/// Says nothing until it is told to, then all at once.
+struct Talker(CancellationToken);
+
+/// Says how many bytes this process holds.
+struct Meter;
+
+#[async_trait]
+impl Agent for Meter {
+    async fn run(&self, _: Turn, out: &mut Writer) -> Outcome {
+        Ok(out.delta(ALLOCATOR.allocated().to_string()).await?)
+    }
+}
+
+/// Tells it to.
+struct Starter(CancellationToken);
+
+#[async_trait]
+impl Agent for Starter {
+    async fn run(&self, _: Turn, _: &mut Writer) -> Outcome {
+        self.0.cancel();
+        Ok(())
+    }
+}
 
 #[async_trait]
 impl Agent for Talker {
     async fn run(&self, _: Turn, out: &mut Writer) -> Outcome {
+        self.0.cancelled().await;
         for _ in 0..DELTAS {
             out.delta("lorem ipsum dolor sit amet, consectetur").await?;
         }
@@ -84,9 +120,6 @@ impl Server {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "serves_when_told_to", "--nocapture"])
             .env(FOLDER, folder)
-            // What is freed goes back at once, so that what is measured is what is held.
-            .env("MALLOC_ARENA_MAX", "1")
-            .env("MALLOC_MMAP_THRESHOLD_", "131072")
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -96,15 +129,12 @@ impl Server {
         Self { child, address: address.unwrap() }
     }
 
-    /// Writes 60 MB while `stalled` readers attach that never read; their connections, and how much was written.
-    fn write(&self, stalled: usize) -> (Vec<TcpStream>, usize) {
-        let mut writers: Vec<_> = (0..STREAMS).map(|_| BufReader::new(self.post())).collect();
-        let streams: Vec<String> = writers.iter_mut().map(stream_id).collect();
-        let watch = |stream: &String| self.send(&format!("GET /v1/streams/{stream}"), "");
-        let readers = streams.iter().cycle().take(stalled).map(watch).collect();
-        let bytes = writers.iter_mut().map(|writer| writer.read_to_end(&mut Vec::new()).unwrap()).sum();
-        self.wait_for_the_runs_to_be_over();
-        (readers, bytes)
+    /// Attaches a reader that has begun, and never reads on.
+    fn watch(&self, stream: &str) -> TcpStream {
+        let socket = self.send(&format!("GET /v1/streams/{stream}"), "");
+        let mut first = [0];
+        (&socket).read_exact(&mut first).unwrap();
+        socket
     }
 
     fn wait_for_the_runs_to_be_over(&self) {
@@ -120,11 +150,11 @@ impl Server {
         }
     }
 
-    fn post(&self) -> TcpStream {
+    fn post(&self, agent: &str) -> TcpStream {
         let session = Uuid::now_v7();
         let context = SessionContext::new(session, UserContext::new("u"));
         let request = ServiceRequest::new(context, AgentRequest::query(session, "talk"));
-        self.send("POST /v1/assist", &serde_json::to_string(&request).unwrap())
+        self.send(&format!("POST /v1/agents/{agent}/assist"), &serde_json::to_string(&request).unwrap())
     }
 
     fn send(&self, line: &str, body: &str) -> TcpStream {
@@ -135,10 +165,12 @@ impl Server {
         socket
     }
 
-    fn resident(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    fn held(&self) -> u64 {
+        let mut answer = String::new();
+        self.post("meter").read_to_string(&mut answer).unwrap();
+        let (_, text) = answer.split_once(r#""op":"DELTA""#).unwrap();
+        let (_, text) = text.split_once(r#""p":""#).unwrap();
+        text.split('"').next().unwrap().parse().unwrap()
     }
 }
 

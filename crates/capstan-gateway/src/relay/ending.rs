@@ -56,7 +56,8 @@ impl Relay {
         write_end(&self.app, &mut self.pen, &mut self.run, &ending);
         let frames = self.pen.take_frames();
         if self.app.journal.transition(from, self.run.clone(), frames).await? {
-            store_turn(&self.app, &self.run, self.pen.text(), !matches!(ending, Ending::Completed)).await?;
+            let text = self.pen.take_text();
+            store_turn(&self.app, &self.run, text, !matches!(ending, Ending::Completed)).await?;
             log_end(&self.app, &self.run);
         }
         Ok(())
@@ -119,7 +120,7 @@ pub(crate) async fn close_waiting(app: &App, run: &Run, ending: Ending) -> Resul
     let frames = pen.take_frames();
     if app.journal.transition(from, run.clone(), frames).await.map_err(journal_fault)? {
         let text = said(app, &run).await.map_err(journal_fault)?;
-        store_turn(app, &run, &text, true).await.map_err(journal_fault)?;
+        store_turn(app, &run, text, true).await.map_err(journal_fault)?;
         log_end(app, &run);
     }
     Ok(())
@@ -152,17 +153,17 @@ pub(crate) async fn lose(app: &App, run: &Run) -> Result<(), Fault> {
 async fn said(app: &App, run: &Run) -> Result<String, JournalError> {
     let mut pen = Pen::new(app, run);
     pen.replay().await?;
-    Ok(pen.text().to_owned())
+    Ok(pen.take_text())
 }
 
-async fn store_turn(app: &App, run: &Run, text: &str, is_partial: bool) -> Result<(), JournalError> {
+async fn store_turn(app: &App, run: &Run, text: String, is_partial: bool) -> Result<(), JournalError> {
     let store = app.journal.store();
     let Some(body) = store.body(run.stream_id).await? else { return Ok(()) };
     let Ok(ask) = Ask::decode(&run.face, &body) else { return Ok(()) };
     let turn = Turn {
         stream_id: run.stream_id,
         user: serde_json::to_value(&ask.message).unwrap_or_default(),
-        assistant: text.to_owned(),
+        assistant: text,
         is_partial,
         closed_at: run.closed_at.unwrap_or_else(Timestamp::now),
     };

@@ -62,6 +62,11 @@ impl Pen {
         self.swallow.text()
     }
 
+    /// The text, when nothing more will be said.
+    pub(super) fn take_text(&mut self) -> String {
+        self.swallow.take_text()
+    }
+
     pub(super) fn events(&self) -> u64 {
         self.events
     }

@@ -47,6 +47,11 @@ impl Swallow {
     }
 
     /// All that was sent and not taken back.
+    /// The text, when nothing more will be compared with it.
+    pub(super) fn take_text(&mut self) -> String {
+        std::mem::take(self).text
+    }
+
     pub(super) fn text(&self) -> &str {
         &self.text
     }
