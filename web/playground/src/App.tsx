@@ -27,7 +27,7 @@ export function App(): ReactNode {
   const [trouble, setTrouble] = useState({ cutEvery: 0, isForgetful: false });
   const box = useRef<HTMLTextAreaElement>(null);
   const end = useRef<HTMLDivElement>(null);
-  const chat = useConversation({ agent, face, apiKey: agents.key, onKeyWanted: () => setAsking(true) });
+  const chat = useConversation({ agent, face, apiKey: agents.key });
   const view = useLog(chat.log);
   chat.line.trouble = trouble;
 
@@ -60,7 +60,7 @@ export function App(): ReactNode {
             {chat.turns.map((turn) => <Turn key={turn.id} turn={turn} onRetry={chat.resend} />)}
             <div ref={end} />
           </div>
-          <Composer box={box} isRunning={chat.isRunning} onSend={chat.send} onStop={chat.stop} />
+          <Composer box={box} isRunning={chat.isRunning} onSend={chat.send} onStop={chat.stop} onCut={() => chat.line.cut()} />
         </section>
         <aside className="side" aria-label="The line">
           <BreakBar isRunning={chat.isRunning} trouble={trouble} onTrouble={setTrouble} onCut={() => chat.line.cut()} onFault={chat.send} />

@@ -1,5 +1,11 @@
 // The line between page and gateway, and the ways to break it. The page cuts only its own requests.
-import { Decoder, type Fetch } from "capstan";
+import { Decoder, type Fetch, hasData } from "capstan";
+
+/** Enough for a reader to take what has come, in milliseconds. */
+const READ_ON = 5;
+const CUT = "you cut the connection";
+/** After these a run is over, and there is nothing left to cut. */
+const LAST = /"op":"(CLOSE|close)"|"type":"RUN_(FINISHED|ERROR)"/;
 
 /** How the line misbehaves. */
 export interface Trouble {
@@ -33,20 +39,14 @@ export class Line {
     this.#request = request;
     this.#count = 0;
     const response = await fetch(url, { ...init, headers: this.#headers(init), signal: request.signal });
-    return this.#listened(response);
+    return this.#listened(response, request);
   };
 
   /** Cuts the connection that is open. */
   cut(): void {
     if (!this.#request || this.#request.signal.aborted) return;
     this.listener.onCut();
-    this.#request.abort(new Error("you cut the connection"));
-  }
-
-  /** A packet came through; it may have been one too many. */
-  count(): void {
-    this.#count += 1;
-    if (this.trouble.cutEvery > 0 && this.#count >= this.trouble.cutEvery) this.cut();
+    this.#request.abort(new Error(CUT));
   }
 
   /** Nothing is open any more. */
@@ -61,18 +61,43 @@ export class Line {
     return headers;
   }
 
-  /** Looks at the frames as they pass. */
-  #listened(response: Response): Response {
+  /** Passes on frame by frame, so that a cut comes after exactly so many packets, however many arrive at once. */
+  #listened(response: Response, request: AbortController): Response {
     if (!response.body || !/event-stream/.test(response.headers.get("content-type") ?? "")) return response;
     const decoder = new Decoder();
+    const encoder = new TextEncoder();
     const watch = new TransformStream<Uint8Array, Uint8Array>({
       transform: (bytes, controller) => {
         decoder.push(bytes);
-        for (let frame = decoder.takeAny(); frame; frame = decoder.takeAny()) this.listener.onFrame(frame.lines);
-        controller.enqueue(bytes);
+        // Heartbeats are part of no frame, but say that the line is alive.
+        controller.enqueue(encoder.encode(":\n"));
+        for (let frame = decoder.takeAny(); frame && !this.#isSpent; frame = decoder.takeAny()) {
+          this.listener.onFrame(frame.lines);
+          controller.enqueue(encoder.encode(`${frame.lines.join("\n")}\n\n`));
+          if (hasData(frame) && !LAST.test(frame.data)) this.#counted(request);
+        }
+      },
+      // All of it may have come before the cut; that makes no difference to whoever reads.
+      flush: async (controller) => {
+        if (!this.#isSpent) return;
+        await new Promise((resolve) => setTimeout(resolve, READ_ON));
+        controller.error(new Error(CUT));
       },
     });
     const { status, statusText, headers } = response;
-    return new Response(response.body.pipeThrough(watch), { status, statusText, headers });
+    return new Response(response.body.pipeThrough(watch, { signal: request.signal }), { status, statusText, headers });
+  }
+
+  #counted(request: AbortController): void {
+    this.#count += 1;
+    if (!this.#isSpent) return;
+    this.listener.onCut();
+    // What was passed on must be read before the line goes: an aborted stream loses what it holds.
+    setTimeout(() => request.abort(new Error(CUT)), READ_ON);
+  }
+
+  /** Nothing more passes, though more may have come. */
+  get #isSpent(): boolean {
+    return this.trouble.cutEvery > 0 && this.#count >= this.trouble.cutEvery;
   }
 }

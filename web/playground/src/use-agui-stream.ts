@@ -16,7 +16,7 @@ export interface AguiStreamOptions {
   onError: (error: unknown) => void;
 }
 
-export function useAguiStream(options: AguiStreamOptions): Omit<CapStream, "attach"> {
+export function useAguiStream(options: AguiStreamOptions): Omit<CapStream, "attach" | "retry"> {
   const [state, setState] = useState<CapStreamState>({ status: "idle" });
   const latest = useRef(options);
   const left = useRef<AbortController | null>(null);

@@ -12,14 +12,16 @@ import { useAguiStream } from "./use-agui-stream.js";
 
 export type Face = "cap" | "ag-ui";
 
+/** Longer waits are not slept through: the page counts down, and a person decides. */
+const MAX_WAIT = 900;
+
 export interface Setup {
   agent: string;
   face: Face;
   apiKey: string;
-  onKeyWanted: () => void;
 }
 
-export function useConversation({ agent, face, apiKey, onKeyWanted }: Setup) {
+export function useConversation({ agent, face, apiKey }: Setup) {
   const log = useMemo(() => new Log(), []);
   const line = useMemo(() => new Line({ onCut: () => log.mark("cut", "you cut the connection"), onFrame: (lines) => log.frame(lines) }), [log]);
   const [past, setPast] = useState<TurnData[]>([]);
@@ -30,11 +32,10 @@ export function useConversation({ agent, face, apiKey, onKeyWanted }: Setup) {
 
   const { handleError, dismiss } = useAGUIErrorHandler({
     onRetry: () => resend.current(),
-    onUserActionRequired: ({ code }) => (code === "TENANT_REQUIRED" || code === "TENANT_UNAUTHORIZED") && apiKey === "" && onKeyWanted(),
   });
   const base = `${location.origin}/v1`;
   const route = agent === "" ? "" : `/agents/${encodeURIComponent(agent)}`;
-  const client = useMemo(() => new CapClient(base, apiKey, { fetch: line.fetch, path: `${route}/assist` }), [apiKey, base, line, route]);
+  const client = useMemo(() => new CapClient(base, apiKey, { fetch: line.fetch, path: `${route}/assist`, maxWait: MAX_WAIT }), [apiKey, base, line, route]);
 
   const onNotice = useCallback((notice: Notice) => markNotice(log, notice), [log]);
   const onError = useCallback(
@@ -48,13 +49,11 @@ export function useConversation({ agent, face, apiKey, onKeyWanted }: Setup) {
   const onPacket = (packet: StreamPacket) => {
     log.mark(packet.op.toLowerCase() as "delta", `${packet.op} ${packet.seq}`);
     if (packet.op === "CLOSE") line.rest();
-    else line.count();
   };
   const onEvent = (event: AguiEvent) => {
     const isText = event.type === "TEXT_MESSAGE_CONTENT";
     log.mark(event.type === "RUN_FINISHED" ? "close" : isText ? "delta" : "event", event.type);
     if (event.type === "RUN_FINISHED") line.rest();
-    else line.count();
   };
   const cap = useCapStream(client, { onPacket, onNotice, onError });
   const stopRun = useCallback((streamId: string) => client.stop(streamId), [client]);
@@ -73,7 +72,11 @@ export function useConversation({ agent, face, apiKey, onKeyWanted }: Setup) {
     (face === "cap" ? agui : cap).reset();
     (face === "cap" ? cap : agui).send(question, conversation.current);
   };
-  resend.current = () => send(last.current);
+  resend.current = () => {
+    dismiss();
+    // A run that waits for its client goes on; any other failure needs a new question.
+    if (current?.face !== "cap" || !cap.retry()) send(last.current);
+  };
   const clear = () => {
     cap.reset();
     agui.reset();
@@ -94,13 +97,14 @@ function markNotice(log: Log, notice: Notice): void {
     case "connected":
       return log.mark("connect", label);
     case "resumed":
-      return log.mark("resume", label);
+      return log.mark("resume", `resumed after ${notice.cursor.split(":")[1] ?? notice.cursor}`);
     case "retrying":
-      return log.mark("retry", label);
+      return log.mark("retry", `back in ${(notice.wait / 1000).toFixed(1)} s: ${notice.because}`);
     case "duplicate":
       return log.mark("repeat", label);
-    case "gap":
     case "attempt_failed":
+      return log.mark("retry", label);
+    case "gap":
       return log.mark("error", label);
     case "connecting":
       return;

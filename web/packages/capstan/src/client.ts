@@ -35,6 +35,8 @@ export interface Options extends HealingOptions {
 export interface CallOptions {
   /** Ends the call, not the run; `stop` ends a run. */
   signal?: AbortSignal | undefined;
+  /** In `assist`: go on after this cursor of the same request's stream, as after a failure that passes. */
+  lastEventId?: string | undefined;
   /** In addition to the client's own listener. */
   onNotice?: ((notice: Notice) => void) | undefined;
 }
@@ -57,7 +59,7 @@ export class CapClient {
   /** Starts a run, or attaches to it if the key is known; its packets, healed. Nothing is sent before the first `next`. */
   assist(request: Envelope, call: CallOptions = {}): PacketStream {
     const policy = { ...this.#policy, profile: profileOf(request) };
-    return this.#stream(this.#url(this.#path()), this.#post(request, "text/event-stream"), policy, null, call);
+    return this.#stream(this.#url(this.#path()), this.#post(request, "text/event-stream"), policy, call.lastEventId ?? null, call);
   }
 
   /** Says something in a new conversation; the text of the answer. */

@@ -15,7 +15,7 @@ export { describeNotice, type Notice } from "./notice.js";
 export { DecodeError, decodePacket, EVENT_NAME } from "./packet.js";
 export { type Envelope, newId, question, questionV2, user } from "./request.js";
 export { resumableFetch, type ResumableFetchOptions } from "./resumable-fetch.js";
-export { Decoder, type Frame, FrameTooLarge } from "./sse.js";
+export { Decoder, type Frame, FrameTooLarge, hasData } from "./sse.js";
 export { PacketStream } from "./stream.js";
 export { type Block, Transcript } from "./transcript.js";
 export type { Fetch } from "./wait.js";

@@ -193,6 +193,27 @@ describe("useCapStream", () => {
     expect(onError).toHaveBeenCalledOnce();
   });
 
+  test("a retry goes on with the same run where it stood", async () => {
+    const wait = { code: "upstream_error", message: "Later.", severity: "TRANSIENT", details: { retry_after: 60 } };
+    const sent: { body: unknown; cursor: string | null }[] = [];
+    const answers = [frame(1, "DELTA", "Hel") + frame(2, "ERROR", wait), frame(2, "ERROR", wait) + frame(3, "DELTA", "lo") + frame(4, "CLOSE", "completed")];
+    const fetch = async (_: string, init: RequestInit) => {
+      sent.push({ body: init.body, cursor: new Headers(init.headers).get("last-event-id") });
+      return new Response(answers.shift(), { headers: { "content-type": "text/event-stream" } });
+    };
+    const { result } = renderHook((c) => useCapStream(c), { initialProps: new CapClient("http://test", "", { fetch }) });
+    expect(result.current.retry()).toBe(false);
+    act(() => result.current.send("hi"));
+    await pass(100);
+    expect(result.current.state).toMatchObject({ status: "failed", text: "Hel", error: { retryAfter: 60 } });
+    act(() => void result.current.retry());
+    await pass(100);
+    expect(result.current.state).toMatchObject({ status: "closed", text: "Hello" });
+    expect(sent[1]?.body).toBe(sent[0]?.body);
+    expect(sent[1]?.cursor).toMatch(/:1$/);
+    expect(result.current.retry()).toBe(false);
+  });
+
   test("a run that was left says nothing more", async () => {
     const { result, unmount } = renderHook((c) => useCapStream(c), { initialProps: client(frame(1, "DELTA", "old"), frame(1, "DELTA", "new") + frame(2, "CLOSE", "completed")) });
     act(() => result.current.send("one"));

@@ -9,9 +9,10 @@ interface Props {
   isRunning: boolean;
   onSend: (message: string) => void;
   onStop: () => void;
+  onCut: () => void;
 }
 
-export function Composer({ box, isRunning, onSend, onStop }: Props): ReactNode {
+export function Composer({ box, isRunning, onSend, onStop, onCut }: Props): ReactNode {
   const [text, setText] = useState("");
   const send = () => {
     if (isRunning || text.trim() === "") return;
@@ -41,7 +42,11 @@ export function Composer({ box, isRunning, onSend, onStop }: Props): ReactNode {
         }}
       />
       {isRunning ? (
-        <Button look="outline" size="icon" onClick={onStop} aria-label="Stop"><Icon name="stop" /></Button>
+        <>
+          {/* On a narrow screen the bar to break it is out of sight while the answer comes. */}
+          <Button look="destructive" size="icon" className="only-narrow" onClick={onCut} aria-label="Cut my connection"><Icon name="cut" /></Button>
+          <Button look="outline" size="icon" onClick={onStop} aria-label="Stop"><Icon name="stop" /></Button>
+        </>
       ) : (
         <Button type="submit" look="primary" size="icon" aria-label="Send" aria-disabled={text.trim() === ""}><Icon name="send" /></Button>
       )}

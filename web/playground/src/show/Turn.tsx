@@ -1,5 +1,5 @@
 // One question and its answer.
-import { parseAGUIError } from "capstan";
+import { type Block, parseAGUIError } from "capstan";
 import type { CapStreamState } from "capstan/react";
 import { useSecondsLeft } from "capstan/react";
 import { memo, type ReactNode } from "react";
@@ -21,7 +21,7 @@ export const Turn = memo(function Turn({ turn, onRetry }: { turn: TurnData; onRe
     <article className="turn" data-status={state.status}>
       <p className="question">{question}</p>
       <div className="answer">
-        {state.status !== "idle" && state.blocks.map((block) => {
+        {state.status !== "idle" && latest(state.blocks).map((block) => {
           const key = `${block.type}-${block.seq}`;
           if (block.type === "text") return <Markdown key={key} text={block.text} />;
           if (block.type === "event") return <EventBlock key={key} view={block.view} onRetry={onRetry} />;
@@ -32,6 +32,13 @@ export const Turn = memo(function Turn({ turn, onRetry }: { turn: TurnData; onRe
     </article>
   );
 });
+
+/** Progress is shown where it stands: an earlier word on the same work is history. */
+function latest(blocks: readonly Block[]): readonly Block[] {
+  const label = (block: Block) => (block.type === "event" && block.view.type === "progress" ? block.view.data.label : undefined);
+  const isHistory = (block: Block, at: number) => label(block) !== undefined && blocks.some((later, n) => n > at && label(later) === label(block));
+  return blocks.filter((block, at) => !isHistory(block, at));
+}
 
 function Status({ state }: { state: CapStreamState }): ReactNode {
   const [tone, text] = told(state);

@@ -1,4 +1,4 @@
-import type { ReactNode, SelectHTMLAttributes } from "react";
+import { type ReactNode, type SelectHTMLAttributes, useId } from "react";
 
 interface Props extends SelectHTMLAttributes<HTMLSelectElement> {
   label: string;
@@ -8,12 +8,13 @@ interface Props extends SelectHTMLAttributes<HTMLSelectElement> {
 
 /** A native select: it works with every keyboard and every phone. */
 export function Select({ label, isQuiet, children, ...rest }: Props): ReactNode {
+  const id = useId();
   return (
-    <label className="field">
-      <span className={isQuiet ? "sr-only" : "field-label"}>{label}</span>
-      <select className="select" {...rest}>
+    <div className="field">
+      <label htmlFor={id} className={isQuiet ? "sr-only" : "field-label"}>{label}</label>
+      <select id={id} className="select" {...rest}>
         {children}
       </select>
-    </label>
+    </div>
   );
 }

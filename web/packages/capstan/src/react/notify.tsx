@@ -25,8 +25,8 @@ export interface Toasted {
   dismiss: () => void;
 }
 
-/** One toast for the failure of a run; the next failure takes its place instead of piling up. */
-const TOAST_ID = "capstan-error";
+/** What sonner calls a toast. */
+export type ToastId = string | number;
 
 /** The notification of a failure, as text. */
 export function notificationOf(error: AGUIErrorData): Notification {
@@ -34,11 +34,10 @@ export function notificationOf(error: AGUIErrorData): Notification {
 }
 
 /** Shows a toast with a live countdown and a retry that wakes at zero. */
-export function toastError({ error, deadline, retry, dismiss }: Toasted): void {
+export function toastError({ error, deadline, retry, dismiss }: Toasted): ToastId {
   const isDestructive = getVariant(error) === "destructive";
   const show = isDestructive ? toast.error : toast;
-  show(<span role={isDestructive ? "alert" : "status"}>{getErrorTitle(error)}</span>, {
-    id: TOAST_ID,
+  return show(<span role={isDestructive ? "alert" : "status"}>{getErrorTitle(error)}</span>, {
     description: <Description error={error} deadline={deadline} />,
     action: retry && <RetryButton deadline={deadline} onRetry={retry} />,
     // A failure stays until it is dealt with: a person may be reading, or waiting for the countdown.
@@ -49,8 +48,8 @@ export function toastError({ error, deadline, retry, dismiss }: Toasted): void {
 }
 
 /** Takes the toast away. */
-export function dismissToast(): void {
-  toast.dismiss(TOAST_ID);
+export function dismissToast(id: ToastId | undefined): void {
+  if (id !== undefined) toast.dismiss(id);
 }
 
 /** The message, and the seconds that are left. */

@@ -3,7 +3,7 @@ import { useCallback, useEffect, useRef, useState } from "react";
 
 import { type AGUIErrorData, AGUIErrorCode, ERROR_MESSAGES, ERROR_STATUS, isRetryableError, parseAGUIError, requiresUserAction } from "../ag-ui-error-codes.js";
 import { secondsUntil, useSecondsLeft } from "./countdown.js";
-import { dismissToast, notificationOf, type Notify, toastError } from "./notify.js";
+import { dismissToast, notificationOf, type Notify, toastError, type ToastId } from "./notify.js";
 
 /** What to do about failures. All of it is optional; the latest functions are used, so that they need not be stable. */
 export interface AGUIErrorHandlerOptions {
@@ -44,12 +44,14 @@ interface Current {
 export function useAGUIErrorHandler(options: AGUIErrorHandlerOptions = {}): AGUIErrorHandler {
   const [current, setCurrent] = useState<Current | null>(null);
   const latest = useLatest({ options, current });
+  const shownToast = useRef<ToastId | undefined>(undefined);
   const secondsLeft = useSecondsLeft(current?.deadline ?? null);
 
   const dismiss = useCallback(() => {
     setCurrent(null);
-    if (!latest.current.options.notify) dismissToast();
-  }, [latest]);
+    dismissToast(shownToast.current);
+    shownToast.current = undefined;
+  }, []);
 
   const retry = useCallback(() => {
     const { options, current } = latest.current;
@@ -66,7 +68,9 @@ export function useAGUIErrorHandler(options: AGUIErrorHandlerOptions = {}): AGUI
       // Known at once, not at the next render: a retry may be asked for before it.
       latest.current = { ...latest.current, current: shown };
       setCurrent(shown);
-      announce(latest.current.options, shown, retry, () => setCurrent((now) => (now === shown ? null : now)));
+      // The next failure takes the place of the last one: they do not pile up.
+      dismissToast(shownToast.current);
+      shownToast.current = announce(latest.current.options, shown, retry, () => setCurrent((now) => (now === shown ? null : now)));
     },
     [latest, retry],
   );
@@ -75,13 +79,15 @@ export function useAGUIErrorHandler(options: AGUIErrorHandlerOptions = {}): AGUI
   return { handleError, error: current?.error ?? null, secondsLeft, canRetry, retry, dismiss };
 }
 
-function announce(options: AGUIErrorHandlerOptions, { error, deadline }: Current, retry: () => void, dismiss: () => void): void {
+function announce(options: AGUIErrorHandlerOptions, { error, deadline }: Current, retry: () => void, dismiss: () => void): ToastId | undefined {
   const isRetryable = isRetryableError(error);
+  let toast: ToastId | undefined;
   if (options.notify) options.notify(notificationOf(error));
-  else toastError({ error, deadline, dismiss, retry: isRetryable && options.onRetry ? retry : undefined });
+  else toast = toastError({ error, deadline, dismiss, retry: isRetryable && options.onRetry ? retry : undefined });
   options.onError?.(error);
   if (isRetryable) options.onRetryableError?.(error);
   if (requiresUserAction(error)) options.onUserActionRequired?.(error);
+  return toast;
 }
 
 /** A failure nobody can read is still a failure. */

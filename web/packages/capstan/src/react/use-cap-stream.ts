@@ -2,6 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from "react";
 
 import type { CallOptions, CapClient } from "../client.js";
+import { CAPConnectionError, CAPRuntimeError } from "../errors.js";
 import type { StreamPacket } from "../generated/wire.js";
 import type { Notice } from "../notice.js";
 import { newId } from "../request.js";
@@ -44,6 +45,8 @@ export interface CapStream {
   send: (message: string, conversationId?: string) => void;
   /** Follows a stream that exists. */
   attach: (cursor: string) => void;
+  /** After a failure that passes: asks for the next attempt of the same run. False if only a new question can help. */
+  retry: () => boolean;
   /** Stops the run at the server. */
   stop: () => Promise<void>;
   /** Back to idle. */
@@ -63,12 +66,15 @@ export function useCapStream(client: CapClient, options: CapStreamOptions = {}):
   const actions = useMemo(() => {
     const begin = (conversationId: string, open: (call: CallOptions) => PacketStream) => {
       current.current?.end();
-      current.current = new Run(conversationId, latest, setState);
-      void current.current.follow(open);
+      current.current = new Run(conversationId, open, latest, setState);
+      void current.current.follow();
     };
     return {
-      send: (message: string, conversationId = newId()) =>
-        begin(conversationId, (call) => client.assist(client.question(conversationId, message), call)),
+      send: (message: string, conversationId = newId()) => {
+        const request = client.question(conversationId, message);
+        begin(conversationId, (call) => client.assist(request, call));
+      },
+      retry: () => current.current?.again() ?? false,
       attach: (cursor: string) => begin("", (call) => client.attach(cursor, call)),
       stop: async () => {
         const streamId = current.current?.streamId;
@@ -86,14 +92,16 @@ export function useCapStream(client: CapClient, options: CapStreamOptions = {}):
 
 /** One run, from the first request to its end. It tells nothing once it was left. */
 class Run {
-  readonly #left = new AbortController();
+  #left = new AbortController();
   readonly #transcript = new Transcript();
   #packets: PacketStream | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #wait: { because: string; until: number } | undefined;
+  #failure: unknown;
 
   constructor(
     readonly conversationId: string,
+    readonly open: (call: CallOptions) => PacketStream,
     readonly options: { current: CapStreamOptions },
     readonly setState: (state: CapStreamState) => void,
   ) {}
@@ -107,15 +115,29 @@ class Run {
     this.#left.abort();
   }
 
-  async follow(open: (call: CallOptions) => PacketStream): Promise<void> {
+  /** The run waits for its client, or the line was dead: the same request goes on where it stood. */
+  again(): boolean {
+    const failure = this.#failure;
+    const isWaiting = failure instanceof CAPRuntimeError && failure.error?.severity === "TRANSIENT";
+    if (!isWaiting && !(failure instanceof CAPConnectionError)) return false;
+    this.#failure = undefined;
+    this.#left = new AbortController();
+    void this.follow();
+    return true;
+  }
+
+  async follow(): Promise<void> {
     const { signal } = this.#left;
-    this.#packets = open({ signal, onNotice: (notice) => this.#notice(notice) });
+    const lastEventId = this.#packets?.cursor;
+    this.#packets = this.open({ signal, lastEventId, onNotice: (notice) => this.#notice(notice) });
+    this.#wait = undefined;
     this.#show();
     try {
       for await (const packet of this.#packets) this.#take(packet);
       this.#finish({ status: "closed", reason: this.#transcript.reason ?? "completed", ...this.#answer() });
     } catch (error) {
       if (signal.aborted) return;
+      this.#failure = error;
       this.#finish({ status: "failed", error, ...this.#answer() });
       this.options.current.onError?.(error);
     }
@@ -148,6 +170,7 @@ class Run {
 
   #finish(state: CapStreamState): void {
     clearTimeout(this.#timer);
+    this.#timer = undefined;
     this.setState(state);
   }
 
