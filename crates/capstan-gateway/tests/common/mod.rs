@@ -41,9 +41,13 @@ pub async fn start(settings: Settings) -> Server {
 }
 
 pub async fn start_on(journal: Journal, settings: Settings) -> Server {
+    let demo = Demo::with_delay(Duration::ZERO);
+    start_gateway(Gateway::new(journal).agent("demo", demo).settings(settings)).await
+}
+
+pub async fn start_gateway(gateway: Gateway) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let gateway = Gateway::new(journal).agent("demo", Demo::with_delay(Duration::ZERO)).settings(settings);
     let (stop, stopped) = oneshot::channel::<()>();
     let task = tokio::spawn(async move {
         let _ = serve(gateway, vec![listener], async { drop(stopped.await) }).await.unwrap();
