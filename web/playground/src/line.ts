@@ -27,6 +27,7 @@ export class Line {
   trouble: Trouble = { cutEvery: 0, isForgetful: false };
   #request: AbortController | undefined;
   #count = 0;
+  #isMarked = false;
 
   constructor(readonly listener: LineListener) {}
 
@@ -38,6 +39,7 @@ export class Line {
     if (init.signal?.aborted) request.abort(init.signal.reason);
     this.#request = request;
     this.#count = 0;
+    this.#isMarked = false;
     const response = await fetch(url, { ...init, headers: this.#headers(init), signal: request.signal });
     return this.#listened(response, request);
   };
@@ -81,6 +83,7 @@ export class Line {
       flush: async (controller) => {
         if (!this.#isSpent) return;
         await new Promise((resolve) => setTimeout(resolve, READ_ON));
+        this.#markOnce();
         controller.error(new Error(CUT));
       },
     });
@@ -91,9 +94,16 @@ export class Line {
   #counted(request: AbortController): void {
     this.#count += 1;
     if (!this.#isSpent) return;
-    this.listener.onCut();
     // What was passed on must be read before the line goes: an aborted stream loses what it holds.
-    setTimeout(() => request.abort(new Error(CUT)), READ_ON);
+    setTimeout(() => {
+      this.#markOnce();
+      request.abort(new Error(CUT));
+    }, READ_ON);
+  }
+
+  #markOnce(): void {
+    if (!this.#isMarked) this.listener.onCut();
+    this.#isMarked = true;
   }
 
   /** Nothing more passes, though more may have come. */
