@@ -19,13 +19,13 @@ gen: ## Write the generated files: schemas, TypeScript types, the error referenc
 	cargo xtask gen
 
 bench: ## Measure against named peers, as ratios
-	cargo run --release --manifest-path bench/Cargo.toml -- decode
+	cargo run --release --manifest-path bench/Cargo.toml -- all
 
 fuzz: ## Fuzz the decoders, a minute each (FUZZ_SECONDS=…)
 	@scripts/fuzz
 
 soak: ## The long versions of the tests
-	PROPTEST_CASES=20000 cargo test --workspace --all-features --release
+	PROPTEST_CASES=20000 CAPSTAN_SEEDS=5000 cargo test --workspace --all-features --release
 
 release: ## The optimised binary: target/dist/capstan
 	cargo build --profile dist --package capstan

@@ -6,7 +6,6 @@
 //! machines differ.
 
 use std::hint::black_box;
-use std::path::Path;
 
 use capstan_protocol::StreamPacket;
 use serde_json::{Value, json};
@@ -208,7 +207,5 @@ fn save(heats: &[Heat]) -> std::io::Result<()> {
         "environment": environment::describe(CRATES),
         "heats": heats.iter().map(Heat::to_json).collect::<Vec<_>>(),
     });
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("results/decode.json");
-    std::fs::create_dir_all(path.with_file_name(""))?;
-    std::fs::write(path, format!("{result:#}\n"))
+    environment::save("decode", &result)
 }

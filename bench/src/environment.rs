@@ -1,11 +1,24 @@
 //! What a result depends on beside the code: compiler, processor, versions of the crates.
 
+use std::path::Path;
+
 use serde_json::{Map, Value, json};
 
 pub fn describe(crates: &[&str]) -> Value {
     let versions: Map<String, Value> =
         crates.iter().map(|name| ((*name).to_owned(), locked_version(name).into())).collect();
-    json!({ "rustc": env!("BENCH_RUSTC"), "cpu": cpu(), "crates": versions })
+    json!({ "rustc": env!("BENCH_RUSTC"), "cpu": cpu(), "cores": cores(), "crates": versions })
+}
+
+/// Keeps a result under `bench/results`.
+pub fn save(bench: &str, result: &Value) -> std::io::Result<()> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("results/{bench}.json"));
+    std::fs::create_dir_all(path.with_file_name(""))?;
+    std::fs::write(path, format!("{result:#}\n"))
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn cpu() -> String {

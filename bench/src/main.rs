@@ -1,8 +1,10 @@
 //! Measures Capstan beside its peers. Each subcommand is one file with a `run`; results go to `bench/results`.
 
+mod client;
 mod corpus;
 mod decode;
 mod environment;
+mod gateway;
 mod lean;
 mod reader;
 mod stopwatch;
@@ -13,26 +15,49 @@ use std::process::ExitCode;
 struct Bench {
     name: &'static str,
     what: &'static str,
-    run: fn() -> std::io::Result<()>,
+    run: fn(&[String]) -> std::io::Result<()>,
 }
 
-const BENCHES: &[Bench] =
-    &[Bench { name: "decode", what: "an SSE body of packets into typed packets", run: decode::run }];
+const BENCHES: &[Bench] = &[
+    Bench { name: "decode", what: "an SSE body of packets into typed packets", run: |_| decode::run() },
+    Bench {
+        name: "client",
+        what: "a socket into typed packets, by the whole client",
+        run: |_| client::run(),
+    },
+    Bench { name: "gateway", what: "agent writes to viewers, replay, resume, memory", run: gateway::run },
+];
+
+/// Processes that a bench starts for itself.
+const ROLES: &[(&str, fn(&[String]) -> std::io::Result<()>)] = &[
+    (client::serve::ROLE, client::serve::run),
+    (client::CONSUME, client::consume),
+    (gateway::server::ROLE, gateway::server::run),
+];
 
 fn main() -> ExitCode {
-    let asked = std::env::args().nth(1).unwrap_or_default();
-    let Some(bench) = BENCHES.iter().find(|bench| bench.name == asked) else {
-        eprintln!("usage: capstan-bench <bench>\n");
-        for bench in BENCHES {
-            eprintln!("  {:10} {}", bench.name, bench.what);
-        }
-        return ExitCode::from(2);
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (asked, rest) = args.split_first().map_or(("", &args[..]), |(name, rest)| (name.as_str(), rest));
+    let role = ROLES.iter().find(|(name, _)| *name == asked);
+    let outcome = match (BENCHES.iter().find(|bench| bench.name == asked), role) {
+        (Some(bench), _) => (bench.run)(rest),
+        (None, Some((_, run))) => run(rest),
+        (None, None) if asked == "all" => BENCHES.iter().try_for_each(|bench| (bench.run)(&[])),
+        (None, None) => return usage(),
     };
-    match (bench.run)() {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("capstan-bench {asked}: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: capstan-bench <bench>|all\n");
+    for bench in BENCHES {
+        eprintln!("  {:10} {}", bench.name, bench.what);
+    }
+    ExitCode::from(2)
 }

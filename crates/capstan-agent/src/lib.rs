@@ -55,13 +55,14 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A fault that ends the run, even if it is TRANSIENT and attempts are left: the agent knows that another one is
-    /// of no use. A flag of its own, because a fault's details are for the client to read.
+    /// A fault after which trying again at once is of no use, as the agent knows. If it is TRANSIENT and attempts are
+    /// left, the gateway makes none of its own accord: the run waits for its client to come back. A flag of its own,
+    /// because a fault's details are for the client to read.
     pub fn last(fault: Fault) -> Self {
         Self { fault: Box::new(fault), is_final: true }
     }
 
-    /// Whether no further attempt may follow.
+    /// Whether another attempt must wait for the client.
     pub fn is_final(&self) -> bool {
         self.is_final
     }
@@ -83,3 +84,8 @@ impl<E: std::error::Error + 'static> From<E> for Failure {
         Self { fault: Box::new(Fault::from_error(error)), is_final: false }
     }
 }
+
+/// The guide's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/migration.md")]
+struct Migration;

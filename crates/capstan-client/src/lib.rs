@@ -15,6 +15,11 @@
 //! ```
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+/// The page that explains the client; its code is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/client.md")]
+mod page {}
+
 pub mod blocking;
 mod chat;
 mod client;

@@ -63,3 +63,14 @@ impl fmt::Display for Notice {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interruption_is_told_with_its_wait() {
+        let notice = Notice::Retrying { wait: Duration::from_millis(500), because: "reset".into() };
+        assert_eq!(notice.to_string(), "Connection dropped. Retrying in 0.5 seconds: reset");
+    }
+}

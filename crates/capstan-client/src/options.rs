@@ -153,3 +153,18 @@ impl std::fmt::Debug for Options {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_the_rfcs() {
+        let options = Options::new();
+        let seconds = |d: Duration| d.as_secs_f64();
+        assert_eq!((seconds(options.connect_timeout), seconds(options.read_timeout)), (10.0, 60.0));
+        assert_eq!((options.policy.max_retries, seconds(options.policy.backoff.first)), (3, 0.5));
+        assert_eq!((seconds(options.policy.backoff.max), seconds(options.policy.max_wait)), (30.0, 30.0));
+        assert_eq!(options.path, "/assist");
+    }
+}

@@ -108,8 +108,9 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Without tenants only this machine may ask: a foreign Host is DNS rebinding, a foreign Origin another site's page.
+/// A server that is open to everybody has nothing to guard in this way; [`cors`] still holds.
 pub(crate) async fn guard_loopback(State(app): State<App>, request: Request, next: Next) -> Response {
-    if app.settings.tenants.is_empty() {
+    if app.settings.tenants.is_empty() && !app.settings.open {
         let headers = request.headers();
         let host = request.uri().host().map(str::to_owned).or_else(|| host_of(headers));
         let is_foreign_host = host.is_some_and(|host| !is_loopback(&host));

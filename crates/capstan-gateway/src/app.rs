@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use capstan_agent::Agent;
 use capstan_journal::Journal;
-use capstan_protocol::fault::Cause;
 use capstan_protocol::{Exposure, Fault, FaultKind};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -89,6 +88,7 @@ impl Gateway {
             stopped: CancellationToken::new(),
             closing: CancellationToken::new(),
             broken: CancellationToken::new(),
+            ended: CancellationToken::new(),
             started: Instant::now(),
         }))
     }
@@ -115,6 +115,8 @@ pub(crate) struct Shared {
     pub(crate) closing: CancellationToken,
     /// The journal failed for good.
     pub(crate) broken: CancellationToken,
+    /// Either of the two, so that a viewer waits for one thing.
+    pub(crate) ended: CancellationToken,
     pub(crate) started: Instant,
     agents: HashMap<String, Registered>,
     default_agent: Option<Registered>,
@@ -152,10 +154,14 @@ impl App {
         self.default_agent.as_ref()
     }
 
-    /// What may be logged of a fault's cause: in production, too, since the log is the operator's own.
-    pub(crate) fn loggable<'a>(&self, fault: &'a Fault) -> Option<&'a Cause> {
-        fault.cause().filter(|_| {
-            fault.kind() == FaultKind::AgentExecutionError || self.settings.exposure == Exposure::Debug
-        })
+    /// What may be logged of a fault's cause. The words of an unclassified one in production, too, since the log is
+    /// the operator's own and nothing else tells; its type only in debug mode.
+    pub(crate) fn loggable(&self, fault: &Fault) -> Option<String> {
+        let cause = fault.cause()?;
+        match (self.settings.exposure, fault.kind()) {
+            (Exposure::Debug, _) => Some(format!("{}: {}", cause.error_type, cause.chain.join(": "))),
+            (Exposure::Production, FaultKind::AgentExecutionError) => Some(cause.chain.join(": ")),
+            (Exposure::Production, _) => None,
+        }
     }
 }

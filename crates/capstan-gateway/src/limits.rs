@@ -39,15 +39,22 @@ impl Counts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, tenant: &str) -> Slot {
+    /// Counts one more, if `check` lets it through, given the total and the tenant's own. Both under one lock, so that
+    /// a rush does not get past a limit.
+    fn take(
+        &self,
+        tenant: &str,
+        check: impl FnOnce(usize, usize) -> Result<(), Fault>,
+    ) -> Result<Slot, Fault> {
         let mut counted = self.lock();
+        check(counted.total, counted.by_tenant.get(tenant).copied().unwrap_or(0))?;
+        Ok(self.add(&mut counted, tenant))
+    }
+
+    fn add(&self, counted: &mut Counted, tenant: &str) -> Slot {
         counted.total += 1;
         *counted.by_tenant.entry(tenant.to_owned()).or_default() += 1;
         Slot { tenant: tenant.to_owned(), counts: self.clone() }
-    }
-
-    fn own(&self, tenant: &str) -> usize {
-        self.lock().by_tenant.get(tenant).copied().unwrap_or(0)
     }
 }
 
@@ -82,22 +89,30 @@ impl Limiter {
 
     /// Room for one more run, or why not.
     pub(crate) fn take_run(&self, tenant: &str, limits: &Limits) -> Result<Slot, Fault> {
-        if self.runs.lock().total >= limits.runs {
-            return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
-        }
-        if self.runs.own(tenant) >= limits.runs_per_tenant {
-            return Err(
-                Fault::new(FaultKind::SessionLimitExceeded).with_message("Too many runs are under way.")
-            );
-        }
-        Ok(self.runs.take(tenant))
+        self.runs.take(tenant, |total, own| {
+            if total >= limits.runs {
+                return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
+            }
+            if own >= limits.runs_per_tenant {
+                let fault = Fault::new(FaultKind::SessionLimitExceeded);
+                return Err(fault.with_message("Too many runs are under way."));
+            }
+            Ok(())
+        })
+    }
+
+    /// A run that goes on counts, but is not refused: it was admitted when it started.
+    pub(crate) fn keep_run(&self, tenant: &str) -> Slot {
+        self.runs.add(&mut self.runs.lock(), tenant)
     }
 
     /// Room for one more open response.
     pub(crate) fn take_reader(&self, tenant: &str, limits: &Limits) -> Result<Slot, Fault> {
-        if self.readers.own(tenant) >= limits.readers_per_tenant {
-            return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
-        }
-        Ok(self.readers.take(tenant))
+        self.readers.take(tenant, |_, own| {
+            let has_room = own < limits.readers_per_tenant;
+            has_room
+                .then_some(())
+                .ok_or_else(|| Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0))
+        })
     }
 }

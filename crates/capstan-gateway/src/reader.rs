@@ -3,7 +3,7 @@
 mod collect;
 
 use std::io;
-use std::time::Duration;
+use std::pin::Pin;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -12,18 +12,21 @@ use capstan_journal::{Reader, Run, RunState, Step};
 use capstan_protocol::{Cursor, sse};
 use futures_util::stream;
 use http::{HeaderValue, header};
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::app::App;
 use crate::face::Cap;
 use crate::limits::Slot;
 pub(crate) use collect::collect;
 
-/// How a viewer came, which decides what happens when the run waits for its client.
+/// How a viewer came, which decides what happens when the run waits for its client, or is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum View {
-    /// By POST: it is the client, so the body ends and it comes back.
+    /// By POST: it is the client. When the run waits, the body ends and it comes back; past the end it gets the CLOSE
+    /// again, so that it knows.
     Post,
-    /// By GET: it only watches, so the body stays open.
+    /// By GET: it only watches, so the body stays open while the run waits.
     Get,
 }
 
@@ -36,6 +39,11 @@ struct Open {
     opening: Option<Bytes>,
     /// Packets that were there before this viewer came.
     behind: u64,
+    /// Whoever waits is registered once, not with every packet: a thousand viewers share these locks.
+    ended: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Not moved with every packet: when it fires, `silent_since` tells whether it was too early.
+    heartbeat: Pin<Box<Sleep>>,
+    silent_since: Instant,
     _slot: Slot,
 }
 
@@ -49,10 +57,24 @@ impl Drop for Open {
 pub(crate) fn respond(app: &App, run: &Run, after: u64, face: Cap, view: View, slot: Slot) -> Response {
     app.metrics.active_readers.inc();
     let cursor = Cursor::new(run.stream_id, after);
-    let reader = app.journal.reader(run.stream_id, after);
-    let opening = Some(face.opening(&cursor));
-    let behind = run.last_seq.saturating_sub(after);
-    let open = Open { app: app.clone(), reader, face, view, opening, behind, _slot: slot };
+    // At the end a client gets the CLOSE again, so that it knows. It opens at its own cursor all the same: a lower one
+    // would take back what the client has.
+    let is_over = view == View::Post && !run.is_open() && after >= run.last_seq;
+    let from = if is_over { run.last_seq.saturating_sub(1) } else { after };
+    let reader = app.journal.reader_of(run, from);
+    // Boxed, because it is moved with every chunk.
+    let open = Box::new(Open {
+        app: app.clone(),
+        reader,
+        face,
+        view,
+        opening: Some(face.opening(&cursor)),
+        behind: run.last_seq.saturating_sub(from),
+        ended: Box::pin(app.ended.clone().cancelled_owned()),
+        heartbeat: Box::pin(tokio::time::sleep(app.settings.timeouts.heartbeat)),
+        silent_since: Instant::now(),
+        _slot: slot,
+    });
     let body = Body::from_stream(stream::unfold(open, next_chunk));
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -66,13 +88,15 @@ pub(crate) fn respond(app: &App, run: &Run, after: u64, face: Cap, view: View, s
 }
 
 /// The next bytes of a body; `None` ends it cleanly at a frame boundary, an error cuts it.
-async fn next_chunk(mut open: Open) -> Option<(io::Result<Bytes>, Open)> {
+async fn next_chunk(mut open: Box<Open>) -> Option<(io::Result<Bytes>, Box<Open>)> {
     if let Some(opening) = open.opening.take() {
         return Some((Ok(opening), open));
     }
-    let heartbeat = open.app.settings.timeouts.heartbeat;
-    match open.wait(heartbeat).await {
-        News::Bytes(bytes) => Some((Ok(bytes), open)),
+    match open.wait().await {
+        News::Bytes(bytes) => {
+            open.silent_since = Instant::now();
+            Some((Ok(bytes), open))
+        }
         News::End => None,
         News::Cut => Some((Err(io::Error::other("the journal failed")), open)),
     }
@@ -85,14 +109,16 @@ enum News {
 }
 
 impl Open {
-    async fn wait(&mut self, heartbeat: Duration) -> News {
+    async fn wait(&mut self) -> News {
         loop {
             let step = tokio::select! {
                 biased;
                 step = self.reader.next() => step,
-                () = self.app.broken.cancelled() => return News::Cut,
-                () = self.app.closing.cancelled() => return News::End,
-                () = tokio::time::sleep(heartbeat) => return News::Bytes(Bytes::from_static(sse::HEARTBEAT)),
+                () = self.ended.as_mut() => return self.end(),
+                () = self.heartbeat.as_mut() => match self.beat() {
+                    true => return News::Bytes(Bytes::from_static(sse::HEARTBEAT)),
+                    false => continue,
+                },
             };
             match step {
                 Ok(Step::Frames(frames)) => {
@@ -108,5 +134,18 @@ impl Open {
                 Err(_) => return News::Cut,
             }
         }
+    }
+    /// The server stops, or the journal failed: then the body must not look finished.
+    fn end(&self) -> News {
+        if self.app.broken.is_cancelled() { News::Cut } else { News::End }
+    }
+
+    /// Sets the timer anew; true if nothing was sent for a whole interval.
+    fn beat(&mut self) -> bool {
+        let interval = self.app.settings.timeouts.heartbeat;
+        let is_due = self.silent_since.elapsed() >= interval;
+        let from = if is_due { Instant::now() } else { self.silent_since };
+        self.heartbeat.as_mut().reset(from + interval);
+        is_due
     }
 }

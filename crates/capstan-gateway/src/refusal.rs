@@ -10,6 +10,7 @@ use capstan_journal::{ErrorKind, JournalError};
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{Fault, FaultKind, problem};
 use http::{HeaderValue, StatusCode, header};
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::app::App;
@@ -45,6 +46,19 @@ pub(crate) fn journal_fault(error: JournalError) -> Fault {
     Fault::new(FaultKind::JournalUnavailable).with_cause(cause)
 }
 
+/// Marks a response whose fault is a run's own: its relay has counted and logged it.
+#[derive(Debug, Clone, Copy)]
+struct OfARun;
+
+impl Refusal {
+    /// The failure of a run as the answer to the one who asked for it in one object.
+    pub(crate) fn of_a_run(self) -> Response {
+        let mut response = self.into_response();
+        response.extensions_mut().insert(OfARun);
+        response
+    }
+}
+
 impl IntoResponse for Refusal {
     /// Carries the fault to [`render`], which knows how much may be said.
     fn into_response(self) -> Response {
@@ -70,15 +84,20 @@ fn request_id(request: &Request) -> String {
 pub(crate) async fn render(State(app): State<App>, request: Request, next: Next) -> Response {
     let id = request_id(&request);
     let (method, path, started) = (request.method().clone(), request.uri().path().to_owned(), Instant::now());
-    let mut response = next.run(request).await;
+    // On every line of the request and of the run that it starts, whatever level is logged.
+    let span = tracing::error_span!("request", request_id = %id, tenant = tracing::field::Empty);
+    let mut response = next.run(request).instrument(span.clone()).await;
     if response.extensions().get::<Fault>().is_none() {
         response = unify(response);
     }
     if let Some(fault) = response.extensions_mut().remove::<Fault>() {
-        app.metrics.fault(fault.kind());
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        tracing::info!(request_id = %id, %method, path, code = fault.code(), status = fault.status(), ms, cause = ?app.loggable(&fault), "refused");
-        response = problem_response(&app, &fault, &id, response);
+        if response.extensions().get::<OfARun>().is_none() {
+            app.metrics.fault(fault.kind());
+        }
+        let cause = app.loggable(&fault);
+        tracing::info!(parent: &span, %method, path, code = fault.code(), status = fault.status(), ms, cause, "refused");
+        response = problem_response(&app, &fault, &id, &response);
     }
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert("x-request-id", value);
@@ -101,7 +120,7 @@ fn unify(mut response: Response) -> Response {
     response
 }
 
-fn problem_response(app: &App, fault: &Fault, id: &str, old: Response) -> Response {
+fn problem_response(app: &App, fault: &Fault, id: &str, old: &Response) -> Response {
     let mut problem = fault.to_problem(app.settings.exposure);
     problem.request_id = Some(id.to_owned());
     let body = serde_json::to_vec(&problem).unwrap_or_default();
@@ -109,8 +128,9 @@ fn problem_response(app: &App, fault: &Fault, id: &str, old: Response) -> Respon
     *response.status_mut() =
         StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    // What the framework knows beside the status, such as Allow.
-    headers.extend(old.headers().get(header::ALLOW).cloned().map(|allow| (header::ALLOW, allow)));
+    // What the layers below know beside the status: Allow, and what lets a page read this across origins.
+    headers.clone_from(old.headers());
+    headers.remove(header::CONTENT_LENGTH);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(seconds) = problem.retry_after {

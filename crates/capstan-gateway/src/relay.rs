@@ -13,6 +13,7 @@ use capstan_agent::Sent;
 use capstan_journal::{JournalError, Run};
 use capstan_protocol::{ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
 use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument as _;
 
 use crate::app::{App, Registered};
 use crate::ask::Ask;
@@ -30,7 +31,7 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 enum Ended {
     /// The agent is done.
     Completed,
-    /// It failed; `true` if the gateway itself must not try again.
+    /// It failed; `true` if the gateway itself must not try again: another attempt is the client's to ask for.
     Failed(Fault, bool),
     /// Somebody stopped the run and waits for its end.
     Stopped(oneshot::Sender<()>),
@@ -56,7 +57,7 @@ pub(crate) fn spawn(app: &App, agent: Registered, run: Run, body: Bytes, slot: S
     app.runs.register(run.stream_id, sender);
     let app = app.clone();
     let tasks = app.tasks.clone();
-    tasks.spawn(async move {
+    let work = async move {
         app.metrics.active_runs.inc();
         let (stream, budget) = (run.stream_id, app.settings.timeouts.run);
         let pen = Pen::new(&app, &run);
@@ -65,11 +66,14 @@ pub(crate) fn spawn(app: &App, agent: Registered, run: Run, body: Bytes, slot: S
             // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
             tracing::error!(%stream, %error, "the journal failed; open responses are cut");
             app.broken.cancel();
+            app.ended.cancel();
         }
         app.runs.forget(stream);
         app.metrics.active_runs.dec();
         drop(slot);
-    });
+    };
+    // Its lines carry the id of the request that started it.
+    tasks.spawn(work.in_current_span());
 }
 
 impl Relay {
@@ -130,7 +134,7 @@ impl Relay {
     async fn next_attempt(&mut self, fault: Fault, is_final: bool) -> Result<bool, JournalError> {
         self.app.metrics.fault(fault.kind());
         tracing::info!(stream = %self.run.stream_id, tenant = %self.run.tenant, attempt = self.run.attempt, code = fault.code(),
-            severity = %fault.severity(), cause = ?self.app.loggable(&fault), "attempt failed");
+            severity = %fault.severity(), cause = self.app.loggable(&fault), "attempt failed");
         let is_last = self.run.attempt >= self.run.max_attempts;
         if fault.severity() != ErrorSeverity::Transient || is_last {
             self.finish(Ending::Failed(fault)).await?;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use capstan_journal::{Claim, Found, Run, RunState};
-use capstan_protocol::{Fault, FaultKind, Timestamp};
+use capstan_protocol::{Fault, FaultKind, LastEventId, Timestamp};
 use tokio::sync::{Notify, mpsc, oneshot};
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::app::{App, Registered};
@@ -38,8 +39,12 @@ impl Runs {
         self.registered.notify_waiters();
     }
 
+    /// Forgets a relay that is done. The next attempt's may have registered already, and that one stays.
     pub(crate) fn forget(&self, stream: Uuid) {
-        self.lock().remove(&stream);
+        let mut stops = self.lock();
+        if stops.get(&stream).is_some_and(StopSender::is_closed) {
+            stops.remove(&stream);
+        }
     }
 
     async fn wait_for(&self, stream: Uuid) -> StopSender {
@@ -56,6 +61,30 @@ impl Runs {
     }
 }
 
+/// Where a viewer says it stands: its cursor, else `?after=`, else nowhere yet.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Place {
+    pub(crate) cursor: Option<LastEventId>,
+    pub(crate) after: Option<u64>,
+}
+
+impl Place {
+    pub(crate) fn is_resume(self) -> bool {
+        self.cursor.is_some() || self.after.is_some_and(|after| after > 0)
+    }
+
+    /// The packet after which it reads on in this run.
+    pub(crate) fn in_run(self, run: &Run) -> Result<u64, Fault> {
+        if let Some(id) = self.cursor.filter(|id| id.stream_id() != run.stream_id) {
+            let (named, own) = (id.stream_id(), run.stream_id);
+            let message = format!("Last-Event-ID: names stream {named}, but this request is about {own}");
+            return Err(Fault::new(FaultKind::InvalidRequest).with_message(message));
+        }
+        let after = self.cursor.map(|id| id.cursor().seq).or(self.after).unwrap_or(0);
+        if after > run.last_seq { Err(Fault::new(FaultKind::StreamLost)) } else { Ok(after) }
+    }
+}
+
 /// A POST, taken apart.
 pub(crate) struct Start<'a> {
     pub(crate) tenant: &'a str,
@@ -66,8 +95,8 @@ pub(crate) struct Start<'a> {
     pub(crate) face: &'static str,
     /// The client can take a `stream_reset`.
     pub(crate) accepts_reset: bool,
-    /// The client comes back with a cursor: it must find its run.
-    pub(crate) is_resume: bool,
+    /// Where the client reads on; one that was somewhere before must find its run.
+    pub(crate) place: Place,
 }
 
 /// The run that a request is about, started or found.
@@ -75,21 +104,37 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let hash = body_hash(&start.body, start.agent, start.face);
     let key = start.ask.key.to_string();
     match app.journal.store().find(start.tenant, &key).await.map_err(journal_fault)? {
-        Some(Found::Run(run)) => return attach(app, run, hash).await,
+        Some(Found::Run(run)) => return attach(app, run, hash, start.place).await,
         Some(Found::Expired) => return Err(Fault::new(FaultKind::StreamExpired)),
-        None if start.is_resume => return Err(Fault::new(FaultKind::StreamExpired)),
+        None if start.place.is_resume() => return Err(Fault::new(FaultKind::StreamExpired)),
         None => {}
     }
     let agent = app.agent_for(start.agent, start.ask)?.clone();
     let slot = admit(app, &start).await?;
     let claim = claim_of(&start, &agent, hash, key);
-    let body = start.body.clone();
-    let claimed = app.journal.claim(claim).await.map_err(journal_fault)?;
-    if !claimed.is_new {
-        return attach(app, claimed.run, hash).await;
-    }
-    relay::spawn(app, agent, claimed.run.clone(), body, slot);
-    Ok(claimed.run)
+    let place = start.place;
+    let (here, body) = (app.clone(), start.body.clone());
+    let claimed = carry_out(app, async move {
+        let claimed = here.journal.claim(claim).await.map_err(journal_fault)?;
+        if claimed.is_new {
+            relay::spawn(&here, agent, claimed.run.clone(), body, slot);
+        }
+        Ok(claimed)
+    });
+    let claimed = claimed.await?;
+    if claimed.is_new { Ok(claimed.run) } else { attach(app, claimed.run, hash, place).await }
+}
+
+/// Does the work in a task of its own. A client that hangs up drops its request wherever it stands; a run that was
+/// claimed or armed by then would run for good, with nobody at work on it.
+async fn carry_out<T: Send + 'static>(
+    app: &App,
+    work: impl Future<Output = Result<T, Fault>> + Send + 'static,
+) -> Result<T, Fault> {
+    app.tasks
+        .spawn(work.in_current_span())
+        .await
+        .unwrap_or_else(|_| Err(Fault::new(FaultKind::ServiceUnavailable)))
 }
 
 /// Everything that may stand in the way of a new run.
@@ -105,8 +150,8 @@ async fn admit(app: &App, start: &Start<'_>) -> Result<crate::limits::Slot, Faul
         return Err(Fault::new(FaultKind::MessageLimitExceeded));
     }
     // Counting costs a look at each session, so it happens only where a limit keeps them few.
-    if turns == 0
-        && limits.sessions > 0
+    if limits.sessions > 0
+        && !store.has_session(start.tenant, &start.ask.session).await.map_err(journal_fault)?
         && store.sessions(start.tenant).await.map_err(journal_fault)? >= limits.sessions
     {
         return Err(Fault::new(FaultKind::SessionLimitExceeded));
@@ -136,10 +181,12 @@ fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32], key: Str
 }
 
 /// The same key: the same body attaches in whatever state the run is, another body is a conflict.
-async fn attach(app: &App, run: Run, hash: [u8; 32]) -> Result<Run, Fault> {
+async fn attach(app: &App, run: Run, hash: [u8; 32], place: Place) -> Result<Run, Fault> {
     if run.body_hash != hash {
         return Err(Fault::new(FaultKind::RequestConflict));
     }
+    // A cursor that leads nowhere must not wake a run.
+    place.in_run(&run)?;
     app.metrics.attached.inc();
     if run.state == RunState::Waiting { arm(app, run).await } else { Ok(run) }
 }
@@ -152,15 +199,23 @@ async fn arm(app: &App, run: Run) -> Result<Run, Fault> {
     }
     let store = app.journal.store();
     let Some(body) = store.body(run.stream_id).await.map_err(journal_fault)? else { return Ok(run) };
-    let slot = app.limiter.take_run(&run.tenant, &app.settings.limits)?;
+    let slot = app.limiter.keep_run(&run.tenant);
     let from = (run.state, run.attempt);
     let armed =
         Run { state: RunState::Running, attempt: run.attempt + 1, updated_at: Timestamp::now(), ..run };
-    if app.journal.transition(from, armed.clone(), Vec::new()).await.map_err(journal_fault)? {
-        relay::spawn(app, agent, armed.clone(), body, slot);
+    let (here, next, stream) = (app.clone(), armed.clone(), armed.stream_id);
+    let is_armed = carry_out(app, async move {
+        let is_armed =
+            here.journal.transition(from, next.clone(), Vec::new()).await.map_err(journal_fault)?;
+        if is_armed {
+            relay::spawn(&here, agent, next, body, slot);
+        }
+        Ok(is_armed)
+    });
+    if is_armed.await? {
         return Ok(armed);
     }
-    let now = store.run(armed.stream_id).await.map_err(journal_fault)?;
+    let now = store.run(stream).await.map_err(journal_fault)?;
     now.ok_or_else(|| Fault::new(FaultKind::StreamExpired))
 }
 
@@ -168,25 +223,32 @@ async fn arm(app: &App, run: Run) -> Result<Run, Fault> {
 pub(crate) async fn stop(app: &App, mut run: Run) -> Result<Run, Fault> {
     let unknown = || Fault::new(FaultKind::StreamNotFound);
     loop {
-        match run.state {
+        let was_asked = match run.state {
             RunState::Closed => return Ok(run),
             // Whoever is first wins; the next look tells.
-            RunState::Waiting => relay::close_waiting(app, &run, relay::Ending::Cancelled).await?,
-            RunState::Running => stop_relay(app, run.stream_id).await?,
+            RunState::Waiting => {
+                relay::close_waiting(app, &run, relay::Ending::Cancelled).await.map(|()| true)?
+            }
+            RunState::Running => stop_relay(app, run.stream_id).await,
+        };
+        let now = app.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(unknown)?;
+        // A relay that is not there may have ended since the run was looked at. If it still runs, it runs elsewhere.
+        if !was_asked && (now.state, now.attempt) == (run.state, run.attempt) {
+            return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
         }
-        run = app.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(unknown)?;
+        run = now;
     }
 }
 
-/// Asks the relay to end; returns when it has. A relay that has written its end has left `Running` behind.
-async fn stop_relay(app: &App, stream: Uuid) -> Result<(), Fault> {
+/// Asks the relay to end; returns when it has, or false if there is none. A relay that has written its end has left
+/// `Running` behind.
+async fn stop_relay(app: &App, stream: Uuid) -> bool {
     // A relay registers right after its claim; one of another process never does.
-    let found = tokio::time::timeout(PATIENCE, app.runs.wait_for(stream)).await;
-    let relay = found.map_err(|_| Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0))?;
+    let Ok(relay) = tokio::time::timeout(PATIENCE, app.runs.wait_for(stream)).await else { return false };
     let (done, stopped) = oneshot::channel();
     if relay.send(done).await.is_ok() {
         // The relay answers by dropping the sender.
         let _ = stopped.await;
     }
-    Ok(())
+    true
 }

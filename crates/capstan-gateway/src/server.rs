@@ -11,16 +11,22 @@ use axum::extract::ConnectInfo;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::ServiceExt as _;
 
 use crate::app::{App, Gateway};
 use crate::{recovery, router};
 
-/// What a connection may buffer: small, so that a thousand readers that never read cost little.
-const CONNECTION_BUFFER: usize = 16 * 1024;
+/// What a connection may buffer before it asks for no more: the least there is, so that a thousand readers that never
+/// read cost little. It is not the size of a write.
+const CONNECTION_BUFFER: usize = 8 * 1024;
+/// What the kernel may hold for a connection (it takes twice as much): left to itself it lends megabytes to a reader
+/// that has stopped reading. Enough for a megabyte a second to the other side of the world.
+const SEND_BUFFER: usize = 64 * 1024;
 /// Connections at once; beyond it new ones wait in the kernel's queue.
 const CONNECTIONS: usize = 20_000;
 /// The pause after a failed accept.
@@ -77,6 +83,8 @@ pub async fn serve(
     let service = Service::start(gateway).await?;
     let (connections, permits) = (TaskTracker::new(), Arc::new(Semaphore::new(CONNECTIONS)));
     for listener in listeners {
+        // Connections inherit it. Without it they work as well.
+        let _ = SockRef::from(&listener).set_send_buffer_size(SEND_BUFFER);
         let (app, router) = (service.app.clone(), service.router());
         tokio::spawn(accept(app, listener, router, connections.clone(), Arc::clone(&permits)));
     }
@@ -98,11 +106,8 @@ async fn accept(
         };
         match accepted {
             Ok((socket, peer, permit)) => {
-                let serving = connection(app.clone(), socket, peer, router.clone());
-                connections.spawn(async move {
-                    serving.await;
-                    drop(permit);
-                });
+                // The very future, not one that awaits it: that would hold it twice, for every idle viewer.
+                connections.spawn(connection(app.clone(), socket, peer, router.clone(), permit));
             }
             // Out of file descriptors, most likely: give the others time to close theirs.
             Err(error) => {
@@ -123,10 +128,19 @@ async fn next_socket(
     Ok((socket, peer, permit))
 }
 
-async fn connection(app: App, socket: TcpStream, peer: SocketAddr, service: Router) {
+async fn connection(
+    app: App,
+    socket: TcpStream,
+    peer: SocketAddr,
+    service: Router,
+    _permit: OwnedSemaphorePermit,
+) {
     // A token a packet: waiting for more to send is the wrong economy.
     let _ = socket.set_nodelay(true);
+    let spoken = CancellationToken::new();
+    let silence = silence(app.settings.timeouts.request, spoken.clone());
     let service = service.map_request(move |mut request: http::Request<hyper::body::Incoming>| {
+        spoken.cancel();
         request.extensions_mut().insert(ConnectInfo(peer));
         request
     });
@@ -143,9 +157,18 @@ async fn connection(app: App, socket: TcpStream, peer: SocketAddr, service: Rout
     tokio::pin!(serving);
     tokio::select! {
         _ = serving.as_mut() => return,
+        () = silence => return,
         () = app.closing.cancelled() => serving.as_mut().graceful_shutdown(),
     }
     let _ = serving.await;
+}
+
+/// Ends when nothing has been asked for too long. The time-out for heads only begins once the protocol is known, which
+/// a peer that says nothing, or half of a preface, never lets it be.
+async fn silence(patience: Duration, spoken: CancellationToken) {
+    if tokio::time::timeout(patience, spoken.cancelled()).await.is_ok() {
+        std::future::pending().await
+    }
 }
 
 async fn drain(app: &App, connections: &TaskTracker) {
@@ -158,6 +181,7 @@ async fn drain(app: &App, connections: &TaskTracker) {
     app.stopped.cancel();
     app.tasks.wait().await;
     app.closing.cancel();
+    app.ended.cancel();
     /// Bodies end at their next frame; a reader that does not read is not waited for.
     const LAST_WORDS: Duration = Duration::from_secs(1);
     let _ = tokio::time::timeout(LAST_WORDS, connections.wait()).await;

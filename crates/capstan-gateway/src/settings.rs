@@ -12,6 +12,8 @@ use crate::access::Tenant;
 pub struct Settings {
     /// Who may use it; nobody in particular if empty (then it must listen on loopback only).
     pub tenants: Vec<Tenant>,
+    /// Without tenants, whether others than this machine may use it: then any Host is answered to.
+    pub open: bool,
     /// Origins of pages that may call it. Without tenants, pages on loopback may.
     pub cors_origins: Vec<String>,
     /// A key that may read `/metrics` from elsewhere than loopback.
@@ -30,6 +32,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             tenants: Vec::new(),
+            open: false,
             cors_origins: Vec::new(),
             metrics_key: None,
             exposure: Exposure::Production,

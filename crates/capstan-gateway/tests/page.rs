@@ -5,7 +5,7 @@ mod common;
 
 use capstan_agent::Demo;
 use capstan_gateway::{Asset, Gateway, KeyHash, Settings, Tenant};
-use common::{client, journal, start, start_gateway};
+use common::{client, journal, serve_gateway, start};
 use serde_json::{Value, json};
 
 static PAGE: &[Asset] = &[
@@ -29,7 +29,7 @@ async fn without_a_page_a_plain_one_says_how_to_get_it() {
 
 #[tokio::test]
 async fn a_page_is_served_under_a_strict_policy() {
-    let server = start_gateway(Gateway::new(journal()).page(PAGE)).await;
+    let server = serve_gateway(Gateway::new(journal()).page(PAGE)).await;
     let response = server.get("/").await;
     let policy = header(&response, "content-security-policy");
     assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'"), "{policy}");
@@ -48,7 +48,7 @@ async fn a_page_is_served_under_a_strict_policy() {
 
 #[tokio::test]
 async fn a_page_that_is_known_is_not_sent_again() {
-    let server = start_gateway(Gateway::new(journal()).page(PAGE)).await;
+    let server = serve_gateway(Gateway::new(journal()).page(PAGE)).await;
     let first = server.get("/").await;
     let tag = header(&first, "etag").to_owned();
     let again = client().get(&server.url).header("if-none-match", tag).send().await.unwrap();
@@ -60,7 +60,7 @@ async fn the_page_needs_no_key_but_the_list_of_agents_does() {
     let keys = vec![KeyHash::of("sk_test")];
     let settings = Settings { tenants: vec![Tenant { name: "acme".into(), keys }], ..Settings::default() };
     let gateway = Gateway::new(journal()).agent("zoe", Demo::new()).agent("adam", Demo::new());
-    let server = start_gateway(gateway.settings(settings).page(PAGE)).await;
+    let server = serve_gateway(gateway.settings(settings).page(PAGE)).await;
     assert_eq!(server.get("/").await.status(), 200);
     assert_eq!(server.get("/assets/index-1.js").await.status(), 200);
     assert_eq!(server.get("/v1/agents").await.status(), 401);

@@ -4,18 +4,9 @@
 mod common;
 
 use capstan_gateway::{KeyHash, Limits, Settings, Tenant};
-use capstan_protocol::{CATALOGUE, ErrorSeverity, Payload, Problem, StreamError};
-use common::{all, ask, client, close_reason, packets, seqs, start, text};
+use capstan_protocol::{CATALOGUE, ErrorSeverity, Payload};
+use common::{all, ask, client, close_reason, errors, packets, problem, seqs, start, text};
 use serde_json::Value;
-
-fn errors(packets: &[capstan_protocol::StreamPacket]) -> Vec<&StreamError> {
-    packets.iter().filter_map(|p| if let Payload::Error(e) = &p.payload { Some(e) } else { None }).collect()
-}
-
-async fn problem(response: reqwest::Response) -> Problem {
-    assert_eq!(response.headers()["content-type"], "application/problem+json");
-    response.json().await.unwrap()
-}
 
 #[tokio::test]
 async fn a_run_streams_its_text_and_closes() {
@@ -176,6 +167,46 @@ async fn viewers_attach_by_get_and_stop_at_the_end() {
     assert_eq!((page["packets"].as_array().unwrap().len(), &page["next"]), (2, &4.into()));
     let list: Value = server.get("/v1/streams").await.json().await.unwrap();
     assert_eq!((&list["streams"][0]["packets"], &list["streams"][0]["model"]), (&6.into(), &"demo".into()));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_past_the_end_gets_the_close_again_and_keeps_its_cursor() {
+    let server = start(Settings::default()).await;
+    let request = ask("/tokens 3");
+    let response = server.post(&request).await;
+    let stream = response.headers()["x-stream-id"].to_str().unwrap().to_owned();
+    let whole = response.bytes().await.unwrap();
+    let cursor = format!("{stream}:4");
+    let again = server.post_with(&request, &[("last-event-id", &cursor)]).await.bytes().await.unwrap();
+    let opening = format!("retry: 500\nid: {cursor}\n\n");
+    assert!(again.starts_with(opening.as_bytes()), "never a lower cursor");
+    assert!(whole.ends_with(&again[opening.len()..]));
+    assert_eq!(close_reason(&packets(&again)).as_deref(), Some("completed"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_waiting_run_is_armed_even_if_no_further_run_may_start() {
+    let limits = Limits { runs: 1, ..Limits::default() };
+    let server = start(Settings { limits, ..Settings::default() }).await;
+    let waiting = ask("/flaky 1 --wait 6");
+    let seen = all(server.post(&waiting).await).await;
+    assert_eq!(errors(&seen).pop().unwrap().retry_after(), Some(6.0));
+    // The body ends a moment before the run's place is free.
+    let hang = ask("/hang");
+    let mut busy = server.post(&hang).await;
+    while busy.status() == 503 {
+        busy = server.post(&hang).await;
+    }
+    assert_eq!(problem(server.post(&ask("/tokens 1")).await).await.code, "service_unavailable");
+    let armed = server.post(&waiting).await;
+    assert_eq!(armed.status(), 200, "it was admitted when it started");
+    for response in [&armed, &busy] {
+        let stream = response.headers()["x-stream-id"].to_str().unwrap();
+        client().delete(format!("{}/v1/streams/{stream}", server.url)).send().await.unwrap();
+    }
+    assert_eq!(close_reason(&all(armed).await).as_deref(), Some("cancelled"));
     server.stop().await;
 }
 

@@ -17,11 +17,11 @@ use std::thread::{self, JoinHandle};
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_protocol::Timestamp;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use uuid::Uuid;
 
 use self::group::Reply;
-use self::tables::{Tables, View};
+use self::tables::{Table, Tables, View};
 use self::writer::{Command, Writer};
 use crate::rules::shown;
 use crate::{
@@ -32,8 +32,12 @@ use crate::{
 /// Callers wait for their answers, so this many callers write at the same time; the others wait to be queued.
 const QUEUE: usize = 4096;
 
+/// Reads at once. More would only queue at the disk, each on a thread of its own with a heap of its own.
+const READS: usize = 8;
+
 pub(crate) struct DiskStore {
     tables: Arc<Tables>,
+    reads: Semaphore,
     // Both taken when the store is dropped.
     commands: Option<mpsc::Sender<Command>>,
     thread: Option<JoinHandle<()>>,
@@ -56,7 +60,8 @@ impl DiskStore {
             thread::Builder::new().name("journal-writer".into()).spawn(move || writer.run(queue)).map_err(
                 |error| JournalError::new(ErrorKind::Unavailable, "cannot start the writer").caused_by(error),
             )?;
-        Ok(Self { tables, commands: Some(commands), thread: Some(thread), boot })
+        let reads = Semaphore::new(READS);
+        Ok(Self { tables, reads, commands: Some(commands), thread: Some(thread), boot })
     }
 
     /// Sends a command to the writer and waits for its answer.
@@ -74,6 +79,7 @@ impl DiskStore {
         &self,
         read: impl FnOnce(&View<'_>) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
+        let _turn = self.reads.acquire().await.map_err(|_| closed())?;
         let tables = self.tables.clone();
         let outcome = tokio::task::spawn_blocking(move || read(&tables.view())).await;
         outcome.map_err(|error| {
@@ -157,6 +163,16 @@ impl Store for DiskStore {
     async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError> {
         let (tenant, session) = (tenant.to_owned(), session.to_owned());
         self.view(move |view| view.turns(&tenant, &session)).await
+    }
+
+    async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError> {
+        let key = keys::late(tenant, stream);
+        self.view(move |view| view.has(Table::Index, &key)).await
+    }
+
+    async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+        let key = keys::index(keys::SESSION, &[&keys::names(&[tenant, session])]);
+        self.view(move |view| view.has(Table::Index, &key)).await
     }
 
     async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {

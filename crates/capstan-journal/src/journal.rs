@@ -84,6 +84,14 @@ impl Journal {
         .await
     }
 
+    /// A reader of a run as the caller has found it, strictly after `after`: it is told nothing older than that.
+    ///
+    /// Between the commit that arms a waiting run and its wake-up the tail still says `Waiting`. Who has found the run
+    /// running must not be sent away with that.
+    pub fn reader_of(&self, run: &Run, after: u64) -> Reader {
+        self.reader(run.stream_id, after).not_before((run.attempt, run.state))
+    }
+
     /// A reader that continues strictly after `after`.
     pub fn reader(&self, stream: Uuid, after: u64) -> Reader {
         Reader::new(self.store.clone(), self.shelf.lease(stream), stream, after)

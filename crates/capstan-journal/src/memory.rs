@@ -24,6 +24,8 @@ pub(crate) struct MemoryStore {
 struct State {
     streams: BTreeMap<Uuid, Stream>,
     claims: HashMap<(String, String), Held>,
+    /// Deleted streams whose claims are kept: tenant and key.
+    gone: HashMap<Uuid, (String, String)>,
     sessions: BTreeMap<(String, String), Session>,
     is_closed: bool,
 }
@@ -103,8 +105,10 @@ impl State {
 
     fn retire(&mut self, id: Uuid, now: Timestamp) {
         let Some(stream) = self.streams.remove(&id) else { return };
-        if let Some(held) = self.claims.get_mut(&(stream.run.tenant, stream.run.key)) {
+        let owner = (stream.run.tenant, stream.run.key);
+        if let Some(held) = self.claims.get_mut(&owner) {
             held.gone_at = Some(now);
+            self.gone.insert(id, owner);
         }
     }
 }
@@ -213,12 +217,20 @@ impl Store for MemoryStore {
         Ok(self.lock().sessions.get(&key).map(|session| session.turns.clone()).unwrap_or_default())
     }
 
+    async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError> {
+        Ok(self.lock().gone.get(&stream).is_some_and(|(owner, _)| owner == tenant))
+    }
+
+    async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+        Ok(self.lock().sessions.contains_key(&(tenant.to_owned(), session.to_owned())))
+    }
+
     async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
         Ok(self.lock().sessions.keys().filter(|(owner, _)| owner == tenant).count() as u64)
     }
 
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
-        let mut state = self.write()?;
+        let state = &mut *self.write()?;
         let mut report = Expired::default();
         let mut total: u64 = state.streams.values().map(Stream::size).sum();
         for (closed_at, id, size) in state.closed() {
@@ -233,6 +245,7 @@ impl Store for MemoryStore {
         }
         let (claims, sessions) = (state.claims.len(), state.sessions.len());
         state.claims.retain(|_, held| !held.gone_at.is_some_and(|at| is_past(at, retention.claim_age, now)));
+        state.gone.retain(|_, owner| state.claims.contains_key(owner));
         state.sessions.retain(|_, session| !is_past(session.used_at, retention.max_age, now));
         report.claims = (claims - state.claims.len()) as u64;
         report.sessions = (sessions - state.sessions.len()) as u64;

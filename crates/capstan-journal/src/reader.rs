@@ -13,15 +13,15 @@ use crate::rules::not_found;
 use crate::shelf::Lease;
 use crate::{JournalError, RunState, Store};
 
-/// How much one step brings: a socket write's worth, so that a thousand slow readers hold little.
-const STEP_BYTES: usize = 16 * 1024;
+/// How much one step brings: a reader that has stopped reading holds one or two of them.
+const STEP_BYTES: usize = 8 * 1024;
 /// Tiny frames are bounded by number as well.
 const STEP_PACKETS: usize = 256;
 
 /// What a reader meets next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// The next frames, in order, about 16 KiB at most; never empty. The cursor has moved past them.
+    /// The next frames, in order, about 8 KiB at most; never empty. The cursor has moved past them.
     Frames(Vec<Bytes>),
     /// All frames were read and the run stands still: `Closed` (said at every further call), or `Waiting` (said once
     /// for an attempt; the next call waits for what comes).
@@ -37,13 +37,22 @@ pub struct Reader {
     cursor: u64,
     /// The last standing that was reported, so that `Waiting` is said once.
     said: Option<Standing>,
+    /// The caller knows that the run has come this far.
+    floor: Option<Standing>,
 }
 
 impl Reader {
     pub(crate) fn new(store: Arc<dyn Store>, lease: Lease, stream: Uuid, after: u64) -> Self {
         let news = lease.subscribe();
         let cursor = after + u64::from(plant::is(Bug::ResumeOffByOne) && after > 0);
-        Self { store, lease, news, stream, cursor, said: None }
+        Self { store, lease, news, stream, cursor, said: None, floor: None }
+    }
+
+    /// Nothing older is believed of the tail. It is not written down there: the caller's word may itself be old by now,
+    /// and only what the store says while the tail is held can be trusted to be followed by news.
+    pub(crate) fn not_before(mut self, floor: Standing) -> Self {
+        self.floor = Some(floor);
+        self
     }
 
     /// The stream that is read.
@@ -72,9 +81,11 @@ impl Reader {
                     self.said = Some(standing);
                     return Ok(Step::State(standing.1));
                 }
-                // The sender lives in our lease, so this only ends with news.
-                Look::CaughtUp(_) => drop(self.news.changed().await),
-                Look::AskStore => {
+                Look::CaughtUp(standing) if Some(standing) >= self.floor => {
+                    // The sender lives in our lease, so this only ends with news.
+                    drop(self.news.changed().await);
+                }
+                Look::CaughtUp(_) | Look::AskStore => {
                     if let Some(step) = self.ask_store().await? {
                         return Ok(step);
                     }
@@ -86,7 +97,7 @@ impl Reader {
     fn is_worth_saying(&self, standing: Standing) -> bool {
         match standing.1 {
             RunState::Running => false,
-            RunState::Waiting => self.said != Some(standing),
+            RunState::Waiting => self.said != Some(standing) && Some(standing) >= self.floor,
             RunState::Closed => true,
         }
     }

@@ -78,6 +78,9 @@ pub trait Store: Send + Sync + 'static {
     /// The run of a key.
     async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError>;
 
+    /// Whether this was a stream of the tenant's that retention deleted, while its claim is still kept.
+    async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError>;
+
     /// A tenant's runs, newest first, older than `before`.
     async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError>;
 
@@ -89,6 +92,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// A session's turns, oldest first.
     async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError>;
+
+    /// Whether the tenant has this session.
+    async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError>;
 
     /// How many sessions a tenant has. A session begins with its first claim or turn.
     async fn sessions(&self, tenant: &str) -> Result<u64, JournalError>;

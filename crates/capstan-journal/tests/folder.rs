@@ -42,17 +42,17 @@ fn a_folder_of_other_things_is_left_alone() {
 fn another_format_is_refused() {
     let temp = tempfile::tempdir().unwrap();
     try_open(temp.path()).unwrap();
-    fs::write(temp.path().join("format"), "capstan-journal 2\n").unwrap();
+    fs::write(temp.path().join("format"), "capstan-journal 9\n").unwrap();
     let error = try_open(temp.path()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.to_string().contains("capstan-journal 2"));
+    assert!(error.to_string().contains("capstan-journal 9"));
 }
 
 #[test]
 fn a_store_that_was_not_made_to_the_end_is_made_again() {
     let temp = tempfile::tempdir().unwrap();
     fs::create_dir_all(temp.path().join("store.new/half")).unwrap();
-    fs::write(temp.path().join("format"), "capstan-journal 1\n").unwrap();
+    fs::write(temp.path().join("format"), "capstan-journal 2\n").unwrap();
     try_open(temp.path()).unwrap();
     try_open(temp.path()).unwrap();
 }

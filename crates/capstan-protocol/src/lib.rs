@@ -26,6 +26,7 @@ pub mod fault;
 mod json;
 mod message;
 pub mod model;
+mod nearest;
 mod packet;
 pub mod problem;
 mod request;
@@ -48,6 +49,7 @@ pub use fault::{AguiErrorCode, CATALOGUE, Exposure, Fault, FaultKind};
 pub use json::RawObject;
 pub use message::{Arguments, ChatMessage, Modality, Part, Role};
 pub use model::Profile;
+pub use nearest::nearest;
 pub use packet::{Close, CloseReport, Payload, StreamOpCode, StreamPacket};
 pub use problem::Problem;
 pub use request::{

@@ -1,5 +1,7 @@
 //! The subcommands, a file each, and how they fail.
 
+mod chaos;
+mod chat;
 mod errors;
 mod logs;
 mod request;
@@ -19,16 +21,20 @@ const USAGE: u8 = 2;
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     Serve(serve::Args),
+    Chat(chat::Args),
     Validate(validate::Args),
     Errors(errors::Args),
     Request(request::Args),
+    Chaos(Box<chaos::Args>),
 }
 
 impl Command {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Serve(args) => args.run(),
+            Self::Chat(args) => args.run(),
             Self::Request(args) => args.run(),
+            Self::Chaos(args) => args.run(),
             Self::Validate(args) => args.run(),
             Self::Errors(args) => args.run(),
         }
@@ -73,13 +79,4 @@ impl From<io::Error> for Failure {
         let is_pipe = error.kind() == io::ErrorKind::BrokenPipe;
         Self { code: 1, message: if is_pipe { String::new() } else { error.to_string() }, help: None }
     }
-}
-
-/// The known word that is closest to a mistyped one, if any is close.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// Below this two words have little in common but luck.
-    const ALIKE: f64 = 0.7;
-    let word = word.to_lowercase();
-    let scored = known.into_iter().map(|k| (strsim::jaro_winkler(&word, &k.to_lowercase()), k));
-    scored.filter(|(score, _)| *score > ALIKE).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, k)| k)
 }

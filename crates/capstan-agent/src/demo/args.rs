@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use capstan_protocol::fault::Validation;
-use capstan_protocol::{AguiErrorCode, CATALOGUE, FaultKind};
+use capstan_protocol::{AguiErrorCode, CATALOGUE, FaultKind, nearest};
 
 use super::command::Row;
 
@@ -128,26 +128,16 @@ impl<'a> Args<'a> {
 
 /// ` Did you mean …?`, or nothing if no known word is close.
 pub(super) fn did_you_mean(word: &str, known: impl Iterator<Item = &'static str>) -> String {
-    /// Below this two words have little in common but luck.
-    const ALIKE: f64 = 0.7;
-    // Comparing costs the product of the lengths, and the word may be as long as a request.
-    let word = cut(word).to_lowercase();
-    let scored = known.map(|known| (strsim::jaro_winkler(&word, &known.to_lowercase()), known));
-    let nearest = scored.filter(|(score, _)| *score > ALIKE).max_by(|a, b| a.0.total_cmp(&b.0));
-    nearest.map(|(_, known)| format!(" Did you mean `{known}`?")).unwrap_or_default()
+    nearest(word, known).map(|known| format!(" Did you mean `{known}`?")).unwrap_or_default()
 }
 
-/// A word of the user's as it is quoted back.
+/// A word of the user's as it is quoted back: as much of it as anybody needs to recognise it.
 pub(super) fn short(word: &str) -> String {
-    let start = cut(word);
-    let dots = if start.len() < word.len() { "…" } else { "" };
-    format!("`{start}{dots}`")
-}
-
-/// As much of a word as anybody needs to recognise it.
-fn cut(word: &str) -> &str {
     const ENOUGH: usize = 40;
-    word.char_indices().nth(ENOUGH).and_then(|(at, _)| word.get(..at)).unwrap_or(word)
+    match word.char_indices().nth(ENOUGH).and_then(|(at, _)| word.get(..at)) {
+        Some(start) => format!("`{start}…`"),
+        None => format!("`{word}`"),
+    }
 }
 
 fn parse_duration(text: &str) -> Option<Duration> {
@@ -193,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_word_that_is_alike_is_proposed() {
+    fn a_known_word_is_proposed_or_nothing_is_said() {
         assert_eq!(did_you_mean("/tokns", ["/help", "/tokens"].into_iter()), " Did you mean `/tokens`?");
         assert_eq!(did_you_mean("xyzzy", ["/help", "/tokens"].into_iter()), "");
     }

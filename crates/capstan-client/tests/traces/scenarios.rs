@@ -268,8 +268,11 @@ fn foreign_servers() -> Vec<Script> {
             "a server whose ids are bare",
             vec![Open, bytes(&[format!("id: {STREAM}\n{}", bare(&delta(1, "a")))]), Fail("reset"), Pass(500)],
         ),
-        script("v2 without any place cannot be resumed", vec![Open, bytes(&[hello.clone()]), End])
-            .policy(|p| p.profile = Profile::V2),
+        script(
+            "v2 without any place cannot be resumed",
+            vec![Open, bytes(std::slice::from_ref(&hello)), End],
+        )
+        .policy(|p| p.profile = Profile::V2),
         script("v2 before its first packet can be tried again", vec![Open, End, Pass(500)])
             .policy(|p| p.profile = Profile::V2),
         script(
@@ -299,7 +302,7 @@ fn framing() -> Vec<Script> {
         ),
         script(
             "frames of other names are skipped",
-            vec![Open, Bytes("event: ping\ndata: {}\n\n".into()), bytes(&[a.clone()])],
+            vec![Open, Bytes("event: ping\ndata: {}\n\n".into()), bytes(std::slice::from_ref(&a))],
         ),
         script(
             "frames without data are skipped",

@@ -10,9 +10,9 @@ use crate::relay::packet_of;
 
 /// Follows a run to its end, or until it waits.
 pub(crate) async fn collect(app: &App, run: &Run, request_id: uuid::Uuid) -> Result<ServiceResponse, Fault> {
-    let mut reader = app.journal.reader(run.stream_id, 0);
+    let mut reader = app.journal.reader_of(run, 0);
     let mut whole = Transcript::default();
-    loop {
+    let end = loop {
         let step = tokio::select! {
             step = reader.next() => step.map_err(journal_fault)?,
             () = app.broken.cancelled() => return Err(Fault::new(FaultKind::JournalUnavailable)),
@@ -25,19 +25,25 @@ pub(crate) async fn collect(app: &App, run: &Run, request_id: uuid::Uuid) -> Res
                 }
             }
             Step::State(RunState::Running) => {}
-            Step::State(RunState::Waiting | RunState::Closed) => break,
+            Step::State(end @ (RunState::Waiting | RunState::Closed)) => break end,
         }
-    }
+    };
     let ended = now(app, run).await.map_err(journal_fault)?;
-    response(&whole, &ended, request_id)
+    response(&whole, &ended, end, request_id)
 }
 
 async fn now(app: &App, run: &Run) -> Result<Run, JournalError> {
     Ok(app.journal.store().run(run.stream_id).await?.unwrap_or_else(|| run.clone()))
 }
 
-fn response(whole: &Transcript, run: &Run, request_id: uuid::Uuid) -> Result<ServiceResponse, Fault> {
-    if run.fault.is_some() && run.state != RunState::Running {
+/// `end` is what this reader saw: somebody may have armed a waiting run since.
+fn response(
+    whole: &Transcript,
+    run: &Run,
+    end: RunState,
+    request_id: uuid::Uuid,
+) -> Result<ServiceResponse, Fault> {
+    if end == RunState::Waiting || run.fault.is_some() {
         let fault = whole.error().cloned().map(Fault::from);
         return Err(fault.unwrap_or_else(|| Fault::new(FaultKind::AgentExecutionError)));
     }
@@ -61,4 +67,25 @@ fn response(whole: &Transcript, run: &Run, request_id: uuid::Uuid) -> Result<Ser
         output: object(output),
         metrics: Some(object(metrics)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_journal::Claim;
+    use capstan_protocol::{Payload, StreamPacket};
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_was_seen_waiting_is_no_success_even_if_it_goes_on_since() {
+        let run = Claim::new("t", "k", Uuid::now_v7(), Timestamp::now()).to_run();
+        let mut whole = Transcript::default();
+        let error = Fault::new(FaultKind::UpstreamTruncated).to_stream_error(Default::default());
+        for (seq, payload) in [(1, Payload::Delta("half".into())), (2, Payload::Error(error))] {
+            whole.take(&StreamPacket { stream_id: run.stream_id, seq, t: Timestamp::now(), payload });
+        }
+        let answer = response(&whole, &run, RunState::Waiting, Uuid::now_v7());
+        assert_eq!(answer.unwrap_err().kind(), FaultKind::UpstreamTruncated);
+    }
 }

@@ -16,7 +16,7 @@ use crate::ask::Ask;
 /// Outputs that may be under way between agent and journal: enough to keep both busy, not enough to hide a slow one.
 const IN_FLIGHT: usize = 256;
 /// Outputs that are committed together when they come faster than the journal.
-const BATCH: usize = 128;
+const BATCH: usize = IN_FLIGHT;
 
 /// An agent at work; dropping it stops the work.
 struct Work {

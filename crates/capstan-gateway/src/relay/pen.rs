@@ -1,5 +1,6 @@
 //! The pen: turns outputs into packets with the next seq, encodes each once, and remembers what was said.
 
+use bytes::Bytes;
 use capstan_agent::Output;
 use capstan_journal::{Frame, JournalError, Run};
 use capstan_protocol::{
@@ -21,9 +22,9 @@ pub(super) struct Pen {
     accepts_reset: bool,
     supported: Option<Vec<String>>,
     app: App,
-    frames: Vec<Frame>,
-    /// The answer as a viewer has it now, resets applied.
-    text: String,
+    /// Encoded and not yet taken: the frames one behind the other, and where each ends.
+    ink: Vec<u8>,
+    ends: Vec<usize>,
     events: u64,
     swallow: Swallow,
     model: Option<String>,
@@ -41,8 +42,8 @@ impl Pen {
             accepts_reset: run.accepts_reset,
             supported: run.supported_events.clone(),
             app: app.clone(),
-            frames: Vec::new(),
-            text: String::new(),
+            ink: Vec::new(),
+            ends: Vec::new(),
             events: 0,
             swallow: Swallow::default(),
             model: run.model.clone(),
@@ -56,8 +57,9 @@ impl Pen {
         self.swallow.is_empty()
     }
 
+    /// The answer as a viewer has it now, resets applied.
     pub(super) fn text(&self) -> &str {
-        &self.text
+        self.swallow.text()
     }
 
     pub(super) fn events(&self) -> u64 {
@@ -65,7 +67,7 @@ impl Pen {
     }
 
     pub(super) fn pending(&self) -> usize {
-        self.frames.len()
+        self.ends.len()
     }
 
     pub(super) fn seq(&self) -> u64 {
@@ -76,8 +78,17 @@ impl Pen {
         self.bytes
     }
 
+    /// What was written since. One allocation for all of it: a frame is a slice.
     pub(super) fn take_frames(&mut self) -> Vec<Frame> {
-        std::mem::take(&mut self.frames)
+        let mut bytes = Bytes::copy_from_slice(&self.ink);
+        self.ink.clear();
+        let (first, mut start) = (self.seq + 1 - self.ends.len() as u64, 0);
+        let slice = |(seq, end): (u64, usize)| {
+            let frame = Frame { seq, bytes: bytes.split_to(end - start) };
+            start = end;
+            frame
+        };
+        (first..).zip(self.ends.drain(..)).map(slice).collect()
     }
 
     pub(super) fn model(&self) -> Option<String> {
@@ -106,13 +117,11 @@ impl Pen {
     fn remember(&mut self, seq: u64, payload: &Payload) {
         match payload {
             Payload::Delta(text) => {
-                self.text.push_str(text);
                 self.swallow.sent_text(seq, text);
             }
             Payload::Event(raw) => {
                 if let EventView::Reset(reset) = Event::of(raw).view() {
                     self.swallow.reset(reset.after_seq);
-                    self.text.truncate(self.swallow.text_len());
                 } else {
                     self.events += 1;
                     self.swallow.sent_event(seq, raw);
@@ -158,7 +167,6 @@ impl Pen {
 
     fn say(&mut self, text: &str) {
         self.write(Payload::Delta(text.to_owned()));
-        self.text.push_str(text);
         self.swallow.sent_text(self.seq, text);
     }
 
@@ -191,7 +199,6 @@ impl Pen {
         let data = StreamReset { attempt: self.attempt, after_seq: cut.after_seq };
         let payload = event::envelope(event::STREAM_RESET, &data).map_err(Fault::from_error)?;
         self.write(Payload::Event(payload));
-        self.text.truncate(cut.text_len);
         for event in cut.events {
             self.write(Payload::Event(event.clone()));
             self.swallow.sent_event(self.seq, &event);
@@ -228,11 +235,11 @@ impl Pen {
     pub(super) fn write(&mut self, payload: Payload) {
         self.seq += 1;
         let packet = StreamPacket { stream_id: self.stream_id, seq: self.seq, t: Timestamp::now(), payload };
-        let mut bytes = Vec::new();
-        sse::encode_packet(&packet, &mut bytes);
-        self.bytes += bytes.len() as u64;
+        let before = self.ink.len();
+        sse::encode_packet(&packet, &mut self.ink);
+        self.bytes += (self.ink.len() - before) as u64;
         self.app.metrics.packet(packet.op());
-        self.frames.push(Frame { seq: self.seq, bytes: bytes.into() });
+        self.ends.push(self.ink.len());
     }
 }
 

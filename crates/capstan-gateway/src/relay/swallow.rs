@@ -35,8 +35,6 @@ pub(super) enum Met {
 /// What a reset drops and what must be said again.
 pub(super) struct Cut {
     pub(super) after_seq: u64,
-    /// The length of the text that stays.
-    pub(super) text_len: usize,
     /// The agreed text that the cut takes away.
     pub(super) text: String,
     /// The agreed events that it takes away.
@@ -48,8 +46,9 @@ impl Swallow {
         self.text.is_empty() && self.events.is_empty()
     }
 
-    pub(super) fn text_len(&self) -> usize {
-        self.text.len()
+    /// All that was sent and not taken back.
+    pub(super) fn text(&self) -> &str {
+        &self.text
     }
 
     pub(super) fn sent_text(&mut self, seq: u64, text: &str) {
@@ -102,7 +101,7 @@ impl Swallow {
         let dropped = self.events.iter().filter(|event| event.seq > after_seq && event.met);
         let events = dropped.map(|event| event.raw.clone()).collect();
         self.reset(after_seq);
-        Cut { after_seq, text_len, text, events }
+        Cut { after_seq, text, events }
     }
 
     /// Forgets everything after a packet.
@@ -160,7 +159,7 @@ mod tests {
         let Met::Different(rest) = swallow.meet_text("Hello moon") else { panic!() };
         assert_eq!(rest, "moon");
         let cut = swallow.cut();
-        assert_eq!((cut.after_seq, cut.text_len, cut.text.as_str()), (1, 3, "lo "));
+        assert_eq!((cut.after_seq, swallow.text(), cut.text.as_str()), (1, "Hel", "lo "));
     }
 
     #[test]

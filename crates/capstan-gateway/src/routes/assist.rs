@@ -6,9 +6,9 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Path, Query, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use capstan_journal::{Run, RunState};
+use capstan_journal::Run;
 use capstan_protocol::{Fault, FaultKind, LastEventId, Profile};
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use serde::Deserialize;
 
 use crate::access::Caller;
@@ -17,7 +17,7 @@ use crate::ask::Ask;
 use crate::face::{Cap, cap};
 use crate::reader::{self, View};
 use crate::refusal::Refusal;
-use crate::runs::{self, Start};
+use crate::runs::{self, Place, Start};
 
 /// What may stand in the query.
 #[derive(Debug, Default, Deserialize)]
@@ -27,10 +27,6 @@ pub(crate) struct Params {
 }
 
 impl Params {
-    pub(crate) fn after(&self) -> Option<u64> {
-        self.after
-    }
-
     pub(crate) fn profile(&self) -> Result<Option<Profile>, Fault> {
         let wrong = |message: String| {
             Fault::new(FaultKind::InvalidRequest).with_message(format!("profile: {message}"))
@@ -69,31 +65,33 @@ async fn assist(
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
     check_content_type(&parts.headers)?;
-    let resume = last_event_id(&parts.headers)?;
+    let place = place_of(app, &parts.headers, params)?;
     let profile = params.profile()?;
     let body = read_body(app, body).await?;
     let ask = Ask::decode(&body)?;
     let face = Cap(profile.unwrap_or(ask.profile));
     let slot = app.limiter.take_reader(&caller.tenant, &app.settings.limits)?;
     let accepts_reset = header_lists(&parts.headers, "x-cap-accept", capstan_protocol::event::STREAM_RESET);
-    let start = Start {
-        tenant: &caller.tenant,
-        ask: &ask,
-        body,
-        agent,
-        face: cap::NAME,
-        accepts_reset,
-        is_resume: resume.is_some(),
-    };
+    let start =
+        Start { tenant: &caller.tenant, ask: &ask, body, agent, face: cap::NAME, accepts_reset, place };
     let run = runs::start_or_attach(app, start).await?;
     if wants_json(&parts.headers) {
-        return Ok(Json(reader::collect(app, &run, ask.key).await?).into_response());
+        return Ok(whole(app, &run, &ask).await);
     }
-    let after = place(app, &run, resume, params.after)?;
-    // At or past the end the client gets the CLOSE again, so that it knows.
-    let is_over = run.state == RunState::Closed && after >= run.last_seq;
-    let after = if is_over { run.last_seq.saturating_sub(1) } else { after };
+    let after = place.in_run(&run)?;
     Ok(reader::respond(app, &run, after, face, View::Post, slot))
+}
+
+/// The run in one object, or its fault, which the relay has counted.
+async fn whole(app: &App, run: &Run, ask: &Ask) -> Response {
+    let mut response = match reader::collect(app, run, ask.key).await {
+        Ok(answer) => Json(answer).into_response(),
+        Err(fault) => Refusal(fault).of_a_run(),
+    };
+    if let Ok(id) = HeaderValue::from_str(&run.stream_id.to_string()) {
+        response.headers_mut().insert("x-stream-id", id);
+    }
+    response
 }
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), Fault> {
@@ -135,7 +133,16 @@ fn header_lists(headers: &HeaderMap, name: &str, wanted: &str) -> bool {
     items.any(|item| item.eq_ignore_ascii_case(wanted))
 }
 
-pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<LastEventId>, Fault> {
+/// Where a viewer reads on, as headers and query say.
+pub(crate) fn place_of(app: &App, headers: &HeaderMap, params: &Params) -> Result<Place, Fault> {
+    let place = Place { cursor: last_event_id(headers)?, after: params.after };
+    if place.cursor.is_some() {
+        app.metrics.resumes.inc();
+    }
+    Ok(place)
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<LastEventId>, Fault> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     let text = value.to_str().unwrap_or_default();
     // An EventSource that has seen nothing sends an empty one.
@@ -144,29 +151,4 @@ pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<LastEventId>, 
     }
     let wrong = |e| Fault::new(FaultKind::InvalidRequest).with_message(format!("Last-Event-ID: {e}"));
     text.parse().map(Some).map_err(wrong)
-}
-
-/// Where a viewer reads on: its cursor, else `?after=`, else the start.
-pub(crate) fn place(
-    app: &App,
-    run: &Run,
-    resume: Option<LastEventId>,
-    after: Option<u64>,
-) -> Result<u64, Fault> {
-    if let Some(id) = resume.filter(|id| id.stream_id() != run.stream_id) {
-        let message = format!(
-            "Last-Event-ID: names stream {}, but this request is about {}",
-            id.stream_id(),
-            run.stream_id
-        );
-        return Err(Fault::new(FaultKind::InvalidRequest).with_message(message));
-    }
-    let after = resume.map(|id| id.cursor().seq).or(after).unwrap_or(0);
-    if resume.is_some() {
-        app.metrics.resumes.inc();
-    }
-    if after > run.last_seq {
-        return Err(Fault::new(FaultKind::StreamLost));
-    }
-    Ok(after)
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::assist::{Params, last_event_id, place};
+use super::assist::{Params, place_of};
 use crate::access::Caller;
 use crate::app::App;
 use crate::face::Cap;
@@ -27,8 +27,13 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 async fn own_run(app: &App, caller: &Caller, id: &str) -> Result<Run, Fault> {
     let unknown = || Fault::new(FaultKind::StreamNotFound);
     let stream: Uuid = id.parse().map_err(|_| unknown())?;
-    let run = app.journal.store().run(stream).await.map_err(journal_fault)?;
-    run.filter(|run| run.tenant == caller.tenant).ok_or_else(unknown)
+    let store = app.journal.store();
+    let run = store.run(stream).await.map_err(journal_fault)?;
+    if let Some(run) = run.filter(|run| run.tenant == caller.tenant) {
+        return Ok(run);
+    }
+    let is_expired = store.is_expired(&caller.tenant, stream).await.map_err(journal_fault)?;
+    Err(if is_expired { Fault::new(FaultKind::StreamExpired) } else { unknown() })
 }
 
 /// `GET /v1/streams/{id}`: any number of viewers, EventSource among them.
@@ -40,8 +45,7 @@ pub(crate) async fn watch(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let run = own_run(&app, &caller, &id).await?;
-    let resume = last_event_id(&headers)?;
-    let after = place(&app, &run, resume, params.after())?;
+    let after = place_of(&app, &headers, &params)?.in_run(&run)?;
     if run.state == RunState::Closed && after >= run.last_seq {
         // An EventSource stops at this.
         return Ok(StatusCode::NO_CONTENT.into_response());

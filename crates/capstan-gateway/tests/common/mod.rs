@@ -14,7 +14,8 @@ use capstan_agent::Demo;
 use capstan_gateway::{Gateway, Settings, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
 use capstan_protocol::{
-    AgentRequest, Payload, ServiceRequest, SessionContext, StreamPacket, UserContext, sse,
+    AgentRequest, Event, Payload, Problem, ServiceRequest, SessionContext, StreamError, StreamPacket,
+    UserContext, sse,
 };
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -41,11 +42,15 @@ pub async fn start(settings: Settings) -> Server {
 }
 
 pub async fn start_on(journal: Journal, settings: Settings) -> Server {
-    let demo = Demo::with_delay(Duration::ZERO);
-    start_gateway(Gateway::new(journal).agent("demo", demo).settings(settings)).await
+    serve_gateway(Gateway::new(journal).agent("demo", demo()).settings(settings)).await
 }
 
-pub async fn start_gateway(gateway: Gateway) -> Server {
+/// A demo that does not pause between words.
+pub fn demo() -> Demo {
+    Demo::with_delay(Duration::ZERO)
+}
+
+pub async fn serve_gateway(gateway: Gateway) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (stop, stopped) = oneshot::channel::<()>();
@@ -77,6 +82,10 @@ impl Server {
     pub async fn get(&self, path: &str) -> reqwest::Response {
         client().get(format!("{}{path}", self.url)).send().await.unwrap()
     }
+
+    pub async fn delete(&self, path: &str) -> reqwest::Response {
+        client().delete(format!("{}{path}", self.url)).send().await.unwrap()
+    }
 }
 
 pub fn client() -> reqwest::Client {
@@ -84,7 +93,11 @@ pub fn client() -> reqwest::Client {
 }
 
 pub fn ask(text: &str) -> ServiceRequest {
-    let session = Uuid::now_v7();
+    ask_in(Uuid::now_v7(), text)
+}
+
+/// Another turn of a conversation.
+pub fn ask_in(session: Uuid, text: &str) -> ServiceRequest {
     ServiceRequest::new(
         SessionContext::new(session, UserContext::new("u")),
         AgentRequest::query(session, text),
@@ -113,6 +126,35 @@ pub fn text(packets: &[StreamPacket]) -> String {
         .iter()
         .filter_map(|p| if let Payload::Delta(text) = &p.payload { Some(text.as_str()) } else { None })
         .collect()
+}
+
+pub fn errors(packets: &[StreamPacket]) -> Vec<&StreamError> {
+    packets.iter().filter_map(|p| if let Payload::Error(e) = &p.payload { Some(e) } else { None }).collect()
+}
+
+/// The types of the events, in order.
+pub fn event_types(packets: &[StreamPacket]) -> Vec<String> {
+    packets
+        .iter()
+        .filter_map(|p| if let Payload::Event(raw) = &p.payload { Event::of(raw).kind } else { None })
+        .collect()
+}
+
+pub fn stream_of(response: &reqwest::Response) -> String {
+    response.headers()["x-stream-id"].to_str().unwrap().to_owned()
+}
+
+/// The problem of a refusal, whose status and wait agree with its headers.
+pub async fn problem(response: reqwest::Response) -> Problem {
+    assert_eq!(response.headers()["content-type"], "application/problem+json");
+    let (status, wait) = (response.status().as_u16(), response.headers().get("retry-after").cloned());
+    let problem: Problem = response.json().await.unwrap();
+    assert_eq!(problem.status, status);
+    assert_eq!(
+        problem.retry_after.map(|wait| wait.to_string()),
+        wait.map(|w| w.to_str().unwrap().to_owned())
+    );
+    problem
 }
 
 pub fn seqs(packets: &[StreamPacket]) -> Vec<u64> {

@@ -31,7 +31,8 @@ impl Writer {
         group.put(Table::Index, keys::index(keys::OPEN, &[stream.as_bytes()]), Vec::new());
         group.put(Table::Index, listed(&record.run), Vec::new());
         self.touch(&claim.tenant, &claim.session, claim.created_at, group);
-        group.put_frame(&self.tables, stream, 0, values::frame(0, &claim.body));
+        let body = Frame { seq: 0, bytes: claim.body };
+        group.put_block(&self.tables, stream, 0, values::block(0, &[body]));
         group.require_sync();
         let run = record.run.clone();
         self.open.insert(stream, record);
@@ -119,7 +120,10 @@ impl Writer {
             group.remove(Table::Index, listed(&record.run));
             group.remove(Table::Index, closed(stream, closed_at));
             group.put(Table::Index, keys::index(keys::DOOMED, &[stream.as_bytes()]), Vec::new());
-            group.put(Table::Index, keys::index(keys::GONE, &[&keys::time(now), &name]), Vec::new());
+            let late = keys::late(&record.run.tenant, stream);
+            group.put(Table::Index, late.clone(), Vec::new());
+            // The one entry leads to the other, so that they go together.
+            group.put(Table::Index, keys::index(keys::GONE, &[&keys::time(now), &name]), late);
             group.put(Table::Claims, name, values::held(Held { stream, gone_at: Some(now) }));
         }
         Ok(())
@@ -156,9 +160,10 @@ impl Writer {
 
     fn put_frames(&self, stream: Uuid, before: u64, frames: &[Frame], group: &mut Group) {
         let mut total = before;
-        for frame in frames {
-            total = total.saturating_add(frame.bytes.len() as u64);
-            group.put_frame(&self.tables, stream, frame.seq, values::frame(total, &frame.bytes));
+        for block in values::blocks(frames) {
+            let Some(last) = block.last() else { continue };
+            total = block.iter().fold(total, |total, frame| total.saturating_add(frame.bytes.len() as u64));
+            group.put_block(&self.tables, stream, last.seq, values::block(total, block));
         }
     }
 

@@ -86,18 +86,19 @@ impl DiskStore {
         let gone = self.view(move |view| {
             let mut gone = Vec::new();
             for entry in view.prefix(Table::Index, &[keys::GONE]) {
-                let (key, _) = entry?;
+                let (key, late) = entry?;
                 if keys::time_of(&key).is_none_or(|at| !is_past(at, claim_age, now)) {
                     break;
                 }
-                gone.push(key.to_vec());
+                gone.push((key.to_vec(), late.to_vec()));
             }
             Ok(gone)
         });
         let gone = gone.await?;
         for some in gone.chunks(KEYS_AT_ONCE) {
-            let claims = some.iter().filter_map(|key| Some((Table::Claims, key.get(9..)?.to_vec())));
-            let entries = some.iter().map(|key| (Table::Index, key.clone()));
+            let claims = some.iter().filter_map(|(key, _)| Some((Table::Claims, key.get(9..)?.to_vec())));
+            let entries = some.iter().flat_map(|(key, late)| [key, late]).filter(|key| !key.is_empty());
+            let entries = entries.map(|key| (Table::Index, key.clone()));
             self.forget(claims.chain(entries).collect()).await?;
         }
         Ok(gone.len() as u64)

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use crate::{ErrorKind, JournalError};
 
 /// Raised when an older build could misread what this one writes.
-const FORMAT: &str = "capstan-journal 1\n";
+const FORMAT: &str = "capstan-journal 2\n";
 
 /// A folder that this process holds until it is dropped.
 #[derive(Debug)]

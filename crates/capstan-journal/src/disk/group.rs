@@ -51,11 +51,11 @@ impl Group {
         self.mode = PersistMode::SyncData;
     }
 
-    pub(crate) fn put_frame(&mut self, tables: &Tables, stream: Uuid, seq: u64, value: Vec<u8>) {
+    pub(crate) fn put_block(&mut self, tables: &Tables, stream: Uuid, last: u64, value: Vec<u8>) {
         self.size += value.len();
         // Seq 0 is the request's body.
-        self.has_frames |= seq > 0;
-        self.batch.insert(tables.keyspace(Table::Frames), keys::frame(stream, seq), value);
+        self.has_frames |= last > 0;
+        self.batch.insert(tables.keyspace(Table::Frames), keys::frame(stream, last), value);
     }
 
     pub(crate) fn put(&mut self, table: Table, key: Vec<u8>, value: Vec<u8>) {

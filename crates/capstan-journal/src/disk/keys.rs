@@ -16,6 +16,8 @@ pub(crate) const CLOSED: u8 = b'c';
 pub(crate) const LISTED: u8 = b'l';
 /// `index`: claims by the time their stream was deleted.
 pub(crate) const GONE: u8 = b'g';
+/// `index`: deleted streams whose claims are kept, by tenant.
+pub(crate) const LATE: u8 = b'x';
 /// `index`: streams whose record is deleted and whose frames are about to be.
 pub(crate) const DOOMED: u8 = b'd';
 /// `index`: sessions, with when they were last used.
@@ -32,7 +34,8 @@ pub(crate) fn check_names(names: &[&str]) -> Result<(), JournalError> {
     }
 }
 
-/// A stream's frame; seq 0 holds the request's body, which so lives and goes with its stream.
+/// A stream's block of frames, by the seq of its last; seq 0 holds the request's body, which so lives and goes with its
+/// stream.
 pub(crate) fn frame(stream: Uuid, seq: u64) -> [u8; 24] {
     let mut key = [0; 24];
     let (id, place) = key.split_at_mut(16);
@@ -73,6 +76,11 @@ pub(crate) fn index(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
     let mut key = vec![kind];
     parts.iter().for_each(|part| key.extend(*part));
     key
+}
+
+/// The entry of a deleted stream whose claim is kept.
+pub(crate) fn late(tenant: &str, stream: Uuid) -> Vec<u8> {
+    index(LATE, &[&names(&[tenant]), stream.as_bytes()])
 }
 
 /// A time whose bytes are ordered as times are, also before 1970.

@@ -13,9 +13,10 @@ use crate::rules::shown;
 use crate::{Found, Frame, JournalError, Run, RunState, Turn};
 
 /// Frames are written once and soon served from disk: a small memtable bounds memory and the time to reopen.
-const FRAMES_MEMTABLE: u64 = 16 * 1024 * 1024;
+const FRAMES_MEMTABLE: u64 = 8 * 1024 * 1024;
 const OTHER_MEMTABLE: u64 = 4 * 1024 * 1024;
-const CACHE: u64 = 16 * 1024 * 1024;
+/// Small: the tails are in memory already, and behind it is the operating system's own cache.
+const CACHE: u64 = 8 * 1024 * 1024;
 /// The engine's least: keyspaces that are seldom written are flushed before they keep many logs alive.
 const MAX_LOGS: u64 = 64 * 1024 * 1024;
 
@@ -110,18 +111,21 @@ impl View<'_> {
         entries.map(|entry| entry.into_inner().map_err(failure))
     }
 
-    /// A stream's frames after `after`, its body (seq 0) aside.
-    fn frames_after(
+    /// A stream's blocks from the one on that holds the frame behind `after`, with their last seqs; its body aside.
+    fn blocks_after(
         &self,
         stream: Uuid,
         after: u64,
-    ) -> impl DoubleEndedIterator<Item = Result<Pair, JournalError>> {
+    ) -> impl DoubleEndedIterator<Item = Result<(u64, fjall::UserValue), JournalError>> {
         // Nothing follows the last seq there can be; asking from there finds at most that one again.
         let range = keys::frame(stream, after.saturating_add(1))..=keys::frame(stream, u64::MAX);
-        self.snapshot.range(&self.tables.frames, range).map(|entry| entry.into_inner().map_err(failure))
+        self.snapshot.range(&self.tables.frames, range).map(|entry| {
+            let (key, value) = entry.into_inner().map_err(failure)?;
+            Ok((keys::seq(&key).ok_or_else(|| corrupt("a block without a seq"))?, value))
+        })
     }
 
-    /// Keys of a stream's frames, its body included, from `from` on.
+    /// Keys of a stream's blocks, its body included, from `from` on.
     pub(crate) fn frame_keys(
         &self,
         stream: Uuid,
@@ -137,11 +141,11 @@ impl View<'_> {
         let Some(value) = self.get(Table::Runs, stream.as_bytes())? else { return Ok(None) };
         let mut record: Record = values::read_json(&value)?;
         if record.run.state == RunState::Running
-            && let Some(last) = self.frames_after(stream, 0).next_back()
+            && let Some(last) = self.blocks_after(stream, 0).next_back()
         {
-            let (key, value) = last?;
-            record.run.last_seq = keys::seq(&key).ok_or_else(|| corrupt("a frame without a seq"))?;
-            record.run.bytes = values::read_frame(&value)?.0;
+            let (seq, value) = last?;
+            record.run.last_seq = seq;
+            record.run.bytes = values::read_block(seq, &value)?.0;
         }
         Ok(Some(record))
     }
@@ -163,7 +167,9 @@ impl View<'_> {
             return Ok(None);
         }
         let value = self.get(Table::Frames, &keys::frame(stream, 0))?;
-        value.map(|value| values::read_frame(&value).map(|(_, bytes)| bytes)).transpose()
+        let Some(value) = value else { return Ok(None) };
+        let (_, mut frames) = values::read_block(0, &value)?;
+        Ok(frames.pop().map(|body| body.bytes))
     }
 
     pub(crate) fn read(
@@ -179,15 +185,17 @@ impl View<'_> {
         if !is_known || after == u64::MAX {
             return Ok(found);
         }
-        for entry in self.frames_after(stream, after).take(max_packets.max(1)) {
-            let (key, value) = entry?;
-            let seq = keys::seq(&key).ok_or_else(|| corrupt("a frame without a seq"))?;
-            let (_, bytes) = values::read_frame(&value)?;
-            total += bytes.len();
-            if total > max_bytes && !found.is_empty() {
-                break;
+        for entry in self.blocks_after(stream, after) {
+            let (last, value) = entry?;
+            let (_, frames) = values::read_block(last, &value)?;
+            for frame in frames.into_iter().filter(|frame| frame.seq > after) {
+                total += frame.bytes.len();
+                let is_full = total > max_bytes || found.len() >= max_packets;
+                if is_full && !found.is_empty() {
+                    return Ok(found);
+                }
+                found.push(frame);
             }
-            found.push(Frame { seq, bytes });
         }
         Ok(found)
     }
@@ -235,6 +243,10 @@ impl View<'_> {
         }
         turns.sort_by_key(|turn| (turn.closed_at, turn.stream_id));
         Ok(turns)
+    }
+
+    pub(crate) fn has(&self, table: Table, key: &[u8]) -> Result<bool, JournalError> {
+        self.snapshot.contains_key(self.tables.keyspace(table), key).map_err(failure)
     }
 
     pub(crate) fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::keys;
-use crate::{ErrorKind, JournalError, Run};
+use crate::{ErrorKind, Frame, JournalError, Run};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// A run as it is stored. `last_seq` and `bytes` are right unless it runs: then its last frame knows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -36,20 +36,59 @@ pub(crate) struct Held {
     pub(crate) gone_at: Option<Timestamp>,
 }
 
-/// A frame: version, length of all frames up to this one, bytes. The running length makes a stream's size one seek.
-pub(crate) fn frame(total: u64, bytes: &[u8]) -> Vec<u8> {
-    let mut value = Vec::with_capacity(9 + bytes.len());
+/// A block at most, by number and by bytes (a larger frame is a block of its own): what a resume reads in vain is less.
+const BLOCK_FRAMES: usize = 64;
+const BLOCK_BYTES: usize = 8 * 1024;
+
+/// Splits frames that were appended together into blocks. The engine's cost is by the entry, so that a busy stream is
+/// cheap; a lone token is a block of one.
+pub(crate) fn blocks(frames: &[Frame]) -> impl Iterator<Item = &[Frame]> {
+    let mut rest = frames;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = rest.iter().take(BLOCK_FRAMES).take_while(|frame| {
+            bytes += frame.bytes.len();
+            bytes <= BLOCK_BYTES
+        });
+        let (block, after) = rest.split_at_checked(fits.count().max(1))?;
+        rest = after;
+        Some(block)
+    })
+}
+
+/// A block: version, length of all frames up to its end, how many are in it, the length of each, their bytes. It is
+/// stored under its last seq. The running length makes a stream's size one seek.
+pub(crate) fn block(total: u64, frames: &[Frame]) -> Vec<u8> {
+    let bytes: usize = frames.iter().map(|frame| frame.bytes.len()).sum();
+    let mut value = Vec::with_capacity(13 + 4 * frames.len() + bytes);
     value.push(VERSION);
     value.extend(total.to_be_bytes());
-    value.extend(bytes);
+    value.extend((frames.len() as u32).to_be_bytes());
+    frames.iter().for_each(|frame| value.extend((frame.bytes.len() as u32).to_be_bytes()));
+    frames.iter().for_each(|frame| value.extend(&frame.bytes));
     value
 }
 
-pub(crate) fn read_frame(value: &[u8]) -> Result<(u64, Bytes), JournalError> {
-    let parts = versioned(value)?.split_first_chunk::<8>();
-    let (total, bytes) = parts.ok_or_else(|| corrupt("a frame is too short"))?;
-    // A copy, because the engine's slice would keep a whole block alive for as long as a slow reader holds it.
-    Ok((u64::from_be_bytes(*total), Bytes::copy_from_slice(bytes)))
+/// A block, and the length of all frames up to its end.
+pub(crate) fn read_block(last: u64, value: &[u8]) -> Result<(u64, Vec<Frame>), JournalError> {
+    let short = || corrupt("a block is too short");
+    let (total, rest) = versioned(value)?.split_first_chunk::<8>().ok_or_else(short)?;
+    let (count, rest) = rest.split_first_chunk::<4>().ok_or_else(short)?;
+    let count = u32::from_be_bytes(*count) as usize;
+    let (lengths, bytes) = rest.split_at_checked(count.saturating_mul(4)).ok_or_else(short)?;
+    // A copy, because the engine's slice would keep more alive for as long as a slow reader holds it.
+    let mut bytes = Bytes::copy_from_slice(bytes);
+    let first =
+        (last + 1).checked_sub(count as u64).ok_or_else(|| corrupt("a block with too many frames"))?;
+    let mut frames = Vec::with_capacity(count);
+    for (seq, length) in (first..).zip(lengths.as_chunks::<4>().0) {
+        let length = u32::from_be_bytes(*length) as usize;
+        if length > bytes.len() {
+            return Err(short());
+        }
+        frames.push(Frame { seq, bytes: bytes.split_to(length) });
+    }
+    Ok((u64::from_be_bytes(*total), frames))
 }
 
 pub(crate) fn held(held: Held) -> Vec<u8> {
@@ -91,5 +130,41 @@ fn versioned(value: &[u8]) -> Result<&[u8], JournalError> {
         Some((&VERSION, rest)) => Ok(rest),
         Some((version, _)) => Err(corrupt(&format!("unknown format version {version}"))),
         None => Err(corrupt("an empty value")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(sizes: &[usize]) -> Vec<Frame> {
+        sizes.iter().zip(7..).map(|(size, seq)| Frame::new(seq, vec![b'x'; *size])).collect()
+    }
+
+    #[test]
+    fn a_block_gives_back_its_frames_and_the_length_so_far() {
+        let written = frames(&[3, 0, 5]);
+        let value = block(100, &written);
+        assert_eq!(read_block(9, &value).unwrap(), (100, written));
+        for cut in 0..value.len() {
+            assert!(read_block(9, value.get(..cut).unwrap()).is_err(), "cut at {cut}");
+        }
+        assert!(read_block(1, &value).is_err(), "three frames cannot end at seq 1");
+    }
+
+    #[test]
+    fn blocks_are_bounded_and_together_are_what_was_appended() {
+        for sizes in
+            [vec![], vec![BLOCK_BYTES * 3], vec![1; 200], vec![BLOCK_BYTES / 2; 5], vec![1, BLOCK_BYTES, 1]]
+        {
+            let written = frames(&sizes);
+            let split: Vec<_> = blocks(&written).collect();
+            assert_eq!(split.concat(), written);
+            for block in split {
+                let bytes: usize = block.iter().map(|frame| frame.bytes.len()).sum();
+                assert!(!block.is_empty() && block.len() <= BLOCK_FRAMES);
+                assert!(bytes <= BLOCK_BYTES || block.len() == 1);
+            }
+        }
     }
 }

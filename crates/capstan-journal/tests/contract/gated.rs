@@ -55,6 +55,12 @@ impl Store for Gated {
         self.reads.fetch_add(1, Ordering::SeqCst);
         self.store.read(stream, after, packets, bytes).await
     }
+    async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError> {
+        self.store.is_expired(tenant, stream).await
+    }
+    async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+        self.store.has_session(tenant, session).await
+    }
     async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
         self.store.run(stream).await
     }

@@ -157,6 +157,51 @@ pub(crate) async fn waiting_is_said_once_and_closed_always(backend: &Backend) {
     }
 }
 
+pub(crate) async fn a_reader_of_an_armed_run_is_not_told_that_it_waits(backend: &Backend) {
+    let journal = backend.journal();
+    let id = start(&journal).await;
+    let run = journal.store().run(id).await.unwrap().unwrap();
+    let waiting = moved(&run, RunState::Waiting, 1);
+    assert!(journal.transition((RunState::Running, 1), waiting, frames(1, 1)).await.unwrap());
+    // Armed in the store, while the wake-up is still on its way.
+    let armed = moved(&run, RunState::Running, 2);
+    assert!(backend.store.transition((RunState::Waiting, 1), armed, Vec::new()).await.unwrap());
+    let found = backend.store.run(id).await.unwrap().unwrap();
+    let mut reader = journal.reader_of(&found, 1);
+    let end = tokio::spawn(async move { reader.next().await.unwrap() });
+    journal.append(id, 2, frames(2, 2)).await.unwrap();
+    assert_eq!(end.await.unwrap(), Step::Frames(bytes(2, 2)));
+    // What the caller found may be old, too: then the tail knows better.
+    finish(&journal, id, 3).await;
+    assert_eq!(read_to_end(journal.reader_of(&found, 1)).await, bytes(2, 3));
+}
+
+pub(crate) async fn waiting_is_not_said_of_an_attempt_that_was_followed(backend: &Backend) {
+    let journal = backend.journal();
+    let id = start(&journal).await;
+    let run = backend.store.run(id).await.unwrap().unwrap();
+    let waiting = moved(&run, RunState::Waiting, 1);
+    assert!(journal.transition((RunState::Running, 1), waiting, frames(1, 1)).await.unwrap());
+    let mut viewer = journal.reader(id, 1);
+    assert_eq!(viewer.next().await.unwrap(), Step::State(RunState::Waiting));
+    // The next attempt is stored, but its writer has not come round to telling readers.
+    let armed = moved(&run, RunState::Running, 2);
+    assert!(backend.store.transition((RunState::Waiting, 1), armed, vec![]).await.unwrap());
+    let run = backend.store.run(id).await.unwrap().unwrap();
+    let mut reader = journal.reader_of(&run, 1);
+    assert_eq!(now(reader.next()).await.map(Result::unwrap), None);
+    journal.append(id, 2, frames(2, 2)).await.unwrap();
+    assert_eq!(reader.next().await.unwrap(), Step::Frames(bytes(2, 2)));
+}
+
+pub(crate) async fn a_reader_of_a_run_that_has_long_closed_is_not_left_waiting(backend: &Backend) {
+    let journal = backend.journal();
+    let id = start(&journal).await;
+    let looked_up = backend.store.run(id).await.unwrap().unwrap();
+    finish(&journal, id, 1).await;
+    assert_eq!(read_to_end(journal.reader_of(&looked_up, 0)).await, bytes(1, 1));
+}
+
 pub(crate) async fn recent_frames_come_from_memory_and_evicted_ones_from_the_store(backend: &Backend) {
     let store = Gated::new(backend.store.clone(), 1000);
     let journal = Journal::new(store.clone(), TailLimits { stream_bytes: 2000, total_bytes: 1 << 20 });

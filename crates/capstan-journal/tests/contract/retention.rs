@@ -39,11 +39,15 @@ pub(crate) async fn old_streams_go_and_their_claims_outlive_them(backend: &Backe
 
     // The claim says so for a day, then the key is free.
     assert_eq!(store.find("t", &old.key).await.unwrap(), Some(Found::Expired));
+    assert!(store.is_expired("t", old.stream_id).await.unwrap());
+    assert!(!store.is_expired("other", old.stream_id).await.unwrap());
+    assert!(!store.is_expired("t", young.stream_id).await.unwrap());
     assert_eq!(store.claim(claim("t", &old.key)).await.unwrap_err().kind(), ErrorKind::Expired);
     assert_eq!(store.expire(&by_age(), at(2)).await.unwrap().streams, 0);
     let expired = store.expire(&by_age(), at(25)).await.unwrap();
     assert_eq!((expired.streams, expired.claims), (1, 1));
     assert_eq!(store.find("t", &old.key).await.unwrap(), None);
+    assert!(!store.is_expired("t", old.stream_id).await.unwrap());
     assert_eq!(store.find("t", &young.key).await.unwrap(), Some(Found::Expired));
     assert!(store.claim(claim("t", &old.key)).await.unwrap().is_new);
 }

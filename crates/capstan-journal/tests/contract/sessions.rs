@@ -44,6 +44,8 @@ pub(crate) async fn sessions_are_counted_by_tenant(backend: &Backend) {
     store.push_turn("a", "1", turn(Uuid::now_v7(), "", 0)).await.unwrap();
     assert_eq!(store.sessions("a").await.unwrap(), 3);
     assert_eq!(store.sessions("b").await.unwrap(), 1);
+    assert!(store.has_session("a", "3").await.unwrap());
+    assert!(!store.has_session("b", "3").await.unwrap());
     assert_eq!(store.sessions("c").await.unwrap(), 0);
 }
 

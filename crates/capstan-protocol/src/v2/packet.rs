@@ -152,7 +152,7 @@ impl packet::StreamPacket {
             Payload::Delta(text) => (StreamOpCode::Delta, Value::from(text.as_str()).to_string()),
             Payload::Event(raw) => (StreamOpCode::Event, event_to_v2(raw)),
             Payload::Error(e) if e.severity == error::ErrorSeverity::Warning => {
-                (StreamOpCode::Event, warning_to_v2(e, self.t).to_string())
+                (StreamOpCode::Event, self.warning_to_v2(e).to_string())
             }
             Payload::Error(e) => (StreamOpCode::Error, error_to_v2(e).to_string()),
             Payload::Close(Close::Reason(reason)) => {
@@ -167,6 +167,18 @@ impl packet::StreamPacket {
         crate::escape::write_json(&mut out, &text);
         String::from_utf8(out).unwrap_or_default()
     }
+
+    /// The event has an id that follows from the packet's place, so that a replay says the same.
+    fn warning_to_v2(&self, e: &error::StreamError) -> Value {
+        let user = UserError {
+            message: e.message.clone(),
+            code: None,
+            domain: ErrorDomain::System,
+            retryable: false,
+        };
+        let id = Uuid::from_u128(self.stream_id.as_u128() ^ u128::from(self.seq));
+        json!({ "id": id, "timestamp": self.t, "type": event::USER_ERROR, "data": user })
+    }
 }
 
 fn error_to_v2(e: &error::StreamError) -> Value {
@@ -176,12 +188,6 @@ fn error_to_v2(e: &error::StreamError) -> Value {
         object.insert("details".into(), Value::Object(details.clone()));
     }
     members
-}
-
-fn warning_to_v2(e: &error::StreamError, t: Timestamp) -> Value {
-    let user =
-        UserError { message: e.message.clone(), code: None, domain: ErrorDomain::System, retryable: false };
-    json!({ "id": Uuid::now_v7(), "timestamp": t, "type": event::USER_ERROR, "data": user })
 }
 
 /// Events of v1's types are translated; any other goes out as it came, so that no number of it is touched.

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use capstan_protocol::assistant::AssistantError;
 use capstan_protocol::fault::Entry;
-use capstan_protocol::{AguiErrorCode, CATALOGUE, Fault, FaultKind};
+use capstan_protocol::{AguiErrorCode, CATALOGUE, Fault, FaultKind, nearest};
 use comfy_table::{ContentArrangement, Table, presets};
 use owo_colors::OwoColorize as _;
 
-use super::{Failure, nearest};
+use super::Failure;
 
 /// Show the catalogue of faults, or explain one
 #[derive(clap::Args)]

@@ -3,6 +3,7 @@
 mod config;
 mod page;
 
+use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -49,7 +50,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let config = self.settle()?;
-        super::logs::start();
+        super::logs::start(config.exposure());
         let runtime = tokio::runtime::Runtime::new()?;
         runtime.block_on(run(config))?;
         Ok(ExitCode::SUCCESS)
@@ -70,15 +71,17 @@ impl Args {
 async fn run(config: Config) -> Result<(), Failure> {
     let settings = config.settings()?;
     let listeners = listen(&config, settings.tenants.is_empty()).await?;
-    let address = listeners.first().map(TcpListener::local_addr).transpose()?;
+    let url = url(&listeners)?;
     let store = open(&config.journal, durability(&config.durability)?).map_err(|e| {
         Failure::usage(e)
             .with_help("choose another folder with --journal disk:<folder>, or stop the other process")
     })?;
     let journal = Journal::new(store, TailLimits::default());
     let gateway = Gateway::new(journal).agent("demo", Demo::new()).settings(settings).page(page::ASSETS);
-    greet(&config, address);
-    serve(gateway, listeners, terminated()).await?;
+    // Before the greeting: whoever reads it may send a signal at once.
+    let terminated = terminated()?;
+    greet(&config, &url);
+    serve(gateway, listeners, terminated).await?;
     Ok(())
 }
 
@@ -99,8 +102,12 @@ async fn listen(config: &Config, is_local: bool) -> Result<Vec<TcpListener>, Fai
         return Err(Failure::usage(message)
             .with_help("configure [[tenants]] in capstan.toml, or allow everybody with --open"));
     }
-    let mut listeners = Vec::new();
-    for address in addresses {
+    let mut listeners: Vec<TcpListener> = Vec::new();
+    for mut address in addresses {
+        // Port 0 asks for any free one; both loopback addresses then share it.
+        if let Some(first) = listeners.first() {
+            address.set_port(first.local_addr()?.port());
+        }
         match TcpListener::bind(address).await {
             Ok(listener) => listeners.push(listener),
             // A machine without IPv6 still has the other one.
@@ -130,28 +137,52 @@ async fn addresses(listen: &str) -> Result<Vec<SocketAddr>, Failure> {
     Ok(found)
 }
 
-/// The last lines that a newcomer sees: what to try.
-fn greet(config: &Config, address: Option<SocketAddr>) {
-    let Some(address) = address else { return };
-    let is_local = address.ip().is_loopback();
-    let host = if is_local { "localhost".to_owned() } else { address.ip().to_string() };
-    let url = format!("http://{host}:{}", address.port());
+/// Where it can be reached, with the port that it really has. `localhost` only if both of its addresses are ours.
+fn url(listeners: &[TcpListener]) -> io::Result<String> {
+    let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
+    Ok(match addresses.as_slice() {
+        [one] => format!("http://{one}"),
+        [first, ..] => format!("http://localhost:{}", first.port()),
+        [] => String::new(),
+    })
+}
+
+/// The first line is for programs that wait for the URL, the rest is what a newcomer can try.
+fn greet(config: &Config, url: &str) {
     let program = std::env::args().next().unwrap_or_else(|| "capstan".into());
     let post = format!("curl -sN {url}/v1/assist -H 'content-type: application/json'");
     anstream::println!("{} listening on {url}, journal {}\n\nTry:", "capstan".bold(), config.journal);
     anstream::println!("  {program} request 'What is a capstan?' | {post} -d @-");
+    anstream::println!("  {program} chat {url} 'What is a capstan?'");
     anstream::println!("  {program} request /help | {post} -H 'accept: application/json' -d @-");
     anstream::println!("  {url}");
 }
 
 /// SIGTERM or Ctrl-C.
-async fn terminated() {
-    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
+pub(super) fn terminated() -> io::Result<impl Future<Output = ()>> {
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flag_and_its_variable_stand_in_the_documentation() {
+        let page = include_str!("../../../../docs/configuration.md");
+        let command = <Args as clap::Args>::augment_args(clap::Command::new("serve"));
+        for argument in command.get_arguments() {
+            let flag = argument.get_long().map(|long| format!("`--{long}`"));
+            let variable = argument.get_env().map(|name| format!("`{}`", name.to_string_lossy()));
+            for name in flag.into_iter().chain(variable) {
+                assert!(page.contains(&name), "docs/configuration.md does not mention {name}");
+            }
+        }
     }
 }

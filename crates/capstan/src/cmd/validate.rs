@@ -7,10 +7,10 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use capstan_protocol::Profile;
 use capstan_protocol::model::{self, MODELS};
+use capstan_protocol::{Profile, nearest};
 
-use super::{Failure, nearest};
+use super::Failure;
 use judge::Judge;
 
 /// Check documents against the protocol's models

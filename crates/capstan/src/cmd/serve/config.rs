@@ -3,15 +3,17 @@
 use std::path::Path;
 use std::time::Duration;
 
-use capstan_gateway::{KeyHash, Limits, Settings, Tenant, Timeouts};
-use capstan_protocol::Exposure;
+use capstan_gateway::{KeyHash, Limits, Retention, Settings, Tenant, Timeouts};
+use capstan_protocol::{Exposure, nearest};
 use serde::Deserialize;
 use serde::de::Error as _;
 
-use crate::cmd::{Failure, nearest};
+use crate::cmd::Failure;
 
 /// The file that is read if it exists.
 const DEFAULT_FILE: &str = "capstan.toml";
+/// What the protocol promises: so long after its stream a key still starts no second run.
+const PROMISED_CLAIM_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The configuration, defaults filled in.
 #[derive(Debug, Deserialize)]
@@ -27,6 +29,7 @@ pub(super) struct Config {
     tenants: Vec<TenantConfig>,
     limits: LimitsConfig,
     timeouts: TimeoutsConfig,
+    retention: RetentionConfig,
 }
 
 impl Default for Config {
@@ -42,6 +45,7 @@ impl Default for Config {
             tenants: Vec::new(),
             limits: LimitsConfig::default(),
             timeouts: TimeoutsConfig::default(),
+            retention: RetentionConfig::default(),
         }
     }
 }
@@ -76,6 +80,13 @@ macro_rules! overlay {
             fn apply(&self, target: &mut $target) {
                 $(if let Some(value) = self.$field { target.$field = value.into(); })*
             }
+
+            /// Every key with what it is without a file, as the documentation must have it.
+            #[cfg(test)]
+            fn defaults() -> Vec<(&'static str, String)> {
+                let target = $target::default();
+                vec![$((stringify!($field), format!("{:?}", target.$field))),*]
+            }
         }
     };
 }
@@ -88,6 +99,8 @@ overlay! { LimitsConfig over Limits {
 overlay! { TimeoutsConfig over Timeouts {
     run: Seconds, idle: Seconds, request: Seconds, heartbeat: Seconds, waiting: Seconds, drain: Seconds,
 } }
+
+overlay! { RetentionConfig over Retention { max_age: Seconds, max_bytes: u64, claim_age: Seconds, } }
 
 /// A number of seconds; fractions are fine.
 #[derive(Debug, Clone, Copy)]
@@ -126,6 +139,7 @@ impl Config {
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = Settings {
             tenants: self.tenants.iter().map(TenantConfig::to_tenant).collect(),
+            open: self.open,
             cors_origins: self.cors_origins.clone(),
             metrics_key: self.metrics_key.clone().map(|key| key.0),
             exposure: self.exposure(),
@@ -139,13 +153,26 @@ impl Config {
         }
         self.limits.apply(&mut settings.limits);
         self.timeouts.apply(&mut settings.timeouts);
+        self.retention.apply(&mut settings.retention);
+        check_claim_age(settings.retention.claim_age)?;
         Ok(settings)
     }
 
-    fn exposure(&self) -> Exposure {
+    /// Whether the inside may be shown.
+    pub(super) fn exposure(&self) -> Exposure {
         let environment = std::env::var("CAPSTAN_ENV").ok();
         if self.debug { Exposure::Debug } else { Exposure::from_environment(environment.as_deref()) }
     }
+}
+
+/// A late duplicate must not start a second run, so the day that the protocol promises cannot be shortened.
+fn check_claim_age(claim_age: Duration) -> Result<(), Failure> {
+    if claim_age >= PROMISED_CLAIM_AGE {
+        return Ok(());
+    }
+    let (given, least) = (claim_age.as_secs_f64(), PROMISED_CLAIM_AGE.as_secs());
+    Err(Failure::usage(format!("retention.claim_age: {given} s is less than {least} s (24 h)"))
+        .with_help("a key must start no second run for 24 h after its stream is gone; streams themselves may go sooner (max_age)"))
 }
 
 impl TenantConfig {
@@ -170,7 +197,7 @@ fn explain(path: &Path, error: &toml::de::Error) -> Failure {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
     use super::*;
 
@@ -190,6 +217,85 @@ mod tests {
         let failure = explain(Path::new("capstan.toml"), &error);
         let text = format!("{failure:?}");
         assert!(text.contains("line 2") && text.contains("did you mean `listen`?"), "{text}");
+    }
+
+    #[test]
+    fn retention_is_overlaid_like_the_rest() {
+        let text = "[retention]\nmax_age = 3600\nmax_bytes = 1000\nclaim_age = 172800\n";
+        let settings = toml::from_str::<Config>(text).unwrap().settings().unwrap();
+        let hours = |n: u64| Duration::from_secs(n * 3600);
+        let expected = Retention { max_age: hours(1), max_bytes: Some(1000), claim_age: hours(48) };
+        assert_eq!(settings.retention, expected);
+        let untouched = toml::from_str::<Config>("").unwrap().settings().unwrap();
+        assert_eq!(untouched.retention, Retention::default());
+    }
+
+    #[test]
+    fn claims_may_not_be_kept_for_less_than_the_promised_day() {
+        let config = |seconds: f64| {
+            toml::from_str::<Config>(&format!("[retention]\nclaim_age = {seconds:?}\n")).unwrap()
+        };
+        assert!(config(86_400.0).settings().is_ok());
+        let failure = format!("{:?}", config(86_399.5).settings().unwrap_err());
+        for part in ["retention.claim_age", "86399.5 s", "24 h", "second run", "max_age"] {
+            assert!(failure.contains(part), "{part} in {failure}");
+        }
+    }
+
+    /// What serde says of an unknown key names all known ones.
+    fn keys(table: &str) -> Vec<String> {
+        let error = toml::from_str::<Config>(&format!("{table}\nno_such_key = 1\n")).unwrap_err();
+        error.message().split('`').skip(3).step_by(2).map(str::to_owned).collect()
+    }
+
+    const PAGE: &str = include_str!("../../../../../docs/configuration.md");
+
+    /// The row of the page's table that begins with this key.
+    fn row(section: &str, key: &str) -> String {
+        let rows = PAGE.split(&format!("## `{section}`")).nth(1).and_then(|rest| rest.split("\n## ").next());
+        let start = format!("| `{key}` |");
+        let found = rows.and_then(|rows| rows.lines().find(|line| line.starts_with(&start)));
+        found.unwrap_or_else(|| panic!("docs/configuration.md: {section} has no row for {key}")).to_owned()
+    }
+
+    #[test]
+    fn every_key_stands_in_the_documentation() {
+        let sections = ["capstan.toml", "[[tenants]]", "[limits]", "[timeouts]", "[retention]"];
+        for section in sections {
+            let keys = keys(if section == "capstan.toml" { "" } else { section });
+            assert!(keys.len() > 1, "{section}: {keys:?}");
+            for key in keys {
+                row(section, &key);
+            }
+        }
+    }
+
+    #[test]
+    fn the_documentations_example_is_a_valid_configuration() {
+        let example = PAGE.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        let settings = toml::from_str::<Config>(example).unwrap().settings().unwrap();
+        assert_eq!((settings.tenants.len(), settings.limits.requests_per_minute), (1, 120));
+    }
+
+    #[test]
+    fn every_default_stands_in_the_documentation() {
+        let tables = [
+            ("[limits]", LimitsConfig::defaults()),
+            ("[timeouts]", TimeoutsConfig::defaults()),
+            ("[retention]", RetentionConfig::defaults()),
+        ];
+        for (section, defaults) in tables {
+            for (key, value) in defaults {
+                let value = value.trim_end_matches('s').replace("None", "none");
+                assert!(row(section, key).contains(&format!("| {value} |")), "{section} {key}: {value}");
+            }
+        }
+        let config = Config::default();
+        for (key, value) in
+            [("listen", config.listen), ("journal", config.journal), ("durability", config.durability)]
+        {
+            assert!(row("capstan.toml", key).contains(&format!("| `\"{value}\"` |")), "{key}: {value}");
+        }
     }
 
     #[test]

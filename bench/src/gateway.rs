@@ -1,0 +1,110 @@
+//! `gateway`: what the run contract costs beside an endpoint without one.
+//!
+//! Servers run in processes of their own, clients in this one. The peer is axum's `Sse` over the same packets, without
+//! a journal. Contenders take turns, figures are medians, and no figure is asserted; machines differ.
+
+mod client;
+mod fanout;
+mod memory;
+mod peer;
+mod process;
+mod replay;
+mod resume;
+mod script;
+pub mod server;
+mod writes;
+
+use std::io;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::environment;
+use process::Server;
+
+const CRATES: &[&str] = &["axum", "hyper", "tokio", "fjall", "serde_json"];
+
+/// Who serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Peer,
+    Process,
+    Power,
+    Memory,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Peer => "axum Sse, no journal",
+            Self::Process => "capstan disk:, process",
+            Self::Power => "capstan disk:, power",
+            Self::Memory => "capstan memory:",
+        }
+    }
+
+    fn start(self, folder: &Path) -> io::Result<Server> {
+        let disk = format!("disk:{}", folder.display());
+        match self {
+            Self::Peer => Server::peer(),
+            Self::Process => Server::capstan(&disk, "process"),
+            Self::Power => Server::capstan(&disk, "power"),
+            Self::Memory => Server::capstan("memory:", "process"),
+        }
+    }
+}
+
+/// One figure, measured several times.
+#[derive(Debug, Clone, Default)]
+struct Rounds(Vec<f64>);
+
+impl Rounds {
+    fn push(&mut self, figure: f64) {
+        self.0.push(figure);
+    }
+
+    fn sorted(&self) -> Vec<f64> {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted
+    }
+
+    fn median(&self) -> f64 {
+        self.sorted()[self.0.len() / 2]
+    }
+
+    fn spread(&self, digits: usize) -> String {
+        let sorted = self.sorted();
+        format!("{:.digits$}..{:.digits$}", sorted[0], sorted[sorted.len() - 1])
+    }
+
+    fn to_json(&self) -> Value {
+        json!({ "median": self.median(), "rounds": self.0 })
+    }
+}
+
+/// All parts, or those that are named.
+pub fn run(parts: &[String]) -> io::Result<()> {
+    process::allow_many_files();
+    // One thread: the client must leave the machine to the server.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let is_wanted = |part: &str| parts.is_empty() || parts.iter().any(|name| name == part);
+    let mut results = json!({ "bench": "gateway", "environment": environment::describe(CRATES) });
+    runtime.block_on(async {
+        for part in
+            ["writes", "replay", "fanout", "resume", "memory"].into_iter().filter(|part| is_wanted(part))
+        {
+            results[part] = match part {
+                "writes" => writes::run().await?,
+                "replay" => replay::run().await?,
+                "fanout" => fanout::run().await?,
+                "resume" => resume::run().await?,
+                _ => memory::run().await?,
+            };
+            println!();
+        }
+        io::Result::Ok(())
+    })?;
+    // A part alone is for looking at; only a whole run is a result.
+    if parts.is_empty() { environment::save("gateway", &results) } else { Ok(()) }
+}

@@ -1,0 +1,165 @@
+//! The last packets of each stream that passed, for repeating them to a client that resumes.
+//!
+//! A stream is known by the SSE ids of its packets. What a client has seen is known from its `Last-Event-ID` alone,
+//! so only packets up to that one are ever repeated: a real network repeats, it does not invent a future. A bare
+//! stream id as cursor names no packet; its server sends everything again anyway.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+/// Packets kept of one stream.
+const PACKETS_PER_STREAM: usize = 64;
+/// Streams kept.
+const STREAMS: usize = 1024;
+/// Bytes kept in all; the oldest streams go first.
+const BYTES: usize = 16 * 1024 * 1024;
+
+/// Which remembered stream a response belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StreamKey(u64);
+
+/// What passed, of many streams.
+#[derive(Debug, Default)]
+pub(crate) struct Memory(Mutex<Shelf>);
+
+#[derive(Debug, Default)]
+struct Shelf {
+    /// In the order of their last packet.
+    streams: VecDeque<Stream>,
+    bytes: usize,
+    opened: u64,
+}
+
+#[derive(Debug)]
+struct Stream {
+    key: StreamKey,
+    packets: VecDeque<(Vec<u8>, Bytes)>,
+}
+
+impl Memory {
+    /// A stream that is not known yet.
+    pub(crate) fn open(&self) -> StreamKey {
+        let mut shelf = self.shelf();
+        shelf.opened += 1;
+        StreamKey(shelf.opened)
+    }
+
+    /// The one stream that has a packet with this id. If two have, nobody knows which is meant.
+    pub(crate) fn find(&self, id: &[u8]) -> Option<StreamKey> {
+        let shelf = self.shelf();
+        let mut found = shelf.streams.iter().filter(|stream| stream.position(id).is_some());
+        let key = found.next()?.key;
+        found.next().is_none().then_some(key)
+    }
+
+    /// The last `count` packets of the stream up to and with this id.
+    pub(crate) fn recall(&self, key: StreamKey, id: &[u8], count: usize) -> Vec<Bytes> {
+        let shelf = self.shelf();
+        let Some(stream) = shelf.streams.iter().find(|stream| stream.key == key) else { return Vec::new() };
+        let seen = stream.position(id).map_or(0, |position| position + 1);
+        let seen = stream.packets.iter().take(seen).skip(seen.saturating_sub(count));
+        seen.map(|(_, bytes)| bytes.clone()).collect()
+    }
+
+    /// Keeps a packet, unless the stream has it already: servers repeat, too.
+    pub(crate) fn keep(&self, key: StreamKey, id: Vec<u8>, bytes: Bytes) {
+        let mut shelf = self.shelf();
+        let mut stream = shelf.take(key).unwrap_or(Stream { key, packets: VecDeque::new() });
+        if stream.position(&id).is_none() {
+            stream.packets.push_back((id, bytes));
+        }
+        if stream.packets.len() > PACKETS_PER_STREAM {
+            stream.packets.pop_front();
+        }
+        shelf.put(stream);
+    }
+
+    /// The stream came to its own end: nobody needs to resume it, and others may use its ids anew.
+    pub(crate) fn forget(&self, key: StreamKey) {
+        self.shelf().take(key);
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shelf {
+    fn take(&mut self, key: StreamKey) -> Option<Stream> {
+        let index = self.streams.iter().position(|stream| stream.key == key)?;
+        let stream = self.streams.remove(index)?;
+        self.bytes -= stream.bytes();
+        Some(stream)
+    }
+
+    fn put(&mut self, stream: Stream) {
+        self.bytes += stream.bytes();
+        self.streams.push_back(stream);
+        while self.bytes > BYTES || self.streams.len() > STREAMS {
+            let Some(oldest) = self.streams.pop_front() else { break };
+            self.bytes -= oldest.bytes();
+        }
+    }
+}
+
+impl Stream {
+    fn position(&self, id: &[u8]) -> Option<usize> {
+        self.packets.iter().position(|(known, _)| known == id)
+    }
+
+    fn bytes(&self) -> usize {
+        self.packets.iter().map(|(id, bytes)| id.len() + bytes.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keep(memory: &Memory, key: StreamKey, id: &str) {
+        memory.keep(key, id.into(), Bytes::from(format!("<{id}>")));
+    }
+
+    #[test]
+    fn only_what_the_client_has_seen_is_recalled() {
+        let memory = Memory::default();
+        let key = memory.open();
+        for id in ["a:1", "a:2", "a:3", "a:3", "a:4"] {
+            keep(&memory, key, id);
+        }
+        assert_eq!(memory.find(b"a:3"), Some(key));
+        assert_eq!(memory.recall(key, b"a:3", 2), ["<a:2>", "<a:3>"]);
+        assert_eq!(memory.recall(key, b"a:1", 9), ["<a:1>"]);
+        assert_eq!(memory.recall(key, b"a", 9), Vec::<Bytes>::new());
+    }
+
+    #[test]
+    fn an_id_of_two_streams_names_none() {
+        let memory = Memory::default();
+        let (one, two) = (memory.open(), memory.open());
+        keep(&memory, one, "1");
+        keep(&memory, two, "1");
+        assert_eq!(memory.find(b"1"), None);
+        memory.forget(one);
+        assert_eq!(memory.find(b"1"), Some(two));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_oldest_goes_first() {
+        let memory = Memory::default();
+        let first = memory.open();
+        keep(&memory, first, "first");
+        for number in 0..STREAMS {
+            keep(&memory, memory.open(), &number.to_string());
+        }
+        assert_eq!(memory.find(b"first"), None);
+        let big = memory.open();
+        for number in 0..PACKETS_PER_STREAM + 1 {
+            memory.keep(big, format!("big:{number}").into(), Bytes::from(vec![0; 64 * 1024]));
+        }
+        assert_eq!(memory.find(b"big:0"), None);
+        assert!(memory.shelf().bytes <= BYTES);
+    }
+}

@@ -1,0 +1,88 @@
+//! How failures look in a stream and over HTTP: what ends nothing, what is refused, how much is said.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod common;
+
+use capstan_gateway::Settings;
+use capstan_protocol::{
+    ErrorDomain, ErrorSeverity, Event, EventView, Exposure, Payload, Problem, StreamError, StreamPacket,
+};
+use common::{all, ask, client, close_reason, start, text};
+use uuid::Uuid;
+
+async fn problem(response: reqwest::Response) -> Problem {
+    assert_eq!(response.headers()["content-type"], "application/problem+json");
+    response.json().await.unwrap()
+}
+
+fn errors(packets: &[StreamPacket]) -> Vec<&StreamError> {
+    packets.iter().filter_map(|p| if let Payload::Error(e) = &p.payload { Some(e) } else { None }).collect()
+}
+
+#[tokio::test]
+async fn a_warning_ends_nothing() {
+    let server = start(Settings::default()).await;
+    let packets = all(server.post(&ask("/warn")).await).await;
+    let at = packets.iter().position(|p| matches!(p.payload, Payload::Error(_))).unwrap();
+    assert_eq!(errors(&packets)[0].severity, ErrorSeverity::Warning);
+    assert!(!text(&packets[at..]).is_empty(), "text follows it");
+    assert_eq!(close_reason(&packets).as_deref(), Some("completed"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_user_error_is_an_event_and_the_run_goes_on() {
+    let server = start(Settings::default()).await;
+    let packets = all(server.post(&ask("/user-error")).await).await;
+    let told = packets.iter().find_map(|p| match &p.payload {
+        Payload::Event(raw) => Some(Event::of(raw).view()),
+        Payload::Delta(_) | Payload::Error(_) | Payload::Close(_) => None,
+    });
+    let Some(EventView::UserError(error)) = told else { panic!("{told:?}") };
+    assert_eq!((error.code, error.domain, error.retryable), (Some(503), ErrorDomain::Tool, true));
+    assert!(errors(&packets).is_empty(), "the stream is not broken");
+    assert_eq!(close_reason(&packets).as_deref(), Some("completed"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_unknown_agent_is_not_found() {
+    let server = start(Settings::default()).await;
+    let post = |name: &str| {
+        let url = format!("{}/v1/agents/{name}/assist", server.url);
+        client().post(url).json(&ask("/tokens 1")).send()
+    };
+    assert_eq!(all(post("demo").await.unwrap()).await.len(), 2);
+    let response = post("nobody").await.unwrap();
+    assert_eq!(response.status(), 404);
+    let problem = problem(response).await;
+    assert_eq!(problem.code, "agent_not_found");
+    assert!(problem.detail.unwrap().contains("nobody"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_cursor_must_fit_the_request() {
+    let server = start(Settings::default()).await;
+    let request = ask("/tokens 1");
+    all(server.post(&request).await).await;
+    let foreign = format!("{}:1", Uuid::now_v7());
+    let wrong = server.post_with(&request, &[("last-event-id", &foreign)]).await;
+    assert_eq!(wrong.status(), 400);
+    assert!(problem(wrong).await.detail.unwrap().contains("Last-Event-ID"));
+    // Whoever comes back must find its run: starting another would be a second answer.
+    let unknown = server.post_with(&ask("/tokens 1"), &[("last-event-id", &foreign)]).await;
+    assert_eq!(unknown.status(), 410);
+    assert_eq!(problem(unknown).await.code, "stream_expired");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn causes_are_told_in_debug_mode_only() {
+    for (exposure, is_told) in [(Exposure::Production, false), (Exposure::Debug, true)] {
+        let server = start(Settings { exposure, ..Settings::default() }).await;
+        let packets = all(server.post(&ask("/panic")).await).await;
+        assert_eq!(errors(&packets)[0].details.is_some(), is_told, "{exposure:?}");
+        server.stop().await;
+    }
+}

@@ -1,0 +1,134 @@
+//! How much: every limit refuses by its own name, before a claim is left behind.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod common;
+
+use std::time::Duration;
+
+use capstan_gateway::{KeyHash, Limits, Settings, Tenant, Timeouts};
+use capstan_protocol::ErrorSeverity;
+use common::{Server, all, ask, ask_in, client, close_reason, errors, problem, start, stream_of, text};
+use serde_json::Value;
+use uuid::Uuid;
+
+async fn limited(limits: Limits) -> Server {
+    limited_for(Vec::new(), limits).await
+}
+
+/// A server that is not held up by runs that hang when it stops.
+async fn limited_for(tenants: Vec<Tenant>, limits: Limits) -> Server {
+    let timeouts = Timeouts { drain: Duration::ZERO, ..Timeouts::default() };
+    start(Settings { tenants, limits, timeouts, ..Settings::default() }).await
+}
+
+async fn streams(server: &Server) -> usize {
+    let list: Value = server.get("/v1/streams").await.json().await.unwrap();
+    list["streams"].as_array().unwrap().len()
+}
+
+#[tokio::test]
+async fn a_full_server_refuses_with_a_wait_and_takes_the_next_run_when_there_is_room() {
+    let server = limited(Limits { runs: 1, ..Limits::default() }).await;
+    let (busy, next) = (ask("/hang"), ask("/tokens 1"));
+    let response = server.post(&busy).await;
+    for headers in [&[][..], &[("accept", "application/json")]] {
+        let refused = server.post_with(&next, headers).await;
+        assert_eq!(refused.status(), 503);
+        let problem = problem(refused).await;
+        assert_eq!((problem.code.as_str(), problem.retry_after), ("service_unavailable", Some(1)));
+    }
+    assert_eq!(streams(&server).await, 1, "a refusal leaves no claim");
+    let stream = stream_of(&response);
+    assert_eq!(stream_of(&server.post(&busy).await), stream, "attaching is exempt");
+    server.delete(&format!("/v1/streams/{stream}")).await;
+    assert_eq!(close_reason(&all(response).await).as_deref(), Some("cancelled"));
+    // The room is free once the relay is gone, a moment after its last packet.
+    while server.post(&next).await.status() == 503 {}
+    assert_eq!(text(&all(server.post(&next).await).await), "tok1 ");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn one_tenants_runs_do_not_take_anothers_room() {
+    let tenant = |name: &str| Tenant { name: name.into(), keys: vec![KeyHash::of(name)] };
+    let limits = Limits { runs_per_tenant: 1, ..Limits::default() };
+    let server = limited_for(vec![tenant("a"), tenant("b")], limits).await;
+    let hang = |key: &'static str| {
+        client().post(format!("{}/v1/assist", server.url)).bearer_auth(key).json(&ask("/hang")).send()
+    };
+    let _open = (hang("a").await.unwrap(), hang("b").await.unwrap());
+    let refused = hang("a").await.unwrap();
+    assert_eq!(refused.status(), 429);
+    let problem = problem(refused).await;
+    assert_eq!(problem.code, "session_limit_exceeded");
+    assert_eq!(problem.detail.as_deref(), Some("Too many runs are under way."));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_full_session_is_fatal_and_another_one_is_not() {
+    let server = limited(Limits { messages_per_session: 1, ..Limits::default() }).await;
+    let session = Uuid::now_v7();
+    let first = ask_in(session, "/tokens 1");
+    all(server.post(&first).await).await;
+    let refused = server.post(&ask_in(session, "/tokens 1")).await;
+    assert_eq!(refused.status(), 429);
+    let problem = problem(refused).await;
+    assert_eq!((problem.code.as_str(), problem.severity), ("message_limit_exceeded", ErrorSeverity::Fatal));
+    assert_eq!((problem.retryable, problem.retry_after), (false, None));
+    all(server.post(&first).await).await;
+    all(server.post(&ask("/tokens 1")).await).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn when_sessions_run_out_the_known_ones_go_on() {
+    let server = limited(Limits { sessions: 1, ..Limits::default() }).await;
+    let session = Uuid::now_v7();
+    all(server.post(&ask_in(session, "/tokens 1")).await).await;
+    let refused = server.post(&ask("/tokens 1")).await;
+    assert_eq!(refused.status(), 429);
+    assert_eq!(problem(refused).await.code, "session_limit_exceeded");
+    all(server.post(&ask_in(session, "/tokens 2")).await).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn open_responses_have_a_limit_of_their_own() {
+    let server = limited(Limits { readers_per_tenant: 1, ..Limits::default() }).await;
+    let response = server.post(&ask("/hang")).await;
+    let path = format!("/v1/streams/{}", stream_of(&response));
+    for refused in [server.post(&ask("/tokens 1")).await, server.get(&path).await] {
+        assert_eq!(refused.status(), 503);
+        assert_eq!(problem(refused).await.retry_after, Some(1));
+    }
+    assert_eq!(streams(&server).await, 1, "a refusal leaves no claim");
+    assert_eq!(server.delete(&path).await.status(), 200, "a stop is no open response");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_that_grows_too_long_is_ended() {
+    let by_packets = Limits { packets_per_stream: 10, ..Limits::default() };
+    let by_bytes = Limits { bytes_per_stream: 2_000, ..Limits::default() };
+    for limits in [by_packets, by_bytes] {
+        let server = limited(limits).await;
+        let packets = all(server.post(&ask("/tokens 500")).await).await;
+        assert!((8..20).contains(&packets.len()), "{} packets", packets.len());
+        let error = errors(&packets).pop().unwrap();
+        assert_eq!((error.code.as_str(), error.severity), ("stream_too_long", ErrorSeverity::Fatal));
+        assert_eq!(close_reason(&packets).as_deref(), Some("error"));
+        server.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rush_does_not_get_past_the_limit() {
+    let server = limited(Limits { runs: 3, ..Limits::default() }).await;
+    let requests: Vec<_> = (0..60).map(|_| ask("/hang")).collect();
+    let responses = futures_util::future::join_all(requests.iter().map(|request| server.post(request))).await;
+    let started = responses.iter().filter(|response| response.status() == 200).count();
+    assert_eq!((started, streams(&server).await), (3, 3));
+    drop(responses);
+    server.stop().await;
+}

@@ -1,0 +1,113 @@
+//! How long: agents that say nothing, runs that never end, requests that never arrive.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod common;
+
+use std::time::Duration;
+
+use capstan_gateway::{Settings, Timeouts};
+use capstan_protocol::ErrorSeverity;
+use common::{Server, all, ask, close_reason, errors, problem, start};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+const SOON: Duration = Duration::from_millis(30);
+
+async fn timed(timeouts: Timeouts) -> Server {
+    start(Settings { timeouts, ..Settings::default() }).await
+}
+
+#[tokio::test]
+async fn an_agent_that_says_nothing_times_out_in_every_attempt_and_then_for_good() {
+    let server = timed(Timeouts { idle: SOON, ..Timeouts::default() }).await;
+    let packets = all(server.post(&ask("/hang")).await).await;
+    let told: Vec<_> = errors(&packets).iter().map(|e| (e.code.clone(), e.severity)).collect();
+    let warning = ("timeout".to_owned(), ErrorSeverity::Warning);
+    assert_eq!(told, [warning.clone(), warning, ("timeout".to_owned(), ErrorSeverity::Fatal)]);
+    assert_eq!(close_reason(&packets).as_deref(), Some("error"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_out_of_time_is_not_tried_again() {
+    let server = timed(Timeouts { run: SOON, ..Timeouts::default() }).await;
+    let packets = all(server.post(&ask("/hang")).await).await;
+    let error = errors(&packets).pop().unwrap();
+    assert_eq!((error.code.as_str(), error.severity), ("timeout", ErrorSeverity::Fatal));
+    assert_eq!(packets.len(), 2, "ERROR and CLOSE");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn in_json_mode_a_time_out_is_a_gateway_time_out() {
+    let server = timed(Timeouts { run: SOON, ..Timeouts::default() }).await;
+    let response = server.post_with(&ask("/hang"), &[("accept", "application/json")]).await;
+    assert_eq!(response.status(), 504);
+    let problem = problem(response).await;
+    assert_eq!((problem.code.as_str(), problem.severity), ("timeout", ErrorSeverity::Fatal));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn in_json_mode_a_drain_says_when_to_come_back() {
+    let server = timed(Timeouts { drain: Duration::ZERO, ..Timeouts::default() }).await;
+    let request = ask("/hang");
+    let post = common::client()
+        .post(format!("{}/v1/assist", server.url))
+        .header("accept", "application/json")
+        .json(&request)
+        .send();
+    let waiting = tokio::spawn(post);
+    // The same key attaches, so this returns once the run is there, whoever of the two began it.
+    let response = server.post(&request).await;
+    server.stop().await;
+    drop(response);
+    let problem = problem(waiting.await.unwrap().unwrap()).await;
+    assert_eq!((problem.code.as_str(), problem.status), ("run_interrupted", 503));
+    assert!(problem.retry_after.is_some());
+}
+
+#[tokio::test]
+async fn an_idle_response_has_a_heartbeat() {
+    let server = timed(Timeouts { heartbeat: SOON, drain: SOON, ..Timeouts::default() }).await;
+    let mut response = server.post(&ask("/hang")).await;
+    let mut body = String::new();
+    while !body.ends_with("\n\n:\n:\n") {
+        body += std::str::from_utf8(&response.chunk().await.unwrap().unwrap()).unwrap();
+    }
+    drop(response);
+    server.stop().await;
+}
+
+/// What a server says to these bytes and to silence after them, until it hangs up.
+async fn answer(server: &Server, bytes: &str) -> String {
+    let mut socket = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).await.unwrap();
+    socket.write_all(bytes.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    // Only a server that never hangs up needs the guard.
+    let read = tokio::time::timeout(Duration::from_secs(20), socket.read_to_end(&mut answer)).await;
+    assert!(read.is_ok(), "still open after {bytes:?}: {:?}", String::from_utf8_lossy(&answer));
+    String::from_utf8(answer).unwrap()
+}
+
+#[tokio::test]
+async fn a_head_that_never_ends_is_hung_up_on() {
+    let server = timed(Timeouts { request: SOON, ..Timeouts::default() }).await;
+    for start in ["", "P", "PRI * HTTP/2.0\r\n", "POST /v1/assist HTTP/1.1\r\nhost: localhost\r\n"] {
+        assert!(!answer(&server, start).await.contains("200 OK"));
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_never_ends_is_a_time_out() {
+    let server = timed(Timeouts { request: SOON, ..Timeouts::default() }).await;
+    let head = "POST /v1/assist HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9000\r\n\r\n{";
+    let answer = answer(&server, head).await;
+    assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
+    assert!(
+        answer.contains("application/problem+json") && answer.contains("took too long to arrive"),
+        "{answer}"
+    );
+    server.stop().await;
+}

@@ -1,0 +1,37 @@
+//! `kill -9` in mid-run: what was seen is there again, and the same POST brings the rest.
+
+use capstan_protocol::ErrorSeverity;
+
+use crate::client::{ask, assert_whole, errors, http, packets, read_until, stream_of, tokens, whole_frames};
+use crate::process::Server;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_process_loses_nothing_that_was_seen_and_the_retry_brings_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let (http, request) = (http(), ask("/tokens 60 --delay 5ms"));
+    let server = Server::start(folder.path());
+    let mut response = server.post(&http, &request).await;
+    let stream = stream_of(&response);
+    let mut seen = read_until(&mut response, |seen| seen.contains(":10\n")).await;
+    server.kill();
+    seen.extend(read_until(&mut response, |_| false).await);
+    let seen = whole_frames(&seen);
+    assert!(packets(seen).len() >= 10 && packets(seen).len() < 60, "it was killed in mid-run");
+
+    let server = Server::start(folder.path());
+    let mut watching = server.get(&format!("/v1/streams/{stream}")).await;
+    let replay = read_until(&mut watching, |seen| seen.contains("run_interrupted")).await;
+    assert!(replay.starts_with(seen), "the replay is byte-equal to what was seen");
+    let known = packets(&replay);
+    let interruption = errors(&known).pop().unwrap().clone();
+    assert_eq!(interruption.severity, ErrorSeverity::Transient);
+    assert!(interruption.retry_after().is_some());
+
+    let response = server.post(&http, &request).await;
+    assert_eq!(stream_of(&response), stream);
+    let whole = response.bytes().await.unwrap();
+    assert!(whole.starts_with(&replay), "the stream was continued, not written anew");
+    assert_whole(&packets(&whole), &tokens(60));
+    let watched = read_until(&mut watching, |_| false).await;
+    assert_eq!([replay, watched].concat(), whole, "a viewer stays and sees the same");
+}

@@ -1,0 +1,13 @@
+//! The binary as an operator meets it: killed, signalled, raced, misconfigured, read from its log.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod chat;
+mod client;
+mod drain;
+#[cfg(feature = "failpoints")]
+mod failpoint;
+mod kill;
+mod logs;
+mod process;
+mod race;
+mod refuse;
