@@ -65,10 +65,10 @@ export function requiresUserAction(error: AGUIErrorCode | string | AGUIErrorData
   return (domain === "client" || domain === "security") && !isRetryableError(error);
 }
 
-/** The headline: the finer kind's, else the code's, else a plain one. */
+/** The headline: the finer kind's, else the code's; for a code that nobody knows, the message itself. */
 export function getErrorTitle(error: AGUIErrorData): string {
   const fault = faultOf(error.kind ?? "") ?? faultOf(error.code);
-  return fault?.title ?? ERROR_TITLES[AGUIErrorCode.AGENT_EXECUTION_ERROR];
+  return fault?.title ?? (error.message || ERROR_TITLES[AGUIErrorCode.AGENT_EXECUTION_ERROR]);
 }
 
 /** The message for a toast, with the wait that is left if there is one. */

@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 
 import {
   AGUIErrorCode,
+  type AGUIErrorData,
   ERROR_STATUS,
   ERROR_TITLES,
   formatRetryAfter,
@@ -44,7 +45,7 @@ const MEANING = {
   SERVICE_UNAVAILABLE: /unavailable/,
 };
 
-test("the ten codes have the story's statuses and meanings", () => {
+test("each of the ten codes has its status and a title that means what the story means", () => {
   expect(ERROR_STATUS).toEqual(STATUS);
   for (const code of Object.values(AGUIErrorCode)) expect(ERROR_TITLES[code]).toMatch(MEANING[code]);
 });
@@ -67,6 +68,16 @@ test("the finer kind's own flag wins over its code's", () => {
   expect(requiresUserAction(full)).toBe(true);
   expect(isRetryableError({ ...full, retryable: true })).toBe(true);
   expect(isRetryableError({ code: "UPSTREAM_ERROR", message: "m", http_status: 502, kind: "upstream_error" })).toBe(true);
+});
+
+test("for an unknown code the title is the message", () => {
+  expect(getErrorTitle({ code: "NOVEL", message: "Something new.", http_status: 500 })).toBe("Something new.");
+  expect(getErrorTitle({ code: "NOVEL", message: "", http_status: 500 })).toBe("Something went wrong");
+});
+
+test("a code is one of the ten or any string", () => {
+  const codes: AGUIErrorData["code"][] = [AGUIErrorCode.TIMEOUT, "NOVEL"];
+  expect(codes.map(isRetryableError)).toEqual([true, false]);
 });
 
 test("waits are told in words and rounded up", () => {

@@ -20,7 +20,7 @@ afterEach(() => {
 const pass = (ms: number) => act(() => vi.advanceTimersByTimeAsync(ms));
 
 describe("useAGUIErrorHandler", () => {
-  test("notify gets what shadcn's toast takes, for each of the ten codes", () => {
+  test("notify gets what the toast of shadcn takes, for each of the ten codes", () => {
     const notify = vi.fn();
     const { result } = renderHook(() => useAGUIErrorHandler({ notify }));
     for (const code of Object.values(AGUIErrorCode)) {
