@@ -35,6 +35,21 @@ have() {
   command -v "$1" >/dev/null || install "$2"
 }
 
+# npm_ci: installs what web/package-lock.json names, if that has changed since.
+npm_ci() {
+  local stamp=web/node_modules/.capstan-lock
+  cmp -s web/package-lock.json "$stamp" && return
+  (cd web && npm ci --silent --no-audit --no-fund) && cp web/package-lock.json "$stamp"
+}
+
+# page: builds the playground that the binary embeds, if its sources are newer than what was built.
+page() {
+  local built=web/playground/dist/index.html
+  npm_ci
+  [ -f "$built" ] && [ -z "$(find web/playground web/packages/capstan/src web/package-lock.json -newer "$built" -type f -not -path '*/dist/*' -not -name .tsbuildinfo -print -quit)" ] && return
+  (cd web && npm run build --workspace capstan-playground --silent)
+}
+
 finish() {
   printf '\n'
   printf '%s\n' "${summary[@]}"

@@ -16,6 +16,7 @@ use crate::ask::Ask;
 use crate::face::agui::Places;
 use crate::limits::Limiter;
 use crate::metrics::Metrics;
+use crate::routes::page::Asset;
 use crate::runs::Runs;
 use crate::settings::Settings;
 
@@ -32,6 +33,7 @@ pub struct Gateway {
     journal: Journal,
     agents: Vec<Registered>,
     settings: Settings,
+    page: &'static [Asset],
 }
 
 /// An agent under its name.
@@ -45,7 +47,7 @@ pub(crate) struct Registered {
 impl Gateway {
     /// A gateway over a journal, without agents yet.
     pub fn new(journal: Journal) -> Self {
-        Self { journal, agents: Vec::new(), settings: Settings::default() }
+        Self { journal, agents: Vec::new(), settings: Settings::default(), page: &[] }
     }
 
     /// Adds an agent. Its id is derived from its name, so that it stays the same.
@@ -64,6 +66,13 @@ impl Gateway {
         self
     }
 
+    /// Serves this page at `/` instead of a plain one.
+    #[must_use]
+    pub fn page(mut self, assets: &'static [Asset]) -> Self {
+        self.page = assets;
+        self
+    }
+
     pub(crate) fn into_app(self) -> App {
         let by_name = self.agents.iter().map(|a| (a.name.to_string(), a.clone())).collect();
         App(Arc::new(Shared {
@@ -72,6 +81,7 @@ impl Gateway {
             agents: by_name,
             journal: self.journal,
             settings: self.settings,
+            page: self.page,
             metrics: Metrics::new(),
             runs: Runs::default(),
             places: Places::default(),
@@ -93,6 +103,7 @@ pub(crate) struct App(Arc<Shared>);
 pub(crate) struct Shared {
     pub(crate) journal: Journal,
     pub(crate) settings: Settings,
+    pub(crate) page: &'static [Asset],
     pub(crate) metrics: Metrics,
     pub(crate) limiter: Limiter,
     pub(crate) runs: Runs,
@@ -137,6 +148,10 @@ impl App {
 
     pub(crate) fn agent(&self, name: &str) -> Option<&Registered> {
         self.agents.get(name)
+    }
+
+    pub(crate) fn agents(&self) -> impl Iterator<Item = &Registered> {
+        self.agents.values()
     }
 
     pub(crate) fn default_agent(&self) -> Option<&Registered> {

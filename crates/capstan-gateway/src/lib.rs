@@ -24,5 +24,6 @@ mod settings;
 pub use access::{KeyHash, Tenant};
 pub use app::Gateway;
 pub use capstan_journal::Retention;
+pub use routes::page::Asset;
 pub use server::{Drained, Service, serve};
 pub use settings::{Limits, Settings, Timeouts};

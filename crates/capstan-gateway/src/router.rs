@@ -7,7 +7,7 @@ use axum::routing::{get, post};
 use http::HeaderValue;
 
 use crate::app::App;
-use crate::routes::{agui, assist, errors, health, streams};
+use crate::routes::{agents, agui, assist, errors, health, page, streams};
 use crate::{access, refusal};
 
 pub(crate) fn router(app: &App) -> Router {
@@ -17,13 +17,15 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/v1/agents/{name}/assist", post(assist::post_to))
         .route("/v1/ag-ui", post(agui::post).get(agui::join))
         .route("/v1/agents/{name}/ag-ui", post(agui::post_to).get(agui::join_of))
+        .route("/v1/agents", get(agents::list))
         .route("/v1/streams", get(streams::list))
         .route("/v1/streams/{id}", get(streams::watch).delete(streams::stop))
         .route("/v1/streams/{id}/packets", get(streams::packets))
         // Whose request is it?
         .route_layer(from_fn_with_state(app.clone(), access::authenticate));
     Router::new()
-        .route("/", get(health::page))
+        .route("/", get(page::index))
+        .route("/assets/{name}", get(page::asset))
         .route("/health", get(health::health))
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))

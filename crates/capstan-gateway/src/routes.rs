@@ -1,7 +1,9 @@
 //! The routes, a file each.
 
+pub(crate) mod agents;
 pub(crate) mod agui;
 pub(crate) mod assist;
 pub(crate) mod errors;
 pub(crate) mod health;
+pub(crate) mod page;
 pub(crate) mod streams;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use capstan_protocol::fault::Entry;
 use capstan_protocol::model::{MODELS, Profile};
 use capstan_protocol::{AguiErrorCode, CATALOGUE};
 use schemars::generate::SchemaSettings;
@@ -18,6 +19,7 @@ pub(super) fn files() -> Files {
         (format!("{FOLDER}/wire.ts").into(), wire(Profile::V1)),
         (format!("{FOLDER}/wire-v2.ts").into(), wire(Profile::V2)),
         (format!("{FOLDER}/faults.ts").into(), faults()),
+        (format!("{FOLDER}/fault-help.ts").into(), fault_help()),
     ])
 }
 
@@ -175,8 +177,37 @@ fn faults() -> String {
     out.push_str(
         "];\n\n/** Every kind of fault: one row of the catalogue each. */\nexport const CATALOGUE = ",
     );
-    let _ = writeln!(out, "{} as const;\n", serde_json::to_string_pretty(&CATALOGUE).unwrap_or_default());
+    let rows: Vec<Value> = CATALOGUE.iter().map(row_for_users).collect();
+    let _ = writeln!(out, "{} as const;\n", serde_json::to_string_pretty(&rows).unwrap_or_default());
     out.push_str("/** One row of the catalogue. */\nexport type Fault = (typeof CATALOGUE)[number];\n\n");
     out.push_str("/** The wire codes. */\nexport type FaultCode = Fault[\"code\"];\n");
+    out
+}
+
+/// What developers read is kept apart, so that browsers need not load it.
+const FOR_DEVELOPERS: [&str; 2] = ["meaning", "remedy"];
+
+fn row_for_users(entry: &Entry) -> Value {
+    let mut row = serde_json::to_value(entry).unwrap_or_default();
+    if let Some(members) = row.as_object_mut() {
+        members.retain(|name, _| !FOR_DEVELOPERS.contains(&name.as_str()));
+    }
+    row
+}
+
+fn fault_help() -> String {
+    let mut out = String::from(HEADER);
+    out.push_str("import type { FaultCode } from \"./faults.js\";\n\n");
+    out.push_str("/** What each kind of fault means and what a client should do, for developers. */\n");
+    let help = |entry: &Entry| {
+        let texts = serde_json::json!({ "meaning": entry.meaning, "remedy": entry.remedy });
+        (entry.code.to_owned(), texts)
+    };
+    let rows: Map<String, Value> = CATALOGUE.iter().map(help).collect();
+    let rows = serde_json::to_string_pretty(&rows).unwrap_or_default();
+    out.push_str(
+        "export const FAULT_HELP: Readonly<Record<FaultCode, { meaning: string; remedy: string }>> = ",
+    );
+    let _ = writeln!(out, "{rows};");
     out
 }

@@ -66,6 +66,8 @@ pub(crate) async fn page() -> Html<&'static str> {
          <h1>Capstan</h1><p>The run contract for AI agents: start once, stream, fail in types, resume anywhere, stop on purpose.</p>\
          <ul><li><code>POST /v1/assist</code> starts a run or attaches to it</li><li><a href=/v1/streams>/v1/streams</a></li>\
          <li><a href=/v1/errors>/v1/errors</a>, the catalogue of faults</li><li><a href=/health>/health</a>, \
-         <a href=/metrics>/metrics</a></li></ul>",
+         <a href=/metrics>/metrics</a></li></ul>\
+         <p>This build holds no playground. To get it, install Node 20 or later and run <code>make run</code>, \
+         or <code>cd web && npm ci && npm run build</code> and build again.</p>",
     )
 }

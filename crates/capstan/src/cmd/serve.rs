@@ -1,6 +1,7 @@
 //! `capstan serve`: the gateway with the journal, the agents and the settings of a configuration.
 
 mod config;
+mod page;
 
 use std::future::Future;
 use std::io;
@@ -76,7 +77,7 @@ async fn run(config: Config) -> Result<(), Failure> {
             .with_help("choose another folder with --journal disk:<folder>, or stop the other process")
     })?;
     let journal = Journal::new(store, TailLimits::default());
-    let gateway = Gateway::new(journal).agent("demo", Demo::new()).settings(settings);
+    let gateway = Gateway::new(journal).agent("demo", Demo::new()).settings(settings).page(page::ASSETS);
     // Before the greeting: whoever reads it may send a signal at once.
     let terminated = terminated()?;
     greet(&config, &url);

@@ -47,9 +47,7 @@ export const CATALOGUE = [
     "retryable": true,
     "retry_after": 60,
     "title": "Too many requests",
-    "message": "Request rate limit exceeded. Please wait before retrying.",
-    "meaning": "The tenant sent more requests than its rate allows.",
-    "remedy": "Wait for retry_after, then send the same request again."
+    "message": "Request rate limit exceeded. Please wait before retrying."
   },
   {
     "code": "session_limit_exceeded",
@@ -61,9 +59,7 @@ export const CATALOGUE = [
     "retryable": true,
     "retry_after": null,
     "title": "Too many sessions",
-    "message": "Resource limit exceeded: too many sessions are open.",
-    "meaning": "The tenant has as many sessions or running runs as it may have.",
-    "remedy": "Let a run finish or close a session, then try again."
+    "message": "Resource limit exceeded: too many sessions are open."
   },
   {
     "code": "message_limit_exceeded",
@@ -75,9 +71,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "The conversation is full",
-    "message": "Resource limit exceeded: this conversation holds as many messages as it may.",
-    "meaning": "The session has reached its number of messages.",
-    "remedy": "Start a new session; retrying in this one cannot succeed."
+    "message": "Resource limit exceeded: this conversation holds as many messages as it may."
   },
   {
     "code": "timeout",
@@ -89,9 +83,7 @@ export const CATALOGUE = [
     "retryable": true,
     "retry_after": null,
     "title": "Time ran out",
-    "message": "Request timed out. Please try again.",
-    "meaning": "The run took longer than it may.",
-    "remedy": "Retry; if it happens again, ask for less or raise the time-out."
+    "message": "Request timed out. Please try again."
   },
   {
     "code": "upstream_timeout",
@@ -103,9 +95,7 @@ export const CATALOGUE = [
     "retryable": true,
     "retry_after": null,
     "title": "The model took too long",
-    "message": "Upstream service timed out.",
-    "meaning": "A system behind the agent did not answer in time, or stopped in the middle of its answer.",
-    "remedy": "Retry; the upstream may be slow for the moment."
+    "message": "Upstream service timed out."
   },
   {
     "code": "tenant_required",
@@ -117,9 +107,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "Sign in first",
-    "message": "Authentication is required.",
-    "meaning": "The request carries no key, so it belongs to no tenant.",
-    "remedy": "Send `Authorization: Bearer <key>`."
+    "message": "Authentication is required."
   },
   {
     "code": "tenant_unauthorized",
@@ -131,9 +119,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "Not allowed",
-    "message": "You are not allowed to do this.",
-    "meaning": "The key is unknown, or it belongs to another tenant, or this tenant may not do this.",
-    "remedy": "Check the key and, if it is sent, that X-Tenant-ID agrees with it."
+    "message": "You are not allowed to do this."
   },
   {
     "code": "invalid_request",
@@ -145,9 +131,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "Invalid request",
-    "message": "The request is invalid. Please check your input.",
-    "meaning": "The request breaks the protocol; the message names the member.",
-    "remedy": "Mend the member that the message names. The same request fails again."
+    "message": "The request is invalid. Please check your input."
   },
   {
     "code": "request_conflict",
@@ -159,9 +143,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "Conflicting request",
-    "message": "Another request with this id is already known.",
-    "meaning": "The request_id was used before with another body.",
-    "remedy": "Use a fresh request_id for a new request; repeat the body exactly to attach to the old one."
+    "message": "Another request with this id is already known."
   },
   {
     "code": "payload_too_large",
@@ -173,9 +155,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "Too large",
-    "message": "The request is larger than it may be.",
-    "meaning": "The body exceeds the limit of the tenant.",
-    "remedy": "Send less, or send large parts by reference."
+    "message": "The request is larger than it may be."
   },
   {
     "code": "route_not_found",
@@ -187,9 +167,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "No such address",
-    "message": "There is nothing at this address.",
-    "meaning": "The path is not one that this server serves.",
-    "remedy": "Check the URL against the list of routes."
+    "message": "There is nothing at this address."
   },
   {
     "code": "method_not_allowed",
@@ -201,9 +179,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "Wrong method",
-    "message": "This address cannot be used that way.",
-    "meaning": "The path exists, but not for this HTTP method.",
-    "remedy": "Use a method that the Allow header lists."
+    "message": "This address cannot be used that way."
   },
   {
     "code": "unsupported_media_type",
@@ -215,9 +191,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "Wrong content type",
-    "message": "The request must be sent as application/json.",
-    "meaning": "The body's Content-Type is not application/json.",
-    "remedy": "Send `Content-Type: application/json`."
+    "message": "The request must be sent as application/json."
   },
   {
     "code": "agent_not_found",
@@ -229,9 +203,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "No such agent",
-    "message": "Requested agent not found.",
-    "meaning": "No agent of this name is configured.",
-    "remedy": "Check the agent's name against the server's list."
+    "message": "Requested agent not found."
   },
   {
     "code": "capability_not_found",
@@ -243,9 +215,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "Feature not available",
-    "message": "Requested capability not available.",
-    "meaning": "The agent does not offer what was asked for.",
-    "remedy": "Ask another agent, or without that capability."
+    "message": "Requested capability not available."
   },
   {
     "code": "session_not_found",
@@ -257,9 +227,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "No such conversation",
-    "message": "This conversation does not exist.",
-    "meaning": "The session id is unknown to this tenant.",
-    "remedy": "Start a new session."
+    "message": "This conversation does not exist."
   },
   {
     "code": "stream_not_found",
@@ -271,9 +239,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "No such stream",
-    "message": "This stream does not exist.",
-    "meaning": "The stream id is unknown to this tenant.",
-    "remedy": "Check the id, or post the request to start a run."
+    "message": "This stream does not exist."
   },
   {
     "code": "stream_expired",
@@ -285,9 +251,7 @@ export const CATALOGUE = [
     "retryable": true,
     "retry_after": null,
     "title": "The answer has expired",
-    "message": "This answer is no longer kept.",
-    "meaning": "The run is known, but its packets were deleted by retention.",
-    "remedy": "Send the request again under a fresh request_id."
+    "message": "This answer is no longer kept."
   },
   {
     "code": "stream_lost",
@@ -299,9 +263,7 @@ export const CATALOGUE = [
     "retryable": true,
     "retry_after": null,
     "title": "The answer was lost",
-    "message": "Part of this answer was lost.",
-    "meaning": "The journal lost the end of the stream, so it cannot be continued without a gap.",
-    "remedy": "Send the request again under a fresh request_id."
+    "message": "Part of this answer was lost."
   },
   {
     "code": "service_unavailable",
@@ -313,9 +275,7 @@ export const CATALOGUE = [
     "retryable": true,
     "retry_after": null,
     "title": "Service unavailable",
-    "message": "The service is temporarily unavailable.",
-    "meaning": "The server is overloaded, starting or stopping.",
-    "remedy": "Retry after the time that Retry-After names, else with backoff."
+    "message": "The service is temporarily unavailable."
   },
   {
     "code": "run_interrupted",
@@ -327,9 +287,7 @@ export const CATALOGUE = [
     "retryable": true,
     "retry_after": null,
     "title": "Interrupted",
-    "message": "The server stopped while it was answering.",
-    "meaning": "The process that ran the agent died or was restarted.",
-    "remedy": "Post the same request again: the run continues in a new attempt."
+    "message": "The server stopped while it was answering."
   },
   {
     "code": "journal_unavailable",
@@ -341,9 +299,7 @@ export const CATALOGUE = [
     "retryable": true,
     "retry_after": null,
     "title": "Service unavailable",
-    "message": "The service is temporarily unavailable.",
-    "meaning": "The journal cannot be written or read.",
-    "remedy": "Retry with backoff; operators look at disk space and the journal's log."
+    "message": "The service is temporarily unavailable."
   },
   {
     "code": "upstream_error",
@@ -355,9 +311,7 @@ export const CATALOGUE = [
     "retryable": true,
     "retry_after": null,
     "title": "External service failed",
-    "message": "Upstream service error.",
-    "meaning": "A system behind the agent answered with an error status.",
-    "remedy": "Retry if severity is TRANSIENT; details.upstream_status tells what was answered."
+    "message": "Upstream service error."
   },
   {
     "code": "upstream_unreachable",
@@ -369,9 +323,7 @@ export const CATALOGUE = [
     "retryable": true,
     "retry_after": null,
     "title": "External service unreachable",
-    "message": "An external service could not be reached.",
-    "meaning": "The connection to a system behind the agent failed: refused, reset, DNS or TLS.",
-    "remedy": "Retry with backoff; a TLS failure is FATAL and needs an operator."
+    "message": "An external service could not be reached."
   },
   {
     "code": "upstream_truncated",
@@ -383,9 +335,7 @@ export const CATALOGUE = [
     "retryable": true,
     "retry_after": null,
     "title": "The answer broke off",
-    "message": "An external service stopped in the middle of its answer.",
-    "meaning": "The upstream's stream ended without its protocol's own finish.",
-    "remedy": "Retry; a truncated answer is never a success."
+    "message": "An external service stopped in the middle of its answer."
   },
   {
     "code": "upstream_malformed",
@@ -397,9 +347,7 @@ export const CATALOGUE = [
     "retryable": true,
     "retry_after": null,
     "title": "Unreadable answer",
-    "message": "An external service sent something unreadable.",
-    "meaning": "The upstream broke its own protocol.",
-    "remedy": "Retry; if it happens again, report it to whoever runs the upstream."
+    "message": "An external service sent something unreadable."
   },
   {
     "code": "upstream_auth",
@@ -411,9 +359,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "External service refused access",
-    "message": "An external service refused the server's credentials.",
-    "meaning": "The gateway's own key for the upstream is missing, wrong or not allowed.",
-    "remedy": "Operators mend the key; clients cannot help it."
+    "message": "An external service refused the server's credentials."
   },
   {
     "code": "upstream_quota",
@@ -425,9 +371,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "External service quota spent",
-    "message": "The quota at an external service is spent.",
-    "meaning": "The gateway's account at the upstream has no credit or is on hold.",
-    "remedy": "Operators top up the account; clients cannot help it."
+    "message": "The quota at an external service is spent."
   },
   {
     "code": "context_length_exceeded",
@@ -439,9 +383,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "The conversation is too long",
-    "message": "The conversation is longer than the model can read.",
-    "meaning": "The prompt exceeds the model's context window.",
-    "remedy": "Send a shorter conversation or choose a model with a larger window."
+    "message": "The conversation is longer than the model can read."
   },
   {
     "code": "content_refused",
@@ -453,9 +395,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "The model declined",
-    "message": "The model declined to answer this.",
-    "meaning": "The model or its content filter refused.",
-    "remedy": "Ask differently; the same request is refused again."
+    "message": "The model declined to answer this."
   },
   {
     "code": "attempt_diverged",
@@ -467,9 +407,7 @@ export const CATALOGUE = [
     "retryable": true,
     "retry_after": null,
     "title": "The answer could not be continued",
-    "message": "The answer was interrupted and a second attempt differed from it.",
-    "meaning": "A later attempt said something else, and this client cannot handle a stream_reset.",
-    "remedy": "Send the request again under a fresh request_id, or announce stream_reset."
+    "message": "The answer was interrupted and a second attempt differed from it."
   },
   {
     "code": "stream_too_long",
@@ -481,9 +419,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "The answer is too long",
-    "message": "The answer grew beyond what is kept.",
-    "meaning": "The stream exceeded its cap of packets or bytes.",
-    "remedy": "Ask for less, or raise the cap."
+    "message": "The answer grew beyond what is kept."
   },
   {
     "code": "agent_execution_error",
@@ -495,9 +431,7 @@ export const CATALOGUE = [
     "retryable": false,
     "retry_after": null,
     "title": "Something went wrong",
-    "message": "An error occurred processing your request.",
-    "meaning": "The agent failed in a way that nothing else in this catalogue describes.",
-    "remedy": "Look at the server's log under the request id."
+    "message": "An error occurred processing your request."
   }
 ] as const;
 

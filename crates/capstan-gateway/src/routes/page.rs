@@ -1,0 +1,76 @@
+//! The page at `/`, from files that the gateway's builder handed in; without them a plain one that says how to get it.
+
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use capstan_protocol::FaultKind;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use sha2::{Digest as _, Sha256};
+
+use super::health;
+use crate::app::App;
+use crate::refusal::Refusal;
+
+/// A file of the page. Names of all but `index.html` change with their content, as bundlers do it.
+#[derive(Debug, Clone, Copy)]
+pub struct Asset {
+    /// Its place: `index.html`, which is served at `/`, or `assets/<name>`.
+    pub path: &'static str,
+    /// What it holds.
+    pub bytes: &'static [u8],
+}
+
+/// Nothing from elsewhere, nothing inline: text that an agent wrote cannot become script, style or a request.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' data:; \
+    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
+
+/// `/`.
+pub(crate) async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
+    let Some(asset) = find(&app, "index.html") else {
+        return health::page().await.into_response();
+    };
+    let tag = tag(asset.bytes);
+    if headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == tag) {
+        return StatusCode::NOT_MODIFIED.into_response();
+    }
+    let mut response = file(asset, "no-cache");
+    response.headers_mut().insert(header::ETAG, tag);
+    response
+}
+
+/// `/assets/<name>`.
+pub(crate) async fn asset(State(app): State<App>, Path(name): Path<String>) -> Result<Response, Refusal> {
+    let asset = find(&app, &format!("assets/{name}")).ok_or(FaultKind::RouteNotFound)?;
+    Ok(file(asset, "public, max-age=31536000, immutable"))
+}
+
+fn find(app: &App, path: &str) -> Option<Asset> {
+    app.page.iter().find(|asset| asset.path == path).copied()
+}
+
+fn file(asset: Asset, caching: &'static str) -> Response {
+    let fixed = |value: &'static str| HeaderValue::from_static(value);
+    let headers = [
+        (header::CONTENT_TYPE, fixed(content_type(asset.path))),
+        (header::CACHE_CONTROL, fixed(caching)),
+        (header::CONTENT_SECURITY_POLICY, fixed(POLICY)),
+        (header::REFERRER_POLICY, fixed("no-referrer")),
+    ];
+    (headers, asset.bytes).into_response()
+}
+
+fn content_type(path: &str) -> &'static str {
+    match path.rsplit_once('.').map(|(_, extension)| extension) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        Some("png") => "image/png",
+        Some("woff2") => "font/woff2",
+        Some(_) | None => "application/octet-stream",
+    }
+}
+
+fn tag(bytes: &[u8]) -> HeaderValue {
+    let digest: String = Sha256::digest(bytes).iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+    HeaderValue::from_str(&format!("\"{digest}\"")).unwrap_or(HeaderValue::from_static("\"\""))
+}

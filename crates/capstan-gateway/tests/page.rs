@@ -1,0 +1,72 @@
+//! What browsers get: the page that was handed in, under a strict policy, or a plain one; and the list of agents.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod common;
+
+use capstan_agent::Demo;
+use capstan_gateway::{Asset, Gateway, KeyHash, Settings, Tenant};
+use common::{client, journal, serve_gateway, start};
+use serde_json::{Value, json};
+
+static PAGE: &[Asset] = &[
+    Asset { path: "index.html", bytes: b"<!doctype html><p>hello" },
+    Asset { path: "assets/index-1.js", bytes: b"alert" },
+];
+
+fn header<'a>(response: &'a reqwest::Response, name: &str) -> &'a str {
+    response.headers().get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn without_a_page_a_plain_one_says_how_to_get_it() {
+    let server = start(Settings::default()).await;
+    let response = server.get("/").await;
+    assert_eq!(response.status(), 200);
+    let text = response.text().await.unwrap();
+    assert!(text.contains("make run") && text.contains("Node"), "{text}");
+    assert_eq!(server.get("/assets/index-1.js").await.status(), 404);
+}
+
+#[tokio::test]
+async fn a_page_is_served_under_a_strict_policy() {
+    let server = serve_gateway(Gateway::new(journal()).page(PAGE)).await;
+    let response = server.get("/").await;
+    let policy = header(&response, "content-security-policy");
+    assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'"), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!(header(&response, "content-type"), "text/html; charset=utf-8");
+    assert_eq!(header(&response, "cache-control"), "no-cache");
+    assert_eq!(response.text().await.unwrap(), "<!doctype html><p>hello");
+
+    let asset = server.get("/assets/index-1.js").await;
+    assert_eq!(header(&asset, "content-type"), "text/javascript; charset=utf-8");
+    assert!(header(&asset, "cache-control").contains("immutable"));
+    for path in ["/assets/nothing.js", "/assets/index.html", "/assets/..%2findex.html"] {
+        assert_eq!(server.get(path).await.status(), 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_is_known_is_not_sent_again() {
+    let server = serve_gateway(Gateway::new(journal()).page(PAGE)).await;
+    let first = server.get("/").await;
+    let tag = header(&first, "etag").to_owned();
+    let again = client().get(&server.url).header("if-none-match", tag).send().await.unwrap();
+    assert_eq!((again.status().as_u16(), again.bytes().await.unwrap().len()), (304, 0));
+}
+
+#[tokio::test]
+async fn the_page_needs_no_key_but_the_list_of_agents_does() {
+    let keys = vec![KeyHash::of("sk_test")];
+    let settings = Settings { tenants: vec![Tenant { name: "acme".into(), keys }], ..Settings::default() };
+    let gateway = Gateway::new(journal()).agent("zoe", Demo::new()).agent("adam", Demo::new());
+    let server = serve_gateway(gateway.settings(settings).page(PAGE)).await;
+    assert_eq!(server.get("/").await.status(), 200);
+    assert_eq!(server.get("/assets/index-1.js").await.status(), 200);
+    assert_eq!(server.get("/v1/agents").await.status(), 401);
+    let url = format!("{}/v1/agents", server.url);
+    let listed: Value = client().get(url).bearer_auth("sk_test").send().await.unwrap().json().await.unwrap();
+    let names: Vec<_> =
+        listed["agents"].as_array().unwrap().iter().map(|agent| agent["name"].clone()).collect();
+    assert_eq!(names, [json!("zoe"), json!("adam")], "the default one first");
+}

@@ -1,0 +1,35 @@
+// Takes the pictures of docs/pictures anew: `npm run screenshots --workspace capstan-e2e`.
+import { mkdirSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+import { expect, test } from "vitest";
+
+import { count, ended, launch, say, visit } from "./test/browser.js";
+import { startGateway } from "./test/gateway.js";
+
+const folder = fileURLToPath(new URL("../../docs/pictures/", import.meta.url));
+
+test("pictures", async () => {
+  mkdirSync(folder, { recursive: true });
+  const [browser, gateway] = await Promise.all([launch(), startGateway()]);
+  const size = { viewport: { width: 1180, height: 720 } };
+
+  const { page } = await visit(browser, gateway.url, size);
+  await page.getByLabel("Cut by itself").selectOption("10");
+  await say(page, "Why does a rope hold on a capstan?");
+  await expect.poll(() => count(page, "cut"), { timeout: 10_000, interval: 5 }).toBe(3);
+  await page.locator('.turn[data-status="retrying"]').waitFor();
+  await page.screenshot({ path: `${folder}healing.png` });
+
+  const dark = await visit(browser, gateway.url, { ...size, colorScheme: "dark" });
+  await say(dark.page, "/fault upstream_timeout --retry-after 12");
+  await dark.page.getByText("Please retry in 11 seconds.").waitFor();
+  await dark.page.screenshot({ path: `${folder}retry.png` });
+
+  const phone = await visit(browser, gateway.url, { viewport: { width: 390, height: 844 }, isMobile: true, deviceScaleFactor: 2 });
+  await say(phone.page, "/events");
+  await ended(phone.page, "closed");
+  await phone.page.screenshot({ path: `${folder}phone.png` });
+  await browser.close();
+  await gateway.stop();
+});

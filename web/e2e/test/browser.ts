@@ -1,0 +1,55 @@
+// Debian's chromium, and pages that note every complaint.
+import { existsSync } from "node:fs";
+
+import { type Browser, type BrowserContextOptions, chromium, type Locator, type Page } from "playwright-core";
+
+const PLACES = [process.env["CHROMIUM"], "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+
+export function launch(): Promise<Browser> {
+  const executablePath = PLACES.find((path) => path !== undefined && existsSync(path));
+  if (!executablePath) throw new Error("chromium is missing: apt-get install chromium, or name it in CHROMIUM");
+  // In a container there is no user namespace for the sandbox; the pages are our own.
+  return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
+}
+
+export interface Visit {
+  page: Page;
+  /** Errors and warnings of the console, and exceptions. */
+  complaints: string[];
+}
+
+export async function visit(browser: Browser, url: string, options: BrowserContextOptions = {}): Promise<Visit> {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  const page = await context.newPage();
+  const complaints: string[] = [];
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && complaints.push(message.text()));
+  page.on("pageerror", (error) => complaints.push(String(error)));
+  await page.goto(url);
+  return { page, complaints };
+}
+
+/** Types a message and sends it with the keyboard. */
+export async function say(page: Page, message: string): Promise<void> {
+  await page.getByRole("textbox", { name: "Message" }).fill(message);
+  await page.keyboard.press("Enter");
+}
+
+export function lastTurn(page: Page): Locator {
+  return page.locator(".turn").last();
+}
+
+/** Waits for the last answer to end in a state. */
+export async function ended(page: Page, status: "closed" | "failed"): Promise<void> {
+  await page.locator(`.turn:last-of-type[data-status="${status}"]`).waitFor({ timeout: 30_000 });
+}
+
+/** The text of the last answer. */
+export async function textOf(page: Page): Promise<string> {
+  const pieces = await lastTurn(page).locator(".answer > .prose").allInnerTexts();
+  return pieces.join("").replace(/\s+/g, " ").trim();
+}
+
+/** A number of the timeline's legend. */
+export async function count(page: Page, kind: string): Promise<number> {
+  return Number(await page.locator(`[data-count="${kind}"] strong`).innerText());
+}

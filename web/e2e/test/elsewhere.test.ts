@@ -1,0 +1,103 @@
+// Tenants and their keys, pages of other origins, the AG-UI face.
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+
+import { ended, launch, say, textOf, visit } from "./browser.js";
+import { type Gateway, startGateway } from "./gateway.js";
+
+const KEY = "sk_e2e_0123456789";
+const TENANTS = `[[tenants]]\nname = "acme"\nkeys = ["sha256:${createHash("sha256").update(KEY).digest("hex")}"]\n`;
+
+let browser: Browser;
+let gateway: Gateway;
+
+beforeAll(async () => {
+  [browser, gateway] = await Promise.all([launch(), startGateway()]);
+});
+afterAll(() => Promise.all([browser?.close(), gateway?.stop()]));
+
+test("a gateway with tenants is asked for with a key, which stays in the tab", async () => {
+  const strict = await startGateway(TENANTS);
+  const { page } = await visit(browser, strict.url);
+  const dialog = page.getByRole("dialog", { name: "A key, please" });
+  await dialog.getByLabel("Key").fill("sk_wrong");
+  await dialog.getByRole("button", { name: "Use it" }).click();
+  await dialog.getByRole("alert").waitFor();
+  await dialog.getByLabel("Key").fill(KEY);
+  await page.keyboard.press("Enter");
+  await dialog.waitFor({ state: "hidden" });
+  await say(page, "/tokens 3");
+  await ended(page, "closed");
+  expect(await textOf(page)).toBe("tok1 tok2 tok3");
+  const kept = await page.evaluate(() => [JSON.stringify(localStorage), document.cookie, location.href].join(" "));
+  expect(kept).not.toContain(KEY);
+  const other = await page.context().newPage();
+  await other.goto(strict.url);
+  await other.getByRole("dialog", { name: "A key, please" }).waitFor();
+  await page.context().close();
+  await strict.stop();
+});
+
+/** A page on another port that talks to the gateway with the built package. */
+async function foreignPage(): Promise<{ server: Server; url: string }> {
+  const dist = new URL("../../packages/capstan/dist/", import.meta.url);
+  const script = `
+    import { CapClient } from "/index.js";
+    let request;
+    const fetch = (url, init) => {
+      request = new AbortController();
+      init.signal?.addEventListener("abort", () => request.abort());
+      return window.fetch(url, { ...init, signal: request.signal });
+    };
+    const notices = [];
+    const client = new CapClient("${gateway.url}/v1", "any", { fetch, onNotice: ({ type }) => notices.push(type) });
+    const resumes = () => notices.filter((type) => type === "resumed").length;
+    const chat = client.chat("/tokens 200 --delay 15ms");
+    let text = "", cuts = 0;
+    for await (const piece of chat) {
+      text += piece;
+      if (cuts < 3 && resumes() === cuts) { cuts += 1; request.abort(); }
+    }
+    await client.stop(chat.streamId);
+    window.result = { text, resumes: resumes() };`;
+  const server = createServer((request, response) => {
+    if (request.url === "/") return response.setHeader("content-type", "text/html").end('<link rel="icon" href="data:,"><script type="module" src="/page.js"></script>');
+    response.setHeader("content-type", "text/javascript");
+    response.end(request.url === "/page.js" ? script : readFileSync(new URL(`.${request.url}`, dist)));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return { server, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+}
+
+test("a page of another origin chats, heals and stops", async () => {
+  const { server, url } = await foreignPage();
+  const { page, complaints } = await visit(browser, url);
+  const result = await page.waitForFunction(() => (window as unknown as { result?: unknown }).result, null, { timeout: 20_000 });
+  const text = Array.from({ length: 200 }, (_, n) => `tok${n + 1} `).join("");
+  expect(await result.jsonValue()).toEqual({ text, resumes: 3 });
+  expect(complaints).toEqual([]);
+  await page.context().close();
+  server.close();
+});
+
+test("the AG-UI face works, or says clearly that it is not there", async () => {
+  const { status } = await fetch(`${gateway.url}/v1/ag-ui`, { method: "POST", headers: { "content-type": "application/json" }, body: "{}" });
+  const { page } = await visit(browser, gateway.url);
+  await page.getByLabel("Face").selectOption("ag-ui");
+  if (status !== 404) await page.getByLabel("Cut by itself").selectOption("10");
+  await say(page, "/tokens 30");
+  if (status === 404) {
+    await page.locator("[data-sonner-toast]").getByText("This gateway does not serve the AG-UI face.").waitFor();
+  } else {
+    await ended(page, "closed");
+    expect(await textOf(page)).toBe(Array.from({ length: 30 }, (_, n) => `tok${n + 1}`).join(" "));
+    await say(page, "/fault rate_limited --retry-after 9");
+    await page.locator("[data-sonner-toast]").getByText("Too many requests", { exact: true }).waitFor();
+  }
+  await page.context().close();
+});

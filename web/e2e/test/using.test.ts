@@ -1,0 +1,90 @@
+// Whoever uses the page: with patience, with a keyboard only, on a narrow screen, or in a hurry.
+import { CapClient } from "capstan";
+import type { Browser } from "playwright-core";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+
+import { count, ended, lastTurn, launch, say, textOf, visit, type Visit } from "./browser.js";
+import { type Gateway, startGateway } from "./gateway.js";
+
+let browser: Browser;
+let gateway: Gateway;
+let open: Visit | undefined;
+
+beforeAll(async () => {
+  [browser, gateway] = await Promise.all([launch(), startGateway()]);
+});
+afterAll(() => Promise.all([browser?.close(), gateway?.stop()]));
+afterEach(async () => {
+  const complaints = open?.complaints;
+  await open?.page.context().close();
+  open = undefined;
+  expect(complaints, "the console has no errors").toEqual([]);
+});
+
+async function start(options = {}) {
+  open = await visit(browser, gateway.url, options);
+  return open.page;
+}
+
+/** What the gateway says to a message when nothing breaks. */
+async function whole(message: string): Promise<string> {
+  return (await new CapClient(`${gateway.url}/v1`).chat(message).collect()).trim();
+}
+
+test("a run that waits goes on where it stood when its retry wakes", async () => {
+  const page = await start();
+  await say(page, "/flaky 1 --wait 6");
+  const toast = page.locator("[data-sonner-toast]");
+  await toast.getByText("The answer broke off").waitFor();
+  const retry = toast.getByRole("button", { name: /^Retry/ });
+  expect(await retry.getAttribute("aria-disabled")).toBe("true");
+  await toast.getByRole("button", { name: "Retry", exact: true }).click({ timeout: 10_000 });
+  await ended(page, "closed");
+  expect(await page.locator(".turn").count()).toBe(1);
+  expect(await textOf(page)).toBe(await whole("/flaky 0"));
+  expect(await toast.count()).toBe(0);
+});
+
+test("a keyboard is enough", async () => {
+  const page = await start();
+  await page.locator("textarea:focus").waitFor();
+  await page.keyboard.type("/tokens 100 --delay 20ms");
+  await page.keyboard.press("Enter");
+  await expect.poll(() => textOf(page)).toContain("tok3");
+  const cut = page.getByRole("button", { name: "Cut my connection" });
+  for (let n = 0; n < 8 && !(await cut.evaluate((node) => node === document.activeElement)); n += 1) await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await ended(page, "closed");
+  expect(await count(page, "cut")).toBe(1);
+
+  await page.getByRole("textbox", { name: "Message" }).focus();
+  await page.keyboard.type("/fault timeout --retry-after 1");
+  await page.keyboard.press("Enter");
+  const retry = page.getByRole("button", { name: "Retry", exact: true });
+  await retry.waitFor();
+  // sonner's own shortcut leads to the toasts.
+  await page.keyboard.press("Alt+t");
+  for (let n = 0; n < 5 && !(await retry.evaluate((node) => node === document.activeElement)); n += 1) await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await expect.poll(() => count(page, "resume")).toBe(1);
+});
+
+test("stop ends the run at the gateway", async () => {
+  const page = await start();
+  await say(page, "/hang");
+  await page.getByRole("button", { name: "Stop" }).click();
+  await ended(page, "closed");
+  expect(await lastTurn(page).getByTestId("status").innerText()).toContain("cancelled");
+});
+
+test("a narrow screen shows everything without a sideways scroll", async () => {
+  const page = await start({ viewport: { width: 320, height: 640 }, isMobile: true, hasTouch: true });
+  await say(page, "/events");
+  await ended(page, "closed");
+  const wider = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  expect(wider).toBe(0);
+  await say(page, "/tokens 60 --delay 20ms");
+  await page.locator(".composer").getByRole("button", { name: "Cut my connection" }).tap();
+  await ended(page, "closed");
+  expect(await count(page, "cut")).toBe(1);
+});

@@ -1,0 +1,9 @@
+import { fileURLToPath } from "node:url";
+
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  resolve: { alias: { capstan: fileURLToPath(new URL("../packages/capstan/src/index.ts", import.meta.url)) } },
+  // Three at a time: these tests mostly wait.
+  test: { include: ["test/*.test.ts"], testTimeout: 40_000, hookTimeout: 40_000, maxWorkers: 3 },
+});

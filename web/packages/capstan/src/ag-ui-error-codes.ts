@@ -1,0 +1,116 @@
+// The canonical module of the AG-UI error codes: story 22-B2's ten, their statuses, titles and retry rules.
+//
+// Nothing is listed here a second time. Every table is derived from the generated catalogue of faults.
+import { AGUI_HTTP_STATUS, AGUI_RETRYABLE, AGUIErrorCode, CATALOGUE, type Fault } from "./generated/faults.js";
+import type { ErrorDomain, ErrorSeverity } from "./generated/wire.js";
+
+export { AGUIErrorCode } from "./generated/faults.js";
+export { parseAGUIError } from "./parse-error.js";
+
+/** A failure of a run as a user interface needs it. */
+export interface AGUIErrorData {
+  /** One of the ten, or what a foreign agent sent instead. */
+  code: AGUIErrorCode | string;
+  /** For people. */
+  message: string;
+  /** The fixed status of the code, or the one that was sent. */
+  http_status: number;
+  /** More; empty in production unless it is harmless. */
+  details?: Record<string, unknown>;
+  /** Seconds to wait before a retry. */
+  retry_after?: number;
+  /** The finer code of the catalogue, where the sender knows it. */
+  kind?: string;
+  /** What the run does next. */
+  severity?: ErrorSeverity;
+  /** Where the failure comes from. */
+  domain?: ErrorDomain;
+  /** The finer kind's own word on a retry; it wins over the code's. */
+  retryable?: boolean;
+  /** The problem type, `/errors/<slug>`. */
+  type?: string;
+}
+
+const CODES: readonly AGUIErrorCode[] = Object.values(AGUIErrorCode);
+
+/** The fixed HTTP status of each code. */
+export const ERROR_STATUS: Readonly<Record<AGUIErrorCode, number>> = AGUI_HTTP_STATUS;
+
+/** The title of each code, for people. */
+export const ERROR_TITLES: Readonly<Record<AGUIErrorCode, string>> = byCode((fault) => fault.title);
+
+/** The message of each code where the sender has none. */
+export const ERROR_MESSAGES: Readonly<Record<AGUIErrorCode, string>> = byCode((fault) => fault.message);
+
+/** Whether `code` is one of the ten. */
+export function isAGUIErrorCode(code: unknown): code is AGUIErrorCode {
+  return CODES.includes(code as AGUIErrorCode);
+}
+
+/** The row of the catalogue for a code of either spelling: a finer kind, or one of the ten. */
+export function faultOf(code: string): Fault | undefined {
+  return CATALOGUE.find((fault) => fault.code === code) ?? (isAGUIErrorCode(code) ? headOf(code) : undefined);
+}
+
+/** Whether the same request may succeed later. The finer kind's own flag wins over what the code usually means. */
+export function isRetryableError(error: AGUIErrorCode | string | AGUIErrorData): boolean {
+  if (typeof error !== "string") return finest(error, (fault) => fault.retryable) ?? isRetryableError(error.code);
+  return isAGUIErrorCode(error) ? AGUI_RETRYABLE.includes(error) : (faultOf(error)?.retryable ?? false);
+}
+
+/** Whether the user has to do something first: sign in, mend the input, begin anew. */
+export function requiresUserAction(error: AGUIErrorCode | string | AGUIErrorData): boolean {
+  const kind = typeof error === "string" ? error : (error.kind ?? error.code);
+  const domain = (typeof error === "string" ? undefined : error.domain) ?? faultOf(kind)?.domain;
+  return (domain === "client" || domain === "security") && !isRetryableError(error);
+}
+
+/** The headline: the finer kind's, else the code's; for a code that nobody knows, the message itself. */
+export function getErrorTitle(error: AGUIErrorData): string {
+  const fault = faultOf(error.kind ?? "") ?? faultOf(error.code);
+  return fault?.title ?? (error.message || ERROR_TITLES[AGUIErrorCode.AGENT_EXECUTION_ERROR]);
+}
+
+/** The message for a toast, with the wait that is left if there is one. */
+export function getDisplayMessage(error: AGUIErrorData, secondsLeft = error.retry_after ?? 0): string {
+  const message = error.message || faultOf(error.code)?.message || ERROR_MESSAGES[AGUIErrorCode.AGENT_EXECUTION_ERROR];
+  return secondsLeft > 0 ? `${message} ${retryHint(secondsLeft)}` : message;
+}
+
+/** "Please retry in 45 seconds." */
+export function retryHint(seconds: number): string {
+  return `Please retry in ${formatRetryAfter(seconds)}.`;
+}
+
+/** A wait in words, rounded up so that nobody comes too early: "45 seconds", "2 minutes", "1 hour". */
+export function formatRetryAfter(seconds: number): string {
+  const whole = Math.max(0, Math.ceil(seconds));
+  if (whole < 90) return plural(whole, "second");
+  return whole < 5400 ? plural(Math.ceil(whole / 60), "minute") : plural(Math.ceil(whole / 3600), "hour");
+}
+
+/** How a toast looks: destructive for what the server got wrong. */
+export function getVariant(error: AGUIErrorData): "default" | "destructive" {
+  return error.http_status >= 500 ? "destructive" : "default";
+}
+
+function plural(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** What the sender said of this failure, else what the catalogue says of its finer kind. */
+function finest(error: AGUIErrorData, read: (fault: Fault) => boolean): boolean | undefined {
+  const fault = error.kind === undefined ? undefined : CATALOGUE.find(({ code }) => code === error.kind);
+  return error.retryable ?? (fault && read(fault));
+}
+
+/** The kind that a code is named after; its slug tells. */
+function headOf(code: AGUIErrorCode): Fault | undefined {
+  const slug = code.toLowerCase().replaceAll("_", "-");
+  return CATALOGUE.find((fault) => fault.slug === slug || `${fault.slug}-error` === slug);
+}
+
+function byCode(read: (fault: Fault) => string): Record<AGUIErrorCode, string> {
+  const entries = CODES.map((code) => [code, read(headOf(code) ?? CATALOGUE[0])]);
+  return Object.fromEntries(entries) as Record<AGUIErrorCode, string>;
+}

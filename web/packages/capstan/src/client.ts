@@ -1,0 +1,183 @@
+// The client for browsers and Node: the same machine and the same names as the Rust one, over fetch.
+import { ChatStream } from "./chat.js";
+import { Connection, retryAfter } from "./connection.js";
+import { CAPConnectionError, CAPProtocolError, refusal } from "./errors.js";
+import { STREAM_RESET } from "./event.js";
+import type { HealthCheckResponse, ServiceRequest, ServiceResponse, UserContext } from "./generated/wire.js";
+import { delay, type HealingOptions, type Policy, policyOf, type Profile } from "./machine/backoff.js";
+import type { Notice } from "./notice.js";
+import { type Envelope, newId, question, questionV2, user } from "./request.js";
+import { PacketStream } from "./stream.js";
+import { isObject, parseJson } from "./text.js";
+import { type Fetch, pause, reason, within } from "./wait.js";
+
+/** The settings of a {@link CapClient}. Times are milliseconds. */
+export interface Options extends HealingOptions {
+  /** How long a response may be silent; 60 s, four heartbeats of the gateway's. */
+  readTimeout?: number;
+  /** Missing packets are an error instead of a notice. */
+  strict?: boolean;
+  /** The profile that `chat` and `attach` speak; v1. */
+  profile?: Profile;
+  /** Who asks in `chat`. */
+  user?: UserContext;
+  /** Headers to send with every request. */
+  headers?: Record<string, string>;
+  /** Where requests are posted to, below the base URL; `/assist`. */
+  path?: string;
+  /** Another fetch than the platform's. */
+  fetch?: Fetch;
+  /** Called with what happens between packets: retries, resumes, repeats. */
+  onNotice?: (notice: Notice) => void;
+}
+
+/** What a single call can be given. */
+export interface CallOptions {
+  /** Ends the call, not the run; `stop` ends a run. */
+  signal?: AbortSignal | undefined;
+  /** In `assist`: go on after this cursor of the same request's stream, as after a failure that passes. */
+  lastEventId?: string | undefined;
+  /** In addition to the client's own listener. */
+  onNotice?: ((notice: Notice) => void) | undefined;
+}
+
+/** A client of one server. */
+export class CapClient {
+  readonly #base: URL;
+  readonly #headers: Record<string, string>;
+  readonly #options: Options;
+  readonly #policy: Policy;
+
+  /** @param apiKey sent as a bearer key; an empty one sends none. */
+  constructor(baseUrl: string, apiKey = "", options: Options = {}) {
+    this.#base = parseBase(baseUrl);
+    this.#options = options;
+    this.#headers = { ...options.headers, ...(apiKey && { authorization: `Bearer ${apiKey}` }) };
+    this.#policy = { ...policyOf(options), isStrict: options.strict ?? false, profile: options.profile ?? "v1" };
+  }
+
+  /** Starts a run, or attaches to it if the key is known; its packets, healed. Nothing is sent before the first `next`. */
+  assist(request: Envelope, call: CallOptions = {}): PacketStream {
+    const policy = { ...this.#policy, profile: profileOf(request) };
+    return this.#stream(this.#url(this.#path()), this.#post(request, "text/event-stream"), policy, call.lastEventId ?? null, call);
+  }
+
+  /** Says something in a new conversation; the text of the answer. */
+  chat(message: string, call: CallOptions = {}): ChatStream {
+    return this.chatIn(newId(), message, call);
+  }
+
+  /** Says something in a conversation. */
+  chatIn(conversation: string, message: string, call: CallOptions = {}): ChatStream {
+    return new ChatStream(this.assist(this.question(conversation, message), call), conversation);
+  }
+
+  /** The request that {@link chatIn} would send. */
+  question(conversation: string, message: string): Envelope {
+    const who = this.#options.user ?? user("anonymous");
+    return this.#policy.profile === "v1" ? question(conversation, message, who) : questionV2(conversation, message, who);
+  }
+
+  /** Follows a stream that exists, from a cursor on. A viewer neither starts nor arms anything. */
+  attach(cursor: string, call: CallOptions = {}): PacketStream {
+    const query = this.#policy.profile === "v2" ? "?profile=v2" : "";
+    const url = this.#streamUrl(cursor.split(":")[0] ?? "") + query;
+    const init = { headers: { ...this.#headers, accept: "text/event-stream" } };
+    return this.#stream(url, init, { ...this.#policy, isViewer: true }, cursor, call);
+  }
+
+  /** Stops a run; resolves when its end is journalled. A finished one stays as it is. */
+  async stop(streamId: string, call: CallOptions = {}): Promise<void> {
+    await this.#exchange(this.#streamUrl(streamId), { method: "DELETE", headers: this.#headers }, call);
+  }
+
+  /** How the server feels. */
+  async health(call: CallOptions = {}): Promise<HealthCheckResponse> {
+    return (await this.#exchange(this.#url("/health"), { headers: this.#headers }, call)) as HealthCheckResponse;
+  }
+
+  /** The whole answer in one object. The key makes it safe to try again, so lost connections are. */
+  async ask(request: Envelope, call: CallOptions = {}): Promise<ServiceResponse> {
+    const init = this.#post(request, "application/json");
+    for (let retries = 0; ; retries += 1) {
+      try {
+        return (await this.#exchange(this.#url(this.#path()), init, call)) as ServiceResponse;
+      } catch (error) {
+        if (!(error instanceof CAPConnectionError) || retries >= this.#policy.maxRetries) throw error;
+        await pause(delay(this.#policy.backoff, retries, Math.random), call.signal);
+      }
+    }
+  }
+
+  #stream(url: string, init: RequestInit, policy: Policy, lastEventId: string | null, call: CallOptions): PacketStream {
+    const tell = (notice: Notice) => {
+      this.#options.onNotice?.(notice);
+      call.onNotice?.(notice);
+    };
+    return new PacketStream(this.#connection(url, init, call), policy, lastEventId, tell);
+  }
+
+  #connection(url: string, init: RequestInit, { signal }: CallOptions): Connection {
+    return new Connection(url, init, signal, this.#options.fetch, this.#options.readTimeout);
+  }
+
+  #post(request: Envelope, accept: string): RequestInit {
+    const headers = {
+      ...this.#headers,
+      accept,
+      "content-type": "application/json",
+      "x-cap-accept": STREAM_RESET,
+      "x-request-id": request.request_id,
+    };
+    // Serialised once, sent the same each time: the server compares.
+    return { method: "POST", headers, body: JSON.stringify(request) };
+  }
+
+  #path(): string {
+    return this.#options.path ?? "/assist";
+  }
+
+  #url(path: string): string {
+    const url = new URL(this.#base);
+    url.pathname = `${url.pathname.replace(/\/+$/, "")}/${path.replace(/^\/+/, "")}`;
+    return url.href;
+  }
+
+  #streamUrl(stream: string): string {
+    const version = /\/v1\/*$/.test(this.#base.pathname) ? "" : "/v1";
+    return this.#url(`${version}/streams/${encodeURIComponent(stream)}`);
+  }
+
+  /** One request, one whole answer. */
+  async #exchange(url: string, init: RequestInit, call: CallOptions): Promise<unknown> {
+    const connection = this.#connection(url, init, call);
+    const { status, headers, body } = await answer(connection);
+    if (status >= 400) throw refusal(status, body, retryAfter(headers.get("retry-after")));
+    const value = parseJson(body);
+    if (value === undefined) throw new CAPProtocolError("document: not JSON");
+    return value;
+  }
+}
+
+async function answer(connection: Connection): Promise<{ status: number; headers: Headers; body: string }> {
+  try {
+    const response = await connection.send(null);
+    const body = await within(response.text(), connection.readTimeout, "no answer", connection.signal);
+    return { status: response.status, headers: response.headers, body };
+  } catch (error) {
+    connection.drop();
+    if (connection.signal?.aborted) throw connection.signal.reason;
+    throw new CAPConnectionError(reason(error), 0, { cause: error });
+  }
+}
+
+/** A request whose payload is itself one of v1 has a payload; one of v2 has its query in place. */
+function profileOf(request: Envelope): Profile {
+  return isObject((request as ServiceRequest).payload.payload) ? "v1" : "v2";
+}
+
+function parseBase(baseUrl: string): URL {
+  const url = URL.canParse(baseUrl) ? new URL(baseUrl) : undefined;
+  if (url && /^https?:$/.test(url.protocol)) return url;
+  throw new CAPConnectionError(`base URL ${JSON.stringify(baseUrl)}: expected http://host:port or https://host`, 0);
+}

@@ -1,0 +1,106 @@
+// What can go wrong in a call, in RFC 004's three kinds. A message tells a person what happened.
+import { faultOf, isRetryableError } from "./ag-ui-error-codes.js";
+import { ErrorSeverity, type Problem, type StreamError } from "./generated/wire.js";
+import { asCount, asObject, parseJson } from "./text.js";
+
+/** A failed call. */
+export abstract class CAPError extends Error {
+  /** Whether the same request may succeed later. */
+  abstract readonly isRetryable: boolean;
+  /** Seconds to wait before trying again, if the server said so. */
+  readonly retryAfter: number | undefined = undefined;
+}
+
+/** No connection, or none that holds, after all retries. */
+export class CAPConnectionError extends CAPError {
+  override readonly name = "CAPConnectionError";
+  readonly isRetryable = true;
+
+  /** @param retries how often it was tried again since the last new packet. */
+  constructor(message: string, readonly retries: number, options?: ErrorOptions) {
+    super(message, options);
+  }
+}
+
+/** The server sent what the protocol does not allow. */
+export class CAPProtocolError extends CAPError {
+  override readonly name = "CAPProtocolError";
+  readonly isRetryable = false;
+}
+
+/** What is known of the server's own failure. */
+export interface Failure {
+  /** The HTTP status, if a request was refused. */
+  status?: number | undefined;
+  /** The problem that came with it. */
+  problem?: Problem | undefined;
+  /** The error of the stream, if the run failed. */
+  error?: StreamError | undefined;
+  /** Seconds to wait. */
+  retryAfter?: number | undefined;
+  /** What was said before; in text mode only. */
+  partialText?: string | undefined;
+}
+
+/** The server refused the request, or the run failed. */
+export class CAPRuntimeError extends CAPError {
+  override readonly name = "CAPRuntimeError";
+  readonly status: number | undefined;
+  readonly problem: Problem | undefined;
+  readonly error: StreamError | undefined;
+  override readonly retryAfter: number | undefined;
+  readonly partialText: string | undefined;
+
+  constructor(failure: Failure) {
+    super(messageOf(failure));
+    this.status = failure.status;
+    this.problem = failure.problem;
+    this.error = failure.error;
+    this.retryAfter = failure.retryAfter;
+    this.partialText = failure.partialText;
+  }
+
+  /** The stream's code, else the problem's, else a plain one. */
+  get code(): string {
+    return this.error?.code ?? (this.problem?.code || "http_error");
+  }
+
+  /** What the run does next. */
+  get severity(): ErrorSeverity {
+    if (this.error) return this.error.severity;
+    if (this.problem) return this.problem.severity ?? ErrorSeverity.FATAL;
+    return this.isRetryable ? ErrorSeverity.TRANSIENT : ErrorSeverity.FATAL;
+  }
+
+  /** What the server says of this failure wins over what its code usually means. */
+  get isRetryable(): boolean {
+    if (this.error) return isRetryableStreamError(this.error);
+    if (this.problem?.code) return this.problem.retryable ?? false;
+    return this.status !== undefined && PASSING.includes(this.status);
+  }
+}
+
+/** Statuses that usually pass when nobody says more. */
+const PASSING = [408, 425, 429, 500, 502, 503, 504, 529];
+
+/** The failure of a run. */
+export function streamFailure(error: StreamError, partialText?: string): CAPRuntimeError {
+  return new CAPRuntimeError({ error, retryAfter: asCount(error.details?.["retry_after"]), partialText });
+}
+
+/** A refused request, its body a problem or not. `Retry-After` beats the problem's own word. */
+export function refusal(status: number, body: string, header: number | undefined): CAPRuntimeError {
+  const problem = asObject(parseJson(body)) as Problem | undefined;
+  return new CAPRuntimeError({ status, problem, retryAfter: header ?? asCount(problem?.retry_after) });
+}
+
+function messageOf({ status, problem, error }: Failure): string {
+  const told = error ? error.message : problem?.detail || problem?.title;
+  return told || `The server answered with status ${status ?? 0}.`;
+}
+
+function isRetryableStreamError(error: StreamError): boolean {
+  const told = error.details?.["retryable"];
+  if (typeof told === "boolean") return told;
+  return faultOf(error.code) ? isRetryableError(error.code) : error.severity === ErrorSeverity.TRANSIENT;
+}

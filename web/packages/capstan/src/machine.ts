@@ -1,0 +1,240 @@
+// The client without its I/O: what came in, what to do next, what time it is. The same machine as in Rust, held to it
+// by the traces that both replay. A shell asks `poll` what to do, does it, and tells how it went.
+import { isPassing, retryAfter } from "./connection.js";
+import { type CAPError, CAPConnectionError, CAPProtocolError, refusal, streamFailure } from "./errors.js";
+import type { StreamError, StreamPacket } from "./generated/wire.js";
+import { clampWait, delay, type Policy } from "./machine/backoff.js";
+import { Packets } from "./machine/packets.js";
+import { Seen } from "./machine/seen.js";
+import type { Notice } from "./notice.js";
+
+/** What the shell has to do next. Times are milliseconds on the clock that `now` is read from. */
+export type Action =
+  /** Send the request, the same bytes each time; then tell `opened`, `refused` or `failed`. */
+  | { do: "connect"; lastEventId: string | null }
+  /** Read from the body; then tell `bytes`, `ended` or `failed`. */
+  | { do: "read" }
+  /** Do nothing until this time, then poll again. */
+  | { do: "wait"; until: number }
+  /** Hand this packet to the caller. */
+  | { do: "packet"; packet: StreamPacket }
+  /** Tell whoever is interested. */
+  | { do: "notice"; notice: Notice }
+  /** The stream is complete. */
+  | { do: "done" }
+  /** The call failed. */
+  | { do: "fail"; error: CAPError };
+
+/** The head of a response that was not refused. */
+export interface Head {
+  status: number;
+  contentType: string;
+}
+
+/** A response of status 400 or above. */
+export interface Refusal {
+  status: number;
+  retryAfter: string | null;
+  body: string;
+}
+
+type State = { is: "due" | "connecting" | "reading" | "over" } | { is: "waiting"; until: number };
+
+/** The state of one call. */
+export class Machine {
+  #state: State = { is: "due" };
+  readonly #packets: Packets;
+  readonly #seen = new Seen();
+  readonly #queue: Action[] = [];
+  /** A stream was received before: from now on refusals that a deploy causes are interruptions. */
+  #wasOpen = false;
+  /** Interruptions since the last new packet. */
+  #retries = 0;
+  /** TRANSIENT errors that took effect in this call. */
+  #transients = 0;
+  /** When the last new packet came, or the call began. */
+  #progressAt: number | undefined;
+  /** A TRANSIENT error that takes effect if nothing follows it. */
+  #pending: StreamError | undefined;
+
+  /** A call that starts a run, or follows one from a cursor on. */
+  constructor(readonly policy: Policy, lastEventId: string | null = null, readonly random: () => number = Math.random) {
+    this.#packets = new Packets(policy.profile, lastEventId);
+  }
+
+  /** What to do now. Asked again after each thing that was done. */
+  poll(now: number): Action {
+    const queued = this.#queue.shift();
+    if (queued) return queued;
+    this.#progressAt ??= now;
+    switch (this.#state.is) {
+      case "due":
+        return this.#connect();
+      case "waiting":
+        return this.#state.until <= now ? this.#connect() : { do: "wait", until: this.#state.until };
+      case "connecting":
+        return { do: "connect", lastEventId: this.#packets.lastEventId };
+      case "reading":
+        return this.#read(now);
+      case "over":
+        return { do: "done" };
+    }
+  }
+
+  #connect(): Action {
+    this.#state = { is: "connecting" };
+    return { do: "notice", notice: { type: "connecting", cursor: this.#packets.lastEventId } };
+  }
+
+  /** The server answered with a success. */
+  opened(head: Head): void {
+    const essence = (head.contentType.split(";")[0] ?? "").trim().toLowerCase();
+    if (head.status === 204 && this.policy.isViewer) {
+      // The stream is over and all of it was seen.
+      this.#state = { is: "over" };
+    } else if (essence !== "text/event-stream") {
+      const found = essence || "none";
+      this.#fail(
+        new CAPProtocolError(`status ${head.status}, content type: expected text/event-stream, found ${found}`),
+      );
+    } else {
+      this.#wasOpen = true;
+      this.#state = { is: "reading" };
+      const cursor = this.#packets.lastEventId;
+      this.#packets.open();
+      this.#tell(cursor === null ? { type: "connected" } : { type: "resumed", cursor });
+    }
+  }
+
+  /** The server refused. On the first connection that is final; on a later one a deploy or a proxy may have answered. */
+  refused(answer: Refusal, now: number): void {
+    const error = refusal(answer.status, answer.body, retryAfter(answer.retryAfter));
+    const wait = error.retryAfter === undefined ? undefined : error.retryAfter * 1000;
+    const passes = this.#wasOpen && isPassing(answer.status);
+    if (!passes || this.#isTooLong(wait)) return this.#fail(error);
+    this.#interrupted(`status ${answer.status}`, wait, now);
+  }
+
+  /** Bytes of the body. */
+  bytes(bytes: Uint8Array): void {
+    this.#packets.push(bytes);
+  }
+
+  /** The body ended without an error. */
+  ended(now: number): void {
+    this.#lost("the stream ended without CLOSE", now);
+  }
+
+  /** The request or the body failed: refused, reset, timed out. */
+  failed(why: string, now: number): void {
+    this.#lost(why, now);
+  }
+
+  /** The connection is gone. A frame that was not asked for yet comes again: the cursor has not passed it. */
+  #lost(why: string, now: number): void {
+    if (this.#state.is === "over") return;
+    this.#packets.close();
+    if (!this.#packets.canResume) {
+      return this.#fail(new CAPConnectionError(`${why}, and the server gives no place to resume at`, 0));
+    }
+    const pending = this.#pending;
+    this.#pending = undefined;
+    if (pending) this.#transient(pending, now);
+    else this.#interrupted(why, undefined, now);
+  }
+
+  /** A TRANSIENT error was the last word of a body: the run waits for us to come back. */
+  #transient(error: StreamError, now: number): void {
+    this.#transients += 1;
+    const failure = streamFailure(error);
+    const wait = failure.retryAfter === undefined ? undefined : failure.retryAfter * 1000;
+    if (this.#transients > this.policy.maxRetries || this.#isTooLong(wait)) return this.#fail(failure);
+    this.#wait(`${error.severity} ${error.code}: ${error.message}`, wait, now);
+  }
+
+  #interrupted(why: string, floor: number | undefined, now: number): void {
+    const since = now - (this.#progressAt ?? now);
+    const isPatient = this.#wasOpen && since < this.policy.resumePatience;
+    if (this.#retries >= this.policy.maxRetries && !isPatient) {
+      return this.#fail(new CAPConnectionError(why, this.#retries));
+    }
+    this.#wait(why, floor, now);
+    this.#retries += 1;
+  }
+
+  #wait(because: string, floor: number | undefined, now: number): void {
+    const floors = [floor, this.#packets.retry].filter((wait) => wait !== undefined);
+    const bounded = floors.map((wait) => clampWait(this.policy, wait));
+    const wait = Math.max(delay(this.policy.backoff, this.#retries, this.random), ...bounded);
+    this.#state = { is: "waiting", until: now + wait };
+    this.#tell({ type: "retrying", wait, because });
+  }
+
+  #isTooLong(wait: number | undefined): boolean {
+    return wait !== undefined && wait > this.policy.maxWait;
+  }
+
+  #tell(notice: Notice): void {
+    this.#queue.push({ do: "notice", notice });
+  }
+
+  #fail(error: CAPError): void {
+    this.#queue.push(this.#over({ do: "fail", error }));
+  }
+
+  #over(action: Action): Action {
+    this.#state = { is: "over" };
+    return action;
+  }
+
+  /** The next thing that the bytes so far hold. */
+  #read(now: number): Action {
+    try {
+      const packet = this.#packets.next();
+      return packet ? this.#take(packet, now) : { do: "read" };
+    } catch (error) {
+      return this.#over({ do: "fail", error: error as CAPError });
+    }
+  }
+
+  #take(packet: StreamPacket, now: number): Action {
+    const place = this.#seen.place(packet);
+    if (place.is === "next") return this.#accept(packet, now);
+    if (place.is === "repeat") {
+      const { seq } = packet;
+      return packet.op === "CLOSE" ? this.#over({ do: "done" }) : { do: "notice", notice: { type: "duplicate", seq } };
+    }
+    const { expected } = place;
+    const found = packet.seq;
+    if (this.policy.isStrict) {
+      const error = new CAPProtocolError(`seq: packet ${found} came where ${expected} was due`);
+      return this.#over({ do: "fail", error });
+    }
+    this.#queue.push(this.#accept(packet, now));
+    return { do: "notice", notice: { type: "gap", expected, found } };
+  }
+
+  /** A packet that was not seen before. */
+  #accept(packet: StreamPacket, now: number): Action {
+    this.#retries = 0;
+    this.#progressAt = now;
+    const pending = this.#pending;
+    this.#pending = undefined;
+    if (packet.op === "CLOSE") {
+      return this.#over(pending ? { do: "fail", error: streamFailure(pending) } : { do: "packet", packet });
+    }
+    return packet.op === "ERROR" ? this.#error(packet, packet.p) : { do: "packet", packet };
+  }
+
+  #error(packet: StreamPacket, error: StreamError): Action {
+    switch (error.severity) {
+      case "FATAL":
+        return this.#over({ do: "fail", error: streamFailure(error) });
+      case "WARNING":
+        return { do: "packet", packet };
+      case "TRANSIENT":
+        this.#pending = error;
+        return { do: "notice", notice: { type: "attempt_failed", error } };
+    }
+  }
+}

@@ -1,0 +1,39 @@
+// What happens while a call heals itself, for whoever wants to show it.
+import type { StreamError } from "./generated/wire.js";
+
+/** One thing that happened between packets. Waits are milliseconds. */
+export type Notice =
+  /** A request goes out; the cursor is where it resumes. */
+  | { type: "connecting"; cursor: string | null }
+  /** The server answers with a stream. */
+  | { type: "connected" }
+  /** The stream goes on at a cursor. */
+  | { type: "resumed"; cursor: string }
+  /** The connection is gone, or the run waits. */
+  | { type: "retrying"; wait: number; because: string }
+  /** A packet came again. */
+  | { type: "duplicate"; seq: number }
+  /** Packets are missing. */
+  | { type: "gap"; expected: number; found: number }
+  /** An attempt failed in a way that passes; the run goes on, or waits. */
+  | { type: "attempt_failed"; error: StreamError };
+
+/** A notice in words. */
+export function describeNotice(notice: Notice): string {
+  switch (notice.type) {
+    case "connecting":
+      return notice.cursor === null ? "connecting" : `connecting, to resume after ${notice.cursor}`;
+    case "connected":
+      return "connected";
+    case "resumed":
+      return `resumed after ${notice.cursor}`;
+    case "retrying":
+      return `Connection dropped. Retrying in ${(notice.wait / 1000).toFixed(1)} seconds: ${notice.because}`;
+    case "duplicate":
+      return `packet ${notice.seq} came again and was dropped`;
+    case "gap":
+      return `packet ${notice.found} came where ${notice.expected} was due`;
+    case "attempt_failed":
+      return `an attempt failed: ${notice.error.severity} ${notice.error.code}: ${notice.error.message}`;
+  }
+}

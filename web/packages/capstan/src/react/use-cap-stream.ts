@@ -1,0 +1,181 @@
+// `useCapStream`: one run at a time as React state, healed, with one discriminated state.
+import { useEffect, useMemo, useRef, useState } from "react";
+
+import type { CallOptions, CapClient } from "../client.js";
+import { CAPConnectionError, CAPRuntimeError } from "../errors.js";
+import type { StreamPacket } from "../generated/wire.js";
+import type { Notice } from "../notice.js";
+import { newId } from "../request.js";
+import type { PacketStream } from "../stream.js";
+import { type Block, Transcript } from "../transcript.js";
+
+/** About a frame of a screen. */
+const FRAME = 16;
+
+/** What a run has said so far. */
+export interface CapStreamAnswer {
+  text: string;
+  /** Text and events in their order. */
+  blocks: readonly Block[];
+  streamId: string | undefined;
+  conversationId: string;
+}
+
+/** Where a run stands. */
+export type CapStreamState =
+  | { status: "idle" }
+  | ({ status: "streaming" } & CapStreamAnswer)
+  /** The connection is gone; the next try is made at `until` (on the clock of `Date.now`). */
+  | ({ status: "retrying"; because: string; until: number } & CapStreamAnswer)
+  | ({ status: "failed"; error: unknown } & CapStreamAnswer)
+  | ({ status: "closed"; reason: string } & CapStreamAnswer);
+
+export interface CapStreamOptions {
+  /** Each packet, before the state shows it. */
+  onPacket?: (packet: StreamPacket) => void;
+  /** What happens between packets. */
+  onNotice?: (notice: Notice) => void;
+  /** A failure; `useAGUIErrorHandler`'s `handleError` fits. */
+  onError?: (error: unknown) => void;
+}
+
+export interface CapStream {
+  state: CapStreamState;
+  /** Says something; in a new conversation unless one is named. Ends what runs here, though not at the server. */
+  send: (message: string, conversationId?: string) => void;
+  /** Follows a stream that exists. */
+  attach: (cursor: string) => void;
+  /** After a failure that passes: asks for the next attempt of the same run. False if only a new question can help. */
+  retry: () => boolean;
+  /** Stops the run at the server. */
+  stop: () => Promise<void>;
+  /** Back to idle. */
+  reset: () => void;
+}
+
+/** Runs of one client as React state. Functions are stable as long as the client is. */
+export function useCapStream(client: CapClient, options: CapStreamOptions = {}): CapStream {
+  const [state, setState] = useState<CapStreamState>({ status: "idle" });
+  const latest = useRef(options);
+  const current = useRef<Run | null>(null);
+  useEffect(() => {
+    latest.current = options;
+  });
+  useEffect(() => () => current.current?.end(), []);
+
+  const actions = useMemo(() => {
+    const begin = (conversationId: string, open: (call: CallOptions) => PacketStream) => {
+      current.current?.end();
+      current.current = new Run(conversationId, open, latest, setState);
+      void current.current.follow();
+    };
+    return {
+      send: (message: string, conversationId = newId()) => {
+        const request = client.question(conversationId, message);
+        begin(conversationId, (call) => client.assist(request, call));
+      },
+      retry: () => current.current?.again() ?? false,
+      attach: (cursor: string) => begin("", (call) => client.attach(cursor, call)),
+      stop: async () => {
+        const streamId = current.current?.streamId;
+        if (streamId !== undefined) await client.stop(streamId);
+      },
+      reset: () => {
+        current.current?.end();
+        current.current = null;
+        setState({ status: "idle" });
+      },
+    };
+  }, [client]);
+  return { state, ...actions };
+}
+
+/** One run, from the first request to its end. It tells nothing once it was left. */
+class Run {
+  #left = new AbortController();
+  readonly #transcript = new Transcript();
+  #packets: PacketStream | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #wait: { because: string; until: number } | undefined;
+  #failure: unknown;
+
+  constructor(
+    readonly conversationId: string,
+    readonly open: (call: CallOptions) => PacketStream,
+    readonly options: { current: CapStreamOptions },
+    readonly setState: (state: CapStreamState) => void,
+  ) {}
+
+  get streamId(): string | undefined {
+    return this.#packets?.streamId;
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+    this.#left.abort();
+  }
+
+  /** The run waits for its client, or the line was dead: the same request goes on where it stood. */
+  again(): boolean {
+    const failure = this.#failure;
+    const isWaiting = failure instanceof CAPRuntimeError && failure.error?.severity === "TRANSIENT";
+    if (!isWaiting && !(failure instanceof CAPConnectionError)) return false;
+    this.#failure = undefined;
+    this.#left = new AbortController();
+    void this.follow();
+    return true;
+  }
+
+  async follow(): Promise<void> {
+    const { signal } = this.#left;
+    const lastEventId = this.#packets?.cursor;
+    this.#packets = this.open({ signal, lastEventId, onNotice: (notice) => this.#notice(notice) });
+    this.#wait = undefined;
+    this.#show();
+    try {
+      for await (const packet of this.#packets) this.#take(packet);
+      this.#finish({ status: "closed", reason: this.#transcript.reason ?? "completed", ...this.#answer() });
+    } catch (error) {
+      if (signal.aborted) return;
+      this.#failure = error;
+      this.#finish({ status: "failed", error, ...this.#answer() });
+      this.options.current.onError?.(error);
+    }
+  }
+
+  #take(packet: StreamPacket): void {
+    this.options.current.onPacket?.(packet);
+    this.#transcript.take(packet);
+    this.#soon();
+  }
+
+  #notice(notice: Notice): void {
+    this.options.current.onNotice?.(notice);
+    if (notice.type === "retrying") this.#wait = { because: notice.because, until: Date.now() + notice.wait };
+    if (notice.type === "connected" || notice.type === "resumed") this.#wait = undefined;
+    this.#soon();
+  }
+
+  /** Packets come faster than a screen can show: what comes within a frame is shown at once. */
+  #soon(): void {
+    this.#timer ??= setTimeout(() => this.#show(), FRAME);
+  }
+
+  #show(): void {
+    this.#timer = undefined;
+    if (this.#left.signal.aborted) return;
+    const answer = this.#answer();
+    this.setState(this.#wait ? { status: "retrying", ...this.#wait, ...answer } : { status: "streaming", ...answer });
+  }
+
+  #finish(state: CapStreamState): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.setState(state);
+  }
+
+  #answer(): CapStreamAnswer {
+    const { text, blocks } = this.#transcript;
+    return { text, blocks, streamId: this.streamId, conversationId: this.conversationId };
+  }
+}

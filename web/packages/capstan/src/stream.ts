@@ -1,0 +1,110 @@
+// The shell around the machine: fetches, reads, sleeps. All of the deciding is the machine's.
+import { Connection } from "./connection.js";
+import type { StreamPacket } from "./generated/wire.js";
+import { type Action, Machine } from "./machine.js";
+import type { Policy } from "./machine/backoff.js";
+import type { Notice } from "./notice.js";
+import { pause, readText, reason } from "./wait.js";
+
+/** The packets of one run, healed. Leaving the loop closes the connection; the run goes on. */
+export class PacketStream implements AsyncIterable<StreamPacket> {
+  /** The stream that is read, as soon as the server has named it. */
+  streamId: string | undefined;
+  /** The place after the last packet that was handed out; `CapClient.attach` goes on from there. */
+  cursor: string | undefined;
+
+  readonly #connection: Connection;
+  readonly #machine: Machine;
+  readonly #tell: (notice: Notice) => void;
+  #isOver = false;
+
+  constructor(connection: Connection, policy: Policy, lastEventId: string | null, tell: (notice: Notice) => void) {
+    this.#connection = connection;
+    this.#machine = new Machine(policy, lastEventId);
+    this.#tell = tell;
+  }
+
+  /** The next packet; `undefined` after CLOSE. WARNINGs are among the packets, other errors are thrown. */
+  async next(): Promise<StreamPacket | undefined> {
+    while (!this.#isOver) {
+      const packet = await this.#act(this.#machine.poll(performance.now()));
+      if (packet) return packet;
+    }
+    return undefined;
+  }
+
+  /** Closes the connection; the run goes on. */
+  close(): void {
+    this.#isOver = true;
+    this.#connection.drop();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncIterator<StreamPacket> {
+    try {
+      for (let packet = await this.next(); packet; packet = await this.next()) yield packet;
+    } finally {
+      this.close();
+    }
+  }
+
+  async #act(action: Action): Promise<StreamPacket | undefined> {
+    this.#heed();
+    switch (action.do) {
+      case "packet":
+        this.streamId = action.packet.stream_id;
+        this.cursor = `${action.packet.stream_id}:${action.packet.seq}`;
+        return action.packet;
+      case "notice":
+        this.#tell(action.notice);
+        break;
+      case "connect":
+        await this.#connect(action.lastEventId).catch((error: unknown) => this.#lost(error));
+        break;
+      case "read":
+        await this.#read().catch((error: unknown) => this.#lost(error));
+        break;
+      case "wait":
+        await pause(action.until - performance.now(), this.#connection.signal);
+        break;
+      case "done":
+        this.close();
+        break;
+      case "fail":
+        this.close();
+        throw action.error;
+    }
+    return undefined;
+  }
+
+  /** The caller's own wish is no failure of the network. */
+  #heed(): void {
+    if (!this.#connection.signal?.aborted) return;
+    this.close();
+    throw this.#connection.signal.reason;
+  }
+
+  async #connect(lastEventId: string | null): Promise<void> {
+    const response = await this.#connection.send(lastEventId);
+    const { status, headers } = response;
+    if (status >= 400) {
+      const body = await readText(response, this.#connection.readTimeout);
+      return this.#machine.refused({ status, retryAfter: headers.get("retry-after"), body }, performance.now());
+    }
+    this.streamId = headers.get("x-stream-id") ?? this.streamId;
+    this.#machine.opened({ status, contentType: headers.get("content-type") ?? "" });
+    this.#connection.follow(response);
+  }
+
+  async #read(): Promise<void> {
+    const bytes = await this.#connection.read();
+    if (bytes) return this.#machine.bytes(bytes);
+    this.#connection.drop();
+    this.#machine.ended(performance.now());
+  }
+
+  #lost(error: unknown): void {
+    this.#heed();
+    this.#connection.drop();
+    this.#machine.failed(reason(error), performance.now());
+  }
+}

@@ -1,0 +1,96 @@
+// The page: a conversation, and beside it the ways to break it and what happened.
+import { type ReactNode, useEffect, useRef, useState } from "react";
+import { Toaster } from "sonner";
+
+import { useLog } from "./log.js";
+import { BreakBar } from "./parts/BreakBar.js";
+import { Composer } from "./parts/Composer.js";
+import { Frames } from "./parts/Frames.js";
+import { KeyDialog } from "./parts/KeyDialog.js";
+import { Timeline } from "./parts/Timeline.js";
+import { Turn } from "./show/Turn.js";
+import { Button } from "./ui/Button.js";
+import { Icon } from "./ui/Icon.js";
+import { Select } from "./ui/Select.js";
+import { useAgents } from "./use-agents.js";
+import { type Face, useConversation } from "./use-conversation.js";
+import { useTheme } from "./use-theme.js";
+
+const TRY = ["What is a capstan?", "/events", "/flaky 1", "/diverge", "/tokens 200 --delay 30ms"];
+
+export function App(): ReactNode {
+  const [theme, toggleTheme] = useTheme();
+  const agents = useAgents();
+  const [agent, setAgent] = useState("");
+  const [face, setFace] = useState<Face>("cap");
+  const [isAsking, setAsking] = useState(false);
+  const [trouble, setTrouble] = useState({ cutEvery: 0, isForgetful: false });
+  const box = useRef<HTMLTextAreaElement>(null);
+  const end = useRef<HTMLDivElement>(null);
+  const chat = useConversation({ agent, face, apiKey: agents.key });
+  const view = useLog(chat.log);
+  chat.line.trouble = trouble;
+
+  useEffect(() => setAsking(agents.complaint !== null), [agents.complaint]);
+  const last = chat.turns.at(-1)?.state;
+  useEffect(() => end.current?.scrollIntoView({ block: "nearest" }), [last]);
+
+  return (
+    <>
+      <header className="header">
+        <h1><Logo /> Capstan</h1>
+        <div className="row">
+          <Select label="Agent" isQuiet value={agent} onChange={(event) => setAgent(event.target.value)}>
+            {agents.names.length === 0 && <option value="">default</option>}
+            {agents.names.map((name, n) => <option key={name} value={n === 0 ? "" : name}>{name}</option>)}
+          </Select>
+          <Select label="Face" isQuiet value={face} onChange={(event) => setFace(event.target.value as Face)}>
+            <option value="cap">CAP</option>
+            <option value="ag-ui">AG-UI</option>
+          </Select>
+          <Button size="icon" look="ghost" aria-label="New conversation" onClick={chat.clear}><Icon name="plus" /></Button>
+          {(agents.key !== "" || agents.complaint !== null) && <Button size="icon" look="ghost" aria-label="Key" onClick={() => setAsking(true)}><Icon name="key" /></Button>}
+          <Button size="icon" look="ghost" aria-label={theme === "dark" ? "Light theme" : "Dark theme"} onClick={toggleTheme}><Icon name={theme === "dark" ? "sun" : "moon"} /></Button>
+        </div>
+      </header>
+      <main className="page">
+        <section className="chat" aria-label="Conversation">
+          <div className="turns">
+            {chat.turns.length === 0 && <Welcome onTry={chat.send} />}
+            {chat.turns.map((turn) => <Turn key={turn.id} turn={turn} onRetry={chat.resend} />)}
+            <div ref={end} />
+          </div>
+          <Composer box={box} isRunning={chat.isRunning} onSend={chat.send} onStop={chat.stop} onCut={() => chat.line.cut()} />
+        </section>
+        <aside className="side" aria-label="The line">
+          <BreakBar isRunning={chat.isRunning} trouble={trouble} onTrouble={setTrouble} onCut={() => chat.line.cut()} onFault={chat.send} />
+          <Timeline view={view} />
+          <Frames frames={view.frames} />
+        </aside>
+      </main>
+      <KeyDialog isOpen={isAsking} complaint={agents.key === "" ? null : agents.complaint} onKey={(key) => { agents.setKey(key); setAsking(false); }} onClose={() => setAsking(false)} />
+      <Toaster theme={theme} richColors position="top-center" closeButton />
+    </>
+  );
+}
+
+function Welcome({ onTry }: { onTry: (message: string) => void }): ReactNode {
+  return (
+    <div className="welcome">
+      <h2>Cut the line. The answer heals.</h2>
+      <p className="muted">
+        Ask something, then cut the connection while the answer comes. The page comes back with its cursor, and every word arrives once.
+      </p>
+      <div className="row">{TRY.map((message) => <Button key={message} size="small" onClick={() => onTry(message)}>{message}</Button>)}</div>
+    </div>
+  );
+}
+
+function Logo(): ReactNode {
+  return (
+    <svg className="logo" viewBox="0 0 32 32" aria-hidden="true">
+      <circle cx="16" cy="16" r="5" />
+      <path d="M16 3.500v7.500M16 21v7.500M3.500 16H11M21 16h7.500M7.200 7.200l5.300 5.300M19.500 19.500l5.300 5.300M24.800 7.200l-5.300 5.300M12.500 19.500l-5.300 5.300" />
+    </svg>
+  );
+}

@@ -1,0 +1,149 @@
+// Markdown, the useful part of it, straight into React elements: there is no HTML in between that could run.
+import { Fragment, type ReactNode } from "react";
+
+import { safeLink } from "./safe-url.js";
+
+/** Renders markdown. */
+export function Markdown({ text }: { text: string }): ReactNode {
+  return <div className="prose">{blocks(text.replaceAll("\r\n", "\n").split("\n"))}</div>;
+}
+
+type Rule = (lines: string[], at: number) => { node: ReactNode; next: number } | undefined;
+
+const RULES: Rule[] = [fence, heading, ruler, quote, table, list, paragraph];
+
+function blocks(lines: string[]): ReactNode[] {
+  const nodes: ReactNode[] = [];
+  for (let at = 0; at < lines.length; ) {
+    if (lines[at]?.trim() === "") {
+      at += 1;
+      continue;
+    }
+    const found = firstOf(lines, at);
+    nodes.push(<Fragment key={at}>{found.node}</Fragment>);
+    at = Math.max(found.next, at + 1);
+  }
+  return nodes;
+}
+
+function firstOf(lines: string[], at: number): { node: ReactNode; next: number } {
+  for (const rule of RULES) {
+    const found = rule(lines, at);
+    if (found) return found;
+  }
+  return { node: lines[at], next: at + 1 };
+}
+
+/** The first line at or after `at` for which the test fails. */
+function until(lines: string[], at: number, test: (line: string) => boolean): number {
+  let end = at;
+  while (end < lines.length && test(lines[end] ?? "")) end += 1;
+  return end;
+}
+
+function fence(lines: string[], at: number) {
+  const [, mark] = /^\s*(```+|~~~+)/.exec(lines[at] ?? "") ?? [];
+  if (!mark) return undefined;
+  const end = until(lines, at + 1, (line) => !line.trim().startsWith(mark));
+  const code = lines.slice(at + 1, end).join("\n");
+  return { node: <pre><code>{code}</code></pre>, next: end + 1 };
+}
+
+function heading(lines: string[], at: number) {
+  const [, marks, text] = /^(#{1,6})\s+(.*?)\s*#*$/.exec(lines[at] ?? "") ?? [];
+  if (!marks) return undefined;
+  // The page has headings of its own above these.
+  const Tag = `h${Math.min(marks.length + 2, 6)}` as "h3";
+  return { node: <Tag>{inline(text ?? "")}</Tag>, next: at + 1 };
+}
+
+function ruler(lines: string[], at: number) {
+  return /^\s*([-*_])(\s*\1){2,}\s*$/.test(lines[at] ?? "") ? { node: <hr />, next: at + 1 } : undefined;
+}
+
+function quote(lines: string[], at: number) {
+  const end = until(lines, at, (line) => line.startsWith(">"));
+  if (end === at) return undefined;
+  const inner = lines.slice(at, end).map((line) => line.replace(/^>\s?/, ""));
+  return { node: <blockquote>{blocks(inner)}</blockquote>, next: end };
+}
+
+const ROW = /^\s*\|.*\|\s*$/;
+
+function table(lines: string[], at: number) {
+  const isTable = ROW.test(lines[at] ?? "") && /^\s*\|[\s:|-]+\|\s*$/.test(lines[at + 1] ?? "");
+  if (!isTable) return undefined;
+  const end = until(lines, at + 2, (line) => ROW.test(line));
+  const head = cells(lines[at] ?? "");
+  const rows = lines.slice(at + 2, end).map(cells);
+  const node = (
+    <div className="scroll">
+      <table>
+        <thead>
+          <tr>{head.map((cell, n) => <th key={n}>{inline(cell)}</th>)}</tr>
+        </thead>
+        <tbody>{rows.map((row, n) => <tr key={n}>{row.map((cell, m) => <td key={m}>{inline(cell)}</td>)}</tr>)}</tbody>
+      </table>
+    </div>
+  );
+  return { node, next: end };
+}
+
+function cells(line: string): string[] {
+  return line.trim().slice(1, -1).split("|").map((cell) => cell.trim());
+}
+
+const ITEM = /^\s*(?:[-*+]|(\d+)[.)])\s+/;
+
+function list(lines: string[], at: number) {
+  const first = ITEM.exec(lines[at] ?? "");
+  if (!first) return undefined;
+  const end = until(lines, at, (line) => ITEM.test(line) || /^\s{2,}\S/.test(line));
+  const items: string[] = [];
+  for (const line of lines.slice(at, end)) {
+    if (ITEM.test(line)) items.push(line.replace(ITEM, ""));
+    else items[items.length - 1] += ` ${line.trim()}`;
+  }
+  const nodes = items.map((item, n) => <li key={n}>{inline(item)}</li>);
+  return { node: first[1] ? <ol start={Number(first[1])}>{nodes}</ol> : <ul>{nodes}</ul>, next: end };
+}
+
+function paragraph(lines: string[], at: number) {
+  const isMore = (line: string) => line.trim() !== "" && !/^(#{1,6}\s|>|\s*```)/.test(line) && !ITEM.test(line) && !ROW.test(line);
+  const end = Math.max(until(lines, at + 1, isMore), at + 1);
+  return { node: <p>{inline(lines.slice(at, end).join("\n"))}</p>, next: end };
+}
+
+/** Code, strong, emphasis, links and bare addresses; the earliest match wins. */
+const INLINE = /(`+)(.+?)\1|\*\*(.+?)\*\*|__(.+?)__|\*([^\s*].*?)\*|(?<!\w)_([^\s_].*?)_(?!\w)|!?\[([^\]]*)\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)\)|(https?:\/\/[^\s<>")\]]+)/s;
+
+function inline(text: string): ReactNode[] {
+  const nodes: ReactNode[] = [];
+  let rest = text;
+  for (let found = INLINE.exec(rest); found; found = INLINE.exec(rest)) {
+    nodes.push(rest.slice(0, found.index), <Fragment key={nodes.length}>{span(found)}</Fragment>);
+    rest = rest.slice(found.index + found[0].length);
+  }
+  nodes.push(rest);
+  return nodes;
+}
+
+function span([whole, , code, strong, strong2, em, em2, label, address, bare]: RegExpExecArray): ReactNode {
+  if (code !== undefined) return <code>{code.trim()}</code>;
+  if (strong ?? strong2) return <strong>{inline(strong ?? strong2 ?? "")}</strong>;
+  if (em ?? em2) return <em>{inline(em ?? em2 ?? "")}</em>;
+  if (bare !== undefined) return <Link address={bare}>{bare}</Link>;
+  // A picture from elsewhere is a link to it: showing it would tell its server who reads.
+  return <Link address={address ?? ""}>{label || address || whole}</Link>;
+}
+
+/** A link that leaves nothing behind; what may not be followed stays text. */
+export function Link({ address, children }: { address: string; children: ReactNode }): ReactNode {
+  const href = safeLink(address);
+  if (href === undefined) return <span title="This address is not followed.">{children}</span>;
+  return (
+    <a href={href} target="_blank" rel="noopener noreferrer nofollow">
+      {children}
+    </a>
+  );
+}

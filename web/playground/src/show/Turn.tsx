@@ -1,0 +1,74 @@
+// One question and its answer.
+import { type Block, parseAGUIError } from "capstan";
+import type { CapStreamState } from "capstan/react";
+import { useSecondsLeft } from "capstan/react";
+import { memo, type ReactNode } from "react";
+
+import { Markdown } from "../markdown.js";
+import { Badge, type Tone } from "../ui/Badge.js";
+import { Icon } from "../ui/Icon.js";
+import { EventBlock } from "./EventBlock.js";
+
+export interface TurnData {
+  id: string;
+  question: string;
+  state: CapStreamState;
+}
+
+export const Turn = memo(function Turn({ turn, onRetry }: { turn: TurnData; onRetry: () => void }): ReactNode {
+  const { question, state } = turn;
+  return (
+    <article className="turn" data-status={state.status}>
+      <p className="question">{question}</p>
+      <div className="answer">
+        {state.status !== "idle" && latest(state.blocks).map((block) => {
+          const key = `${block.type}-${block.seq}`;
+          if (block.type === "text") return <Markdown key={key} text={block.text} />;
+          if (block.type === "event") return <EventBlock key={key} view={block.view} onRetry={onRetry} />;
+          return <div key={key} className="card notice tone-warning" role="note"><Icon name="alert" /><p>{block.error.message}</p></div>;
+        })}
+        <Status state={state} />
+      </div>
+    </article>
+  );
+});
+
+/** Progress is shown where it stands: an earlier word on the same work is history. */
+function latest(blocks: readonly Block[]): readonly Block[] {
+  const label = (block: Block) => (block.type === "event" && block.view.type === "progress" ? block.view.data.label : undefined);
+  const isHistory = (block: Block, at: number) => label(block) !== undefined && blocks.some((later, n) => n > at && label(later) === label(block));
+  return blocks.filter((block, at) => !isHistory(block, at));
+}
+
+function Status({ state }: { state: CapStreamState }): ReactNode {
+  const [tone, text] = told(state);
+  return (
+    <footer className="turn-status" role="status" data-testid="status">
+      <Badge tone={tone}>
+        {(state.status === "streaming" || state.status === "retrying") && <span className="pulse" aria-hidden="true" />}
+        {text}
+      </Badge>
+      {state.status === "retrying" && <Retrying until={state.until} because={state.because} />}
+    </footer>
+  );
+}
+
+function Retrying({ until, because }: { until: number; because: string }): ReactNode {
+  const left = useSecondsLeft(until);
+  return <span className="muted">{because}{left > 1 ? `; back in ${left} s` : ""}</span>;
+}
+
+function told(state: CapStreamState): [Tone, string] {
+  switch (state.status) {
+    case "idle":
+      return ["neutral", "idle"];
+    case "streaming":
+      return ["info", state.text === "" ? "waiting" : "streaming"];
+    case "retrying":
+      return ["warning", "healing"];
+    case "failed":
+      return ["danger", parseAGUIError(state.error)?.kind ?? parseAGUIError(state.error)?.code ?? "failed"];
+    case "closed":
+      return ["good", state.reason];
+  }
+}

@@ -1,0 +1,53 @@
+// Which agents the gateway has, and whether it wants a key.
+import { parseAGUIError } from "capstan";
+import { useEffect, useState } from "react";
+
+/** The tab's own storage: another tab does not see it, and it goes with this one. */
+const STORED_KEY = "capstan-key";
+
+export interface Agents {
+  names: readonly string[];
+  key: string;
+  setKey: (key: string) => void;
+  /** A key is wanted, because of this. */
+  complaint: string | null;
+}
+
+export function useAgents(): Agents {
+  const [key, setKey] = useState(() => sessionStorage.getItem(STORED_KEY) ?? "");
+  const [names, setNames] = useState<readonly string[]>([]);
+  const [complaint, setComplaint] = useState<string | null>(null);
+
+  useEffect(() => {
+    const left = new AbortController();
+    load(key, left.signal)
+      .then((found) => {
+        setNames(found);
+        setComplaint(null);
+      })
+      .catch((error: unknown) => left.signal.aborted || setComplaint(error instanceof Error ? error.message : String(error)));
+    return () => left.abort();
+  }, [key]);
+
+  const keep = (next: string) => {
+    sessionStorage.setItem(STORED_KEY, next);
+    setComplaint(null);
+    setKey(next);
+  };
+  return { names, key, setKey: keep, complaint };
+}
+
+async function load(key: string, signal: AbortSignal): Promise<string[]> {
+  const response = await fetch("/v1/agents", { signal, headers: authorization(key) });
+  if (response.status === 401 || response.status === 403) {
+    throw new Error(parseAGUIError(await response.text())?.message ?? "The key was refused.");
+  }
+  // An older gateway has no list; its default agent answers all the same.
+  if (!response.ok) return [];
+  const { agents } = (await response.json()) as { agents: { name: string }[] };
+  return agents.map(({ name }) => name);
+}
+
+export function authorization(key: string): Record<string, string> {
+  return key === "" ? {} : { authorization: `Bearer ${key}` };
+}

@@ -1,0 +1,112 @@
+// The conversation: turns so far and the one that runs, in either face, over a line that can be broken.
+import { CapClient, describeNotice, newId, type Notice, type StreamPacket } from "capstan";
+import { useAGUIErrorHandler, useCapStream } from "capstan/react";
+import { useCallback, useMemo, useRef, useState } from "react";
+
+import type { AguiEvent } from "./agui.js";
+import { Line } from "./line.js";
+import { Log } from "./log.js";
+import type { TurnData } from "./show/Turn.js";
+import { authorization } from "./use-agents.js";
+import { useAguiStream } from "./use-agui-stream.js";
+
+export type Face = "cap" | "ag-ui";
+
+/** Longer waits are not slept through: the page counts down, and a person decides. */
+const MAX_WAIT = 900;
+
+export interface Setup {
+  agent: string;
+  face: Face;
+  apiKey: string;
+}
+
+export function useConversation({ agent, face, apiKey }: Setup) {
+  const log = useMemo(() => new Log(), []);
+  const line = useMemo(() => new Line({ onCut: () => log.mark("cut", "you cut the connection"), onFrame: (lines) => log.frame(lines) }), [log]);
+  const [past, setPast] = useState<TurnData[]>([]);
+  const [current, setCurrent] = useState<{ id: string; question: string; face: Face } | null>(null);
+  const conversation = useRef(newId());
+  const last = useRef("");
+  const resend = useRef<() => void>(() => {});
+
+  const { handleError, dismiss } = useAGUIErrorHandler({
+    onRetry: () => resend.current(),
+  });
+  const base = `${location.origin}/v1`;
+  const route = agent === "" ? "" : `/agents/${encodeURIComponent(agent)}`;
+  const client = useMemo(() => new CapClient(base, apiKey, { fetch: line.fetch, path: `${route}/assist`, maxWait: MAX_WAIT }), [apiKey, base, line, route]);
+
+  const onNotice = useCallback((notice: Notice) => markNotice(log, notice), [log]);
+  const onError = useCallback(
+    (error: unknown) => {
+      log.mark("error", error instanceof Error ? error.message : "the run failed");
+      line.rest();
+      handleError(error);
+    },
+    [handleError, line, log],
+  );
+  const onPacket = (packet: StreamPacket) => {
+    log.mark(packet.op.toLowerCase() as "delta", `${packet.op} ${packet.seq}`);
+    if (packet.op === "CLOSE") line.rest();
+  };
+  const onEvent = (event: AguiEvent) => {
+    const isText = event.type === "TEXT_MESSAGE_CONTENT";
+    log.mark(event.type === "RUN_FINISHED" ? "close" : isText ? "delta" : "event", event.type);
+    if (event.type === "RUN_FINISHED") line.rest();
+  };
+  const cap = useCapStream(client, { onPacket, onNotice, onError });
+  const stopRun = useCallback((streamId: string) => client.stop(streamId), [client]);
+  const agui = useAguiStream({ url: `${base}${route}/ag-ui`, headers: authorization(apiKey), fetch: line.fetch, stopRun, onEvent, onNotice, onError });
+
+  const stream = (current?.face ?? face) === "cap" ? cap : agui;
+  const isRunning = current !== null && (stream.state.status === "streaming" || stream.state.status === "retrying");
+  const turn = current && { id: current.id, question: current.question, state: stream.state };
+
+  const send = (question: string) => {
+    if (turn) setPast([...past, turn]);
+    dismiss();
+    log.begin();
+    last.current = question;
+    setCurrent({ id: newId(), question, face });
+    (face === "cap" ? agui : cap).reset();
+    (face === "cap" ? cap : agui).send(question, conversation.current);
+  };
+  resend.current = () => {
+    dismiss();
+    // A run that waits for its client goes on; any other failure needs a new question.
+    if (current?.face !== "cap" || !cap.retry()) send(last.current);
+  };
+  const clear = () => {
+    cap.reset();
+    agui.reset();
+    dismiss();
+    log.begin();
+    conversation.current = newId();
+    setPast([]);
+    setCurrent(null);
+  };
+  const stop = () => void stream.stop().catch(handleError);
+  const turns = turn ? [...past, turn] : past;
+  return { turns, isRunning, send, resend: () => resend.current(), stop, clear, line, log };
+}
+
+function markNotice(log: Log, notice: Notice): void {
+  const label = describeNotice(notice);
+  switch (notice.type) {
+    case "connected":
+      return log.mark("connect", label);
+    case "resumed":
+      return log.mark("resume", `resumed after ${notice.cursor.split(":")[1] ?? notice.cursor}`);
+    case "retrying":
+      return log.mark("retry", `back in ${(notice.wait / 1000).toFixed(1)} s: ${notice.because}`);
+    case "duplicate":
+      return log.mark("repeat", label);
+    case "attempt_failed":
+      return log.mark("retry", label);
+    case "gap":
+      return log.mark("error", label);
+    case "connecting":
+      return;
+  }
+}

@@ -1,0 +1,32 @@
+import { fileURLToPath } from "node:url";
+
+import react from "@vitejs/plugin-react";
+import { defineConfig, type Plugin } from "vite";
+
+const source = (path: string) => fileURLToPath(new URL(`../packages/capstan/src/${path}`, import.meta.url));
+
+/** sonner puts its styles into the page by script, which our policy forbids; its stylesheet is imported instead. */
+function sonnerWithoutInlineStyle(): Plugin {
+  return {
+    name: "sonner-without-inline-style",
+    enforce: "pre",
+    transform(code, id) {
+      if (!id.includes("/sonner/dist/")) return null;
+      return { code: code.replace("function __insertCSS(code) {", "function __insertCSS(code) { return;"), map: null };
+    },
+  };
+}
+
+export default defineConfig({
+  plugins: [sonnerWithoutInlineStyle(), react()],
+  resolve: { alias: [{ find: /^capstan\/react$/, replacement: source("react/index.ts") }, { find: /^capstan$/, replacement: source("index.ts") }] },
+  build: {
+    outDir: "dist",
+    emptyOutDir: true,
+    modulePreload: false,
+    // Nothing inline: the policy allows data: for pictures only.
+    assetsInlineLimit: 0,
+    chunkSizeWarningLimit: 400,
+  },
+  server: { proxy: { "/v1": "http://localhost:8787", "/health": "http://localhost:8787" } },
+});
