@@ -60,7 +60,10 @@ impl Worker {
         let runtime = self.runtime()?;
         let mut future = std::pin::pin!(future);
         loop {
-            let done = py.detach(|| runtime.block_on(tokio::time::timeout(TICK, future.as_mut())));
+            let done = py.detach(|| {
+                // Inside: a timer belongs to the runtime that it is made in.
+                runtime.block_on(async { tokio::time::timeout(TICK, future.as_mut()).await })
+            });
             match done {
                 Ok(output) => return Ok(output),
                 Err(_) => py.check_signals()?,

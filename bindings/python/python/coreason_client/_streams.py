@@ -24,8 +24,9 @@ class PacketStream(_core.Stream):
     at the server, and `client.attach(stream.cursor)` follows it from there.
     """
 
-    def __next__(self) -> _core.StreamPacket:
-        return cast(_core.StreamPacket, super().__next__())
+    if TYPE_CHECKING:
+
+        def __next__(self) -> _core.StreamPacket: ...
 
     def __enter__(self) -> Self:
         return self
@@ -43,8 +44,9 @@ class ChatStream(_core.Stream):
     `CAPRuntimeError` with code `stream_reset`. `text()` applies it instead.
     """
 
-    def __next__(self) -> str:
-        return cast(str, super().__next__())
+    if TYPE_CHECKING:
+
+        def __next__(self) -> str: ...
 
     @property
     def conversation_id(self) -> str:
