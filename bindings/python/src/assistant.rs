@@ -26,7 +26,7 @@ fn members_of(frame: &Frame) -> Value {
     match frame {
         Frame::Assistant(m) => json!({
             "id": m.id, "model": m.model, "blocks": blocks(&m.blocks), "text": m.text(),
-            "error": error(m.any_error()), "adr_error": adr(m.any_error()),
+            "error": error(m.error.as_ref()), "any_error": error(m.any_error()), "adr_error": adr(m.any_error()),
             "parent_tool_use_id": m.parent_tool_use_id,
         }),
         Frame::User(m) => json!({ "blocks": blocks(&m.blocks), "parent_tool_use_id": m.parent_tool_use_id }),

@@ -14,7 +14,7 @@ use crate::async_stream::Waiter;
 use crate::failure;
 use crate::packet::cursor_of;
 use crate::request::Prepared;
-use crate::runtime::{Engine, lock};
+use crate::runtime::{Engine, closed_error, lock};
 
 /// No limit, as far as any program lives.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -113,13 +113,13 @@ impl Client {
     }
 
     /// A run that is about to be asked for. Nothing is sent yet.
-    fn call(&self, request: &Prepared) -> Call {
+    fn call(&self, request: &Prepared) -> PyResult<Call> {
         self.open(request.send(&self.inner))
     }
 
     /// A stream that is about to be followed, from a cursor on.
     fn attach(&self, cursor: &str) -> PyResult<Call> {
-        Ok(self.open(self.inner.attach(cursor_of(cursor)?)))
+        self.open(self.inner.attach(cursor_of(cursor)?))
     }
 
     /// Stops a run.
@@ -155,8 +155,11 @@ impl Client {
 }
 
 impl Client {
-    fn open(&self, packets: PacketStream) -> Call {
-        Call { packets: Mutex::new(Some(packets)), engine: Arc::clone(&self.engine) }
+    fn open(&self, packets: PacketStream) -> PyResult<Call> {
+        if self.is_closed() {
+            return Err(closed_error());
+        }
+        Ok(Call { packets: Mutex::new(Some(packets)), engine: Arc::clone(&self.engine) })
     }
 
     fn wait(&self, py: Python<'_>, exchange: Exchange) -> PyResult<Option<String>> {
@@ -205,7 +208,7 @@ impl Pending {
     /// The answer, or the failure; the future was woken before.
     fn result(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let Some(answer) = lock(&self.answer).take() else {
-            return Err(PyRuntimeError::new_err("the client is closed"));
+            return Err(closed_error());
         };
         answer.map_err(|error| failure::raised(py, &error))
     }

@@ -89,7 +89,7 @@ pub(crate) struct Engine {
     pub(crate) closed: CancellationToken,
 }
 
-fn closed_error() -> PyErr {
+pub(crate) fn closed_error() -> PyErr {
     PyRuntimeError::new_err("the client is closed")
 }
 

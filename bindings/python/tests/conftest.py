@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from cutter import Cutter
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -48,7 +49,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         wait_for(port, process)
         yield f"http://127.0.0.1:{port}"
     finally:
-        process.terminate()
+        process.kill()  # runs that nobody waits for would hold up a polite end
         process.wait(20)
 
 

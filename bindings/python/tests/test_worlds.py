@@ -311,8 +311,9 @@ def test_resets_raise_in_text_and_are_applied_in_the_whole(gateway: str) -> None
 
 
 def test_warnings_are_yielded_and_logged(gateway: str, caplog: pytest.LogCaptureFixture) -> None:
-    from coreason_client import AgentRequest, ErrorSeverity, ServiceRequest, SessionContext
     from uuid import uuid4
+
+    from coreason_client import AgentRequest, ErrorSeverity, ServiceRequest, SessionContext
 
     context = SessionContext(session_id=uuid4(), user_id="u")
     request = ServiceRequest(context=context, payload=AgentRequest(query="/warn"))

@@ -1,10 +1,10 @@
 """The self-healing client of the Coreason Agent Protocol, and the agent's side of it.
 
-    from coreason_client import CAPClient
+from coreason_client import CAPClient
 
-    client = CAPClient(base_url="http://localhost:8787", api_key="sk_...")
-    for text in client.chat("Explain quantum mechanics."):
-        print(text, end="", flush=True)
+client = CAPClient(base_url="http://localhost:8787", api_key="sk_...")
+for text in client.chat("Explain quantum mechanics."):
+    print(text, end="", flush=True)
 """
 
 from __future__ import annotations

@@ -7,9 +7,30 @@ from datetime import datetime
 from typing import Any, Literal, final
 from uuid import UUID
 
-from typing_extensions import Self
+from typing_extensions import Self, disjoint_base
 
 from .definitions.presentation import PresentationEvent, StreamError, StreamOpCode, UserError
+
+__all__ = [
+    "AsyncStream",
+    "Call",
+    "Client",
+    "Fault",
+    "Machine",
+    "Pen",
+    "Pending",
+    "Prepared",
+    "Ready",
+    "Stream",
+    "StreamPacket",
+    "catalogue",
+    "check",
+    "parse_frame",
+    "prepare",
+    "question",
+    "schema",
+    "wake",
+]
 
 @final
 class StreamPacket:
@@ -68,6 +89,7 @@ class Prepared:
 
 def prepare(request: Any) -> Prepared: ...
 def question(profile: str, conversation: UUID, message: str, user_id: str) -> Prepared: ...
+
 @final
 class Client:
     """A client of one server."""
@@ -93,6 +115,7 @@ class Pending:
 
     def result(self) -> str | None: ...
 
+@disjoint_base
 class Stream:
     """The packets or the text of one run, read by iterating."""
 
@@ -119,6 +142,7 @@ class Stream:
     @property
     def _usage(self) -> dict[str, Any] | None: ...
 
+@disjoint_base
 class AsyncStream:
     """The packets or the text of one run, read by `async for`."""
 
@@ -153,6 +177,7 @@ class Ready:
     def __next__(self) -> Any: ...
 
 def wake(future: Future[None]) -> None: ...
+
 @final
 class Machine:
     """The state of one call, without its I/O."""

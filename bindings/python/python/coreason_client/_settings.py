@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypedDict, Union
+from typing import Any, Protocol, TypedDict
 from uuid import UUID, uuid4
 
 from ._model import to_uuid
@@ -21,7 +21,7 @@ class HttpxTimeout(Protocol):
     def read(self) -> float | None: ...
 
 
-Timeout = Union[float, HttpxTimeout, None]
+Timeout = float | HttpxTimeout | None
 """Seconds a response may be silent, or an `httpx.Timeout`; `None` waits for ever."""
 
 

@@ -41,7 +41,7 @@ FULL = 256
 
 _HINT = (
     "an ERROR carries a StreamError, not a {kind} (RFC 005). Write "
-    "StreamError(code=\"internal_error\", message={value!r}, severity=ErrorSeverity.FATAL)"
+    'StreamError(code="internal_error", message={value!r}, severity=ErrorSeverity.FATAL)'
 )
 
 Scope = MutableMapping[str, Any]

@@ -250,7 +250,7 @@ def create_stream_error(exception: BaseException, is_debug: bool = False) -> Str
 
 def classify(exception: BaseException) -> _core.Fault:
     """Any exception as a fault of the catalogue. What nothing recognises is `agent_execution_error`."""
-    chain = []
+    chain: list[str] = []
     found = None
     current: BaseException | None = exception
     while current is not None and len(chain) < 16:

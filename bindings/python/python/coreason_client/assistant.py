@@ -1,14 +1,14 @@
 """Assistant frames: an agent CLI's stream-json output, one JSON object a line, with ADR 0004's `error`.
 
-    frame = parse_frame(line)
-    if isinstance(frame, AssistantMessage) and frame.error == AssistantError.RATE_LIMIT:
-        offer_a_retry(frame.text)
+frame = parse_frame(line)
+if isinstance(frame, AssistantMessage) and frame.error == AssistantError.RATE_LIMIT:
+    offer_a_retry(frame.text)
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, ClassVar, Union
+from typing import Any, ClassVar
 
 from . import _core
 
@@ -90,8 +90,13 @@ class AssistantMessage(_Frame):
         return _error(self._members["error"])
 
     @property
+    def any_error(self) -> AssistantError | str | None:
+        """The same, or what older CLIs put inside `message`."""
+        return _error(self._members["any_error"])
+
+    @property
     def adr_error(self) -> AssistantError | None:
-        """The view onto ADR 0004's six: what is not among them is `UNKNOWN`."""
+        """The view of `any_error` onto ADR 0004's six: what is not among them is `UNKNOWN`."""
         word = self._members["adr_error"]
         return None if word is None else AssistantError(word)
 
@@ -252,16 +257,16 @@ class UnknownFrame(_Frame):
         return str(self._members["type"])
 
 
-Frame = Union[
-    AssistantMessage,
-    UserMessage,
-    SystemMessage,
-    ResultMessage,
-    StreamEvent,
-    RateLimitEvent,
-    ConversationResetMessage,
-    UnknownFrame,
-]
+Frame = (
+    AssistantMessage
+    | UserMessage
+    | SystemMessage
+    | ResultMessage
+    | StreamEvent
+    | RateLimitEvent
+    | ConversationResetMessage
+    | UnknownFrame
+)
 
 _CLASSES: dict[str, type[_Frame]] = {
     kind.__name__: kind

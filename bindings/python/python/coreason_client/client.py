@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from . import _core
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     import httpx
     from typing_extensions import Self
 
-    from ._httpx import Way
+    from ._httpx import AsyncDriver, Way
     from .definitions.service import ServiceRequest
 
 __all__ = ["AsyncCAPClient", "CAPClient"]
+
+S = TypeVar("S", AsyncPacketStream, AsyncChatStream)
 
 USER = "anonymous"
 """Who asks in `chat()`, unless told otherwise."""
@@ -268,7 +270,9 @@ class AsyncCAPClient(_Client):
     ) -> None:
         await self.close()
 
-    def _driven(self, kind: Any, machine: _core.Machine, driver: Any, conversation: UUID | None = None) -> Any:
+    def _driven(
+        self, kind: type[S], machine: _core.Machine, driver: AsyncDriver, conversation: UUID | None = None
+    ) -> S:
         stream = kind(machine, conversation)
         stream._driver = driver
         return stream

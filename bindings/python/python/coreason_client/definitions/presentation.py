@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import Enum
-from typing import Any, ClassVar, Union
+from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
 from .._core import StreamPacket
@@ -149,9 +149,7 @@ class CitationItem(Model):
     confidence: float
 
     def __init__(self, source_id: str, uri: str, title: str, confidence: float, snippet: str | None = None) -> None:
-        self._check(
-            {"source_id": source_id, "uri": uri, "title": title, "snippet": snippet, "confidence": confidence}
-        )
+        self._check({"source_id": source_id, "uri": uri, "title": title, "snippet": snippet, "confidence": confidence})
 
 
 class CitationBlock(Model):
@@ -239,7 +237,7 @@ class ThoughtTrace(Model):
 
 
 class StreamReset(Model):
-    """"Drop text and presentation events after `after_seq`; they follow again" (an extension)."""
+    """ "Drop text and presentation events after `after_seq`; they follow again" (an extension)."""
 
     __slots__ = ("after_seq", "attempt")
     _name = "StreamReset"
@@ -252,9 +250,7 @@ class StreamReset(Model):
         self._check({"attempt": attempt, "after_seq": after_seq})
 
 
-EventView = Union[
-    CitationBlock, ProgressUpdate, MediaCarousel, MarkdownBlock, ThoughtTrace, UserError, StreamReset
-]
+EventView = CitationBlock | ProgressUpdate | MediaCarousel | MarkdownBlock | ThoughtTrace | UserError | StreamReset
 
 _VIEWS: dict[str, type[Model]] = {
     "CITATION_BLOCK": CitationBlock,
