@@ -87,7 +87,8 @@ impl Ready {
 
     fn __next__(&mut self) -> PyResult<Py<PyAny>> {
         match self.outcome.take() {
-            Some(Ok(value)) => Err(PyStopIteration::new_err((value,))),
+            // The value itself, not a tuple of it: the interpreter then need not build an exception at all.
+            Some(Ok(value)) => Err(PyStopIteration::new_err(value)),
             Some(Err(error)) => Err(error),
             None => Err(PyRuntimeError::new_err("cannot reuse already awaited item")),
         }
@@ -126,14 +127,13 @@ impl Channel {
         }
     }
 
-    fn pop(&self) -> Option<Item> {
+    /// Everything that is there.
+    fn take_all(&self, into: &mut VecDeque<Item>) {
         let mut state = lock(&self.state);
-        let item = state.items.pop_front();
-        if state.is_full && state.items.len() <= FULL / 2 {
-            state.is_full = false;
+        std::mem::swap(&mut state.items, into);
+        if std::mem::take(&mut state.is_full) {
             self.room.notify_one();
         }
-        item
     }
 
     async fn until_room(&self) {
@@ -175,16 +175,30 @@ enum Source {
     Over,
 }
 
+/// What comes next.
+enum Next {
+    Ready(Ready),
+    Wait,
+    /// There is more, but others want to run, too.
+    Breathe,
+}
+
 /// The packets or the text of one run, read by `async for`. Private: `AsyncPacketStream` and `AsyncChatStream` are the
 /// public ones; they know how to wait (`_wait`) and how to let others run (`_breathe`).
 #[pyclass(frozen, subclass, module = "coreason_client._core")]
 pub(crate) struct AsyncStream {
     source: Mutex<Source>,
     channel: Arc<Channel>,
-    reader: Mutex<Reader>,
-    /// Packets handed out since the loop last had its turn.
-    in_a_row: Mutex<u32>,
+    near: Mutex<Near>,
     closed: CancellationToken,
+}
+
+/// What the event loop's side has at hand: one lock per packet, and it is never contended.
+struct Near {
+    items: VecDeque<Item>,
+    reader: Reader,
+    /// Packets handed out since the loop last had its turn.
+    in_a_row: u32,
 }
 
 impl Drop for AsyncStream {
@@ -210,8 +224,11 @@ impl AsyncStream {
         Ok(Self {
             source: Mutex::new(source),
             channel: Arc::default(),
-            reader: Mutex::new(Reader::new(conversation_id)),
-            in_a_row: Mutex::new(0),
+            near: Mutex::new(Near {
+                items: VecDeque::new(),
+                reader: Reader::new(conversation_id),
+                in_a_row: 0,
+            }),
             closed,
         })
     }
@@ -222,46 +239,22 @@ impl AsyncStream {
 
     fn __anext__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let this = slf.get();
-        {
-            let mut in_a_row = lock(&this.in_a_row);
-            *in_a_row += 1;
-            if *in_a_row > BREATH {
-                *in_a_row = 0;
-                drop(in_a_row);
-                return slf.call_method0(intern!(py, "_breathe"));
-            }
-        }
-        match this._take(py)? {
-            Some(ready) => Ok(Bound::new(py, ready)?.into_any()),
-            None => {
-                *lock(&this.in_a_row) = 0;
-                slf.call_method0(intern!(py, "_wait"))
-            }
+        match slf.get().next(py)? {
+            Next::Ready(ready) => Ok(Bound::new(py, ready)?.into_any()),
+            Next::Wait => slf.call_method0(intern!(py, "_wait")),
+            Next::Breathe => slf.call_method0(intern!(py, "_breathe")),
         }
     }
 
     /// What is there: an item, the end or a failure; nothing if it has to be waited for.
     fn _take(&self, py: Python<'_>) -> PyResult<Option<Ready>> {
-        self.advance();
-        while let Some(item) = self.channel.pop() {
-            match item {
-                Item::Notice(notice) => reader::log(py, &notice)?,
-                Item::Packet(packet) => {
-                    let handed = lock(&self.reader).take(packet);
-                    if let Some(outcome) = reader::show(py, handed).transpose() {
-                        return Ok(Some(Ready::of(outcome.map(Bound::unbind))));
-                    }
-                }
+        loop {
+            match self.next(py)? {
+                Next::Ready(ready) => return Ok(Some(ready)),
+                Next::Wait => return Ok(None),
+                Next::Breathe => {}
             }
         }
-        let end = lock(&self.channel.state).end.take();
-        if let Some(end) = end {
-            *lock(&self.source) = Source::Over;
-            return Ok(Some(Ready::of(Err(self.finish(py, end)))));
-        }
-        let is_over = matches!(&*lock(&self.source), Source::Over) || self.closed.is_cancelled();
-        Ok(is_over.then(|| Ready::of(Err(PyStopAsyncIteration::new_err(())))))
     }
 
     /// Has the future woken when something comes. False if something came already.
@@ -291,13 +284,14 @@ impl AsyncStream {
 
     /// Reads what is there in text mode without handing it out; the text if that was all.
     fn _begin_text(&self) {
-        lock(&self.reader).is_collecting = true;
+        lock(&self.near).reader.is_collecting = true;
     }
 
     /// Closes the connection. The run goes on at the server.
     fn _close(&self) {
         self.closed.cancel();
         *lock(&self.source) = Source::Over;
+        lock(&self.near).items.clear();
         let mut state = lock(&self.channel.state);
         state.items.clear();
         state.end = None;
@@ -311,33 +305,33 @@ impl AsyncStream {
     /// The stream that is read, as soon as the server has named it.
     #[getter]
     fn stream_id(&self) -> Option<Uuid> {
-        lock(&self.reader).stream_id
+        lock(&self.near).reader.stream_id
     }
 
     /// The place after the last packet that was handed out: `<stream_id>:<seq>`.
     #[getter]
     fn cursor(&self) -> Option<String> {
-        lock(&self.reader).cursor.map(|cursor| cursor.to_string())
+        lock(&self.near).reader.cursor.map(|cursor| cursor.to_string())
     }
 
     #[getter]
     fn _conversation(&self) -> Option<String> {
-        lock(&self.reader).conversation().map(|id| id.to_string())
+        lock(&self.near).reader.conversation().map(|id| id.to_string())
     }
 
     #[getter]
     fn _text(&self) -> String {
-        lock(&self.reader).text().to_owned()
+        lock(&self.near).reader.text().to_owned()
     }
 
     #[getter]
     fn _reason(&self) -> Option<String> {
-        lock(&self.reader).close().map(capstan_protocol::Close::reason)
+        lock(&self.near).reader.close().map(capstan_protocol::Close::reason)
     }
 
     #[getter]
     fn _usage<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let usage = reader::usage(lock(&self.reader).close());
+        let usage = reader::usage(lock(&self.near).reader.close());
         usage.map(|text| imports::from_json(py, &text)).transpose()
     }
 }
@@ -354,6 +348,69 @@ impl AsyncStream {
         Ok(())
     }
 
+    fn next(&self, py: Python<'_>) -> PyResult<Next> {
+        loop {
+            let item = {
+                let mut near = lock(&self.near);
+                let Near { items, reader, in_a_row } = &mut *near;
+                match items.pop_front() {
+                    Some(Item::Packet(packet)) if *in_a_row < BREATH => {
+                        *in_a_row += 1;
+                        Ok(reader.take(packet))
+                    }
+                    Some(packet @ Item::Packet(_)) => {
+                        *in_a_row = 0;
+                        items.push_front(packet);
+                        return Ok(Next::Breathe);
+                    }
+                    Some(Item::Notice(notice)) => Err(Some(notice)),
+                    None => Err(None),
+                }
+            };
+            // Without the lock: logging runs whatever a program has set up, which may come back to us.
+            match item {
+                Ok(handed) => {
+                    if let Some(outcome) = reader::show(py, handed).transpose() {
+                        return Ok(Next::Ready(Ready::of(outcome.map(Bound::unbind))));
+                    }
+                }
+                Err(Some(notice)) => reader::log(py, &notice)?,
+                Err(None) => {
+                    if let Some(next) = self.refill(py) {
+                        return Ok(next);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes over what has come meanwhile; otherwise the end, or a wait.
+    fn refill(&self, py: Python<'_>) -> Option<Next> {
+        self.advance();
+        let mut near = lock(&self.near);
+        self.channel.take_all(&mut near.items);
+        if !near.items.is_empty() {
+            return None;
+        }
+        near.in_a_row = 0;
+        drop(near);
+        let end = {
+            let mut state = lock(&self.channel.state);
+            // Between the two locks the last batch may have come, and its end with it.
+            if !state.items.is_empty() {
+                return None;
+            }
+            state.end.take()
+        };
+        if let Some(end) = end {
+            *lock(&self.source) = Source::Over;
+            return Some(Next::Ready(Ready::of(Err(self.finish(py, end)))));
+        }
+        let is_over = matches!(&*lock(&self.source), Source::Over) || self.closed.is_cancelled();
+        let over = || Next::Ready(Ready::of(Err(PyStopAsyncIteration::new_err(()))));
+        Some(if is_over { over() } else { Next::Wait })
+    }
+
     /// Moves what the machine has into the channel, if a machine is what there is.
     fn advance(&self) {
         if let Source::Driven { machine } = &*lock(&self.source) {
@@ -367,7 +424,7 @@ impl AsyncStream {
         match end {
             Ok(()) => PyStopAsyncIteration::new_err(()),
             Err(error) => {
-                let error = lock(&self.reader).with_text(error);
+                let error = lock(&self.near).reader.with_text(error);
                 failure::raised(py, &error)
             }
         }

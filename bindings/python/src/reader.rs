@@ -29,7 +29,7 @@ pub(crate) type End = Result<(), CapError>;
 /// No batch is larger: a caller that reads slowly must not make us hold a long stream.
 pub(crate) const BATCH: usize = 1024;
 
-/// Waits for a packet, then takes all that came with it. Cancel-safe: nothing is awaited after the first.
+/// Waits for a packet, then takes all that came with it. Dropped in the middle it loses nothing: what was taken is in `out`.
 pub(crate) async fn batch(packets: &mut PacketStream, out: &mut VecDeque<Item>) -> Option<End> {
     let mut next = packets.next().await;
     loop {
@@ -41,7 +41,15 @@ pub(crate) async fn batch(packets: &mut PacketStream, out: &mut VecDeque<Item>) 
         if out.len() >= BATCH {
             return None;
         }
-        next = packets.next().now_or_never()?;
+        next = match packets.next().now_or_never() {
+            Some(next) => next,
+            None => {
+                // The connection is read by a task of its own. One turn for it: what the socket holds comes along, so
+                // that a fast stream costs a wake-up per socket read, not per chunk.
+                tokio::task::yield_now().await;
+                packets.next().now_or_never()?
+            }
+        };
     }
 }
 
