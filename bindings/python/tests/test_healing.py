@@ -55,21 +55,21 @@ def test_every_packet_comes_once_and_in_order(cutter: Make, gateway: str) -> Non
 
 
 def test_the_callers_own_client_heals_as_well(cutter: Make, whole: str) -> None:
-    proxy = cutter(after=20000, cuts=20)
+    proxy = cutter(after=20000, cuts=10)
     with httpx.Client() as http, CAPClient(proxy.url, "", http_client=http, **QUICK) as client:
         assert client.chat(TOKENS).text() == whole
-    assert proxy.cuts == 20
+    assert proxy.cuts == 10
 
 
 def test_the_callers_own_async_client_heals_as_well(cutter: Make, whole: str) -> None:
-    proxy = cutter(after=20000, cuts=20)
+    proxy = cutter(after=20000, cuts=10)
 
     async def main() -> str:
         async with httpx.AsyncClient() as http, AsyncCAPClient(proxy.url, "", http_client=http, **QUICK) as client:
             return "".join([text async for text in await client.chat(TOKENS)])
 
     assert asyncio.run(main()) == whole
-    assert proxy.cuts == 20
+    assert proxy.cuts == 10
 
 
 @pytest.mark.parametrize("is_async", [False, True])
