@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import UUID
 
 import httpx
 
 from . import _core
-from ._settings import Settings
+
+if TYPE_CHECKING:
+    from ._settings import Settings
 
 Step = Callable[[str, Any], None]
 
@@ -107,19 +109,19 @@ def _answer(response: httpx.Response) -> str:
     raise action[1]
 
 
-_PLAIN = Settings(
-    read_timeout=None,
-    connect_timeout=None,
-    max_retries=0,
-    max_wait=0.0,
-    resume_patience=0.0,
-    backoff_first=0.5,
-    backoff_max=30.0,
-    strict=False,
-    profile="v1",
-    path="",
-    headers=[],
-)
+_PLAIN: Settings = {
+    "read_timeout": None,
+    "connect_timeout": None,
+    "max_retries": 0,
+    "max_wait": 0.0,
+    "resume_patience": 0.0,
+    "backoff_first": 0.5,
+    "backoff_max": 30.0,
+    "strict": False,
+    "profile": "v1",
+    "path": "",
+    "headers": [],
+}
 
 
 class _Driver:

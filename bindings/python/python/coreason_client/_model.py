@@ -9,16 +9,16 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from uuid import UUID
 
 from . import _core
 from .errors import CAPValidationError
 
+TYPE_CHECKING = False  # without `typing`, which takes longer to import than all of this
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Any, ClassVar
 
-M = TypeVar("M", bound="Model")
+    from typing_extensions import Self
 
 
 def to_jsonable(value: Any) -> Any:

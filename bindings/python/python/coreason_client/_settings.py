@@ -3,42 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypedDict
 from uuid import UUID, uuid4
 
 from ._model import to_uuid
 
+TYPE_CHECKING = False  # without `typing`, which takes longer to import than all of this
+if TYPE_CHECKING:
+    from typing import Any, Protocol, TypedDict
+
+    class HttpxTimeout(Protocol):
+        """What is read of an `httpx.Timeout`."""
+
+        @property
+        def connect(self) -> float | None: ...
+
+        @property
+        def read(self) -> float | None: ...
+
+    Timeout = float | HttpxTimeout | None
+    """Seconds a response may be silent, or an `httpx.Timeout`; `None` waits for ever."""
+
+    class Settings(TypedDict):
+        """As the native half takes them."""
+
+        read_timeout: float | None
+        connect_timeout: float | None
+        max_retries: int
+        max_wait: float
+        resume_patience: float
+        backoff_first: float
+        backoff_max: float
+        strict: bool
+        profile: str
+        path: str
+        headers: list[tuple[str, str]]
+
+
 CONNECT_TIMEOUT = 10.0
-
-
-class HttpxTimeout(Protocol):
-    """What is read of an `httpx.Timeout`."""
-
-    @property
-    def connect(self) -> float | None: ...
-
-    @property
-    def read(self) -> float | None: ...
-
-
-Timeout = float | HttpxTimeout | None
-"""Seconds a response may be silent, or an `httpx.Timeout`; `None` waits for ever."""
-
-
-class Settings(TypedDict):
-    """As the native half takes them."""
-
-    read_timeout: float | None
-    connect_timeout: float | None
-    max_retries: int
-    max_wait: float
-    resume_patience: float
-    backoff_first: float
-    backoff_max: float
-    strict: bool
-    profile: str
-    path: str
-    headers: list[tuple[str, str]]
 
 
 def make_settings(
@@ -57,19 +58,19 @@ def make_settings(
     read, connect = timeout, CONNECT_TIMEOUT
     if hasattr(timeout, "read"):
         read, connect = timeout.read, timeout.connect
-    return Settings(
-        read_timeout=read,
-        connect_timeout=connect,
-        max_retries=max_retries,
-        max_wait=max_wait,
-        resume_patience=resume_patience,
-        backoff_first=backoff[0],
-        backoff_max=backoff[1],
-        strict=strict,
-        profile=profile,
-        path=path,
-        headers=list((headers or {}).items()),
-    )
+    return {
+        "read_timeout": read,
+        "connect_timeout": connect,
+        "max_retries": max_retries,
+        "max_wait": max_wait,
+        "resume_patience": resume_patience,
+        "backoff_first": backoff[0],
+        "backoff_max": backoff[1],
+        "strict": strict,
+        "profile": profile,
+        "path": path,
+        "headers": list((headers or {}).items()),
+    }
 
 
 def to_conversation(conversation_id: UUID | str | None) -> UUID:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
 
 from . import _core
 
+TYPE_CHECKING = False  # without `typing`, which takes longer to import than all of this
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from typing import Any, cast
 
     from typing_extensions import Self
 
     from ._httpx import AsyncDriver
+else:
+
+    def cast(kind, value):
+        return value
+
 
 __all__ = ["AsyncChatStream", "AsyncPacketStream", "ChatStream", "PacketStream"]
 

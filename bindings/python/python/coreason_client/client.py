@@ -5,25 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from . import _core
 from ._exit import remember
 from ._model import to_uuid
-from ._settings import Timeout, make_settings, to_conversation
+from ._settings import make_settings, to_conversation
 from ._streams import AsyncChatStream, AsyncPacketStream, ChatStream, PacketStream
 
+TYPE_CHECKING = False  # without `typing`, which takes longer to import than all of this
 if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
     import httpx
     from typing_extensions import Self
 
     from ._httpx import AsyncDriver, Way
+    from ._settings import Timeout
     from .definitions.service import ServiceRequest
 
-__all__ = ["AsyncCAPClient", "CAPClient"]
+    S = TypeVar("S", AsyncPacketStream, AsyncChatStream)
 
-S = TypeVar("S", AsyncPacketStream, AsyncChatStream)
+__all__ = ["AsyncCAPClient", "CAPClient"]
 
 USER = "anonymous"
 """Who asks in `chat()`, unless told otherwise."""

@@ -6,11 +6,18 @@ import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import Enum
-from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
 from .._core import StreamPacket
 from .._model import Model, now, to_datetime
+
+TYPE_CHECKING = False  # without `typing`, which takes longer to import than all of this
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
+    _Mapping = Mapping[str, Any]
+else:
+    _Mapping = Mapping
 
 __all__ = [
     "CitationBlock",
@@ -263,7 +270,7 @@ _VIEWS: dict[str, type[Model]] = {
 }
 
 
-class PresentationEvent(Model, Mapping[str, Any]):
+class PresentationEvent(Model, _Mapping):
     """What an EVENT packet shows to a person: `id`, `timestamp`, `type` and `data`.
 
     It also reads as the mapping that it is on the wire: `event["data"]["citations"]`. Events that a server sends are

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
 from .._model import Model, to_uuid
 from .request import AgentRequest
 from .session import SessionContext
+
+TYPE_CHECKING = False  # without `typing`, which takes longer to import than all of this
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
 __all__ = ["ServiceRequest"]
 

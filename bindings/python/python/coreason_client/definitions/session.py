@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
 from .._model import Model, now, to_datetime, to_uuid
 from ..errors import CAPValidationError
+
+TYPE_CHECKING = False  # without `typing`, which takes longer to import than all of this
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
 __all__ = ["SessionContext", "TraceContext", "UserContext"]
 
