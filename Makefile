@@ -20,6 +20,7 @@ gen: ## Write the generated files: schemas, TypeScript types, the error referenc
 
 bench: ## Measure against named peers, as ratios
 	cargo run --release --manifest-path bench/Cargo.toml -- decode
+	bench/python/run
 
 fuzz: ## Fuzz the decoders, a minute each (FUZZ_SECONDS=…)
 	@scripts/fuzz
