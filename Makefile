@@ -19,6 +19,7 @@ gen: ## Write the generated files: schemas, TypeScript types, the error referenc
 	cargo xtask gen
 
 bench: ## Measure against named peers, as ratios
+	bench/python/run
 	cargo run --release --manifest-path bench/Cargo.toml -- all
 
 fuzz: ## Fuzz the decoders, a minute each (FUZZ_SECONDS=…)

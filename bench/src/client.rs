@@ -92,7 +92,7 @@ fn rust(name: &str, url: &str, packets: usize) -> io::Result<Round> {
 }
 
 fn literal(python: &Path, url: &str) -> io::Result<Round> {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/literal/rfc004.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/count.py");
     round(Command::new(python).args([script, url]), FEW)
 }
 
@@ -105,11 +105,11 @@ fn round(command: &mut Command, packets: usize) -> io::Result<Round> {
     Ok(round)
 }
 
-/// The Python of `bench/.venv`, which `make bench` fills; without it that peer is left out by name.
+/// The Python that `bench/python/run` has filled; without it that peer is left out by name.
 fn python() -> Option<PathBuf> {
-    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/python");
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/.venv/bin/python");
     if !python.exists() {
-        eprintln!("left out: httpx + pydantic needs bench/.venv (make bench makes it)");
+        eprintln!("left out: httpx + pydantic needs bench/python/.venv; bench/python/run makes it");
         return None;
     }
     Some(python)

@@ -103,6 +103,11 @@ impl PacketStream {
         Ok(None)
     }
 
+    /// Calls `listener` with what happens between the packets of this stream, instead of the client's own.
+    pub fn listen(&mut self, listener: impl Fn(&Notice) + Send + Sync + 'static) {
+        self.listener = Some(Arc::new(listener));
+    }
+
     /// The packets as a [`Stream`], for combinators.
     pub fn into_stream(self) -> impl Stream<Item = Result<StreamPacket, CapError>> + Send {
         stream::unfold(self, |mut packets| async move {

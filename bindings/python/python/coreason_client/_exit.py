@@ -1,0 +1,21 @@
+"""Clients that were never closed: their worker must be gone before the interpreter is."""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+
+from . import _core
+
+_open: weakref.WeakSet[_core.Client] = weakref.WeakSet()
+
+
+def remember(client: _core.Client) -> None:
+    """Closes the client at exit, if nobody did before."""
+    _open.add(client)
+
+
+@atexit.register
+def _close_all() -> None:
+    for client in list(_open):
+        client.close()

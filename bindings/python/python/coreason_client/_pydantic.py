@@ -1,0 +1,43 @@
+"""Our models as fields of pydantic v2 models. Imported only by pydantic itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from . import _core
+
+
+def core_schema(cls: Any) -> Any:
+    """Validates with our own rules; serialises as it stands on the wire."""
+    from pydantic_core import core_schema as schema
+
+    return schema.no_info_plain_validator_function(
+        cls.model_validate,
+        serialization=schema.plain_serializer_function_ser_schema(lambda value: value.to_dict()),
+    )
+
+
+def json_schema(name: str) -> dict[str, Any]:
+    """The model's JSON Schema, with its definitions put in place: pydantic keeps a list of its own."""
+    document: dict[str, Any] = json.loads(_core.schema("v1", name))
+    definitions = document.pop("$defs", {})
+    document.pop("$schema", None)
+    schema = _inlined(document, definitions, ())
+    assert isinstance(schema, dict)
+    schema.setdefault("title", name)
+    return schema
+
+
+def _inlined(node: Any, definitions: dict[str, Any], within: tuple[str, ...]) -> Any:
+    if isinstance(node, list):
+        return [_inlined(item, definitions, within) for item in node]
+    if not isinstance(node, dict):
+        return node
+    reference = node.get("$ref")
+    if isinstance(reference, str):
+        name = reference.rsplit("/", 1)[-1]
+        if name in within:  # a model that holds itself is described once
+            return {"type": "object"}
+        return _inlined(definitions.get(name, {}), definitions, (*within, name))
+    return {key: _inlined(value, definitions, within) for key, value in node.items()}

@@ -1,0 +1,198 @@
+"""The streams that callers iterate over; reading is native."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from . import _core
+
+TYPE_CHECKING = False  # without `typing`, which takes longer to import than all of this
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import Any, cast
+
+    from typing_extensions import Self
+
+    from ._httpx import AsyncDriver
+else:
+
+    def cast(kind, value):
+        return value
+
+
+__all__ = ["AsyncChatStream", "AsyncPacketStream", "ChatStream", "PacketStream"]
+
+
+class PacketStream(_core.Stream):
+    """The packets of one run, healed: `for packet in stream`.
+
+    Nothing is sent before the first packet is asked for. Leaving a `with` block closes the connection; the run goes on
+    at the server, and `client.attach(stream.cursor)` follows it from there.
+    """
+
+    if TYPE_CHECKING:
+
+        def __next__(self) -> _core.StreamPacket: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ChatStream(_core.Stream):
+    """The text of one answer, piece by piece: `for text in stream`.
+
+    A `stream_reset` takes back text that was already handed out, which pieces of text cannot express: it raises
+    `CAPRuntimeError` with code `stream_reset`. `text()` applies it instead.
+    """
+
+    if TYPE_CHECKING:
+
+        def __next__(self) -> str: ...
+
+    @property
+    def conversation_id(self) -> str:
+        """The conversation, to be continued with `chat(…, conversation_id=…)`. Known at once."""
+        return cast(str, self._conversation)
+
+    def text(self) -> str:
+        """Reads to the end; all of the text, what was read before included."""
+        return self._read_text()
+
+    @property
+    def text_so_far(self) -> str:
+        """The text that came so far."""
+        return self._text
+
+    @property
+    def reason(self) -> str | None:
+        """Why the answer ended, once it has: `completed`, `cancelled`, `length`, …"""
+        return self._reason
+
+    @property
+    def usage(self) -> dict[str, Any] | None:
+        """What the answer took, if the server said so at its end."""
+        return self._usage
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _AsyncStream(_core.AsyncStream):
+    """How both async streams wait."""
+
+    _driver: AsyncDriver | None = None
+
+    async def _wait(self) -> Any:
+        """Waits until something is there. Being cancelled closes the connection."""
+        try:
+            while (ready := self._take()) is None:
+                await (self._sleep() if self._driver is None else self._drive(self._driver))
+        except BaseException:
+            await self.close()
+            raise
+        return await ready
+
+    async def _sleep(self) -> None:
+        """Until the worker has something: one wake-up per batch."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        if self._arm(loop, future):
+            await future
+
+    async def _drive(self, driver: AsyncDriver) -> None:
+        """Does what the machine wants done over the caller's own client."""
+        step = self._step()
+        if step is not None:
+            await driver.step(*step)
+
+    async def _breathe(self) -> Any:
+        """Lets other tasks run; a fast stream would otherwise never let go of the loop."""
+        import asyncio
+
+        try:
+            await asyncio.sleep(0)
+        except BaseException:
+            await self.close()
+            raise
+        return await self.__anext__()
+
+    async def close(self) -> None:
+        """Closes the connection. The run goes on at the server."""
+        self._close()
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            await driver.close()
+
+    aclose = close
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class AsyncPacketStream(_AsyncStream):
+    """The packets of one run, healed: `async for packet in stream`. Awaiting it gives it back at once.
+
+    Cancelling the task that reads closes the connection; the run goes on at the server.
+    """
+
+    if TYPE_CHECKING:
+
+        async def __anext__(self) -> _core.StreamPacket: ...
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return cast("Generator[Any, None, Self]", _core.Ready(self))
+
+
+class AsyncChatStream(_AsyncStream):
+    """The text of one answer, piece by piece: `async for text in stream`. Awaiting it gives it back at once."""
+
+    if TYPE_CHECKING:
+
+        async def __anext__(self) -> str: ...
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return cast("Generator[Any, None, Self]", _core.Ready(self))
+
+    @property
+    def conversation_id(self) -> str:
+        """The conversation, to be continued with `chat(…, conversation_id=…)`. Known at once."""
+        return cast(str, self._conversation)
+
+    async def text(self) -> str:
+        """Reads to the end; all of the text, what was read before included."""
+        self._begin_text()
+        async for _ in self:
+            pass
+        return self._text
+
+    @property
+    def text_so_far(self) -> str:
+        """The text that came so far."""
+        return self._text
+
+    @property
+    def reason(self) -> str | None:
+        """Why the answer ended, once it has: `completed`, `cancelled`, `length`, …"""
+        return self._reason
+
+    @property
+    def usage(self) -> dict[str, Any] | None:
+        """What the answer took, if the server said so at its end."""
+        return self._usage

@@ -1,0 +1,290 @@
+"""`CAPClient` and `AsyncCAPClient`: RFC 004, section 3."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import TracebackType
+from uuid import UUID
+
+from . import _core
+from ._exit import remember
+from ._model import to_uuid
+from ._settings import make_settings, to_conversation
+from ._streams import AsyncChatStream, AsyncPacketStream, ChatStream, PacketStream
+
+TYPE_CHECKING = False  # without `typing`, which takes longer to import than all of this
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    import httpx
+    from typing_extensions import Self
+
+    from ._httpx import AsyncDriver, Way
+    from ._settings import Timeout
+    from .definitions.service import ServiceRequest
+
+    S = TypeVar("S", AsyncPacketStream, AsyncChatStream)
+
+__all__ = ["AsyncCAPClient", "CAPClient"]
+
+USER = "anonymous"
+"""Who asks in `chat()`, unless told otherwise."""
+
+
+class _Client:
+    """What both clients are made of."""
+
+    _is_async: bool
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None = None,
+        timeout: Timeout = 60.0,
+        max_retries: int = 3,
+        *,
+        http_client: Any = None,
+        user_id: str = USER,
+        headers: Mapping[str, str] | None = None,
+        path: str = "/assist",
+        profile: str = "v1",
+        strict: bool = False,
+        max_wait: float = 30.0,
+        resume_patience: float = 0.0,
+        backoff: tuple[float, float] = (0.5, 30.0),
+    ) -> None:
+        """
+        Args:
+            base_url: The root URL of the service.
+            api_key: Sent as `Authorization: Bearer …`; an empty one sends none.
+            timeout: Seconds a response may be silent (60), or an `httpx.Timeout`.
+            max_retries: Interruptions since the last new packet that are healed (3).
+            http_client: Your own `httpx.Client` (`httpx.AsyncClient` for the async client), to connect through.
+            user_id: Who asks in `chat()`.
+            headers: More headers for every request.
+            path: Where requests are posted to, below the base URL.
+            profile: What `chat()` and `attach()` speak: `v1` or `v2`.
+            strict: Missing packets raise `CAPProtocolError` instead of being logged.
+            max_wait: The longest wait that is slept through; a longer `retry_after` raises at once and says so.
+            resume_patience: While resuming, go on beyond `max_retries` until nothing new came for so many seconds.
+            backoff: The first and the longest wait between tries, in seconds.
+        """
+        self.base_url = base_url.rstrip("/")
+        self.max_retries = max_retries
+        self._user_id = user_id
+        self._settings = make_settings(
+            timeout,
+            max_retries,
+            headers=headers,
+            path=path,
+            profile=profile,
+            strict=strict,
+            max_wait=max_wait,
+            resume_patience=resume_patience,
+            backoff=backoff,
+        )
+        self._core = _core.Client(base_url, api_key or "", self._settings, self._is_async)
+        remember(self._core)
+        self._way: Way | None = None
+        if http_client is not None:
+            from ._httpx import Way
+
+            self._way = Way(self.base_url, api_key or "", self._settings, http_client)
+
+    def _question(self, message: str, conversation: UUID) -> _core.Prepared:
+        return _core.question(self._settings["profile"], conversation, message, self._user_id)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close()` was called."""
+        return self._core.is_closed
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.base_url!r})"
+
+
+class CAPClient(_Client):
+    """The client of one server. Safe to share between threads; each stream belongs to one of them."""
+
+    _is_async = False
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            base_url: str,
+            api_key: str | None = None,
+            timeout: Timeout = 60.0,
+            max_retries: int = 3,
+            *,
+            http_client: httpx.Client | None = None,
+            user_id: str = USER,
+            headers: Mapping[str, str] | None = None,
+            path: str = "/assist",
+            profile: str = "v1",
+            strict: bool = False,
+            max_wait: float = 30.0,
+            resume_patience: float = 0.0,
+            backoff: tuple[float, float] = (0.5, 30.0),
+        ) -> None: ...
+
+    def assist(self, request: ServiceRequest | Mapping[str, Any] | Any) -> PacketStream:
+        """Starts a run, or attaches to it if its key is known; its packets, healed.
+
+        Args:
+            request: A `ServiceRequest`, a dict of the same shape, or a pydantic model of it.
+
+        Raises:
+            CAPConnectionError: If retries are exhausted.
+            CAPProtocolError: If the server sends invalid data.
+            CAPRuntimeError: If the server refuses, or the run fails.
+            ValueError: If the request is invalid; nothing was sent.
+        """
+        prepared = _core.prepare(request)
+        if self._way is not None:
+            return PacketStream(*self._way.post(prepared))
+        return PacketStream(self._core.call(prepared))
+
+    def chat(self, message: str, conversation_id: UUID | str | None = None) -> ChatStream:
+        """Says something; the text of the answer.
+
+        Args:
+            message: What to say.
+            conversation_id: The conversation to continue; a new one without it.
+        """
+        conversation = to_conversation(conversation_id)
+        prepared = self._question(message, conversation)
+        if self._way is not None:
+            machine, _, step = self._way.post(prepared)
+            return ChatStream(machine, conversation, step)
+        return ChatStream(self._core.call(prepared), conversation)
+
+    def attach(self, cursor: UUID | str) -> PacketStream:
+        """Follows a stream that exists, from a cursor (or the id of a stream) on. Starts nothing."""
+        if self._way is not None:
+            return PacketStream(*self._way.attach(str(cursor)))
+        return PacketStream(self._core.attach(str(cursor)))
+
+    def stop(self, stream_id: UUID | str) -> None:
+        """Stops a run; returns when its end is journalled. A finished one stays as it is."""
+        stream = to_uuid("stream_id", stream_id)
+        if self._way is not None:
+            self._way.exchange("DELETE", self._way.stream_url(stream))
+        else:
+            self._core.stop(stream)
+
+    def health(self) -> dict[str, Any]:
+        """How the server feels."""
+        if self._way is not None:
+            text: str | None = self._way.exchange("GET", self._way.url("/health"))
+        else:
+            text = self._core.health()
+        answer: dict[str, Any] = json.loads(text or "{}")
+        return answer
+
+    def close(self) -> None:
+        """Ends every call; no thread is left when it returns. A `http_client` of your own stays open."""
+        self._core.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncCAPClient(_Client):
+    """The async twin. `stream = await client.chat(…)` and `async for text in client.chat(…)` both work."""
+
+    _is_async = True
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            base_url: str,
+            api_key: str | None = None,
+            timeout: Timeout = 60.0,
+            max_retries: int = 3,
+            *,
+            http_client: httpx.AsyncClient | None = None,
+            user_id: str = USER,
+            headers: Mapping[str, str] | None = None,
+            path: str = "/assist",
+            profile: str = "v1",
+            strict: bool = False,
+            max_wait: float = 30.0,
+            resume_patience: float = 0.0,
+            backoff: tuple[float, float] = (0.5, 30.0),
+        ) -> None: ...
+
+    def assist(self, request: ServiceRequest | Mapping[str, Any] | Any) -> AsyncPacketStream:
+        """Starts a run, or attaches to it if its key is known; see `CAPClient.assist`."""
+        prepared = _core.prepare(request)
+        if self._way is not None:
+            return self._driven(AsyncPacketStream, *self._way.post_async(prepared))
+        return AsyncPacketStream(self._core.call(prepared))
+
+    def chat(self, message: str, conversation_id: UUID | str | None = None) -> AsyncChatStream:
+        """Says something; the text of the answer. See `CAPClient.chat`."""
+        conversation = to_conversation(conversation_id)
+        prepared = self._question(message, conversation)
+        if self._way is not None:
+            return self._driven(AsyncChatStream, *self._way.post_async(prepared), conversation)
+        return AsyncChatStream(self._core.call(prepared), conversation)
+
+    def attach(self, cursor: UUID | str) -> AsyncPacketStream:
+        """Follows a stream that exists, from a cursor (or the id of a stream) on. Starts nothing."""
+        if self._way is not None:
+            return self._driven(AsyncPacketStream, *self._way.attach_async(str(cursor)))
+        return AsyncPacketStream(self._core.attach(str(cursor)))
+
+    async def stop(self, stream_id: UUID | str) -> None:
+        """Stops a run; returns when its end is journalled. A finished one stays as it is."""
+        stream = to_uuid("stream_id", stream_id)
+        if self._way is not None:
+            await self._way.exchange_async("DELETE", self._way.stream_url(stream))
+        else:
+            await self._exchange(self._core.begin_stop, stream)
+
+    async def health(self) -> dict[str, Any]:
+        """How the server feels."""
+        if self._way is not None:
+            text: str | None = await self._way.exchange_async("GET", self._way.url("/health"))
+        else:
+            text = await self._exchange(self._core.begin_health)
+        answer: dict[str, Any] = json.loads(text or "{}")
+        return answer
+
+    async def close(self) -> None:
+        """Ends every call; no thread is left when the last client is closed. A `http_client` of your own stays open."""
+        self._core.close()
+
+    aclose = close
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _driven(
+        self, kind: type[S], machine: _core.Machine, driver: AsyncDriver, conversation: UUID | None = None
+    ) -> S:
+        stream = kind(machine, conversation)
+        stream._driver = driver
+        return stream
+
+    async def _exchange(self, begin: Any, *arguments: Any) -> str | None:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        pending: _core.Pending = begin(*arguments, loop, future)
+        await future
+        return pending.result()

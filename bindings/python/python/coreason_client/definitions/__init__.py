@@ -1,0 +1,1 @@
+"""The data contract, under the RFC's import paths."""

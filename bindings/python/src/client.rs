@@ -1,0 +1,215 @@
+//! The native client under `CAPClient` and `AsyncCAPClient`.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use capstan_client::{CapClient, CapError, Options, PacketStream};
+use capstan_protocol::Profile;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use uuid::Uuid;
+
+use crate::async_stream::Waiter;
+use crate::failure;
+use crate::packet::cursor_of;
+use crate::request::Prepared;
+use crate::runtime::{Engine, closed_error, lock};
+
+/// No limit, as far as any program lives.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// A client of one server. Private: `CAPClient` and `AsyncCAPClient` are the public ones.
+#[pyclass(frozen, weakref, module = "coreason_client._core")]
+#[derive(Debug)]
+pub(crate) struct Client {
+    inner: CapClient,
+    engine: Arc<Engine>,
+}
+
+/// A call that has not begun. A stream takes it over.
+#[pyclass(frozen, module = "coreason_client._core")]
+#[derive(Debug)]
+pub(crate) struct Call {
+    packets: Mutex<Option<PacketStream>>,
+    pub(crate) engine: Arc<Engine>,
+}
+
+impl Call {
+    pub(crate) fn take(&self) -> PyResult<PacketStream> {
+        lock(&self.packets).take().ok_or_else(|| PyRuntimeError::new_err("the call was taken over before"))
+    }
+}
+
+pub(crate) fn duration(seconds: Option<f64>) -> PyResult<Duration> {
+    let Some(seconds) = seconds else { return Ok(FOREVER) };
+    let wrong = |e| PyValueError::new_err(format!("{seconds} is not a time: {e}"));
+    Duration::try_from_secs_f64(seconds).map(|d| d.min(FOREVER)).map_err(wrong)
+}
+
+fn header_map(headers: Vec<(String, String)>) -> PyResult<HeaderMap> {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        let wrong = || PyValueError::new_err(format!("header {name:?}: not a header"));
+        let value = HeaderValue::from_str(&value).map_err(|_| wrong())?;
+        map.insert(HeaderName::try_from(name.as_str()).map_err(|_| wrong())?, value);
+    }
+    Ok(map)
+}
+
+/// What can be set; the names are Python's.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Settings {
+    read_timeout: Option<f64>,
+    connect_timeout: Option<f64>,
+    pub(crate) max_retries: u32,
+    pub(crate) max_wait: f64,
+    pub(crate) resume_patience: f64,
+    pub(crate) backoff_first: f64,
+    pub(crate) backoff_max: f64,
+    pub(crate) strict: bool,
+    pub(crate) profile: String,
+    path: String,
+    headers: Vec<(String, String)>,
+}
+
+impl Settings {
+    pub(crate) fn profile(&self) -> PyResult<Profile> {
+        self.profile.parse().map_err(PyValueError::new_err)
+    }
+
+    fn options(self) -> PyResult<Options> {
+        Ok(Options::new()
+            .read_timeout(duration(self.read_timeout)?)
+            .connect_timeout(duration(self.connect_timeout)?)
+            .max_retries(self.max_retries)
+            .max_wait(duration(Some(self.max_wait))?)
+            .resume_patience(duration(Some(self.resume_patience))?)
+            .backoff(duration(Some(self.backoff_first))?, duration(Some(self.backoff_max))?)
+            .strict(self.strict)
+            .profile(self.profile()?)
+            .path(self.path)
+            .headers(header_map(self.headers)?))
+    }
+}
+
+#[pymethods]
+impl Client {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        base_url: &str,
+        api_key: &str,
+        settings: Settings,
+        is_async: bool,
+    ) -> PyResult<Self> {
+        let inner = CapClient::with_options(base_url, api_key, settings.options()?);
+        let inner = inner.map_err(|error| match &error {
+            CapError::Connection(e) => PyValueError::new_err(e.message.clone()),
+            CapError::Protocol(_) | CapError::Runtime(_) => failure::raised(py, &error),
+        })?;
+        Ok(Self { inner, engine: Arc::new(Engine::new(is_async)) })
+    }
+
+    /// A run that is about to be asked for. Nothing is sent yet.
+    fn call(&self, request: &Prepared) -> PyResult<Call> {
+        self.open(request.send(&self.inner))
+    }
+
+    /// A stream that is about to be followed, from a cursor on.
+    fn attach(&self, cursor: &str) -> PyResult<Call> {
+        self.open(self.inner.attach(cursor_of(cursor)?))
+    }
+
+    /// Stops a run.
+    fn stop(&self, py: Python<'_>, stream_id: Uuid) -> PyResult<()> {
+        self.wait(py, Exchange::Stop(stream_id)).map(drop)
+    }
+
+    /// How the server feels, as JSON text.
+    fn health(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.wait(py, Exchange::Health)
+    }
+
+    /// Stops a run without waiting here; the future is woken when it is done.
+    fn begin_stop(&self, stream_id: Uuid, event_loop: Py<PyAny>, future: Py<PyAny>) -> PyResult<Pending> {
+        self.begin(Exchange::Stop(stream_id), Waiter::new(event_loop, future))
+    }
+
+    /// Asks how the server feels without waiting here; the future is woken when it is known.
+    fn begin_health(&self, event_loop: Py<PyAny>, future: Py<PyAny>) -> PyResult<Pending> {
+        self.begin(Exchange::Health, Waiter::new(event_loop, future))
+    }
+
+    /// Ends every call of this client; no thread is left when it returns.
+    fn close(&self, py: Python<'_>) {
+        self.engine.close(py);
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn is_closed(&self) -> bool {
+        self.engine.closed.is_cancelled()
+    }
+}
+
+impl Client {
+    fn open(&self, packets: PacketStream) -> PyResult<Call> {
+        if self.is_closed() {
+            return Err(closed_error());
+        }
+        Ok(Call { packets: Mutex::new(Some(packets)), engine: Arc::clone(&self.engine) })
+    }
+
+    fn wait(&self, py: Python<'_>, exchange: Exchange) -> PyResult<Option<String>> {
+        let answer = self.engine.worker()?.wait(py, exchange.run(self.inner.clone()))?;
+        answer.map_err(|error| failure::raised(py, &error))
+    }
+
+    fn begin(&self, exchange: Exchange, waiter: Waiter) -> PyResult<Pending> {
+        let answer = Arc::new(Mutex::new(None));
+        let (slot, client, closed) = (Arc::clone(&answer), self.inner.clone(), self.engine.closed.clone());
+        self.engine.worker()?.handle()?.spawn(async move {
+            let done = closed.run_until_cancelled(exchange.run(client)).await;
+            *lock(&slot) = done;
+            waiter.wake();
+        });
+        Ok(Pending { answer })
+    }
+}
+
+/// One request, one answer.
+enum Exchange {
+    Stop(Uuid),
+    Health,
+}
+
+impl Exchange {
+    async fn run(self, client: CapClient) -> Result<Option<String>, CapError> {
+        match self {
+            Self::Stop(stream) => client.stop(stream).await.map(|()| None),
+            Self::Health => client.health().await.map(|health| serde_json::to_string(&health).ok()),
+        }
+    }
+}
+
+type Answer = Result<Option<String>, CapError>;
+
+/// An answer that is on its way.
+#[pyclass(frozen, module = "coreason_client._core")]
+#[derive(Debug)]
+pub(crate) struct Pending {
+    answer: Arc<Mutex<Option<Answer>>>,
+}
+
+#[pymethods]
+impl Pending {
+    /// The answer, or the failure; the future was woken before.
+    fn result(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let Some(answer) = lock(&self.answer).take() else {
+            return Err(closed_error());
+        };
+        answer.map_err(|error| failure::raised(py, &error))
+    }
+}

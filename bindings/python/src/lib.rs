@@ -1,0 +1,48 @@
+//! The native half of the Python package `coreason_client`: the client's loop, packets, validation, faults and assistant
+//! frames. What is plainer in Python (exceptions, request models, the agent side) is in `python/coreason_client`.
+//!
+//! Nothing here decides anything about the protocol: that is `capstan-client` and `capstan-protocol`.
+
+mod assistant;
+mod async_stream;
+mod client;
+mod failure;
+mod fault;
+mod imports;
+mod machine;
+mod model;
+mod packet;
+mod pen;
+mod reader;
+mod request;
+mod runtime;
+mod sync_stream;
+
+use pyo3::prelude::*;
+
+/// The native half of `coreason_client`. Private: import from the package.
+#[pymodule]
+mod _core {
+    #[allow(unused_imports)]
+    use super::*;
+    #[pymodule_export]
+    use crate::assistant::parse_frame;
+    #[pymodule_export]
+    use crate::async_stream::{AsyncStream, Ready, wake};
+    #[pymodule_export]
+    use crate::client::{Call, Client, Pending};
+    #[pymodule_export]
+    use crate::fault::{Fault, catalogue};
+    #[pymodule_export]
+    use crate::machine::Machine;
+    #[pymodule_export]
+    use crate::model::{check, schema};
+    #[pymodule_export]
+    use crate::packet::Packet;
+    #[pymodule_export]
+    use crate::pen::Pen;
+    #[pymodule_export]
+    use crate::request::{Prepared, prepare, question};
+    #[pymodule_export]
+    use crate::sync_stream::Stream;
+}

@@ -1,0 +1,127 @@
+//! Requests, ready to be sent: checked, serialised once, the same bytes each time.
+
+use capstan_client::{Envelope, PacketStream};
+use capstan_protocol::{
+    AgentRequest, Identity, Profile, ServiceRequest, SessionContext, UserContext, decode, v2,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use serde_json::Map;
+use uuid::Uuid;
+
+use crate::{failure, imports};
+
+/// A request that was checked and serialised.
+#[pyclass(frozen, module = "coreason_client._core")]
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    profile: Profile,
+    /// Under which the run starts at most once.
+    #[pyo3(get)]
+    request_id: Uuid,
+    body: Vec<u8>,
+}
+
+#[pymethods]
+impl Prepared {
+    /// The bytes to post.
+    #[getter]
+    fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// `v1` or `v2`.
+    #[getter]
+    fn profile(&self) -> String {
+        self.profile.to_string()
+    }
+}
+
+/// One type per profile, since an envelope's profile is part of its type.
+struct V1<'a>(&'a Prepared);
+struct V2<'a>(&'a Prepared);
+
+macro_rules! envelope {
+    ($name:ident) => {
+        impl Envelope for $name<'_> {
+            const PROFILE: Profile = Profile::$name;
+
+            fn request_id(&self) -> Uuid {
+                self.0.request_id
+            }
+
+            fn to_body(&self) -> Vec<u8> {
+                self.0.body.clone()
+            }
+        }
+    };
+}
+
+envelope!(V1);
+envelope!(V2);
+
+impl Prepared {
+    pub(crate) fn send(&self, client: &capstan_client::CapClient) -> PacketStream {
+        match self.profile {
+            Profile::V1 => client.assist(&V1(self)),
+            Profile::V2 => client.assist(&V2(self)),
+        }
+    }
+}
+
+/// Checks a request: ours, a dict, or a pydantic model. What is valid as v1 is v1, else it must be v2. The caller's own
+/// members are sent as they are, known or not.
+#[pyfunction]
+pub(crate) fn prepare(request: &Bound<'_, PyAny>) -> PyResult<Prepared> {
+    let text = imports::to_json(request)?;
+    let as_v1 = decode::from_str::<ServiceRequest>(&text).map(|r| (Profile::V1, r.request_id));
+    let found = as_v1.or_else(|error| {
+        let as_v2 = decode::from_str::<v2::ServiceRequest>(&text);
+        as_v2.map(|r| (Profile::V2, r.request_id)).map_err(|_| error)
+    });
+    let (profile, request_id) = found.map_err(|error| failure::invalid(request.py(), &error))?;
+    Ok(Prepared { profile, request_id, body: text.into_bytes() })
+}
+
+/// The request of a chat: plain text in a conversation.
+#[pyfunction]
+pub(crate) fn question(
+    profile: &str,
+    conversation: Uuid,
+    message: &str,
+    user_id: &str,
+) -> PyResult<Prepared> {
+    let profile: Profile = profile.parse().map_err(PyValueError::new_err)?;
+    let wrong = |e: serde_json::Error| PyValueError::new_err(e.to_string());
+    let (request_id, body) = match profile {
+        Profile::V1 => {
+            let context = SessionContext::new(conversation, UserContext::new(user_id));
+            let request = ServiceRequest::new(context, AgentRequest::query(conversation, message));
+            (request.request_id, serde_json::to_vec(&request).map_err(wrong)?)
+        }
+        Profile::V2 => {
+            let request = question_v2(conversation, message, user_id);
+            (request.request_id, serde_json::to_vec(&request).map_err(wrong)?)
+        }
+    };
+    Ok(Prepared { profile, request_id, body })
+}
+
+fn question_v2(conversation: Uuid, message: &str, user_id: &str) -> v2::ServiceRequest {
+    let user = Identity { id: user_id.to_owned(), name: user_id.to_owned(), role: None };
+    let request_id = Uuid::now_v7();
+    v2::ServiceRequest {
+        request_id,
+        context: v2::SessionContext { session_id: conversation.to_string(), user, agent: None },
+        payload: v2::AgentRequest {
+            request_id,
+            root_request_id: request_id,
+            parent_request_id: None,
+            query: message.to_owned(),
+            files: Vec::new(),
+            conversation_id: Some(conversation.to_string()),
+            session_id: None,
+            meta: Map::new(),
+        },
+    }
+}

@@ -1,0 +1,150 @@
+//! Where the network is waited for.
+//!
+//! A blocking client drives a runtime of its own in the calling thread: no thread exists. Async clients share one runtime
+//! with one worker, which lives as long as one of them is open. Closing waits until no thread is left.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio_util::sync::CancellationToken;
+
+/// How long a close waits for calls of other threads to notice it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often a blocking wait looks for Ctrl-C.
+const TICK: Duration = Duration::from_millis(40);
+
+/// A lock that a panic elsewhere cannot spoil.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A runtime that never blocks the thread that drops it: that thread may hold the interpreter, which the worker may want.
+#[derive(Debug)]
+pub(crate) struct Worker(Option<Runtime>);
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Worker {
+    fn build(builder: &mut Builder) -> PyResult<Self> {
+        // Names are looked up by threads of their own, which should not linger.
+        let builder = builder.enable_all().max_blocking_threads(4).thread_keep_alive(Duration::from_secs(1));
+        let runtime = builder.thread_name("coreason-client").build();
+        runtime.map(|runtime| Self(Some(runtime))).map_err(|e| PyRuntimeError::new_err(e.to_string()))
+    }
+
+    fn runtime(&self) -> PyResult<&Runtime> {
+        self.0.as_ref().ok_or_else(closed_error)
+    }
+
+    pub(crate) fn handle(&self) -> PyResult<Handle> {
+        self.runtime().map(|runtime| runtime.handle().clone())
+    }
+
+    /// Waits without the interpreter. Ctrl-C is looked for while it waits, and raises.
+    pub(crate) fn wait<F>(&self, py: Python<'_>, future: F) -> PyResult<F::Output>
+    where
+        F: Future + Send,
+        F::Output: Send,
+    {
+        let runtime = self.runtime()?;
+        let mut future = std::pin::pin!(future);
+        loop {
+            let done = py.detach(|| {
+                // Inside: a timer belongs to the runtime that it is made in.
+                runtime.block_on(async { tokio::time::timeout(TICK, future.as_mut()).await })
+            });
+            match done {
+                Ok(output) => return Ok(output),
+                Err(_) => py.check_signals()?,
+            }
+        }
+    }
+
+    fn shut_down(mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_timeout(PATIENCE);
+        }
+    }
+}
+
+/// The one that async clients share.
+static SHARED: Mutex<Weak<Worker>> = Mutex::new(Weak::new());
+
+/// A client's share in a runtime: made when it is first needed, gone when it is closed.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    is_shared: bool,
+    worker: Mutex<Option<Arc<Worker>>>,
+    pub(crate) closed: CancellationToken,
+}
+
+pub(crate) fn closed_error() -> PyErr {
+    PyRuntimeError::new_err("the client is closed")
+}
+
+impl Engine {
+    pub(crate) fn new(is_shared: bool) -> Self {
+        Self { is_shared, worker: Mutex::new(None), closed: CancellationToken::new() }
+    }
+
+    pub(crate) fn worker(&self) -> PyResult<Arc<Worker>> {
+        if self.closed.is_cancelled() {
+            return Err(closed_error());
+        }
+        let mut mine = lock(&self.worker);
+        if let Some(worker) = &*mine {
+            return Ok(Arc::clone(worker));
+        }
+        let worker = if self.is_shared { shared()? } else { Arc::new(own()?) };
+        *mine = Some(Arc::clone(&worker));
+        Ok(worker)
+    }
+
+    /// Ends every call, and waits until the threads are gone.
+    pub(crate) fn close(&self, py: Python<'_>) {
+        self.closed.cancel();
+        let Some(worker) = lock(&self.worker).take() else { return };
+        let is_shared = self.is_shared;
+        py.detach(|| retire(worker, is_shared));
+    }
+}
+
+fn own() -> PyResult<Worker> {
+    Worker::build(&mut Builder::new_current_thread())
+}
+
+fn shared() -> PyResult<Arc<Worker>> {
+    let mut known = lock(&SHARED);
+    if let Some(worker) = known.upgrade() {
+        return Ok(worker);
+    }
+    let worker = Arc::new(Worker::build(Builder::new_multi_thread().worker_threads(1))?);
+    *known = Arc::downgrade(&worker);
+    Ok(worker)
+}
+
+/// The last one shuts it down. Of a runtime of its own, a client waits for calls that other threads are in.
+fn retire(mut worker: Arc<Worker>, is_shared: bool) {
+    const STEP: Duration = Duration::from_millis(5);
+    let mut waited = Duration::ZERO;
+    loop {
+        match Arc::try_unwrap(worker) {
+            Ok(worker) => return worker.shut_down(),
+            Err(_) if is_shared || waited >= PATIENCE => return,
+            Err(back) => worker = back,
+        }
+        std::thread::sleep(STEP);
+        waited += STEP;
+    }
+}

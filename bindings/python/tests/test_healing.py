@@ -1,0 +1,98 @@
+"""A hundred reconnects, the exact text, in both worlds and over the caller's own client."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from coreason_client import AsyncCAPClient, CAPClient, CAPConnectionError
+from cutter import Cutter
+
+Make = Callable[..., Cutter]
+
+TOKENS = "/tokens 3000"
+# The gateway asks for half a second between tries; `max_wait` is the limit of what is granted.
+QUICK: dict[str, Any] = {"backoff": (0.1, 0.1), "max_wait": 0.1}
+
+
+@pytest.fixture(scope="module")
+def whole(gateway: str) -> str:
+    with CAPClient(gateway, "") as client:
+        return client.chat(TOKENS).text()
+
+
+def test_a_hundred_reconnects_give_the_exact_text_in_both_worlds(cutter: Make, whole: str) -> None:
+    """At the same time: most of it is waiting."""
+    here, there = cutter(after=6000, cuts=100), cutter(after=6000, cuts=100)
+
+    async def aside() -> str:
+        async with AsyncCAPClient(there.url, "", **QUICK) as client:
+            return "".join([text async for text in client.chat(TOKENS)])
+
+    with ThreadPoolExecutor(1) as pool, CAPClient(here.url, "", **QUICK) as client:
+        other = pool.submit(asyncio.run, aside())
+        assert "".join(client.chat(TOKENS)) == whole
+        assert other.result() == whole
+    assert (here.cuts, there.cuts) == (100, 100)
+
+
+def test_every_packet_comes_once_and_in_order(cutter: Make, gateway: str) -> None:
+    proxy = cutter(after=5000, cuts=10)
+    with CAPClient(proxy.url, "", strict=True, **QUICK) as client:
+        chat = client.chat("/tokens 300")
+        text = chat.text()
+    with CAPClient(gateway, "") as client:
+        packets = list(client.attach(str(chat.stream_id)))
+    assert [packet.seq for packet in packets] == list(range(1, len(packets) + 1))
+    assert "".join(packet.p for packet in packets if packet.op == "DELTA") == text
+    assert packets[-1].op == "CLOSE"
+
+
+def test_the_callers_own_client_heals_as_well(cutter: Make, whole: str) -> None:
+    proxy = cutter(after=20000, cuts=10)
+    with httpx.Client() as http, CAPClient(proxy.url, "", http_client=http, **QUICK) as client:
+        assert client.chat(TOKENS).text() == whole
+    assert proxy.cuts == 10
+
+
+def test_the_callers_own_async_client_heals_as_well(cutter: Make, whole: str) -> None:
+    proxy = cutter(after=20000, cuts=10)
+
+    async def main() -> str:
+        async with httpx.AsyncClient() as http, AsyncCAPClient(proxy.url, "", http_client=http, **QUICK) as client:
+            return "".join([text async for text in await client.chat(TOKENS)])
+
+    assert asyncio.run(main()) == whole
+    assert proxy.cuts == 10
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_drop_is_logged_in_the_rfcs_words(cutter: Make, caplog: pytest.LogCaptureFixture, is_async: bool) -> None:
+    proxy = cutter(after=2000, cuts=1)
+
+    async def main() -> None:
+        async with AsyncCAPClient(proxy.url, "", **QUICK) as client:
+            await client.chat("/tokens 50").text()
+
+    with caplog.at_level(logging.WARNING, "coreason_client"):
+        if is_async:
+            asyncio.run(main())
+        else:
+            with CAPClient(proxy.url, "", **QUICK) as client:
+                client.chat("/tokens 50").text()
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING and record.name == "coreason_client"
+    assert record.getMessage().startswith("Connection dropped. Retrying in 0.1 seconds")
+
+
+def test_what_never_holds_is_given_up(cutter: Make) -> None:
+    proxy = cutter(after=10, cuts=1000)
+    with CAPClient(proxy.url, "", max_retries=2, **QUICK) as client, pytest.raises(CAPConnectionError) as lost:
+        client.chat("Hi").text()
+    assert lost.value.retries == 2
