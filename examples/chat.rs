@@ -3,6 +3,8 @@
 //!     make run                                                  # in another terminal
 //!     cargo run -p capstan-client --example chat                # http://localhost:8787; another URL as an argument
 
+#![allow(clippy::print_stdout)] // A program that talks to a person.
+
 use std::io::{Write as _, stdout};
 
 use capstan_client::CapError;

@@ -3,6 +3,8 @@
 //!     make run                                                  # in another terminal
 //!     cargo run -p capstan-client --example packets             # http://localhost:8787; another URL as an argument
 
+#![allow(clippy::print_stdout)] // A program that talks to a person.
+
 use capstan_client::protocol::{
     AgentRequest, ChatMessage, Event, EventView, Payload, ServiceRequest, SessionContext, UserContext,
 };
