@@ -20,9 +20,10 @@ mod routes;
 mod runs;
 mod server;
 mod settings;
+mod tenants;
 
-pub use access::{KeyHash, Tenant};
 pub use app::Gateway;
 pub use capstan_journal::Retention;
 pub use server::{Drained, Service, serve};
 pub use settings::{Limits, Settings, Timeouts};
+pub use tenants::{KeyHash, Tenant, Tenants};

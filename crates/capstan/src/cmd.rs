@@ -3,6 +3,7 @@
 mod chaos;
 mod chat;
 mod errors;
+mod key;
 mod logs;
 mod request;
 mod serve;
@@ -25,6 +26,7 @@ pub(crate) enum Command {
     Validate(validate::Args),
     Errors(errors::Args),
     Request(request::Args),
+    Key(key::Args),
     Chaos(Box<chaos::Args>),
 }
 
@@ -34,6 +36,7 @@ impl Command {
             Self::Serve(args) => args.run(),
             Self::Chat(args) => args.run(),
             Self::Request(args) => args.run(),
+            Self::Key(args) => args.run(),
             Self::Chaos(args) => args.run(),
             Self::Validate(args) => args.run(),
             Self::Errors(args) => args.run(),
@@ -58,6 +61,11 @@ impl Failure {
     pub(crate) fn with_help(mut self, help: impl fmt::Display) -> Self {
         self.help = Some(help.to_string());
         self
+    }
+
+    /// What is wrong, in words.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
     }
 
     /// Tells the person at the terminal.

@@ -1,6 +1,7 @@
 //! `capstan serve`: the gateway with the journal, the agents and the settings of a configuration.
 
 mod config;
+mod reload;
 
 use std::future::Future;
 use std::io;
@@ -48,10 +49,11 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let file = self.config.clone();
         let config = self.settle()?;
         super::logs::start(config.exposure());
         let runtime = tokio::runtime::Runtime::new()?;
-        runtime.block_on(run(config))?;
+        runtime.block_on(run(config, file))?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -67,7 +69,7 @@ impl Args {
     }
 }
 
-async fn run(config: Config) -> Result<(), Failure> {
+async fn run(config: Config, file: Option<PathBuf>) -> Result<(), Failure> {
     let settings = config.settings()?;
     let listeners = listen(&config, settings.tenants.is_empty()).await?;
     let url = url(&listeners)?;
@@ -76,9 +78,10 @@ async fn run(config: Config) -> Result<(), Failure> {
             .with_help("choose another folder with --journal disk:<folder>, or stop the other process")
     })?;
     let journal = Journal::new(store, TailLimits::default());
-    let gateway = Gateway::new(journal).agent("demo", Demo::new()).settings(settings);
     // Before the greeting: whoever reads it may send a signal at once.
     let terminated = terminated()?;
+    tokio::spawn(reload::on_hangup(file, settings.tenants.clone())?);
+    let gateway = Gateway::new(journal).agent("demo", Demo::new()).settings(settings);
     greet(&config, &url);
     serve(gateway, listeners, terminated).await?;
     Ok(())
@@ -99,7 +102,9 @@ async fn listen(config: &Config, is_local: bool) -> Result<Vec<TcpListener>, Fai
     if let Some(address) = exposed.filter(|_| is_local && !config.open) {
         let message = format!("{address} can be reached from elsewhere, but no tenants are configured");
         return Err(Failure::usage(message)
-            .with_help("configure [[tenants]] in capstan.toml, or allow everybody with --open"));
+            .with_help(
+            "make a key with `capstan key new TENANT` and add its [[tenants]] to capstan.toml, or allow everybody with --open",
+        ));
     }
     let mut listeners: Vec<TcpListener> = Vec::new();
     for mut address in addresses {

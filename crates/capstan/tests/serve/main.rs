@@ -6,6 +6,7 @@ mod client;
 mod drain;
 #[cfg(feature = "failpoints")]
 mod failpoint;
+mod keys;
 mod kill;
 mod logs;
 mod process;

@@ -132,30 +132,39 @@ impl Config {
             }
             Err(e) => return Err(Failure::usage(format!("{}: {e}", path.display()))),
         };
-        toml::from_str(&text).map_err(|e| explain(path, &e))
+        toml::from_str(&text).map_err(|e| explain(path, &text, &e))
     }
 
     /// What the gateway needs to know.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = Settings {
-            tenants: self.tenants.iter().map(TenantConfig::to_tenant).collect(),
+            tenants: self.tenants()?.into(),
             open: self.open,
             cors_origins: self.cors_origins.clone(),
             metrics_key: self.metrics_key.clone().map(|key| key.0),
             exposure: self.exposure(),
             ..Settings::default()
         };
-        if let Some(empty) = self.tenants.iter().find(|t| t.keys.is_empty() || t.name.is_empty()) {
-            return Err(Failure::usage(format!(
-                "tenants: {:?} needs a name and at least one key",
-                empty.name
-            )));
-        }
         self.limits.apply(&mut settings.limits);
         self.timeouts.apply(&mut settings.timeouts);
         self.retention.apply(&mut settings.retention);
         check_claim_age(settings.retention.claim_age)?;
         Ok(settings)
+    }
+
+    /// Who may use it.
+    pub(super) fn tenants(&self) -> Result<Vec<Tenant>, Failure> {
+        for (index, tenant) in self.tenants.iter().enumerate() {
+            let TenantConfig { name, keys, .. } = tenant;
+            if keys.is_empty() || name.is_empty() {
+                return Err(Failure::usage(format!("tenants: {name:?} needs a name and at least one key")));
+            }
+            if self.tenants.iter().take(index).any(|earlier| earlier.name == *name) {
+                return Err(Failure::usage(format!("tenants: there are two tables of the name {name:?}"))
+                    .with_help("one tenant may have several keys"));
+            }
+        }
+        Ok(self.tenants.iter().map(TenantConfig::to_tenant).collect())
     }
 
     /// Whether the inside may be shown.
@@ -177,15 +186,18 @@ fn check_claim_age(claim_age: Duration) -> Result<(), Failure> {
 
 impl TenantConfig {
     fn to_tenant(&self) -> Tenant {
-        Tenant { name: self.name.clone(), keys: self.keys.iter().map(|key| key.0.clone()).collect() }
+        Tenant::new(&self.name, self.keys.iter().map(|key| key.0.clone()).collect())
     }
 }
 
-/// toml's own message shows line, column and a caret; a mistyped key also gets the nearest known one.
-fn explain(path: &Path, error: &toml::de::Error) -> Failure {
+/// Names the place, but does not quote it as toml's own message does: a line may hold a key that does not belong there.
+/// A mistyped key also gets the nearest known one.
+fn explain(path: &Path, text: &str, error: &toml::de::Error) -> Failure {
     let message = error.message();
     let words: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    let failure = Failure::usage(format!("{}: {error}", path.display()).trim_end());
+    let line = error.span().and_then(|span| text.get(..span.start)).map(|before| before.split('\n').count());
+    let place = line.map_or_else(String::new, |line| format!(", line {line}"));
+    let failure = Failure::usage(format!("{}{place}: {message}", path.display()));
     let close = match words.split_first() {
         Some((wrong, known)) if message.starts_with("unknown field") => nearest(wrong, known.iter().copied()),
         _ => None,
@@ -213,8 +225,9 @@ mod tests {
 
     #[test]
     fn a_wrong_key_names_its_place_and_the_nearest_known_one() {
-        let error = toml::from_str::<Config>("debug = true\nlisen = \"x\"\n").unwrap_err();
-        let failure = explain(Path::new("capstan.toml"), &error);
+        let wrong = "debug = true\nlisen = \"x\"\n";
+        let error = toml::from_str::<Config>(wrong).unwrap_err();
+        let failure = explain(Path::new("capstan.toml"), wrong, &error);
         let text = format!("{failure:?}");
         assert!(text.contains("line 2") && text.contains("did you mean `listen`?"), "{text}");
     }
@@ -274,7 +287,7 @@ mod tests {
     fn the_documentations_example_is_a_valid_configuration() {
         let example = PAGE.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
         let settings = toml::from_str::<Config>(example).unwrap().settings().unwrap();
-        assert_eq!((settings.tenants.len(), settings.limits.requests_per_minute), (1, 120));
+        assert_eq!((settings.tenants.current().len(), settings.limits.requests_per_minute), (1, 120));
     }
 
     #[test]
@@ -299,9 +312,21 @@ mod tests {
     }
 
     #[test]
-    fn a_key_in_plain_text_is_refused() {
+    fn a_key_in_plain_text_is_refused_and_not_repeated() {
         let wrong = "[[tenants]]\nname = \"a\"\nkeys = [\"sk_secret\"]\n";
         let error = toml::from_str::<Config>(wrong).unwrap_err();
-        assert!(error.message().contains("sha256:"), "{error}");
+        let text = format!("{:?}", explain(Path::new("capstan.toml"), wrong, &error));
+        assert!(text.contains("sha256:") && text.contains("line 3"), "{text}");
+        assert!(!text.contains("sk_secret"), "{text}");
+    }
+
+    #[test]
+    fn one_tenant_is_one_table() {
+        let table = format!("[[tenants]]\nname = \"a\"\nkeys = [\"sha256:{}\"]\n", "0".repeat(64));
+        let tenants =
+            |text: &str| toml::from_str::<Config>(text).unwrap().tenants().map(|tenants| tenants.len());
+        assert_eq!(tenants(&table).unwrap(), 1);
+        assert!(format!("{:?}", tenants(&table.repeat(2)).unwrap_err()).contains("two tables"));
+        assert!(tenants("[[tenants]]\nname = \"a\"\nkeys = []\n").is_err());
     }
 }
