@@ -38,7 +38,7 @@ mod run;
 mod shelf;
 mod store;
 
-pub use backend::{Durability, open};
+pub use backend::{Durability, check, open};
 pub use error::{ErrorKind, JournalError};
 pub use journal::Journal;
 pub use reader::{Reader, Step};

@@ -2,6 +2,7 @@
 
 mod chaos;
 mod chat;
+mod config;
 mod errors;
 mod key;
 mod logs;
@@ -27,6 +28,7 @@ pub(crate) enum Command {
     Errors(errors::Args),
     Request(request::Args),
     Key(key::Args),
+    Config(config::Args),
     Chaos(Box<chaos::Args>),
 }
 
@@ -37,6 +39,7 @@ impl Command {
             Self::Chat(args) => args.run(),
             Self::Request(args) => args.run(),
             Self::Key(args) => args.run(),
+            Self::Config(args) => args.run(),
             Self::Chaos(args) => args.run(),
             Self::Validate(args) => args.run(),
             Self::Errors(args) => args.run(),

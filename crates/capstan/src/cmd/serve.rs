@@ -6,7 +6,7 @@ mod reload;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use capstan_agent::Demo;
@@ -18,6 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
 use config::Config;
+pub(super) use config::{EXAMPLE, read_file};
 
 /// Serve agents: journal, replay, resume, typed failures
 #[derive(clap::Args)]
@@ -57,8 +58,13 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// The file that was named.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     /// Flags beat the environment, which beats the file, which beats the defaults.
-    fn settle(self) -> Result<Config, Failure> {
+    pub(super) fn settle(self) -> Result<Config, Failure> {
         let mut config = Config::load(self.config.as_deref())?;
         config.listen = self.listen.unwrap_or(config.listen);
         config.journal = self.journal.unwrap_or(config.journal);
@@ -95,17 +101,26 @@ fn durability(word: &str) -> Result<Durability, Failure> {
     }
 }
 
+/// What would keep the server from starting, as far as it can be told without starting it.
+pub(super) async fn check(config: &Config) -> Result<(), Failure> {
+    durability(&config.durability)?;
+    capstan_journal::check(&config.journal).map_err(Failure::usage)?;
+    allowed_addresses(config, config.settings()?.tenants.is_empty()).await.map(drop)
+}
+
 /// Without tenants only loopback is safe; beyond it the operator must say so.
-async fn listen(config: &Config, is_local: bool) -> Result<Vec<TcpListener>, Failure> {
+async fn allowed_addresses(config: &Config, is_local: bool) -> Result<Vec<SocketAddr>, Failure> {
     let addresses = addresses(&config.listen).await?;
     let exposed = addresses.iter().find(|a| !a.ip().is_loopback());
-    if let Some(address) = exposed.filter(|_| is_local && !config.open) {
-        let message = format!("{address} can be reached from elsewhere, but no tenants are configured");
-        return Err(Failure::usage(message)
-            .with_help(
-            "make a key with `capstan key new TENANT` and add its [[tenants]] to capstan.toml, or allow everybody with --open",
-        ));
-    }
+    let Some(address) = exposed.filter(|_| is_local && !config.open) else { return Ok(addresses) };
+    let message = format!("{address} can be reached from elsewhere, but no tenants are configured");
+    Err(Failure::usage(message).with_help(
+        "make a key with `capstan key new TENANT` and add its [[tenants]] to capstan.toml, or allow everybody with --open",
+    ))
+}
+
+async fn listen(config: &Config, is_local: bool) -> Result<Vec<TcpListener>, Failure> {
+    let addresses = allowed_addresses(config, is_local).await?;
     let mut listeners: Vec<TcpListener> = Vec::new();
     for mut address in addresses {
         // Port 0 asks for any free one; both loopback addresses then share it.

@@ -1,6 +1,8 @@
 //! `capstan.toml`: what can be configured. A wrong key or value is refused with its place and the nearest known key.
 
-use std::path::Path;
+mod effective;
+
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use capstan_gateway::{KeyHash, Limits, Retention, Settings, Tenant, Timeouts};
@@ -8,7 +10,11 @@ use capstan_protocol::{Exposure, nearest};
 use serde::Deserialize;
 use serde::de::Error as _;
 
+use self::effective::Shown as _;
 use crate::cmd::Failure;
+
+/// A commented configuration with every key there is.
+pub(in crate::cmd) const EXAMPLE: &str = include_str!("config/example.toml");
 
 /// The file that is read if it exists.
 const DEFAULT_FILE: &str = "capstan.toml";
@@ -18,12 +24,12 @@ const PROMISED_CLAIM_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// The configuration, defaults filled in.
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Config {
+pub(in crate::cmd) struct Config {
     pub(super) listen: String,
     pub(super) journal: String,
     pub(super) durability: String,
     pub(super) debug: bool,
-    pub(super) open: bool,
+    pub(in crate::cmd) open: bool,
     cors_origins: Vec<String>,
     metrics_key: Option<Key>,
     tenants: Vec<TenantConfig>,
@@ -81,11 +87,9 @@ macro_rules! overlay {
                 $(if let Some(value) = self.$field { target.$field = value.into(); })*
             }
 
-            /// Every key with what it is without a file, as the documentation must have it.
-            #[cfg(test)]
-            fn defaults() -> Vec<(&'static str, String)> {
-                let target = $target::default();
-                vec![$((stringify!($field), format!("{:?}", target.$field))),*]
+            /// Every key with its value.
+            fn values(target: &$target) -> Vec<(&'static str, String)> {
+                vec![$((stringify!($field), target.$field.shown())),*]
             }
         }
     };
@@ -124,19 +128,12 @@ impl<'de> Deserialize<'de> for Seconds {
 impl Config {
     /// Reads a file: the one that was named, or `capstan.toml` if there is one.
     pub(super) fn load(named: Option<&Path>) -> Result<Self, Failure> {
-        let path = named.unwrap_or_else(|| Path::new(DEFAULT_FILE));
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(e) if named.is_none() && e.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Self::default());
-            }
-            Err(e) => return Err(Failure::usage(format!("{}: {e}", path.display()))),
-        };
-        toml::from_str(&text).map_err(|e| explain(path, &text, &e))
+        let Some((path, text)) = read_file(named)? else { return Ok(Self::default()) };
+        toml::from_str(&text).map_err(|e| explain(&path, &text, &e))
     }
 
     /// What the gateway needs to know.
-    pub(super) fn settings(&self) -> Result<Settings, Failure> {
+    pub(in crate::cmd) fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = Settings {
             tenants: self.tenants()?.into(),
             open: self.open,
@@ -171,6 +168,16 @@ impl Config {
     pub(super) fn exposure(&self) -> Exposure {
         let environment = std::env::var("CAPSTAN_ENV").ok();
         if self.debug { Exposure::Debug } else { Exposure::from_environment(environment.as_deref()) }
+    }
+}
+
+/// The file that was named, or `capstan.toml` if there is one.
+pub(in crate::cmd) fn read_file(named: Option<&Path>) -> Result<Option<(PathBuf, String)>, Failure> {
+    let path = named.unwrap_or_else(|| Path::new(DEFAULT_FILE));
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some((path.to_owned(), text))),
+        Err(e) if named.is_none() && e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Failure::usage(format!("{}: {e}", path.display()))),
     }
 }
 
@@ -271,14 +278,42 @@ mod tests {
         found.unwrap_or_else(|| panic!("docs/configuration.md: {section} has no row for {key}")).to_owned()
     }
 
+    /// The example with what is commented out taken in: `#key = …` and `#[table]`, but not `# prose`.
+    fn whole_example() -> toml::Table {
+        let is_commented = |rest: &str| rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '[');
+        let uncomment =
+            |line: &'static str| line.strip_prefix('#').filter(|r| is_commented(r)).unwrap_or(line);
+        let text = EXAMPLE.lines().map(uncomment).collect::<Vec<_>>().join("\n");
+        let config: Config = toml::from_str(&text).unwrap();
+        config.settings().unwrap();
+        text.parse().unwrap()
+    }
+
+    fn in_example(section: &str, key: &str) -> Option<toml::Value> {
+        let whole = toml::Value::Table(whole_example());
+        let table = match section {
+            "capstan.toml" => Some(&whole),
+            "[[tenants]]" => whole.get("tenants").and_then(|tenants| tenants.get(0)),
+            _ => whole.get(section.trim_matches(['[', ']'])),
+        };
+        table?.get(key).cloned()
+    }
+
     #[test]
-    fn every_key_stands_in_the_documentation() {
+    fn the_example_as_it_stands_changes_nothing() {
+        let settings = |text: &str| toml::from_str::<Config>(text).unwrap().settings().unwrap();
+        assert_eq!(format!("{:?}", settings(EXAMPLE)), format!("{:?}", settings("")));
+    }
+
+    #[test]
+    fn every_key_stands_in_the_documentation_and_in_the_example() {
         let sections = ["capstan.toml", "[[tenants]]", "[limits]", "[timeouts]", "[retention]"];
         for section in sections {
             let keys = keys(if section == "capstan.toml" { "" } else { section });
             assert!(keys.len() > 1, "{section}: {keys:?}");
             for key in keys {
                 row(section, &key);
+                assert!(in_example(section, &key).is_some(), "example.toml: {section} lacks {key}");
             }
         }
     }
@@ -291,16 +326,18 @@ mod tests {
     }
 
     #[test]
-    fn every_default_stands_in_the_documentation() {
+    fn every_default_stands_in_the_documentation_and_in_the_example() {
         let tables = [
-            ("[limits]", LimitsConfig::defaults()),
-            ("[timeouts]", TimeoutsConfig::defaults()),
-            ("[retention]", RetentionConfig::defaults()),
+            ("[limits]", LimitsConfig::values(&Limits::default())),
+            ("[timeouts]", TimeoutsConfig::values(&Timeouts::default())),
+            ("[retention]", RetentionConfig::values(&Retention::default())),
         ];
         for (section, defaults) in tables {
             for (key, value) in defaults {
-                let value = value.trim_end_matches('s').replace("None", "none");
                 assert!(row(section, key).contains(&format!("| {value} |")), "{section} {key}: {value}");
+                if value != "none" {
+                    assert_eq!(in_example(section, key).unwrap().to_string(), value, "{section} {key}");
+                }
             }
         }
         let config = Config::default();
@@ -308,6 +345,7 @@ mod tests {
             [("listen", config.listen), ("journal", config.journal), ("durability", config.durability)]
         {
             assert!(row("capstan.toml", key).contains(&format!("| `\"{value}\"` |")), "{key}: {value}");
+            assert_eq!(in_example("capstan.toml", key).unwrap().as_str(), Some(value.as_str()), "{key}");
         }
     }
 
