@@ -21,6 +21,7 @@ mod runs;
 mod server;
 mod settings;
 mod tenants;
+mod tickets;
 
 pub use app::Gateway;
 pub use capstan_journal::Retention;

@@ -7,7 +7,7 @@ use axum::routing::{get, post};
 use http::HeaderValue;
 
 use crate::app::App;
-use crate::routes::{assist, errors, health, streams};
+use crate::routes::{assist, errors, health, streams, tickets};
 use crate::{access, refusal};
 
 pub(crate) fn router(app: &App) -> Router {
@@ -16,8 +16,9 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/v1/assist", post(assist::post))
         .route("/v1/agents/{name}/assist", post(assist::post_to))
         .route("/v1/streams", get(streams::list))
-        .route("/v1/streams/{id}", get(streams::watch).delete(streams::stop))
+        .route(access::WATCH, get(streams::watch).delete(streams::stop))
         .route("/v1/streams/{id}/packets", get(streams::packets))
+        .route("/v1/streams/{id}/ticket", post(tickets::issue))
         // Whose request is it?
         .route_layer(from_fn_with_state(app.clone(), access::authenticate));
     Router::new()

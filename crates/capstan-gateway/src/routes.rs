@@ -4,3 +4,4 @@ pub(crate) mod assist;
 pub(crate) mod errors;
 pub(crate) mod health;
 pub(crate) mod streams;
+pub(crate) mod tickets;

@@ -26,7 +26,7 @@ use self::writer::{Command, Writer};
 use crate::rules::shown;
 use crate::{
     Claim, Claimed, Durability, ErrorKind, Expired, Found, Frame, JournalError, Retention, Run, RunState,
-    Store, Turn,
+    Secret, Store, Turn,
 };
 
 /// Callers wait for their answers, so this many callers write at the same time; the others wait to be queued.
@@ -176,6 +176,10 @@ impl Store for DiskStore {
 
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
         self.expire_all(retention, now).await
+    }
+
+    async fn secret(&self) -> Result<Secret, JournalError> {
+        Ok(self.tables.secret().clone())
     }
 
     async fn close(&self) -> Result<(), JournalError> {

@@ -35,6 +35,7 @@ mod retention;
 mod ring;
 mod rules;
 mod run;
+mod secret;
 mod shelf;
 mod store;
 
@@ -44,5 +45,6 @@ pub use journal::Journal;
 pub use reader::{Reader, Step};
 pub use retention::{Expired, Retention};
 pub use run::{Claim, Frame, Run, RunState, Turn};
+pub use secret::Secret;
 pub use shelf::TailLimits;
 pub use store::{Claimed, Found, Store};

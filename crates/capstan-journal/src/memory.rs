@@ -1,7 +1,7 @@
 //! `memory:`: everything in one map, gone with the process. For tests and for trying things out.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,12 +12,14 @@ use crate::plant::{self, Bug};
 use crate::retention::is_past;
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, JournalError, Retention, Run, RunState, Store, Turn,
+    Claim, Claimed, ErrorKind, Expired, Found, Frame, JournalError, Retention, Run, RunState, Secret, Store,
+    Turn,
 };
 
 #[derive(Debug, Default)]
 pub(crate) struct MemoryStore {
     state: Mutex<State>,
+    secret: OnceLock<Secret>,
 }
 
 #[derive(Debug, Default)]
@@ -250,6 +252,13 @@ impl Store for MemoryStore {
         report.claims = (claims - state.claims.len()) as u64;
         report.sessions = (sessions - state.sessions.len()) as u64;
         Ok(report)
+    }
+
+    async fn secret(&self) -> Result<Secret, JournalError> {
+        let made = Secret::random().map_err(|error| {
+            JournalError::new(ErrorKind::Unavailable, "the system has no random numbers").caused_by(error)
+        })?;
+        Ok(self.secret.get_or_init(|| made).clone())
     }
 
     async fn close(&self) -> Result<(), JournalError> {

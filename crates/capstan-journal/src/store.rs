@@ -5,7 +5,7 @@ use bytes::Bytes;
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
-use crate::{Claim, Expired, Frame, JournalError, Retention, Run, RunState, Turn};
+use crate::{Claim, Expired, Frame, JournalError, Retention, Run, RunState, Secret, Turn};
 
 /// The answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,6 +101,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Deletes what the retention no longer covers, in small steps between which appends go on.
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError>;
+
+    /// A secret of the store's own, made when it first was used: whoever uses the store can check what was signed with it.
+    async fn secret(&self) -> Result<Secret, JournalError>;
 
     /// Syncs everything and ends writing: later writes are `Unavailable`.
     async fn close(&self) -> Result<(), JournalError>;

@@ -24,7 +24,7 @@ const PAGE: usize = 1000;
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Another tenant's stream answers exactly as an unknown one does.
-async fn own_run(app: &App, caller: &Caller, id: &str) -> Result<Run, Fault> {
+pub(super) async fn own_run(app: &App, caller: &Caller, id: &str) -> Result<Run, Fault> {
     let unknown = || Fault::new(FaultKind::StreamNotFound);
     let stream: Uuid = id.parse().map_err(|_| unknown())?;
     let store = app.journal.store();

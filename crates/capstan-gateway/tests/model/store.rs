@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{
-    Claim, Claimed, Expired, Found, Frame, JournalError, Retention, Run, RunState, Store, Turn,
+    Claim, Claimed, Expired, Found, Frame, JournalError, Retention, Run, RunState, Secret, Store, Turn,
 };
 use capstan_protocol::Timestamp;
 use fastrand::Rng;
@@ -193,6 +193,10 @@ impl Store for Shaky {
         let is_jumping = self.calendar.is_jumping.load(Ordering::Relaxed);
         let ahead = i64::from(is_jumping) * self.calendar.jumps.load(Ordering::Relaxed) * JUMP_MICROS;
         self.inner.expire(retention, Timestamp::from_micros(now.as_micros() + ahead)).await
+    }
+
+    async fn secret(&self) -> Result<Secret, JournalError> {
+        self.inner.secret().await
     }
 
     async fn close(&self) -> Result<(), JournalError> {

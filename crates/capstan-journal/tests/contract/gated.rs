@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_journal::{
-    Claim, Claimed, Expired, Found, Frame, JournalError, Retention, Run, RunState, Store, Turn,
+    Claim, Claimed, Expired, Found, Frame, JournalError, Retention, Run, RunState, Secret, Store, Turn,
 };
 use capstan_protocol::Timestamp;
 use tokio::sync::Semaphore;
@@ -84,6 +84,9 @@ impl Store for Gated {
     }
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
         self.store.expire(retention, now).await
+    }
+    async fn secret(&self) -> Result<Secret, JournalError> {
+        self.store.secret().await
     }
     async fn close(&self) -> Result<(), JournalError> {
         self.store.close().await

@@ -5,6 +5,7 @@ mod claims;
 mod gated;
 mod readers;
 mod retention;
+mod secrets;
 mod sessions;
 mod streams;
 
@@ -56,6 +57,9 @@ contract! {
         turns_are_ordered_and_replaced_by_stream,
         sessions_are_counted_by_tenant,
         unused_sessions_expire,
+    }
+    secrets {
+        the_secret_stays_the_same_and_is_no_other_stores,
     }
     retention {
         old_streams_go_and_their_claims_outlive_them,
