@@ -11,6 +11,7 @@ mod ask;
 mod face;
 mod limits;
 mod metrics;
+mod purge;
 mod reader;
 mod recovery;
 mod refusal;
@@ -24,7 +25,7 @@ mod tenants;
 mod tickets;
 
 pub use app::Gateway;
-pub use capstan_journal::Retention;
+pub use capstan_journal::{Retention, TenantRetention};
 pub use server::{Drained, Service, serve};
 pub use settings::{Limits, Settings, Timeouts};
 pub use tenants::{KeyHash, Tenant, Tenants};

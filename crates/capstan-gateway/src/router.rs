@@ -7,7 +7,7 @@ use axum::routing::{get, post};
 use http::HeaderValue;
 
 use crate::app::App;
-use crate::routes::{assist, errors, health, streams, tickets};
+use crate::routes::{assist, errors, health, sessions, streams, tickets};
 use crate::{access, refusal};
 
 pub(crate) fn router(app: &App) -> Router {
@@ -19,6 +19,7 @@ pub(crate) fn router(app: &App) -> Router {
         .route(access::WATCH, get(streams::watch).delete(streams::stop))
         .route("/v1/streams/{id}/packets", get(streams::packets))
         .route("/v1/streams/{id}/ticket", post(tickets::issue))
+        .route("/v1/sessions/{id}", get(sessions::turns).delete(sessions::purge))
         // Whose request is it?
         .route_layer(from_fn_with_state(app.clone(), access::authenticate));
     Router::new()

@@ -174,6 +174,19 @@ impl Store for DiskStore {
         self.view(move |view| view.sessions(&tenant)).await
     }
 
+    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
+        let is_gone = self.ask(|reply| Command::Purge { stream, now, reply }).await?;
+        if is_gone {
+            self.sweep(stream).await?;
+        }
+        Ok(is_gone)
+    }
+
+    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+        let entry = keys::index(keys::SESSION, &[&keys::names(&[tenant, session])]);
+        self.ask(|reply| Command::ForgetSession { entry, unused_since: None, reply }).await
+    }
+
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
         self.expire_all(retention, now).await
     }

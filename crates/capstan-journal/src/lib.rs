@@ -37,13 +37,14 @@ mod rules;
 mod run;
 mod secret;
 mod shelf;
+mod split;
 mod store;
 
 pub use backend::{Durability, check, open};
 pub use error::{ErrorKind, JournalError};
 pub use journal::Journal;
 pub use reader::{Reader, Step};
-pub use retention::{Expired, Retention};
+pub use retention::{Expired, Retention, TenantRetention};
 pub use run::{Claim, Frame, Run, RunState, Turn};
 pub use secret::Secret;
 pub use shelf::TailLimits;

@@ -99,6 +99,14 @@ pub trait Store: Send + Sync + 'static {
     /// How many sessions a tenant has. A session begins with its first claim or turn.
     async fn sessions(&self, tenant: &str) -> Result<u64, JournalError>;
 
+    /// Erases a closed stream for good: frames, body, record, and its turn, also one that is pushed later. Synced. The
+    /// claim stays as it does after an expiry, so that a duplicate starts no second run. False if there is no such
+    /// stream, or it runs or waits.
+    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError>;
+
+    /// Erases a session and its turns for good; its streams are left. Synced. False if the tenant has no such session.
+    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError>;
+
     /// Deletes what the retention no longer covers, in small steps between which appends go on.
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError>;
 

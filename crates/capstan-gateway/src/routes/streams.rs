@@ -16,7 +16,7 @@ use crate::app::App;
 use crate::face::Cap;
 use crate::reader::{self, View};
 use crate::refusal::{Refusal, journal_fault};
-use crate::{relay, runs};
+use crate::{purge, relay, runs};
 
 /// A page holds at most this many entries.
 const PAGE: usize = 1000;
@@ -106,12 +106,21 @@ pub(crate) struct PageParams {
     limit: Option<usize>,
 }
 
-/// `DELETE /v1/streams/{id}`: answers when the CLOSE is journalled; a finished run is unchanged.
+#[derive(Debug, Deserialize)]
+pub(crate) struct StopParams {
+    #[serde(default)]
+    purge: bool,
+}
+
+/// `DELETE /v1/streams/{id}`: answers when the CLOSE is journalled; a finished run is unchanged. With `?purge=true` it
+/// is erased as well.
 pub(crate) async fn stop(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
+    Query(params): Query<StopParams>,
 ) -> Result<Json<Value>, Refusal> {
     let run = own_run(&app, &caller, &id).await?;
-    Ok(Json(summary(&runs::stop(&app, run).await?)))
+    let run = if params.purge { purge::stream(&app, run).await? } else { runs::stop(&app, run).await? };
+    Ok(Json(summary(&run)))
 }

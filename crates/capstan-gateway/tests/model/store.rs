@@ -188,6 +188,14 @@ impl Store for Shaky {
         self.call(self.inner.sessions(tenant)).await
     }
 
+    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
+        self.call(self.inner.purge(stream, now)).await
+    }
+
+    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+        self.call(self.inner.purge_session(tenant, session)).await
+    }
+
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
         self.point().await;
         let is_jumping = self.calendar.is_jumping.load(Ordering::Relaxed);

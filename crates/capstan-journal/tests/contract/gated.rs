@@ -82,6 +82,12 @@ impl Store for Gated {
     async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
         self.store.sessions(tenant).await
     }
+    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
+        self.store.purge(stream, now).await
+    }
+    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+        self.store.purge_session(tenant, session).await
+    }
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
         self.store.expire(retention, now).await
     }

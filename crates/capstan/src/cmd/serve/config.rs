@@ -61,6 +61,18 @@ impl Default for Config {
 struct TenantConfig {
     name: String,
     keys: Vec<Key>,
+    #[serde(default)]
+    no_store: bool,
+    #[serde(default)]
+    retention: TenantRetentionConfig,
+}
+
+/// What is kept of one tenant; claims are kept for all alike.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct TenantRetentionConfig {
+    max_age: Option<Seconds>,
+    max_bytes: Option<u64>,
 }
 
 /// `sha256:<64 hex digits>`; a key itself never stands in a file.
@@ -193,7 +205,12 @@ fn check_claim_age(claim_age: Duration) -> Result<(), Failure> {
 
 impl TenantConfig {
     fn to_tenant(&self) -> Tenant {
-        Tenant::new(&self.name, self.keys.iter().map(|key| key.0.clone()).collect())
+        Tenant {
+            no_store: self.no_store,
+            max_age: self.retention.max_age.map(Duration::from),
+            max_bytes: self.retention.max_bytes,
+            ..Tenant::new(&self.name, self.keys.iter().map(|key| key.0.clone()).collect())
+        }
     }
 }
 
@@ -244,7 +261,12 @@ mod tests {
         let text = "[retention]\nmax_age = 3600\nmax_bytes = 1000\nclaim_age = 172800\n";
         let settings = toml::from_str::<Config>(text).unwrap().settings().unwrap();
         let hours = |n: u64| Duration::from_secs(n * 3600);
-        let expected = Retention { max_age: hours(1), max_bytes: Some(1000), claim_age: hours(48) };
+        let expected = Retention {
+            max_age: hours(1),
+            max_bytes: Some(1000),
+            claim_age: hours(48),
+            ..Retention::default()
+        };
         assert_eq!(settings.retention, expected);
         let untouched = toml::from_str::<Config>("").unwrap().settings().unwrap();
         assert_eq!(untouched.retention, Retention::default());
@@ -356,6 +378,18 @@ mod tests {
         let text = format!("{:?}", explain(Path::new("capstan.toml"), wrong, &error));
         assert!(text.contains("sha256:") && text.contains("line 3"), "{text}");
         assert!(!text.contains("sk_secret"), "{text}");
+    }
+
+    #[test]
+    fn a_tenant_may_have_a_retention_of_its_own_and_need_not_be_stored() {
+        let keys = format!("keys = [\"sha256:{}\"]\n", "0".repeat(64));
+        let text = format!(
+            "[[tenants]]\nname = \"a\"\n{keys}no_store = true\nretention = {{ max_age = 60, max_bytes = 5 }}\n"
+        );
+        let tenants = toml::from_str::<Config>(&text).unwrap().tenants().unwrap();
+        let own = tenants.first().map(|t| (t.no_store, t.max_age, t.max_bytes));
+        assert_eq!(own, Some((true, Some(Duration::from_secs(60)), Some(5))));
+        assert!(toml::from_str::<Config>(&text.replace("max_age", "claim_age")).is_err());
     }
 
     #[test]

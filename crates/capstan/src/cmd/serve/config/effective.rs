@@ -5,7 +5,7 @@ use std::time::Duration;
 use capstan_gateway::Settings;
 use capstan_protocol::Exposure;
 
-use super::{Config, LimitsConfig, RetentionConfig, TimeoutsConfig};
+use super::{Config, LimitsConfig, RetentionConfig, TenantConfig, TimeoutsConfig};
 
 /// A value as a file would have it.
 pub(super) trait Shown {
@@ -59,8 +59,11 @@ impl Config {
             return "none".into();
         }
         let word = |n: usize| if n == 1 { "key" } else { "keys" };
-        let tenants =
-            self.tenants.iter().map(|t| format!("{} ({} {})", t.name, t.keys.len(), word(t.keys.len())));
-        tenants.collect::<Vec<_>>().join(", ")
+        let stored = |is_not: bool| if is_not { ", not stored" } else { "" };
+        let tell = |tenant: &TenantConfig| {
+            let keys = tenant.keys.len();
+            format!("{} ({keys} {}{})", tenant.name, word(keys), stored(tenant.no_store))
+        };
+        self.tenants.iter().map(tell).collect::<Vec<_>>().join(", ")
     }
 }
