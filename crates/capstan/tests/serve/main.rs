@@ -12,3 +12,4 @@ mod logs;
 mod process;
 mod race;
 mod refuse;
+mod streams;

@@ -45,10 +45,13 @@ fn given() -> HashMap<String, String> {
     let leaf = matches.subcommand().and_then(|(_, config)| config.subcommand()).map(|(_, check)| check);
     let origin = |flag: &clap::Arg| {
         let id = flag.get_id().as_str();
-        let word = match leaf?.value_source(id)? {
-            ValueSource::CommandLine => format!("--{}", flag.get_long()?),
-            ValueSource::EnvVariable => flag.get_env()?.to_string_lossy().into_owned(),
-            _ => return None,
+        let source = leaf?.value_source(id)?;
+        let word = if source == ValueSource::CommandLine {
+            format!("--{}", flag.get_long()?)
+        } else if source == ValueSource::EnvVariable {
+            flag.get_env()?.to_string_lossy().into_owned()
+        } else {
+            return None;
         };
         Some((id.to_owned(), word))
     };
