@@ -23,9 +23,11 @@ mod server;
 mod settings;
 mod tenants;
 mod tickets;
+mod tls;
 
 pub use app::Gateway;
 pub use capstan_journal::{Retention, TenantRetention};
 pub use server::{Drained, Service, serve};
 pub use settings::{Limits, Settings, Timeouts};
 pub use tenants::{KeyHash, Tenant, Tenants};
+pub use tls::Tls;

@@ -6,6 +6,7 @@ use capstan_journal::Retention;
 use capstan_protocol::Exposure;
 
 use crate::tenants::{KeyHash, Tenants};
+use crate::tls::Tls;
 
 /// How the gateway behaves. Options are consuming setters on the fields' struct-update syntax.
 #[derive(Debug, Clone)]
@@ -19,6 +20,8 @@ pub struct Settings {
     pub cors_origins: Vec<String>,
     /// A key that may read `/metrics` from elsewhere than loopback.
     pub metrics_key: Option<KeyHash>,
+    /// The certificate to show; plain HTTP without. A handle, as the tenants are.
+    pub tls: Option<Tls>,
     /// Whether type names and causes may leave the process.
     pub exposure: Exposure,
     /// How much, per tenant and in all.
@@ -36,6 +39,7 @@ impl Default for Settings {
             open: false,
             cors_origins: Vec::new(),
             metrics_key: None,
+            tls: None,
             exposure: Exposure::Production,
             limits: Limits::default(),
             timeouts: Timeouts::default(),

@@ -2,6 +2,7 @@
 
 mod config;
 mod reload;
+mod tls;
 
 use std::future::Future;
 use std::io;
@@ -43,6 +44,14 @@ pub(crate) struct Args {
     #[arg(long, env = "CAPSTAN_DEBUG")]
     debug: bool,
 
+    /// The certificate to show, with its chain, as PEM; read anew at SIGHUP
+    #[arg(long, env = "CAPSTAN_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+
+    /// The certificate's private key, as PEM
+    #[arg(long, env = "CAPSTAN_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+
     /// Listen beyond loopback without tenants: anybody who can reach the port may use the agents
     #[arg(long)]
     open: bool,
@@ -69,6 +78,8 @@ impl Args {
         config.listen = self.listen.unwrap_or(config.listen);
         config.journal = self.journal.unwrap_or(config.journal);
         config.durability = self.durability.unwrap_or(config.durability);
+        config.tls_cert = self.tls_cert.or(config.tls_cert);
+        config.tls_key = self.tls_key.or(config.tls_key);
         config.debug |= self.debug;
         config.open |= self.open;
         Ok(config)
@@ -76,9 +87,11 @@ impl Args {
 }
 
 async fn run(config: Config, file: Option<PathBuf>) -> Result<(), Failure> {
-    let settings = config.settings()?;
+    let mut settings = config.settings()?;
+    let certificate = tls::Files::of(&config)?;
+    settings.tls = certificate.as_ref().map(tls::Files::open).transpose()?;
     let listeners = listen(&config, settings.tenants.is_empty()).await?;
-    let url = url(&listeners)?;
+    let url = url(&listeners, settings.tls.is_some())?;
     let store = open(&config.journal, durability(&config.durability)?).map_err(|e| {
         Failure::usage(e)
             .with_help("choose another folder with --journal disk:<folder>, or stop the other process")
@@ -86,7 +99,8 @@ async fn run(config: Config, file: Option<PathBuf>) -> Result<(), Failure> {
     let journal = Journal::new(store, TailLimits::default());
     // Before the greeting: whoever reads it may send a signal at once.
     let terminated = terminated()?;
-    tokio::spawn(reload::on_hangup(file, settings.tenants.clone())?);
+    let certificate = certificate.zip(settings.tls.clone());
+    tokio::spawn(reload::on_hangup(file, settings.tenants.clone(), certificate)?);
     let gateway = Gateway::new(journal).agent("demo", Demo::new()).settings(settings);
     greet(&config, &url);
     serve(gateway, listeners, terminated).await?;
@@ -104,6 +118,7 @@ fn durability(word: &str) -> Result<Durability, Failure> {
 /// What would keep the server from starting, as far as it can be told without starting it.
 pub(super) async fn check(config: &Config) -> Result<(), Failure> {
     durability(&config.durability)?;
+    tls::Files::of(config)?.map(|files| files.open()).transpose()?;
     capstan_journal::check(&config.journal).map_err(Failure::usage)?;
     allowed_addresses(config, config.settings()?.tenants.is_empty()).await.map(drop)
 }
@@ -157,11 +172,13 @@ async fn addresses(listen: &str) -> Result<Vec<SocketAddr>, Failure> {
 }
 
 /// Where it can be reached, with the port that it really has. `localhost` only if both of its addresses are ours.
-fn url(listeners: &[TcpListener]) -> io::Result<String> {
+fn url(listeners: &[TcpListener], is_tls: bool) -> io::Result<String> {
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
+    tls::warn_if_plain(&addresses, is_tls);
+    let scheme = if is_tls { "https" } else { "http" };
     Ok(match addresses.as_slice() {
-        [one] => format!("http://{one}"),
-        [first, ..] => format!("http://localhost:{}", first.port()),
+        [one] => format!("{scheme}://{one}"),
+        [first, ..] => format!("{scheme}://localhost:{}", first.port()),
         [] => String::new(),
     })
 }

@@ -13,3 +13,4 @@ mod process;
 mod race;
 mod refuse;
 mod streams;
+mod tls;

@@ -1,5 +1,6 @@
 //! A configuration as it holds, key by key.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use capstan_gateway::Settings;
@@ -15,6 +16,12 @@ pub(super) trait Shown {
 impl Shown for Duration {
     fn shown(&self) -> String {
         self.as_secs_f64().to_string()
+    }
+}
+
+impl Shown for PathBuf {
+    fn shown(&self) -> String {
+        format!("{:?}", self.display().to_string())
     }
 }
 
@@ -38,6 +45,8 @@ impl Config {
             ("durability", format!("{:?}", self.durability)),
             ("debug", (self.exposure() == Exposure::Debug).to_string()),
             ("open", self.open.to_string()),
+            ("tls_cert", self.tls_cert.shown()),
+            ("tls_key", self.tls_key.shown()),
             ("cors_origins", format!("{:?}", self.cors_origins)),
             ("metrics_key", if self.metrics_key.is_some() { "set" } else { "none" }.to_owned()),
             ("tenants", self.tenants_in_words()),
