@@ -75,7 +75,8 @@ fn query(uri: &http::Uri) -> Vec<(String, String)> {
 /// A ticket counts where a stream is watched, and nowhere else.
 fn ticket<'a>(head: &'a Parts, query: &'a [(String, String)]) -> Option<(&'a str, &'a str)> {
     let route = head.extensions.get::<MatchedPath>()?;
-    let is_watching = route.as_str() == WATCH && matches!(head.method, Method::GET | Method::HEAD);
+    // At its end: the routes may be mounted below others.
+    let is_watching = route.as_str().ends_with(WATCH) && matches!(head.method, Method::GET | Method::HEAD);
     let (_, ticket) = query.iter().find(|(name, _)| name == "ticket").filter(|_| is_watching)?;
     Some((head.uri.path().rsplit('/').next()?, ticket))
 }

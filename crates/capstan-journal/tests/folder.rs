@@ -28,7 +28,8 @@ fn the_folder_is_private() {
     let temp = tempfile::tempdir().unwrap();
     let folder = temp.path().join("a/b/journal");
     try_open(&folder).unwrap();
-    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&folder), mode(&folder.join("secret"))), (0o700, 0o600));
 }
 
 #[test]

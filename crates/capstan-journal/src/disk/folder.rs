@@ -139,10 +139,10 @@ fn refuse_foreign(folder: &Path) -> Result<(), JournalError> {
     Err(JournalError::new(ErrorKind::Unsupported, message))
 }
 
-/// Under another name first, so that the file is whole or not there. The folder is private, and so is what is in it.
+/// Under another name first, so that the file is whole or not there. Private by itself, too: folders get copied.
 fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let unfinished = folder.join(format!("{name}.new"));
-    let mut file = File::create(&unfinished)?;
+    let mut file = create_file(&unfinished)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&unfinished, folder.join(name))?;
@@ -153,6 +153,17 @@ fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
 fn create_private(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+#[cfg(unix)]
+fn create_file(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+#[cfg(not(unix))]
+fn create_file(path: &Path) -> io::Result<File> {
+    File::create(path)
 }
 
 #[cfg(not(unix))]
