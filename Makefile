@@ -15,7 +15,7 @@ test: ## Run every suite; installs what is missing
 check: ## Format, lints, docs, licences, generated files, the map of requirements
 	@scripts/check
 
-gen: ## Write the generated files: schemas, TypeScript types, the error reference
+gen: ## Write the generated files: schemas, TypeScript types, the references of errors and commands
 	cargo xtask gen
 
 bench: ## Measure against named peers, as ratios

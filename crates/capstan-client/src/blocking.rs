@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::client::Envelope;
 use crate::error::CapError;
+use crate::listing::StreamPage;
 use crate::options::Options;
 
 /// A blocking client of one server. Cheap to clone. Not to be used inside an async runtime.
@@ -54,6 +55,11 @@ impl CapClient {
     /// Follows a stream that exists; see [`crate::CapClient::attach`].
     pub fn attach(&self, cursor: Cursor) -> Packets {
         Packets { inner: self.enter(|| self.inner.attach(cursor)), runtime: Arc::clone(&self.runtime) }
+    }
+
+    /// The tenant's runs, newest first; see [`crate::CapClient::streams`].
+    pub fn streams(&self, before: Option<Uuid>, limit: usize) -> Result<StreamPage, CapError> {
+        self.runtime.block_on(self.inner.streams(before, limit))
     }
 
     /// Stops a run.

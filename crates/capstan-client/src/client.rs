@@ -213,7 +213,7 @@ impl CapClient {
         request
     }
 
-    fn request(&self, method: Method, url: Url) -> Request {
+    pub(crate) fn request(&self, method: Method, url: Url) -> Request {
         Request { method, url, headers: self.headers.clone(), body: Bytes::new() }
     }
 
@@ -225,12 +225,17 @@ impl CapClient {
     }
 
     fn stream_url(&self, stream: Uuid) -> Url {
+        self.versioned(&format!("/streams/{stream}"))
+    }
+
+    /// Below `/v1`, whether or not the base URL ends in it.
+    pub(crate) fn versioned(&self, path: &str) -> Url {
         let version = if self.base.path().ends_with("/v1") { "" } else { "/v1" };
-        self.url(&format!("{version}/streams/{stream}"))
+        self.url(&format!("{version}{path}"))
     }
 
     /// One request, one whole answer.
-    async fn exchange(&self, request: Request) -> Result<Vec<u8>, CapError> {
+    pub(crate) async fn exchange(&self, request: Request) -> Result<Vec<u8>, CapError> {
         let lost = |e: TransportError| CapError::connection(e.0, 0);
         let response = self.transport.send(request).await.map_err(lost)?;
         let (status, headers) = (response.status, response.headers);
@@ -262,6 +267,6 @@ fn accept(request: &mut Request, kind: &'static str) {
     request.headers.insert(HeaderName::from_static("accept"), HeaderValue::from_static(kind));
 }
 
-fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, CapError> {
+pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, CapError> {
     decode::from_slice(body).map_err(|e| CapError::protocol(e.to_string()))
 }

@@ -1,64 +1,21 @@
-//! Who may do what: tenants and keys, loopback mode, cross-origin rules.
+//! Who may do what: whose request it is, loopback mode, cross-origin rules.
 
-use std::fmt;
 use std::net::IpAddr;
 
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Query, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use capstan_protocol::{Fault, FaultKind};
+use capstan_protocol::{Fault, FaultKind, Timestamp};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
 use http::{Method, StatusCode};
-use sha2::{Digest, Sha256};
-use subtle::{Choice, ConstantTimeEq};
 
 use crate::app::App;
 use crate::refusal::Refusal;
+use crate::tickets::Tickets;
 
 /// The tenant of a gateway without tenants.
 pub(crate) const LOCAL: &str = "local";
-
-/// A key as it is stored: its SHA-256. Keys are long and random, so a plain hash is enough.
-#[derive(Clone, PartialEq, Eq)]
-pub struct KeyHash([u8; 32]);
-
-impl KeyHash {
-    /// Hashes a key.
-    pub fn of(key: &str) -> Self {
-        Self(Sha256::digest(key.as_bytes()).into())
-    }
-
-    /// Reads 64 hex digits.
-    pub fn from_hex(hex: &str) -> Option<Self> {
-        let mut hash = [0; 32];
-        if hex.len() != 64 {
-            return None;
-        }
-        for (at, byte) in hash.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(hex.get(at * 2..at * 2 + 2)?, 16).ok()?;
-        }
-        Some(Self(hash))
-    }
-
-    fn matches(&self, other: &Self) -> Choice {
-        self.0.ct_eq(&other.0)
-    }
-}
-
-impl fmt::Debug for KeyHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeyHash(…)")
-    }
-}
-
-/// A tenant and its keys; several, so that they can be rotated.
-#[derive(Debug, Clone)]
-pub struct Tenant {
-    /// The tenant's name.
-    pub name: String,
-    /// Its keys.
-    pub keys: Vec<KeyHash>,
-}
 
 /// The tenant that a request belongs to.
 #[derive(Debug, Clone)]
@@ -66,39 +23,74 @@ pub(crate) struct Caller {
     pub(crate) tenant: String,
 }
 
+/// The route that a ticket opens.
+pub(crate) const WATCH: &str = "/v1/streams/{id}";
+
+/// Names under which keys are put into URLs, where logs, histories and referrers keep them.
+const KEY_NAMES: [&str; 3] = ["key", "api_key", "access_token"];
+
 /// Finds out whose request it is, or refuses it.
-pub(crate) async fn authenticate(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    match caller(&app, request.headers()) {
+pub(crate) async fn authenticate(State(app): State<App>, request: Request, next: Next) -> Response {
+    let (mut head, body) = request.into_parts();
+    match caller(&app, &head).await {
         Ok(caller) => {
             tracing::Span::current().record("tenant", caller.tenant.as_str());
-            request.extensions_mut().insert(caller);
-            next.run(request).await
+            head.extensions.insert(caller);
+            next.run(Request::from_parts(head, body)).await
         }
         Err(fault) => Refusal(fault).into_response(),
     }
 }
 
-fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, Fault> {
+async fn caller(app: &App, head: &Parts) -> Result<Caller, Fault> {
+    let query = query(&head.uri);
+    if query.iter().any(|(name, _)| KEY_NAMES.contains(&name.as_str())) {
+        return Err(Fault::new(FaultKind::InvalidRequest).with_message(
+            "A key does not belong in a URL, which logs keep: send it as `Authorization: Bearer <key>`. \
+             For an EventSource, ask for a ticket with POST /v1/streams/{id}/ticket.",
+        ));
+    }
     let tenants = &app.settings.tenants;
     if tenants.is_empty() {
         return Ok(Caller { tenant: LOCAL.to_owned() });
     }
-    let key = bearer(headers).ok_or_else(|| Fault::new(FaultKind::TenantRequired))?;
-    let presented = KeyHash::of(key);
-    // Every key is compared, found or not, so that the time tells nothing.
-    let mut found = None;
-    for tenant in tenants {
-        for known in &tenant.keys {
-            if bool::from(known.matches(&presented)) {
-                found = Some(tenant);
-            }
+    let tenant = match (bearer(&head.headers), ticket(head, &query)) {
+        (Some(key), _) => {
+            tenants.holder_of(key).ok_or_else(|| Fault::new(FaultKind::TenantUnauthorized))?.name
         }
+        (None, Some((stream, ticket))) => holder_of_ticket(app, stream, ticket).await?,
+        (None, None) => return Err(Fault::new(FaultKind::TenantRequired)),
+    };
+    match head.headers.get("x-tenant-id").map(HeaderValue::as_bytes) {
+        Some(claimed) if claimed != tenant.as_bytes() => Err(Fault::new(FaultKind::TenantUnauthorized)),
+        _ => Ok(Caller { tenant }),
     }
-    let tenant = found.ok_or_else(|| Fault::new(FaultKind::TenantUnauthorized))?;
-    match headers.get("x-tenant-id").map(HeaderValue::as_bytes) {
-        Some(claimed) if claimed != tenant.name.as_bytes() => Err(Fault::new(FaultKind::TenantUnauthorized)),
-        _ => Ok(Caller { tenant: tenant.name.clone() }),
-    }
+}
+
+/// What cannot be read is not there; who needs it complains.
+fn query(uri: &http::Uri) -> Vec<(String, String)> {
+    Query::try_from_uri(uri).map(|Query(pairs)| pairs).unwrap_or_default()
+}
+
+/// A ticket counts where a stream is watched, and nowhere else.
+fn ticket<'a>(head: &'a Parts, query: &'a [(String, String)]) -> Option<(&'a str, &'a str)> {
+    let route = head.extensions.get::<MatchedPath>()?;
+    // At its end: the routes may be mounted below others.
+    let is_watching = route.as_str().ends_with(WATCH) && matches!(head.method, Method::GET | Method::HEAD);
+    let (_, ticket) = query.iter().find(|(name, _)| name == "ticket").filter(|_| is_watching)?;
+    Some((head.uri.path().rsplit('/').next()?, ticket))
+}
+
+/// The tenant of a ticket, if it is valid for the stream and the tenant is still one.
+async fn holder_of_ticket(app: &App, stream: &str, ticket: &str) -> Result<String, Fault> {
+    let tickets = Tickets::of(app).await?;
+    let holder = stream.parse().ok().and_then(|stream| tickets.check(ticket, stream, Timestamp::now()));
+    let is_known = |name: &String| app.settings.tenants.current().iter().any(|tenant| tenant.name == *name);
+    holder.filter(is_known).ok_or_else(|| {
+        Fault::new(FaultKind::TenantUnauthorized).with_message(
+            "The ticket is not one for this stream, or has expired: ask for another with POST /v1/streams/{id}/ticket.",
+        )
+    })
 }
 
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -190,14 +182,5 @@ mod tests {
         for host in ["example.org", "10.0.0.1", "localhost.example.org", "0.0.0.0", ""] {
             assert!(!is_loopback(host), "{host}");
         }
-    }
-
-    #[test]
-    fn a_key_hash_reads_hex_and_hides_itself() {
-        let hash = KeyHash::of("sk_test");
-        let hex: String = hash.0.iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(KeyHash::from_hex(&hex), Some(hash.clone()));
-        assert_eq!(KeyHash::from_hex("zz"), None);
-        assert_eq!(format!("{hash:?}"), "KeyHash(…)");
     }
 }

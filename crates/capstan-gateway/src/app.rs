@@ -74,12 +74,15 @@ impl Gateway {
     }
 
     pub(crate) fn into_app(self) -> App {
+        // Here, so that nobody who builds a gateway can forget it.
+        let tenants = self.settings.tenants.clone();
+        let journal = self.journal.keeping_in_memory(move |tenant| tenants.is_unstored(tenant));
         let by_name = self.agents.iter().map(|a| (a.name.to_string(), a.clone())).collect();
         App(Arc::new(Shared {
             limiter: Limiter::new(&self.settings.limits),
             default_agent: self.agents.first().cloned(),
             agents: by_name,
-            journal: self.journal,
+            journal,
             settings: self.settings,
             page: self.page,
             metrics: Metrics::new(),

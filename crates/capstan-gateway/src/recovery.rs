@@ -50,6 +50,7 @@ async fn sweep_once(app: &App) -> Result<(), Fault> {
             relay::close_waiting(app, &run, Ending::Failed(Fault::new(kind))).await?;
         }
     }
-    store.expire(&app.settings.retention, Timestamp::now()).await.map_err(journal_fault)?;
+    let retention = app.settings.tenants.retention(&app.settings.retention);
+    store.expire(&retention, Timestamp::now()).await.map_err(journal_fault)?;
     Ok(())
 }

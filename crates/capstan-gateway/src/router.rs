@@ -7,7 +7,7 @@ use axum::routing::{get, post};
 use http::HeaderValue;
 
 use crate::app::App;
-use crate::routes::{agents, agui, assist, errors, health, page, streams};
+use crate::routes::{agents, agui, assist, errors, health, page, sessions, streams, tickets};
 use crate::{access, refusal};
 
 pub(crate) fn router(app: &App) -> Router {
@@ -19,8 +19,10 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/v1/agents/{name}/ag-ui", post(agui::post_to).get(agui::join_of))
         .route("/v1/agents", get(agents::list))
         .route("/v1/streams", get(streams::list))
-        .route("/v1/streams/{id}", get(streams::watch).delete(streams::stop))
+        .route(access::WATCH, get(streams::watch).delete(streams::stop))
         .route("/v1/streams/{id}/packets", get(streams::packets))
+        .route("/v1/streams/{id}/ticket", post(tickets::issue))
+        .route("/v1/sessions/{id}", get(sessions::turns).delete(sessions::purge))
         // Whose request is it?
         .route_layer(from_fn_with_state(app.clone(), access::authenticate));
     Router::new()

@@ -6,4 +6,6 @@ pub(crate) mod assist;
 pub(crate) mod errors;
 pub(crate) mod health;
 pub(crate) mod page;
+pub(crate) mod sessions;
 pub(crate) mod streams;
+pub(crate) mod tickets;

@@ -12,6 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -137,6 +138,18 @@ async fn connection(
 ) {
     // A token a packet: waiting for more to send is the wrong economy.
     let _ = socket.set_nodelay(true);
+    let Some(tls) = app.settings.tls.clone() else { return exchange(app, socket, peer, service).await };
+    // Who cannot shake hands, or takes too long to, is no loss.
+    if let Ok(Ok(socket)) = tokio::time::timeout(app.settings.timeouts.request, tls.accept(socket)).await {
+        exchange(app, socket, peer, service).await;
+    }
+}
+
+/// Requests and responses of one connection, until it ends or the server does.
+async fn exchange<S>(app: App, socket: S, peer: SocketAddr, service: Router)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let spoken = CancellationToken::new();
     let silence = silence(app.settings.timeouts.request, spoken.clone());
     let service = service.map_request(move |mut request: http::Request<hyper::body::Incoming>| {

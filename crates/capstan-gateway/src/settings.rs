@@ -5,19 +5,23 @@ use std::time::Duration;
 use capstan_journal::Retention;
 use capstan_protocol::Exposure;
 
-use crate::access::Tenant;
+use crate::tenants::{KeyHash, Tenants};
+use crate::tls::Tls;
 
 /// How the gateway behaves. Options are consuming setters on the fields' struct-update syntax.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Who may use it; nobody in particular if empty (then it must listen on loopback only).
-    pub tenants: Vec<Tenant>,
+    /// Who may use it; nobody in particular if empty (then it must listen on loopback only). A handle: keep a clone to
+    /// replace them while the gateway serves.
+    pub tenants: Tenants,
     /// Without tenants, whether others than this machine may use it: then any Host is answered to.
     pub open: bool,
     /// Origins of pages that may call it. Without tenants, pages on loopback may.
     pub cors_origins: Vec<String>,
     /// A key that may read `/metrics` from elsewhere than loopback.
-    pub metrics_key: Option<crate::access::KeyHash>,
+    pub metrics_key: Option<KeyHash>,
+    /// The certificate to show; plain HTTP without. A handle, as the tenants are.
+    pub tls: Option<Tls>,
     /// Whether type names and causes may leave the process.
     pub exposure: Exposure,
     /// In AG-UI, a failure is also told as a text message, for front ends that ignore RUN_ERROR. Off: those that do
@@ -34,10 +38,11 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            tenants: Vec::new(),
+            tenants: Tenants::default(),
             open: false,
             cors_origins: Vec::new(),
             metrics_key: None,
+            tls: None,
             exposure: Exposure::Production,
             agui_error_text: false,
             limits: Limits::default(),

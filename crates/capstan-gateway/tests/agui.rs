@@ -509,8 +509,8 @@ async fn refusals_before_the_run_are_a_stream_of_one_run_error() {
 
 #[tokio::test]
 async fn what_cannot_be_read_and_who_may_not_ask_are_http_statuses() {
-    let tenant = Tenant { name: "acme".into(), keys: vec![KeyHash::of("key-a")] };
-    let server = start(Settings { tenants: vec![tenant], ..Settings::default() }).await;
+    let tenant = Tenant::new("acme", vec![KeyHash::of("key-a")]);
+    let server = start(Settings { tenants: vec![tenant].into(), ..Settings::default() }).await;
     let key = [("authorization", "Bearer key-a")];
     for (response, status, code) in [
         (post(&server, &input("Hi"), &[]).await, 401, "tenant_required"),

@@ -18,7 +18,7 @@ async fn limited(limits: Limits) -> Server {
 /// A server that is not held up by runs that hang when it stops.
 async fn limited_for(tenants: Vec<Tenant>, limits: Limits) -> Server {
     let timeouts = Timeouts { drain: Duration::ZERO, ..Timeouts::default() };
-    start(Settings { tenants, limits, timeouts, ..Settings::default() }).await
+    start(Settings { tenants: tenants.into(), limits, timeouts, ..Settings::default() }).await
 }
 
 async fn streams(server: &Server) -> usize {
@@ -50,7 +50,7 @@ async fn a_full_server_refuses_with_a_wait_and_takes_the_next_run_when_there_is_
 
 #[tokio::test]
 async fn one_tenants_runs_do_not_take_anothers_room() {
-    let tenant = |name: &str| Tenant { name: name.into(), keys: vec![KeyHash::of(name)] };
+    let tenant = |name: &str| Tenant::new(name, vec![KeyHash::of(name)]);
     let limits = Limits { runs_per_tenant: 1, ..Limits::default() };
     let server = limited_for(vec![tenant("a"), tenant("b")], limits).await;
     let hang = |key: &'static str| {

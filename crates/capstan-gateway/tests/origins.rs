@@ -12,7 +12,7 @@ use tower::ServiceExt as _;
 const PAGE: &str = "https://app.example";
 
 fn settings() -> Settings {
-    let tenants = vec![Tenant { name: "a".into(), keys: vec![KeyHash::of("key-a")] }];
+    let tenants = vec![Tenant::new("a", vec![KeyHash::of("key-a")])].into();
     Settings { tenants, cors_origins: vec![PAGE.into()], ..Settings::default() }
 }
 

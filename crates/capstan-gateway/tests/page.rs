@@ -58,7 +58,7 @@ async fn a_page_that_is_known_is_not_sent_again() {
 #[tokio::test]
 async fn the_page_needs_no_key_but_the_list_of_agents_does() {
     let keys = vec![KeyHash::of("sk_test")];
-    let settings = Settings { tenants: vec![Tenant { name: "acme".into(), keys }], ..Settings::default() };
+    let settings = Settings { tenants: vec![Tenant::new("acme", keys)].into(), ..Settings::default() };
     let gateway = Gateway::new(journal()).agent("zoe", Demo::new()).agent("adam", Demo::new());
     let server = serve_gateway(gateway.settings(settings).page(PAGE)).await;
     assert_eq!(server.get("/").await.status(), 200);

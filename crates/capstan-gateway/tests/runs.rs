@@ -264,8 +264,8 @@ async fn bad_input_gets_a_problem_that_names_the_place() {
 }
 
 fn tenants() -> Settings {
-    let tenant = |name: &str, key: &str| Tenant { name: name.into(), keys: vec![KeyHash::of(key)] };
-    Settings { tenants: vec![tenant("a", "key-a"), tenant("b", "key-b")], ..Settings::default() }
+    let tenant = |name: &str, key: &str| Tenant::new(name, vec![KeyHash::of(key)]);
+    Settings { tenants: vec![tenant("a", "key-a"), tenant("b", "key-b")].into(), ..Settings::default() }
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Backends by URL. A new one is a file and a row in `open`.
+//! Backends by URL. A new one is a file, and a row in `place` and `open`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,10 +21,26 @@ pub enum Durability {
 ///
 /// Blocks while a folder recovers from a crash, so call it before serving.
 pub fn open(url: &str, durability: Durability) -> Result<Arc<dyn Store>, JournalError> {
-    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
-    match scheme {
-        "memory" if rest.is_empty() => Ok(Arc::new(MemoryStore::default())),
-        "disk" if !rest.is_empty() => Ok(Arc::new(DiskStore::open(Path::new(rest), durability)?)),
+    match place(url)? {
+        Place::Memory => Ok(Arc::new(MemoryStore::default())),
+        Place::Disk(folder) => Ok(Arc::new(DiskStore::open(folder, durability)?)),
+    }
+}
+
+/// Whether a URL names a store that there is, without opening it.
+pub fn check(url: &str) -> Result<(), JournalError> {
+    place(url).map(drop)
+}
+
+enum Place<'a> {
+    Memory,
+    Disk(&'a Path),
+}
+
+fn place(url: &str) -> Result<Place<'_>, JournalError> {
+    match url.split_once(':').unwrap_or((url, "")) {
+        ("memory", "") => Ok(Place::Memory),
+        ("disk", folder) if !folder.is_empty() => Ok(Place::Disk(Path::new(folder))),
         _ => Err(unknown(url)),
     }
 }

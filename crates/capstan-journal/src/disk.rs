@@ -26,7 +26,7 @@ use self::writer::{Command, Writer};
 use crate::rules::shown;
 use crate::{
     Claim, Claimed, Durability, ErrorKind, Expired, Found, Frame, JournalError, Retention, Run, RunState,
-    Store, Turn,
+    Secret, Store, Turn,
 };
 
 /// Callers wait for their answers, so this many callers write at the same time; the others wait to be queued.
@@ -180,8 +180,25 @@ impl Store for DiskStore {
         self.view(move |view| view.sessions(&tenant)).await
     }
 
+    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
+        let is_gone = self.ask(|reply| Command::Purge { stream, now, reply }).await?;
+        if is_gone {
+            self.sweep(stream).await?;
+        }
+        Ok(is_gone)
+    }
+
+    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+        let entry = keys::index(keys::SESSION, &[&keys::names(&[tenant, session])]);
+        self.ask(|reply| Command::ForgetSession { entry, unused_since: None, reply }).await
+    }
+
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
         self.expire_all(retention, now).await
+    }
+
+    async fn secret(&self) -> Result<Secret, JournalError> {
+        Ok(self.tables.secret().clone())
     }
 
     async fn close(&self) -> Result<(), JournalError> {

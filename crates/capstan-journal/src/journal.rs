@@ -3,12 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
 use crate::failpoint::{self, Point};
 use crate::finish::Finish;
 use crate::plant::{self, Bug};
 use crate::shelf::{Shelf, TailLimits};
+use crate::split::SplitStore;
 use crate::{Claim, Claimed, Frame, JournalError, Reader, Run, RunState, Store};
 
 /// A store whose readers are woken. Cheap to clone.
@@ -82,6 +84,28 @@ impl Journal {
             Ok(is_done)
         })
         .await
+    }
+
+    /// Erases a closed stream for good, then what this process remembers of it; see [`Store::purge`]. Once begun it is
+    /// carried out, even if the future is dropped. Readers that are not through find nothing more.
+    pub async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
+        let (store, lease) = (self.store.clone(), self.shelf.lease(stream));
+        Finish::new(async move {
+            let is_gone = store.purge(stream, now).await?;
+            if is_gone {
+                lease.forget();
+            }
+            Ok(is_gone)
+        })
+        .await
+    }
+
+    /// The same journal, but what tenants claim of whom this says yes lives in memory only, as long as what is
+    /// returned. It is asked at each claim, so that the answer may change.
+    #[must_use]
+    pub fn keeping_in_memory(self, is_private: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        let store = Arc::new(SplitStore::new(self.store, Arc::new(is_private)));
+        Self { store, shelf: self.shelf }
     }
 
     /// A reader of a run as the caller has found it, strictly after `after`: it is told nothing older than that.

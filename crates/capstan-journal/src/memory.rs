@@ -1,7 +1,7 @@
 //! `memory:`: everything in one map, gone with the process. For tests and for trying things out.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -9,15 +9,17 @@ use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
 use crate::plant::{self, Bug};
-use crate::retention::is_past;
+use crate::retention::{Judge, is_past};
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, JournalError, Retention, Run, RunState, Store, Turn,
+    Claim, Claimed, ErrorKind, Expired, Found, Frame, JournalError, Retention, Run, RunState, Secret, Store,
+    Turn,
 };
 
 #[derive(Debug, Default)]
 pub(crate) struct MemoryStore {
     state: Mutex<State>,
+    secret: OnceLock<Secret>,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +66,13 @@ impl MemoryStore {
     }
 }
 
+impl MemoryStore {
+    /// Whether the stream is here.
+    pub(crate) fn holds(&self, stream: Uuid) -> bool {
+        self.lock().streams.contains_key(&stream)
+    }
+}
+
 impl State {
     fn stream(&mut self, id: Uuid) -> Result<&mut Stream, JournalError> {
         self.streams.get_mut(&id).ok_or_else(|| not_found(id))
@@ -92,15 +101,19 @@ impl State {
         session
     }
 
-    /// Closed streams, oldest first, with when they ended and what they take.
-    fn closed(&self) -> Vec<(Timestamp, Uuid, u64)> {
-        let mut closed: Vec<_> = self
-            .streams
-            .iter()
-            .filter_map(|(id, stream)| Some((stream.run.closed_at?, *id, stream.size())))
-            .collect();
-        closed.sort();
-        closed
+    /// Closed streams that have to go, oldest first, with what they take.
+    fn due(&self, retention: &Retention, now: Timestamp) -> Vec<(Uuid, u64)> {
+        let mut sizes: HashMap<String, u64> = HashMap::new();
+        for stream in self.streams.values() {
+            *sizes.entry(stream.run.tenant.clone()).or_default() += stream.size();
+        }
+        let closed =
+            self.streams.iter().filter_map(|(id, stream)| Some((stream.run.closed_at?, *id, stream)));
+        let mut closed: Vec<_> = closed.collect();
+        closed.sort_by_key(|(closed_at, id, _)| (*closed_at, *id));
+        let mut judge = Judge::new(retention, now, &sizes);
+        closed.retain(|(closed_at, _, stream)| judge.is_due(&stream.run.tenant, *closed_at, stream.size()));
+        closed.into_iter().map(|(_, id, stream)| (id, stream.size())).collect()
     }
 
     fn retire(&mut self, id: Uuid, now: Timestamp) {
@@ -205,6 +218,9 @@ impl Store for MemoryStore {
 
     async fn push_turn(&self, tenant: &str, session: &str, turn: Turn) -> Result<(), JournalError> {
         let mut state = self.write()?;
+        if state.gone.contains_key(&turn.stream_id) {
+            return Ok(());
+        }
         let session = state.touch(tenant, session, turn.closed_at);
         session.turns.retain(|other| other.stream_id != turn.stream_id);
         session.turns.push(turn);
@@ -229,27 +245,45 @@ impl Store for MemoryStore {
         Ok(self.lock().sessions.keys().filter(|(owner, _)| owner == tenant).count() as u64)
     }
 
+    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
+        let mut state = self.write()?;
+        let closed = state.streams.get(&stream).map(|stream| &stream.run).filter(|run| !run.is_open());
+        let Some(Run { tenant, session, .. }) = closed.cloned() else { return Ok(false) };
+        state.retire(stream, now);
+        if let Some(session) = state.sessions.get_mut(&(tenant, session)) {
+            session.turns.retain(|turn| turn.stream_id != stream);
+        }
+        Ok(true)
+    }
+
+    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+        Ok(self.write()?.sessions.remove(&(tenant.to_owned(), session.to_owned())).is_some())
+    }
+
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
         let state = &mut *self.write()?;
         let mut report = Expired::default();
-        let mut total: u64 = state.streams.values().map(Stream::size).sum();
-        for (closed_at, id, size) in state.closed() {
-            let is_over = retention.max_bytes.is_some_and(|max| total > max);
-            if !is_over && !is_past(closed_at, retention.max_age, now) {
-                break;
-            }
+        for (id, size) in state.due(retention, now) {
             state.retire(id, now);
-            total -= size;
             report.streams += 1;
             report.bytes += size;
         }
         let (claims, sessions) = (state.claims.len(), state.sessions.len());
         state.claims.retain(|_, held| !held.gone_at.is_some_and(|at| is_past(at, retention.claim_age, now)));
         state.gone.retain(|_, owner| state.claims.contains_key(owner));
-        state.sessions.retain(|_, session| !is_past(session.used_at, retention.max_age, now));
+        state
+            .sessions
+            .retain(|(tenant, _), session| !is_past(session.used_at, retention.max_age_of(tenant), now));
         report.claims = (claims - state.claims.len()) as u64;
         report.sessions = (sessions - state.sessions.len()) as u64;
         Ok(report)
+    }
+
+    async fn secret(&self) -> Result<Secret, JournalError> {
+        let made = Secret::random().map_err(|error| {
+            JournalError::new(ErrorKind::Unavailable, "the system has no random numbers").caused_by(error)
+        })?;
+        Ok(self.secret.get_or_init(|| made).clone())
     }
 
     async fn close(&self) -> Result<(), JournalError> {

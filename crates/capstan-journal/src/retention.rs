@@ -1,5 +1,7 @@
 //! How long things are kept, and what an expiry removed.
 
+use std::collections::{BTreeMap, HashMap};
+use std::ops::AddAssign;
 use std::time::Duration;
 
 use capstan_protocol::Timestamp;
@@ -13,13 +15,40 @@ pub struct Retention {
     pub max_bytes: Option<u64>,
     /// Claims outlive their stream by this, so that a late duplicate does not start a second run.
     pub claim_age: Duration,
+    /// Tenants whose streams and sessions are kept for another time.
+    pub tenants: BTreeMap<String, TenantRetention>,
+}
+
+/// What holds for one tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TenantRetention {
+    /// In place of what holds for all.
+    pub max_age: Duration,
+    /// Above this many bytes of its own the tenant's oldest closed streams go sooner. The limit for all holds as well.
+    pub max_bytes: Option<u64>,
 }
 
 impl Default for Retention {
     fn default() -> Self {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         // A week is long enough to look into last week's failures. A day for claims is the contract's.
-        Self { max_age: 7 * DAY, max_bytes: None, claim_age: DAY }
+        Self { max_age: 7 * DAY, max_bytes: None, claim_age: DAY, tenants: BTreeMap::new() }
+    }
+}
+
+impl Retention {
+    /// How long a tenant's streams and sessions are kept.
+    pub(crate) fn max_age_of(&self, tenant: &str) -> Duration {
+        self.tenants.get(tenant).map_or(self.max_age, |own| own.max_age)
+    }
+
+    /// Whether it takes the sizes of all streams to tell what is due.
+    pub(crate) fn is_by_size(&self) -> bool {
+        self.max_bytes.is_some() || self.tenants.values().any(|own| own.max_bytes.is_some())
+    }
+
+    fn shortest_age(&self) -> Duration {
+        self.tenants.values().map(|own| own.max_age).fold(self.max_age, Duration::min)
     }
 }
 
@@ -36,8 +65,65 @@ pub struct Expired {
     pub bytes: u64,
 }
 
+impl AddAssign for Expired {
+    fn add_assign(&mut self, other: Self) {
+        self.streams += other.streams;
+        self.claims += other.claims;
+        self.sessions += other.sessions;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Decides what has to go, closed stream by closed stream, the oldest first: once for all backends.
+pub(crate) struct Judge<'a> {
+    retention: &'a Retention,
+    now: Timestamp,
+    /// Bytes that are too many: in all, and by tenant.
+    over: u64,
+    over_by_tenant: HashMap<&'a str, u64>,
+}
+
+impl<'a> Judge<'a> {
+    /// `sizes` are those of all streams, open ones included, by tenant; they may be left out if it is not by size.
+    pub(crate) fn new(retention: &'a Retention, now: Timestamp, sizes: &HashMap<String, u64>) -> Self {
+        let over = |size: u64, max: Option<u64>| max.map_or(0, |max| size.saturating_sub(max));
+        let own = |(tenant, own): (&'a String, &TenantRetention)| {
+            let size = sizes.get(tenant).copied().unwrap_or(0);
+            (tenant.as_str(), over(size, own.max_bytes))
+        };
+        let over_by_tenant = retention.tenants.iter().map(own).filter(|(_, over)| *over > 0).collect();
+        let total = sizes.values().fold(0, |sum: u64, size| sum.saturating_add(*size));
+        Self { retention, now, over: over(total, retention.max_bytes), over_by_tenant }
+    }
+
+    /// Whether this stream has to go; if so, its bytes are off the account.
+    pub(crate) fn is_due(&mut self, tenant: &str, closed_at: Timestamp, size: u64) -> bool {
+        let own = self.over_by_tenant.get_mut(tenant);
+        let is_over = self.over > 0 || own.as_ref().is_some_and(|over| **over > 0);
+        if !is_over && !is_past(closed_at, self.retention.max_age_of(tenant), self.now) {
+            return false;
+        }
+        self.over = self.over.saturating_sub(size);
+        if let Some(over) = own {
+            *over = over.saturating_sub(size);
+        }
+        true
+    }
+
+    /// Whether nothing that was closed then or later can be due.
+    pub(crate) fn is_done(&self, closed_at: Timestamp) -> bool {
+        let is_over = self.over > 0 || self.over_by_tenant.values().any(|over| *over > 0);
+        !is_over && !is_past(closed_at, self.retention.shortest_age(), self.now)
+    }
+}
+
 /// Whether something of time `at` is at least `age` old.
 pub(crate) fn is_past(at: Timestamp, age: Duration, now: Timestamp) -> bool {
+    at <= before(now, age)
+}
+
+/// The moment that lies `age` before `now`.
+pub(crate) fn before(now: Timestamp, age: Duration) -> Timestamp {
     let age = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
-    at.as_micros().saturating_add(age) <= now.as_micros()
+    Timestamp::from_micros(now.as_micros().saturating_sub(age))
 }

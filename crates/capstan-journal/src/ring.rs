@@ -98,6 +98,12 @@ impl Ring {
         self.size = 0;
     }
 
+    /// Forgets the frames and where they end.
+    pub(crate) fn forget(&mut self) {
+        self.clear();
+        self.last_seq = None;
+    }
+
     fn push(&mut self, frame: &Frame, max_size: usize) {
         if self.last_seq.is_some_and(|last| frame.seq <= last) {
             return;

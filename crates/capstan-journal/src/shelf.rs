@@ -137,6 +137,14 @@ impl Lease {
         }
     }
 
+    /// The stream was erased: whoever is not through must ask the store, which has nothing.
+    pub(crate) fn forget(&self) {
+        self.shelf.change(&self.ring, |ring| {
+            ring.forget();
+            true
+        });
+    }
+
     /// The store was asked. Nobody is woken, for nothing has changed.
     pub(crate) fn learn(&self, standing: Standing, last_seq: u64) {
         self.shelf.change(&self.ring, |ring| {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
-use crate::{Claim, Expired, Frame, JournalError, Retention, Run, RunState, Turn};
+use crate::{Claim, Expired, Frame, JournalError, Retention, Run, RunState, Secret, Turn};
 
 /// The answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,8 +99,19 @@ pub trait Store: Send + Sync + 'static {
     /// How many sessions a tenant has. A session begins with its first claim or turn.
     async fn sessions(&self, tenant: &str) -> Result<u64, JournalError>;
 
+    /// Erases a closed stream for good: frames, body, record, and its turn, also one that is pushed later. Synced. The
+    /// claim stays as it does after an expiry, so that a duplicate starts no second run. False if there is no such
+    /// stream, or it runs or waits.
+    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError>;
+
+    /// Erases a session and its turns for good; its streams are left. Synced. False if the tenant has no such session.
+    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError>;
+
     /// Deletes what the retention no longer covers, in small steps between which appends go on.
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError>;
+
+    /// A secret of the store's own, made when it first was used: whoever uses the store can check what was signed with it.
+    async fn secret(&self) -> Result<Secret, JournalError>;
 
     /// Syncs everything and ends writing: later writes are `Unavailable`.
     async fn close(&self) -> Result<(), JournalError>;

@@ -28,7 +28,8 @@ fn the_folder_is_private() {
     let temp = tempfile::tempdir().unwrap();
     let folder = temp.path().join("a/b/journal");
     try_open(&folder).unwrap();
-    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&folder), mode(&folder.join("secret"))), (0o700, 0o600));
 }
 
 #[test]
@@ -62,10 +63,13 @@ async fn what_was_stored_is_there_after_reopening() {
     let temp = tempfile::tempdir().unwrap();
     let url = format!("disk:{}", temp.path().display());
     let claim = Claim::new("local", "k", Uuid::now_v7(), Timestamp::now());
+    let mut secrets = Vec::new();
     for is_new in [true, false, false] {
         let store = open(&url, Durability::Power).unwrap();
         assert_eq!(store.claim(claim.clone()).await.unwrap().is_new, is_new);
         assert_eq!(store.body(claim.stream_id).await.unwrap(), Some(claim.body.clone()));
+        secrets.push(store.secret().await.unwrap());
         store.close().await.unwrap();
     }
+    assert!(secrets.iter().all(|secret| *secret == secrets[0]));
 }

@@ -2,10 +2,17 @@
 
 mod chaos;
 mod chat;
+mod completions;
+mod config;
+mod connection;
 mod errors;
+mod key;
 mod logs;
 mod request;
 mod serve;
+mod stop;
+mod streams;
+mod tail;
 mod validate;
 
 use std::fmt;
@@ -22,10 +29,16 @@ const USAGE: u8 = 2;
 pub(crate) enum Command {
     Serve(serve::Args),
     Chat(chat::Args),
+    Streams(streams::Args),
+    Tail(tail::Args),
+    Stop(stop::Args),
     Validate(validate::Args),
     Errors(errors::Args),
     Request(request::Args),
+    Key(key::Args),
+    Config(config::Args),
     Chaos(Box<chaos::Args>),
+    Completions(completions::Args),
 }
 
 impl Command {
@@ -33,8 +46,14 @@ impl Command {
         match self {
             Self::Serve(args) => args.run(),
             Self::Chat(args) => args.run(),
+            Self::Streams(args) => args.run(),
+            Self::Tail(args) => args.run(),
+            Self::Stop(args) => args.run(),
             Self::Request(args) => args.run(),
+            Self::Key(args) => args.run(),
+            Self::Config(args) => args.run(),
             Self::Chaos(args) => args.run(),
+            Self::Completions(args) => args.run(),
             Self::Validate(args) => args.run(),
             Self::Errors(args) => args.run(),
         }
@@ -58,6 +77,11 @@ impl Failure {
     pub(crate) fn with_help(mut self, help: impl fmt::Display) -> Self {
         self.help = Some(help.to_string());
         self
+    }
+
+    /// What is wrong, in words.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
     }
 
     /// Tells the person at the terminal.

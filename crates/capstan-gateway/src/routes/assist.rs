@@ -18,6 +18,7 @@ use crate::face::{Cap, Face, agui, cap};
 use crate::reader::{self, View};
 use crate::refusal::Refusal;
 use crate::runs::{self, Place, Start};
+use crate::tickets;
 
 /// What may stand in the query.
 #[derive(Debug, Default, Deserialize)]
@@ -93,7 +94,8 @@ async fn assist(
         return Ok(whole(app, &run, &ask).await);
     }
     let after = place.in_run(&run)?;
-    Ok(reader::respond(app, &run, after, face, View::Post, slot))
+    let response = reader::respond(app, &run, after, face, View::Post, slot);
+    Ok(tickets::attach(app, &run, response).await?)
 }
 
 /// The run in one object, or its fault, which the relay has counted.

@@ -8,9 +8,10 @@ use axum::{Extension, Json};
 use capstan_protocol::{Fault, FaultKind, HealthCheckResponse, HealthStatus};
 use http::{HeaderMap, StatusCode, header};
 
-use crate::access::{KeyHash, bearer};
+use crate::access::bearer;
 use crate::app::App;
 use crate::refusal::Refusal;
+use crate::tenants::KeyHash;
 
 fn is_ready(app: &App) -> bool {
     !app.draining.is_cancelled() && !app.broken.is_cancelled()

@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::face::{Cap, Face};
 use crate::reader::{self, View};
 use crate::refusal::{Refusal, journal_fault};
-use crate::{relay, runs};
+use crate::{purge, relay, runs};
 
 /// A page holds at most this many entries.
 const PAGE: usize = 1000;
@@ -25,7 +25,7 @@ const PAGE: usize = 1000;
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Another tenant's stream answers exactly as an unknown one does.
-async fn own_run(app: &App, caller: &Caller, id: &str) -> Result<Run, Fault> {
+pub(super) async fn own_run(app: &App, caller: &Caller, id: &str) -> Result<Run, Fault> {
     let unknown = || Fault::new(FaultKind::StreamNotFound);
     let stream: Uuid = id.parse().map_err(|_| unknown())?;
     let store = app.journal.store();
@@ -111,12 +111,21 @@ pub(crate) struct PageParams {
     limit: Option<usize>,
 }
 
-/// `DELETE /v1/streams/{id}`: answers when the CLOSE is journalled; a finished run is unchanged.
+#[derive(Debug, Deserialize)]
+pub(crate) struct StopParams {
+    #[serde(default)]
+    purge: bool,
+}
+
+/// `DELETE /v1/streams/{id}`: answers when the CLOSE is journalled; a finished run is unchanged. With `?purge=true` it
+/// is erased as well.
 pub(crate) async fn stop(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
+    Query(params): Query<StopParams>,
 ) -> Result<Json<Value>, Refusal> {
     let run = own_run(&app, &caller, &id).await?;
-    Ok(Json(summary(&runs::stop(&app, run).await?)))
+    let run = if params.purge { purge::stream(&app, run).await? } else { runs::stop(&app, run).await? };
+    Ok(Json(summary(&run)))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{
-    Claim, Claimed, Expired, Found, Frame, JournalError, Retention, Run, RunState, Store, Turn,
+    Claim, Claimed, Expired, Found, Frame, JournalError, Retention, Run, RunState, Secret, Store, Turn,
 };
 use capstan_protocol::Timestamp;
 use fastrand::Rng;
@@ -188,11 +188,23 @@ impl Store for Shaky {
         self.call(self.inner.sessions(tenant)).await
     }
 
+    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
+        self.call(self.inner.purge(stream, now)).await
+    }
+
+    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+        self.call(self.inner.purge_session(tenant, session)).await
+    }
+
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
         self.point().await;
         let is_jumping = self.calendar.is_jumping.load(Ordering::Relaxed);
         let ahead = i64::from(is_jumping) * self.calendar.jumps.load(Ordering::Relaxed) * JUMP_MICROS;
         self.inner.expire(retention, Timestamp::from_micros(now.as_micros() + ahead)).await
+    }
+
+    async fn secret(&self) -> Result<Secret, JournalError> {
+        self.inner.secret().await
     }
 
     async fn close(&self) -> Result<(), JournalError> {

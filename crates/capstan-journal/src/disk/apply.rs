@@ -79,7 +79,11 @@ impl Writer {
         self.put_frames(stream, before, frames, group);
         if let Some(closed_at) = record.run.closed_at {
             group.remove(Table::Index, keys::index(keys::OPEN, &[stream.as_bytes()]));
-            group.put(Table::Index, closed(stream, closed_at), record.size().to_be_bytes().to_vec());
+            group.put(
+                Table::Index,
+                closed(stream, closed_at),
+                values::closed(record.size(), &record.run.tenant),
+            );
             self.closing.push(stream);
         }
         group.require_sync();
@@ -95,9 +99,11 @@ impl Writer {
         group: &mut Group,
     ) -> Result<(), JournalError> {
         keys::check_names(&[tenant, session])?;
-        let mut key = keys::names(&[tenant, session]);
-        key.extend(turn.stream_id.as_bytes());
-        group.put(Table::Turns, key, values::json(turn)?);
+        // What was purged stays away, also if its turn was on its way.
+        if group.get(&self.tables, Table::Index, &keys::late(tenant, turn.stream_id))?.is_some() {
+            return Ok(());
+        }
+        group.put(Table::Turns, keys::turn(tenant, session, turn.stream_id), values::json(turn)?);
         self.touch(tenant, session, turn.closed_at, group);
         if self.durability == Durability::Power {
             group.require_sync();
@@ -129,17 +135,35 @@ impl Writer {
         Ok(())
     }
 
-    /// False if the session was used meanwhile.
+    /// False if the run is not closed, or not there.
+    pub(crate) fn purge(
+        &mut self,
+        stream: Uuid,
+        now: Timestamp,
+        group: &mut Group,
+    ) -> Result<bool, JournalError> {
+        let Some(record) = self.record(stream, group)?.filter(|record| !record.run.is_open()) else {
+            return Ok(false);
+        };
+        self.retire(&[stream], now, group)?;
+        group.remove(Table::Turns, keys::turn(&record.run.tenant, &record.run.session, stream));
+        group.require_sync();
+        Ok(true)
+    }
+
+    /// False if there is no such session, or it was used meanwhile. Synced if somebody wants it gone.
     pub(crate) fn forget_session(
         &mut self,
         entry: Vec<u8>,
-        cutoff: Timestamp,
+        unused_since: Option<Timestamp>,
         group: &mut Group,
     ) -> Result<bool, JournalError> {
         let used_at = group.get(&self.tables, Table::Index, &entry)?;
-        let used_at = used_at.as_deref().and_then(keys::read_time);
-        if used_at.is_none_or(|at| at > cutoff) {
-            return Ok(false);
+        let Some(used_at) = used_at.as_deref().and_then(keys::read_time) else { return Ok(false) };
+        match unused_since {
+            Some(cutoff) if used_at > cutoff => return Ok(false),
+            Some(_) => {}
+            None => group.require_sync(),
         }
         let session = entry.get(1..).unwrap_or_default();
         for turn in self.tables.view().prefix(Table::Turns, session) {

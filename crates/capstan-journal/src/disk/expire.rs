@@ -1,14 +1,16 @@
 //! Retention. A stream is hidden by one small commit, then its frames are deleted bit by bit; appends go in between.
 
+use std::collections::HashMap;
+
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
 use super::DiskStore;
 use super::keys;
 use super::tables::{Table, View};
-use super::values::{self, Record};
+use super::values;
 use super::writer::Command;
-use crate::retention::is_past;
+use crate::retention::{Judge, before, is_past};
 use crate::{Expired, JournalError, Retention};
 
 /// How many streams are hidden, or keys deleted, by one commit.
@@ -57,7 +59,7 @@ impl DiskStore {
     }
 
     /// Deletes a hidden stream's frames, then its entry among the doomed.
-    async fn sweep(&self, stream: Uuid) -> Result<(), JournalError> {
+    pub(super) async fn sweep(&self, stream: Uuid) -> Result<(), JournalError> {
         // From where the last step ended: what was deleted still has to be stepped over when read from the start.
         let mut from = 0;
         loop {
@@ -70,12 +72,11 @@ impl DiskStore {
     }
 
     async fn expire_sessions(&self, retention: &Retention, now: Timestamp) -> Result<u64, JournalError> {
-        let (max_age, mut count) = (retention.max_age, 0);
-        let age = i64::try_from(max_age.as_micros()).unwrap_or(i64::MAX);
-        let cutoff = Timestamp::from_micros(now.as_micros().saturating_sub(age));
-        let unused = self.view(move |view| unused_sessions(view, cutoff)).await?;
-        for entry in unused {
-            let is_gone = self.ask(|reply| Command::ForgetSession { entry, cutoff, reply }).await?;
+        let (rules, mut count) = (retention.clone(), 0);
+        let unused = self.view(move |view| unused_sessions(view, &rules, now)).await?;
+        for (entry, cutoff) in unused {
+            let unused_since = Some(cutoff);
+            let is_gone = self.ask(|reply| Command::ForgetSession { entry, unused_since, reply }).await?;
             count += u64::from(is_gone);
         }
         Ok(count)
@@ -111,37 +112,53 @@ impl DiskStore {
 
 /// The closed streams that have to go, oldest first.
 fn due(view: &View<'_>, retention: &Retention, now: Timestamp) -> Result<Vec<Due>, JournalError> {
-    let mut over = match retention.max_bytes {
-        None => 0,
-        Some(max) => total(view)?.saturating_sub(max),
-    };
+    let sizes = if retention.is_by_size() { sizes(view)? } else { HashMap::new() };
+    let mut judge = Judge::new(retention, now, &sizes);
     let mut due = Vec::new();
     for entry in view.prefix(Table::Index, &[keys::CLOSED]) {
         let (key, value) = entry?;
         let (Some(closed_at), Some(stream)) = (keys::time_of(&key), keys::stream(&key)) else { continue };
-        if over == 0 && !is_past(closed_at, retention.max_age, now) {
+        if judge.is_done(closed_at) {
             break;
         }
         let size = values::read_number(&value);
-        over = over.saturating_sub(size);
-        due.push(Due { stream, size });
+        if judge.is_due(values::read_tenant(&value), closed_at, size) {
+            due.push(Due { stream, size });
+        }
     }
     Ok(due)
 }
 
-/// What all streams take, open ones included.
-fn total(view: &View<'_>) -> Result<u64, JournalError> {
-    let open: u64 = view.open_records()?.iter().map(Record::size).sum();
-    view.prefix(Table::Index, &[keys::CLOSED])
-        .try_fold(open, |sum, entry| entry.map(|(_, value)| sum.saturating_add(values::read_number(&value))))
+/// What all streams take, open ones included, by tenant.
+fn sizes(view: &View<'_>) -> Result<HashMap<String, u64>, JournalError> {
+    let mut sizes: HashMap<String, u64> = HashMap::new();
+    for record in view.open_records()? {
+        *sizes.entry(record.run.tenant.clone()).or_default() += record.size();
+    }
+    for entry in view.prefix(Table::Index, &[keys::CLOSED]) {
+        let (_, value) = entry?;
+        let size = values::read_number(&value);
+        match sizes.get_mut(values::read_tenant(&value)) {
+            Some(sum) => *sum += size,
+            None => drop(sizes.insert(values::read_tenant(&value).to_owned(), size)),
+        }
+    }
+    Ok(sizes)
 }
 
-fn unused_sessions(view: &View<'_>, cutoff: Timestamp) -> Result<Vec<Vec<u8>>, JournalError> {
+/// Sessions that were not used for too long, each with the moment since when.
+fn unused_sessions(
+    view: &View<'_>,
+    retention: &Retention,
+    now: Timestamp,
+) -> Result<Vec<(Vec<u8>, Timestamp)>, JournalError> {
     let mut unused = Vec::new();
     for entry in view.prefix(Table::Index, &[keys::SESSION]) {
         let (key, used_at) = entry?;
+        let tenant = keys::first_name(&key).unwrap_or_default();
+        let cutoff = before(now, retention.max_age_of(tenant));
         if keys::read_time(&used_at).is_some_and(|at| at <= cutoff) {
-            unused.push(key.to_vec());
+            unused.push((key.to_vec(), cutoff));
         }
     }
     Ok(unused)

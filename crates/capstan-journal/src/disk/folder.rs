@@ -3,6 +3,7 @@
 //! ```text
 //! <folder>/lock     locked while a process holds the folder; its pid
 //! <folder>/format   the version of everything beside it
+//! <folder>/secret   what tickets are signed with
 //! <folder>/store    the storage engine's own
 //! ```
 
@@ -10,7 +11,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use crate::{ErrorKind, JournalError};
+use crate::{ErrorKind, JournalError, Secret};
 
 /// Raised when an older build could misread what this one writes.
 const FORMAT: &str = "capstan-journal 2\n";
@@ -32,7 +33,7 @@ impl Folder {
         if !is_known_format(path)? {
             refuse_foreign(path)?;
             restrict(path).map_err(fail)?;
-            write_format(path).map_err(fail)?;
+            write_whole(path, "format", FORMAT.as_bytes()).map_err(fail)?;
         }
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
@@ -55,6 +56,26 @@ impl Folder {
         fs::rename(&unfinished, &store).map_err(|error| failure(&store, "make", error))?;
         sync_folder(&self.path).map_err(|error| failure(&self.path, "sync", error))?;
         Ok(store)
+    }
+}
+
+impl Folder {
+    /// The folder's secret, made if there is none yet. One that is damaged is replaced: what it had signed is void.
+    pub(crate) fn secret(&self) -> Result<Secret, JournalError> {
+        let path = self.path.join("secret");
+        let fail = |error| failure(&path, "read", error);
+        match fs::read(&path) {
+            Ok(bytes) => {
+                if let Some(secret) = Secret::read(&bytes) {
+                    return Ok(secret);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(fail(error)),
+        }
+        let secret = Secret::random().map_err(fail)?;
+        write_whole(&self.path, "secret", secret.as_bytes()).map_err(fail)?;
+        Ok(secret)
     }
 }
 
@@ -118,12 +139,13 @@ fn refuse_foreign(folder: &Path) -> Result<(), JournalError> {
     Err(JournalError::new(ErrorKind::Unsupported, message))
 }
 
-fn write_format(folder: &Path) -> io::Result<()> {
-    let unfinished = folder.join("format.new");
-    let mut file = File::create(&unfinished)?;
-    file.write_all(FORMAT.as_bytes())?;
+/// Under another name first, so that the file is whole or not there. Private by itself, too: folders get copied.
+fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let unfinished = folder.join(format!("{name}.new"));
+    let mut file = create_file(&unfinished)?;
+    file.write_all(bytes)?;
     file.sync_all()?;
-    fs::rename(&unfinished, folder.join("format"))?;
+    fs::rename(&unfinished, folder.join(name))?;
     sync_folder(folder)
 }
 
@@ -131,6 +153,17 @@ fn write_format(folder: &Path) -> io::Result<()> {
 fn create_private(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+#[cfg(unix)]
+fn create_file(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+#[cfg(not(unix))]
+fn create_file(path: &Path) -> io::Result<File> {
+    File::create(path)
 }
 
 #[cfg(not(unix))]

@@ -83,6 +83,19 @@ pub(crate) fn late(tenant: &str, stream: Uuid) -> Vec<u8> {
     index(LATE, &[&names(&[tenant]), stream.as_bytes()])
 }
 
+/// A turn of a session: what `names` makes of tenant and session is the prefix of them all.
+pub(crate) fn turn(tenant: &str, session: &str, stream: Uuid) -> Vec<u8> {
+    let mut key = names(&[tenant, session]);
+    key.extend(stream.as_bytes());
+    key
+}
+
+/// The first of the names in an entry of the index.
+pub(crate) fn first_name(entry: &[u8]) -> Option<&str> {
+    let (length, rest) = entry.get(1..)?.split_first_chunk::<2>()?;
+    std::str::from_utf8(rest.get(..usize::from(u16::from_be_bytes(*length)))?).ok()
+}
+
 /// A time whose bytes are ordered as times are, also before 1970.
 pub(crate) fn time(at: Timestamp) -> [u8; 8] {
     at.as_micros().wrapping_sub(i64::MIN).to_be_bytes()
@@ -109,5 +122,6 @@ mod tests {
     fn no_name_is_another_ones_prefix() {
         assert_ne!(names(&["a", "bc"]), names(&["ab", "c"]));
         assert!(!names(&["ab"]).starts_with(&names(&["a"])));
+        assert_eq!(first_name(&index(SESSION, &[&names(&["ab", "c"])])), Some("ab"));
     }
 }

@@ -10,7 +10,7 @@ use super::folder::Folder;
 use super::values::{self, Held, Record, corrupt};
 use super::{failure, keys};
 use crate::rules::shown;
-use crate::{Found, Frame, JournalError, Run, RunState, Turn};
+use crate::{Found, Frame, JournalError, Run, RunState, Secret, Turn};
 
 /// Frames are written once and soon served from disk: a small memtable bounds memory and the time to reopen.
 const FRAMES_MEMTABLE: u64 = 8 * 1024 * 1024;
@@ -37,6 +37,7 @@ pub(crate) struct Tables {
     turns: Keyspace,
     index: Keyspace,
     db: Database,
+    secret: Secret,
     // Last: the folder is given back when the engine has stopped.
     _folder: Folder,
 }
@@ -46,7 +47,12 @@ impl Tables {
         let folder = Folder::open(path)?;
         let store = folder.store(|store| open_engine(store).map(drop))?;
         let (db, [frames, runs, claims, turns, index]) = open_engine(&store)?;
-        Ok(Self { frames, runs, claims, turns, index, db, _folder: folder })
+        let secret = folder.secret()?;
+        Ok(Self { frames, runs, claims, turns, index, db, secret, _folder: folder })
+    }
+
+    pub(crate) fn secret(&self) -> &Secret {
+        &self.secret
     }
 
     pub(crate) fn view(&self) -> View<'_> {

@@ -117,6 +117,16 @@ pub(crate) fn read_json<T: DeserializeOwned>(value: &[u8]) -> Result<T, JournalE
         .map_err(|error| corrupt("a record cannot be read").caused_by(error))
 }
 
+/// A closed stream's entry: its size and its tenant, so that retention need not look at records.
+pub(crate) fn closed(size: u64, tenant: &str) -> Vec<u8> {
+    [&size.to_be_bytes(), tenant.as_bytes()].concat()
+}
+
+/// The tenant of a closed stream's entry.
+pub(crate) fn read_tenant(value: &[u8]) -> &str {
+    value.get(8..).and_then(|tenant| std::str::from_utf8(tenant).ok()).unwrap_or_default()
+}
+
 pub(crate) fn read_number(value: &[u8]) -> u64 {
     value.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }

@@ -44,10 +44,16 @@ pub(crate) enum Command {
         now: Timestamp,
         reply: Reply<()>,
     },
-    /// Deletes a session that was not used after the cutoff; its entry in the index is given.
+    /// Does the same to one stream because somebody wants it gone: its turn goes, too, and it is synced.
+    Purge {
+        stream: Uuid,
+        now: Timestamp,
+        reply: Reply<bool>,
+    },
+    /// Deletes a session, whose entry in the index is given, unless it was used after the moment that is given.
     ForgetSession {
         entry: Vec<u8>,
-        cutoff: Timestamp,
+        unused_since: Option<Timestamp>,
         reply: Reply<bool>,
     },
     /// Deletes keys that nothing else refers to.
@@ -63,7 +69,11 @@ impl Command {
     fn is_alone(&self) -> bool {
         match self {
             Self::Claim(..) | Self::Append { .. } | Self::Transition { .. } | Self::PushTurn { .. } => false,
-            Self::Retire { .. } | Self::ForgetSession { .. } | Self::Forget { .. } | Self::Close(_) => true,
+            Self::Retire { .. }
+            | Self::Purge { .. }
+            | Self::ForgetSession { .. }
+            | Self::Forget { .. }
+            | Self::Close(_) => true,
         }
     }
 }
@@ -140,8 +150,12 @@ impl Writer {
                 let result = self.check().and_then(|()| self.retire(&streams, now, group));
                 group.answer(reply, result);
             }
-            Command::ForgetSession { entry, cutoff, reply } => {
-                let result = self.check().and_then(|()| self.forget_session(entry, cutoff, group));
+            Command::Purge { stream, now, reply } => {
+                let result = self.check().and_then(|()| self.purge(stream, now, group));
+                group.answer(reply, result);
+            }
+            Command::ForgetSession { entry, unused_since, reply } => {
+                let result = self.check().and_then(|()| self.forget_session(entry, unused_since, group));
                 group.answer(reply, result);
             }
             Command::Forget { keys, reply } => {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_journal::{
-    Claim, Claimed, Expired, Found, Frame, JournalError, Retention, Run, RunState, Store, Turn,
+    Claim, Claimed, Expired, Found, Frame, JournalError, Retention, Run, RunState, Secret, Store, Turn,
 };
 use capstan_protocol::Timestamp;
 use tokio::sync::Semaphore;
@@ -82,8 +82,17 @@ impl Store for Gated {
     async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
         self.store.sessions(tenant).await
     }
+    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
+        self.store.purge(stream, now).await
+    }
+    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+        self.store.purge_session(tenant, session).await
+    }
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
         self.store.expire(retention, now).await
+    }
+    async fn secret(&self) -> Result<Secret, JournalError> {
+        self.store.secret().await
     }
     async fn close(&self) -> Result<(), JournalError> {
         self.store.close().await

@@ -3,8 +3,10 @@
 
 mod claims;
 mod gated;
+mod purging;
 mod readers;
 mod retention;
+mod secrets;
 mod sessions;
 mod streams;
 
@@ -20,6 +22,8 @@ macro_rules! contract {
     ($($file:ident { $($promise:ident),* $(,)? })*) => {
         contract!(@ memory, super::Backend::memory(); $($($file::$promise)*)*);
         contract!(@ disk_process, super::Backend::disk(capstan_journal::Durability::Process); $($($file::$promise)*)*);
+        contract!(@ private, super::Backend::split(true); $($($file::$promise)*)*);
+        contract!(@ beside_private, super::Backend::split(false); $($($file::$promise)*)*);
         contract!(@ disk_power, super::Backend::disk(capstan_journal::Durability::Power); $($($file::$promise)*)*);
     };
     (@ $backend:ident, $open:expr; $($file:ident :: $promise:ident)*) => {
@@ -56,12 +60,25 @@ contract! {
         turns_are_ordered_and_replaced_by_stream,
         sessions_are_counted_by_tenant,
         unused_sessions_expire,
+        a_tenants_own_age_holds_for_its_sessions_alone,
+    }
+    purging {
+        a_purged_stream_is_gone_and_its_claim_stays,
+        what_runs_or_waits_is_not_purged,
+        a_late_turn_of_a_purged_stream_is_dropped,
+        a_purged_session_is_gone_with_its_turns,
+        a_readers_memory_of_a_purged_stream_goes_with_it,
+    }
+    secrets {
+        the_secret_stays_the_same_and_is_no_other_stores,
     }
     retention {
         old_streams_go_and_their_claims_outlive_them,
         the_oldest_closed_go_until_the_rest_fits,
         what_runs_or_waits_is_never_evicted,
         long_streams_are_never_seen_half_deleted,
+        a_tenants_own_age_holds_for_its_streams_alone,
+        a_tenants_own_size_holds_for_its_streams_alone,
     }
     readers {
         a_reader_sees_frames_only_after_commit,
@@ -97,6 +114,13 @@ impl Backend {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("disk:{}", folder.path().join("journal").display());
         Self { store: open(&url, durability).unwrap(), _folder: Some(folder) }
+    }
+
+    /// A store on disk of which all tenants, or none, are kept in memory.
+    fn split(is_private: bool) -> Self {
+        let Self { store, _folder } = Self::disk(Durability::Process);
+        let journal = Journal::new(store, TailLimits::default()).keeping_in_memory(move |_| is_private);
+        Self { store: journal.store().clone(), _folder }
     }
 
     fn journal(&self) -> Journal {

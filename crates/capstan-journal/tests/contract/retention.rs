@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use capstan_journal::{ErrorKind, Found, Retention, RunState};
+use capstan_journal::{ErrorKind, Found, Retention, RunState, TenantRetention};
 use capstan_protocol::Timestamp;
 
 use super::{Backend, claim, frames, moved};
@@ -16,11 +16,11 @@ fn at(hours: i64) -> Timestamp {
 }
 
 fn by_age() -> Retention {
-    Retention { max_age: HOUR, max_bytes: None, claim_age: 24 * HOUR }
+    Retention { max_age: HOUR, ..Retention::default() }
 }
 
 fn by_size(max_bytes: u64) -> Retention {
-    Retention { max_age: 1000 * HOUR, max_bytes: Some(max_bytes), claim_age: 24 * HOUR }
+    Retention { max_age: 1000 * HOUR, max_bytes: Some(max_bytes), ..Retention::default() }
 }
 
 pub(crate) async fn old_streams_go_and_their_claims_outlive_them(backend: &Backend) {
@@ -104,4 +104,39 @@ pub(crate) async fn long_streams_are_never_seen_half_deleted(backend: &Backend) 
     is_done.store(true, Ordering::SeqCst);
     watcher.await.unwrap();
     assert_eq!(expired.streams, 1);
+}
+
+pub(crate) async fn a_tenants_own_age_holds_for_its_streams_alone(backend: &Backend) {
+    let store = &backend.store;
+    let own = |hours| TenantRetention { max_age: hours * HOUR, max_bytes: None };
+    let tenants = [("brief".to_owned(), own(1)), ("long".to_owned(), own(100))].into();
+    let retention = Retention { max_age: 10 * HOUR, tenants, ..Retention::default() };
+    let mut runs = Vec::new();
+    for tenant in ["brief", "long", "usual"] {
+        runs.push(backend.closed(tenant, 3, at(0)).await);
+    }
+    for (hour, left) in [(0, 3), (1, 2), (9, 2), (10, 1), (99, 1), (100, 0)] {
+        store.expire(&retention, at(hour)).await.unwrap();
+        let mut found = 0;
+        for run in &runs {
+            found += usize::from(store.run(run.stream_id).await.unwrap().is_some());
+        }
+        assert_eq!(found, left, "after {hour} hours");
+    }
+}
+
+pub(crate) async fn a_tenants_own_size_holds_for_its_streams_alone(backend: &Backend) {
+    let mut runs = Vec::new();
+    for (tenant, hour) in [("small", 0), ("other", 1), ("small", 2), ("small", 3)] {
+        runs.push(backend.closed(tenant, 10, at(hour)).await);
+    }
+    let size = runs[0].bytes + 13;
+    let own = TenantRetention { max_age: 1000 * HOUR, max_bytes: Some(size) };
+    let tenants = [("small".to_owned(), own)].into();
+    let retention = Retention { max_age: 1000 * HOUR, tenants, ..Retention::default() };
+    let expired = backend.store.expire(&retention, at(4)).await.unwrap();
+    assert_eq!((expired.streams, expired.bytes), (2, 2 * size));
+    for (run, is_left) in runs.iter().zip([false, true, false, true]) {
+        assert_eq!(backend.store.run(run.stream_id).await.unwrap().is_some(), is_left);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capstan_journal::{Retention, Turn};
+use capstan_journal::{Retention, TenantRetention, Turn};
 use capstan_protocol::Timestamp;
 use serde_json::json;
 use uuid::Uuid;
@@ -60,4 +60,24 @@ pub(crate) async fn unused_sessions_expire(backend: &Backend) {
     assert_eq!(store.turns("t", "old").await.unwrap(), []);
     assert_eq!(store.turns("t", "used").await.unwrap().len(), 2);
     assert_eq!(store.sessions("t").await.unwrap(), 1);
+}
+
+pub(crate) async fn a_tenants_own_age_holds_for_its_sessions_alone(backend: &Backend) {
+    let store = &backend.store;
+    for tenant in ["brief", "long", "usual"] {
+        store.push_turn(tenant, "s", turn(Uuid::now_v7(), "", 0)).await.unwrap();
+    }
+    let own = |hours: u64| TenantRetention { max_age: Duration::from_secs(hours * 3600), max_bytes: None };
+    let tenants = [("brief".to_owned(), own(1)), ("long".to_owned(), own(100))].into();
+    let retention = Retention { max_age: Duration::from_secs(36_000), tenants, ..Retention::default() };
+    for (hour, left) in [(0, "brief long usual"), (1, "long usual"), (10, "long"), (100, "")] {
+        store.expire(&retention, Timestamp::from_micros(hour * HOUR)).await.unwrap();
+        for tenant in ["brief", "long", "usual"] {
+            assert_eq!(
+                store.has_session(tenant, "s").await.unwrap(),
+                left.contains(tenant),
+                "{tenant} {hour}"
+            );
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! `capstan chat`: talk to an agent from the terminal, healing included.
 
-mod screen;
-mod turn;
+pub(super) mod screen;
+pub(super) mod turn;
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -13,11 +13,9 @@ use owo_colors::OwoColorize as _;
 use uuid::Uuid;
 
 use super::Failure;
+use super::connection::DEFAULT_URL;
 use screen::Screen;
 use turn::{Outcome, Turn};
-
-/// Where `make run` listens.
-const DEFAULT_URL: &str = "http://localhost:8787";
 
 /// Talk to an agent: one message, or a conversation
 ///
@@ -27,7 +25,6 @@ const DEFAULT_URL: &str = "http://localhost:8787";
 /// Exit codes: 0 the answer is complete; 1 the run failed or was refused; 2 wrong usage; 3 no connection; 4 the server
 /// does not speak the protocol; 130 interrupted.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// The server [default: http://localhost:8787], or the message if it is no URL
     #[arg(value_name = "URL")]

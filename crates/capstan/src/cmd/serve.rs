@@ -2,11 +2,13 @@
 
 mod config;
 mod page;
+mod reload;
+mod tls;
 
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use capstan_agent::Demo;
@@ -18,6 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
 use config::Config;
+pub(super) use config::{EXAMPLE, read_file};
 
 /// Serve agents: journal, replay, resume, typed failures
 #[derive(clap::Args)]
@@ -42,6 +45,14 @@ pub(crate) struct Args {
     #[arg(long, env = "CAPSTAN_DEBUG")]
     debug: bool,
 
+    /// The certificate to show, with its chain, as PEM; read anew at SIGHUP
+    #[arg(long, env = "CAPSTAN_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+
+    /// The certificate's private key, as PEM
+    #[arg(long, env = "CAPSTAN_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+
     /// Listen beyond loopback without tenants: anybody who can reach the port may use the agents
     #[arg(long)]
     open: bool,
@@ -49,37 +60,49 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let file = self.config.clone();
         let config = self.settle()?;
         super::logs::start(config.exposure());
         let runtime = tokio::runtime::Runtime::new()?;
-        runtime.block_on(run(config))?;
+        runtime.block_on(run(config, file))?;
         Ok(ExitCode::SUCCESS)
     }
 
+    /// The file that was named.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     /// Flags beat the environment, which beats the file, which beats the defaults.
-    fn settle(self) -> Result<Config, Failure> {
+    pub(super) fn settle(self) -> Result<Config, Failure> {
         let mut config = Config::load(self.config.as_deref())?;
         config.listen = self.listen.unwrap_or(config.listen);
         config.journal = self.journal.unwrap_or(config.journal);
         config.durability = self.durability.unwrap_or(config.durability);
+        config.tls_cert = self.tls_cert.or(config.tls_cert);
+        config.tls_key = self.tls_key.or(config.tls_key);
         config.debug |= self.debug;
         config.open |= self.open;
         Ok(config)
     }
 }
 
-async fn run(config: Config) -> Result<(), Failure> {
-    let settings = config.settings()?;
+async fn run(config: Config, file: Option<PathBuf>) -> Result<(), Failure> {
+    let mut settings = config.settings()?;
+    let certificate = tls::Files::of(&config)?;
+    settings.tls = certificate.as_ref().map(tls::Files::open).transpose()?;
     let listeners = listen(&config, settings.tenants.is_empty()).await?;
-    let url = url(&listeners)?;
+    let url = url(&listeners, settings.tls.is_some())?;
     let store = open(&config.journal, durability(&config.durability)?).map_err(|e| {
         Failure::usage(e)
             .with_help("choose another folder with --journal disk:<folder>, or stop the other process")
     })?;
     let journal = Journal::new(store, TailLimits::default());
-    let gateway = Gateway::new(journal).agent("demo", Demo::new()).settings(settings).page(page::ASSETS);
     // Before the greeting: whoever reads it may send a signal at once.
     let terminated = terminated()?;
+    let certificate = certificate.zip(settings.tls.clone());
+    tokio::spawn(reload::on_hangup(file, settings.tenants.clone(), certificate)?);
+    let gateway = Gateway::new(journal).agent("demo", Demo::new()).settings(settings).page(page::ASSETS);
     greet(&config, &url);
     serve(gateway, listeners, terminated).await?;
     Ok(())
@@ -93,15 +116,27 @@ fn durability(word: &str) -> Result<Durability, Failure> {
     }
 }
 
+/// What would keep the server from starting, as far as it can be told without starting it.
+pub(super) async fn check(config: &Config) -> Result<(), Failure> {
+    durability(&config.durability)?;
+    tls::Files::of(config)?.map(|files| files.open()).transpose()?;
+    capstan_journal::check(&config.journal).map_err(Failure::usage)?;
+    allowed_addresses(config, config.settings()?.tenants.is_empty()).await.map(drop)
+}
+
 /// Without tenants only loopback is safe; beyond it the operator must say so.
-async fn listen(config: &Config, is_local: bool) -> Result<Vec<TcpListener>, Failure> {
+async fn allowed_addresses(config: &Config, is_local: bool) -> Result<Vec<SocketAddr>, Failure> {
     let addresses = addresses(&config.listen).await?;
     let exposed = addresses.iter().find(|a| !a.ip().is_loopback());
-    if let Some(address) = exposed.filter(|_| is_local && !config.open) {
-        let message = format!("{address} can be reached from elsewhere, but no tenants are configured");
-        return Err(Failure::usage(message)
-            .with_help("configure [[tenants]] in capstan.toml, or allow everybody with --open"));
-    }
+    let Some(address) = exposed.filter(|_| is_local && !config.open) else { return Ok(addresses) };
+    let message = format!("{address} can be reached from elsewhere, but no tenants are configured");
+    Err(Failure::usage(message).with_help(
+        "make a key with `capstan key new TENANT` and add its [[tenants]] to capstan.toml, or allow everybody with --open",
+    ))
+}
+
+async fn listen(config: &Config, is_local: bool) -> Result<Vec<TcpListener>, Failure> {
+    let addresses = allowed_addresses(config, is_local).await?;
     let mut listeners: Vec<TcpListener> = Vec::new();
     for mut address in addresses {
         // Port 0 asks for any free one; both loopback addresses then share it.
@@ -138,11 +173,13 @@ async fn addresses(listen: &str) -> Result<Vec<SocketAddr>, Failure> {
 }
 
 /// Where it can be reached, with the port that it really has. `localhost` only if both of its addresses are ours.
-fn url(listeners: &[TcpListener]) -> io::Result<String> {
+fn url(listeners: &[TcpListener], is_tls: bool) -> io::Result<String> {
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
+    tls::warn_if_plain(&addresses, is_tls);
+    let scheme = if is_tls { "https" } else { "http" };
     Ok(match addresses.as_slice() {
-        [one] => format!("http://{one}"),
-        [first, ..] => format!("http://localhost:{}", first.port()),
+        [one] => format!("{scheme}://{one}"),
+        [first, ..] => format!("{scheme}://localhost:{}", first.port()),
         [] => String::new(),
     })
 }

@@ -6,8 +6,11 @@ mod client;
 mod drain;
 #[cfg(feature = "failpoints")]
 mod failpoint;
+mod keys;
 mod kill;
 mod logs;
 mod process;
 mod race;
 mod refuse;
+mod streams;
+mod tls;

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use capstan_client::{CapError, Notice};
 use capstan_protocol::{
-    CitationBlock, EventView, FaultKind, MediaCarousel, ProgressUpdate, StreamError, Transcript, UserError,
+    CitationBlock, Event, EventView, FaultKind, MediaCarousel, Payload, ProgressUpdate, StreamError,
+    StreamPacket, Transcript, UserError,
 };
 use owo_colors::OwoColorize as _;
 
 /// Cheap to clone: notices come from inside the client.
 #[derive(Clone)]
-pub(super) struct Screen {
+pub(in crate::cmd) struct Screen {
     is_terminal: bool,
     state: Arc<Mutex<State>>,
 }
@@ -26,7 +27,7 @@ struct State {
 }
 
 impl Screen {
-    pub(super) fn new() -> Self {
+    pub(in crate::cmd) fn new() -> Self {
         Self { is_terminal: io::stdout().is_terminal(), state: Arc::default() }
     }
 
@@ -36,7 +37,7 @@ impl Screen {
     }
 
     /// A piece of the answer.
-    pub(super) fn text(&self, text: &str) -> io::Result<()> {
+    fn text(&self, text: &str) -> io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut state.is_replaceable) {
             anstream::eprintln!();
@@ -45,6 +46,16 @@ impl Screen {
         let mut out = io::stdout().lock();
         out.write_all(if self.is_terminal { harmless(text) } else { text.to_owned() }.as_bytes())?;
         out.flush()
+    }
+
+    /// A packet, whatever it holds; `so_far` has taken it already.
+    pub(in crate::cmd) fn packet(&self, packet: &StreamPacket, so_far: &Transcript) -> io::Result<()> {
+        match &packet.payload {
+            Payload::Delta(text) => self.text(text),
+            Payload::Event(raw) => self.event(&Event::of(raw).view(), so_far),
+            Payload::Error(error) => self.warning(error),
+            Payload::Close(_) => Ok(()),
+        }
     }
 
     /// A line beside the text.
@@ -71,13 +82,13 @@ impl Screen {
     }
 
     /// Retries as one dim line; the rest is nobody's business.
-    pub(super) fn notice(&self, notice: &Notice) {
+    pub(in crate::cmd) fn notice(&self, notice: &Notice) {
         if let (true, Notice::Retrying { .. } | Notice::Gap { .. }) = (self.is_terminal, notice) {
             self.status(harmless(&notice.to_string()).dimmed());
         }
     }
 
-    pub(super) fn event(&self, view: &EventView, so_far: &Transcript) -> io::Result<()> {
+    fn event(&self, view: &EventView, so_far: &Transcript) -> io::Result<()> {
         match view {
             EventView::Citations(block) => self.citations(block),
             EventView::Progress(update) => self.progress(update),
@@ -127,7 +138,7 @@ impl Screen {
         self.line(format!("{} {}{retry}", head.yellow().bold(), harmless(&error.message)));
     }
 
-    pub(super) fn warning(&self, error: &StreamError) -> io::Result<()> {
+    fn warning(&self, error: &StreamError) -> io::Result<()> {
         self.line(format!("{} {}", format!("{}:", error.code).yellow(), harmless(&error.message)));
         Ok(())
     }
@@ -142,7 +153,7 @@ impl Screen {
         self.text(transcript.text())
     }
 
-    pub(super) fn end(&self, transcript: &Transcript) -> io::Result<()> {
+    pub(in crate::cmd) fn end(&self, transcript: &Transcript) -> io::Result<()> {
         if !transcript.text().is_empty() && !transcript.text().ends_with('\n') {
             self.text("\n")?;
         }
@@ -153,7 +164,7 @@ impl Screen {
     }
 
     /// The failure as a block: what happened, what it means, what to do.
-    pub(super) fn failure(&self, error: &CapError) -> io::Result<()> {
+    pub(in crate::cmd) fn failure(&self, error: &CapError) -> io::Result<()> {
         let state = std::mem::take(&mut *self.state.lock().unwrap_or_else(PoisonError::into_inner));
         if state.is_mid_line && self.is_terminal {
             self.text("\n")?;

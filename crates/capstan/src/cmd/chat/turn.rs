@@ -5,16 +5,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use capstan_client::{CapClient, CapError, PacketStream};
-use capstan_protocol::{ErrorSeverity, Event, Payload, ServiceRequest, StreamPacket, Transcript};
+use capstan_protocol::{ErrorSeverity, ServiceRequest, StreamPacket, Transcript};
 
 use super::screen::Screen;
 
 /// What a shell expects of a program that Ctrl-C ended.
-pub(super) const INTERRUPTED: u8 = 130;
+pub(in crate::cmd) const INTERRUPTED: u8 = 130;
 
 /// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(in crate::cmd) enum Outcome {
     Complete,
     Failed,
     NoConnection,
@@ -26,7 +26,7 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    pub(super) fn code(self) -> ExitCode {
+    pub(in crate::cmd) fn code(self) -> ExitCode {
         ExitCode::from(match self {
             Self::Complete => 0,
             Self::Failed => 1,
@@ -40,7 +40,7 @@ impl Outcome {
         self == Self::Left
     }
 
-    fn of(error: &CapError) -> Self {
+    pub(in crate::cmd) fn of(error: &CapError) -> Self {
         match error {
             CapError::Connection(_) => Self::NoConnection,
             CapError::Protocol(_) => Self::NoProtocol,
@@ -129,12 +129,7 @@ impl<'a> Turn<'a> {
         }
         self.shown = packet.seq;
         self.transcript.take(packet);
-        match &packet.payload {
-            Payload::Delta(text) => self.screen.text(text),
-            Payload::Event(raw) => self.screen.event(&Event::of(raw).view(), &self.transcript),
-            Payload::Error(error) => self.screen.warning(error),
-            Payload::Close(_) => Ok(()),
-        }
+        self.screen.packet(packet, &self.transcript)
     }
 
     /// Counts down; false if the person does not want to wait.

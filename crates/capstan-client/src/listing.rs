@@ -1,0 +1,68 @@
+//! The runs of a tenant, as the server lists them.
+
+use capstan_protocol::Timestamp;
+use http::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::client::{CapClient, read};
+use crate::error::CapError;
+
+/// A page of runs, newest first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StreamPage {
+    /// The runs.
+    pub streams: Vec<StreamSummary>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<Uuid>,
+}
+
+/// What the server says of a run. Members that it does not know of are left out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StreamSummary {
+    /// Its stream.
+    pub stream_id: Uuid,
+    /// Under which it was started.
+    pub request_id: String,
+    /// The agent's name.
+    pub agent: String,
+    /// The conversation.
+    pub session_id: String,
+    /// `running`, `waiting` or `closed`.
+    pub state: String,
+    /// The attempt under way, or the last one.
+    pub attempt: u32,
+    /// How many there may be.
+    pub max_attempts: u32,
+    /// The last packet's seq.
+    pub packets: u64,
+    /// The length of all packets.
+    pub bytes: u64,
+    /// When the request came.
+    pub created_at: Timestamp,
+    /// When the run last moved.
+    pub updated_at: Timestamp,
+    /// When it ended.
+    pub closed_at: Option<Timestamp>,
+    /// The fault that the last attempt ended with.
+    pub fault: Option<String>,
+    /// The reason that CLOSE gives.
+    pub reason: Option<String>,
+    /// The model that answered.
+    pub model: Option<String>,
+    /// What the run used.
+    pub usage: Option<Map<String, Value>>,
+}
+
+impl CapClient {
+    /// The tenant's runs, newest first: at most `limit` of them, older than `before`.
+    pub async fn streams(&self, before: Option<Uuid>, limit: usize) -> Result<StreamPage, CapError> {
+        let mut url = self.versioned("/streams");
+        url.query_pairs_mut().append_pair("limit", &limit.to_string());
+        if let Some(before) = before {
+            url.query_pairs_mut().append_pair("before", &before.to_string());
+        }
+        read(&self.exchange(self.request(Method::GET, url)).await?)
+    }
+}

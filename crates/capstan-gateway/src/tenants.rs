@@ -1,0 +1,176 @@
+//! Tenants and their keys. They can be replaced while the gateway runs; it keeps hashes, never a key.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use capstan_journal::{Retention, TenantRetention};
+
+use sha2::{Digest, Sha256};
+use subtle::{Choice, ConstantTimeEq};
+
+/// A key as it is stored: its SHA-256. Keys are long and random, so a plain hash is enough.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyHash([u8; 32]);
+
+impl KeyHash {
+    /// Hashes a key.
+    pub fn of(key: &str) -> Self {
+        Self(Sha256::digest(key.as_bytes()).into())
+    }
+
+    /// Reads 64 hex digits.
+    pub fn from_hex(hex: &str) -> Option<Self> {
+        let mut hash = [0; 32];
+        if hex.len() != 64 {
+            return None;
+        }
+        for (at, byte) in hash.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(hex.get(at * 2..at * 2 + 2)?, 16).ok()?;
+        }
+        Some(Self(hash))
+    }
+
+    /// The 64 hex digits that [`from_hex`](Self::from_hex) reads.
+    pub fn to_hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn matches(&self, other: &Self) -> Choice {
+        self.0.ct_eq(&other.0)
+    }
+}
+
+impl fmt::Debug for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyHash(…)")
+    }
+}
+
+/// A tenant and its keys; several, so that they can be rotated.
+#[derive(Debug, Clone)]
+pub struct Tenant {
+    /// The tenant's name.
+    pub name: String,
+    /// Its keys.
+    pub keys: Vec<KeyHash>,
+    /// Nothing of its streams and sessions may be stored: they live in memory, and end with the process.
+    pub no_store: bool,
+    /// How long its streams and sessions are kept, if not as long as everybody's.
+    pub max_age: Option<Duration>,
+    /// How many bytes of its streams are kept.
+    pub max_bytes: Option<u64>,
+}
+
+/// What is not stored takes memory: it is kept long enough to come back to an answer, unless its tenant says how long.
+const UNSTORED_AGE: Duration = Duration::from_secs(15 * 60);
+
+impl Tenant {
+    /// A tenant with everything optional left as it is for all.
+    pub fn new(name: impl Into<String>, keys: Vec<KeyHash>) -> Self {
+        Self { name: name.into(), keys, no_store: false, max_age: None, max_bytes: None }
+    }
+}
+
+impl Tenant {
+    /// What is kept of this tenant in place of what is kept of all; nothing in particular if there is no rule.
+    fn retention(&self, for_all: &Retention) -> Option<TenantRetention> {
+        let usual = if self.no_store { for_all.max_age.min(UNSTORED_AGE) } else { for_all.max_age };
+        let max_age = self.max_age.unwrap_or(usual);
+        let is_own = max_age != for_all.max_age || self.max_bytes.is_some();
+        is_own.then_some(TenantRetention { max_age, max_bytes: self.max_bytes })
+    }
+}
+
+/// Who may use a gateway: a handle, cheap to clone. Whoever holds one can replace the tenants while it serves.
+#[derive(Debug, Clone, Default)]
+pub struct Tenants(Arc<RwLock<Arc<[Tenant]>>>);
+
+impl From<Vec<Tenant>> for Tenants {
+    fn from(tenants: Vec<Tenant>) -> Self {
+        Self(Arc::new(RwLock::new(tenants.into())))
+    }
+}
+
+impl Tenants {
+    /// From here on these are the tenants. Requests under way keep what they were admitted with.
+    pub fn replace(&self, tenants: Vec<Tenant>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = tenants.into();
+    }
+
+    /// The tenants of this moment.
+    pub fn current(&self) -> Arc<[Tenant]> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether there is none: then everything belongs to one, and only this machine may ask.
+    pub fn is_empty(&self) -> bool {
+        self.current().is_empty()
+    }
+
+    /// Whether nothing of this tenant may be stored.
+    pub(crate) fn is_unstored(&self, name: &str) -> bool {
+        self.current().iter().any(|tenant| tenant.no_store && tenant.name == name)
+    }
+
+    /// What is kept, with what holds for single tenants.
+    pub(crate) fn retention(&self, for_all: &Retention) -> Retention {
+        let tenants = self.current();
+        let own = tenants.iter().filter_map(|t| Some((t.name.clone(), t.retention(for_all)?)));
+        Retention { tenants: own.collect(), ..for_all.clone() }
+    }
+
+    /// Whose key this is. Every key is compared, found or not, so that the time tells nothing.
+    pub(crate) fn holder_of(&self, key: &str) -> Option<Tenant> {
+        let (presented, tenants) = (KeyHash::of(key), self.current());
+        let mut found = None;
+        for tenant in tenants.iter() {
+            for known in &tenant.keys {
+                if bool::from(known.matches(&presented)) {
+                    found = Some(tenant);
+                }
+            }
+        }
+        found.cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_hash_reads_and_writes_hex_and_hides_itself() {
+        let hash = KeyHash::of("sk_test");
+        assert_eq!(KeyHash::from_hex(&hash.to_hex()), Some(hash.clone()));
+        assert_eq!(KeyHash::from_hex("zz"), None);
+        assert_eq!(format!("{hash:?}"), "KeyHash(…)");
+    }
+
+    #[test]
+    fn each_of_a_tenants_keys_opens_until_the_tenants_are_replaced() {
+        let tenants = Tenants::from(vec![Tenant::new("a", vec![KeyHash::of("old"), KeyHash::of("new")])]);
+        let name = |key: &str| tenants.holder_of(key).map(|tenant| tenant.name);
+        assert_eq!((name("old"), name("new"), name("")), (Some("a".into()), Some("a".into()), None));
+        tenants.clone().replace(vec![Tenant::new("a", vec![KeyHash::of("new")])]);
+        assert_eq!((name("old"), name("new")), (None, Some("a".into())));
+    }
+
+    #[test]
+    fn a_tenants_own_rule_goes_before_the_one_for_all_and_what_is_not_stored_is_kept_briefly() {
+        let minutes = |n: u64| Duration::from_secs(n * 60);
+        let plain = Tenant::new("plain", vec![]);
+        let own = Tenant { max_age: Some(minutes(60)), max_bytes: Some(7), ..Tenant::new("own", vec![]) };
+        let brief = Tenant { no_store: true, ..Tenant::new("brief", vec![]) };
+        let longer = Tenant { no_store: true, max_age: Some(minutes(90)), ..Tenant::new("longer", vec![]) };
+        let tenants = Tenants::from(vec![plain, own, brief, longer]);
+        let found = tenants.retention(&Retention::default());
+        let rules: Vec<_> = found.tenants.iter().map(|(n, r)| (n.as_str(), r.max_age, r.max_bytes)).collect();
+        let expected =
+            [("brief", minutes(15), None), ("longer", minutes(90), None), ("own", minutes(60), Some(7))];
+        assert_eq!(rules, expected);
+        assert!(
+            tenants.is_unstored("brief") && !tenants.is_unstored("own") && !tenants.is_unstored("nobody")
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! Tickets: what an EventSource shows, since it cannot send a key. Read-only, for one stream, for minutes.
+//!
+//! A ticket is `<end of validity>.<tenant in hex>.<HMAC-SHA256 in hex>`. It is signed with the store's own secret, so
+//! it outlives a restart and every process that shares the store can check it.
+
+use axum::response::Response;
+use capstan_journal::Run;
+use capstan_protocol::{Fault, FaultKind, Timestamp};
+use hmac::{Hmac, Mac};
+use http::HeaderValue;
+use sha2::Sha256;
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::refusal::journal_fault;
+
+/// Long enough to open a page and to come back after a restart; what leaks with a URL is soon worth nothing.
+const VALID_SECONDS: i64 = 300;
+/// The header in which a response brings one.
+const HEADER: &str = "x-stream-ticket";
+
+/// Keeps this signature apart from anything else that the secret may ever sign.
+const PURPOSE: &[u8] = b"capstan stream ticket 1";
+
+/// Signs and checks.
+pub(crate) struct Tickets(Hmac<Sha256>);
+
+/// A ticket, and until when it is valid.
+pub(crate) struct Ticket {
+    pub(crate) text: String,
+    pub(crate) expires_at: Timestamp,
+}
+
+impl Tickets {
+    /// Those of the store that the gateway uses.
+    pub(crate) async fn of(app: &App) -> Result<Self, Fault> {
+        let secret = app.journal.store().secret().await.map_err(journal_fault)?;
+        Self::new(secret.as_bytes())
+    }
+
+    fn new(secret: &[u8]) -> Result<Self, Fault> {
+        let mac = Hmac::new_from_slice(secret).map_err(|_| Fault::new(FaultKind::JournalUnavailable))?;
+        Ok(Self(mac))
+    }
+
+    /// A ticket for a tenant's stream, valid from now on.
+    pub(crate) fn issue(&self, tenant: &str, stream: Uuid, now: Timestamp) -> Ticket {
+        let end = now.as_micros() / 1_000_000 + VALID_SECONDS;
+        let signature = self.signed(tenant, stream, end).finalize().into_bytes();
+        let text = format!("{end}.{}.{}", hex(tenant.as_bytes()), hex(&signature));
+        Ticket { text, expires_at: Timestamp::from_micros(end * 1_000_000) }
+    }
+
+    /// Whose ticket this is, if it is one for this stream and still valid. Signatures are compared in constant time.
+    pub(crate) fn check(&self, text: &str, stream: Uuid, now: Timestamp) -> Option<String> {
+        let mut parts = text.splitn(3, '.');
+        let end: i64 = parts.next()?.parse().ok()?;
+        let tenant = String::from_utf8(unhex(parts.next()?)?).ok()?;
+        let signature = unhex(parts.next()?)?;
+        self.signed(&tenant, stream, end).verify_slice(&signature).ok()?;
+        (now.as_micros() / 1_000_000 < end).then_some(tenant)
+    }
+
+    /// Only the last part is of any length, so no two tickets are signed as the same bytes.
+    fn signed(&self, tenant: &str, stream: Uuid, end: i64) -> Hmac<Sha256> {
+        let mac = self.0.clone().chain_update(PURPOSE).chain_update(stream.as_bytes());
+        mac.chain_update(end.to_be_bytes()).chain_update(tenant.as_bytes())
+    }
+}
+
+/// Adds a ticket for its stream to the answer of one who has shown a key. Without tenants nobody needs one.
+pub(crate) async fn attach(app: &App, run: &Run, mut response: Response) -> Result<Response, Fault> {
+    if !app.settings.tenants.is_empty() {
+        let ticket = Tickets::of(app).await?.issue(&run.tenant, run.stream_id, Timestamp::now());
+        ticket.put_into(&mut response);
+    }
+    Ok(response)
+}
+
+impl Ticket {
+    pub(crate) fn put_into(&self, response: &mut Response) {
+        if let Ok(value) = HeaderValue::from_str(&self.text) {
+            response.headers_mut().insert(HEADER, value);
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    digits.len().is_multiple_of(2).then(|| digits.chunks(2).map(byte).collect())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_micros(seconds * 1_000_000)
+    }
+
+    #[test]
+    fn a_ticket_is_for_one_stream_of_one_tenant_and_for_minutes() {
+        let (tickets, stream) = (Tickets::new(b"secret").unwrap(), Uuid::now_v7());
+        let ticket = tickets.issue("acmé.1", stream, at(1000)).text;
+        let last = 1000 + VALID_SECONDS - 1;
+        assert_eq!(tickets.check(&ticket, stream, at(last)).as_deref(), Some("acmé.1"));
+        assert_eq!(tickets.check(&ticket, stream, at(last + 1)), None);
+        assert_eq!(tickets.check(&ticket, Uuid::now_v7(), at(1000)), None);
+        assert_eq!(Tickets::new(b"another").unwrap().check(&ticket, stream, at(1000)), None);
+    }
+
+    #[test]
+    fn a_ticket_that_was_changed_anywhere_is_none() {
+        let (tickets, stream) = (Tickets::new(b"secret").unwrap(), Uuid::now_v7());
+        let ticket = tickets.issue("acme", stream, at(1000)).text;
+        for place in 0..ticket.len() {
+            let mut changed = ticket.clone().into_bytes();
+            changed[place] = if changed[place] == b'1' { b'2' } else { b'1' };
+            let changed = String::from_utf8(changed).unwrap();
+            assert_eq!(tickets.check(&changed, stream, at(1000)), None, "{changed}");
+        }
+        for wrong in ["", ".", "..", "1..", "x.y.z", &ticket[..ticket.len() - 2], &format!("{ticket}00")] {
+            assert_eq!(tickets.check(wrong, stream, at(1000)), None, "{wrong}");
+        }
+    }
+}

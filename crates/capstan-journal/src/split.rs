@@ -1,0 +1,162 @@
+//! Two stores as one: what belongs to tenants of whom nothing may be stored lives in memory, the rest where it always did.
+//!
+//! A new claim goes where its tenant's rule says at that moment, and everything of its stream stays there. Whatever is
+//! asked by tenant is asked of both, so that a rule that changes while streams exist makes none of them vanish.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use capstan_protocol::Timestamp;
+use uuid::Uuid;
+
+use crate::memory::MemoryStore;
+use crate::rules::expired;
+use crate::{
+    Claim, Claimed, Expired, Found, Frame, JournalError, Retention, Run, RunState, Secret, Store, Turn,
+};
+
+/// Says of whom nothing may be stored.
+pub(crate) type IsPrivate = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+pub(crate) struct SplitStore {
+    stored: Arc<dyn Store>,
+    memory: MemoryStore,
+    is_private: IsPrivate,
+}
+
+impl SplitStore {
+    pub(crate) fn new(stored: Arc<dyn Store>, is_private: IsPrivate) -> Self {
+        Self { stored, memory: MemoryStore::default(), is_private }
+    }
+
+    /// Where a stream lives.
+    fn home_of(&self, stream: Uuid) -> &dyn Store {
+        if self.memory.holds(stream) { &self.memory } else { &*self.stored }
+    }
+}
+
+#[async_trait]
+impl Store for SplitStore {
+    async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError> {
+        let (home, other): (&dyn Store, &dyn Store) = match (self.is_private)(&claim.tenant) {
+            true => (&self.memory, &*self.stored),
+            false => (&*self.stored, &self.memory),
+        };
+        // From before the tenant's rule was changed.
+        match other.find(&claim.tenant, &claim.key).await? {
+            Some(Found::Run(run)) => Ok(Claimed { run, is_new: false }),
+            Some(Found::Expired) => Err(expired(&claim.key)),
+            None => home.claim(claim).await,
+        }
+    }
+
+    async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
+        self.home_of(stream).body(stream).await
+    }
+
+    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
+        self.home_of(stream).append(stream, attempt, frames).await
+    }
+
+    async fn transition(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+    ) -> Result<bool, JournalError> {
+        self.home_of(to.stream_id).transition(from, to, frames).await
+    }
+
+    async fn read(
+        &self,
+        stream: Uuid,
+        after: u64,
+        max_packets: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<Frame>, JournalError> {
+        self.home_of(stream).read(stream, after, max_packets, max_bytes).await
+    }
+
+    async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
+        self.home_of(stream).run(stream).await
+    }
+
+    async fn is_tail_certain(&self, stream: Uuid) -> Result<bool, JournalError> {
+        self.home_of(stream).is_tail_certain(stream).await
+    }
+
+    async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+        match self.memory.find(tenant, key).await? {
+            None => self.stored.find(tenant, key).await,
+            found => Ok(found),
+        }
+    }
+
+    async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError> {
+        Ok(self.memory.is_expired(tenant, stream).await? || self.stored.is_expired(tenant, stream).await?)
+    }
+
+    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
+        let mut runs = self.memory.list(tenant, before, limit).await?;
+        runs.extend(self.stored.list(tenant, before, limit).await?);
+        runs.sort_by_key(|run| std::cmp::Reverse(run.stream_id));
+        runs.truncate(limit);
+        Ok(runs)
+    }
+
+    async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
+        let mut runs = self.memory.open_runs().await?;
+        runs.extend(self.stored.open_runs().await?);
+        Ok(runs)
+    }
+
+    /// A turn belongs to its stream, and tells as much.
+    async fn push_turn(&self, tenant: &str, session: &str, turn: Turn) -> Result<(), JournalError> {
+        if (self.is_private)(tenant) {
+            return self.memory.push_turn(tenant, session, turn).await;
+        }
+        self.home_of(turn.stream_id).push_turn(tenant, session, turn).await
+    }
+
+    async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError> {
+        let mut turns = self.memory.turns(tenant, session).await?;
+        turns.extend(self.stored.turns(tenant, session).await?);
+        turns.sort_by_key(|turn| (turn.closed_at, turn.stream_id));
+        Ok(turns)
+    }
+
+    async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+        Ok(self.memory.has_session(tenant, session).await?
+            || self.stored.has_session(tenant, session).await?)
+    }
+
+    /// A session from before and after a change of the rule counts twice, until its older half expires.
+    async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
+        Ok(self.memory.sessions(tenant).await? + self.stored.sessions(tenant).await?)
+    }
+
+    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
+        self.home_of(stream).purge(stream, now).await
+    }
+
+    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+        let here = self.memory.purge_session(tenant, session).await?;
+        Ok(self.stored.purge_session(tenant, session).await? || here)
+    }
+
+    async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
+        let mut report = self.memory.expire(retention, now).await?;
+        report += self.stored.expire(retention, now).await?;
+        Ok(report)
+    }
+
+    async fn secret(&self) -> Result<Secret, JournalError> {
+        self.stored.secret().await
+    }
+
+    async fn close(&self) -> Result<(), JournalError> {
+        self.memory.close().await?;
+        self.stored.close().await
+    }
+}

@@ -1,0 +1,75 @@
+//! `capstan config`: an example to start from, and what holds and why.
+
+mod origin;
+
+use std::io::{self, IsTerminal as _, Write};
+use std::process::ExitCode;
+
+use comfy_table::{ContentArrangement, Table, presets};
+use owo_colors::OwoColorize as _;
+
+use super::{Failure, serve};
+use origin::Origins;
+
+/// Show an example of a configuration, or explain the one that holds
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Print a commented configuration with every key there is
+    Example,
+
+    /// Check the configuration and say where each value comes from
+    ///
+    /// Takes the flags of `capstan serve`, and starts nothing. Exit code 2 if `capstan serve` would refuse to start.
+    Check(Box<serve::Args>),
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        match self.command {
+            Command::Example => write!(io::stdout(), "{}", serve::EXAMPLE)?,
+            Command::Check(args) => check(*args)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn check(args: serve::Args) -> Result<(), Failure> {
+    let origins = Origins::of(args.file())?;
+    let config = args.settle()?;
+    let settings = config.settings()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve::check(&config))?;
+    let mut out = anstream::AutoStream::auto(io::stdout().lock());
+    let rows: Vec<_> = config
+        .effective(&settings)
+        .into_iter()
+        .map(|(key, value)| {
+            let origin = origins.of_key(&key, &value);
+            [key, value, origin]
+        })
+        .collect();
+    writeln!(out, "{}", table(rows))?;
+    let whose = match settings.tenants.current().len() {
+        0 if config.open => "No tenants, and open: anybody who can reach the address may use the agents.",
+        0 => "No tenants: everything belongs to the tenant `local`, and only this machine may ask.",
+        _ => "Every request needs the key of a tenant.",
+    };
+    writeln!(out, "\n{}", whose.dimmed())?;
+    Ok(())
+}
+
+fn table(rows: Vec<[String; 3]>) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["key", "value", "from"]);
+    if io::stdout().is_terminal() {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+    }
+    table.add_rows(rows);
+    table
+}

@@ -1,0 +1,78 @@
+//! A configuration as it holds, key by key.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use capstan_gateway::Settings;
+use capstan_protocol::Exposure;
+
+use super::{Config, LimitsConfig, RetentionConfig, TenantConfig, TimeoutsConfig};
+
+/// A value as a file would have it.
+pub(super) trait Shown {
+    fn shown(&self) -> String;
+}
+
+impl Shown for Duration {
+    fn shown(&self) -> String {
+        self.as_secs_f64().to_string()
+    }
+}
+
+impl Shown for PathBuf {
+    fn shown(&self) -> String {
+        format!("{:?}", self.display().to_string())
+    }
+}
+
+impl<T: Shown> Shown for Option<T> {
+    fn shown(&self) -> String {
+        self.as_ref().map_or_else(|| "none".into(), Shown::shown)
+    }
+}
+
+macro_rules! shown_as_it_is {
+    ($($type:ty)*) => { $(impl Shown for $type { fn shown(&self) -> String { self.to_string() } })* };
+}
+shown_as_it_is! { u32 u64 usize }
+
+impl Config {
+    /// Every key with its value; tables as `table.key`. No hash of a key: whoever reads this wants to know what holds.
+    pub(in crate::cmd) fn effective(&self, settings: &Settings) -> Vec<(String, String)> {
+        let mut rows: Vec<(String, String)> = [
+            ("listen", format!("{:?}", self.listen)),
+            ("journal", format!("{:?}", self.journal)),
+            ("durability", format!("{:?}", self.durability)),
+            ("debug", (self.exposure() == Exposure::Debug).to_string()),
+            ("open", self.open.to_string()),
+            ("tls_cert", self.tls_cert.shown()),
+            ("tls_key", self.tls_key.shown()),
+            ("cors_origins", format!("{:?}", self.cors_origins)),
+            ("metrics_key", if self.metrics_key.is_some() { "set" } else { "none" }.to_owned()),
+            ("tenants", self.tenants_in_words()),
+        ]
+        .map(|(key, value)| (key.to_owned(), value))
+        .into();
+        for (table, values) in [
+            ("limits", LimitsConfig::values(&settings.limits)),
+            ("timeouts", TimeoutsConfig::values(&settings.timeouts)),
+            ("retention", RetentionConfig::values(&settings.retention)),
+        ] {
+            rows.extend(values.into_iter().map(|(key, value)| (format!("{table}.{key}"), value)));
+        }
+        rows
+    }
+
+    fn tenants_in_words(&self) -> String {
+        if self.tenants.is_empty() {
+            return "none".into();
+        }
+        let word = |n: usize| if n == 1 { "key" } else { "keys" };
+        let stored = |is_not: bool| if is_not { ", not stored" } else { "" };
+        let tell = |tenant: &TenantConfig| {
+            let keys = tenant.keys.len();
+            format!("{} ({keys} {}{})", tenant.name, word(keys), stored(tenant.no_store))
+        };
+        self.tenants.iter().map(tell).collect::<Vec<_>>().join(", ")
+    }
+}

@@ -1,0 +1,86 @@
+//! `capstan tail`: watch a stream, from its start or from a packet on, until it ends.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use capstan_client::{CapClient, PacketStream};
+use capstan_protocol::{Cursor, StreamPacket, Transcript};
+
+use super::Failure;
+use super::chat::screen::Screen;
+use super::chat::turn::INTERRUPTED;
+use super::connection::{Connection, Which, block_on, failed, nothing_there};
+
+/// Watch a stream until it ends, healing included
+///
+/// The text goes to standard output, everything else to standard error; a pipe gets plain text only. Ctrl-C stops
+/// watching, not the run.
+///
+/// Exit codes: 0 the stream ended; 1 the run failed, or was refused; 2 wrong usage; 3 no connection; 4 the server does
+/// not speak the protocol; 130 interrupted.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The stream's id, or `latest`
+    stream: Which,
+
+    /// The first packet to show
+    #[arg(long, default_value_t = 1, value_name = "SEQ")]
+    from: u64,
+
+    /// A packet a line, as JSON; what the run failed with goes to standard error
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let screen = Screen::new();
+        let client = self.connection.client(&screen)?;
+        block_on(self.watch(&client, &screen))
+    }
+
+    async fn watch(&self, client: &CapClient, screen: &Screen) -> Result<ExitCode, Failure> {
+        let stream = match self.stream.find(client).await {
+            Ok(stream) => stream.ok_or_else(nothing_there)?,
+            Err(error) => return failed(screen, &error),
+        };
+        let packets = client.attach(Cursor::new(stream, self.from.saturating_sub(1)));
+        self.follow(packets, screen).await
+    }
+
+    async fn follow(&self, mut packets: PacketStream, screen: &Screen) -> Result<ExitCode, Failure> {
+        let mut transcript = Transcript::default();
+        loop {
+            let next = tokio::select! {
+                biased;
+                _ = tokio::signal::ctrl_c() => return Ok(ExitCode::from(INTERRUPTED)),
+                next = packets.next() => next,
+            };
+            match next {
+                Ok(Some(packet)) => {
+                    transcript.take(&packet);
+                    self.show(&packet, &transcript, screen)?;
+                }
+                Ok(None) if self.json => return Ok(ExitCode::SUCCESS),
+                Ok(None) => {
+                    screen.end(&transcript)?;
+                    return Ok(ExitCode::SUCCESS);
+                }
+                Err(error) => return failed(screen, &error),
+            }
+        }
+    }
+
+    fn show(&self, packet: &StreamPacket, so_far: &Transcript, screen: &Screen) -> io::Result<()> {
+        if !self.json {
+            return screen.packet(packet, so_far);
+        }
+        // A line a packet, at once: whoever reads it may be waiting for it.
+        let mut out = io::stdout().lock();
+        writeln!(out, "{}", serde_json::to_string(packet).unwrap_or_default())?;
+        out.flush()
+    }
+}

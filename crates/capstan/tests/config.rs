@@ -1,0 +1,76 @@
+//! `capstan config`: an example that works, and a check that tells where each value comes from.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn config(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_capstan"));
+    command
+        .arg("config")
+        .args(args)
+        .current_dir(folder)
+        .env_clear()
+        .envs(env.iter().copied())
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The cells of the row of a key.
+fn row(output: &Output, key: &str) -> Vec<String> {
+    let table = text(&output.stdout);
+    let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let found = table.lines().map(cells).find(|cells| cells.first().is_some_and(|first| first == key));
+    found.unwrap_or_else(|| panic!("no {key} in {table}{}", text(&output.stderr)))
+}
+
+#[test]
+fn the_example_is_accepted_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = config(folder.path(), &["example"], &[]);
+    assert!(text(&example.stdout).contains("#[[tenants]]"));
+    fs::write(folder.path().join("capstan.toml"), &example.stdout).unwrap();
+    let checked = config(folder.path(), &["check"], &[]);
+    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
+    assert_eq!(row(&checked, "listen"), ["listen", "\"localhost:8787\"", "default"]);
+}
+
+#[test]
+fn every_value_is_told_with_the_place_that_it_comes_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = format!(
+        "durability = \"power\"\n[limits]\nruns = 7\n[[tenants]]\nname = \"acme\"\nkeys = [\"sha256:{}\"]\n",
+        "ab".repeat(32)
+    );
+    fs::write(folder.path().join("my.toml"), file).unwrap();
+    let env = [("CAPSTAN_JOURNAL", "memory:"), ("CAPSTAN_ENV", "development")];
+    let checked = config(folder.path(), &["check", "--config", "my.toml", "--listen", "127.0.0.1:0"], &env);
+    assert_eq!(row(&checked, "listen"), ["listen", "\"127.0.0.1:0\"", "--listen"]);
+    assert_eq!(row(&checked, "journal"), ["journal", "\"memory:\"", "CAPSTAN_JOURNAL"]);
+    assert_eq!(row(&checked, "durability"), ["durability", "\"power\"", "my.toml:1"]);
+    assert_eq!(row(&checked, "debug"), ["debug", "true", "CAPSTAN_ENV"]);
+    assert_eq!(row(&checked, "limits.runs"), ["limits.runs", "7", "my.toml:3"]);
+    assert_eq!(row(&checked, "timeouts.run"), ["timeouts.run", "3600", "default"]);
+    assert_eq!(row(&checked, "tenants"), ["tenants", "acme", "(1", "key)", "my.toml:4"]);
+    assert!(!text(&checked.stdout).contains("abab"), "not even the hash of a key");
+}
+
+#[test]
+fn what_would_keep_the_server_from_starting_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    for (args, part) in [
+        (["--listen", "0.0.0.0:8787"], "capstan key new"),
+        (["--durability", "forever"], "expected process or power"),
+        (["--journal", "paper:"], "memory: or disk:"),
+        (["--config", "missing.toml"], "missing.toml"),
+    ] {
+        let checked = config(folder.path(), &[&["check"], args.as_slice()].concat(), &[]);
+        assert_eq!(checked.status.code(), Some(2), "{args:?}");
+        assert!(text(&checked.stderr).contains(part), "{part} in {}", text(&checked.stderr));
+    }
+}

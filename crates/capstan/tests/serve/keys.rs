@@ -1,0 +1,79 @@
+//! Keys as an operator makes, rotates and revokes them.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::client::http;
+use crate::process::Server;
+
+/// `capstan key new`: the key, and the table for the configuration.
+fn new_key(tenant: &str) -> (String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_capstan"))
+        .args(["key", "new", tenant])
+        .env_clear()
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output.stdout).trim().to_owned(), text(output.stderr))
+}
+
+async fn status(server: &Server, key: &str) -> u16 {
+    let request = http().get(format!("{}/v1/streams", server.url)).bearer_auth(key);
+    request.send().await.unwrap().status().as_u16()
+}
+
+/// Signals, then asks until the answer is the expected one.
+async fn reload(server: &Server, folder: &Path, config: &str, key: &str, expected: u16) {
+    fs::write(folder.join("capstan.toml"), config).unwrap();
+    server.signal("HUP");
+    let patience = Instant::now() + Duration::from_secs(20);
+    while status(server, key).await != expected {
+        assert!(Instant::now() < patience, "the answer never became {expected}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_made_used_rotated_and_revoked_without_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let ((old, old_table), (new, new_table)) = (new_key("acme"), new_key("acme"));
+    fs::write(folder.path().join("capstan.toml"), &old_table).unwrap();
+    let server = Server::start(folder.path());
+    assert_eq!((status(&server, &old).await, status(&server, &new).await), (200, 403));
+
+    let hash = new_table.split('"').find(|part| part.starts_with("sha256:")).unwrap();
+    let both = old_table.replace("keys = [", &format!("keys = [\"{hash}\", "));
+    reload(&server, folder.path(), &both, &new, 200).await;
+    assert_eq!(status(&server, &old).await, 200, "both open while clients move over");
+    reload(&server, folder.path(), &new_table, &old, 403).await;
+    assert_eq!(status(&server, &new).await, 200);
+
+    server.signal("TERM");
+    let (_, log) = server.wait();
+    assert!(log.contains("read anew"), "{log}");
+    assert!(!log.contains(&old) && !log.contains(&new), "a key in\n{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_file_is_reported_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let ((key, table), (other, other_table)) = (new_key("acme"), new_key("acme"));
+    fs::write(folder.path().join("capstan.toml"), &table).unwrap();
+    let server = Server::start(folder.path());
+    for wrong in ["[[tenants]]\nname = \"acme\"\nkeys = [\"sk_plain\"]\n", "debug = false\n"] {
+        fs::write(folder.path().join("capstan.toml"), wrong).unwrap();
+        server.signal("HUP");
+        // Signals of a kind may be taken as one, so each gets time to be seen.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(status(&server, &key).await, 200);
+    }
+    reload(&server, folder.path(), &other_table, &other, 200).await;
+    server.signal("TERM");
+    let (_, log) = server.wait();
+    assert!(log.contains("stay as they were") && log.contains("line 3"), "{log}");
+    assert!(log.contains("no tenants any more"), "{log}");
+    assert!(!log.contains("sk_plain"), "{log}");
+}

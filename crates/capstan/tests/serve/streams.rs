@@ -1,0 +1,110 @@
+//! `capstan streams`, `tail` and `stop` as a script and as a person would use them.
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::client::{ask, http, stream_of};
+use crate::process::Server;
+
+fn capstan(args: &[&str], env: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_capstan"));
+    command.args(args).env_clear().envs(env.iter().copied()).stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What it printed, if it went well.
+fn printed(args: &[&str]) -> String {
+    let output = capstan(args, &[]);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_are_listed_watched_and_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let url = server.url.as_str();
+    assert_eq!(printed(&["streams", url]), "");
+    assert_eq!(capstan(&["tail", "latest", "--url", url], &[]).status.code(), Some(2), "there is none yet");
+    let done = server.post(&http(), &ask("/tokens 3")).await;
+    let done_stream = stream_of(&done);
+    done.bytes().await.unwrap();
+    let hanging = stream_of(&server.post(&http(), &ask("/hang")).await);
+
+    let table = printed(&["streams", url]);
+    let row = |stream: &str| table.lines().find(|line| line.contains(stream)).unwrap().to_owned();
+    assert!(row(&done_stream).contains("closed") && row(&done_stream).contains("completed"), "{table}");
+    assert!(row(&hanging).contains("running") && row(&hanging).contains("demo"), "{table}");
+    let json = printed(&["streams", url, "--json", "--limit", "1"]);
+    let only: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&only["stream_id"], &only["state"]), (&hanging.as_str().into(), &"running".into()));
+
+    assert_eq!(printed(&["tail", &done_stream, "--url", url]), "tok1 tok2 tok3 \n");
+    assert_eq!(printed(&["tail", &done_stream, "--url", url, "--from", "3"]), "tok3 \n");
+    let packets = printed(&["tail", &done_stream, "--url", url, "--json", "--from", "3"]);
+    let packets: Vec<Value> = packets.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(packets.iter().map(|p| p["op"].as_str().unwrap()).collect::<Vec<_>>(), ["DELTA", "CLOSE"]);
+    assert_eq!(
+        printed(&["tail", &done_stream, "--url", url, "--from", "5"]),
+        "",
+        "past the end there is nothing"
+    );
+
+    let mut watching = Command::new(env!("CARGO_BIN_EXE_capstan"));
+    let watching =
+        watching.args(["tail", "latest", "--url", url, "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    assert_eq!(printed(&["stop", "latest", "--url", url]), "");
+    let seen = text(&watching.wait_with_output().unwrap().stdout);
+    assert!(seen.contains("cancelled"), "{seen}");
+    assert_eq!(printed(&["stop", &hanging, "--url", url]), "", "a finished run stays as it is");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn exit_codes_of_the_stream_commands_tell_failures_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let unknown = uuid::Uuid::now_v7().to_string();
+    for command in ["tail", "stop"] {
+        let code = |args: &[&str]| capstan(&[&[command], args].concat(), &[]).status.code();
+        assert_eq!(code(&[&unknown, "--url", &server.url]), Some(1));
+        assert_eq!(code(&["nonsense", "--url", &server.url]), Some(2));
+        assert_eq!(code(&[&unknown, "--url", "ftp://x"]), Some(2));
+    }
+    assert_eq!(capstan(&["streams", "http://127.0.0.1:9"], &[]).status.code(), Some(3));
+    assert_eq!(capstan(&["streams"], &[("CAPSTAN_URL", &server.url)]).status.code(), Some(0));
+    // Answers in JSON, but not with a list.
+    assert_eq!(capstan(&["streams", &format!("{}/health?", server.url)], &[]).status.code(), Some(1));
+    let failed = server.post(&http(), &ask("/fault upstream_auth")).await;
+    let stream = stream_of(&failed);
+    failed.bytes().await.unwrap();
+    let tailed = capstan(&["tail", &stream, "--url", &server.url], &[]);
+    assert_eq!(tailed.status.code(), Some(1));
+    assert!(text(&tailed.stderr).contains("upstream_auth") && text(&tailed.stderr).contains("help:"));
+}
+
+#[test]
+fn the_key_is_taken_from_a_flag_or_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = capstan(&["key", "new", "acme"], &[]);
+    std::fs::write(folder.path().join("capstan.toml"), &made.stderr).unwrap();
+    let server = Server::start(folder.path());
+    let key = text(&made.stdout).trim().to_owned();
+    let code = |args: &[&str], env: &[(&str, &str)]| capstan(args, env).status.code();
+    assert_eq!(code(&["streams", &server.url], &[]), Some(1));
+    assert_eq!(code(&["streams", &server.url, "--key", &key], &[]), Some(0));
+    assert_eq!(code(&["streams", &server.url], &[("CAPSTAN_KEY", &key)]), Some(0));
+    let help = capstan(&["streams", "--help"], &[("CAPSTAN_KEY", &key)]);
+    assert!(!text(&help.stdout).contains(&key), "help does not tell it");
+}
+
+#[test]
+fn every_shell_gets_completions() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = printed(&["completions", shell]);
+        assert!(script.contains("capstan") && script.contains("completions"), "{shell}");
+    }
+}
