@@ -1,5 +1,6 @@
 //! `capstan serve`: the gateway with the journal, the agents and the settings of a configuration.
 
+mod agents;
 mod config;
 
 use std::future::Future;
@@ -8,7 +9,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use capstan_agent::Demo;
+use capstan_agent::{Agent, Demo};
 use capstan_gateway::{Gateway, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
 use owo_colors::OwoColorize as _;
@@ -69,6 +70,10 @@ impl Args {
 
 async fn run(config: Config) -> Result<(), Failure> {
     let settings = config.settings()?;
+    let mut agents = config.agents()?;
+    if agents.is_empty() {
+        agents.push(("demo".into(), Box::new(Demo::new()) as Box<dyn Agent>));
+    }
     let listeners = listen(&config, settings.tenants.is_empty()).await?;
     let url = url(&listeners)?;
     let store = open(&config.journal, durability(&config.durability)?).map_err(|e| {
@@ -76,7 +81,8 @@ async fn run(config: Config) -> Result<(), Failure> {
             .with_help("choose another folder with --journal disk:<folder>, or stop the other process")
     })?;
     let journal = Journal::new(store, TailLimits::default());
-    let gateway = Gateway::new(journal).agent("demo", Demo::new()).settings(settings);
+    let gateway = Gateway::new(journal).settings(settings);
+    let gateway = agents.into_iter().fold(gateway, |gateway, (name, agent)| gateway.agent(&name, agent));
     // Before the greeting: whoever reads it may send a signal at once.
     let terminated = terminated()?;
     greet(&config, &url);

@@ -1,13 +1,15 @@
 //! `capstan.toml`: what can be configured. A wrong key or value is refused with its place and the nearest known key.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use capstan_agent::Agent;
 use capstan_gateway::{KeyHash, Limits, Retention, Settings, Tenant, Timeouts};
 use capstan_protocol::{Exposure, nearest};
 use serde::Deserialize;
 use serde::de::Error as _;
 
+use super::agents::{self, Source, Table};
 use crate::cmd::Failure;
 
 /// The file that is read if it exists.
@@ -27,9 +29,13 @@ pub(super) struct Config {
     cors_origins: Vec<String>,
     metrics_key: Option<Key>,
     tenants: Vec<TenantConfig>,
+    agents: Vec<Table>,
     limits: LimitsConfig,
     timeouts: TimeoutsConfig,
     retention: RetentionConfig,
+    /// The file that all this stands in.
+    #[serde(skip)]
+    source: (PathBuf, String),
 }
 
 impl Default for Config {
@@ -43,9 +49,11 @@ impl Default for Config {
             cors_origins: Vec::new(),
             metrics_key: None,
             tenants: Vec::new(),
+            agents: Vec::new(),
             limits: LimitsConfig::default(),
             timeouts: TimeoutsConfig::default(),
             retention: RetentionConfig::default(),
+            source: Default::default(),
         }
     }
 }
@@ -132,7 +140,14 @@ impl Config {
             }
             Err(e) => return Err(Failure::usage(format!("{}: {e}", path.display()))),
         };
-        toml::from_str(&text).map_err(|e| explain(path, &e))
+        let config: Self = toml::from_str(&text).map_err(|e| explain(path, &e))?;
+        Ok(Self { source: (path.to_owned(), text), ..config })
+    }
+
+    /// The agents that the file names, the default one first; none if it names none.
+    pub(super) fn agents(&self) -> Result<Vec<(String, Box<dyn Agent>)>, Failure> {
+        let (path, text) = &self.source;
+        agents::agents(&self.agents, Source { path, text })
     }
 
     /// What the gateway needs to know.
