@@ -59,8 +59,7 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, C
         return Err(ConfigError::at("parameters", format!("{name} cannot be set here")));
     }
     let base = http::base_url(config.url.as_deref().unwrap_or(DEFAULT_URL))?;
-    let secret =
-        Secret::find(config.key_env.as_deref(), config.key_file.as_deref(), Some(DEFAULT_KEY_ENV))?;
+    let secret = Secret::find(config.key_env.as_deref(), config.key_file.as_deref(), Some(DEFAULT_KEY_ENV))?;
     let dialect = Anthropic {
         url: http::join(&base, "v1/messages"),
         model: config.model,

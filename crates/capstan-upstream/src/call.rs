@@ -107,7 +107,7 @@ impl<D: Dialect> HttpAgent<D> {
                     reading.drain();
                     return Ok(());
                 }
-                Step::Ending => return Ok(self.usage(reading, out).await?),
+                Step::Ending => return self.usage(reading, out).await,
                 Step::Heard => heard_at = Some(Instant::now()),
                 // Whatever comes, a ping for example, shows that the upstream is alive.
                 Step::Quiet => heard_at = heard_at.map(|_| Instant::now()),

@@ -215,8 +215,10 @@ fn closed(close: &Close) -> Vec<Output> {
     }
     if let Close::Report(report) = close {
         let report = report.to_map();
-        outputs.extend(report.get("model").and_then(Value::as_str).map(|model| Output::Model(model.to_owned())));
-        outputs.extend(report.get("usage").and_then(Value::as_object).map(|usage| Output::Usage(usage.clone())));
+        outputs
+            .extend(report.get("model").and_then(Value::as_str).map(|model| Output::Model(model.to_owned())));
+        outputs
+            .extend(report.get("usage").and_then(Value::as_object).map(|usage| Output::Usage(usage.clone())));
     }
     outputs
 }

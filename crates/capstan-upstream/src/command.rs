@@ -115,7 +115,12 @@ impl Command {
         }
     }
 
-    fn patience(&self, began: Instant, heard_at: Option<Instant>, ends_at: Option<Instant>) -> (Limit, Instant) {
+    fn patience(
+        &self,
+        began: Instant,
+        heard_at: Option<Instant>,
+        ends_at: Option<Instant>,
+    ) -> (Limit, Instant) {
         let (limit, until) = match heard_at {
             None => (Limit::FirstToken, began + self.times.first_token),
             Some(at) => (Limit::Idle, at + self.times.idle),
@@ -127,7 +132,11 @@ impl Command {
 }
 
 /// All lines that have come, and the strongest of what they meant.
-fn take(lines: &mut Lines, decoder: &mut Decoder, out: &mut Vec<capstan_agent::Output>) -> Result<Step, Fault> {
+fn take(
+    lines: &mut Lines,
+    decoder: &mut Decoder,
+    out: &mut Vec<capstan_agent::Output>,
+) -> Result<Step, Fault> {
     let mut strongest = Step::Quiet;
     while let Some(line) = lines.next_line()? {
         match decoder.line(&line, out)? {

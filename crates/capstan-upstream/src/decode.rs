@@ -51,3 +51,11 @@ pub(crate) fn object(data: &str) -> Result<Map<String, Value>, Fault> {
 pub(crate) fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     value.get(name)?.as_str().filter(|text| !text.is_empty())
 }
+
+/// What stands where nothing does.
+static NOTHING: Value = Value::Null;
+
+/// A member, or null.
+pub(crate) fn member<'a>(value: &'a Value, name: &str) -> &'a Value {
+    value.get(name).unwrap_or(&NOTHING)
+}

@@ -101,10 +101,7 @@ const COMMON: [&str; 4] = ["attempts", "max_calls", "on_cut", "timeouts"];
 pub fn build(kind: &str, mut keys: Map<String, Value>) -> Result<Box<dyn Agent>, ConfigError> {
     let Some(row) = KINDS.iter().find(|row| row.name == kind) else {
         let known = KINDS.iter().map(|row| row.name.to_owned()).collect();
-        return Err(ConfigError {
-            known,
-            ..ConfigError::at("kind", format!("unknown kind {kind:?}"))
-        });
+        return Err(ConfigError { known, ..ConfigError::at("kind", format!("unknown kind {kind:?}")) });
     };
     for name in ["key", "api_key", "apikey", "token"] {
         if keys.contains_key(name) {

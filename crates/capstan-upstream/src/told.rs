@@ -135,9 +135,8 @@ impl Told {
             return None;
         }
         let text = self.text.to_ascii_lowercase();
-        let has_word = |known: &[&str]| {
-            self.words.iter().any(|word| known.iter().any(|k| word.eq_ignore_ascii_case(k)))
-        };
+        let has_word =
+            |known: &[&str]| self.words.iter().any(|word| known.iter().any(|k| word.eq_ignore_ascii_case(k)));
         let fits = |words: &[&str], phrases: &[&str]| {
             has_word(words) || phrases.iter().any(|phrase| text.contains(phrase))
         };
@@ -145,7 +144,8 @@ impl Told {
     }
 
     fn by_status(&self) -> Fault {
-        let word = |word: &String| STATUSES.iter().find(|(known, _)| word == known).map(|(_, status)| *status);
+        let word =
+            |word: &String| STATUSES.iter().find(|(known, _)| word == known).map(|(_, status)| *status);
         let seconds = self.wait.map(|wait| wait.as_secs_f64());
         match self.status.or_else(|| self.words.iter().find_map(word)) {
             Some(401 | 403) => Fault::new(FaultKind::UpstreamAuth),
@@ -182,9 +182,7 @@ mod tests {
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         pairs
             .iter()
-            .map(|(name, value)| {
-                (name.parse().unwrap(), reqwest::header::HeaderValue::from_static(value))
-            })
+            .map(|(name, value)| (name.parse().unwrap(), reqwest::header::HeaderValue::from_static(value)))
             .collect()
     }
 
@@ -202,7 +200,8 @@ mod tests {
 
     #[test]
     fn a_key_that_a_server_repeats_does_not_reach_the_fault() {
-        let body = br#"{"error":{"message":"Incorrect API key provided: sk-secret","code":"invalid_api_key"}}"#;
+        let body =
+            br#"{"error":{"message":"Incorrect API key provided: sk-secret","code":"invalid_api_key"}}"#;
         let told = Told::from_response(401, &HeaderMap::new(), body);
         let fault = told.to_fault(&Secret::from("sk-secret"));
         assert_eq!(fault.kind(), FaultKind::UpstreamAuth);

@@ -31,7 +31,11 @@ const ENDS: &[(&str, &str, Option<(&str, Option<&str>)>)] = &[
     ("happy_partial", "I will list the files.Two files: a.rs and b.rs.", None),
     ("midstream_recovered", "Hello there, whole.", None),
     ("stream_error_event", "Hello.", None),
-    ("tool_failure", "Running the tests.A test fails; trying another command.I could not edit the file.", None),
+    (
+        "tool_failure",
+        "Running the tests.A test fails; trying another command.I could not edit the file.",
+        None,
+    ),
     ("overloaded_subagent", "The helper failed; answering directly.", None),
     ("rate_limited", "", Some(("upstream_error", Some("rate_limit")))),
     ("auth_failure", "", Some(("upstream_auth", Some("authentication_failed")))),
@@ -60,7 +64,9 @@ async fn transcripts_through_a_process_end_in_the_expected_messages_errors_and_f
         let wanted = fault.map(|(code, word)| (code.to_owned(), word.map(str::to_owned)));
         assert_eq!(found, wanted, "{name}");
         let seen = |word: &Value| {
-            let has = |e: &capstan_protocol::StreamError| e.details.as_ref().is_some_and(|d| d.get("assistant_error") == Some(word));
+            let has = |e: &capstan_protocol::StreamError| {
+                e.details.as_ref().is_some_and(|d| d.get("assistant_error") == Some(word))
+            };
             told.errors.iter().any(has)
         };
         for error in expected["assistant_errors"].as_array().unwrap() {
@@ -81,7 +87,10 @@ async fn a_transcripts_error_is_in_json_mode_as_well() {
     assert_eq!(problem["details"]["assistant_error"], "authentication_failed");
     let gateway = common::gateway(agent("command", replay("happy_partial"))).await;
     let (status, answer) = ask_json(&gateway, "Hi").await;
-    assert_eq!((status, &answer["output"]["text"]), (200, &json!("I will list the files.Two files: a.rs and b.rs.")));
+    assert_eq!(
+        (status, &answer["output"]["text"]),
+        (200, &json!("I will list the files.Two files: a.rs and b.rs."))
+    );
     assert_eq!(answer["metrics"]["usage"]["output_tokens"], 5);
 }
 
@@ -107,7 +116,10 @@ async fn a_subagents_error_is_a_warning_while_the_run_goes_on() {
 const ECHO: &str = r#"in=$(cat); printf '{"type":"assistant","message":{"model":"m","content":[{"type":"text","text":"in=%s arg=%s run=%s"}]}}\n' "$in" "$1" "${CAPSTAN_RUN:+set}"; printf '{"type":"result","subtype":"success","duration_ms":1,"duration_api_ms":1,"is_error":false,"num_turns":1,"session_id":"s"}\n'"#;
 
 fn text(outputs: &[Output]) -> String {
-    outputs.iter().filter_map(|o| if let Output::Delta(text) = o { Some(text.as_str()) } else { None }).collect()
+    outputs
+        .iter()
+        .filter_map(|o| if let Output::Delta(text) = o { Some(text.as_str()) } else { None })
+        .collect()
 }
 
 #[tokio::test]
@@ -141,7 +153,10 @@ async fn eventually(what: impl Fn() -> bool) -> bool {
 
 /// A process with a child of its own; both ignore the signal that asks.
 fn stubborn(file: &Path) -> String {
-    format!("trap '' TERM; sh -c 'trap \"\" TERM; echo $$ >> {0}; while :; do sleep 0.1; done' & echo $$ >> {0}; while :; do sleep 0.1; done", file.display())
+    format!(
+        "trap '' TERM; sh -c 'trap \"\" TERM; echo $$ >> {0}; while :; do sleep 0.1; done' & echo $$ >> {0}; while :; do sleep 0.1; done",
+        file.display()
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -176,7 +191,8 @@ async fn a_silent_process_is_ended_by_its_timeout() {
 async fn a_process_that_lingers_after_its_result_is_done() {
     let script = format!("{ECHO}; sleep 60");
     let began = Instant::now();
-    let (outputs, outcome) = run(agent("command", json!({ "command": ["sh", "-c", script, "sh"] })), Turn::new("x")).await;
+    let (outputs, outcome) =
+        run(agent("command", json!({ "command": ["sh", "-c", script, "sh"] })), Turn::new("x")).await;
     outcome.unwrap();
     assert_eq!(text(&outputs), "in=x arg= run=set");
     assert!(began.elapsed() < Duration::from_secs(8));

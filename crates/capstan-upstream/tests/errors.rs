@@ -49,21 +49,46 @@ fn openai(kind: &str, code: &str, message: &str) -> String {
 }
 
 fn anthropic(kind: &str, message: &str) -> String {
-    json!({ "type": "error", "error": { "type": kind, "message": message }, "request_id": "req_1" }).to_string()
+    json!({ "type": "error", "error": { "type": kind, "message": message }, "request_id": "req_1" })
+        .to_string()
 }
 
 #[tokio::test]
 async fn statuses_of_openai_are_typed() {
     for (label, code, body) in [
         ("openai 400 invalid request", 400, openai("invalid_request_error", "", "Unknown parameter")),
-        ("openai 400 `context_length_exceeded`", 400, openai("invalid_request_error", "context_length_exceeded", "too long")),
-        ("openai 400 `content_filter`", 400, openai("", "content_filter", "filtered by the content management policy")),
-        ("openai 401 `invalid_api_key`", 401, openai("invalid_request_error", "invalid_api_key", "Incorrect key")),
+        (
+            "openai 400 `context_length_exceeded`",
+            400,
+            openai("invalid_request_error", "context_length_exceeded", "too long"),
+        ),
+        (
+            "openai 400 `content_filter`",
+            400,
+            openai("", "content_filter", "filtered by the content management policy"),
+        ),
+        (
+            "openai 401 `invalid_api_key`",
+            401,
+            openai("invalid_request_error", "invalid_api_key", "Incorrect key"),
+        ),
         ("openai 403 not allowed", 403, openai("forbidden", "unsupported_country_region_territory", "no")),
         ("openai 402 payment required", 402, openai("", "", "Insufficient credits")),
-        ("openai 404 `model_not_found`", 404, openai("invalid_request_error", "model_not_found", "no such model")),
-        ("openai 429 `rate_limit_exceeded`", 429, openai("tokens", "rate_limit_exceeded", "Rate limit reached")),
-        ("openai 429 `insufficient_quota`", 429, openai("insufficient_quota", "insufficient_quota", "exceeded your current quota")),
+        (
+            "openai 404 `model_not_found`",
+            404,
+            openai("invalid_request_error", "model_not_found", "no such model"),
+        ),
+        (
+            "openai 429 `rate_limit_exceeded`",
+            429,
+            openai("tokens", "rate_limit_exceeded", "Rate limit reached"),
+        ),
+        (
+            "openai 429 `insufficient_quota`",
+            429,
+            openai("insufficient_quota", "insufficient_quota", "exceeded your current quota"),
+        ),
         ("openai 500 server error", 500, openai("server_error", "", "The server had an error")),
         ("openai 503 overloaded", 503, openai("service_unavailable_error", "", "overloaded")),
     ] {
@@ -76,10 +101,26 @@ async fn statuses_of_openai_are_typed() {
 #[tokio::test]
 async fn statuses_of_anthropic_are_typed() {
     for (label, code, body) in [
-        ("anthropic 400 `invalid_request_error`", 400, anthropic("invalid_request_error", "max_tokens: required")),
-        ("anthropic 400 prompt too long", 400, anthropic("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum")),
-        ("anthropic 400 content filter", 400, anthropic("invalid_request_error", "Output blocked by content filtering policy")),
-        ("anthropic 400 credit balance", 400, anthropic("invalid_request_error", "Your credit balance is too low to access the API.")),
+        (
+            "anthropic 400 `invalid_request_error`",
+            400,
+            anthropic("invalid_request_error", "max_tokens: required"),
+        ),
+        (
+            "anthropic 400 prompt too long",
+            400,
+            anthropic("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
+        ),
+        (
+            "anthropic 400 content filter",
+            400,
+            anthropic("invalid_request_error", "Output blocked by content filtering policy"),
+        ),
+        (
+            "anthropic 400 credit balance",
+            400,
+            anthropic("invalid_request_error", "Your credit balance is too low to access the API."),
+        ),
         ("anthropic 401 `authentication_error`", 401, anthropic("authentication_error", "invalid x-api-key")),
         ("anthropic 402 `billing_error`", 402, anthropic("billing_error", "pay")),
         ("anthropic 403 `permission_error`", 403, anthropic("permission_error", "no")),
@@ -99,12 +140,16 @@ async fn statuses_of_anthropic_are_typed() {
 #[tokio::test]
 async fn errors_in_a_stream_of_openai_are_typed() {
     let finish = |reason: &str| json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] });
-    let refusal = json!({ "choices": [{ "index": 0, "delta": { "refusal": "I cannot." }, "finish_reason": null }] });
+    let refusal =
+        json!({ "choices": [{ "index": 0, "delta": { "refusal": "I cannot." }, "finish_reason": null }] });
     let error = |kind: &str, code: Value| json!({ "error": { "message": "m", "type": kind, "code": code } });
     for (label, chunks) in [
         ("openai in the stream: `server_error`", vec![error("server_error", Value::Null)]),
         ("openai in the stream: `rate_limit_exceeded`", vec![error("tokens", json!("rate_limit_exceeded"))]),
-        ("openai in the stream: `insufficient_quota`", vec![error("insufficient_quota", json!("insufficient_quota"))]),
+        (
+            "openai in the stream: `insufficient_quota`",
+            vec![error("insufficient_quota", json!("insufficient_quota"))],
+        ),
         ("openai in the stream: a status as code", vec![error("x", json!(400))]),
         ("openai in the stream: an error that says nothing", vec![json!({ "error": "boom" })]),
         ("openai `finish_reason: content_filter`", vec![finish("content_filter")]),
@@ -154,8 +199,10 @@ async fn connections_that_fail_are_typed() {
 #[tokio::test]
 async fn a_certificate_that_does_not_verify_is_fatal() {
     let certificate = include_bytes!("../fixtures/tls/certificate.der").to_vec().into();
-    let key = rustls::pki_types::PrivateKeyDer::Pkcs8(include_bytes!("../fixtures/tls/key.der").to_vec().into());
-    let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key);
+    let key =
+        rustls::pki_types::PrivateKeyDer::Pkcs8(include_bytes!("../fixtures/tls/key.der").to_vec().into());
+    let config =
+        rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key);
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config.unwrap()));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
@@ -177,7 +224,12 @@ async fn answers_that_break_are_typed() {
         ("malformed chunk", begun(vec![Do::Write("data: {oops\n\n".into())])),
         ("cut without a finish", begun(vec![])),
         ("reset in mid-stream", begun(vec![Do::Pause(Duration::from_millis(50)), Do::Reset])),
-        ("a page instead of a stream", vec![Do::Write("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n\r\n<p>".into())]),
+        (
+            "a page instead of a stream",
+            vec![Do::Write(
+                "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n\r\n<p>".into(),
+            )],
+        ),
         ("redirect to another server", status(307, &[("location", "http://127.0.0.1:1/")], "")),
     ] {
         stands(label, &fault("openai", acts).await);
@@ -211,7 +263,8 @@ async fn processes_that_fail_are_typed() {
         let shown = format!("{:?}", fault.to_stream_error(Exposure::Production));
         assert!(!shown.contains("boom"), "standard error stays inside: {shown}");
     }
-    let (_, outcome) = run(agent("command", json!({ "command": ["/no/such/program"] })), Turn::new("Hi")).await;
+    let (_, outcome) =
+        run(agent("command", json!({ "command": ["/no/such/program"] })), Turn::new("Hi")).await;
     stands("process: cannot be started", &outcome.unwrap_err());
 }
 
@@ -220,8 +273,14 @@ async fn foreign_agents_that_fail_are_typed() {
     let event = |value: Value| vec![stream_head(), chunk(&value)];
     let started = json!({ "type": "RUN_STARTED", "threadId": "t", "runId": "r" });
     for (label, acts) in [
-        ("ag-ui `RUN_ERROR` with one of the ten codes", event(json!({ "type": "RUN_ERROR", "message": "m", "code": "RATE_LIMITED" }))),
-        ("ag-ui `RUN_ERROR` with nothing but a message", event(json!({ "type": "RUN_ERROR", "message": "m" }))),
+        (
+            "ag-ui `RUN_ERROR` with one of the ten codes",
+            event(json!({ "type": "RUN_ERROR", "message": "m", "code": "RATE_LIMITED" })),
+        ),
+        (
+            "ag-ui `RUN_ERROR` with nothing but a message",
+            event(json!({ "type": "RUN_ERROR", "message": "m" })),
+        ),
         ("ag-ui: end without a terminal event", event(started)),
         ("ag-ui 401", status(401, &[], "{}")),
         ("ag-ui 503", status(503, &[], "{}")),
@@ -242,8 +301,14 @@ async fn foreign_cap_servers_that_fail_are_typed() {
         vec![stream_head(), Do::Write(format!("event: stream.packet\nid: {id}:1\ndata: {packet}\n\n"))]
     };
     for (label, acts) in [
-        ("cap ERROR with a code of its own", packet(json!({ "code": "vault_sealed", "message": "m", "severity": "FATAL" }))),
-        ("cap ERROR with a code of the catalogue", packet(json!({ "code": "content_refused", "message": "m", "severity": "FATAL" }))),
+        (
+            "cap ERROR with a code of its own",
+            packet(json!({ "code": "vault_sealed", "message": "m", "severity": "FATAL" })),
+        ),
+        (
+            "cap ERROR with a code of the catalogue",
+            packet(json!({ "code": "content_refused", "message": "m", "severity": "FATAL" })),
+        ),
         ("cap 401", status(401, &[], "{}")),
         ("cap: not the protocol", status(200, &[], "{}")),
     ] {

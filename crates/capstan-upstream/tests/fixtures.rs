@@ -50,12 +50,14 @@ fn frames(mut decoder: impl Decode, body: &[u8], size: usize) -> Value {
             }
         }
     }
-    let end = outcome.map(ended).unwrap_or_else(|| json!(if decoder.is_complete() { "complete" } else { "cut" }));
+    let end =
+        outcome.map(ended).unwrap_or_else(|| json!(if decoder.is_complete() { "complete" } else { "cut" }));
     json!({ "outputs": outputs.iter().map(shown).collect::<Vec<_>>(), "end": end })
 }
 
 fn lines(body: &[u8], size: usize) -> Value {
-    let (mut outputs, mut lines, mut decoder) = (Vec::new(), command::Lines::new(1 << 20), command::Decoder::new());
+    let (mut outputs, mut lines, mut decoder) =
+        (Vec::new(), command::Lines::new(1 << 20), command::Decoder::new());
     let mut fault = None;
     for chunk in body.chunks(size) {
         lines.push(chunk);

@@ -57,7 +57,8 @@ async fn always(acts: Vec<Do>) -> Provider {
     Provider::start(move |_| acts.clone()).await
 }
 
-const RATE_LIMIT: &str = r#"{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}"#;
+const RATE_LIMIT: &str =
+    r#"{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}"#;
 
 #[tokio::test]
 async fn a_429_with_a_short_retry_after_is_waited_out() {
@@ -250,7 +251,8 @@ async fn a_redirect_within_the_server_is_followed() {
 async fn a_key_is_sent_and_never_shown() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "sk-very-secret\n").unwrap();
-    let body = r#"{"error":{"message":"Incorrect API key provided: sk-very-secret","code":"invalid_api_key"}}"#;
+    let body =
+        r#"{"error":{"message":"Incorrect API key provided: sk-very-secret","code":"invalid_api_key"}}"#;
     for kind in ["openai", "anthropic"] {
         let provider = always(status(401, &[], body)).await;
         let mut config = config(&provider);

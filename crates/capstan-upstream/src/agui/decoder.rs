@@ -3,8 +3,8 @@
 use capstan_agent::Output;
 use capstan_protocol::agui::{AguiEvent, AguiMessage, EventBody, Outcome, RunError, TokenUsage};
 use capstan_protocol::{
-    Close, ErrorSeverity, Fault, FaultKind, PresentationEventType, ProgressStatus, ProgressUpdate, StreamError,
-    event,
+    Close, ErrorSeverity, Fault, FaultKind, PresentationEventType, ProgressStatus, ProgressUpdate,
+    StreamError, event,
 };
 use serde_json::{Map, Value, json};
 
@@ -23,17 +23,27 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    fn event(&mut self, event: AguiEvent, raw: Map<String, Value>, out: &mut Vec<Output>) -> Result<Step, Fault> {
+    fn event(
+        &mut self,
+        event: AguiEvent,
+        raw: Map<String, Value>,
+        out: &mut Vec<Output>,
+    ) -> Result<Step, Fault> {
         let run_error = RunError::from_event(&event);
         match event.body {
             EventBody::TextMessageContent { message_id, delta } => self.text(&message_id, &delta, out),
             EventBody::TextMessageChunk { message_id, delta, .. } => {
-                let id = message_id.or_else(|| self.said.last().map(|(id, _)| id.clone())).unwrap_or_default();
+                let id =
+                    message_id.or_else(|| self.said.last().map(|(id, _)| id.clone())).unwrap_or_default();
                 self.text(&id, &delta.unwrap_or_default(), out);
             }
             EventBody::ReasoningMessageContent { delta, .. } => self.thoughts.push(&delta, out),
-            EventBody::ReasoningMessageChunk { delta, .. } => self.thoughts.push(&delta.unwrap_or_default(), out),
-            EventBody::ReasoningMessageEnd { .. } | EventBody::ReasoningEnd { .. } => self.thoughts.flush(out),
+            EventBody::ReasoningMessageChunk { delta, .. } => {
+                self.thoughts.push(&delta.unwrap_or_default(), out)
+            }
+            EventBody::ReasoningMessageEnd { .. } | EventBody::ReasoningEnd { .. } => {
+                self.thoughts.flush(out)
+            }
             EventBody::StepStarted { step_name } => out.extend(step(step_name, ProgressStatus::Running)),
             EventBody::StepFinished { step_name } => out.extend(step(step_name, ProgressStatus::Complete)),
             EventBody::ToolCallChunk { tool_call_id, tool_call_name, delta, .. } => {
@@ -78,6 +88,7 @@ impl Decoder {
 
     fn text(&mut self, id: &str, delta: &str, out: &mut Vec<Output>) {
         self.thoughts.flush(out);
+        self.end_call(out);
         if delta.is_empty() {
             return;
         }
@@ -116,11 +127,9 @@ impl Decoder {
     /// A snapshot restates messages. Only those of this run are ours to tell, and only if they changed.
     fn snapshot(&mut self, messages: &[AguiMessage], out: &mut Vec<Output>) {
         let restated = |id: &str| {
-            messages.iter().find_map(|message| match message {
-                AguiMessage::Assistant { id: known, content, .. } if known == id => {
-                    Some(content.clone().unwrap_or_default())
-                }
-                _ => None,
+            messages.iter().find_map(|message| {
+                let AguiMessage::Assistant { id: known, content, .. } = message else { return None };
+                (known == id).then(|| content.clone().unwrap_or_default())
             })
         };
         let mut keep = 0;
@@ -204,7 +213,9 @@ fn custom(name: &str, value: Value, out: &mut Vec<Output>) {
     match name {
         "capstan.warning" | "capstan.attempt_failed" => {
             let error = serde_json::from_value::<StreamError>(value).ok();
-            out.extend(error.map(|error| Output::Warning(StreamError { severity: ErrorSeverity::Warning, ..error })));
+            out.extend(
+                error.map(|error| Output::Warning(StreamError { severity: ErrorSeverity::Warning, ..error })),
+            );
         }
         _ if name.starts_with("capstan.") && value.get("type").is_some_and(Value::is_string) => {
             let kind = value.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();

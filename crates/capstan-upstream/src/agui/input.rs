@@ -42,7 +42,12 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<AguiMessage>) -> Re
             Part::ToolCallResponse { response, id: call } => {
                 let text = response.as_str().map_or_else(|| response.to_string(), str::to_owned);
                 let (id, tool_call_id) = (id(&format!(".{at}")), call_id(call, at));
-                out.push(AguiMessage::Tool { id, content: MessageContent::Text(text), tool_call_id, error: None });
+                out.push(AguiMessage::Tool {
+                    id,
+                    content: MessageContent::Text(text),
+                    tool_call_id,
+                    error: None,
+                });
             }
             Part::Text { .. } | Part::Blob { .. } | Part::File { .. } | Part::Uri { .. } => {
                 content.push(piece(Place { message: index, part: at }, part)?);

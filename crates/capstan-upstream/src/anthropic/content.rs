@@ -56,16 +56,20 @@ fn block(place: Place, part: &Part) -> Result<Value, Fault> {
                 Modality::Text if mime == PDF => Ok(document(source)),
                 Modality::Image => refuse("of an image must be JPEG, PNG, GIF or WebP for this agent"),
                 Modality::Text => refuse("of text must be a PDF for this agent"),
-                Modality::Audio | Modality::Video => refuse("of audio or video cannot be taken by this agent"),
+                Modality::Audio | Modality::Video => {
+                    refuse("of audio or video cannot be taken by this agent")
+                }
             }
         }
         Part::File { file_id, modality, .. } => {
             let source = json!({ "type": "file", "file_id": file_id });
-            placed(*modality, source).ok_or_else(|| refused(place, part, "must be an image or a document for this agent"))
+            placed(*modality, source)
+                .ok_or_else(|| refused(place, part, "must be an image or a document for this agent"))
         }
         Part::Uri { uri, modality, .. } => {
             let source = json!({ "type": "url", "url": uri });
-            placed(*modality, source).ok_or_else(|| refused(place, part, "must be an image or a document for this agent"))
+            placed(*modality, source)
+                .ok_or_else(|| refused(place, part, "must be an image or a document for this agent"))
         }
         Part::ToolCall { name, arguments, id } => {
             let input = match arguments {
@@ -114,7 +118,8 @@ mod tests {
 
     #[test]
     fn system_messages_join_the_configured_prompt() {
-        let history = vec![ChatMessage::system("Be brief."), ChatMessage::user("a"), ChatMessage::assistant("b")];
+        let history =
+            vec![ChatMessage::system("Be brief."), ChatMessage::user("a"), ChatMessage::assistant("b")];
         let turn = Turn { history: Arc::new(history), ..Turn::new("c") };
         let (system, sent) = messages(&turn, Some("Be kind.")).unwrap();
         assert_eq!(system.as_deref(), Some("Be kind.\n\nBe brief."));
@@ -127,7 +132,11 @@ mod tests {
         let mime = |m: &str| Some(m.to_owned());
         let (_, sent) = messages(
             &turn(vec![
-                Part::Blob { content: "QQ==".into(), modality: Modality::Image, mime_type: mime("image/png") },
+                Part::Blob {
+                    content: "QQ==".into(),
+                    modality: Modality::Image,
+                    mime_type: mime("image/png"),
+                },
                 Part::Blob { content: "QQ==".into(), modality: Modality::Text, mime_type: mime(PDF) },
                 Part::Uri { uri: "https://x/y.png".into(), modality: Modality::Image, mime_type: None },
                 Part::File { file_id: "file_1".into(), modality: Modality::Text, mime_type: None },
@@ -146,14 +155,25 @@ mod tests {
     #[test]
     fn a_part_that_cannot_be_taken_is_named() {
         for part in [
-            Part::Blob { content: "QQ==".into(), modality: Modality::Audio, mime_type: Some("audio/wav".into()) },
-            Part::Blob { content: "QQ==".into(), modality: Modality::Image, mime_type: Some("image/tiff".into()) },
+            Part::Blob {
+                content: "QQ==".into(),
+                modality: Modality::Audio,
+                mime_type: Some("audio/wav".into()),
+            },
+            Part::Blob {
+                content: "QQ==".into(),
+                modality: Modality::Image,
+                mime_type: Some("image/tiff".into()),
+            },
             Part::File { file_id: "f".into(), modality: Modality::Video, mime_type: None },
             Part::Reasoning { content: "hm".into() },
             Part::ToolCall { name: "f".into(), arguments: Arguments::Text("[]".into()), id: None },
         ] {
             let fault = messages(&turn(vec![part]), None).unwrap_err();
-            assert_eq!((fault.code(), &fault.details()["path"]), ("invalid_request", &json!("messages[0].parts[0]")));
+            assert_eq!(
+                (fault.code(), &fault.details()["path"]),
+                ("invalid_request", &json!("messages[0].parts[0]"))
+            );
         }
     }
 }

@@ -5,7 +5,7 @@ use capstan_protocol::{Fault, FaultKind};
 use serde_json::{Map, Value};
 
 use crate::citation;
-use crate::decode::{Decode, Step, object, text};
+use crate::decode::{Decode, Step, member, object, text};
 use crate::secret::Secret;
 use crate::thoughts::Thoughts;
 use crate::told::Told;
@@ -74,7 +74,7 @@ impl Decoder {
             Some("input_json_delta") => {
                 self.tools.arguments(index, text(delta, "partial_json").unwrap_or_default());
             }
-            Some("citations_delta") => out.extend(cited(&delta["citation"])),
+            Some("citations_delta") => out.extend(cited(member(delta, "citation"))),
             _ => return Step::Quiet,
         }
         Step::Heard
@@ -100,9 +100,11 @@ impl Decode for Decoder {
         let event = Value::Object(object(data)?);
         let index = event.get("index").and_then(Value::as_u64).unwrap_or(0);
         match text(&event, "type") {
-            Some("message_start") => self.start(&event["message"], out),
-            Some("content_block_start") => return Ok(self.block(index, &event["content_block"], out)),
-            Some("content_block_delta") => return Ok(self.delta(index, &event["delta"], out)),
+            Some("message_start") => self.start(member(&event, "message"), out),
+            Some("content_block_start") => {
+                return Ok(self.block(index, member(&event, "content_block"), out));
+            }
+            Some("content_block_delta") => return Ok(self.delta(index, member(&event, "delta"), out)),
             Some("content_block_stop") => {
                 self.thoughts.flush(out);
                 self.tools.end(index, out);
@@ -110,7 +112,7 @@ impl Decode for Decoder {
             Some("message_delta") => {
                 self.count(event.get("usage"), out);
                 // The reason comes with the last usage: nothing is left to wait for.
-                if let Some(reason) = text(&event["delta"], "stop_reason") {
+                if let Some(reason) = text(member(&event, "delta"), "stop_reason") {
                     self.finish(reason, out)?;
                     return Ok(Step::Done);
                 }
@@ -120,7 +122,7 @@ impl Decode for Decoder {
                 return Ok(Step::Done);
             }
             Some("error") => {
-                return Err(Told::from_error(&event["error"]).to_fault(&self.secret));
+                return Err(Told::from_error(member(&event, "error")).to_fault(&self.secret));
             }
             // Pings, and what may be added one day.
             _ => {}
@@ -136,5 +138,10 @@ impl Decode for Decoder {
 fn cited(citation: &Value) -> Option<Output> {
     let title = text(citation, "title").or_else(|| text(citation, "document_title")).unwrap_or_default();
     let document = citation.get("document_index").and_then(Value::as_u64).unwrap_or(0);
-    citation::block(text(citation, "url"), &format!("document:{document}"), title, text(citation, "cited_text"))
+    citation::block(
+        text(citation, "url"),
+        &format!("document:{document}"),
+        title,
+        text(citation, "cited_text"),
+    )
 }

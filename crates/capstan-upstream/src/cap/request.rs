@@ -2,8 +2,8 @@
 
 use capstan_agent::Turn;
 use capstan_protocol::{
-    AgentRequest, ChatMessage, Fault, Identity, Part, ServiceRequest, SessionContext, Timestamp, TraceContext,
-    UserContext, v2,
+    AgentRequest, ChatMessage, Fault, Identity, Part, ServiceRequest, SessionContext, Timestamp,
+    TraceContext, UserContext, v2,
 };
 use serde_json::Map;
 use uuid::Uuid;
@@ -87,6 +87,9 @@ mod tests {
         let part = Part::File { file_id: "f".into(), modality: Modality::Image, mime_type: None };
         let message = ChatMessage { role: Role::User, parts: vec![part], name: None };
         let fault = v2(&Turn { message, ..Turn::new("") }).unwrap_err();
-        assert_eq!((fault.code(), &fault.details()["path"]), ("invalid_request", &"messages[0].parts[0]".into()));
+        assert_eq!(
+            (fault.code(), &fault.details()["path"]),
+            ("invalid_request", &"messages[0].parts[0]".into())
+        );
     }
 }

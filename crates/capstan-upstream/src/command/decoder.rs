@@ -5,13 +5,14 @@
 
 use capstan_agent::Output;
 use capstan_protocol::assistant::{
-    Assembler, AssistantError, AssistantMessage, Block, Frame, Line, RateLimitEvent, ResultMessage, StreamEvent,
+    Assembler, AssistantError, AssistantMessage, Block, Frame, Line, RateLimitEvent, ResultMessage,
+    StreamEvent,
 };
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind, PresentationEventType, ThoughtTrace, Timestamp};
 use serde_json::{Map, Value};
 
 use super::text::Text;
-use crate::decode::{Step, malformed, text};
+use crate::decode::{Step, malformed, member, text};
 use crate::secret::Secret;
 use crate::thoughts::make;
 use crate::told::Told;
@@ -104,7 +105,7 @@ impl Decoder {
                 self.text.open(id);
             }
             Some("content_block_delta") => {
-                if let Some(piece) = text(&event.event["delta"], "text") {
+                if let Some(piece) = text(member(&event.event, "delta"), "text") {
                     self.text.piece(piece, out);
                 }
             }
@@ -176,7 +177,11 @@ impl Decoder {
         let words = own.filter_map(|message| message.error_text.clone()).next();
         let words = words.or_else(|| result.result.clone()).unwrap_or_else(|| result.errors.join(" "));
         let fault = if words.is_empty() { fault } else { fault.with_message(words) };
-        let fault = if result.subtype == "success" { fault } else { fault.with_detail("result", result.subtype.as_str()) };
+        let fault = if result.subtype == "success" {
+            fault
+        } else {
+            fault.with_detail("result", result.subtype.as_str())
+        };
         Some(Err(self.waiting(fault)))
     }
 
@@ -194,7 +199,9 @@ impl Decoder {
 fn unnamed(status: Option<u16>) -> Fault {
     match status {
         Some(_) => Told { status, ..Told::default() }.to_fault(&Secret::none()),
-        None => Fault::new(FaultKind::UpstreamError).with_severity(ErrorSeverity::Fatal).with_retryable(false),
+        None => {
+            Fault::new(FaultKind::UpstreamError).with_severity(ErrorSeverity::Fatal).with_retryable(false)
+        }
     }
 }
 

@@ -101,7 +101,8 @@ fn signal(group: Option<Pid>, signal: Signal) {
 }
 
 fn program(config: &Config, turn: &Turn, prompt: &Prompt) -> Program {
-    let (name, arguments) = config.command.split_first().map_or(("", &[][..]), |(n, rest)| (n.as_str(), rest));
+    let (name, arguments) =
+        config.command.split_first().map_or(("", &[][..]), |(n, rest)| (n.as_str(), rest));
     let mut program = Program::new(name);
     let mut is_placed = false;
     for argument in arguments {

@@ -5,7 +5,7 @@ use capstan_protocol::{Fault, FaultKind};
 use serde_json::{Map, Value};
 
 use crate::citation;
-use crate::decode::{Decode, Step, object, text};
+use crate::decode::{Decode, Step, member, object, text};
 use crate::secret::Secret;
 use crate::thoughts::Thoughts;
 use crate::told::Told;
@@ -46,8 +46,9 @@ impl Decoder {
         }
         let choices = chunk.get("choices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         // Only one answer was asked for.
-        let choice = choices.iter().find(|choice| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0);
-        let heard = choice.is_some_and(|choice| self.delta(&choice["delta"], out));
+        let choice =
+            choices.iter().find(|choice| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0);
+        let heard = choice.is_some_and(|choice| self.delta(member(choice, "delta"), out));
         if let Some(reason) = choice.and_then(|choice| text(choice, "finish_reason")) {
             self.finish(reason, choice.and_then(|choice| choice.get("error")), out)?;
         }
@@ -76,7 +77,7 @@ impl Decoder {
             self.tool(call, out);
         }
         for note in delta.get("annotations").and_then(Value::as_array).into_iter().flatten() {
-            let cited = &note["url_citation"];
+            let cited = member(note, "url_citation");
             let url = text(cited, "url");
             out.extend(citation::block(url, "citation", text(cited, "title").unwrap_or_default(), None));
         }
@@ -86,7 +87,7 @@ impl Decoder {
     fn tool(&mut self, call: &Value, out: &mut Vec<Output>) {
         self.thoughts.flush(out);
         let index = call.get("index").and_then(Value::as_u64).unwrap_or(0);
-        let function = &call["function"];
+        let function = member(call, "function");
         if let Some(name) = text(function, "name").filter(|_| !self.tools.is_open(index)) {
             let made_up = format!("call_{index}");
             self.tools.start(index, text(call, "id").unwrap_or(&made_up), name, out);
@@ -142,6 +143,7 @@ fn usage_of(usage: &Map<String, Value>) -> Map<String, Value> {
         ("cached_input_tokens", "/prompt_tokens_details/cached_tokens"),
         ("reasoning_tokens", "/completion_tokens_details/reasoning_tokens"),
     ];
-    let count = |(name, at): (&str, &str)| Some((name.to_owned(), whole.pointer(at).filter(|v| v.is_u64())?.clone()));
+    let count =
+        |(name, at): (&str, &str)| Some((name.to_owned(), whole.pointer(at).filter(|v| v.is_u64())?.clone()));
     counts.into_iter().filter_map(count).collect()
 }

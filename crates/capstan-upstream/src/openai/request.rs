@@ -154,10 +154,18 @@ mod tests {
         let sent = messages(
             &turn(vec![
                 Part::Text { content: "look".into() },
-                Part::Blob { content: "QQ==".into(), modality: Modality::Image, mime_type: mime("image/png") },
+                Part::Blob {
+                    content: "QQ==".into(),
+                    modality: Modality::Image,
+                    mime_type: mime("image/png"),
+                },
                 Part::Uri { uri: "https://x/y.png".into(), modality: Modality::Image, mime_type: None },
                 Part::File { file_id: "file-1".into(), modality: Modality::Text, mime_type: None },
-                Part::Blob { content: "QQ==".into(), modality: Modality::Audio, mime_type: mime("audio/wav") },
+                Part::Blob {
+                    content: "QQ==".into(),
+                    modality: Modality::Audio,
+                    mime_type: mime("audio/wav"),
+                },
             ]),
             None,
         )

@@ -1,5 +1,12 @@
 //! A provider that breaks on purpose, a gateway in front of it, and a plain client for both.
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -137,7 +144,9 @@ pub fn chunk(value: &Value) -> Do {
 
 /// A piece of a Chat Completions answer.
 pub fn token(text: &str) -> Do {
-    chunk(&json!({ "model": "m-1", "choices": [{ "index": 0, "delta": { "content": text }, "finish_reason": null }] }))
+    chunk(
+        &json!({ "model": "m-1", "choices": [{ "index": 0, "delta": { "content": text }, "finish_reason": null }] }),
+    )
 }
 
 /// Tokens `from` to `to`, as [`words`] has them.

@@ -14,6 +14,9 @@ use crate::cmd::Failure;
 /// One table as it stands in the file: which keys there are depends on its kind.
 pub(super) type Table = BTreeMap<Spanned<String>, Spanned<Value>>;
 
+/// An agent under its name.
+pub(super) type Named = (String, Box<dyn Agent>);
+
 /// Where the tables come from, to point at mistakes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Source<'a> {
@@ -22,13 +25,14 @@ pub(super) struct Source<'a> {
 }
 
 /// The agents of a file under their names, in its order.
-pub(super) fn agents(tables: &[Table], source: Source<'_>) -> Result<Vec<(String, Box<dyn Agent>)>, Failure> {
-    let mut agents: Vec<(String, Box<dyn Agent>)> = Vec::new();
+pub(super) fn agents(tables: &[Table], source: Source<'_>) -> Result<Vec<Named>, Failure> {
+    let mut agents: Vec<Named> = Vec::new();
     for table in tables {
         let (name, kind) = (word(table, "name", source)?, word(table, "kind", source)?);
         check_name(&name, agents.iter().any(|(known, _)| *known == name))
             .map_err(|why| source.mistake(place(table, "name"), &why))?;
-        let agent = build(&kind, keys(table)).map_err(|error| explain(table, &name, &kind, &error, source))?;
+        let agent =
+            build(&kind, keys(table)).map_err(|error| explain(table, &name, &kind, &error, source))?;
         agents.push((name, agent));
     }
     Ok(agents)
@@ -44,7 +48,7 @@ fn word(table: &Table, key: &str, source: Source<'_>) -> Result<String, Failure>
     let found = table.iter().find(|(known, _)| known.as_ref() == key);
     let word = found.and_then(|(_, value)| value.as_ref().as_str());
     word.map(str::to_owned).ok_or_else(|| {
-        let first = table.iter().map(|(known, _)| known.span().start).min();
+        let first = table.keys().map(|known| known.span().start).min();
         let help = match key {
             "kind" => {
                 let kinds = KINDS.iter().map(|kind| format!("{} ({})", kind.name, kind.what));
@@ -117,7 +121,9 @@ mod tests {
         let file: File = toml::from_str(text).unwrap();
         let source = Source { path: Path::new("capstan.toml"), text };
         let found = agents(&file.agents, source);
-        found.map(|all| all.into_iter().map(|(name, _)| name).collect()).map_err(|failure| format!("{failure:?}"))
+        found
+            .map(|all| all.into_iter().map(|(name, _)| name).collect())
+            .map_err(|failure| format!("{failure:?}"))
     }
 
     #[test]
@@ -132,9 +138,13 @@ mod tests {
         let text = "[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodle = \"m\"\n";
         let failure = read(text).unwrap_err();
         assert!(failure.contains("line 4") && failure.contains("did you mean `model`?"), "{failure}");
-        let text = "[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel = \"m\"\n[agents.timeouts]\nidel = 1\n";
+        let text =
+            "[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel = \"m\"\n[agents.timeouts]\nidel = 1\n";
         let failure = read(text).unwrap_err();
-        assert!(failure.contains("unknown key `idel`") && failure.contains("did you mean `idle`?"), "{failure}");
+        assert!(
+            failure.contains("unknown key `idel`") && failure.contains("did you mean `idle`?"),
+            "{failure}"
+        );
     }
 
     #[test]
@@ -190,7 +200,8 @@ mod tests {
     fn every_default_time_and_number_stands_in_the_documentation() {
         for kind in KINDS.iter().filter(|kind| kind.name != "demo") {
             let times = kind.timeouts;
-            let cells = [times.connect, times.first_token, times.idle, times.total].map(|t| t.as_secs().to_string());
+            let cells =
+                [times.connect, times.first_token, times.idle, times.total].map(|t| t.as_secs().to_string());
             let row = format!("| `{}` | {} | {} |", kind.name, kind.retries.attempts, cells.join(" | "));
             assert!(PAGE.contains(&row), "docs/configuration.md lacks {row}");
         }

@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use capstan_agent::Agent;
 use capstan_gateway::{KeyHash, Limits, Retention, Settings, Tenant, Timeouts};
 use capstan_protocol::{Exposure, nearest};
 use serde::Deserialize;
 use serde::de::Error as _;
 
-use super::agents::{self, Source, Table};
+use super::agents::{self, Named, Source, Table};
 use crate::cmd::Failure;
 
 /// The file that is read if it exists.
@@ -145,7 +144,7 @@ impl Config {
     }
 
     /// The agents that the file names, the default one first; none if it names none.
-    pub(super) fn agents(&self) -> Result<Vec<(String, Box<dyn Agent>)>, Failure> {
+    pub(super) fn agents(&self) -> Result<Vec<Named>, Failure> {
         let (path, text) = &self.source;
         agents::agents(&self.agents, Source { path, text })
     }
@@ -290,6 +289,19 @@ mod tests {
         let example = PAGE.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
         let settings = toml::from_str::<Config>(example).unwrap().settings().unwrap();
         assert_eq!((settings.tenants.len(), settings.limits.requests_per_minute), (1, 120));
+    }
+
+    #[test]
+    fn the_examples_of_agents_are_valid_configurations() {
+        let page = include_str!("../../../../../docs/agents.md");
+        let examples = page.split("```toml").skip(1).filter_map(|rest| rest.split("```").next());
+        let mut count = 0;
+        for example in examples {
+            let config = toml::from_str::<Config>(example).unwrap();
+            config.settings().unwrap();
+            count += config.agents().unwrap().len();
+        }
+        assert!(count >= 6, "{count}");
     }
 
     #[test]
