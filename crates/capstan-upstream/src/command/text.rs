@@ -82,7 +82,11 @@ mod tests {
             match output {
                 Output::Delta(piece) => text.push_str(piece),
                 Output::Again { keep } => text.truncate(*keep),
-                _ => {}
+                Output::Event { .. }
+                | Output::Warning(_)
+                | Output::Model(_)
+                | Output::Usage(_)
+                | Output::Reason(_) => {}
             }
         }
         text
