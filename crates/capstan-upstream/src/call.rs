@@ -84,7 +84,7 @@ impl<D: Dialect> HttpAgent<D> {
         let body = beginning(response, self.times.idle).await;
         let told = Told::from_response(status, &headers, &body);
         // An error may come in a response that claims success.
-        if status >= 300 || !told.words.is_empty() {
+        if status >= 300 || told.status.is_some() || !told.words.is_empty() {
             return Err(told.to_trouble(&self.secret));
         }
         Err(malformed(format!("status {status} with {essence:?} instead of a stream")).into())

@@ -73,7 +73,9 @@ impl Agent for Command {
         let prompt = prompt::make(&turn, self.config.prompt, self.config.history)?;
         let mut process = Process::start(&self.config, &turn, prompt)?;
         let outcome = self.listen(&mut process, &mut speaker).await;
-        process.end().await;
+        if outcome.is_ok() {
+            process.end();
+        }
         outcome.map_err(|fault| self.retries.verdict(fault, speaker.has_spoken()).into())
     }
 

@@ -61,15 +61,18 @@ impl Process {
         fault.with_cause(Cause { error_type: "Process".into(), chain: vec![words.unwrap_or_default()] })
     }
 
-    /// Nobody reads any more: what is left of the group goes.
-    pub(super) async fn end(mut self) {
+    /// All is said: the process may end by itself, behind our back, before what is left of its group goes.
+    pub(super) fn end(mut self) {
         if let (Some(mut child), group) = (self.child.take(), self.group.take()) {
-            stop(&mut child, group).await;
+            tokio::spawn(async move {
+                let _ = tokio::time::timeout(GRACE, child.wait()).await;
+                stop(&mut child, group).await;
+            });
         }
     }
 }
 
-/// The run was stopped: the group is asked at once, and ended if it does not listen.
+/// The run was stopped or failed: the group is asked at once, and ended if it does not listen.
 impl Drop for Process {
     fn drop(&mut self) {
         let (Some(mut child), group) = (self.child.take(), self.group.take()) else { return };

@@ -34,12 +34,14 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<Value>) -> Result<(
         }
     }
     out.append(&mut answers);
-    if content.is_empty() && calls.is_empty() {
+    let content = flat(content);
+    // A turn that said nothing, as one of nothing but tools has it in a stored conversation.
+    if content.is_null() && calls.is_empty() {
         return Ok(());
     }
     let mut object = Map::new();
     object.insert("role".into(), role(message.role).into());
-    object.insert("content".into(), flat(content));
+    object.insert("content".into(), content);
     if !calls.is_empty() {
         object.insert("tool_calls".into(), calls.into());
     }
@@ -146,6 +148,12 @@ mod tests {
         assert_eq!(sent[2]["tool_calls"][0]["function"], json!({ "name": "f", "arguments": "{}" }));
         assert_eq!(sent[3], json!({ "role": "tool", "tool_call_id": "c1", "content": "42" }));
         assert_eq!(sent[4], json!({ "role": "user", "content": "b" }));
+    }
+
+    #[test]
+    fn a_turn_that_said_nothing_is_left_out() {
+        let turn = Turn { history: Arc::new(vec![ChatMessage::assistant("")]), ..Turn::new("b") };
+        assert_eq!(messages(&turn, None).unwrap(), [json!({ "role": "user", "content": "b" })]);
     }
 
     #[test]
