@@ -29,7 +29,7 @@ fn stands(label: &str, fault: &Fault) {
 /// One call and no more, so that the fault is the call's own.
 fn config(url: &str) -> Value {
     json!({ "url": url, "model": "m", "max_calls": 1,
-        "timeouts": { "connect": 0.5, "first_token": 0.5, "idle": 0.5, "total": 5 } })
+        "timeouts": { "connect": 1, "first_token": 1, "idle": 1, "total": 10 } })
 }
 
 async fn fault_of(kind: &str, url: &str) -> Fault {

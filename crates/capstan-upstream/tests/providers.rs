@@ -10,8 +10,8 @@ use common::*;
 use serde_json::{Value, json};
 
 /// Time-outs of the tests; the faults last as long as these make them.
-const FIRST_TOKEN: f64 = 0.6;
-const IDLE: f64 = 0.6;
+const FIRST_TOKEN: f64 = 1.5;
+const IDLE: f64 = 1.5;
 /// The least wait before any second call.
 const LEAST_GAP: Duration = Duration::from_millis(240);
 
