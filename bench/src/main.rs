@@ -9,6 +9,7 @@ mod lean;
 mod reader;
 mod stopwatch;
 mod table;
+mod upstream;
 
 use std::process::ExitCode;
 
@@ -26,6 +27,11 @@ const BENCHES: &[Bench] = &[
         run: |_| client::run(),
     },
     Bench { name: "gateway", what: "agent writes to viewers, replay, resume, memory", run: gateway::run },
+    Bench {
+        name: "upstream",
+        what: "what the gateway adds to a provider's tokens",
+        run: |_| upstream::run(),
+    },
 ];
 
 /// Processes that a bench starts for itself.
@@ -33,6 +39,8 @@ const ROLES: &[(&str, fn(&[String]) -> std::io::Result<()>)] = &[
     (client::serve::ROLE, client::serve::run),
     (client::CONSUME, client::consume),
     (gateway::server::ROLE, gateway::server::run),
+    (upstream::PROVIDER, upstream::provide),
+    (upstream::GATEWAY, upstream::stand_between),
 ];
 
 fn main() -> ExitCode {

@@ -43,6 +43,18 @@ pub trait Agent: Send + Sync + 'static {
     }
 }
 
+/// An agent that was chosen at run time, by a configuration for example.
+#[async_trait]
+impl Agent for Box<dyn Agent> {
+    async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
+        (**self).run(turn, out).await
+    }
+
+    fn max_attempts(&self) -> u32 {
+        (**self).max_attempts()
+    }
+}
+
 /// How an attempt ended.
 pub type Outcome = Result<(), Failure>;
 

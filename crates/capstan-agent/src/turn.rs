@@ -5,10 +5,13 @@ use std::sync::Arc;
 use capstan_protocol::ChatMessage;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 /// One turn of a conversation, for one attempt.
 #[derive(Debug, Clone)]
 pub struct Turn {
+    /// The run, the same in all its attempts: a key for upstreams that start a run once.
+    pub run: Uuid,
     /// What the user says now.
     pub message: ChatMessage,
     /// What was said before, oldest first.
@@ -38,6 +41,7 @@ impl Turn {
     /// A first attempt at a lone message.
     pub fn new(text: impl Into<String>) -> Self {
         Self {
+            run: Uuid::now_v7(),
             message: ChatMessage::user(text),
             history: Arc::default(),
             session: String::new(),

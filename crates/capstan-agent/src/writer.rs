@@ -22,6 +22,12 @@ pub enum Output {
         /// `{id, timestamp, type, data}`.
         payload: RawObject,
     },
+    /// A part of this attempt is said anew: of its text the first `keep` bytes stand, what follows is compared with
+    /// what was sent before. Upstreams do that when they retry by themselves.
+    Again {
+        /// Bytes of this attempt's text.
+        keep: usize,
+    },
     /// Something minor failed; the run goes on.
     Warning(StreamError),
     /// Which model answers.
@@ -87,9 +93,19 @@ impl Writer {
         self.outputs.send(output).await.map_err(|_| Stopped)
     }
 
+    /// Writes what a decoder made.
+    pub async fn put(&mut self, output: Output) -> Result<(), Stopped> {
+        self.send(output).await
+    }
+
     /// Writes a piece of the answer.
     pub async fn delta(&mut self, text: impl Into<String>) -> Result<(), Stopped> {
         self.send(Output::Delta(text.into())).await
+    }
+
+    /// Takes back this attempt's text after its first `keep` bytes; what stands there now follows.
+    pub async fn again(&mut self, keep: usize) -> Result<(), Stopped> {
+        self.send(Output::Again { keep }).await
     }
 
     /// Writes an event of any type; `data` must become a JSON object.

@@ -53,6 +53,7 @@ impl Relay {
         let (mut writer, inbox) = channel(IN_FLIGHT);
         let cancel = CancellationToken::new();
         let turn = Turn {
+            run: self.run.stream_id,
             message: ask.message.clone(),
             history,
             session: self.run.session.clone(),

@@ -27,6 +27,10 @@ pub(super) struct Pen {
     ends: Vec<usize>,
     events: u64,
     swallow: Swallow,
+    /// Bytes of text that the present attempt's agent wrote.
+    heard: usize,
+    /// Where in them a block was turned into text for a client without blocks, and its length.
+    turned: Vec<(usize, usize)>,
     model: Option<String>,
     usage: Option<Map<String, Value>>,
     reason: Option<String>,
@@ -46,6 +50,8 @@ impl Pen {
             ends: Vec::new(),
             events: 0,
             swallow: Swallow::default(),
+            heard: 0,
+            turned: Vec::new(),
             model: run.model.clone(),
             usage: run.usage.clone(),
             reason: None,
@@ -140,12 +146,18 @@ impl Pen {
     pub(super) fn begin_attempt(&mut self, attempt: u32) {
         self.attempt = attempt;
         self.swallow.rewind();
+        self.heard = 0;
+        self.turned.clear();
     }
 
     /// Takes one output of the agent's.
     pub(super) fn take(&mut self, output: Output) -> Result<(), Fault> {
         match output {
-            Output::Delta(text) => self.delta(&text)?,
+            Output::Delta(text) => {
+                self.heard += text.len();
+                self.delta(&text)?;
+            }
+            Output::Again { keep } => self.again(keep),
             Output::Event { kind, payload } => self.event(&kind, payload)?,
             Output::Warning(error) => self.write(Payload::Error(error)),
             Output::Model(model) => self.model = Some(model),
@@ -170,6 +182,14 @@ impl Pen {
         }
     }
 
+    /// The agent goes back within its attempt. Its places do not count blocks that became text, ours do.
+    fn again(&mut self, keep: usize) {
+        self.heard = keep.min(self.heard);
+        self.turned.retain(|(at, _)| *at <= keep);
+        let turned: usize = self.turned.iter().map(|(_, len)| len).sum();
+        self.swallow.rewind_to(self.heard + turned);
+    }
+
     fn say(&mut self, text: &str) {
         self.write(Payload::Delta(text.to_owned()));
         self.swallow.sent_text(self.seq, text);
@@ -190,6 +210,7 @@ impl Pen {
         // A client that cannot show blocks can still read markdown.
         let is_markdown = kind.eq_ignore_ascii_case(PresentationEventType::MarkdownBlock.as_str());
         if is_markdown && let EventView::Markdown(block) = Event::of(&payload).view() {
+            self.turned.push((self.heard, block.content.len()));
             self.delta(&block.content)?;
         }
         Ok(())

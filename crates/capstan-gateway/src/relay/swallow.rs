@@ -72,6 +72,15 @@ impl Swallow {
         self.events.iter_mut().for_each(|event| event.met = false);
     }
 
+    /// The attempt goes back to an earlier place of its text; events that it sent after it may come again.
+    pub(super) fn rewind_to(&mut self, text_len: usize) {
+        let text_len = (0..=text_len.min(self.agreed)).rev().find(|at| self.text.is_char_boundary(*at));
+        self.agreed = text_len.unwrap_or(0);
+        let kept = self.marks.iter().rev().find(|(_, end)| *end <= self.agreed).map_or(0, |(seq, _)| *seq);
+        let next = self.marks.iter().find(|(seq, _)| *seq > kept).map_or(u64::MAX, |(seq, _)| *seq);
+        self.events.iter_mut().filter(|event| event.seq > next).for_each(|event| event.met = false);
+    }
+
     /// The attempt has not said again all that was sent.
     pub(super) fn is_behind(&self) -> bool {
         self.agreed < self.text.len()
@@ -180,6 +189,21 @@ mod tests {
         let mut swallow = sent(&["Hello"]);
         assert!(matches!(swallow.meet_text("Hell"), Met::Equal));
         assert!(swallow.is_behind());
+    }
+
+    #[test]
+    fn an_attempt_that_goes_back_is_compared_from_there() {
+        let event = |id: &str| RawObject::parse(&format!(r#"{{"type":"X","data":{{"a":"{id}"}}}}"#)).unwrap();
+        let mut swallow = Swallow::default();
+        swallow.sent_text(1, "One. ");
+        swallow.sent_event(2, &event("kept"));
+        swallow.sent_text(3, "Hello the");
+        swallow.sent_event(4, &event("broken"));
+        swallow.rewind_to(5);
+        assert!(matches!(swallow.meet_text("Hello"), Met::Equal));
+        assert!(!swallow.meet_event(&event("kept")), "it stood before that place");
+        assert!(swallow.meet_event(&event("broken")), "this one is said again");
+        assert_eq!(new(swallow.meet_text(" there")).as_deref(), Some("re"));
     }
 
     #[test]

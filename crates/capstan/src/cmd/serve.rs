@@ -1,5 +1,6 @@
 //! `capstan serve`: the gateway with the journal, the agents and the settings of a configuration.
 
+mod agents;
 mod config;
 mod page;
 mod reload;
@@ -11,7 +12,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use capstan_agent::Demo;
+use capstan_agent::{Agent, Demo};
 use capstan_gateway::{Gateway, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
 use owo_colors::OwoColorize as _;
@@ -91,6 +92,10 @@ async fn run(config: Config, file: Option<PathBuf>) -> Result<(), Failure> {
     let mut settings = config.settings()?;
     let certificate = tls::Files::of(&config)?;
     settings.tls = certificate.as_ref().map(tls::Files::open).transpose()?;
+    let mut agents = config.agents()?;
+    if agents.is_empty() {
+        agents.push(("demo".into(), Box::new(Demo::new()) as Box<dyn Agent>));
+    }
     let listeners = listen(&config, settings.tenants.is_empty()).await?;
     let url = url(&listeners, settings.tls.is_some())?;
     let store = open(&config.journal, durability(&config.durability)?).map_err(|e| {
@@ -102,7 +107,8 @@ async fn run(config: Config, file: Option<PathBuf>) -> Result<(), Failure> {
     let terminated = terminated()?;
     let certificate = certificate.zip(settings.tls.clone());
     tokio::spawn(reload::on_hangup(file, settings.tenants.clone(), certificate)?);
-    let gateway = Gateway::new(journal).agent("demo", Demo::new()).settings(settings).page(page::ASSETS);
+    let gateway = Gateway::new(journal).settings(settings).page(page::ASSETS);
+    let gateway = agents.into_iter().fold(gateway, |gateway, (name, agent)| gateway.agent(&name, agent));
     greet(&config, &url);
     serve(gateway, listeners, terminated).await?;
     Ok(())

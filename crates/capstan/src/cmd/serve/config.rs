@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde::de::Error as _;
 
 use self::effective::Shown as _;
+use super::agents::{self, Named, Source, Table};
 use crate::cmd::Failure;
 
 /// A commented configuration with every key there is.
@@ -36,9 +37,13 @@ pub(in crate::cmd) struct Config {
     cors_origins: Vec<String>,
     metrics_key: Option<Key>,
     tenants: Vec<TenantConfig>,
+    agents: Vec<Table>,
     limits: LimitsConfig,
     timeouts: TimeoutsConfig,
     retention: RetentionConfig,
+    /// The file that all this stands in.
+    #[serde(skip)]
+    source: (PathBuf, String),
 }
 
 impl Default for Config {
@@ -55,9 +60,11 @@ impl Default for Config {
             cors_origins: Vec::new(),
             metrics_key: None,
             tenants: Vec::new(),
+            agents: Vec::new(),
             limits: LimitsConfig::default(),
             timeouts: TimeoutsConfig::default(),
             retention: RetentionConfig::default(),
+            source: Default::default(),
         }
     }
 }
@@ -147,7 +154,14 @@ impl Config {
     /// Reads a file: the one that was named, or `capstan.toml` if there is one.
     pub(super) fn load(named: Option<&Path>) -> Result<Self, Failure> {
         let Some((path, text)) = read_file(named)? else { return Ok(Self::default()) };
-        toml::from_str(&text).map_err(|e| explain(&path, &text, &e))
+        let config: Self = toml::from_str(&text).map_err(|e| explain(&path, &text, &e))?;
+        Ok(Self { source: (path, text), ..config })
+    }
+
+    /// The agents that the file names, the default one first; none if it names none.
+    pub(super) fn agents(&self) -> Result<Vec<Named>, Failure> {
+        let (path, text) = &self.source;
+        agents::agents(&self.agents, Source { path, text })
     }
 
     /// What the gateway needs to know.
@@ -352,6 +366,19 @@ mod tests {
         let example = PAGE.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
         let settings = toml::from_str::<Config>(example).unwrap().settings().unwrap();
         assert_eq!((settings.tenants.current().len(), settings.limits.requests_per_minute), (1, 120));
+    }
+
+    #[test]
+    fn the_examples_of_agents_are_valid_configurations() {
+        let page = include_str!("../../../../../docs/agents.md");
+        let examples = page.split("```toml").skip(1).filter_map(|rest| rest.split("```").next());
+        let mut count = 0;
+        for example in examples {
+            let config = toml::from_str::<Config>(example).unwrap();
+            config.settings().unwrap();
+            count += config.agents().unwrap().len();
+        }
+        assert!(count >= 6, "{count}");
     }
 
     #[test]

@@ -1,0 +1,61 @@
+//! `ag-ui`: an AG-UI agent over HTTP and SSE.
+
+mod decoder;
+mod input;
+
+use capstan_agent::{Agent, Turn};
+use capstan_protocol::Fault;
+use reqwest::header::{AUTHORIZATION, HeaderMap};
+use serde::Deserialize;
+use serde_json::Value;
+use url::Url;
+
+pub use decoder::Decoder;
+
+use crate::call::{Dialect, HttpAgent};
+use crate::http;
+use crate::kinds::{Common, ConfigError};
+use crate::secret::Secret;
+
+/// The kind's own keys.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    url: String,
+    key_env: Option<String>,
+    key_file: Option<String>,
+    system: Option<String>,
+}
+
+struct AgUi {
+    url: Url,
+    system: Option<String>,
+    secret: Secret,
+}
+
+pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, ConfigError> {
+    let secret = Secret::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?;
+    let dialect = AgUi { url: http::base_url(&config.url)?, system: config.system, secret: secret.clone() };
+    let client = http::client(common.times.connect)?;
+    Ok(Box::new(HttpAgent::new(dialect, client, secret, common)))
+}
+
+impl Dialect for AgUi {
+    type Decoder = Decoder;
+
+    fn url(&self) -> &Url {
+        &self.url
+    }
+
+    fn headers(&self, _body: &Value) -> HeaderMap {
+        self.secret.header("Bearer ").map(|key| (AUTHORIZATION, key)).into_iter().collect()
+    }
+
+    fn body(&self, turn: &Turn) -> Result<Value, Fault> {
+        serde_json::to_value(input::of(turn, self.system.as_deref())?).map_err(Fault::from_error)
+    }
+
+    fn decoder(&self) -> Decoder {
+        Decoder::default()
+    }
+}

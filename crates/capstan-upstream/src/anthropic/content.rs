@@ -1,0 +1,179 @@
+//! A turn as Messages content blocks; `command` sends the same blocks to processes.
+
+use capstan_agent::Turn;
+use capstan_protocol::{Arguments, ChatMessage, Fault, Modality, Part, Role};
+use serde_json::{Value, json};
+
+use crate::parts::{self, Place, call_id, mime, refused};
+
+/// The pictures that can be sent inline.
+const PICTURES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
+const PDF: &str = "application/pdf";
+
+/// The system prompt and the messages.
+pub(super) fn messages(turn: &Turn, system: Option<&str>) -> Result<(Option<String>, Vec<Value>), Fault> {
+    let mut instructions: Vec<String> = system.map(str::to_owned).into_iter().collect();
+    let mut messages = Vec::new();
+    for (index, message) in parts::messages(turn) {
+        if message.role == Role::System {
+            instructions.push(message.text());
+            continue;
+        }
+        let role = if message.role == Role::Assistant { "assistant" } else { "user" };
+        let content = blocks(index, message)?;
+        if !content.is_empty() {
+            messages.push(json!({ "role": role, "content": content }));
+        }
+    }
+    let system = (!instructions.is_empty()).then(|| instructions.join("\n\n"));
+    Ok((system, messages))
+}
+
+/// The blocks of one message.
+pub(crate) fn blocks(index: usize, message: &ChatMessage) -> Result<Vec<Value>, Fault> {
+    let parts = message.parts.iter().enumerate();
+    // An empty text is refused by the provider, and says nothing.
+    let parts = parts.filter(|(_, part)| !matches!(part, Part::Text { content } if content.is_empty()));
+    parts.map(|(at, part)| block(Place { message: index, part: at }, part)).collect()
+}
+
+/// Whether a request refers to uploaded files.
+pub(super) fn has_files(body: &Value) -> bool {
+    let messages = body.get("messages").and_then(Value::as_array).into_iter().flatten();
+    let mut blocks = messages.filter_map(|message| message.get("content")?.as_array()).flatten();
+    blocks.any(|block| block.pointer("/source/type").is_some_and(|kind| kind == "file"))
+}
+
+fn block(place: Place, part: &Part) -> Result<Value, Fault> {
+    let refuse = |why: &str| Err(refused(place, part, why));
+    match part {
+        Part::Text { content } => Ok(json!({ "type": "text", "text": content })),
+        Part::Blob { content, modality, mime_type } => {
+            let mime = mime(place, part, mime_type)?;
+            let source = json!({ "type": "base64", "media_type": mime, "data": content });
+            match modality {
+                Modality::Image if PICTURES.contains(&mime) => Ok(image(source)),
+                Modality::Text if mime == PDF => Ok(document(source)),
+                Modality::Image => refuse("of an image must be JPEG, PNG, GIF or WebP for this agent"),
+                Modality::Text => refuse("of text must be a PDF for this agent"),
+                Modality::Audio | Modality::Video => {
+                    refuse("of audio or video cannot be taken by this agent")
+                }
+            }
+        }
+        Part::File { file_id, modality, .. } => {
+            let source = json!({ "type": "file", "file_id": file_id });
+            placed(*modality, source)
+                .ok_or_else(|| refused(place, part, "must be an image or a document for this agent"))
+        }
+        Part::Uri { uri, modality, .. } => {
+            let source = json!({ "type": "url", "url": uri });
+            placed(*modality, source)
+                .ok_or_else(|| refused(place, part, "must be an image or a document for this agent"))
+        }
+        Part::ToolCall { name, arguments, id } => {
+            let input = match arguments {
+                Arguments::Object(object) => Value::Object(object.clone()),
+                Arguments::Text(text) => serde_json::from_str(text).unwrap_or_default(),
+            };
+            if !input.is_object() {
+                return refuse("needs an object as arguments for this agent");
+            }
+            Ok(json!({ "type": "tool_use", "id": call_id(id, place.part), "name": name, "input": input }))
+        }
+        Part::ToolCallResponse { response, id } => {
+            let text = response.as_str().map_or_else(|| response.to_string(), str::to_owned);
+            Ok(json!({ "type": "tool_result", "tool_use_id": call_id(id, place.part), "content": text }))
+        }
+        // Thinking goes back only with the provider's own signature, which a message does not carry.
+        Part::Reasoning { .. } => refuse("cannot be sent back to this agent"),
+    }
+}
+
+fn placed(modality: Modality, source: Value) -> Option<Value> {
+    match modality {
+        Modality::Image => Some(image(source)),
+        Modality::Text => Some(document(source)),
+        Modality::Audio | Modality::Video => None,
+    }
+}
+
+fn image(source: Value) -> Value {
+    json!({ "type": "image", "source": source })
+}
+
+fn document(source: Value) -> Value {
+    json!({ "type": "document", "source": source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn turn(parts: Vec<Part>) -> Turn {
+        Turn { message: ChatMessage { role: Role::User, parts, name: None }, ..Turn::new("") }
+    }
+
+    #[test]
+    fn system_messages_join_the_configured_prompt() {
+        let history =
+            vec![ChatMessage::system("Be brief."), ChatMessage::user("a"), ChatMessage::assistant("b")];
+        let turn = Turn { history: Arc::new(history), ..Turn::new("c") };
+        let (system, sent) = messages(&turn, Some("Be kind.")).unwrap();
+        assert_eq!(system.as_deref(), Some("Be kind.\n\nBe brief."));
+        let roles: Vec<&Value> = sent.iter().map(|message| &message["role"]).collect();
+        assert_eq!(roles, ["user", "assistant", "user"]);
+    }
+
+    #[test]
+    fn parts_reach_the_provider_in_its_own_form() {
+        let mime = |m: &str| Some(m.to_owned());
+        let (_, sent) = messages(
+            &turn(vec![
+                Part::Blob {
+                    content: "QQ==".into(),
+                    modality: Modality::Image,
+                    mime_type: mime("image/png"),
+                },
+                Part::Blob { content: "QQ==".into(), modality: Modality::Text, mime_type: mime(PDF) },
+                Part::Uri { uri: "https://x/y.png".into(), modality: Modality::Image, mime_type: None },
+                Part::File { file_id: "file_1".into(), modality: Modality::Text, mime_type: None },
+            ]),
+            None,
+        )
+        .unwrap();
+        let content = &sent[0]["content"];
+        assert_eq!(content[0]["source"]["media_type"], "image/png");
+        assert_eq!(content[1]["type"], "document");
+        assert_eq!(content[2]["source"], json!({ "type": "url", "url": "https://x/y.png" }));
+        assert_eq!(content[3]["source"]["file_id"], "file_1");
+        assert!(has_files(&json!({ "messages": sent })));
+    }
+
+    #[test]
+    fn a_part_that_cannot_be_taken_is_named() {
+        for part in [
+            Part::Blob {
+                content: "QQ==".into(),
+                modality: Modality::Audio,
+                mime_type: Some("audio/wav".into()),
+            },
+            Part::Blob {
+                content: "QQ==".into(),
+                modality: Modality::Image,
+                mime_type: Some("image/tiff".into()),
+            },
+            Part::File { file_id: "f".into(), modality: Modality::Video, mime_type: None },
+            Part::Reasoning { content: "hm".into() },
+            Part::ToolCall { name: "f".into(), arguments: Arguments::Text("[]".into()), id: None },
+        ] {
+            let fault = messages(&turn(vec![part]), None).unwrap_err();
+            assert_eq!(
+                (fault.code(), &fault.details()["path"]),
+                ("invalid_request", &json!("messages[0].parts[0]"))
+            );
+        }
+    }
+}

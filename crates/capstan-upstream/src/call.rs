@@ -1,0 +1,218 @@
+//! One agent over HTTP: asks, reads the answer frame by frame, and asks again where that is allowed.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use capstan_agent::{Agent, Outcome, Output, Turn, Writer};
+use capstan_protocol::{Fault, sse};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Client, Response};
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+use crate::decode::{Decode, Step, malformed, truncated};
+use crate::http::{Limit, cut, timed_out, unsent};
+use crate::kinds::Common;
+use crate::retries::Retries;
+use crate::secret::Secret;
+use crate::speaker::Speaker;
+use crate::times::Timeouts;
+use crate::told::Told;
+use crate::trouble::Trouble;
+
+/// A refusal's body is read up to this.
+const REFUSAL_BYTES: usize = 64 * 1024;
+/// How long the usage of a complete answer is waited for. Most servers send it in the same breath.
+const USAGE_GRACE: Duration = Duration::from_millis(300);
+/// How long a finished response may take to end, so that its connection can serve again.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// What a protocol over HTTP and SSE has of its own.
+pub(crate) trait Dialect: Send + Sync + 'static {
+    type Decoder: Decode;
+
+    /// The address of a call.
+    fn url(&self) -> &Url;
+
+    /// Its headers beside the usual ones.
+    fn headers(&self, body: &Value) -> HeaderMap;
+
+    /// The turn as the upstream wants it; what it cannot take is `invalid_request`.
+    fn body(&self, turn: &Turn) -> Result<Value, Fault>;
+
+    fn decoder(&self) -> Self::Decoder;
+}
+
+/// An upstream over HTTP.
+pub(crate) struct HttpAgent<D> {
+    dialect: D,
+    client: Client,
+    secret: Secret,
+    retries: Retries,
+    times: Timeouts,
+}
+
+impl<D: Dialect> HttpAgent<D> {
+    pub(crate) fn new(dialect: D, client: Client, secret: Secret, common: &Common) -> Self {
+        Self { dialect, client, secret, retries: common.retries, times: common.times }
+    }
+
+    async fn call(&self, headers: &HeaderMap, body: &Bytes, out: &mut Speaker<'_>) -> Result<(), Trouble> {
+        let began = Instant::now();
+        let sending = self.client.post(self.dialect.url().clone()).headers(headers.clone());
+        let sending = sending.body(body.clone()).send();
+        let response = timeout_at(began + self.times.first_token.min(self.times.total), sending)
+            .await
+            .map_err(|_| timed_out(Limit::FirstToken))?
+            .map_err(unsent)?;
+        let response = self.accept(response).await?;
+        self.read(response, began, out).await
+    }
+
+    /// A response that is a stream; everything else is a failure in the upstream's own words.
+    async fn accept(&self, response: Response) -> Result<Response, Trouble> {
+        let status = response.status().as_u16();
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let essence = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_owned();
+        let is_stream = !matches!(essence.as_str(), "application/json" | "text/html");
+        if status == 200 && is_stream {
+            return Ok(response);
+        }
+        let headers = response.headers().clone();
+        let body = beginning(response, self.times.idle).await;
+        let told = Told::from_response(status, &headers, &body);
+        // An error may come in a response that claims success.
+        if status >= 300 || told.status.is_some() || !told.words.is_empty() {
+            return Err(told.to_trouble(&self.secret));
+        }
+        Err(malformed(format!("status {status} with {essence:?} instead of a stream")).into())
+    }
+
+    async fn read(&self, response: Response, began: Instant, out: &mut Speaker<'_>) -> Result<(), Trouble> {
+        let mut reading = Reading::new(response, self.dialect.decoder());
+        let mut outputs = Vec::new();
+        let (total, mut heard_at) = (began + self.times.total, None);
+        loop {
+            let (limit, patience) = match heard_at {
+                None => (Limit::FirstToken, began + self.times.first_token),
+                Some(at) => (Limit::Idle, at + self.times.idle),
+            };
+            let (limit, until) = if total < patience { (Limit::Total, total) } else { (limit, patience) };
+            let step = reading.step(limit, until, &mut outputs).await;
+            out.say(&mut outputs).await?;
+            match step? {
+                Step::Done => {
+                    reading.drain();
+                    return Ok(());
+                }
+                Step::Ending => return self.usage(reading, out).await,
+                Step::Heard => heard_at = Some(Instant::now()),
+                // Whatever comes, a ping for example, shows that the upstream is alive.
+                Step::Quiet => heard_at = heard_at.map(|_| Instant::now()),
+            }
+        }
+    }
+
+    /// The answer is complete: what follows is welcome, but cannot fail it any more.
+    async fn usage(&self, mut reading: Reading<D::Decoder>, out: &mut Speaker<'_>) -> Result<(), Trouble> {
+        let (until, mut outputs) = (Instant::now() + USAGE_GRACE, Vec::new());
+        while let Ok(step) = reading.step(Limit::Idle, until, &mut outputs).await {
+            if step == Step::Done {
+                reading.drain();
+                break;
+            }
+        }
+        Ok(out.say(&mut outputs).await?)
+    }
+
+    fn prepare(&self, turn: &Turn) -> Result<(HeaderMap, Bytes), Fault> {
+        let body = self.dialect.body(turn)?;
+        let mut headers = self.dialect.headers(&body);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        Ok((headers, Bytes::from(body.to_string())))
+    }
+}
+
+#[async_trait]
+impl<D: Dialect> Agent for HttpAgent<D> {
+    async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
+        let (headers, body) = self.prepare(&turn)?;
+        let mut speaker = Speaker::new(out);
+        let mut made = 0;
+        loop {
+            made += 1;
+            let Err(trouble) = self.call(&headers, &body, &mut speaker).await else { return Ok(()) };
+            let wait = self.retries.wait(&trouble, turn.attempt, made).filter(|_| !speaker.has_spoken());
+            let Some(wait) = wait else {
+                return Err(self.retries.verdict(trouble.fault, speaker.has_spoken()).into());
+            };
+            tracing::debug!(code = trouble.fault.code(), ?wait, made, "the upstream is called again");
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    fn max_attempts(&self) -> u32 {
+        self.retries.attempts
+    }
+}
+
+/// A response being read.
+struct Reading<D> {
+    response: Response,
+    frames: sse::Decoder,
+    decoder: D,
+}
+
+impl<D: Decode> Reading<D> {
+    fn new(response: Response, decoder: D) -> Self {
+        Self { response, frames: sse::Decoder::new(), decoder }
+    }
+
+    /// The next frame, or at least bytes, before the limit strikes.
+    async fn step(&mut self, limit: Limit, until: Instant, out: &mut Vec<Output>) -> Result<Step, Fault> {
+        let mut strongest = Step::Quiet;
+        while let Some(frame) = self.frames.next_frame() {
+            let frame = frame.map_err(|e| malformed(e.to_string()))?;
+            match self.decoder.frame(&frame.event, &frame.data, out)? {
+                end @ (Step::Ending | Step::Done) => return Ok(end),
+                Step::Heard => strongest = Step::Heard,
+                Step::Quiet => {}
+            }
+        }
+        if strongest == Step::Heard {
+            return Ok(strongest);
+        }
+        let chunk = timeout_at(until, self.response.chunk()).await.map_err(|_| timed_out(limit))?;
+        match chunk {
+            Ok(Some(bytes)) => self.frames.push(&bytes),
+            Ok(None) if self.decoder.is_complete() => return Ok(Step::Done),
+            Ok(None) => return Err(truncated()),
+            Err(_) if self.decoder.is_complete() => return Ok(Step::Done),
+            Err(error) => return Err(cut(error)),
+        }
+        Ok(Step::Quiet)
+    }
+
+    /// Lets the response end behind our back: its connection can then be used again.
+    fn drain(mut self) {
+        tokio::spawn(tokio::time::timeout(DRAIN, async move {
+            while let Ok(Some(_)) = self.response.chunk().await {}
+        }));
+    }
+}
+
+/// The beginning of a refusal; what does not come in time is not there.
+async fn beginning(mut response: Response, limit: Duration) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let until = Instant::now() + limit;
+    while let Ok(Ok(Some(chunk))) = timeout_at(until, response.chunk()).await {
+        bytes.extend_from_slice(&chunk);
+        if bytes.len() >= REFUSAL_BYTES {
+            break;
+        }
+    }
+    bytes
+}

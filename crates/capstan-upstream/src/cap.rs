@@ -1,0 +1,224 @@
+//! `cap`: another CAP server, in either profile, read by the self-healing client.
+//!
+//! The run's own id is the upstream's key, so that an attempt made again attaches to the upstream's run instead of
+//! starting a second one. Connections that break in the middle are resumed at their cursor by the client.
+
+mod calls;
+mod request;
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use capstan_agent::{Agent, Outcome, Output, Turn, Writer};
+use capstan_client::{CapClient, CapError, Options, PacketStream, RuntimeError};
+use capstan_protocol::fault::Cause;
+use capstan_protocol::{
+    Close, ErrorSeverity, Event, EventView, Fault, FaultKind, Payload, Profile, StreamError, StreamPacket,
+};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+use crate::decode::malformed;
+use crate::http::{self, Limit, timed_out};
+use crate::kinds::{Common, ConfigError};
+use crate::retries::Retries;
+use crate::secret::Secret;
+use crate::speaker::Speaker;
+use crate::times::Timeouts;
+use crate::told::Told;
+use crate::trouble::Trouble;
+use calls::Calls;
+
+/// Interruptions of one answer that the client heals: each resumes where it was.
+const RESUMES: u32 = 3;
+
+/// The kind's own keys.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    url: String,
+    path: Option<String>,
+    key_env: Option<String>,
+    key_file: Option<String>,
+    #[serde(default)]
+    profile: ProfileName,
+    system: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ProfileName {
+    #[default]
+    V1,
+    V2,
+}
+
+struct Cap {
+    url: Url,
+    path: Option<String>,
+    http: reqwest::Client,
+    profile: Profile,
+    system: Option<String>,
+    secret: Secret,
+    retries: Retries,
+    times: Timeouts,
+}
+
+pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, ConfigError> {
+    let profile = match config.profile {
+        ProfileName::V1 => Profile::V1,
+        ProfileName::V2 => Profile::V2,
+    };
+    if config.system.is_some() && profile == Profile::V2 {
+        return Err(ConfigError::at("system", "profile v2 has no place for a system prompt"));
+    }
+    Ok(Box::new(Cap {
+        url: http::base_url(&config.url)?,
+        path: config.path,
+        http: http::client(common.times.connect)?,
+        profile,
+        system: config.system,
+        secret: Secret::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?,
+        retries: common.retries,
+        times: common.times,
+    }))
+}
+
+#[async_trait]
+impl Agent for Cap {
+    async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
+        let calls = Calls::new(self.http.clone(), self.retries.calls(turn.attempt));
+        let client = self.client(calls.clone())?;
+        let mut speaker = Speaker::new(out);
+        loop {
+            let packets = match self.profile {
+                Profile::V1 => client.assist(&request::v1(&turn, self.system.as_deref())),
+                Profile::V2 => client.assist(&request::v2(&turn)?),
+            };
+            let Err(trouble) = self.read(packets, &mut speaker).await else { return Ok(()) };
+            let wait = self.retries.wait(&trouble, turn.attempt, calls.made());
+            let Some(wait) = wait.filter(|_| !speaker.has_spoken()) else {
+                return Err(self.retries.verdict(trouble.fault, speaker.has_spoken()).into());
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    fn max_attempts(&self) -> u32 {
+        self.retries.attempts
+    }
+}
+
+impl Cap {
+    fn client(&self, calls: Calls) -> Result<CapClient, Fault> {
+        let options = Options::new()
+            .transport(calls)
+            .profile(self.profile)
+            .max_retries(RESUMES)
+            .read_timeout(self.times.idle);
+        let options = match &self.path {
+            Some(path) => options.path(path.as_str()),
+            None => options,
+        };
+        CapClient::with_options(self.url.as_str(), self.secret.expose(), options)
+            .map_err(|error| self.failed(error).fault)
+    }
+
+    /// The first packet and the whole have limits of their own; silence in between is the client's to notice.
+    async fn read(&self, mut packets: PacketStream, out: &mut Speaker<'_>) -> Result<(), Trouble> {
+        let began = Instant::now();
+        let (first, total) = (began + self.times.first_token, began + self.times.total);
+        let mut reader = Reader::default();
+        let mut has_begun = false;
+        loop {
+            let is_total = has_begun || total < first;
+            let (limit, until) = if is_total { (Limit::Total, total) } else { (Limit::FirstToken, first) };
+            let next = timeout_at(until, packets.next()).await.map_err(|_| timed_out(limit))?;
+            let Some(packet) = next.map_err(|error| self.failed(error))? else { return Ok(()) };
+            has_begun = true;
+            out.say(&mut reader.outputs(packet)).await?;
+        }
+    }
+
+    fn failed(&self, error: CapError) -> Trouble {
+        let words = self.secret.scrub(&error.to_string());
+        match error {
+            CapError::Connection(_) => {
+                let is_tls = words.contains("certificate");
+                let cause = Cause { error_type: "ConnectionError".into(), chain: vec![words] };
+                let fault = Fault::new(FaultKind::UpstreamUnreachable).with_cause(cause);
+                let fatal = |fault: Fault| fault.with_severity(ErrorSeverity::Fatal).with_retryable(false);
+                if is_tls { fatal(fault).into() } else { fault.into() }
+            }
+            CapError::Protocol(_) => malformed(words).into(),
+            CapError::Runtime(error) => self.told(*error),
+        }
+    }
+
+    /// A run that failed keeps its code; a request that was refused is the gateway's matter, so its status decides.
+    fn told(&self, error: RuntimeError) -> Trouble {
+        if let Some(error) = error.error {
+            return Fault::from(error).into();
+        }
+        let told = Told {
+            status: error.status,
+            words: error.problem.as_ref().map(|problem| problem.code.clone()).into_iter().collect(),
+            text: error.message(),
+            wait: error.retry_after,
+        };
+        told.to_trouble(&self.secret)
+    }
+}
+
+/// From packets to outputs; remembers where each text ended, for resets.
+#[derive(Debug, Default)]
+pub struct Reader {
+    ends: BTreeMap<u64, usize>,
+    len: usize,
+}
+
+impl Reader {
+    /// What a packet says.
+    pub fn outputs(&mut self, packet: StreamPacket) -> Vec<Output> {
+        let seq = packet.seq;
+        match packet.payload {
+            Payload::Delta(text) => {
+                self.len += text.len();
+                self.ends.insert(seq, self.len);
+                vec![Output::Delta(text)]
+            }
+            Payload::Event(payload) => {
+                let event = Event::of(&payload);
+                if let EventView::Reset(reset) = event.view() {
+                    self.ends.split_off(&(reset.after_seq + 1));
+                    self.len = self.ends.last_key_value().map_or(0, |(_, end)| *end);
+                    return vec![Output::Again { keep: self.len }];
+                }
+                vec![Output::Event { kind: event.kind.unwrap_or_default(), payload }]
+            }
+            Payload::Error(error) => {
+                vec![Output::Warning(StreamError { severity: ErrorSeverity::Warning, ..error })]
+            }
+            Payload::Close(close) => closed(&close),
+        }
+    }
+}
+
+/// What the upstream's CLOSE reports is ours to report.
+fn closed(close: &Close) -> Vec<Output> {
+    let mut outputs = Vec::new();
+    let reason = close.reason();
+    if reason != Close::COMPLETED && !reason.is_empty() {
+        outputs.push(Output::Reason(reason));
+    }
+    if let Close::Report(report) = close {
+        let report = report.to_map();
+        outputs
+            .extend(report.get("model").and_then(Value::as_str).map(|model| Output::Model(model.to_owned())));
+        outputs
+            .extend(report.get("usage").and_then(Value::as_object).map(|usage| Output::Usage(usage.clone())));
+    }
+    outputs
+}

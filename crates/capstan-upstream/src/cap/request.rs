@@ -1,0 +1,95 @@
+//! A turn as a service request. It is the same bytes in every attempt, so that a repeat attaches.
+
+use capstan_agent::Turn;
+use capstan_protocol::{
+    AgentRequest, ChatMessage, Fault, Identity, Part, ServiceRequest, SessionContext, Timestamp,
+    TraceContext, UserContext, v2,
+};
+use serde_json::Map;
+use uuid::Uuid;
+
+use crate::parts::{self, Place, refused};
+
+/// Who asks, towards the upstream.
+const USER: &str = "capstan";
+
+pub(super) fn v1(turn: &Turn, system: Option<&str>) -> ServiceRequest {
+    // A session of ours that is no UUID still has a conversation per run: history is sent along anyhow.
+    let session = turn.session.parse().unwrap_or(turn.run);
+    let time = time_of(turn.run);
+    let context = SessionContext {
+        trace: TraceContext { trace_id: turn.run, span_id: turn.run, parent_id: None },
+        created_at: time,
+        ..SessionContext::new(session, UserContext::new(USER))
+    };
+    let said = parts::messages(turn).map(|(_, message)| message.clone());
+    let messages: Vec<_> = system.map(ChatMessage::system).into_iter().chain(said).collect();
+    let mut payload = (*turn.payload).clone();
+    for name in ["query", "input"] {
+        payload.shift_remove(name);
+    }
+    let mut request = AgentRequest::messages(session, &messages);
+    payload.extend(std::mem::take(&mut request.payload));
+    let request =
+        AgentRequest { request_id: turn.run, root_request_id: turn.run, timestamp: time, payload, ..request };
+    ServiceRequest { request_id: turn.run, ..ServiceRequest::new(context, request) }
+}
+
+/// When the run began, as its id tells.
+fn time_of(run: Uuid) -> Timestamp {
+    let (seconds, nanos) = run.get_timestamp().map_or((0, 0), |time| time.to_unix());
+    let micros = i64::try_from(seconds).unwrap_or_default() * 1_000_000 + i64::from(nanos / 1000);
+    Timestamp::from_micros(micros)
+}
+
+/// v2 carries one question; the upstream remembers the session by its id.
+pub(super) fn v2(turn: &Turn) -> Result<v2::ServiceRequest, Fault> {
+    for (at, part) in turn.message.parts.iter().enumerate() {
+        if !matches!(part, Part::Text { .. }) {
+            let place = Place { message: turn.history.len(), part: at };
+            return Err(refused(place, part, "cannot be sent in profile v2"));
+        }
+    }
+    let user = Identity { id: USER.into(), name: USER.into(), role: None };
+    Ok(v2::ServiceRequest {
+        request_id: turn.run,
+        context: v2::SessionContext { session_id: turn.session.clone(), user, agent: None },
+        payload: v2::AgentRequest {
+            request_id: turn.run,
+            root_request_id: turn.run,
+            parent_request_id: None,
+            query: turn.text(),
+            files: Vec::new(),
+            conversation_id: Some(turn.session.clone()),
+            session_id: None,
+            meta: Map::new(),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_protocol::{Modality, Role};
+
+    use super::*;
+
+    #[test]
+    fn every_attempt_sends_the_same_bytes() {
+        let turn = Turn { session: Uuid::now_v7().to_string(), ..Turn::new("Hi") };
+        let again = Turn { attempt: 2, ..turn.clone() };
+        let bytes = |turn: &Turn| serde_json::to_string(&v1(turn, Some("Be kind."))).unwrap();
+        assert_eq!(bytes(&turn), bytes(&again));
+        assert!(bytes(&turn).contains("Be kind."));
+    }
+
+    #[test]
+    fn a_part_that_v2_cannot_carry_is_named() {
+        let part = Part::File { file_id: "f".into(), modality: Modality::Image, mime_type: None };
+        let message = ChatMessage { role: Role::User, parts: vec![part], name: None };
+        let fault = v2(&Turn { message, ..Turn::new("") }).unwrap_err();
+        assert_eq!(
+            (fault.code(), &fault.details()["path"]),
+            ("invalid_request", &"messages[0].parts[0]".into())
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! `command`: a process that speaks stream-json on its standard output, such as an agent CLI.
+
+mod decoder;
+mod lines;
+mod process;
+mod prompt;
+mod text;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::BytesMut;
+use capstan_agent::{Agent, Outcome, Turn, Writer};
+use capstan_protocol::Fault;
+use serde::Deserialize;
+use tokio::io::AsyncReadExt as _;
+use tokio::time::{Instant, timeout_at};
+
+pub use decoder::Decoder;
+pub use lines::Lines;
+
+use crate::decode::Step;
+use crate::http::{Limit, timed_out};
+use crate::kinds::{Common, ConfigError};
+use crate::retries::Retries;
+use crate::speaker::Speaker;
+use crate::times::Timeouts;
+use process::Process;
+use prompt::PromptBy;
+
+/// A line may hold a whole file that a tool read.
+pub const DEFAULT_MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
+/// How long a process may go on after its result: a session that speaks several times, or one that hangs.
+const AFTER_RESULT: Duration = Duration::from_secs(2);
+
+/// The kind's own keys.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    command: Vec<String>,
+    #[serde(default)]
+    prompt: PromptBy,
+    #[serde(default = "yes")]
+    history: bool,
+    cwd: Option<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    max_line_bytes: Option<usize>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+struct Command {
+    config: Config,
+    retries: Retries,
+    times: Timeouts,
+}
+
+pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, ConfigError> {
+    if config.command.first().is_none_or(String::is_empty) {
+        return Err(ConfigError::at("command", "needs a program and, after it, its arguments"));
+    }
+    Ok(Box::new(Command { config, retries: common.retries, times: common.times }))
+}
+
+#[async_trait]
+impl Agent for Command {
+    async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
+        let mut speaker = Speaker::new(out);
+        let prompt = prompt::make(&turn, self.config.prompt, self.config.history)?;
+        let mut process = Process::start(&self.config, &turn, prompt)?;
+        let outcome = self.listen(&mut process, &mut speaker).await;
+        if outcome.is_ok() {
+            process.end();
+        }
+        outcome.map_err(|fault| self.retries.verdict(fault, speaker.has_spoken()).into())
+    }
+
+    fn max_attempts(&self) -> u32 {
+        self.retries.attempts
+    }
+}
+
+impl Command {
+    async fn listen(&self, process: &mut Process, out: &mut Speaker<'_>) -> Result<(), Fault> {
+        let began = Instant::now();
+        let mut lines = Lines::new(self.config.max_line_bytes.unwrap_or(DEFAULT_MAX_LINE_BYTES));
+        let mut decoder = Decoder::new();
+        let (mut outputs, mut heard_at, mut ends_at) = (Vec::new(), None, None);
+        let mut buffer = BytesMut::with_capacity(64 * 1024);
+        loop {
+            buffer.clear();
+            let until = self.patience(began, heard_at, ends_at);
+            match timeout_at(until.1, process.output.read_buf(&mut buffer)).await {
+                // It said its result and lingers: that is the end.
+                Err(_) if ends_at.is_some() => break,
+                Err(_) => return Err(timed_out(until.0)),
+                Ok(Ok(0) | Err(_)) => break,
+                Ok(Ok(_)) => lines.push(&buffer),
+            }
+            let step = take(&mut lines, &mut decoder, &mut outputs);
+            out.say(&mut outputs).await.map_err(Fault::from_error)?;
+            match step? {
+                Step::Quiet => heard_at = heard_at.map(|_| Instant::now()),
+                Step::Heard => (heard_at, ends_at) = (Some(Instant::now()), None),
+                Step::Ending | Step::Done => ends_at = Some(Instant::now() + AFTER_RESULT),
+            }
+        }
+        let ended = decoder.finish(&mut outputs);
+        out.say(&mut outputs).await.map_err(Fault::from_error)?;
+        match ended {
+            Some(outcome) => outcome,
+            None => Err(process.failure(ends_at.is_some()).await),
+        }
+    }
+
+    fn patience(
+        &self,
+        began: Instant,
+        heard_at: Option<Instant>,
+        ends_at: Option<Instant>,
+    ) -> (Limit, Instant) {
+        let (limit, until) = match heard_at {
+            None => (Limit::FirstToken, began + self.times.first_token),
+            Some(at) => (Limit::Idle, at + self.times.idle),
+        };
+        let until = ends_at.unwrap_or(until);
+        let total = began + self.times.total;
+        if total < until { (Limit::Total, total) } else { (limit, until) }
+    }
+}
+
+/// All lines that have come, and the strongest of what they meant.
+fn take(
+    lines: &mut Lines,
+    decoder: &mut Decoder,
+    out: &mut Vec<capstan_agent::Output>,
+) -> Result<Step, Fault> {
+    let mut strongest = Step::Quiet;
+    while let Some(line) = lines.next_line()? {
+        match decoder.line(&line, out)? {
+            Step::Quiet => {}
+            step @ (Step::Heard | Step::Ending | Step::Done) => strongest = step,
+        }
+    }
+    Ok(strongest)
+}

@@ -1,0 +1,171 @@
+//! The process itself: in a group of its own, so that it is stopped with everything that it started.
+
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use capstan_agent::Turn;
+use capstan_protocol::fault::Cause;
+use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command as Program};
+use tokio::task::JoinHandle;
+
+use super::Config;
+use super::prompt::Prompt;
+
+/// Where in the arguments the prompt goes.
+const PLACEHOLDER: &str = "{prompt}";
+/// Between asking a group to end and ending it.
+const GRACE: Duration = Duration::from_secs(2);
+/// What is kept of standard error, for developers.
+const STDERR_BYTES: usize = 4096;
+
+pub(super) struct Process {
+    pub(super) output: ChildStdout,
+    // Taken by whoever ends it.
+    child: Option<Child>,
+    group: Option<Pid>,
+    complaints: Arc<Mutex<Vec<u8>>>,
+    listener: JoinHandle<()>,
+}
+
+impl Process {
+    pub(super) fn start(config: &Config, turn: &Turn, prompt: Prompt) -> Result<Self, Fault> {
+        let mut child = program(config, turn, &prompt).spawn().map_err(unstarted)?;
+        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdin), Some(output), Some(stderr)) = pipes else {
+            return Err(Fault::new(FaultKind::AgentExecutionError));
+        };
+        // Beside reading, since a process may speak before it has read everything.
+        tokio::spawn(feed(stdin, prompt.input));
+        let complaints = Arc::<Mutex<Vec<u8>>>::default();
+        let listener = tokio::spawn(overhear(stderr, Arc::clone(&complaints)));
+        Ok(Self { output, child: Some(child), group, complaints, listener })
+    }
+
+    /// Why there is no result, from how the process ended.
+    pub(super) async fn failure(&mut self, had_result: bool) -> Fault {
+        let status = match &mut self.child {
+            Some(child) if !had_result => tokio::time::timeout(GRACE, child.wait()).await.ok(),
+            _ => None,
+        };
+        let fault = match status.and_then(Result::ok) {
+            Some(status) => ended(status),
+            None => Fault::new(FaultKind::UpstreamTruncated),
+        };
+        let _ = tokio::time::timeout(GRACE, &mut self.listener).await;
+        let words = self.complaints.lock().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        fault.with_cause(Cause { error_type: "Process".into(), chain: vec![words.unwrap_or_default()] })
+    }
+
+    /// All is said: the process may end by itself, behind our back, before what is left of its group goes.
+    pub(super) fn end(mut self) {
+        if let (Some(mut child), group) = (self.child.take(), self.group.take()) {
+            tokio::spawn(async move {
+                let _ = tokio::time::timeout(GRACE, child.wait()).await;
+                stop(&mut child, group).await;
+            });
+        }
+    }
+}
+
+/// The run was stopped or failed: the group is asked at once, and ended if it does not listen.
+impl Drop for Process {
+    fn drop(&mut self) {
+        let (Some(mut child), group) = (self.child.take(), self.group.take()) else { return };
+        signal(group, Signal::TERM);
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => {
+                runtime.spawn(async move { stop(&mut child, group).await });
+            }
+            Err(_) => signal(group, Signal::KILL),
+        }
+    }
+}
+
+async fn stop(child: &mut Child, group: Option<Pid>) {
+    if child.try_wait().ok().flatten().is_none() {
+        signal(group, Signal::TERM);
+        let _ = tokio::time::timeout(GRACE, child.wait()).await;
+    }
+    // Its children may have stayed, and it may not have listened.
+    signal(group, Signal::KILL);
+    let _ = child.wait().await;
+}
+
+fn signal(group: Option<Pid>, signal: Signal) {
+    if let Some(group) = group {
+        // A group that is gone needs no signal.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+fn program(config: &Config, turn: &Turn, prompt: &Prompt) -> Program {
+    let (name, arguments) =
+        config.command.split_first().map_or(("", &[][..]), |(n, rest)| (n.as_str(), rest));
+    let mut program = Program::new(name);
+    let mut is_placed = false;
+    for argument in arguments {
+        match &prompt.argument {
+            Some(text) if argument == PLACEHOLDER => {
+                is_placed = true;
+                program.arg(text);
+            }
+            _ => {
+                program.arg(argument);
+            }
+        }
+    }
+    program.args(prompt.argument.iter().filter(|_| !is_placed));
+    if let Some(folder) = &config.cwd {
+        program.current_dir(folder);
+    }
+    program.env("CAPSTAN_RUN", turn.run.to_string()).env("CAPSTAN_SESSION", &turn.session).envs(&config.env);
+    program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    program.process_group(0).kill_on_drop(true);
+    program
+}
+
+/// It could not be started: a mistake in the configuration, which stays one.
+fn unstarted(error: std::io::Error) -> Fault {
+    let cause = Cause { error_type: "io::Error".into(), chain: vec![error.to_string()] };
+    let fault = Fault::new(FaultKind::UpstreamUnreachable).with_message("The agent could not be started.");
+    fault.with_severity(ErrorSeverity::Fatal).with_retryable(false).with_cause(cause)
+}
+
+/// An end without a result.
+fn ended(status: ExitStatus) -> Fault {
+    use std::os::unix::process::ExitStatusExt as _;
+    let truncated = Fault::new(FaultKind::UpstreamTruncated);
+    if let Some(signal) = status.signal() {
+        return truncated.with_detail("signal", signal);
+    }
+    match status.code() {
+        Some(0) | None => truncated.with_detail("exit_code", 0),
+        // It gave up for a reason of its own, which will be the same next time.
+        Some(code) => Fault::new(FaultKind::UpstreamError)
+            .with_severity(ErrorSeverity::Fatal)
+            .with_retryable(false)
+            .with_detail("exit_code", code),
+    }
+}
+
+/// A process that does not read its input is free not to.
+async fn feed(mut stdin: ChildStdin, input: String) {
+    let _ = stdin.write_all(input.as_bytes()).await;
+    let _ = stdin.shutdown().await;
+}
+
+/// Reads all of standard error, so that the process never waits for it, and keeps the end.
+async fn overhear(mut stderr: ChildStderr, kept: Arc<Mutex<Vec<u8>>>) {
+    let mut buffer = vec![0; STDERR_BYTES];
+    while let Ok(n @ 1..) = stderr.read(&mut buffer).await {
+        let Ok(mut kept) = kept.lock() else { return };
+        kept.extend_from_slice(buffer.get(..n).unwrap_or_default());
+        let surplus = kept.len().saturating_sub(STDERR_BYTES);
+        kept.drain(..surplus);
+    }
+}

@@ -1,0 +1,136 @@
+//! A turn as a process reads it.
+
+use capstan_agent::Turn;
+use capstan_protocol::{ChatMessage, Fault, Part, Role};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::anthropic;
+use crate::parts::{Place, refused};
+
+/// How the prompt reaches the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PromptBy {
+    /// As text on standard input.
+    #[default]
+    Stdin,
+    /// In place of the argument `{prompt}`, or as the last one.
+    Argument,
+    /// As one user frame on standard input; the only way that takes pictures.
+    StreamJson,
+}
+
+/// What is handed over.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Prompt {
+    pub(super) input: String,
+    pub(super) argument: Option<String>,
+}
+
+pub(super) fn make(turn: &Turn, by: PromptBy, with_history: bool) -> Result<Prompt, Fault> {
+    let before = if with_history { history(turn)? } else { String::new() };
+    if by == PromptBy::StreamJson {
+        return frame(turn, before);
+    }
+    let text = before + &plain(turn.history.len(), &turn.message)?;
+    Ok(match by {
+        PromptBy::Argument => Prompt { argument: Some(argument(text)), ..Prompt::default() },
+        PromptBy::Stdin | PromptBy::StreamJson => Prompt { input: text, argument: None },
+    })
+}
+
+/// What begins with a dash would be read as an option, and so give the user a say in how the agent runs.
+fn argument(text: String) -> String {
+    // No argument can hold a NUL.
+    let text = text.replace('\0', "\u{fffd}");
+    if text.starts_with('-') { format!(" {text}") } else { text }
+}
+
+fn frame(turn: &Turn, before: String) -> Result<Prompt, Fault> {
+    let mut content = anthropic::blocks(turn.history.len(), &turn.message)?;
+    if !before.is_empty() {
+        content.insert(0, json!({ "type": "text", "text": before }));
+    }
+    let frame = json!({ "type": "user", "message": { "role": "user", "content": content } });
+    Ok(Prompt { input: format!("{frame}\n"), argument: None })
+}
+
+/// The conversation so far, for a process that remembers nothing.
+fn history(turn: &Turn) -> Result<String, Fault> {
+    let mut text = String::new();
+    for (index, message) in turn.history.iter().enumerate() {
+        let who = match message.role {
+            Role::System => "System",
+            Role::User => "User",
+            Role::Assistant => "Assistant",
+            Role::Tool => "Tool",
+        };
+        text.push_str(&format!("{who}: {}\n\n", plain(index, message)?));
+    }
+    if text.is_empty() {
+        return Ok(text);
+    }
+    Ok(format!("The conversation so far:\n\n{text}The user now says:\n\n"))
+}
+
+fn plain(index: usize, message: &ChatMessage) -> Result<String, Fault> {
+    let mut text = String::new();
+    for (at, part) in message.parts.iter().enumerate() {
+        let place = Place { message: index, part: at };
+        match part {
+            Part::Text { content } | Part::Reasoning { content } => text.push_str(content),
+            Part::ToolCallResponse { response, .. } => text.push_str(&response.to_string()),
+            Part::ToolCall { name, arguments, .. } => {
+                let arguments = serde_json::to_string(arguments).unwrap_or_default();
+                text.push_str(&format!("{name}({arguments})"));
+            }
+            Part::Uri { uri, .. } => text.push_str(&format!("\n{uri}\n")),
+            Part::Blob { .. } | Part::File { .. } => {
+                return Err(refused(place, part, "can reach this agent only with prompt = \"stream-json\""));
+            }
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use capstan_protocol::Modality;
+
+    use super::*;
+
+    #[test]
+    fn history_comes_before_the_prompt_unless_it_is_switched_off() {
+        let history = vec![ChatMessage::user("a"), ChatMessage::assistant("b")];
+        let turn = Turn { history: Arc::new(history), ..Turn::new("c") };
+        let prompt = make(&turn, PromptBy::Stdin, true).unwrap();
+        assert_eq!(
+            prompt.input,
+            "The conversation so far:\n\nUser: a\n\nAssistant: b\n\nThe user now says:\n\nc"
+        );
+        assert_eq!(make(&turn, PromptBy::Stdin, false).unwrap().input, "c");
+    }
+
+    #[test]
+    fn a_prompt_is_never_an_option() {
+        let prompt = make(&Turn::new("--yolo\0"), PromptBy::Argument, true).unwrap();
+        assert_eq!(prompt.argument.as_deref(), Some(" --yolo\u{fffd}"));
+    }
+
+    #[test]
+    fn a_picture_goes_as_a_frame_or_is_refused() {
+        let picture = Part::Blob {
+            content: "QQ==".into(),
+            modality: Modality::Image,
+            mime_type: Some("image/png".into()),
+        };
+        let message = ChatMessage { role: Role::User, parts: vec![picture], name: None };
+        let turn = Turn { message, ..Turn::new("") };
+        let sent = make(&turn, PromptBy::StreamJson, true).unwrap().input;
+        assert!(sent.ends_with('\n') && sent.contains(r#""media_type":"image/png""#), "{sent}");
+        assert_eq!(make(&turn, PromptBy::Stdin, true).unwrap_err().code(), "invalid_request");
+    }
+}

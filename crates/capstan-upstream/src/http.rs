@@ -1,0 +1,113 @@
+//! The HTTP client of all adapters: who is spoken to, how long, and what a failed connection means.
+
+use std::error::Error;
+use std::time::Duration;
+
+use capstan_protocol::fault::Cause;
+use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
+use reqwest::redirect::{Attempt, Policy};
+use reqwest::{Client, StatusCode};
+use url::Url;
+
+use crate::kinds::ConfigError;
+use crate::trouble::Trouble;
+
+/// A redirect within one server may be followed this often.
+const REDIRECTS: usize = 3;
+
+/// A client that never carries a key to another server.
+pub(crate) fn client(connect: Duration) -> Result<Client, ConfigError> {
+    // No time-out for the whole: an answer may take long. A call has its own.
+    Client::builder()
+        .connect_timeout(connect)
+        .tcp_nodelay(true)
+        .redirect(Policy::custom(follow))
+        .user_agent(concat!("capstan/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(|e| ConfigError::new(format!("the HTTP client cannot be built: {e}")))
+}
+
+/// Only to the same server, and only where POST stays POST. Anything else is an answer, and a failure.
+fn follow(attempt: Attempt<'_>) -> reqwest::redirect::Action {
+    let keeps_body =
+        matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+    let is_same = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
+    let is_short = attempt.previous().len() <= REDIRECTS;
+    if keeps_body && is_same && is_short { attempt.follow() } else { attempt.stop() }
+}
+
+/// Reads a configured address. A key inside it would end up in logs.
+pub(crate) fn base_url(text: &str) -> Result<Url, ConfigError> {
+    let wrong = |why: String| ConfigError::at("url", why);
+    let url = Url::parse(text).map_err(|e| wrong(format!("{text:?}: {e}")))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(wrong(format!("{text:?}: expected http://host or https://host")));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(wrong("a key must not stand in the address; use key_env or key_file".into()));
+    }
+    Ok(url)
+}
+
+/// A path below a base, whatever slashes there are.
+pub(crate) fn join(base: &Url, path: &str) -> Url {
+    let mut url = base.clone();
+    let whole = format!("{}/{path}", url.path().trim_end_matches('/'));
+    url.set_path(&whole);
+    url
+}
+
+/// The request failed before a response came.
+pub(crate) fn unsent(error: reqwest::Error) -> Trouble {
+    let error = error.without_url();
+    let cause = cause_of(&error);
+    let is_connect = error.is_connect();
+    if error.is_timeout() {
+        let trouble = Trouble::from(timed_out(Limit::Connect).with_cause(cause));
+        return if is_connect { trouble.refused() } else { trouble };
+    }
+    // A certificate that does not verify will not verify next time either.
+    let is_tls = cause.chain.iter().any(|text| text.contains("certificate"));
+    let fault = Fault::new(FaultKind::UpstreamUnreachable).with_cause(cause);
+    if is_tls {
+        return fault.with_severity(ErrorSeverity::Fatal).with_retryable(false).into();
+    }
+    let trouble = Trouble::from(fault);
+    if is_connect { trouble.refused() } else { trouble }
+}
+
+/// The body broke off.
+pub(crate) fn cut(error: reqwest::Error) -> Fault {
+    Fault::new(FaultKind::UpstreamTruncated).with_cause(cause_of(&error.without_url()))
+}
+
+fn cause_of(error: &reqwest::Error) -> Cause {
+    let mut chain = vec![error.to_string()];
+    let mut next = error.source();
+    while let Some(source) = next {
+        chain.push(source.to_string());
+        next = source.source();
+    }
+    Cause { error_type: "reqwest::Error".into(), chain }
+}
+
+/// Which of the time-outs struck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limit {
+    Connect,
+    FirstToken,
+    Idle,
+    Total,
+}
+
+/// A time-out, told by its name.
+pub(crate) fn timed_out(limit: Limit) -> Fault {
+    let fault = |name: &str| Fault::new(FaultKind::UpstreamTimeout).with_detail("timeout", name);
+    match limit {
+        Limit::Connect => fault("connect"),
+        Limit::FirstToken => fault("first_token"),
+        Limit::Idle => fault("idle"),
+        // Another attempt would take as long again.
+        Limit::Total => fault("total").with_severity(ErrorSeverity::Fatal),
+    }
+}

@@ -1,0 +1,45 @@
+//! The messages of a turn, one after another, and the refusal of a part that an upstream cannot take.
+
+use capstan_agent::Turn;
+use capstan_protocol::{ChatMessage, Fault, FaultKind, Part};
+
+/// The conversation: what was said before, and what is said now.
+pub(crate) fn messages(turn: &Turn) -> impl Iterator<Item = (usize, &ChatMessage)> {
+    turn.history.iter().chain(std::iter::once(&turn.message)).enumerate()
+}
+
+/// Where a part stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) message: usize,
+    pub(crate) part: usize,
+}
+
+/// A part that the upstream cannot take. It is named, never dropped.
+pub(crate) fn refused(place: Place, part: &Part, why: &str) -> Fault {
+    let path = format!("messages[{}].parts[{}]", place.message, place.part);
+    let message = format!("{path}: {} {why}.", kind(part));
+    Fault::new(FaultKind::InvalidRequest).with_message(message).with_detail("path", path)
+}
+
+fn kind(part: &Part) -> &'static str {
+    match part {
+        Part::Text { .. } => "a text",
+        Part::Blob { .. } => "a blob",
+        Part::File { .. } => "a file",
+        Part::Uri { .. } => "a uri",
+        Part::ToolCall { .. } => "a tool_call",
+        Part::ToolCallResponse { .. } => "a tool_call_response",
+        Part::Reasoning { .. } => "a reasoning",
+    }
+}
+
+/// The media type of a blob; without one its bytes mean nothing to a provider.
+pub(crate) fn mime<'a>(place: Place, part: &Part, mime: &'a Option<String>) -> Result<&'a str, Fault> {
+    mime.as_deref().ok_or_else(|| refused(place, part, "needs a mime_type for this agent"))
+}
+
+/// The id of a tool call; one that has none gets its place.
+pub(crate) fn call_id(id: &Option<String>, nth: usize) -> String {
+    id.clone().unwrap_or_else(|| format!("call_{nth}"))
+}

@@ -1,0 +1,141 @@
+//! How often an upstream is called, and when: the one retry policy of all kinds.
+//!
+//! A run has a budget of calls over all its attempts. It is spent by a rule that needs no memory and so holds across
+//! restarts: each attempt after the first makes one call, the first makes what is left, and whatever an attempt does
+//! not use is not saved up.
+
+use std::time::Duration;
+
+use capstan_protocol::{ErrorSeverity, Fault};
+use serde::Deserialize;
+
+use crate::trouble::Trouble;
+
+/// Calls of one run: enough for a hiccup and a restart, too few to hurt a provider that is down.
+pub const MAX_CALLS: u32 = 4;
+/// A provider's wait up to this is slept through within the attempt; a longer one is the gateway's to deal with.
+const SHORT_WAIT: Duration = Duration::from_secs(5);
+/// The wait before the second call; it doubles from there.
+const FIRST_BACKOFF: Duration = Duration::from_millis(500);
+
+/// What happens when an answer breaks off after its first token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnCut {
+    /// Another attempt; what it says again is swallowed.
+    #[default]
+    Restart,
+    /// The run fails.
+    Fail,
+}
+
+/// How often and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retries {
+    /// Attempts of a run.
+    pub attempts: u32,
+    /// Calls of a run, over all attempts.
+    pub max_calls: u32,
+    /// After the first token.
+    pub on_cut: OnCut,
+    /// Whether a call that may have reached the upstream can be made again: a question to a model can, an order to
+    /// an agent cannot.
+    pub is_repeatable: bool,
+}
+
+impl Retries {
+    /// For model providers: asking again does no harm.
+    pub const PROVIDER: Self =
+        Self { attempts: 3, max_calls: MAX_CALLS, on_cut: OnCut::Restart, is_repeatable: true };
+    /// For agents that may have side effects.
+    pub const CAREFUL: Self =
+        Self { attempts: 1, max_calls: MAX_CALLS, on_cut: OnCut::Restart, is_repeatable: false };
+
+    /// Calls that an attempt may make. Over all attempts they come to `max_calls` at most.
+    ///
+    /// ```
+    /// use capstan_upstream::Retries;
+    /// let calls: Vec<u32> = (1..=3).map(|attempt| Retries::PROVIDER.calls(attempt)).collect();
+    /// assert_eq!(calls, [2, 1, 1]);
+    /// ```
+    pub fn calls(&self, attempt: u32) -> u32 {
+        if attempt > 1 { 1 } else { self.max_calls.saturating_sub(self.attempts.saturating_sub(1)).max(1) }
+    }
+
+    /// The wait before the next call of an attempt that has made `made` and said nothing, if there may be one.
+    pub(crate) fn wait(&self, trouble: &Trouble, attempt: u32, made: u32) -> Option<Duration> {
+        let passes = trouble.fault.severity() == ErrorSeverity::Transient;
+        let is_safe = self.is_repeatable || trouble.is_refusal;
+        if !passes || !is_safe || made >= self.calls(attempt) {
+            return None;
+        }
+        let told = trouble.wait.unwrap_or_default();
+        (told <= SHORT_WAIT).then(|| told.max(backoff(made)))
+    }
+
+    /// What an attempt ends with.
+    pub(crate) fn verdict(&self, fault: Fault, has_spoken: bool) -> Fault {
+        match self.on_cut {
+            OnCut::Fail if has_spoken => fault.with_severity(ErrorSeverity::Fatal),
+            OnCut::Fail | OnCut::Restart => fault,
+        }
+    }
+}
+
+/// Doubling, spread over the upper half so that many runs do not come back as one.
+fn backoff(made: u32) -> Duration {
+    let whole = FIRST_BACKOFF * 2_u32.saturating_pow(made.saturating_sub(1).min(4));
+    whole.mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_protocol::FaultKind;
+
+    use super::*;
+
+    fn trouble(kind: FaultKind) -> Trouble {
+        Trouble::from(Fault::new(kind))
+    }
+
+    #[test]
+    fn a_run_never_makes_more_calls_than_it_may() {
+        for (attempts, max_calls) in [(1, 1), (1, 4), (3, 3), (3, 4), (4, 4), (2, 9)] {
+            let retries = Retries { attempts, max_calls, ..Retries::PROVIDER };
+            let calls: u32 = (1..=attempts).map(|attempt| retries.calls(attempt)).sum();
+            assert_eq!(calls, max_calls, "{attempts} attempts");
+        }
+    }
+
+    #[test]
+    fn only_what_passes_is_tried_again_and_only_after_a_short_wait() {
+        let retries = Retries::PROVIDER;
+        let wait = retries.wait(&trouble(FaultKind::UpstreamError), 1, 1).unwrap();
+        assert!((250..=500).contains(&wait.as_millis()), "{wait:?}");
+        assert_eq!(retries.wait(&trouble(FaultKind::UpstreamAuth), 1, 1), None, "FATAL");
+        assert_eq!(retries.wait(&trouble(FaultKind::UpstreamError), 1, 2), None, "the calls are spent");
+        assert_eq!(retries.wait(&trouble(FaultKind::UpstreamError), 2, 1), None, "so are a later attempt's");
+        let told = |seconds| Trouble {
+            wait: Some(Duration::from_secs(seconds)),
+            ..trouble(FaultKind::UpstreamError)
+        };
+        assert_eq!(retries.wait(&told(2), 1, 1), Some(Duration::from_secs(2)));
+        assert_eq!(retries.wait(&told(30), 1, 1), None, "the gateway waits, not the attempt");
+    }
+
+    #[test]
+    fn an_agent_with_side_effects_is_called_again_only_if_it_did_not_begin() {
+        let careful = Retries::CAREFUL;
+        assert_eq!(careful.wait(&trouble(FaultKind::UpstreamTruncated), 1, 1), None);
+        assert!(careful.wait(&trouble(FaultKind::UpstreamUnreachable).refused(), 1, 1).is_some());
+    }
+
+    #[test]
+    fn a_cut_is_fatal_if_the_configuration_says_so() {
+        let fails = Retries { on_cut: OnCut::Fail, ..Retries::PROVIDER };
+        let fault = Fault::new(FaultKind::UpstreamTruncated);
+        assert_eq!(fails.verdict(fault.clone(), true).severity(), ErrorSeverity::Fatal);
+        assert_eq!(fails.verdict(fault.clone(), false).severity(), ErrorSeverity::Transient);
+        assert_eq!(Retries::PROVIDER.verdict(fault, true).severity(), ErrorSeverity::Transient);
+    }
+}

@@ -1,0 +1,35 @@
+//! A call that failed, with what the retry policy needs to know.
+
+use std::time::Duration;
+
+use capstan_agent::Stopped;
+use capstan_protocol::Fault;
+
+/// A failed call.
+#[derive(Debug, Clone)]
+pub(crate) struct Trouble {
+    pub(crate) fault: Fault,
+    /// The upstream's own wait, exactly; the fault has it in whole seconds.
+    pub(crate) wait: Option<Duration>,
+    /// The upstream has not begun to work: trying again cannot do anything twice.
+    pub(crate) is_refusal: bool,
+}
+
+impl From<Fault> for Trouble {
+    fn from(fault: Fault) -> Self {
+        Self { fault, wait: None, is_refusal: false }
+    }
+}
+
+impl From<Stopped> for Trouble {
+    fn from(stopped: Stopped) -> Self {
+        Self::from(Fault::from_error(stopped))
+    }
+}
+
+impl Trouble {
+    pub(crate) fn refused(mut self) -> Self {
+        self.is_refusal = true;
+        self
+    }
+}

@@ -1,0 +1,276 @@
+//! A provider that breaks on purpose, a gateway in front of it, and a plain client for both.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use capstan_agent::{Agent, Output, Turn, channel};
+use capstan_gateway::{Gateway, Settings, serve};
+use capstan_journal::{Durability, Journal, TailLimits, open};
+use capstan_protocol::{
+    AgentRequest, Close, Exposure, Fault, Payload, ServiceRequest, SessionContext, StreamError, StreamPacket,
+    UserContext, sse,
+};
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use uuid::Uuid;
+
+/// What a provider does after it has read a request.
+#[derive(Debug, Clone)]
+pub enum Do {
+    Write(String),
+    Pause(Duration),
+    /// The connection is reset.
+    Reset,
+    /// Nothing more comes, but the connection stays.
+    Hang,
+}
+
+/// A request as the provider saw it.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    pub at: Instant,
+    pub head: String,
+    pub body: Value,
+}
+
+/// A server on loopback that does what its script says for the nth call (from 0).
+pub struct Provider {
+    pub url: String,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Provider {
+    pub async fn start(script: impl Fn(usize) -> Vec<Do> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let seen = Arc::<Mutex<Vec<Seen>>>::default();
+        let (log, script) = (Arc::clone(&seen), Arc::new(script));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(attend(stream, Arc::clone(&log), Arc::clone(&script)));
+            }
+        });
+        Self { url, seen }
+    }
+
+    pub fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    pub fn calls(&self) -> usize {
+        self.seen.lock().unwrap().len()
+    }
+
+    /// The times between calls.
+    pub fn gaps(&self) -> Vec<Duration> {
+        self.seen().windows(2).map(|pair| pair[1].at - pair[0].at).collect()
+    }
+}
+
+async fn attend(
+    mut stream: TcpStream,
+    log: Arc<Mutex<Vec<Seen>>>,
+    script: Arc<impl Fn(usize) -> Vec<Do> + Send + Sync + 'static>,
+) {
+    let Some((head, body)) = request(&mut stream).await else { return };
+    let nth = {
+        let mut log = log.lock().unwrap();
+        log.push(Seen { at: Instant::now(), head, body });
+        log.len() - 1
+    };
+    for act in script(nth) {
+        match act {
+            Do::Write(text) => {
+                if stream.write_all(text.as_bytes()).await.is_err() {
+                    return;
+                }
+                let _ = stream.flush().await;
+            }
+            Do::Pause(time) => tokio::time::sleep(time).await,
+            Do::Reset => return stream.set_zero_linger().unwrap(),
+            Do::Hang => tokio::time::sleep(Duration::from_secs(60)).await,
+        }
+    }
+    let _ = stream.shutdown().await;
+}
+
+async fn request(stream: &mut TcpStream) -> Option<(String, Value)> {
+    let mut bytes = Vec::new();
+    loop {
+        let end = bytes.windows(4).position(|w| w == b"\r\n\r\n");
+        if let Some(end) = end {
+            let head = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
+            let len = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
+            let len: usize = len.and_then(|len| len.trim().parse().ok()).unwrap_or(0);
+            if bytes.len() >= end + 4 + len {
+                let body = serde_json::from_slice(&bytes[end + 4..end + 4 + len]).unwrap_or_default();
+                return Some((head, body));
+            }
+        }
+        let mut buffer = [0; 8192];
+        match stream.read(&mut buffer).await {
+            Ok(n @ 1..) => bytes.extend_from_slice(&buffer[..n]),
+            _ => return None,
+        }
+    }
+}
+
+/// A response whose end is its connection's, so that a cut looks like an end.
+pub fn stream_head() -> Do {
+    Do::Write("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".into())
+}
+
+pub fn status(status: u16, headers: &[(&str, &str)], body: &str) -> Vec<Do> {
+    let mut text = format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\nconnection: close\r\n");
+    for (name, value) in headers {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    text.push_str(&format!("content-length: {}\r\n\r\n{body}", body.len()));
+    vec![Do::Write(text)]
+}
+
+pub fn chunk(value: &Value) -> Do {
+    Do::Write(format!("data: {value}\n\n"))
+}
+
+/// A piece of a Chat Completions answer.
+pub fn token(text: &str) -> Do {
+    chunk(
+        &json!({ "model": "m-1", "choices": [{ "index": 0, "delta": { "content": text }, "finish_reason": null }] }),
+    )
+}
+
+/// Tokens `from` to `to`, as [`words`] has them.
+pub fn tokens(from: usize, to: usize) -> Vec<Do> {
+    (from..=to).map(|n| token(&format!("tok{n} "))).collect()
+}
+
+pub fn words(to: usize) -> String {
+    (1..=to).map(|n| format!("tok{n} ")).collect()
+}
+
+pub fn finish(reason: &str) -> Vec<Do> {
+    vec![
+        chunk(&json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] })),
+        chunk(&json!({ "choices": [], "usage": { "prompt_tokens": 7, "completion_tokens": 60 } })),
+        Do::Write("data: [DONE]\n\n".into()),
+    ]
+}
+
+/// A whole answer of 60 tokens.
+pub fn answer() -> Vec<Do> {
+    [vec![stream_head()], tokens(1, 60), finish("stop")].concat()
+}
+
+pub fn keys(value: Value) -> Map<String, Value> {
+    value.as_object().unwrap().clone()
+}
+
+pub fn agent(kind: &str, value: Value) -> Box<dyn Agent> {
+    capstan_upstream::build(kind, keys(value)).unwrap()
+}
+
+/// Runs an agent without a gateway.
+pub async fn run(agent: Box<dyn Agent>, turn: Turn) -> (Vec<Output>, Result<(), Fault>) {
+    let (mut writer, mut inbox) = channel(16);
+    let task = tokio::spawn(async move { agent.run(turn, &mut writer).await.map_err(|f| f.into_fault()) });
+    let mut outputs = Vec::new();
+    while let Some(output) = inbox.recv().await {
+        outputs.push(output);
+    }
+    (outputs, task.await.unwrap())
+}
+
+/// A gateway with one agent.
+pub async fn gateway(agent: impl Agent) -> String {
+    gateway_in(agent, Exposure::Production).await
+}
+
+pub async fn gateway_in(agent: impl Agent, exposure: Exposure) -> String {
+    let journal = Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
+    let settings = Settings { exposure, ..Settings::default() };
+    let gateway = Gateway::new(journal).agent("a", agent).settings(settings);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { serve(gateway, vec![listener], std::future::pending()).await });
+    url
+}
+
+pub fn client() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().build().unwrap()
+}
+
+pub fn question(text: &str) -> ServiceRequest {
+    let session = Uuid::now_v7();
+    ServiceRequest::new(
+        SessionContext::new(session, UserContext::new("u")),
+        AgentRequest::query(session, text),
+    )
+}
+
+pub async fn post(gateway: &str, request: &ServiceRequest, accept: &str) -> reqwest::Response {
+    let post = client().post(format!("{gateway}/v1/assist")).json(request);
+    post.header("accept", accept).header("x-cap-accept", "stream_reset").send().await.unwrap()
+}
+
+/// A run as a CAP client sees it.
+#[derive(Debug)]
+pub struct Told {
+    pub text: String,
+    pub events: Vec<(String, Value)>,
+    pub errors: Vec<StreamError>,
+    pub close: Option<Value>,
+    pub raw: String,
+}
+
+pub async fn ask(gateway: &str, text: &str) -> Told {
+    let response = post(gateway, &question(text), "text/event-stream").await;
+    read(&response.bytes().await.unwrap())
+}
+
+pub async fn ask_json(gateway: &str, text: &str) -> (u16, Value) {
+    let response = post(gateway, &question(text), "application/json").await;
+    (response.status().as_u16(), response.json().await.unwrap())
+}
+
+pub fn read(body: &[u8]) -> Told {
+    let mut decoder = sse::Decoder::new();
+    decoder.push(body);
+    let mut transcript = capstan_protocol::Transcript::default();
+    let mut errors = Vec::new();
+    while let Some(frame) = decoder.next_frame() {
+        let packet = StreamPacket::decode(&frame.unwrap().data).unwrap();
+        transcript.take(&packet);
+        if let Payload::Error(error) = packet.payload {
+            errors.push(error);
+        }
+    }
+    let event = |raw: &capstan_protocol::RawObject| {
+        let map = raw.to_map();
+        (map["type"].as_str().unwrap_or_default().to_owned(), map["data"].clone())
+    };
+    Told {
+        text: transcript.text().to_owned(),
+        events: transcript.events().map(event).collect(),
+        errors,
+        close: transcript.close().map(|close| match close {
+            Close::Reason(reason) => json!({ "reason": reason }),
+            Close::Report(report) => Value::Object(report.to_map()),
+            Close::Unstated => Value::Null,
+        }),
+        raw: String::from_utf8_lossy(body).into_owned(),
+    }
+}
+
+pub fn types(told: &Told) -> Vec<&str> {
+    told.events.iter().map(|(kind, _)| kind.as_str()).collect()
+}

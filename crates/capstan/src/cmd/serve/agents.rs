@@ -1,0 +1,210 @@
+//! `[[agents]]`: each table becomes an agent of its kind. A mistake is told with its line and the nearest known key.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use capstan_agent::Agent;
+use capstan_protocol::nearest;
+use capstan_upstream::{ConfigError, KINDS, build};
+use serde_json::{Map, Value};
+use toml::Spanned;
+
+use crate::cmd::Failure;
+
+/// One table as it stands in the file: which keys there are depends on its kind.
+pub(super) type Table = BTreeMap<Spanned<String>, Spanned<Value>>;
+
+/// An agent under its name.
+pub(super) type Named = (String, Box<dyn Agent>);
+
+/// Where the tables come from, to point at mistakes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) path: &'a Path,
+    pub(super) text: &'a str,
+}
+
+/// The agents of a file under their names, in its order.
+pub(super) fn agents(tables: &[Table], source: Source<'_>) -> Result<Vec<Named>, Failure> {
+    let mut agents: Vec<Named> = Vec::new();
+    for table in tables {
+        let (name, kind) = (word(table, "name", source)?, word(table, "kind", source)?);
+        check_name(&name, agents.iter().any(|(known, _)| *known == name))
+            .map_err(|why| source.mistake(place(table, "name"), &why))?;
+        let agent =
+            build(&kind, keys(table)).map_err(|error| explain(table, &name, &kind, &error, source))?;
+        agents.push((name, agent));
+    }
+    Ok(agents)
+}
+
+/// The kind's keys.
+fn keys(table: &Table) -> Map<String, Value> {
+    let own = table.iter().filter(|(key, _)| !matches!(key.as_ref().as_str(), "name" | "kind"));
+    own.map(|(key, value)| (key.as_ref().clone(), value.as_ref().clone())).collect()
+}
+
+fn word(table: &Table, key: &str, source: Source<'_>) -> Result<String, Failure> {
+    let found = table.iter().find(|(known, _)| known.as_ref() == key);
+    let word = found.and_then(|(_, value)| value.as_ref().as_str());
+    word.map(str::to_owned).ok_or_else(|| {
+        let first = table.keys().map(|known| known.span().start).min();
+        let help = match key {
+            "kind" => {
+                let kinds = KINDS.iter().map(|kind| format!("{} ({})", kind.name, kind.what));
+                format!("one of: {}", kinds.collect::<Vec<_>>().join(", "))
+            }
+            _ => "it is the last part of the path /v1/agents/<name>".to_owned(),
+        };
+        let place = place(table, key).or(first);
+        source.mistake(place, &format!("agents: a string `{key}` is needed")).with_help(help)
+    })
+}
+
+/// A name is a part of a path.
+fn check_name(name: &str, is_taken: bool) -> Result<(), String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || !name.chars().all(is_plain) {
+        return Err(format!("agents: the name {name:?} may hold letters, digits, '-', '_' and '.' only"));
+    }
+    if is_taken { Err(format!("agents: the name {name:?} is taken")) } else { Ok(()) }
+}
+
+fn place(table: &Table, key: &str) -> Option<usize> {
+    table.iter().find(|(known, _)| known.as_ref() == key).map(|(known, _)| known.span().start)
+}
+
+fn explain(table: &Table, name: &str, kind: &str, error: &ConfigError, source: Source<'_>) -> Failure {
+    let at = error.key().and_then(|key| place(table, key)).or_else(|| place(table, "name"));
+    let failure = source.mistake(at, &format!("agents: {name} ({kind}): {error}"));
+    let wrong = match error.key() {
+        Some("kind") => kind,
+        Some(key) => key,
+        None => return failure,
+    };
+    match nearest(wrong, error.known()) {
+        Some(close) => failure.with_help(format!("did you mean `{close}`?")),
+        None => failure,
+    }
+}
+
+impl Source<'_> {
+    /// In toml's own manner: the line with a mark under the place.
+    fn mistake(&self, at: Option<usize>, message: &str) -> Failure {
+        let path = self.path.display();
+        let Some(before) = at.and_then(|at| self.text.get(..at)) else {
+            return Failure::usage(format!("{path}: {message}"));
+        };
+        let line = before.lines().count().max(1) + usize::from(before.ends_with('\n') && !before.is_empty());
+        let line = if before.is_empty() { 1 } else { line };
+        let column = before.len() - before.rfind('\n').map_or(0, |at| at + 1);
+        let text = self.text.lines().nth(line - 1).unwrap_or_default();
+        let gutter = " ".repeat(line.to_string().len());
+        let mark = " ".repeat(column);
+        Failure::usage(format!(
+            "{path}: line {line}, column {}\n{gutter} |\n{line} | {text}\n{gutter} | {mark}^\n{message}",
+            column + 1
+        ))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<String>, String> {
+        #[derive(serde::Deserialize)]
+        struct File {
+            agents: Vec<Table>,
+        }
+        let file: File = toml::from_str(text).unwrap();
+        let source = Source { path: Path::new("capstan.toml"), text };
+        let found = agents(&file.agents, source);
+        found
+            .map(|all| all.into_iter().map(|(name, _)| name).collect())
+            .map_err(|failure| format!("{failure:?}"))
+    }
+
+    #[test]
+    fn agents_keep_the_order_of_the_file() {
+        let text = "[[agents]]\nname = \"b\"\nkind = \"demo\"\n\n[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel = \"m\"\n\
+            url = \"http://127.0.0.1:1/v1\"\ntimeouts = { idle = 1.5 }\n[agents.parameters]\ntemperature = 0.5\n";
+        assert_eq!(read(text).unwrap(), ["b", "a"]);
+    }
+
+    #[test]
+    fn a_wrong_key_names_its_line_and_the_nearest_known_one() {
+        let text = "[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodle = \"m\"\n";
+        let failure = read(text).unwrap_err();
+        assert!(failure.contains("line 4") && failure.contains("did you mean `model`?"), "{failure}");
+        let text =
+            "[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel = \"m\"\n[agents.timeouts]\nidel = 1\n";
+        let failure = read(text).unwrap_err();
+        assert!(
+            failure.contains("unknown key `idel`") && failure.contains("did you mean `idle`?"),
+            "{failure}"
+        );
+    }
+
+    #[test]
+    fn a_wrong_value_names_its_line() {
+        let failure = read("[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel = 7\n").unwrap_err();
+        assert!(failure.contains("line 4") && failure.contains("expected a string"), "{failure}");
+        let failure = read("[[agents]]\nname = \"a\"\nkind = \"openai\"\n").unwrap_err();
+        assert!(failure.contains("`model` is missing"), "{failure}");
+    }
+
+    #[test]
+    fn a_wrong_kind_or_name_is_refused() {
+        let failure = read("[[agents]]\nname = \"a\"\nkind = \"opena\"\n").unwrap_err();
+        assert!(failure.contains("line 3") && failure.contains("did you mean `openai`?"), "{failure}");
+        assert!(read("[[agents]]\nname = \"a\"\n").unwrap_err().contains("`kind`"));
+        assert!(read("[[agents]]\nname = \"a/b\"\nkind = \"demo\"\n").unwrap_err().contains("letters"));
+        let twice = "[[agents]]\nname = \"a\"\nkind = \"demo\"\n[[agents]]\nname = \"a\"\nkind = \"demo\"\n";
+        assert!(read(twice).unwrap_err().contains("is taken"));
+    }
+
+    #[test]
+    fn a_key_in_plain_text_is_refused() {
+        let text = "[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel = \"m\"\napi_key = \"sk-1\"\n";
+        let failure = read(text).unwrap_err();
+        assert!(failure.contains("key_env or key_file"), "{failure}");
+        let text = "[[agents]]\nname = \"a\"\nkind = \"cap\"\nurl = \"http://u:p@localhost\"\n";
+        assert!(read(text).unwrap_err().contains("key_env or key_file"));
+    }
+
+    const PAGE: &str = include_str!("../../../../../docs/configuration.md");
+
+    fn rows() -> impl Iterator<Item = &'static str> {
+        let section = PAGE.split("## `[[agents]]`").nth(1).and_then(|rest| rest.split("\n## ").next());
+        section.unwrap().lines().filter(|line| line.starts_with("| `"))
+    }
+
+    #[test]
+    fn every_key_of_every_kind_stands_in_the_documentation() {
+        let wrong: Map<String, Value> = [("no_such_key".to_owned(), 1.into())].into_iter().collect();
+        for kind in KINDS {
+            assert!(PAGE.contains(&format!("`{}`", kind.name)), "{}", kind.name);
+            let Err(error) = build(kind.name, wrong.clone()) else { panic!("{} takes anything", kind.name) };
+            for key in error.known() {
+                let row = rows().find(|row| row.starts_with(&format!("| `{key}` |")));
+                let row = row.unwrap_or_else(|| panic!("docs/configuration.md has no row for {key}"));
+                let kinds = row.split('|').nth(2).unwrap();
+                assert!(kinds.contains("all") || kinds.contains(kind.name), "{key}: {}", kind.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_default_time_and_number_stands_in_the_documentation() {
+        for kind in KINDS.iter().filter(|kind| kind.name != "demo") {
+            let times = kind.timeouts;
+            let cells =
+                [times.connect, times.first_token, times.idle, times.total].map(|t| t.as_secs().to_string());
+            let row = format!("| `{}` | {} | {} |", kind.name, kind.retries.attempts, cells.join(" | "));
+            assert!(PAGE.contains(&row), "docs/configuration.md lacks {row}");
+        }
+        assert!(PAGE.contains(&format!("| `max_calls` | all | number | {} |", capstan_upstream::MAX_CALLS)));
+    }
+}

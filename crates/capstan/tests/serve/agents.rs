@@ -1,0 +1,66 @@
+//! Agents of a configuration: the first answers, the others by name, and a key never gets out.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::client::{ask, http};
+use crate::process::{Server, refused};
+
+/// A process that answers with one message.
+const SPEAK: &str = r#"printf '{"type":"assistant","message":{"model":"m-1","content":[{"type":"text","text":"%s"}]}}\n{"type":"result","subtype":"success","duration_ms":1,"duration_api_ms":1,"is_error":false,"num_turns":1,"session_id":"s"}\n' "$0""#;
+
+fn configure(folder: &Path, agents: &[(&str, &str)]) {
+    let table = |(name, word): &(&str, &str)| {
+        format!(
+            "[[agents]]\nname = {name:?}\nkind = \"command\"\ncommand = [\"/bin/sh\", \"-c\", {SPEAK:?}, {word:?}]\n"
+        )
+    };
+    fs::write(folder.join("capstan.toml"), agents.iter().map(table).collect::<String>()).unwrap();
+}
+
+async fn answer(url: &str) -> Value {
+    let post = http().post(url).json(&ask("Hi")).header("accept", "application/json");
+    post.send().await.unwrap().json().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_agent_of_the_file_is_the_default_one() {
+    let folder = tempfile::tempdir().unwrap();
+    configure(folder.path(), &[("one", "I am one."), ("two", "I am two.")]);
+    let server = Server::start(folder.path());
+    let default = answer(&format!("{}/v1/assist", server.url)).await;
+    assert_eq!(default["output"]["text"], "I am one.", "{default}");
+    assert_eq!(default["output"]["close"]["agent"], "one");
+    let named = answer(&format!("{}/v1/agents/two/assist", server.url)).await;
+    assert_eq!(named["output"]["text"], "I am two.");
+    let unknown = answer(&format!("{}/v1/agents/demo/assist", server.url)).await;
+    assert_eq!(unknown["code"], json!("agent_not_found"), "the demo is there only without others");
+}
+
+#[test]
+fn a_mistake_in_an_agent_is_told_with_its_line_and_the_nearest_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "[[agents]]\nname = \"a\"\nkind = \"anthropic\"\nmodle = \"m\"\n";
+    fs::write(folder.path().join("capstan.toml"), text).unwrap();
+    let output = refused(folder.path(), &["--listen", "127.0.0.1:0", "--journal", "memory:"]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("line 4") && told.contains("did you mean `model`?"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_from_the_environment_is_neither_told_nor_logged() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "debug = true\n[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel = \"m\"\nurl = \"http://127.0.0.1:9\"\nkey_env = \"MY_KEY\"\n";
+    fs::write(folder.path().join("capstan.toml"), text).unwrap();
+    let env = [("MY_KEY", "sk-very-secret"), ("CAPSTAN_LOG", "debug")];
+    let server = Server::start_with(folder.path(), &env);
+    let problem = answer(&format!("{}/v1/assist", server.url)).await;
+    assert_eq!(problem["code"], "upstream_unreachable", "{problem}");
+    assert!(!problem.to_string().contains("very-secret"));
+    server.signal("TERM");
+    let (_, log) = server.wait();
+    assert!(log.contains("upstream_unreachable") && !log.contains("very-secret"), "{log}");
+}
