@@ -25,17 +25,20 @@ const BENCHES: &[Bench] = &[
         what: "a socket into typed packets, by the whole client",
         run: |_| client::run(),
     },
-    Bench { name: "upstream", what: "what the gateway adds to a provider's tokens", run: |_| upstream::run() },
+    Bench {
+        name: "upstream",
+        what: "what the gateway adds to a provider's tokens",
+        run: |_| upstream::run(),
+    },
 ];
 
 /// Processes that a bench starts for itself.
-const ROLES: &[(&str, fn(&[String]) -> std::io::Result<()>)] =
-    &[
-        (client::serve::ROLE, client::serve::run),
-        (client::CONSUME, client::consume),
-        (upstream::PROVIDER, upstream::provide),
-        (upstream::GATEWAY, upstream::stand_between),
-    ];
+const ROLES: &[(&str, fn(&[String]) -> std::io::Result<()>)] = &[
+    (client::serve::ROLE, client::serve::run),
+    (client::CONSUME, client::consume),
+    (upstream::PROVIDER, upstream::provide),
+    (upstream::GATEWAY, upstream::stand_between),
+];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
