@@ -1,13 +1,13 @@
 //! `upstream`: what the gateway adds between a provider and its caller: first-token and per-token latency, with and
 //! without it, in one run.
 //!
-//! Provider, gateway (journal on disk) and callers are processes of their own. The load is open: 200 streams of 50
+//! Provider, gateways (journal in memory and on disk) and callers are processes of their own. The load is open: 200 streams of 50
 //! tokens/s, each token sent when it is due, whoever is slow. A token carries the time of its sending, so that its
 //! latency is the time until the caller has it; a first token's is the time since the caller asked.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -38,6 +38,8 @@ impl Drop for Role {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+        // A gateway's journal; it was killed before it could.
+        let _ = std::fs::remove_dir_all(folder(self.0.id()));
     }
 }
 
@@ -49,16 +51,19 @@ struct Round {
 
 pub fn run() -> io::Result<()> {
     let (provider, provider_address) = start(&[PROVIDER])?;
-    let (gateway, gateway_address) = start(&[GATEWAY, &provider_address])?;
+    let (memory, memory_address) = start(&[GATEWAY, &provider_address, "memory"])?;
+    let (disk, disk_address) = start(&[GATEWAY, &provider_address, "disk"])?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut rounds: HashMap<&str, Vec<Round>> = HashMap::new();
     for _ in 0..ROUNDS {
         let direct = runtime.block_on(round(&provider_address, "/v1/chat/completions", |_| "{}".into()))?;
         rounds.entry("direct").or_default().push(direct);
-        let through = runtime.block_on(round(&gateway_address, "/v1/assist", question))?;
-        rounds.entry("gateway").or_default().push(through);
+        for (name, address) in [("memory", &memory_address), ("disk", &disk_address)] {
+            let through = runtime.block_on(round(address, "/v1/assist", question))?;
+            rounds.entry(name).or_default().push(through);
+        }
     }
-    drop((provider, gateway));
+    drop((provider, memory, disk));
     report(&rounds)
 }
 
@@ -68,6 +73,11 @@ fn start(arguments: &[&str]) -> io::Result<(Role, String)> {
     let mut address = String::new();
     BufReader::new(out).read_line(&mut address)?;
     Ok((Role(child), address.trim().to_owned()))
+}
+
+/// Where a gateway process keeps its journal.
+fn folder(process: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("capstan-bench-{process}"))
 }
 
 fn now() -> u64 {
@@ -200,11 +210,12 @@ async fn answer(mut stream: TcpStream) -> io::Result<()> {
 /// The gateway, as `capstan serve` has it.
 pub fn stand_between(arguments: &[String]) -> io::Result<()> {
     let provider = arguments.first().cloned().unwrap_or_default();
-    let folder = std::env::temp_dir().join(format!("capstan-bench-{}", std::process::id()));
+    let folder = folder(std::process::id());
+    let is_disk = arguments.get(1).is_some_and(|journal| journal == "disk");
+    let journal = if is_disk { format!("disk:{}", folder.display()) } else { "memory:".to_owned() };
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(async {
-        let store =
-            open(&format!("disk:{}", folder.display()), Durability::default()).map_err(io::Error::other)?;
+        let store = open(&journal, Durability::default()).map_err(io::Error::other)?;
         let keys = json!({ "url": format!("http://{provider}/v1"), "model": "m" });
         let keys: Map<String, Value> = keys.as_object().cloned().unwrap_or_default();
         let agent = capstan_upstream::build("openai", keys).map_err(io::Error::other)?;
@@ -227,18 +238,23 @@ fn over(rounds: &[Round], pick: fn(&Round) -> &[u64], share: f64) -> f64 {
 }
 
 fn report(rounds: &HashMap<&str, Vec<Round>>) -> io::Result<()> {
-    let mut table = Table::new(&["latency in ms", "direct", "gateway", "added"]);
+    let mut table = Table::new(&["latency in ms", "direct", "memory adds", "disk adds"]);
     let mut figures = Vec::new();
     let picks: [(&str, fn(&Round) -> &[u64]); 2] = [("first token", |r| &r.first), ("token", |r| &r.tokens)];
     for (what, pick) in picks {
         for (name, share) in [("p50", 0.50), ("p99", 0.99)] {
-            let (direct, through) =
-                (over(&rounds["direct"], pick, share), over(&rounds["gateway"], pick, share));
+            let figure = |way: &str| over(&rounds[way], pick, share);
+            let direct = figure("direct");
+            let added = |way: &str| figure(way) - direct;
             let cell = |figure: f64| format!("{figure:.3}");
-            table.row(vec![format!("{what} {name}"), cell(direct), cell(through), cell(through - direct)]);
-            figures
-                .push(json!({ "what": what, "percentile": name, "direct_ms": direct, "gateway_ms": through,
-                "added_ms": through - direct }));
+            table.row(vec![
+                format!("{what} {name}"),
+                cell(direct),
+                cell(added("memory")),
+                cell(added("disk")),
+            ]);
+            figures.push(json!({ "what": what, "percentile": name, "direct_ms": direct,
+                "memory_adds_ms": added("memory"), "disk_adds_ms": added("disk") }));
         }
     }
     table.print();
