@@ -65,3 +65,22 @@ def cutter(gateway: str) -> Iterator[Callable[..., Cutter]]:
     yield make
     for proxy in made:
         proxy.close()
+
+
+@pytest.fixture
+def chaos(gateway: str) -> Iterator[Callable[[int], str]]:
+    """Puts `capstan chaos` in front of the gateway, at its harshest, for a number of faults; its URL."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def make(seed: int) -> str:
+        faults = ["--brutal", "--faults", "20", "--seed", str(seed)]
+        command = [str(target() / "capstan"), "chaos", "--listen", "127.0.0.1:0", "--to", gateway, *faults]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        processes.append(process)
+        assert process.stdout is not None
+        return process.stdout.readline().split()[3]
+
+    yield make
+    for process in processes:
+        process.kill()
+        process.communicate(timeout=20)

@@ -42,6 +42,24 @@ def test_a_hundred_reconnects_give_the_exact_text_in_both_worlds(cutter: Make, w
     assert (here.cuts, there.cuts) == (100, 100)
 
 
+def test_chaos_at_its_harshest_changes_nothing(chaos: Callable[[int], str], gateway: str) -> None:
+    """Cuts, stalls, refusals, repeats and early ends, by seed; sync and async, all at the same time."""
+
+    def here(url: str) -> str:
+        with CAPClient(url, "", max_retries=50, strict=True, **QUICK) as client:
+            return client.chat("/tokens 60").text()
+
+    async def aside(url: str) -> str:
+        async with AsyncCAPClient(url, "", max_retries=50, strict=True, **QUICK) as client:
+            return "".join([text async for text in client.chat("/tokens 60")])
+
+    whole, urls = here(gateway), [chaos(seed) for seed in range(8)]
+    with ThreadPoolExecutor(len(urls)) as pool:
+        sync = [pool.submit(here, url) for url in urls[::2]]
+        tasks = [pool.submit(asyncio.run, aside(url)) for url in urls[1::2]]
+        assert {future.result() for future in [*sync, *tasks]} == {whole}
+
+
 def test_every_packet_comes_once_and_in_order(cutter: Make, gateway: str) -> None:
     proxy = cutter(after=5000, cuts=10)
     with CAPClient(proxy.url, "", strict=True, **QUICK) as client:
