@@ -23,6 +23,7 @@ mod seen;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use capstan_protocol::cursor::LOST_TAIL_GAP;
 use capstan_protocol::{ErrorSeverity, FaultKind, Payload, Problem, StreamError, StreamPacket};
 
 pub use backoff::{Backoff, Policy};
@@ -318,7 +319,6 @@ impl Machine {
 
 /// The jump before `stream_lost`, the only one that the protocol itself makes.
 fn is_lost_tail(packet: &StreamPacket, expected: u64) -> bool {
-    const JUMP: u64 = 1 << 20;
     let is_told = matches!(&packet.payload, Payload::Error(e) if FaultKind::parse(&e.code) == Some(FaultKind::StreamLost));
-    is_told && packet.seq - expected >= JUMP - 1
+    is_told && packet.seq - expected >= LOST_TAIL_GAP - 1
 }

@@ -1,10 +1,9 @@
 //! What may be written to a run, decided once for all backends.
 
+use capstan_protocol::cursor::LOST_TAIL_GAP;
+
 use crate::plant::{self, Bug};
 use crate::{ErrorKind, Frame, JournalError, Run, RunState};
-
-/// How far the end of a stream is moved when its tail may be incomplete: nobody can have seen a seq that high.
-const LOST_TAIL_GAP: u64 = 1 << 20;
 
 /// Whether `frames` may be appended to the run by `attempt`.
 pub(crate) fn check_append(run: &Run, attempt: u32, frames: &[Frame]) -> Result<(), JournalError> {

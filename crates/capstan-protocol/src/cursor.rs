@@ -43,6 +43,10 @@ impl fmt::Display for Cursor {
     }
 }
 
+/// How far beyond its known end a stream is closed whose last packets may be missing: the only gap there may be, and
+/// one that nobody can have seen a seq of.
+pub const LOST_TAIL_GAP: u64 = 1 << 20;
+
 /// Text that is not a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CursorError;

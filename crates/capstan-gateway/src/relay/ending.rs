@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use capstan_journal::{Frame, JournalError, Run, RunState, Turn};
+use capstan_protocol::cursor::LOST_TAIL_GAP;
 use capstan_protocol::{Close, ErrorSeverity, Fault, FaultKind, Payload, Timestamp};
 
 use super::pen::Pen;
@@ -139,9 +140,6 @@ pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
     let frames: Vec<Frame> = pen.take_frames();
     app.journal.transition(from, run, frames).await.map(|_| ()).map_err(journal_fault)
 }
-
-/// How far beyond the known end a stream is closed whose last packets may be missing: the only gap there may be.
-const LOST_TAIL_GAP: u64 = 1 << 20;
 
 /// A run whose last packets may be missing is never continued: it is closed beyond the gap.
 pub(crate) async fn lose(app: &App, run: &Run) -> Result<(), Fault> {
