@@ -1,0 +1,54 @@
+"""The pictures, a function each."""
+
+from . import results
+from .svg import Bar, Chart
+
+PEER, PROCESS, POWER, MEMORY = "axum Sse, no journal", "capstan disk:, process", "capstan disk:, power", "capstan memory:"
+
+
+def thousands(figure):
+    return f"{figure / 1e6:.2f} M" if figure >= 1e6 else f"{figure / 1e3:.0f} k"
+
+
+def ratio(measure, peer):
+    return f"{measure.median / peer.median:.2g}x" if measure.median / peer.median >= 10 else f"{measure.median / peer.median:.2f}x"
+
+
+def bars(measures, peer, ours, show=thousands):
+    """A bar for each measure; all but the peer say how they compare with it."""
+    return [
+        Bar(name, measure, show(measure.median) + ("" if name == peer else f"  ({ratio(measure, measures[peer])})"), name in ours)
+        for name, measure in measures.items()
+    ]
+
+
+def writes():
+    kinds = [PEER, PROCESS, MEMORY]
+    groups = {
+        f"{runs} run{'s' if runs > 1 else ''} at once": bars({kind: results.writes(kind, runs) for kind in kinds}, PEER, kinds[1:])
+        for runs in (1, 16, 100)
+    }
+    return Chart("Delivered agent writes per second", "one viewer a run; every packet of capstan disk: is in the journal before it is sent; longer is better", groups)
+
+
+def fanout():
+    groups = {
+        percentile: bars({kind: results.fanout(kind, percentile) for kind in (PEER, PROCESS)}, PEER, [PROCESS], lambda ms: f"{ms:.1f} ms")
+        for percentile in ("p50", "p99")
+    }
+    return Chart("One live stream to 1,000 viewers: from write to receipt", "fifty packets a second, two cores for server and viewers; shorter is better", groups)
+
+
+def clients():
+    rust = results.decode("pipeline", "tokens", "1400 B chunks")
+    sockets = results.clients()
+    groups = {
+        "SSE bytes to typed packets": bars(rust, "sse-stream + serde", ["capstan"]),
+        "the whole client, from a socket": bars(sockets, "eventsource-client", ["capstan", "capstan-blocking"]),
+        "Python, typed packets, sync": bars(results.python("typed", "sync"), "literal", ["coreason_client"]),
+        "Python, text, sync": bars(results.python("text", "sync"), "literal", ["coreason_client"]),
+    }
+    return Chart("Token-sized packets per second", "literal: RFC 004's client with httpx and pydantic; longer is better", groups)
+
+
+FIGURES = {"writes": writes, "fanout": fanout, "clients": clients}

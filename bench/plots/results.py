@@ -1,0 +1,77 @@
+"""Reads the results: a median with its spread, whatever shape a bench wrote it in."""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+RESULTS = Path(__file__).parent.parent / "results"
+
+
+@cache
+def load(bench):
+    return json.loads((RESULTS / f"{bench}.json").read_text())
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One figure, measured several times."""
+
+    rounds: tuple
+
+    @property
+    def median(self):
+        return median(self.rounds)
+
+    @property
+    def low(self):
+        return min(self.rounds)
+
+    @property
+    def high(self):
+        return max(self.rounds)
+
+    def map(self, function):
+        return Measure(tuple(map(function, self.rounds)))
+
+
+def measure(found):
+    """From `{median, rounds}`, or a list of rounds."""
+    return Measure(tuple(found["rounds"] if isinstance(found, dict) else found))
+
+
+def writes(kind, runs):
+    """Delivered agent writes per second."""
+    rows = load("gateway")["writes"]["results"]
+    return measure(next(row for row in rows if (row["kind"], row["runs"]) == (kind, runs))["writes_per_second"])
+
+
+def fanout(kind, percentile):
+    rows = load("gateway")["fanout"]["results"]
+    return measure(next(row for row in rows if row["kind"] == kind)[f"{percentile}_ms"])
+
+
+def decode(layer, case, form):
+    """Packets per second by contender."""
+    heats = load("decode")["heats"]
+    heat = next(heat for heat in heats if (heat["layer"], heat["case"], heat["form"]) == (layer, case, form))
+    return {
+        contender["name"]: Measure(tuple(heat["packets"] / nanos * 1e9 for nanos in contender["rounds_ns"]))
+        for contender in heat["contenders"]
+    }
+
+
+def clients():
+    """Packets per second by client."""
+    return {
+        row["client"]: Measure(tuple(round["packets"] / round["seconds"] for round in row["rounds"]))
+        for row in load("client")["clients"]
+    }
+
+
+def python(kind, world):
+    """Packets per second by client."""
+    heats = load("python")["heats"]
+    heat = next(heat for heat in heats if (heat["kind"], heat["world"]) == (kind, world))
+    return {name: Measure(tuple(heat["packets"] / second for second in seconds)) for name, seconds in heat["seconds"].items()}
