@@ -44,6 +44,8 @@ struct Relay {
     app: App,
     agent: Registered,
     run: Run,
+    /// The request's.
+    body: Bytes,
     stop: mpsc::Receiver<oneshot::Sender<()>>,
     pen: Pen,
     /// What is left of the run's total time.
@@ -61,8 +63,8 @@ pub(crate) fn spawn(app: &App, agent: Registered, run: Run, body: Bytes, slot: S
         app.metrics.active_runs.inc();
         let (stream, budget) = (run.stream_id, app.settings.timeouts.run);
         let pen = Pen::new(&app, &run);
-        let relay = Relay { app: app.clone(), agent, run, stop, pen, budget, started: Instant::now() };
-        if let Err(error) = relay.work(body).await {
+        let relay = Relay { app: app.clone(), agent, run, body, stop, pen, budget, started: Instant::now() };
+        if let Err(error) = relay.work().await {
             // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
             tracing::error!(%stream, %error, "the journal failed; open responses are cut");
             app.broken.cancel();
@@ -77,8 +79,8 @@ pub(crate) fn spawn(app: &App, agent: Registered, run: Run, body: Bytes, slot: S
 }
 
 impl Relay {
-    async fn work(mut self, body: Bytes) -> Result<(), JournalError> {
-        let ask = match Ask::decode(&self.run.face, &body) {
+    async fn work(mut self) -> Result<(), JournalError> {
+        let ask = match Ask::decode(&self.run.face, &self.body) {
             Ok(ask) => ask,
             Err(fault) => return self.finish(Ending::Failed(fault)).await,
         };

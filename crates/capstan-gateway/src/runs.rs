@@ -206,7 +206,7 @@ async fn arm(app: &App, run: Run) -> Result<Run, Fault> {
     let (here, next, stream) = (app.clone(), armed.clone(), armed.stream_id);
     let is_armed = carry_out(app, async move {
         let is_armed =
-            here.journal.transition(from, next.clone(), Vec::new()).await.map_err(journal_fault)?;
+            here.journal.transition(from, next.clone(), Vec::new(), None).await.map_err(journal_fault)?;
         if is_armed {
             relay::spawn(&here, agent, next, body, slot);
         }

@@ -117,8 +117,10 @@ impl Store for DiskStore {
         from: (RunState, u32),
         to: Run,
         frames: Vec<Frame>,
+        turn: Option<Turn>,
     ) -> Result<bool, JournalError> {
-        self.ask(|reply| Command::Transition { from, to: Box::new(to), frames, reply }).await
+        let (to, turn) = (Box::new(to), turn.map(Box::new));
+        self.ask(|reply| Command::Transition { from, to, frames, turn, reply }).await
     }
 
     async fn read(
@@ -153,11 +155,6 @@ impl Store for DiskStore {
     async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
         let records = self.view(|view| view.open_records()).await?;
         Ok(records.into_iter().map(|record| shown(record.run)).collect())
-    }
-
-    async fn push_turn(&self, tenant: &str, session: &str, turn: Turn) -> Result<(), JournalError> {
-        let (tenant, session, turn) = (tenant.to_owned(), session.to_owned(), Box::new(turn));
-        self.ask(|reply| Command::PushTurn { tenant, session, turn, reply }).await
     }
 
     async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError> {
@@ -243,7 +240,7 @@ mod tests {
             store.claim(claim.clone()).await.unwrap();
             store.append(claim.stream_id, 1, vec![Frame::new(1, "frame")]).await.unwrap();
             let to = Run { state, ..claim.to_run() };
-            assert!(store.transition((RunState::Running, 1), to, vec![]).await.unwrap());
+            assert!(store.transition((RunState::Running, 1), to, vec![], None).await.unwrap());
         }
         open(boot).is_tail_certain(claim.stream_id).await.unwrap()
     }

@@ -11,7 +11,7 @@ use crate::finish::Finish;
 use crate::plant::{self, Bug};
 use crate::shelf::{Shelf, TailLimits};
 use crate::split::SplitStore;
-use crate::{Claim, Claimed, Frame, JournalError, Reader, Run, RunState, Store};
+use crate::{Claim, Claimed, Frame, JournalError, Reader, Run, RunState, Store, Turn};
 
 /// A store whose readers are woken. Cheap to clone.
 ///
@@ -72,11 +72,12 @@ impl Journal {
         from: (RunState, u32),
         to: Run,
         frames: Vec<Frame>,
+        turn: Option<Turn>,
     ) -> Result<bool, JournalError> {
         let (store, lease) = (self.store.clone(), self.shelf.lease(to.stream_id));
         let standing = (to.attempt, to.state);
         Finish::new(async move {
-            let is_done = store.transition(from, to, frames.clone()).await?;
+            let is_done = store.transition(from, to, frames.clone(), turn).await?;
             if is_done {
                 failpoint::hit(Point::BeforeWake);
                 lease.note(standing, &frames);

@@ -126,6 +126,13 @@ impl State {
     }
 }
 
+impl Session {
+    fn push(&mut self, turn: Turn) {
+        self.turns.push(turn);
+        self.turns.sort_by_key(|turn| (turn.closed_at, turn.stream_id));
+    }
+}
+
 impl Stream {
     fn size(&self) -> u64 {
         self.run.bytes + self.body.len() as u64
@@ -160,6 +167,7 @@ impl Store for MemoryStore {
         from: (RunState, u32),
         to: Run,
         frames: Vec<Frame>,
+        turn: Option<Turn>,
     ) -> Result<bool, JournalError> {
         let mut state = self.write()?;
         let stream = state.stream(to.stream_id)?;
@@ -168,6 +176,10 @@ impl Store for MemoryStore {
         }
         stream.run = rules::advance(&stream.run, to, &[]);
         stream.push(frames);
+        if let Some(turn) = turn {
+            let Run { tenant, session, .. } = stream.run.clone();
+            state.touch(&tenant, &session, turn.closed_at).push(turn);
+        }
         Ok(true)
     }
 
@@ -214,18 +226,6 @@ impl Store for MemoryStore {
         let state = self.lock();
         let open = state.streams.values().filter(|stream| stream.run.is_open());
         Ok(open.map(|stream| shown(stream.run.clone())).collect())
-    }
-
-    async fn push_turn(&self, tenant: &str, session: &str, turn: Turn) -> Result<(), JournalError> {
-        let mut state = self.write()?;
-        if state.gone.contains_key(&turn.stream_id) {
-            return Ok(());
-        }
-        let session = state.touch(tenant, session, turn.closed_at);
-        session.turns.retain(|other| other.stream_id != turn.stream_id);
-        session.turns.push(turn);
-        session.turns.sort_by_key(|turn| (turn.closed_at, turn.stream_id));
-        Ok(())
     }
 
     async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError> {

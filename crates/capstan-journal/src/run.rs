@@ -176,7 +176,7 @@ impl Frame {
 /// What a session remembers of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// The run's stream. A turn of the same stream replaces the earlier one.
+    /// The run's stream.
     pub stream_id: Uuid,
     /// The user's message.
     pub user: Value,

@@ -64,8 +64,9 @@ impl Store for SplitStore {
         from: (RunState, u32),
         to: Run,
         frames: Vec<Frame>,
+        turn: Option<Turn>,
     ) -> Result<bool, JournalError> {
-        self.home_of(to.stream_id).transition(from, to, frames).await
+        self.home_of(to.stream_id).transition(from, to, frames, turn).await
     }
 
     async fn read(
@@ -109,14 +110,6 @@ impl Store for SplitStore {
         let mut runs = self.memory.open_runs().await?;
         runs.extend(self.stored.open_runs().await?);
         Ok(runs)
-    }
-
-    /// A turn belongs to its stream, and tells as much.
-    async fn push_turn(&self, tenant: &str, session: &str, turn: Turn) -> Result<(), JournalError> {
-        if (self.is_private)(tenant) {
-            return self.memory.push_turn(tenant, session, turn).await;
-        }
-        self.home_of(turn.stream_id).push_turn(tenant, session, turn).await
     }
 
     async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError> {

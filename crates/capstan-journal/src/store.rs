@@ -46,7 +46,8 @@ pub trait Store: Send + Sync + 'static {
     async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError>;
 
     /// Compare-and-set on (state, attempt): writes record and frames together, synced. False if somebody was first,
-    /// and always for a closed run.
+    /// and always for a closed run. A run that ends leaves its turn to its session, in the same step: who has seen the
+    /// end can count on it.
     ///
     /// What a claim fixed (tenant, key, agent, body hash, …) stays as it is, whatever `to` says. `OutOfOrder` as for
     /// `append`; but the first frame may also lie 2^20 or more ahead, the contract's mark of a lost tail.
@@ -55,6 +56,7 @@ pub trait Store: Send + Sync + 'static {
         from: (RunState, u32),
         to: Run,
         frames: Vec<Frame>,
+        turn: Option<Turn>,
     ) -> Result<bool, JournalError>;
 
     /// The frames after a seq, up to both limits, but at least one if there is one. Nothing for an unknown stream.
@@ -87,9 +89,6 @@ pub trait Store: Send + Sync + 'static {
     /// All runs that run or wait, of all tenants: for recovery and sweeping.
     async fn open_runs(&self) -> Result<Vec<Run>, JournalError>;
 
-    /// Remembers a turn of a session.
-    async fn push_turn(&self, tenant: &str, session: &str, turn: Turn) -> Result<(), JournalError>;
-
     /// A session's turns, oldest first.
     async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError>;
 
@@ -99,8 +98,7 @@ pub trait Store: Send + Sync + 'static {
     /// How many sessions a tenant has. A session begins with its first claim or turn.
     async fn sessions(&self, tenant: &str) -> Result<u64, JournalError>;
 
-    /// Erases a closed stream for good: frames, body, record, and its turn, also one that is pushed later. Synced. The
-    /// claim stays as it does after an expiry, so that a duplicate starts no second run. False if there is no such
+    /// Erases a closed stream for good: frames, body, record, and its turn. Synced. The claim stays as it does after an expiry, so that a duplicate starts no second run. False if there is no such
     /// stream, or it runs or waits.
     async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError>;
 

@@ -61,7 +61,9 @@ async fn write_streams(journal: Journal) {
             println!("stored {id} {seq}");
         }
         let to = Run { state: RunState::Closed, ..run };
-        assert!(journal.transition((RunState::Running, 1), to, vec![frame(id, seq + 1)]).await.unwrap());
+        assert!(
+            journal.transition((RunState::Running, 1), to, vec![frame(id, seq + 1)], None).await.unwrap()
+        );
         println!("closed {id} {}", seq + 1);
         viewer.await.unwrap();
         if round % 5 == 0 {
@@ -176,7 +178,7 @@ async fn recover(store: &Arc<dyn Store>) {
     for run in store.open_runs().await.unwrap() {
         let (id, from, seq) = (run.stream_id, (run.state, run.attempt), run.last_seq + 1);
         let to = Run { state: RunState::Closed, ..run };
-        assert!(store.transition(from, to, vec![frame(id, seq)]).await.unwrap());
+        assert!(store.transition(from, to, vec![frame(id, seq)], None).await.unwrap());
     }
     assert!(store.open_runs().await.unwrap().is_empty());
 }

@@ -18,8 +18,6 @@ fn claim(tenant: &str, key: &str) -> Claim {
 async fn run(journal: &Journal, tenant: &str, key: &str) -> Run {
     let run = journal.claim(claim(tenant, key)).await.unwrap().run;
     journal.append(run.stream_id, 1, vec![Frame::new(1, "data: quinquereme\n\n")]).await.unwrap();
-    let to = Run { state: RunState::Closed, ..run.clone() };
-    assert!(journal.transition((RunState::Running, 1), to, vec![]).await.unwrap());
     let turn = Turn {
         stream_id: run.stream_id,
         user: "quinquereme".into(),
@@ -27,7 +25,8 @@ async fn run(journal: &Journal, tenant: &str, key: &str) -> Run {
         is_partial: false,
         closed_at: Timestamp::now(),
     };
-    journal.store().push_turn(tenant, "s", turn).await.unwrap();
+    let to = Run { state: RunState::Closed, ..run.clone() };
+    assert!(journal.transition((RunState::Running, 1), to, vec![], Some(turn)).await.unwrap());
     run
 }
 

@@ -50,15 +50,14 @@ impl Relay {
         Ok(())
     }
 
-    /// Writes the end and stores the turn.
+    /// Writes the end and the turn, together.
     pub(super) async fn finish(&mut self, ending: Ending) -> Result<(), JournalError> {
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
         write_end(&self.app, &mut self.pen, &mut self.run, &ending);
         let frames = self.pen.take_frames();
-        if self.app.journal.transition(from, self.run.clone(), frames).await? {
-            let text = self.pen.take_text();
-            store_turn(&self.app, &self.run, text, !matches!(ending, Ending::Completed)).await?;
+        let turn = turn_of(&self.run, &self.body, self.pen.take_text(), !matches!(ending, Ending::Completed));
+        if self.app.journal.transition(from, self.run.clone(), frames, turn).await? {
             log_end(&self.app, &self.run);
         }
         Ok(())
@@ -73,7 +72,7 @@ impl Relay {
         self.run.attempt += 1;
         self.run.not_before = Some(later(wait));
         self.run.updated_at = Timestamp::now();
-        self.app.journal.transition(from, self.run.clone(), Vec::new()).await
+        self.app.journal.transition(from, self.run.clone(), Vec::new(), None).await
     }
 
     /// Rule 2: the run waits for its client to come back.
@@ -82,7 +81,7 @@ impl Relay {
         let from = (self.run.state, self.run.attempt);
         write_wait(&self.app, &mut self.pen, &mut self.run, &fault, wait);
         let frames = self.pen.take_frames();
-        self.app.journal.transition(from, self.run.clone(), frames).await.map(|_| ())
+        self.app.journal.transition(from, self.run.clone(), frames, None).await.map(|_| ())
     }
 }
 
@@ -119,9 +118,8 @@ pub(crate) async fn close_waiting(app: &App, run: &Run, ending: Ending) -> Resul
     let mut pen = Pen::new(app, &run);
     write_end(app, &mut pen, &mut run, &ending);
     let frames = pen.take_frames();
-    if app.journal.transition(from, run.clone(), frames).await.map_err(journal_fault)? {
-        let text = said(app, &run).await.map_err(journal_fault)?;
-        store_turn(app, &run, text, true).await.map_err(journal_fault)?;
+    let turn = turn_so_far(app, &run).await.map_err(journal_fault)?;
+    if app.journal.transition(from, run.clone(), frames, turn).await.map_err(journal_fault)? {
         log_end(app, &run);
     }
     Ok(())
@@ -138,7 +136,7 @@ pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
     let wait = wait_after(&fault, run.attempt);
     write_wait(app, &mut pen, &mut run, &fault, wait);
     let frames: Vec<Frame> = pen.take_frames();
-    app.journal.transition(from, run, frames).await.map(|_| ()).map_err(journal_fault)
+    app.journal.transition(from, run, frames, None).await.map(|_| ()).map_err(journal_fault)
 }
 
 /// A run whose last packets may be missing is never continued: it is closed beyond the gap.
@@ -147,25 +145,24 @@ pub(crate) async fn lose(app: &App, run: &Run) -> Result<(), Fault> {
     close_waiting(app, &beyond, Ending::Failed(Fault::new(FaultKind::StreamLost))).await
 }
 
-/// The text of a stream as its viewers have it.
-async fn said(app: &App, run: &Run) -> Result<String, JournalError> {
+/// The turn of a run that nobody is at work on, with what its viewers have seen.
+async fn turn_so_far(app: &App, run: &Run) -> Result<Option<Turn>, JournalError> {
+    let Some(body) = app.journal.store().body(run.stream_id).await? else { return Ok(None) };
     let mut pen = Pen::new(app, run);
     pen.replay().await?;
-    Ok(pen.take_text())
+    Ok(turn_of(run, &body, pen.take_text(), true))
 }
 
-async fn store_turn(app: &App, run: &Run, text: String, is_partial: bool) -> Result<(), JournalError> {
-    let store = app.journal.store();
-    let Some(body) = store.body(run.stream_id).await? else { return Ok(()) };
-    let Ok(ask) = Ask::decode(&run.face, &body) else { return Ok(()) };
-    let turn = Turn {
+/// What the session remembers of a run that ends.
+fn turn_of(run: &Run, body: &[u8], text: String, is_partial: bool) -> Option<Turn> {
+    let ask = Ask::decode(&run.face, body).ok()?;
+    Some(Turn {
         stream_id: run.stream_id,
         user: serde_json::to_value(&ask.message).unwrap_or_default(),
         assistant: text,
         is_partial,
         closed_at: run.closed_at.unwrap_or_else(Timestamp::now),
-    };
-    store.push_turn(&run.tenant, &run.session, turn).await
+    })
 }
 
 fn log_end(app: &App, run: &Run) {

@@ -46,12 +46,12 @@ impl Swallow {
         self.text.is_empty() && self.events.is_empty()
     }
 
-    /// All that was sent and not taken back.
     /// The text, when nothing more will be compared with it.
     pub(super) fn take_text(&mut self) -> String {
         std::mem::take(self).text
     }
 
+    /// All that was sent and not taken back.
     pub(super) fn text(&self) -> &str {
         &self.text
     }

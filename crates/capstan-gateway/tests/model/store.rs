@@ -127,8 +127,9 @@ impl Store for Shaky {
         from: (RunState, u32),
         to: Run,
         frames: Vec<Frame>,
+        turn: Option<Turn>,
     ) -> Result<bool, JournalError> {
-        self.call(self.inner.transition(from, to, frames)).await
+        self.call(self.inner.transition(from, to, frames, turn)).await
     }
 
     async fn read(
@@ -166,10 +167,6 @@ impl Store for Shaky {
             }
         }
         Ok(runs)
-    }
-
-    async fn push_turn(&self, tenant: &str, session: &str, turn: Turn) -> Result<(), JournalError> {
-        self.call(self.inner.push_turn(tenant, session, turn)).await
     }
 
     async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError> {

@@ -65,6 +65,7 @@ impl Writer {
         from: (RunState, u32),
         to: Run,
         frames: &[Frame],
+        turn: Option<&Turn>,
         group: &mut Group,
     ) -> Result<bool, JournalError> {
         let stream = to.stream_id;
@@ -86,29 +87,14 @@ impl Writer {
             );
             self.closing.push(stream);
         }
+        if let Some(turn) = turn {
+            let Run { tenant, session, .. } = &record.run;
+            group.put(Table::Turns, keys::turn(tenant, session, stream), values::json(turn)?);
+            self.touch(tenant, session, turn.closed_at, group);
+        }
         group.require_sync();
         self.open.insert(stream, record);
         Ok(true)
-    }
-
-    pub(crate) fn push_turn(
-        &mut self,
-        tenant: &str,
-        session: &str,
-        turn: &Turn,
-        group: &mut Group,
-    ) -> Result<(), JournalError> {
-        keys::check_names(&[tenant, session])?;
-        // What was purged stays away, also if its turn was on its way.
-        if group.get(&self.tables, Table::Index, &keys::late(tenant, turn.stream_id))?.is_some() {
-            return Ok(());
-        }
-        group.put(Table::Turns, keys::turn(tenant, session, turn.stream_id), values::json(turn)?);
-        self.touch(tenant, session, turn.closed_at, group);
-        if self.durability == Durability::Power {
-            group.require_sync();
-        }
-        Ok(())
     }
 
     /// Not synced: if a power cut undoes it, the next expiry does it again.

@@ -30,13 +30,8 @@ pub(crate) enum Command {
         from: (RunState, u32),
         to: Box<Run>,
         frames: Vec<Frame>,
+        turn: Option<Box<Turn>>,
         reply: Reply<bool>,
-    },
-    PushTurn {
-        tenant: String,
-        session: String,
-        turn: Box<Turn>,
-        reply: Reply<()>,
     },
     /// Deletes the records of closed streams and dooms their frames.
     Retire {
@@ -68,7 +63,7 @@ impl Command {
     /// Housekeeping scans what is stored, so it must not share a group with what is not stored yet.
     fn is_alone(&self) -> bool {
         match self {
-            Self::Claim(..) | Self::Append { .. } | Self::Transition { .. } | Self::PushTurn { .. } => false,
+            Self::Claim(..) | Self::Append { .. } | Self::Transition { .. } => false,
             Self::Retire { .. }
             | Self::Purge { .. }
             | Self::ForgetSession { .. }
@@ -138,12 +133,9 @@ impl Writer {
                 let result = self.check().and_then(|()| self.append(stream, attempt, &frames, group));
                 group.answer(reply, result);
             }
-            Command::Transition { from, to, frames, reply } => {
-                let result = self.check().and_then(|()| self.transition(from, *to, &frames, group));
-                group.answer(reply, result);
-            }
-            Command::PushTurn { tenant, session, turn, reply } => {
-                let result = self.check().and_then(|()| self.push_turn(&tenant, &session, &turn, group));
+            Command::Transition { from, to, frames, turn, reply } => {
+                let turn = turn.as_deref();
+                let result = self.check().and_then(|()| self.transition(from, *to, &frames, turn, group));
                 group.answer(reply, result);
             }
             Command::Retire { streams, now, reply } => {

@@ -42,8 +42,9 @@ impl Store for Gated {
         from: (RunState, u32),
         to: Run,
         frames: Vec<Frame>,
+        turn: Option<Turn>,
     ) -> Result<bool, JournalError> {
-        self.store.transition(from, to, frames).await
+        self.store.transition(from, to, frames, turn).await
     }
     async fn read(
         &self,
@@ -72,9 +73,6 @@ impl Store for Gated {
     }
     async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
         self.store.open_runs().await
-    }
-    async fn push_turn(&self, tenant: &str, session: &str, turn: Turn) -> Result<(), JournalError> {
-        self.store.push_turn(tenant, session, turn).await
     }
     async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError> {
         self.store.turns(tenant, session).await

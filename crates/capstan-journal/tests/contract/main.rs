@@ -13,8 +13,9 @@ mod streams;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use capstan_journal::{Claim, Durability, Frame, Journal, Run, RunState, Store, TailLimits, open};
+use capstan_journal::{Claim, Durability, Frame, Journal, Run, RunState, Store, TailLimits, Turn, open};
 use capstan_protocol::Timestamp;
+use serde_json::json;
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -57,7 +58,8 @@ contract! {
         a_closed_store_takes_no_writes,
     }
     sessions {
-        turns_are_ordered_and_replaced_by_stream,
+        a_run_that_ends_leaves_its_turn_in_order,
+        who_loses_the_race_to_end_a_run_leaves_no_turn,
         sessions_are_counted_by_tenant,
         unused_sessions_expire,
         a_tenants_own_age_holds_for_its_sessions_alone,
@@ -65,7 +67,6 @@ contract! {
     purging {
         a_purged_stream_is_gone_and_its_claim_stays,
         what_runs_or_waits_is_not_purged,
-        a_late_turn_of_a_purged_stream_is_dropped,
         a_purged_session_is_gone_with_its_turns,
         a_readers_memory_of_a_purged_stream_goes_with_it,
     }
@@ -139,8 +140,26 @@ impl Backend {
         let run = self.start(tenant).await;
         self.store.append(run.stream_id, 1, frames(1, count)).await.unwrap();
         let to = Run { closed_at: Some(closed_at), ..moved(&run, RunState::Closed, 1) };
-        assert!(self.store.transition((RunState::Running, 1), to, vec![]).await.unwrap());
+        assert!(self.store.transition((RunState::Running, 1), to, vec![], None).await.unwrap());
         self.store.run(run.stream_id).await.unwrap().unwrap()
+    }
+
+    /// A run that began and ended at a moment and left its turn to a session.
+    async fn said(&self, tenant: &str, session: &str, text: &str, at: Timestamp) -> Turn {
+        let claim =
+            Claim { session: session.into(), created_at: at, ..claim(tenant, &Uuid::new_v4().to_string()) };
+        let run = self.store.claim(claim).await.unwrap().run;
+        let turn = Turn {
+            stream_id: run.stream_id,
+            user: json!({"role": "user", "content": "?"}),
+            assistant: text.into(),
+            is_partial: false,
+            closed_at: at,
+        };
+        let to = Run { closed_at: Some(at), ..moved(&run, RunState::Closed, 1) };
+        let from = (RunState::Running, 1);
+        assert!(self.store.transition(from, to, frames(1, 700), Some(turn.clone())).await.unwrap());
+        turn
     }
 }
 

@@ -1,43 +1,39 @@
 //! What is erased on request, and what stays so that nothing starts twice.
 
-use capstan_journal::{ErrorKind, Found, Journal, Reader, RunState, Step, Turn};
+use capstan_journal::{ErrorKind, Found, Journal, Reader, RunState, Step};
 use capstan_protocol::Timestamp;
-use serde_json::json;
 use uuid::Uuid;
 
 use super::{Backend, claim, frames, moved};
 
-fn turn(stream_id: Uuid) -> Turn {
-    let user = json!({"role": "user"});
-    Turn { stream_id, user, assistant: "said".into(), is_partial: false, closed_at: Timestamp::now() }
-}
-
 pub(crate) async fn a_purged_stream_is_gone_and_its_claim_stays(backend: &Backend) {
     let store = &backend.store;
-    let (gone, other) =
-        (backend.closed("t", 700, Timestamp::now()).await, backend.closed("t", 2, Timestamp::now()).await);
-    for run in [&gone, &other] {
-        store.push_turn("t", "session", turn(run.stream_id)).await.unwrap();
-    }
+    let (gone, other) = (
+        backend.said("t", "s", "a", Timestamp::now()).await,
+        backend.said("t", "s", "b", Timestamp::now()).await,
+    );
+    let (gone, kept) = (
+        store.run(gone.stream_id).await.unwrap().unwrap(),
+        store.run(other.stream_id).await.unwrap().unwrap(),
+    );
     assert!(store.purge(gone.stream_id, Timestamp::now()).await.unwrap());
     assert_eq!(store.run(gone.stream_id).await.unwrap(), None);
     assert_eq!(store.body(gone.stream_id).await.unwrap(), None);
     assert_eq!(store.read(gone.stream_id, 0, 1000, 1 << 20).await.unwrap(), vec![]);
-    assert_eq!(store.list("t", None, 10).await.unwrap(), std::slice::from_ref(&other));
-    let turns = store.turns("t", "session").await.unwrap();
-    assert_eq!(turns.iter().map(|turn| turn.stream_id).collect::<Vec<_>>(), [other.stream_id]);
+    assert_eq!(store.list("t", None, 10).await.unwrap(), std::slice::from_ref(&kept));
+    assert_eq!(store.turns("t", "s").await.unwrap(), [other]);
 
     assert_eq!(store.find("t", &gone.key).await.unwrap(), Some(Found::Expired));
     assert!(store.is_expired("t", gone.stream_id).await.unwrap());
     assert_eq!(store.claim(claim("t", &gone.key)).await.unwrap_err().kind(), ErrorKind::Expired);
     assert!(!store.purge(gone.stream_id, Timestamp::now()).await.unwrap(), "there is nothing left to purge");
-    assert_eq!(store.read(other.stream_id, 0, 10, 1000).await.unwrap(), frames(1, 2));
+    assert_eq!(store.read(kept.stream_id, 0, 2, 1000).await.unwrap(), frames(1, 2));
 }
 
 pub(crate) async fn what_runs_or_waits_is_not_purged(backend: &Backend) {
     let (running, waiting) = (backend.start("t").await, backend.start("t").await);
     let to = moved(&waiting, RunState::Waiting, 1);
-    assert!(backend.store.transition((RunState::Running, 1), to, frames(1, 3)).await.unwrap());
+    assert!(backend.store.transition((RunState::Running, 1), to, frames(1, 3), None).await.unwrap());
     for run in [running, waiting] {
         assert!(!backend.store.purge(run.stream_id, Timestamp::now()).await.unwrap());
         assert!(backend.store.run(run.stream_id).await.unwrap().is_some());
@@ -45,17 +41,10 @@ pub(crate) async fn what_runs_or_waits_is_not_purged(backend: &Backend) {
     assert!(!backend.store.purge(Uuid::now_v7(), Timestamp::now()).await.unwrap());
 }
 
-pub(crate) async fn a_late_turn_of_a_purged_stream_is_dropped(backend: &Backend) {
-    let run = backend.closed("t", 2, Timestamp::now()).await;
-    assert!(backend.store.purge(run.stream_id, Timestamp::now()).await.unwrap());
-    backend.store.push_turn("t", "session", turn(run.stream_id)).await.unwrap();
-    assert_eq!(backend.store.turns("t", "session").await.unwrap(), []);
-}
-
 pub(crate) async fn a_purged_session_is_gone_with_its_turns(backend: &Backend) {
     let store = &backend.store;
     for (tenant, session) in [("t", "s"), ("t", "s2"), ("other", "s")] {
-        store.push_turn(tenant, session, turn(Uuid::now_v7())).await.unwrap();
+        backend.said(tenant, session, "", Timestamp::now()).await;
     }
     assert!(store.purge_session("t", "s").await.unwrap());
     assert!(!store.purge_session("t", "s").await.unwrap());
@@ -81,7 +70,7 @@ pub(crate) async fn a_readers_memory_of_a_purged_stream_goes_with_it(backend: &B
     let reader = journal.reader(run.stream_id, 0);
     journal.append(run.stream_id, 1, frames(1, 5)).await.unwrap();
     let to = moved(&run, RunState::Closed, 1);
-    assert!(journal.transition((RunState::Running, 1), to, frames(6, 6)).await.unwrap());
+    assert!(journal.transition((RunState::Running, 1), to, frames(6, 6), None).await.unwrap());
     assert_eq!(rest(journal.reader(run.stream_id, 0)).await, Ok(6));
     assert!(journal.purge(run.stream_id, Timestamp::now()).await.unwrap());
     assert_eq!(rest(reader).await, Err(ErrorKind::NotFound), "recent frames are forgotten, too");

@@ -46,7 +46,7 @@ async fn start(journal: &Journal) -> Uuid {
 async fn finish(journal: &Journal, stream: Uuid, last: u64) {
     let run = journal.store().run(stream).await.unwrap().unwrap();
     let to = moved(&run, RunState::Closed, run.attempt);
-    assert!(journal.transition((run.state, run.attempt), to, frames(last, last)).await.unwrap());
+    assert!(journal.transition((run.state, run.attempt), to, frames(last, last), None).await.unwrap());
 }
 
 pub(crate) async fn a_reader_sees_frames_only_after_commit(backend: &Backend) {
@@ -134,7 +134,7 @@ pub(crate) async fn waiting_is_said_once_and_closed_always(backend: &Backend) {
     let id = start(&journal).await;
     let run = journal.store().run(id).await.unwrap().unwrap();
     let (mut live, waiting) = (journal.reader(id, 0), moved(&run, RunState::Waiting, 1));
-    assert!(journal.transition((RunState::Running, 1), waiting, frames(1, 1)).await.unwrap());
+    assert!(journal.transition((RunState::Running, 1), waiting, frames(1, 1), None).await.unwrap());
     for reader in [&mut live, &mut backend.journal().reader(id, 0)] {
         assert_eq!(reader.next().await.unwrap(), Step::Frames(bytes(1, 1)));
         assert_eq!(reader.next().await.unwrap(), Step::State(RunState::Waiting));
@@ -142,12 +142,18 @@ pub(crate) async fn waiting_is_said_once_and_closed_always(backend: &Backend) {
     }
     assert_eq!(now(live.next()).await.map(Result::unwrap), None);
     assert!(
-        journal.transition((RunState::Waiting, 1), moved(&run, RunState::Running, 2), vec![]).await.unwrap()
+        journal
+            .transition((RunState::Waiting, 1), moved(&run, RunState::Running, 2), vec![], None)
+            .await
+            .unwrap()
     );
     journal.append(id, 2, frames(2, 2)).await.unwrap();
     assert_eq!(live.next().await.unwrap(), Step::Frames(bytes(2, 2)));
     assert!(
-        journal.transition((RunState::Running, 2), moved(&run, RunState::Waiting, 2), vec![]).await.unwrap()
+        journal
+            .transition((RunState::Running, 2), moved(&run, RunState::Waiting, 2), vec![], None)
+            .await
+            .unwrap()
     );
     assert_eq!(live.next().await.unwrap(), Step::State(RunState::Waiting));
     finish(&journal, id, 3).await;
@@ -162,10 +168,10 @@ pub(crate) async fn a_reader_of_an_armed_run_is_not_told_that_it_waits(backend: 
     let id = start(&journal).await;
     let run = journal.store().run(id).await.unwrap().unwrap();
     let waiting = moved(&run, RunState::Waiting, 1);
-    assert!(journal.transition((RunState::Running, 1), waiting, frames(1, 1)).await.unwrap());
+    assert!(journal.transition((RunState::Running, 1), waiting, frames(1, 1), None).await.unwrap());
     // Armed in the store, while the wake-up is still on its way.
     let armed = moved(&run, RunState::Running, 2);
-    assert!(backend.store.transition((RunState::Waiting, 1), armed, Vec::new()).await.unwrap());
+    assert!(backend.store.transition((RunState::Waiting, 1), armed, Vec::new(), None).await.unwrap());
     let found = backend.store.run(id).await.unwrap().unwrap();
     let mut reader = journal.reader_of(&found, 1);
     let end = tokio::spawn(async move { reader.next().await.unwrap() });
@@ -181,12 +187,12 @@ pub(crate) async fn waiting_is_not_said_of_an_attempt_that_was_followed(backend:
     let id = start(&journal).await;
     let run = backend.store.run(id).await.unwrap().unwrap();
     let waiting = moved(&run, RunState::Waiting, 1);
-    assert!(journal.transition((RunState::Running, 1), waiting, frames(1, 1)).await.unwrap());
+    assert!(journal.transition((RunState::Running, 1), waiting, frames(1, 1), None).await.unwrap());
     let mut viewer = journal.reader(id, 1);
     assert_eq!(viewer.next().await.unwrap(), Step::State(RunState::Waiting));
     // The next attempt is stored, but its writer has not come round to telling readers.
     let armed = moved(&run, RunState::Running, 2);
-    assert!(backend.store.transition((RunState::Waiting, 1), armed, vec![]).await.unwrap());
+    assert!(backend.store.transition((RunState::Waiting, 1), armed, vec![], None).await.unwrap());
     let run = backend.store.run(id).await.unwrap().unwrap();
     let mut reader = journal.reader_of(&run, 1);
     assert_eq!(now(reader.next()).await.map(Result::unwrap), None);

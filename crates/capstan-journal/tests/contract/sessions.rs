@@ -2,35 +2,34 @@
 
 use std::time::Duration;
 
-use capstan_journal::{Retention, TenantRetention, Turn};
+use capstan_journal::{Retention, RunState, TenantRetention, Turn};
 use capstan_protocol::Timestamp;
-use serde_json::json;
 use uuid::Uuid;
 
-use super::{Backend, claim};
+use super::{Backend, claim, moved};
 
 const HOUR: i64 = 3_600_000_000;
 
-fn turn(stream_id: Uuid, text: &str, at: i64) -> Turn {
-    Turn {
-        stream_id,
-        user: json!({"role": "user", "content": "?"}),
-        assistant: text.into(),
-        is_partial: false,
-        closed_at: Timestamp::from_micros(at),
-    }
+fn at(micros: i64) -> Timestamp {
+    Timestamp::from_micros(micros)
 }
 
-pub(crate) async fn turns_are_ordered_and_replaced_by_stream(backend: &Backend) {
-    let (store, [a, b]) = (&backend.store, [Uuid::now_v7(), Uuid::now_v7()]);
-    store.push_turn("t", "s", turn(b, "second", 20)).await.unwrap();
-    store.push_turn("t", "s", turn(a, "draft", 30)).await.unwrap();
-    store.push_turn("t", "s", turn(a, "first", 10)).await.unwrap();
-    let partial = Turn { is_partial: true, ..turn(Uuid::now_v7(), "other session", 1) };
-    store.push_turn("t", "s2", partial.clone()).await.unwrap();
-    assert_eq!(store.turns("t", "s").await.unwrap(), [turn(a, "first", 10), turn(b, "second", 20)]);
-    assert_eq!(store.turns("t", "s2").await.unwrap(), [partial]);
-    assert_eq!(store.turns("other", "s").await.unwrap(), []);
+pub(crate) async fn a_run_that_ends_leaves_its_turn_in_order(backend: &Backend) {
+    let second = backend.said("t", "s", "second", at(20)).await;
+    let first = backend.said("t", "s", "first", at(10)).await;
+    let other = backend.said("t", "s2", "other session", at(1)).await;
+    assert_eq!(backend.store.turns("t", "s").await.unwrap(), [first, second]);
+    assert_eq!(backend.store.turns("t", "s2").await.unwrap(), [other]);
+    assert_eq!(backend.store.turns("other", "s").await.unwrap(), []);
+}
+
+pub(crate) async fn who_loses_the_race_to_end_a_run_leaves_no_turn(backend: &Backend) {
+    let said = backend.said("t", "s", "said", at(1)).await;
+    let run = backend.store.run(said.stream_id).await.unwrap().unwrap();
+    let late = Turn { assistant: "too late".into(), ..said.clone() };
+    let to = moved(&run, RunState::Closed, 1);
+    assert!(!backend.store.transition((RunState::Running, 1), to, vec![], Some(late)).await.unwrap());
+    assert_eq!(backend.store.turns("t", "s").await.unwrap(), [said]);
 }
 
 pub(crate) async fn sessions_are_counted_by_tenant(backend: &Backend) {
@@ -40,8 +39,8 @@ pub(crate) async fn sessions_are_counted_by_tenant(backend: &Backend) {
         claim.session = session.into();
         store.claim(claim).await.unwrap();
     }
-    store.push_turn("a", "3", turn(Uuid::now_v7(), "", 0)).await.unwrap();
-    store.push_turn("a", "1", turn(Uuid::now_v7(), "", 0)).await.unwrap();
+    backend.said("a", "3", "", at(0)).await;
+    backend.said("a", "1", "", at(0)).await;
     assert_eq!(store.sessions("a").await.unwrap(), 3);
     assert_eq!(store.sessions("b").await.unwrap(), 1);
     assert!(store.has_session("a", "3").await.unwrap());
@@ -51,11 +50,11 @@ pub(crate) async fn sessions_are_counted_by_tenant(backend: &Backend) {
 
 pub(crate) async fn unused_sessions_expire(backend: &Backend) {
     let store = &backend.store;
-    store.push_turn("t", "old", turn(Uuid::now_v7(), "old", 0)).await.unwrap();
-    store.push_turn("t", "used", turn(Uuid::now_v7(), "old", 0)).await.unwrap();
-    store.push_turn("t", "used", turn(Uuid::now_v7(), "new", 10 * HOUR)).await.unwrap();
+    backend.said("t", "old", "old", at(0)).await;
+    backend.said("t", "used", "old", at(0)).await;
+    backend.said("t", "used", "new", at(10 * HOUR)).await;
     let retention = Retention { max_age: Duration::from_secs(3600), ..Retention::default() };
-    let expired = store.expire(&retention, Timestamp::from_micros(10 * HOUR + 1)).await.unwrap();
+    let expired = store.expire(&retention, at(10 * HOUR + 1)).await.unwrap();
     assert_eq!(expired.sessions, 1);
     assert_eq!(store.turns("t", "old").await.unwrap(), []);
     assert_eq!(store.turns("t", "used").await.unwrap().len(), 2);
@@ -65,13 +64,13 @@ pub(crate) async fn unused_sessions_expire(backend: &Backend) {
 pub(crate) async fn a_tenants_own_age_holds_for_its_sessions_alone(backend: &Backend) {
     let store = &backend.store;
     for tenant in ["brief", "long", "usual"] {
-        store.push_turn(tenant, "s", turn(Uuid::now_v7(), "", 0)).await.unwrap();
+        backend.said(tenant, "s", "", at(0)).await;
     }
     let own = |hours: u64| TenantRetention { max_age: Duration::from_secs(hours * 3600), max_bytes: None };
     let tenants = [("brief".to_owned(), own(1)), ("long".to_owned(), own(100))].into();
     let retention = Retention { max_age: Duration::from_secs(36_000), tenants, ..Retention::default() };
     for (hour, left) in [(0, "brief long usual"), (1, "long usual"), (10, "long"), (100, "")] {
-        store.expire(&retention, Timestamp::from_micros(hour * HOUR)).await.unwrap();
+        store.expire(&retention, at(hour * HOUR)).await.unwrap();
         for tenant in ["brief", "long", "usual"] {
             assert_eq!(
                 store.has_session(tenant, "s").await.unwrap(),

@@ -31,13 +31,13 @@ pub(crate) async fn another_attempt_or_state_is_fenced(backend: &Backend) {
     for (from, to) in
         [((RunState::Running, 1), (RunState::Waiting, 1)), ((RunState::Waiting, 1), (RunState::Running, 2))]
     {
-        assert!(store.transition(from, moved(&run, to.0, to.1), vec![]).await.unwrap());
+        assert!(store.transition(from, moved(&run, to.0, to.1), vec![], None).await.unwrap());
         assert_eq!(store.append(id, 1, frames(2, 2)).await.unwrap_err().kind(), ErrorKind::Fenced);
     }
     store.append(id, 2, frames(2, 2)).await.unwrap();
     assert!(
         store
-            .transition((RunState::Running, 2), moved(&run, RunState::Closed, 2), frames(3, 3))
+            .transition((RunState::Running, 2), moved(&run, RunState::Closed, 2), frames(3, 3), None)
             .await
             .unwrap()
     );
@@ -50,14 +50,15 @@ pub(crate) async fn a_transition_is_compare_and_set(backend: &Backend) {
     let (id, store) = (run.stream_id, &backend.store);
     let closed = moved(&run, RunState::Closed, 1);
     for stale in [(RunState::Waiting, 1), (RunState::Running, 2), (RunState::Closed, 1)] {
-        assert!(!store.transition(stale, closed.clone(), frames(1, 1)).await.unwrap());
+        assert!(!store.transition(stale, closed.clone(), frames(1, 1), None).await.unwrap());
     }
-    let wrong = store.transition((RunState::Running, 1), closed.clone(), frames(2, 2)).await.unwrap_err();
+    let wrong =
+        store.transition((RunState::Running, 1), closed.clone(), frames(2, 2), None).await.unwrap_err();
     assert_eq!(wrong.kind(), ErrorKind::OutOfOrder);
     assert_eq!(store.run(id).await.unwrap(), Some(run));
 
     let to = Run { reason: Some("completed".into()), ..closed.clone() };
-    assert!(store.transition((RunState::Running, 1), to, frames(1, 2)).await.unwrap());
+    assert!(store.transition((RunState::Running, 1), to, frames(1, 2), None).await.unwrap());
     let after = store.run(id).await.unwrap().unwrap();
     assert_eq!(
         (after.state, after.last_seq, after.reason.as_deref()),
@@ -66,18 +67,23 @@ pub(crate) async fn a_transition_is_compare_and_set(backend: &Backend) {
     assert_eq!(after.closed_at, Some(closed.updated_at));
     // The end is the end.
     assert!(
-        !store.transition((RunState::Closed, 1), moved(&after, RunState::Running, 2), vec![]).await.unwrap()
+        !store
+            .transition((RunState::Closed, 1), moved(&after, RunState::Running, 2), vec![], None)
+            .await
+            .unwrap()
     );
 }
 
 pub(crate) async fn racing_transitions_have_one_winner(backend: &Backend) {
     let run = backend.start("local").await;
     let waiting = moved(&run, RunState::Waiting, 1);
-    assert!(backend.store.transition((RunState::Running, 1), waiting, vec![]).await.unwrap());
+    assert!(backend.store.transition((RunState::Running, 1), waiting, vec![], None).await.unwrap());
     let tasks: Vec<_> = (0..100)
         .map(|_| {
             let (store, to) = (backend.store.clone(), moved(&run, RunState::Running, 2));
-            tokio::spawn(async move { store.transition((RunState::Waiting, 1), to, vec![]).await.unwrap() })
+            tokio::spawn(
+                async move { store.transition((RunState::Waiting, 1), to, vec![], None).await.unwrap() },
+            )
         })
         .collect();
     let mut winners = 0;
@@ -96,7 +102,7 @@ pub(crate) async fn a_transition_keeps_what_the_claim_fixed(backend: &Backend) {
     to.last_seq = 99;
     to.not_before = Some(Timestamp::now());
     to.fault = Some("upstream_error".into());
-    assert!(backend.store.transition((RunState::Running, 1), to.clone(), vec![]).await.unwrap());
+    assert!(backend.store.transition((RunState::Running, 1), to.clone(), vec![], None).await.unwrap());
     let expected = Run {
         state: RunState::Waiting,
         not_before: to.not_before,
@@ -118,7 +124,7 @@ pub(crate) async fn a_lost_tail_is_marked_by_the_one_gap(backend: &Backend) {
     let end = frames(2 + gap, 3 + gap);
     assert!(
         store
-            .transition((RunState::Running, 1), moved(&run, RunState::Closed, 1), end.clone())
+            .transition((RunState::Running, 1), moved(&run, RunState::Closed, 1), end.clone(), None)
             .await
             .unwrap()
     );
@@ -178,7 +184,7 @@ pub(crate) async fn open_runs_are_those_that_run_or_wait(backend: &Backend) {
     backend.closed("a", 2, Timestamp::now()).await;
     backend.store.append(running.stream_id, 1, frames(1, 9)).await.unwrap();
     let to = moved(&waiting, RunState::Waiting, 1);
-    assert!(backend.store.transition((RunState::Running, 1), to, frames(1, 1)).await.unwrap());
+    assert!(backend.store.transition((RunState::Running, 1), to, frames(1, 1), None).await.unwrap());
     let mut open = backend.store.open_runs().await.unwrap();
     open.sort_by_key(|run| run.stream_id);
     let found: Vec<_> = open.iter().map(|run| (run.stream_id, run.state, run.last_seq)).collect();
@@ -193,7 +199,7 @@ pub(crate) async fn unknown_streams_are_not_found(backend: &Backend) {
     assert_eq!(store.read(id, 0, 10, 10).await.unwrap(), vec![]);
     assert_eq!(store.append(id, 1, frames(1, 1)).await.unwrap_err().kind(), ErrorKind::NotFound);
     let to = claim("local", "k").to_run();
-    let error = store.transition((RunState::Running, 1), to, vec![]).await.unwrap_err();
+    let error = store.transition((RunState::Running, 1), to, vec![], None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
 
