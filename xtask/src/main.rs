@@ -1,7 +1,8 @@
 //! `cargo xtask gen [--check]` writes (or verifies) generated files; `cargo xtask requirements` checks the map of
-//! requirements against the tests that it names.
+//! requirements against the tests that it names, `cargo xtask documents` what the documents link to.
 #![allow(clippy::print_stdout)]
 
+mod documents;
 mod generate;
 mod requirements;
 
@@ -15,7 +16,8 @@ fn main() -> ExitCode {
         ["gen"] => generate::write(&root()),
         ["gen", "--check"] => generate::check(&root()),
         ["requirements"] => requirements::check(&root()),
-        _ => Err("usage: cargo xtask gen [--check] | requirements".to_owned()),
+        ["documents"] => documents::check(&root()),
+        _ => Err("usage: cargo xtask gen [--check] | requirements | documents".to_owned()),
     };
     match outcome {
         Ok(summary) => {

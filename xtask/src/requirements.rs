@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+
+use crate::documents::tracked;
 
 /// A row: `| id | requirement | proof |`.
 struct Row<'a> {
@@ -62,24 +63,9 @@ fn row(line: &str) -> Option<Row<'_>> {
 
 /// The names of all tests in tracked or new files: Rust and Python functions, TypeScript titles.
 fn tests(root: &Path) -> Result<BTreeSet<String>, String> {
-    let listed = Command::new("git")
-        .args([
-            "ls-files",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-            "*.rs",
-            "*.py",
-            "*.ts",
-            "*.tsx",
-            "*.mjs",
-        ])
-        .current_dir(root)
-        .output()
-        .map_err(|e| format!("git ls-files: {e}"))?;
     let mut names = BTreeSet::new();
-    for file in String::from_utf8_lossy(&listed.stdout).lines() {
-        if let Ok(text) = fs::read_to_string(root.join(file)) {
+    for file in tracked(root, &["*.rs", "*.py", "*.ts", "*.tsx", "*.mjs"])? {
+        if let Ok(text) = fs::read_to_string(root.join(&file)) {
             let found = if file.ends_with(".rs") { rust_tests(&text) } else { other_tests(&text) };
             names.extend(found);
         }
