@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 
 import { count, ended, launch, say, visit } from "./test/browser.js";
-import { startGateway } from "./test/gateway.js";
+import { startGateway } from "../testing/gateway.mjs";
 
 const folder = fileURLToPath(new URL("../../docs/pictures/", import.meta.url));
 

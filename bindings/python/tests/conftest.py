@@ -1,65 +1,75 @@
-"""A real gateway on a free port, and a proxy that cuts connections on purpose."""
+"""A real gateway on a free port, and `capstan chaos` before it, which breaks connections on purpose."""
 
 from __future__ import annotations
 
 import os
-import socket
+import re
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from cutter import Cutter
-
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(400):
-        if process.poll() is not None:
-            raise RuntimeError(f"the server ended with {process.returncode}")
-        try:
-            socket.create_connection(("127.0.0.1", port), 0.2).close()
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise RuntimeError("the server does not listen")
 
 
 def target() -> Path:
     return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug"
 
 
+def address(said: IO[str] | None) -> str:
+    """The URL that a server tells as soon as it listens."""
+    assert said is not None
+    lines: list[str] = []
+    for line in said:
+        if found := re.search(r"http://[^\s,]+:\d+", line):
+            return found[0]
+        lines.append(line)
+    raise RuntimeError("the server did not start: " + "".join(lines))
+
+
 @pytest.fixture(scope="session")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a gateway with the demo agent and a journal of its own."""
-    port = free_port()
-    journal = tmp_path_factory.mktemp("journal")
-    command = [target() / "capstan", "serve", "--listen", f"127.0.0.1:{port}", "--journal", f"disk:{journal}"]
-    process = subprocess.Popen(command, cwd=journal, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    try:
-        wait_for(port, process)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()  # runs that nobody waits for would hold up a polite end
-        process.wait(20)
+    folder = tmp_path_factory.mktemp("journal")
+    command = [target() / "capstan", "serve", "--listen", "127.0.0.1:0", "--journal", f"disk:{folder}"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd=folder, text=True, **pipes) as process:
+        try:
+            yield address(process.stdout)
+        finally:
+            process.kill()  # runs that nobody waits for would hold up a polite end
+
+
+class Chaos:
+    """`capstan chaos` before a server."""
+
+    def __init__(self, server: str, *faults: str) -> None:
+        command = [target() / "capstan", "chaos", "--listen", "127.0.0.1:0", "--to", server, *faults]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self._process = subprocess.Popen(command, text=True, **pipes)
+        self.url = address(self._process.stdout)
+
+    def cuts(self) -> int:
+        """How many there were. It tells when it ends."""
+        self._process.terminate()
+        _, told = self._process.communicate(timeout=60)
+        found = re.search(r"cuts (\d+)", told)
+        return int(found[1]) if found else 0
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
 
 
 @pytest.fixture
-def cutter(gateway: str) -> Iterator[Callable[..., Cutter]]:
-    """Puts a cutting proxy in front of the gateway."""
-    made: list[Cutter] = []
+def chaos(gateway: str) -> Iterator[Callable[..., Chaos]]:
+    """Puts `capstan chaos` in front of the gateway."""
+    made: list[Chaos] = []
 
-    def make(**faults: int) -> Cutter:
-        made.append(Cutter(gateway, **faults))
+    def make(*faults: str) -> Chaos:
+        made.append(Chaos(gateway, *faults))
         return made[-1]
 
     yield make
@@ -68,19 +78,6 @@ def cutter(gateway: str) -> Iterator[Callable[..., Cutter]]:
 
 
 @pytest.fixture
-def chaos(gateway: str) -> Iterator[Callable[[int], str]]:
-    """Puts `capstan chaos` in front of the gateway, at its harshest, for a number of faults; its URL."""
-    processes: list[subprocess.Popen[str]] = []
-
-    def make(seed: int) -> str:
-        faults = ["--brutal", "--faults", "20", "--seed", str(seed)]
-        command = [str(target() / "capstan"), "chaos", "--listen", "127.0.0.1:0", "--to", gateway, *faults]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        processes.append(process)
-        assert process.stdout is not None
-        return process.stdout.readline().split()[3]
-
-    yield make
-    for process in processes:
-        process.kill()
-        process.communicate(timeout=20)
+def cutter(chaos: Callable[..., Chaos]) -> Callable[..., Chaos]:
+    """A proxy that resets each of the first `cuts` streams after so many bytes of its body."""
+    return lambda after, cuts: chaos("--seed", "1", "--cut", "--cut-after", f"{after}b", "--faults", str(cuts))

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from conftest import ROOT, free_port, target, wait_for
+from conftest import ROOT, address, target
 from coreason_client import (
     AsyncCAPClient,
     CAPClient,
@@ -133,15 +133,12 @@ def test_starlette_takes_the_writer_itself() -> None:
 @pytest.fixture(scope="module")
 def agent() -> Iterator[str]:
     """The example, served by uvicorn."""
-    port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "--app-dir", EXAMPLE, "main:app", "--port", str(port)]
-    process = subprocess.Popen([*command, "--log-level", "error"])
-    try:
-        wait_for(port, process)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(20)
+    command = [sys.executable, "-m", "uvicorn", "--app-dir", EXAMPLE, "main:app", "--port", "0", "--no-access-log"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield address(process.stderr)
+        finally:
+            process.terminate()
 
 
 FAILURES = [

@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
+from conftest import Chaos
 from coreason_client import AsyncCAPClient, CAPClient, CAPConnectionError
-from cutter import Cutter
 
-Make = Callable[..., Cutter]
+Make = Callable[..., Chaos]
 
 TOKENS = "/tokens 3000"
 # The gateway asks for half a second between tries; `max_wait` is the limit of what is granted.
@@ -39,10 +39,10 @@ def test_a_hundred_reconnects_give_the_exact_text_in_both_worlds(cutter: Make, w
         other = pool.submit(asyncio.run, aside())
         assert "".join(client.chat(TOKENS)) == whole
         assert other.result() == whole
-    assert (here.cuts, there.cuts) == (100, 100)
+    assert (here.cuts(), there.cuts()) == (100, 100)
 
 
-def test_chaos_at_its_harshest_changes_nothing(chaos: Callable[[int], str], gateway: str) -> None:
+def test_chaos_at_its_harshest_changes_nothing(chaos: Make, gateway: str) -> None:
     """Cuts, stalls, refusals, repeats and early ends, by seed; sync and async, all at the same time."""
 
     def here(url: str) -> str:
@@ -53,7 +53,8 @@ def test_chaos_at_its_harshest_changes_nothing(chaos: Callable[[int], str], gate
         async with AsyncCAPClient(url, "", max_retries=50, strict=True, **QUICK) as client:
             return "".join([text async for text in client.chat("/tokens 60")])
 
-    whole, urls = here(gateway), [chaos(seed) for seed in range(8)]
+    whole = here(gateway)
+    urls = [chaos("--brutal", "--faults", "20", "--seed", str(seed)).url for seed in range(8)]
     with ThreadPoolExecutor(len(urls)) as pool:
         sync = [pool.submit(here, url) for url in urls[::2]]
         tasks = [pool.submit(asyncio.run, aside(url)) for url in urls[1::2]]
@@ -76,7 +77,7 @@ def test_the_callers_own_client_heals_as_well(cutter: Make, whole: str) -> None:
     proxy = cutter(after=20000, cuts=10)
     with httpx.Client() as http, CAPClient(proxy.url, "", http_client=http, **QUICK) as client:
         assert client.chat(TOKENS).text() == whole
-    assert proxy.cuts == 10
+    assert proxy.cuts() == 10
 
 
 def test_the_callers_own_async_client_heals_as_well(cutter: Make, whole: str) -> None:
@@ -87,7 +88,7 @@ def test_the_callers_own_async_client_heals_as_well(cutter: Make, whole: str) ->
             return "".join([text async for text in await client.chat(TOKENS)])
 
     assert asyncio.run(main()) == whole
-    assert proxy.cuts == 10
+    assert proxy.cuts() == 10
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -109,8 +110,8 @@ def test_a_drop_is_logged_in_the_rfcs_words(cutter: Make, caplog: pytest.LogCapt
     assert record.getMessage().startswith("Connection dropped. Retrying in 0.1 seconds")
 
 
-def test_what_never_holds_is_given_up(cutter: Make) -> None:
-    proxy = cutter(after=10, cuts=1000)
+def test_what_never_holds_is_given_up(chaos: Make) -> None:
+    proxy = chaos("--cut", "--cut-at", "head")
     with CAPClient(proxy.url, "", max_retries=2, **QUICK) as client, pytest.raises(CAPConnectionError) as lost:
         client.chat("Hi").text()
     assert lost.value.retries == 2

@@ -17,11 +17,20 @@ import pytest
 from coreason_client import AsyncCAPClient, CAPClient, CAPRuntimeError
 
 SLOW = "/tokens 100000 --delay 20ms"
+SILENT = "/tokens 5 --delay 600000ms"
+"""Nothing comes of it before the test is over."""
+PATIENCE = 60.0
+"""How long what must happen is waited for before a test is given up."""
 
 
 def threads() -> int:
     """The threads of this process, ours or anybody's."""
     return len(list(Path("/proc/self/task").iterdir()))
+
+
+def is_asleep(pid: int) -> bool:
+    """Whether a process waits for something."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
 def settled(expected: int) -> bool:
@@ -55,14 +64,18 @@ def test_no_thread_is_left_after_close(gateway: str) -> None:
 def test_closing_ends_what_other_threads_are_reading(gateway: str) -> None:
     before = threads()
     client = CAPClient(gateway, "")
-    seen: list[str] = []
-    reading = threading.Thread(target=lambda: seen.extend(client.chat(SLOW)))
+    has_begun = threading.Event()
+
+    def read() -> None:
+        for _ in client.chat(SLOW):
+            has_begun.set()
+
+    reading = threading.Thread(target=read)
     reading.start()
-    time.sleep(0.3)
-    started = time.monotonic()
+    assert has_begun.wait(PATIENCE)
     client.close()
-    reading.join(5)
-    assert not reading.is_alive() and seen and time.monotonic() - started < 2
+    reading.join(PATIENCE)
+    assert not reading.is_alive()
     assert settled(before)
     with pytest.raises(RuntimeError, match="closed"):
         client.chat("Hi").text()
@@ -81,20 +94,19 @@ def test_threads_share_a_client(gateway: str) -> None:
 
 def test_the_interpreter_is_free_while_waiting(gateway: str) -> None:
     with CAPClient(gateway, "") as client:
-        stream = client.chat("/tokens 3 --delay 300ms")
-        counted = 0
-        reading = threading.Thread(target=stream.text)
+        waiting = client.chat(SILENT)
+        reading = threading.Thread(target=lambda: list(waiting))
         reading.start()
-        while reading.is_alive():
-            counted += 1
-            time.sleep(0.005)
-    assert counted > 30
+        assert client.chat("/tokens 50").text()
+        assert reading.is_alive(), "the other thread still waits for its first token"
+    reading.join(PATIENCE)
+    assert not reading.is_alive()
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_ctrl_c_interrupts_at_once(gateway: str, kind: str) -> None:
     program = {
-        "sync": "for _ in CAPClient(url, '').chat('/tokens 5 --delay 60000ms'): pass",
+        "sync": f"for _ in CAPClient(url, '').chat({SILENT!r}): pass",
         "async": "asyncio.run(go())",
     }[kind]
     source = f"""
@@ -102,22 +114,18 @@ import asyncio, sys
 from coreason_client import AsyncCAPClient, CAPClient
 url = {gateway!r}
 async def go():
-    async for _ in AsyncCAPClient(url, '').chat('/tokens 5 --delay 60000ms'): pass
+    async for _ in AsyncCAPClient(url, '').chat({SILENT!r}): pass
 print('up', flush=True)
 {program}
 """
     process = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout is not None and process.stderr is not None
+    assert process.stdout is not None
     assert process.stdout.readline() == b"up\n"
-    time.sleep(0.5)
-    started = time.monotonic()
+    while not is_asleep(process.pid):
+        os.sched_yield()
     process.send_signal(signal.SIGINT)
-    process.wait(10)
-    took = time.monotonic() - started
-    errors = process.stderr.read().decode()
-    process.stdout.close()
-    process.stderr.close()
-    assert "KeyboardInterrupt" in errors and took < 2, errors
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert b"KeyboardInterrupt" in errors, errors
 
 
 def test_a_client_that_nobody_closed_does_not_hold_up_the_exit(gateway: str) -> None:
@@ -147,13 +155,14 @@ def test_cancelling_closes_the_connection(gateway: str) -> None:
     async def main() -> tuple[int, int]:
         async with AsyncCAPClient(gateway, "") as client:
             base = open_sockets()
+            has_begun = asyncio.Event()
 
             async def read() -> None:
                 async for _ in client.chat(SLOW):
-                    pass
+                    has_begun.set()
 
             task = asyncio.create_task(read())
-            await asyncio.sleep(0.4)
+            await has_begun.wait()
             during = open_sockets()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -170,7 +179,7 @@ def test_cancelling_closes_the_connection(gateway: str) -> None:
 def test_a_stream_that_timed_out_is_over(gateway: str) -> None:
     async def main() -> list[str]:
         async with AsyncCAPClient(gateway, "") as client:
-            stream = client.chat("/tokens 5 --delay 60000ms")
+            stream = client.chat(SILENT)
             with pytest.raises(asyncio.TimeoutError):
                 while True:
                     await asyncio.wait_for(anext(stream), 0.2)
@@ -217,24 +226,28 @@ def test_one_client_serves_several_loops(gateway: str) -> None:
 def test_a_buffered_packet_does_not_touch_the_loop(gateway: str) -> None:
     """Awaiting what is there neither suspends nor schedules: driven by hand, it ends at the first step."""
 
-    async def main() -> int:
+    async def main() -> tuple[int, int]:
         async with AsyncCAPClient(gateway, "") as client:
-            stream = client.chat("/tokens 500")
-            await anext(stream)
-            await asyncio.sleep(0.5)
-            at_once = 0
+            chat = client.chat("/tokens 500")
+            await chat.text()
+            # A replay comes in pieces of many packets.
+            replay, at_once, awaited = client.attach(f"{chat.stream_id}:0"), 0, 0
             while True:
-                waiting = stream.__anext__()
+                waiting = replay.__anext__()
                 if type(waiting).__name__ != "Ready":
-                    await waiting
-                    return at_once
+                    if (await waiting).op == "CLOSE":
+                        return at_once, awaited + 1
+                    awaited += 1
+                    continue
                 with pytest.raises((StopIteration, StopAsyncIteration)) as stopped:
                     next(iter(waiting))
                 if stopped.type is StopAsyncIteration:
-                    return at_once
+                    return at_once, awaited
                 at_once += 1
 
-    assert asyncio.run(main()) >= 499
+    at_once, awaited = asyncio.run(main())
+    assert at_once + awaited == 501
+    assert at_once > awaited
 
 
 def test_other_tasks_run_beside_a_fast_stream(gateway: str) -> None:
@@ -266,15 +279,22 @@ def test_two_readers_of_one_stream_are_told(gateway: str) -> None:
     with CAPClient(gateway, "") as client:
         stream = client.chat(SLOW)
         next(stream)
-        reading = threading.Thread(target=lambda: list(stream))
+        told: list[str] = []
+
+        def read() -> None:
+            try:
+                while not told:
+                    next(stream)
+            except RuntimeError as error:
+                told.append(str(error))
+
+        reading = threading.Thread(target=read)
         reading.start()
-        time.sleep(0.2)
-        with pytest.raises(RuntimeError, match="another thread"):
-            for _ in range(100):
-                next(stream)
+        read()
         stream.close()
-        reading.join(5)
+        reading.join(PATIENCE)
         assert not reading.is_alive()
+    assert "another thread" in told[0]
 
 
 def test_streams_are_context_managers_and_stop_works(gateway: str) -> None:

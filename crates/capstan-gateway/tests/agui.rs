@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use capstan_agent::{Agent, Demo, Failure, Outcome, Turn, Writer, async_trait};
-use capstan_gateway::{Gateway, KeyHash, Limits, Settings, Tenant};
+use capstan_gateway::{Gateway, KeyHash, Limits, Settings, Tenant, Timeouts};
 use capstan_protocol::fault::{
     AgentNotFound, CapabilityNotFound, MessageLimitExceeded, PermissionDenied, RateLimitExceeded,
     ServiceUnavailable, SessionLimitExceeded, SessionNotFound, TenantRequired, UpstreamStatus,
@@ -460,7 +460,8 @@ async fn either_face_can_watch_what_the_other_started() {
 
 #[tokio::test]
 async fn a_key_is_one_run_whatever_the_face() {
-    let server = start(Settings::default()).await;
+    let timeouts = Timeouts { drain: Duration::ZERO, ..Timeouts::default() };
+    let server = start(Settings { timeouts, ..Settings::default() }).await;
     let request = common::ask("/tokens 1");
     common::all(server.post(&request).await).await;
     let mut same = input("/tokens 1");

@@ -36,8 +36,7 @@ struct AgUi {
 pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, ConfigError> {
     let secret = Secret::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?;
     let dialect = AgUi { url: http::base_url(&config.url)?, system: config.system, secret: secret.clone() };
-    let client = http::client(common.times.connect)?;
-    Ok(Box::new(HttpAgent::new(dialect, client, secret, common)))
+    Ok(Box::new(HttpAgent::new(dialect, secret, common)?))
 }
 
 impl Dialect for AgUi {

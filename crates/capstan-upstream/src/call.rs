@@ -13,8 +13,8 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use crate::decode::{Decode, Step, malformed, truncated};
-use crate::http::{Limit, cut, timed_out, unsent};
-use crate::kinds::Common;
+use crate::http::{self, Limit, cut, timed_out, unsent};
+use crate::kinds::{Common, ConfigError};
 use crate::retries::Retries;
 use crate::secret::Secret;
 use crate::speaker::Speaker;
@@ -55,8 +55,9 @@ pub(crate) struct HttpAgent<D> {
 }
 
 impl<D: Dialect> HttpAgent<D> {
-    pub(crate) fn new(dialect: D, client: Client, secret: Secret, common: &Common) -> Self {
-        Self { dialect, client, secret, retries: common.retries, times: common.times }
+    pub(crate) fn new(dialect: D, secret: Secret, common: &Common) -> Result<Self, ConfigError> {
+        let client = http::client(common.times.connect)?;
+        Ok(Self { dialect, client, secret, retries: common.retries, times: common.times })
     }
 
     async fn call(&self, headers: &HeaderMap, body: &Bytes, out: &mut Speaker<'_>) -> Result<(), Trouble> {

@@ -16,6 +16,7 @@ mod http;
 mod kinds;
 pub mod openai;
 mod parts;
+mod provider;
 mod retries;
 mod secret;
 mod speaker;

@@ -4,7 +4,7 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use capstan_agent::{Output, Turn};
 use capstan_protocol::ErrorSeverity;
@@ -170,10 +170,9 @@ async fn a_stopped_run_ends_its_whole_process_group() {
     let stream = response.headers()["x-stream-id"].to_str().unwrap().to_owned();
     let pids = || std::fs::read_to_string(&file).unwrap_or_default();
     assert!(eventually(|| pids().lines().count() == 2).await);
-    let began = Instant::now();
     let stopped = client().delete(format!("{gateway}/v1/streams/{stream}")).send().await.unwrap();
     assert_eq!(stopped.status(), 200);
-    assert!(began.elapsed() < Duration::from_secs(1), "the stop does not wait for the process");
+    assert!(pids().lines().all(is_alive), "the stop does not wait for the process");
     assert!(eventually(|| pids().lines().all(|pid| !is_alive(pid))).await, "parent and child are gone");
 }
 
@@ -191,11 +190,9 @@ async fn a_silent_process_is_ended_by_its_timeout() {
 
 #[tokio::test]
 async fn a_process_that_lingers_after_its_result_is_done() {
-    let script = format!("{ECHO}; sleep 60");
-    let began = Instant::now();
-    let (outputs, outcome) =
-        run(agent("command", json!({ "command": ["sh", "-c", script, "sh"] })), Turn::new("x")).await;
+    let script = format!("{ECHO}; sleep 3600");
+    let running = run(agent("command", json!({ "command": ["sh", "-c", script, "sh"] })), Turn::new("x"));
+    let (outputs, outcome) = tokio::time::timeout(Duration::from_secs(60), running).await.expect("it ends");
     outcome.unwrap();
     assert_eq!(text(&outputs), "in=x arg= run=set");
-    assert!(began.elapsed() < Duration::from_secs(8));
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use capstan_protocol::{ErrorSeverity, Exposure};
 use common::*;
@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 /// Time-outs of the tests; the faults last as long as these make them.
 const FIRST_TOKEN: f64 = 1.5;
 const IDLE: f64 = 1.5;
+/// How long a test waits for what must come before it is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The least wait before any second call.
 const LEAST_GAP: Duration = Duration::from_millis(240);
 
@@ -22,6 +24,16 @@ fn config(provider: &Provider) -> Value {
 
 async fn told_by(provider: &Provider) -> Told {
     ask(&gateway(agent("openai", config(provider))).await, "Hi").await
+}
+
+/// What is told when the time-outs are of no help: an hour long, far beyond the test's patience.
+async fn without_idling(provider: &Provider) -> Told {
+    let mut config = config(provider);
+    for limit in ["idle", "total"] {
+        config["timeouts"][limit] = json!(3600);
+    }
+    let gateway = gateway(agent("openai", config)).await;
+    tokio::time::timeout(PATIENCE, ask(&gateway, "Hi")).await.expect("it is closed by itself")
 }
 
 /// The whole answer came, after so many calls, none of them right after another.
@@ -118,7 +130,7 @@ async fn no_answer_at_all_is_a_timeout_after_four_calls() {
 
 #[tokio::test]
 async fn a_late_first_token_is_asked_for_again() {
-    let late = [vec![stream_head(), Do::Pause(Duration::from_secs_f64(FIRST_TOKEN * 2.0))], tokens(1, 60)];
+    let late = [vec![stream_head(), Do::Hang], tokens(1, 60)];
     heals(2, &once(late.concat()).await).await;
 }
 
@@ -134,7 +146,7 @@ async fn a_cut_after_40_of_60_tokens_is_continued_without_a_repeat() {
 
 #[tokio::test]
 async fn a_reset_in_mid_stream_is_continued() {
-    let cut = [vec![stream_head()], tokens(1, 40), vec![Do::Pause(Duration::from_millis(100)), Do::Reset]];
+    let cut = [vec![stream_head()], tokens(1, 40), vec![Do::Reset]];
     heals(2, &once(cut.concat()).await).await;
 }
 
@@ -172,19 +184,17 @@ async fn a_complete_answer_is_closed_at_once_even_if_its_connection_stays_open()
     let mut bare = answer();
     bare.pop();
     bare.push(Do::Hang);
-    let began = Instant::now();
-    heals(1, &always(bare).await).await;
-    assert!(began.elapsed() < Duration::from_secs_f64(IDLE), "{:?}", began.elapsed());
+    let provider = always(bare).await;
+    let told = without_idling(&provider).await;
+    assert_eq!((told.text, provider.calls()), (words(60), 1));
 }
 
 #[tokio::test]
 async fn a_complete_answer_without_usage_is_closed_soon() {
     let acts = [vec![stream_head()], tokens(1, 60), finish("stop")[..1].to_vec(), vec![Do::Hang]].concat();
     let provider = always(acts).await;
-    let began = Instant::now();
-    let told = told_by(&provider).await;
+    let told = without_idling(&provider).await;
     assert_eq!((told.text, provider.calls()), (words(60), 1));
-    assert!(began.elapsed() < Duration::from_secs_f64(IDLE), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

@@ -1,8 +1,10 @@
 //! `capstan errors` as its users meet it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+use std::collections::BTreeSet;
 use std::process::{Command, Output};
 
+use capstan_protocol::fault::Entry;
 use capstan_protocol::{AguiErrorCode, CATALOGUE};
 use serde_json::Value;
 
@@ -64,10 +66,11 @@ fn an_agui_code_names_the_finer_kinds_that_it_covers() {
 
 #[test]
 fn every_code_of_every_dialect_is_explained() {
-    for entry in CATALOGUE {
-        for spelling in [entry.code, entry.slug, &entry.status.to_string()] {
-            assert!(errors(&[spelling]).status.success(), "{spelling}");
-        }
+    let spellings = |entry: &Entry| [entry.code.to_owned(), entry.slug.to_owned(), entry.status.to_string()];
+    // Many share a status.
+    let spellings: BTreeSet<String> = CATALOGUE.iter().flat_map(spellings).collect();
+    for spelling in spellings {
+        assert!(errors(&[&spelling]).status.success(), "{spelling}");
     }
     for code in AguiErrorCode::ALL {
         assert!(text(&errors(&[code.as_str()])).contains(code.as_str()));

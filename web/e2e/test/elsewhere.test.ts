@@ -4,26 +4,20 @@ import { readFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 
-import { ended, launch, say, textOf, visit } from "./browser.js";
-import { type Gateway, startGateway } from "./gateway.js";
+import { ended, say, textOf, visit } from "./browser.js";
+import { startGateway } from "../../testing/gateway.mjs";
+import { setStage } from "./stage.js";
 
 const KEY = "sk_e2e_0123456789";
 const TENANTS = `[[tenants]]\nname = "acme"\nkeys = ["sha256:${createHash("sha256").update(KEY).digest("hex")}"]\n`;
 
-let browser: Browser;
-let gateway: Gateway;
-
-beforeAll(async () => {
-  [browser, gateway] = await Promise.all([launch(), startGateway()]);
-});
-afterAll(() => Promise.all([browser?.close(), gateway?.stop()]));
+const stage = setStage();
 
 test("a gateway with tenants is asked for with a key, which stays in the tab", async () => {
-  const strict = await startGateway(TENANTS);
-  const { page } = await visit(browser, strict.url);
+  const strict = await startGateway({ config: TENANTS });
+  const { page } = await visit(stage.browser, strict.url);
   const dialog = page.getByRole("dialog", { name: "A key, please" });
   await dialog.getByLabel("Key").fill("sk_wrong");
   await dialog.getByRole("button", { name: "Use it" }).click();
@@ -55,7 +49,7 @@ async function foreignPage(): Promise<{ server: Server; url: string }> {
       return window.fetch(url, { ...init, signal: request.signal });
     };
     const notices = [];
-    const client = new CapClient("${gateway.url}/v1", "any", { fetch, onNotice: ({ type }) => notices.push(type) });
+    const client = new CapClient("${stage.gateway.url}/v1", "any", { fetch, onNotice: ({ type }) => notices.push(type) });
     const resumes = () => notices.filter((type) => type === "resumed").length;
     const chat = client.chat("/tokens 200 --delay 15ms");
     let text = "", cuts = 0;
@@ -76,7 +70,7 @@ async function foreignPage(): Promise<{ server: Server; url: string }> {
 
 test("a page of another origin chats, heals and stops", async () => {
   const { server, url } = await foreignPage();
-  const { page, complaints } = await visit(browser, url);
+  const { page, complaints } = await visit(stage.browser, url);
   const result = await page.waitForFunction(() => (window as unknown as { result?: unknown }).result, null, { timeout: 20_000 });
   const text = Array.from({ length: 200 }, (_, n) => `tok${n + 1} `).join("");
   expect(await result.jsonValue()).toEqual({ text, resumes: 3 });
@@ -85,19 +79,13 @@ test("a page of another origin chats, heals and stops", async () => {
   server.close();
 });
 
-test("the AG-UI face works, or says clearly that it is not there", async () => {
-  const { status } = await fetch(`${gateway.url}/v1/ag-ui`, { method: "POST", headers: { "content-type": "application/json" }, body: "{}" });
-  const { page } = await visit(browser, gateway.url);
+test("the page speaks the AG-UI face, and heals in it", async () => {
+  const page = await stage.start();
   await page.getByLabel("Face").selectOption("ag-ui");
-  if (status !== 404) await page.getByLabel("Cut by itself").selectOption("10");
+  await page.getByLabel("Cut by itself").selectOption("10");
   await say(page, "/tokens 30");
-  if (status === 404) {
-    await page.locator("[data-sonner-toast]").getByText("This gateway does not serve the AG-UI face.").waitFor();
-  } else {
-    await ended(page, "closed");
-    expect(await textOf(page)).toBe(Array.from({ length: 30 }, (_, n) => `tok${n + 1}`).join(" "));
-    await say(page, "/fault rate_limited --retry-after 9");
-    await page.locator("[data-sonner-toast]").getByText("Too many requests", { exact: true }).waitFor();
-  }
-  await page.context().close();
+  await ended(page, "closed");
+  expect(await textOf(page)).toBe(Array.from({ length: 30 }, (_, n) => `tok${n + 1}`).join(" "));
+  await say(page, "/fault rate_limited --retry-after 9");
+  await page.locator("[data-sonner-toast]").getByText("Too many requests", { exact: true }).waitFor();
 });

@@ -2,21 +2,18 @@
 import { readFileSync } from "node:fs";
 
 import { AGUIErrorCode, CATALOGUE, ERROR_STATUS, ERROR_TITLES } from "capstan";
-import type { Browser, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import type { Page } from "playwright-core";
+import { afterEach, beforeAll, expect, test } from "vitest";
 
-import { ended, lastTurn, launch, say, visit, type Visit } from "./browser.js";
-import { type Gateway, startGateway } from "./gateway.js";
+import { ended, lastTurn, say, visit, type Visit } from "./browser.js";
+import { setStage } from "./stage.js";
 
-let browser: Browser;
-let gateway: Gateway;
+const stage = setStage();
 let open: Visit;
 
 beforeAll(async () => {
-  [browser, gateway] = await Promise.all([launch(), startGateway()]);
-  open = await visit(browser, gateway.url);
+  open = await visit(stage.browser, stage.gateway.url);
 });
-afterAll(() => Promise.all([browser?.close(), gateway?.stop()]));
 afterEach(() => expect(open.complaints, "the console has no errors").toEqual([]));
 
 /** Codes whose faults are retried; the others fail for good. */
@@ -99,7 +96,7 @@ test("the page comes with a strict policy and needs nothing from elsewhere", asy
   open.page.on("request", (request) => asked.push(new URL(request.url()).origin));
   const response = await open.page.reload();
   expect(response?.headers()["content-security-policy"]).toMatch(/default-src 'none'; script-src 'self'; style-src 'self'/);
-  expect(new Set(asked)).toEqual(new Set([gateway.url]));
+  expect(new Set(asked)).toEqual(new Set([stage.gateway.url]));
   const source = await response?.text();
   expect(source).not.toMatch(/<script(?![^>]*src=)/);
   expect(readFileSync(new URL("../../playground/dist/index.html", import.meta.url), "utf8")).toBe(source);

@@ -1,38 +1,13 @@
 // Whoever uses the page: with patience, with a keyboard only, on a narrow screen, or in a hurry.
-import { CapClient } from "capstan";
-import type { Browser } from "playwright-core";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 
-import { count, ended, lastTurn, launch, say, textOf, visit, type Visit } from "./browser.js";
-import { type Gateway, startGateway } from "./gateway.js";
+import { count, ended, lastTurn, say, textOf } from "./browser.js";
+import { setStage } from "./stage.js";
 
-let browser: Browser;
-let gateway: Gateway;
-let open: Visit | undefined;
-
-beforeAll(async () => {
-  [browser, gateway] = await Promise.all([launch(), startGateway()]);
-});
-afterAll(() => Promise.all([browser?.close(), gateway?.stop()]));
-afterEach(async () => {
-  const complaints = open?.complaints;
-  await open?.page.context().close();
-  open = undefined;
-  expect(complaints, "the console has no errors").toEqual([]);
-});
-
-async function start(options = {}) {
-  open = await visit(browser, gateway.url, options);
-  return open.page;
-}
-
-/** What the gateway says to a message when nothing breaks. */
-async function whole(message: string): Promise<string> {
-  return (await new CapClient(`${gateway.url}/v1`).chat(message).collect()).trim();
-}
+const stage = setStage();
 
 test("a run that waits goes on where it stood when its retry wakes", async () => {
-  const page = await start();
+  const page = await stage.start();
   await say(page, "/flaky 1 --wait 6");
   const toast = page.locator("[data-sonner-toast]");
   await toast.getByText("The answer broke off").waitFor();
@@ -41,12 +16,12 @@ test("a run that waits goes on where it stood when its retry wakes", async () =>
   await toast.getByRole("button", { name: "Retry", exact: true }).click({ timeout: 10_000 });
   await ended(page, "closed");
   expect(await page.locator(".turn").count()).toBe(1);
-  expect(await textOf(page)).toBe(await whole("/flaky 0"));
+  expect(await textOf(page)).toBe(await stage.whole("/flaky 0"));
   expect(await toast.count()).toBe(0);
 });
 
 test("a keyboard is enough", async () => {
-  const page = await start();
+  const page = await stage.start();
   await page.locator("textarea:focus").waitFor();
   await page.keyboard.type("/tokens 100 --delay 20ms");
   await page.keyboard.press("Enter");
@@ -70,7 +45,7 @@ test("a keyboard is enough", async () => {
 });
 
 test("stop ends the run at the gateway", async () => {
-  const page = await start();
+  const page = await stage.start();
   await say(page, "/hang");
   await page.getByRole("button", { name: "Stop" }).click();
   await ended(page, "closed");
@@ -78,7 +53,7 @@ test("stop ends the run at the gateway", async () => {
 });
 
 test("a narrow screen shows everything without a sideways scroll", async () => {
-  const page = await start({ viewport: { width: 320, height: 640 }, isMobile: true, hasTouch: true });
+  const page = await stage.start({ viewport: { width: 320, height: 640 }, isMobile: true, hasTouch: true });
   await say(page, "/events");
   await ended(page, "closed");
   const wider = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);

@@ -30,7 +30,7 @@ pub enum Do {
     Pause(Duration),
     /// The connection is reset.
     Reset,
-    /// Nothing more comes, but the connection stays.
+    /// Nothing more comes, but the connection stays until the other side gives it up.
     Hang,
 }
 
@@ -97,7 +97,7 @@ async fn attend(
             }
             Do::Pause(time) => tokio::time::sleep(time).await,
             Do::Reset => return stream.set_zero_linger().unwrap(),
-            Do::Hang => tokio::time::sleep(Duration::from_secs(60)).await,
+            Do::Hang => while matches!(stream.read(&mut [0; 64]).await, Ok(1..)) {},
         }
     }
     let _ = stream.shutdown().await;

@@ -3,7 +3,13 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::thread::{self, JoinHandle};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+/// How long a line is waited for before the test is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The command with nothing of this machine's environment in it.
 fn command(folder: &Path) -> Command {
@@ -20,8 +26,7 @@ pub(crate) fn refused(folder: &Path, args: &[&str]) -> Output {
 pub(crate) struct Server {
     pub(crate) url: String,
     child: Child,
-    /// What it wrote, one thread a pipe, so that a full pipe never holds it up.
-    output: Vec<JoinHandle<String>>,
+    output: Mutex<Lines>,
 }
 
 impl Server {
@@ -38,13 +43,15 @@ impl Server {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let errors = collect(child.stderr.take().unwrap());
+        let (sender, lines) = channel();
+        forward(child.stderr.take().unwrap(), sender.clone());
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut first = String::new();
         stdout.read_line(&mut first).unwrap();
         let url = first.split_once("listening on ").and_then(|(_, rest)| rest.split(',').next());
         let url = url.unwrap_or_else(|| panic!("no URL in {first:?}")).to_owned();
-        Self { url, child, output: vec![errors, collect(stdout)] }
+        forward(stdout, sender);
+        Self { url, child, output: Mutex::new(Lines { lines, read: String::new() }) }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -57,6 +64,11 @@ impl Server {
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
     }
 
+    /// Waits until it writes a line with this part in it, beyond the lines already waited for.
+    pub(crate) fn wait_for_line(&self, part: &str) {
+        self.output.lock().unwrap().read_to(part);
+    }
+
     /// `kill -9`.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
@@ -66,7 +78,7 @@ impl Server {
     /// Waits until it ends by itself; its status, and all that it wrote after the first line.
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
         let status = self.child.wait().unwrap();
-        (status, self.output.drain(..).map(|pipe| pipe.join().unwrap()).collect())
+        (status, self.output.lock().unwrap().read_all())
     }
 }
 
@@ -77,10 +89,36 @@ impl Drop for Server {
     }
 }
 
-fn collect(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
+/// What it writes, on both pipes, after the first line.
+struct Lines {
+    lines: Receiver<String>,
+    read: String,
+}
+
+impl Lines {
+    fn read_to(&mut self, part: &str) {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("no {part:?} after\n{}", self.read));
+            self.read.push_str(&line);
+            if line.contains(part) {
+                return;
+            }
+        }
+    }
+
+    /// Everything, once the pipes are closed.
+    fn read_all(&mut self) -> String {
+        self.read.extend(self.lines.iter());
+        std::mem::take(&mut self.read)
+    }
+}
+
+/// A thread a pipe, so that a full pipe never holds the process up.
+fn forward(pipe: impl Read + Send + 'static, lines: Sender<String>) {
     thread::spawn(move || {
-        let mut text = String::new();
-        pipe.read_to_string(&mut text).unwrap();
-        text
-    })
+        let mut pipe = BufReader::new(pipe);
+        let mut line = String::new();
+        while pipe.read_line(&mut line).unwrap() > 0 && lines.send(std::mem::take(&mut line)).is_ok() {}
+    });
 }

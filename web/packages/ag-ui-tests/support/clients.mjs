@@ -1,4 +1,5 @@
 // The published clients behind one small interface, so that every test runs with each of them.
+import { AsyncLocalStorage } from "node:async_hooks";
 import { randomUUID } from "node:crypto";
 
 import { HttpAgent as HttpAgent1 } from "@ag-ui/client";
@@ -67,10 +68,16 @@ export const clients = {
   "@tanstack/ai-client": { isTanStack: true, run: runTanStack },
 };
 
-/** Makes any warning of a client's a failure of the test. */
-export function listen(t) {
+const hearing = new AsyncLocalStorage();
+for (const level of ["warn", "error"]) {
+  const plain = console[level];
+  console[level] = (...args) => hearing.getStore()?.push(args.join(" ")) ?? plain(...args);
+}
+
+/** What clients complain of in the test that calls this, and in no other: tests run side by side. */
+export function listen() {
   const said = [];
-  for (const level of ["warn", "error"]) t.mock.method(console, level, (...args) => said.push(args.join(" ")));
+  hearing.enterWith(said);
   return said;
 }
 

@@ -32,19 +32,19 @@ function forward(response, outgoing, cutAfter = Infinity, abort) {
   let buffer = "";
   let events = 0;
   let isCut = false;
-  const cut = () => {
+  // What was written goes out first; the missing end of the chunked body is what the client notices.
+  const cutAfterWriting = (frame) => {
     isCut = true;
     abort();
-    // What was written goes out first; the missing end of the chunked body is what the client notices.
-    setTimeout(() => outgoing.destroy(), 2);
+    outgoing.write(frame, () => outgoing.destroy());
   };
   response.setEncoding("utf8");
   response.on("data", (text) => {
     buffer += text;
     for (let at; !isCut && (at = buffer.indexOf("\n\n")) >= 0; buffer = buffer.slice(at + 2)) {
       const frame = buffer.slice(0, at + 2);
-      outgoing.write(frame);
-      if (frame.includes("data:") && ++events >= cutAfter) cut();
+      if (frame.includes("data:") && ++events >= cutAfter) cutAfterWriting(frame);
+      else outgoing.write(frame);
     }
   });
   response.on("end", () => isCut || outgoing.end(buffer));

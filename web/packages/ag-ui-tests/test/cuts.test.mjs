@@ -3,65 +3,67 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 
 import { startCutter } from "../support/cutter.mjs";
-import { startGateway } from "../support/gateway.mjs";
+import { startGateway } from "../../../testing/gateway.mjs";
 import { clients, listen, types } from "../support/clients.mjs";
 
 /** What must be the same whether the connection held or not: ids and times differ between runs. */
 const shape = ({ events, answer }) => ({ types: types(events), answer });
 
-for (const [name, { run }] of Object.entries(clients)) {
-  describe(name, { timeout: 300_000 }, () => {
-    let gateway;
-    before(async () => (gateway = await startGateway()));
-    after(() => gateway.stop());
+describe("broken connections", { concurrency: true }, () => {
+  for (const [name, { run }] of Object.entries(clients)) {
+    describe(name, { concurrency: true, timeout: 300_000 }, () => {
+      let gateway;
+      before(async () => (gateway = await startGateway()));
+      after(() => gateway.stop());
 
-    /** One run for each event after which its first connection breaks off, all at once. */
-    async function cutEverywhere(command, events, check) {
-      const cuts = Array.from({ length: events }, async (_, n) => {
-        const cutter = await startCutter(gateway.url, (request) => (request === 0 ? n + 1 : undefined));
-        const cut = await run(cutter.endpoint, command);
-        if (n + 1 < events) assert.ok(cutter.log.length > 1, "the client asked again");
-        assert.equal(cut.thrown, undefined, `cut after ${n + 1}: ${cut.thrown}`);
-        check(cut, `cut after ${n + 1}`);
-        await cutter.stop();
-      });
-      await Promise.all(cuts);
-    }
+      /** One run for each event after which its first connection breaks off, all at once. */
+      async function cutEverywhere(command, events, check) {
+        const cuts = Array.from({ length: events }, async (_, n) => {
+          const cutter = await startCutter(gateway.url, (request) => (request === 0 ? n + 1 : undefined));
+          const cut = await run(cutter.endpoint, command);
+          if (n + 1 < events) assert.ok(cutter.log.length > 1, "the client asked again");
+          assert.equal(cut.thrown, undefined, `cut after ${n + 1}: ${cut.thrown}`);
+          check(cut, `cut after ${n + 1}`);
+          await cutter.stop();
+        });
+        await Promise.all(cuts);
+      }
 
-    for (const command of ["/tokens 6", "/events", "/fault content_refused", "/diverge", "/warn", "/flaky 1"]) {
-      test(`${command}: a cut after any event heals`, async (t) => {
-        const said = listen(t);
-        const whole = await run(gateway.endpoint, command);
-        await cutEverywhere(command, whole.events.length, (cut, where) => {
-          assert.deepEqual(withoutSecondEnd(shape(cut)), shape(whole), where);
+      for (const command of ["/tokens 6", "/events", "/fault content_refused", "/diverge", "/warn", "/flaky 1"]) {
+        test(`${command}: a cut after any event heals`, async () => {
+          const said = listen();
+          const whole = await run(gateway.endpoint, command);
+          await cutEverywhere(command, whole.events.length, (cut, where) => {
+            assert.deepEqual(withoutSecondEnd(shape(cut)), shape(whole), where);
+          });
+          assert.deepEqual(said, []);
+        });
+      }
+
+      test("/fault timeout: whoever comes back to a run that waits starts its next attempt, and no text is doubled", async () => {
+        const said = listen();
+        const whole = await run(gateway.endpoint, "/fault timeout");
+        await cutEverywhere("/fault timeout", whole.events.length, (cut, where) => {
+          assert.deepEqual(cut.answer, whole.answer, where);
+          assert.equal(cut.error.code, "TIMEOUT", where);
         });
         assert.deepEqual(said, []);
       });
-    }
 
-    test("/fault timeout: whoever comes back to a run that waits starts its next attempt, and no text is doubled", async (t) => {
-      const said = listen(t);
-      const whole = await run(gateway.endpoint, "/fault timeout");
-      await cutEverywhere("/fault timeout", whole.events.length, (cut, where) => {
-        assert.deepEqual(cut.answer, whole.answer, where);
-        assert.equal(cut.error.code, "TIMEOUT", where);
+      test("a connection that brings one event at a time brings them all", async () => {
+        const said = listen();
+        const whole = await run(gateway.endpoint, "/events");
+        const cutter = await startCutter(gateway.url, (n) => (n < whole.events.length ? 1 : undefined));
+        const cut = await run(cutter.endpoint, "/events");
+        assert.equal(cut.thrown, undefined);
+        assert.deepEqual(withoutSecondEnd(shape(cut)), shape(whole));
+        assert.ok(new Set(cutter.log).size >= whole.events.length - 1, "every request came with another cursor");
+        await cutter.stop();
+        assert.deepEqual(said, []);
       });
-      assert.deepEqual(said, []);
     });
-
-    test("a connection that brings one event at a time brings them all", async (t) => {
-      const said = listen(t);
-      const whole = await run(gateway.endpoint, "/events");
-      const cutter = await startCutter(gateway.url, (n) => (n < whole.events.length ? 1 : undefined));
-      const cut = await run(cutter.endpoint, "/events");
-      assert.equal(cut.thrown, undefined);
-      assert.deepEqual(withoutSecondEnd(shape(cut)), shape(whole));
-      assert.ok(new Set(cutter.log).size >= whole.events.length - 1, "every request came with another cursor");
-      await cutter.stop();
-      assert.deepEqual(said, []);
-    });
-  });
-}
+  }
+});
 
 /** A client whose connection broke after the end asks once more and is told the end again. */
 function withoutSecondEnd({ types, answer }) {

@@ -39,8 +39,8 @@ test("chat yields text and knows its conversation at once", async () => {
 test("a cut in the middle of a frame is healed with the same bytes and the right cursor", async () => {
   const cut: Handler = (response) => {
     openStream(response);
-    response.write(`retry: 1\nid: ${STREAM}:0\n\n${frame(1, "DELTA", "Hel")}${frame(2, "DELTA", "lo").slice(0, 60)}`);
-    setTimeout(() => response.destroy(), 20);
+    const begun = `retry: 1\nid: ${STREAM}:0\n\n${frame(1, "DELTA", "Hel")}${frame(2, "DELTA", "lo").slice(0, 60)}`;
+    response.write(begun, () => response.destroy());
   };
   const rest: Handler = (response) => {
     openStream(response);
@@ -96,8 +96,9 @@ test("aborting ends the call with the signal's reason, wherever it stands", asyn
   const stop = new AbortController();
   const chat = new CapClient(server.url, "", QUICK).chat("hi", { signal: stop.signal });
   expect(await chat.next()).toBe("Hel");
-  setTimeout(() => stop.abort(new Error("enough")), 10);
-  await expect(chat.next()).rejects.toThrow("enough");
+  const waiting = expect(chat.next()).rejects.toThrow("enough");
+  stop.abort(new Error("enough"));
+  await waiting;
   expect(server.seen).toHaveLength(1);
 });
 

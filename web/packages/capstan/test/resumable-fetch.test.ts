@@ -42,8 +42,7 @@ function cutting(bytes: () => number, withIds = true): Handler {
     if (limit < 0) return void response.destroy();
     response.writeHead(200, { "content-type": "text/event-stream" });
     if (limit >= raw.length) return void response.end(raw);
-    response.write(raw.subarray(0, limit));
-    setTimeout(() => response.destroy(), 2);
+    response.write(raw.subarray(0, limit), () => response.destroy());
   };
 }
 
@@ -84,7 +83,7 @@ test.each(lines)("HttpAgent %s is stopped at once by its own abort", async (_, H
     response.write(`id: ${started?.id}\ndata: ${started?.data}\n\n`);
   });
   const agent = new HttpAgent({ url: server.url, threadId: "t", fetch: resumableFetch(QUICK) });
-  agent.subscribe({ onRunStartedEvent: () => void setTimeout(() => agent.abortRun(), 5) });
+  agent.subscribe({ onRunStartedEvent: () => agent.abortRun() });
   await agent.runAgent({ runId: "r" }).catch(() => {});
   expect(server.seen).toHaveLength(1);
 });

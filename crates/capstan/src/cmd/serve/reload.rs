@@ -31,9 +31,9 @@ pub(super) fn on_hangup(
 fn reload_tenants(file: Option<&Path>, tenants: &Tenants) {
     match read(file, tenants) {
         Ok(read) => {
-            let keys: usize = read.iter().map(|tenant| tenant.keys.len()).sum();
-            tracing::info!(tenants = read.len(), keys, "tenants and keys were read anew");
+            let (count, keys) = (read.len(), read.iter().map(|tenant| tenant.keys.len()).sum::<usize>());
             tenants.replace(read);
+            tracing::info!(tenants = count, keys, "tenants and keys were read anew");
         }
         Err(failure) => tracing::error!(error = failure.message(), "tenants and keys stay as they were"),
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use capstan_gateway::Settings;
 use capstan_protocol::Exposure;
 
-use super::{Config, LimitsConfig, RetentionConfig, TenantConfig, TimeoutsConfig};
+use super::Config;
+use super::overlay::{LimitsConfig, RetentionConfig, TimeoutsConfig};
+use super::tenant::TenantConfig;
 
 /// A value as a file would have it.
 pub(super) trait Shown {

@@ -1,0 +1,73 @@
+//! `[limits]`, `[timeouts]`, `[retention]`: what a file says of them is laid over the gateway's defaults.
+
+use std::time::Duration;
+
+use capstan_gateway::{Limits, Retention, Timeouts};
+use serde::Deserialize;
+use serde::de::Error as _;
+
+use super::effective::Shown as _;
+use crate::cmd::Failure;
+
+/// What the protocol promises: so long after its stream a key still starts no second run.
+const PROMISED_CLAIM_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Declares an optional overlay over one of the gateway's structs.
+macro_rules! overlay {
+    ($name:ident over $target:ident { $($field:ident: $type:ty,)* }) => {
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub(super) struct $name { $($field: Option<$type>,)* }
+
+        impl $name {
+            pub(super) fn apply(&self, target: &mut $target) {
+                $(if let Some(value) = self.$field { target.$field = value.into(); })*
+            }
+
+            /// Every key with its value.
+            pub(super) fn values(target: &$target) -> Vec<(&'static str, String)> {
+                vec![$((stringify!($field), target.$field.shown())),*]
+            }
+        }
+    };
+}
+
+overlay! { LimitsConfig over Limits {
+    requests_per_minute: u32, sessions: u64, messages_per_session: usize, runs_per_tenant: usize, runs: usize,
+    readers_per_tenant: usize, body_bytes: usize, packets_per_stream: u64, bytes_per_stream: u64,
+} }
+
+overlay! { TimeoutsConfig over Timeouts {
+    run: Seconds, idle: Seconds, request: Seconds, heartbeat: Seconds, waiting: Seconds, drain: Seconds,
+} }
+
+overlay! { RetentionConfig over Retention { max_age: Seconds, max_bytes: u64, claim_age: Seconds, } }
+
+/// A number of seconds; fractions are fine.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seconds(Duration);
+
+impl From<Seconds> for Duration {
+    fn from(seconds: Seconds) -> Self {
+        seconds.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let seconds = f64::deserialize(deserializer)?;
+        Duration::try_from_secs_f64(seconds)
+            .map(Self)
+            .map_err(|_| D::Error::custom("expected a number of seconds"))
+    }
+}
+
+/// A late duplicate must not start a second run, so the day that the protocol promises cannot be shortened.
+pub(super) fn check_claim_age(claim_age: Duration) -> Result<(), Failure> {
+    if claim_age >= PROMISED_CLAIM_AGE {
+        return Ok(());
+    }
+    let (given, least) = (claim_age.as_secs_f64(), PROMISED_CLAIM_AGE.as_secs());
+    Err(Failure::usage(format!("retention.claim_age: {given} s is less than {least} s (24 h)"))
+        .with_help("a key must start no second run for 24 h after its stream is gone; streams themselves may go sooner (max_age)"))
+}

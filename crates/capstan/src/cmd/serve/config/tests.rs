@@ -1,0 +1,182 @@
+//! What a file may say, and that the example and the documentation say the same.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+use std::time::Duration;
+
+use capstan_gateway::{Limits, Retention, Timeouts};
+use capstan_protocol::Exposure;
+
+use super::overlay::{LimitsConfig, RetentionConfig, TimeoutsConfig};
+use super::{Config, EXAMPLE, explain};
+
+#[test]
+fn defaults_are_overlaid_by_what_the_file_says() {
+    let config: Config =
+        toml::from_str("debug = true\n[limits]\nruns = 7\n[timeouts]\nidle = 1.5\n").unwrap();
+    let settings = config.settings().unwrap();
+    assert_eq!((settings.limits.runs, settings.timeouts.idle), (7, Duration::from_millis(1500)));
+    assert_eq!(settings.limits.body_bytes, Limits::default().body_bytes);
+    assert_eq!(settings.exposure, Exposure::Debug);
+}
+
+#[test]
+fn a_wrong_key_names_its_place_and_the_nearest_known_one() {
+    let wrong = "debug = true\nlisen = \"x\"\n";
+    let error = toml::from_str::<Config>(wrong).unwrap_err();
+    let failure = explain(Path::new("capstan.toml"), wrong, &error);
+    let text = format!("{failure:?}");
+    assert!(text.contains("line 2") && text.contains("did you mean `listen`?"), "{text}");
+}
+
+#[test]
+fn retention_is_overlaid_like_the_rest() {
+    let text = "[retention]\nmax_age = 3600\nmax_bytes = 1000\nclaim_age = 172800\n";
+    let settings = toml::from_str::<Config>(text).unwrap().settings().unwrap();
+    let hours = |n: u64| Duration::from_secs(n * 3600);
+    let expected =
+        Retention { max_age: hours(1), max_bytes: Some(1000), claim_age: hours(48), ..Retention::default() };
+    assert_eq!(settings.retention, expected);
+    let untouched = toml::from_str::<Config>("").unwrap().settings().unwrap();
+    assert_eq!(untouched.retention, Retention::default());
+}
+
+#[test]
+fn claims_may_not_be_kept_for_less_than_the_promised_day() {
+    let config =
+        |seconds: f64| toml::from_str::<Config>(&format!("[retention]\nclaim_age = {seconds:?}\n")).unwrap();
+    assert!(config(86_400.0).settings().is_ok());
+    let failure = format!("{:?}", config(86_399.5).settings().unwrap_err());
+    for part in ["retention.claim_age", "86399.5 s", "24 h", "second run", "max_age"] {
+        assert!(failure.contains(part), "{part} in {failure}");
+    }
+}
+
+/// What serde says of an unknown key names all known ones.
+fn keys(table: &str) -> Vec<String> {
+    let error = toml::from_str::<Config>(&format!("{table}\nno_such_key = 1\n")).unwrap_err();
+    error.message().split('`').skip(3).step_by(2).map(str::to_owned).collect()
+}
+
+const PAGE: &str = include_str!("../../../../../../docs/configuration.md");
+
+/// The row of the page's table that begins with this key.
+fn row(section: &str, key: &str) -> String {
+    let rows = PAGE.split(&format!("## `{section}`")).nth(1).and_then(|rest| rest.split("\n## ").next());
+    let start = format!("| `{key}` |");
+    let found = rows.and_then(|rows| rows.lines().find(|line| line.starts_with(&start)));
+    found.unwrap_or_else(|| panic!("docs/configuration.md: {section} has no row for {key}")).to_owned()
+}
+
+/// The example with what is commented out taken in: `#key = …` and `#[table]`, but not `# prose`.
+fn whole_example() -> toml::Table {
+    let is_commented = |rest: &str| rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '[');
+    let uncomment = |line: &'static str| line.strip_prefix('#').filter(|r| is_commented(r)).unwrap_or(line);
+    let text = EXAMPLE.lines().map(uncomment).collect::<Vec<_>>().join("\n");
+    let config: Config = toml::from_str(&text).unwrap();
+    config.settings().unwrap();
+    text.parse().unwrap()
+}
+
+fn in_example(section: &str, key: &str) -> Option<toml::Value> {
+    let whole = toml::Value::Table(whole_example());
+    let table = match section {
+        "capstan.toml" => Some(&whole),
+        "[[tenants]]" => whole.get("tenants").and_then(|tenants| tenants.get(0)),
+        _ => whole.get(section.trim_matches(['[', ']'])),
+    };
+    table?.get(key).cloned()
+}
+
+#[test]
+fn the_example_as_it_stands_changes_nothing() {
+    let settings = |text: &str| toml::from_str::<Config>(text).unwrap().settings().unwrap();
+    assert_eq!(format!("{:?}", settings(EXAMPLE)), format!("{:?}", settings("")));
+}
+
+#[test]
+fn every_key_stands_in_the_documentation_and_in_the_example() {
+    let sections = ["capstan.toml", "[[tenants]]", "[limits]", "[timeouts]", "[retention]"];
+    for section in sections {
+        let keys = keys(if section == "capstan.toml" { "" } else { section });
+        assert!(keys.len() > 1, "{section}: {keys:?}");
+        for key in keys {
+            row(section, &key);
+            assert!(in_example(section, &key).is_some(), "example.toml: {section} lacks {key}");
+        }
+    }
+}
+
+#[test]
+fn the_documentations_example_is_a_valid_configuration() {
+    let example = PAGE.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let settings = toml::from_str::<Config>(example).unwrap().settings().unwrap();
+    assert_eq!((settings.tenants.current().len(), settings.limits.requests_per_minute), (1, 120));
+}
+
+#[test]
+fn the_examples_of_agents_are_valid_configurations() {
+    let page = include_str!("../../../../../../docs/agents.md");
+    let examples = page.split("```toml").skip(1).filter_map(|rest| rest.split("```").next());
+    let mut count = 0;
+    for example in examples {
+        let config = toml::from_str::<Config>(example).unwrap();
+        config.settings().unwrap();
+        count += config.agents().unwrap().len();
+    }
+    assert!(count >= 6, "{count}");
+}
+
+#[test]
+fn every_default_stands_in_the_documentation_and_in_the_example() {
+    let tables = [
+        ("[limits]", LimitsConfig::values(&Limits::default())),
+        ("[timeouts]", TimeoutsConfig::values(&Timeouts::default())),
+        ("[retention]", RetentionConfig::values(&Retention::default())),
+    ];
+    for (section, defaults) in tables {
+        for (key, value) in defaults {
+            assert!(row(section, key).contains(&format!("| {value} |")), "{section} {key}: {value}");
+            if value != "none" {
+                assert_eq!(in_example(section, key).unwrap().to_string(), value, "{section} {key}");
+            }
+        }
+    }
+    let config = Config::default();
+    for (key, value) in
+        [("listen", config.listen), ("journal", config.journal), ("durability", config.durability)]
+    {
+        assert!(row("capstan.toml", key).contains(&format!("| `\"{value}\"` |")), "{key}: {value}");
+        assert_eq!(in_example("capstan.toml", key).unwrap().as_str(), Some(value.as_str()), "{key}");
+    }
+}
+
+#[test]
+fn a_key_in_plain_text_is_refused_and_not_repeated() {
+    let wrong = "[[tenants]]\nname = \"a\"\nkeys = [\"sk_secret\"]\n";
+    let error = toml::from_str::<Config>(wrong).unwrap_err();
+    let text = format!("{:?}", explain(Path::new("capstan.toml"), wrong, &error));
+    assert!(text.contains("sha256:") && text.contains("line 3"), "{text}");
+    assert!(!text.contains("sk_secret"), "{text}");
+}
+
+#[test]
+fn a_tenant_may_have_a_retention_of_its_own_and_need_not_be_stored() {
+    let keys = format!("keys = [\"sha256:{}\"]\n", "0".repeat(64));
+    let text = format!(
+        "[[tenants]]\nname = \"a\"\n{keys}no_store = true\nretention = {{ max_age = 60, max_bytes = 5 }}\n"
+    );
+    let tenants = toml::from_str::<Config>(&text).unwrap().tenants().unwrap();
+    let own = tenants.first().map(|t| (t.no_store, t.max_age, t.max_bytes));
+    assert_eq!(own, Some((true, Some(Duration::from_secs(60)), Some(5))));
+    assert!(toml::from_str::<Config>(&text.replace("max_age", "claim_age")).is_err());
+}
+
+#[test]
+fn one_tenant_is_one_table() {
+    let table = format!("[[tenants]]\nname = \"a\"\nkeys = [\"sha256:{}\"]\n", "0".repeat(64));
+    let tenants = |text: &str| toml::from_str::<Config>(text).unwrap().tenants().map(|tenants| tenants.len());
+    assert_eq!(tenants(&table).unwrap(), 1);
+    assert!(format!("{:?}", tenants(&table.repeat(2)).unwrap_err()).contains("two tables"));
+    assert!(tenants("[[tenants]]\nname = \"a\"\nkeys = []\n").is_err());
+}

@@ -1,0 +1,38 @@
+// What every file of tests has: a browser and a gateway of its own. Each page's console must stay quiet.
+import { CapClient } from "capstan";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, expect } from "vitest";
+
+import { launch, visit, type Visit } from "./browser.js";
+import { type Gateway, startGateway } from "../../testing/gateway.mjs";
+
+export interface Stage {
+  browser: Browser;
+  gateway: Gateway;
+  /** Opens the gateway's page for one test. */
+  start: (options?: BrowserContextOptions) => Promise<Page>;
+  /** What the gateway says to a message when nothing breaks. */
+  whole: (message: string) => Promise<string>;
+}
+
+/** Sets the stage for a file; its members are there once the tests run. */
+export function setStage(): Stage {
+  const stage = {} as Stage;
+  let open: Visit | undefined;
+  beforeAll(async () => {
+    [stage.browser, stage.gateway] = await Promise.all([launch(), startGateway()]);
+  });
+  afterAll(() => Promise.all([stage.browser?.close(), stage.gateway?.stop()]));
+  afterEach(async () => {
+    const complaints = open?.complaints ?? [];
+    await open?.page.context().close();
+    open = undefined;
+    expect(complaints, "the console has no errors").toEqual([]);
+  });
+  stage.start = async (options = {}) => {
+    open = await visit(stage.browser, stage.gateway.url, options);
+    return open.page;
+  };
+  stage.whole = async (message) => (await new CapClient(`${stage.gateway.url}/v1`).chat(message).collect()).trim();
+  return stage;
+}
