@@ -9,9 +9,9 @@ import pytest
 from proxies import CERTIFICATE, GUARD, PROXIES, program
 
 # Only a stop ends these. The first is at work, the second says nothing, the third waits for its client after some packets.
-BUSY = "/tokens 1000000 --delay 20ms"
+BUSY = "/tokens 1000000 --delay 2ms"
 SILENT = "/hang"
-WAITING = "/flaky 1 --wait 86400"
+WAITING = "/fault service_unavailable --retry-after 86400"
 TOKENS = 12
 
 
