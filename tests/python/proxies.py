@@ -100,8 +100,8 @@ class Caddy(Proxy):
         return {
             f"reverse_proxy {UPSTREAM} {{": f"reverse_proxy {server} {{",
             "capstan.example.com {": f"{self.url}, https://capstan.example.com:{self.port} {{\n\tbind 127.0.0.1\n\ttls {CERTIFICATE} {KEY}",
-            # Neither a port for administration nor one for redirects.
-            "grace_period 30s": "grace_period 30s\n\tadmin off\n\tauto_https disable_redirects",
+            # No port for administration or redirects, no authority of its own, and by no means one that this machine trusts.
+            "grace_period 30s": "grace_period 30s\n\tadmin off\n\tauto_https off\n\tskip_install_trust",
         }
 
     def command(self, config):
