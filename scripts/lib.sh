@@ -83,6 +83,22 @@ venv() {
   printf '%s\n' "$stamp" >.venv/stamp
 }
 
+# have_idle SERVER...: the servers are there, or were just installed. Debian would start them, now and at every boot; here
+# they are only programs for tests.
+have_idle() {
+  local server missing=() policy=/usr/sbin/policy-rc.d
+  for server in "$@"; do PATH="$PATH:/usr/sbin" command -v "$server" >/dev/null || missing+=("$server"); done
+  [ ${#missing[@]} = 0 ] && return
+  (
+    if [ ! -e $policy ] && [ -w /usr/sbin ]; then
+      trap 'rm -f $policy' EXIT
+      printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy
+    fi
+    install "${missing[@]}"
+  ) || return
+  if command -v systemctl >/dev/null; then systemctl --quiet disable "${missing[@]}" 2>/dev/null || true; fi
+}
+
 # npm_ci: installs what web/package-lock.json names, if that has changed since.
 npm_ci() {
   local stamp=web/node_modules/.capstan-lock

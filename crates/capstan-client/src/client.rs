@@ -153,9 +153,19 @@ impl CapClient {
 
     /// Follows a stream that exists, from a cursor on. A viewer neither starts nor arms anything.
     pub fn attach(&self, cursor: Cursor) -> PacketStream {
+        self.follow(cursor, false)
+    }
+
+    /// Follows a stream as [`attach`](Self::attach) does and hands out every packet, errors included, up to CLOSE: for
+    /// who shows a stream as it is.
+    pub fn observe(&self, cursor: Cursor) -> PacketStream {
+        self.follow(cursor, true)
+    }
+
+    fn follow(&self, cursor: Cursor, is_observer: bool) -> PacketStream {
         let mut request = self.request(Method::GET, self.stream_url(cursor.stream_id));
         accept(&mut request, "text/event-stream");
-        let policy = Policy { is_viewer: true, ..self.options.policy.clone() };
+        let policy = Policy { is_viewer: true, is_observer, ..self.options.policy.clone() };
         if policy.profile == Profile::V2 {
             request.url.query_pairs_mut().append_pair("profile", "v2");
         }

@@ -56,7 +56,8 @@ impl CapError {
         Self::Protocol(ProtocolError { message: message.into() })
     }
 
-    pub(crate) fn stream(error: StreamError) -> Self {
+    /// The failure of a run, as its stream tells it.
+    pub fn stream(error: StreamError) -> Self {
         let retry_after = error.retry_after().and_then(|s| Duration::try_from_secs_f64(s).ok());
         Self::Runtime(Box::new(RuntimeError { error: Some(error), retry_after, ..RuntimeError::default() }))
     }

@@ -302,6 +302,7 @@ impl Machine {
         self.progress_at = Some(now);
         let pending = self.pending.take();
         match (&packet.payload, pending) {
+            (Payload::Error(_), _) if self.policy.is_observer => Action::Packet(packet),
             (Payload::Close(_), Some(error)) => self.over(Action::Fail(CapError::stream(error))),
             (Payload::Close(_), None) => self.over(Action::Packet(packet)),
             (Payload::Error(error), _) => match error.severity {

@@ -11,6 +11,7 @@ mod ask;
 mod face;
 mod limits;
 mod metrics;
+mod patient;
 mod purge;
 mod reader;
 mod recovery;

@@ -28,6 +28,7 @@ pub(crate) struct Metrics {
     pub(crate) resumes: Counter,
     pub(crate) replayed: Counter<u64, AtomicU64>,
     pub(crate) attached: Counter,
+    pub(crate) stalled_readers: Counter,
     pub(crate) active_runs: Gauge,
     pub(crate) active_readers: Gauge,
     pub(crate) append_seconds: Histogram,
@@ -62,6 +63,8 @@ impl Metrics {
         let resumes = counter("resumes", "Readers that came with a cursor");
         let replayed = counter("replayed_packets", "Packets served from behind the tail");
         let attached = counter("attached_duplicates", "Requests that attached to a known run");
+        let stalled_readers =
+            counter("stalled_readers", "Connections that were cut because nothing was read");
         let mut gauge = |name, help| {
             let gauge = Gauge::default();
             registry.register(name, help, gauge.clone());
@@ -88,6 +91,7 @@ impl Metrics {
             resumes,
             replayed,
             attached,
+            stalled_readers,
             active_runs,
             active_readers,
             append_seconds,

@@ -20,6 +20,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::ServiceExt as _;
 
 use crate::app::{App, Gateway};
+use crate::patient::Patient;
 use crate::{recovery, router};
 
 /// What a connection may buffer before it asks for no more: the least there is, so that a thousand readers that never
@@ -138,11 +139,27 @@ async fn connection(
 ) {
     // A token a packet: waiting for more to send is the wrong economy.
     let _ = socket.set_nodelay(true);
+    let socket = patient(&app, socket, peer);
     let Some(tls) = app.settings.tls.clone() else { return exchange(app, socket, peer, service).await };
     // Who cannot shake hands, or takes too long to, is no loss.
     if let Ok(Ok(socket)) = tokio::time::timeout(app.settings.timeouts.request, tls.accept(socket)).await {
         exchange(app, socket, peer, service).await;
     }
+}
+
+/// A socket that is cut when its reader stalls.
+fn patient(
+    app: &App,
+    socket: TcpStream,
+    peer: SocketAddr,
+) -> Patient<TcpStream, impl FnMut(&TcpStream) + use<>> {
+    let (app, patience) = (app.clone(), app.settings.timeouts.stalled_reader);
+    Patient::new(socket, patience, move |socket| {
+        tracing::debug!(%peer, "a reader takes nothing and is cut");
+        app.metrics.stalled_readers.inc();
+        // A reset: the body must not look finished, and what the kernel holds for the reader is free at once.
+        let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+    })
 }
 
 /// Requests and responses of one connection, until it ends or the server does.

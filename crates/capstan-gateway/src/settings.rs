@@ -111,6 +111,8 @@ pub struct Timeouts {
     pub waiting: Duration,
     /// How long open responses are served after the signal to stop.
     pub drain: Duration,
+    /// A reader that takes nothing of what is there for it; as long as it likes if zero.
+    pub stalled_reader: Duration,
 }
 
 impl Default for Timeouts {
@@ -122,6 +124,8 @@ impl Default for Timeouts {
             heartbeat: Duration::from_secs(15),
             waiting: Duration::from_secs(300),
             drain: Duration::from_secs(10),
+            // As long as common proxies wait. Who reads again later goes on from its cursor.
+            stalled_reader: Duration::from_secs(60),
         }
     }
 }

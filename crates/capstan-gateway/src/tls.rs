@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
@@ -33,7 +33,10 @@ impl Tls {
     }
 
     /// Shakes hands.
-    pub(crate) async fn accept(&self, socket: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub(crate) async fn accept<S>(&self, socket: S) -> io::Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let config = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
         TlsAcceptor::from(config).accept(socket).await
     }

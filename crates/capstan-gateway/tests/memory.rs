@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use cap::Cap;
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
-use capstan_gateway::{Gateway, serve};
+use capstan_gateway::{Gateway, Settings, Timeouts, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
 use capstan_protocol::{AgentRequest, ServiceRequest, SessionContext, UserContext};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -60,7 +60,10 @@ fn serves_when_told_to() {
         println!("\naddress {}", listener.local_addr().unwrap());
         let store = open(&format!("disk:{folder}"), Durability::Process).unwrap();
         let start = CancellationToken::new();
+        // However long it takes: what readers cost that are not cut.
+        let timeouts = Timeouts { stalled_reader: Duration::ZERO, ..Timeouts::default() };
         let gateway = Gateway::new(Journal::new(store, TailLimits::default()))
+            .settings(Settings { timeouts, ..Settings::default() })
             .agent("talker", Talker(start.clone()))
             .agent("starter", Starter(start))
             .agent("meter", Meter);

@@ -24,6 +24,8 @@ pub struct Policy {
     pub profile: Profile,
     /// The call watches a run that is somebody else's: 204 means that it is over.
     pub is_viewer: bool,
+    /// Errors are packets like all others, and the call goes on to CLOSE.
+    pub is_observer: bool,
 }
 
 impl Default for Policy {
@@ -36,6 +38,7 @@ impl Default for Policy {
             is_strict: false,
             profile: Profile::V1,
             is_viewer: false,
+            is_observer: false,
         }
     }
 }

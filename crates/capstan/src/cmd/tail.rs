@@ -3,8 +3,8 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use capstan_client::{CapClient, PacketStream};
-use capstan_protocol::{Cursor, StreamPacket, Transcript};
+use capstan_client::{CapClient, CapError, PacketStream};
+use capstan_protocol::{Cursor, ErrorSeverity, Payload, StreamError, StreamPacket, Transcript};
 
 use super::Failure;
 use super::chat::screen::Screen;
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1, value_name = "SEQ")]
     from: u64,
 
-    /// A packet a line, as JSON; what the run failed with goes to standard error
+    /// Every packet a line, as JSON; what the run failed with also goes to standard error
     #[arg(long)]
     json: bool,
 
@@ -47,12 +47,14 @@ impl Args {
             Ok(stream) => stream.ok_or_else(nothing_there)?,
             Err(error) => return failed(screen, &error),
         };
-        let packets = client.attach(Cursor::new(stream, self.from.saturating_sub(1)));
+        let cursor = Cursor::new(stream, self.from.saturating_sub(1));
+        let packets = if self.json { client.observe(cursor) } else { client.attach(cursor) };
         self.follow(packets, screen).await
     }
 
     async fn follow(&self, mut packets: PacketStream, screen: &Screen) -> Result<ExitCode, Failure> {
         let mut transcript = Transcript::default();
+        let mut failure = None;
         loop {
             let next = tokio::select! {
                 biased;
@@ -63,8 +65,12 @@ impl Args {
                 Ok(Some(packet)) => {
                     transcript.take(&packet);
                     self.show(&packet, &transcript, screen)?;
+                    failure = failure_after(packet, failure);
                 }
-                Ok(None) if self.json => return Ok(ExitCode::SUCCESS),
+                Ok(None) if self.json => {
+                    return failure
+                        .map_or(Ok(ExitCode::SUCCESS), |error| failed(screen, &CapError::stream(error)));
+                }
                 Ok(None) => {
                     screen.end(&transcript)?;
                     return Ok(ExitCode::SUCCESS);
@@ -82,5 +88,14 @@ impl Args {
         let mut out = io::stdout().lock();
         writeln!(out, "{}", serde_json::to_string(packet).unwrap_or_default())?;
         out.flush()
+    }
+}
+
+/// What the run has failed with if nothing but its CLOSE follows.
+fn failure_after(packet: StreamPacket, before: Option<StreamError>) -> Option<StreamError> {
+    match packet.payload {
+        Payload::Error(error) => Some(error).filter(|error| error.severity != ErrorSeverity::Warning),
+        Payload::Close(_) => before,
+        Payload::Delta(_) | Payload::Event(_) => None,
     }
 }

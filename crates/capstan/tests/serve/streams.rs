@@ -2,9 +2,10 @@
 
 use std::process::{Command, Output, Stdio};
 
+use capstan_protocol::StreamPacket;
 use serde_json::Value;
 
-use crate::client::{ask, http, stream_of};
+use crate::client::{ask, http, packets, stream_of};
 use crate::process::Server;
 
 fn capstan(args: &[&str], env: &[(&str, &str)]) -> Output {
@@ -84,6 +85,47 @@ async fn exit_codes_of_the_stream_commands_tell_failures_apart() {
     let tailed = capstan(&["tail", &stream, "--url", &server.url], &[]);
     assert_eq!(tailed.status.code(), Some(1));
     assert!(text(&tailed.stderr).contains("upstream_auth") && text(&tailed.stderr).contains("help:"));
+}
+
+/// The lines of `capstan tail --json`, and how it ended.
+fn tail_json(stream: &str, url: &str) -> (Vec<StreamPacket>, Output) {
+    let tailed = capstan(&["tail", stream, "--url", url, "--json"], &[]);
+    let packets = text(&tailed.stdout).lines().map(|line| StreamPacket::decode(line).unwrap()).collect();
+    (packets, tailed)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tail_prints_every_packet_as_the_journal_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let cases = [
+        ("/fault upstream_auth", Some(1)),
+        ("/flaky 1", Some(0)),
+        ("/warn", Some(0)),
+        ("/tokens 2", Some(0)),
+    ];
+    for (what, code) in cases {
+        let run = server.post(&http(), &ask(what)).await;
+        let stream = stream_of(&run);
+        let journalled = packets(&run.bytes().await.unwrap());
+        let (printed, tailed) = tail_json(&stream, &server.url);
+        assert_eq!(printed, journalled, "{what}");
+        assert_eq!(tailed.status.code(), code, "{what}");
+        assert_eq!(text(&tailed.stderr).contains("upstream_auth"), code == Some(1), "{what}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tail_prints_the_error_that_a_run_waits_after_and_fails_if_it_is_stopped_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let run = server.post(&http(), &ask("/fault service_unavailable --retry-after 3600")).await;
+    let stream = stream_of(&run);
+    let waiting = packets(&run.bytes().await.unwrap());
+    assert_eq!(printed(&["stop", &stream, "--url", &server.url]), "");
+    let (printed, tailed) = tail_json(&stream, &server.url);
+    assert_eq!(printed[..waiting.len()], waiting, "ERROR is among them");
+    assert_eq!((printed.len(), tailed.status.code()), (waiting.len() + 1, Some(1)));
 }
 
 #[test]
