@@ -3,7 +3,7 @@
 mod content;
 mod decoder;
 
-use capstan_agent::{Agent, Turn};
+use capstan_agent::{About, Agent, Turn};
 use capstan_protocol::Fault;
 use reqwest::header::{HeaderMap, HeaderValue};
 use serde::Deserialize;
@@ -106,5 +106,9 @@ impl Dialect for Anthropic {
 
     fn decoder(&self) -> Decoder {
         Decoder::new(self.secret.clone())
+    }
+
+    fn about(&self) -> About {
+        About::model("anthropic", &self.model)
     }
 }

@@ -3,7 +3,7 @@
 mod decoder;
 mod request;
 
-use capstan_agent::{Agent, Turn};
+use capstan_agent::{About, Agent, Turn};
 use capstan_protocol::Fault;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde::Deserialize;
@@ -86,5 +86,9 @@ impl Dialect for OpenAi {
 
     fn decoder(&self) -> Decoder {
         Decoder::new(self.secret.clone())
+    }
+
+    fn about(&self) -> About {
+        About::model("openai", &self.model)
     }
 }
