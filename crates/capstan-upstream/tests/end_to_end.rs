@@ -252,9 +252,9 @@ async fn each_kind_over_http_passes_the_trace_of_its_run_on() {
 
 #[tokio::test]
 async fn a_process_finds_the_trace_of_its_run_in_its_environment() {
-    let script = r#"printf '{"type":"assistant","message":{"content":[{"type":"text","text":"%s %s"}]}}\n{"type":"result","subtype":"success","duration_ms":1,"duration_api_ms":1,"is_error":false,"num_turns":1,"session_id":"s"}\n' "$TRACEPARENT" "$TRACESTATE""#;
+    let script = r#"printf '{"type":"assistant","message":{"model":"m","content":[{"type":"text","text":"%s %s"}]}}\n{"type":"result","subtype":"success","duration_ms":1,"duration_api_ms":1,"is_error":false,"num_turns":1,"session_id":"s"}\n' "$TRACEPARENT" "$TRACESTATE""#;
     let gateway = gateway(agent("command", json!({ "command": ["/bin/sh", "-c", script] }))).await;
     let told = ask_within(&gateway, &[("traceparent", PARENT), ("tracestate", "vendor=1")]).await;
-    assert_eq!(told.text, format!("{PARENT} vendor=1"));
+    assert_eq!(told.text, format!("{PARENT} vendor=1"), "{:?}", told.errors);
     assert_eq!(ask_within(&gateway, &[]).await.text, " ");
 }
