@@ -18,13 +18,17 @@
 //! ```
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+mod about;
 mod demo;
+mod trace;
 mod turn;
 mod writer;
 
+pub use about::{About, Work};
 pub use async_trait::async_trait;
 use capstan_protocol::Fault;
 pub use demo::Demo;
+pub use trace::TraceContext;
 pub use turn::{Sent, Turn};
 pub use writer::{Output, Stopped, WriteError, Writer, channel};
 
@@ -41,6 +45,11 @@ pub trait Agent: Send + Sync + 'static {
     fn max_attempts(&self) -> u32 {
         1
     }
+
+    /// What traces say of it.
+    fn about(&self) -> About {
+        About::default()
+    }
 }
 
 /// An agent that was chosen at run time, by a configuration for example.
@@ -52,6 +61,10 @@ impl Agent for Box<dyn Agent> {
 
     fn max_attempts(&self) -> u32 {
         (**self).max_attempts()
+    }
+
+    fn about(&self) -> About {
+        (**self).about()
     }
 }
 

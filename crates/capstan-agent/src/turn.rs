@@ -7,6 +7,8 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::trace::TraceContext;
+
 /// One turn of a conversation, for one attempt.
 #[derive(Debug, Clone)]
 pub struct Turn {
@@ -24,6 +26,8 @@ pub struct Turn {
     pub attempt: u32,
     /// What earlier attempts have already sent.
     pub sent: Sent,
+    /// The trace that this attempt is a part of, to be passed on to whatever it calls.
+    pub trace: Option<TraceContext>,
     /// Fires when the run is stopped. The attempt's future is dropped as well; this is for work that outlives it.
     pub cancel: CancellationToken,
 }
@@ -48,6 +52,7 @@ impl Turn {
             payload: Arc::default(),
             attempt: 1,
             sent: Sent::default(),
+            trace: None,
             cancel: CancellationToken::new(),
         }
     }

@@ -141,8 +141,8 @@ impl App {
 }
 
 /// What a page may send and read across origins.
-const ALLOWED: &str =
-    "authorization, content-type, last-event-id, x-request-id, x-tenant-id, x-run-id, x-cap-accept";
+const ALLOWED: &str = "authorization, content-type, last-event-id, x-request-id, x-tenant-id, x-run-id, \
+     x-cap-accept, traceparent, tracestate";
 const EXPOSED: &str = "x-request-id, x-stream-id, x-stream-ticket, retry-after";
 const METHODS: &str = "GET, POST, DELETE";
 

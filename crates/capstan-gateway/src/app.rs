@@ -19,6 +19,7 @@ use crate::metrics::Metrics;
 use crate::routes::page::Asset;
 use crate::runs::Runs;
 use crate::settings::Settings;
+use crate::traces::{TraceCollector, Traces};
 
 /// A gateway: a journal, agents, settings. The first agent is the default one.
 ///
@@ -34,6 +35,7 @@ pub struct Gateway {
     agents: Vec<Registered>,
     settings: Settings,
     page: &'static [Asset],
+    traces: Option<Arc<dyn TraceCollector>>,
 }
 
 /// An agent under its name.
@@ -47,7 +49,7 @@ pub(crate) struct Registered {
 impl Gateway {
     /// A gateway over a journal, without agents yet.
     pub fn new(journal: Journal) -> Self {
-        Self { journal, agents: Vec::new(), settings: Settings::default(), page: &[] }
+        Self { journal, agents: Vec::new(), settings: Settings::default(), page: &[], traces: None }
     }
 
     /// Adds an agent. Its id is derived from its name, so that it stays the same.
@@ -73,6 +75,14 @@ impl Gateway {
         self
     }
 
+    /// Makes spans of runs and attempts, under the target [`SPANS`](crate::SPANS), for this collector. Without one
+    /// there are none, and the trace of a request is passed on to agents as it is.
+    #[must_use]
+    pub fn traces(mut self, collector: impl TraceCollector) -> Self {
+        self.traces = Some(Arc::new(collector));
+        self
+    }
+
     pub(crate) fn into_app(self) -> App {
         // Here, so that nobody who builds a gateway can forget it.
         let tenants = self.settings.tenants.clone();
@@ -86,6 +96,7 @@ impl Gateway {
             settings: self.settings,
             page: self.page,
             metrics: Metrics::new(),
+            traces: Traces::new(self.traces),
             runs: Runs::default(),
             places: Places::default(),
             tasks: TaskTracker::new(),
@@ -108,6 +119,7 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) page: &'static [Asset],
     pub(crate) metrics: Metrics,
+    pub(crate) traces: Traces,
     pub(crate) limiter: Limiter,
     pub(crate) runs: Runs,
     /// Where the AG-UI fold stood, for resumes.

@@ -25,6 +25,7 @@ mod settings;
 mod tenants;
 mod tickets;
 mod tls;
+mod traces;
 
 pub use app::Gateway;
 pub use capstan_journal::{Retention, TenantRetention};
@@ -33,3 +34,4 @@ pub use server::{Drained, Service, serve};
 pub use settings::{Limits, Settings, Timeouts};
 pub use tenants::{KeyHash, Tenant, Tenants};
 pub use tls::Tls;
+pub use traces::{SPANS, TraceCollector};

@@ -130,3 +130,43 @@ impl Metrics {
         text
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = include_str!("../../../docs/observability.md");
+
+    /// The row that the documentation should have, from a metric's own description.
+    fn row(name: &str, help: &str, kind: &str) -> String {
+        // Those that are counted by a name say by what.
+        let label = if help.contains(", by ") { "{name}" } else { "" };
+        let total = if kind == "counter" { "_total" } else { "" };
+        format!("| `{name}{total}{label}` | {kind} | {} |", help.trim_end_matches('.'))
+    }
+
+    #[test]
+    fn the_documentation_lists_every_metric_as_it_describes_itself() {
+        let metrics = Metrics::new();
+        // A family is told of once it has a member.
+        metrics.run_ended("completed");
+        metrics.fault(FaultKind::Timeout);
+        metrics.agui("RUN_ERROR", Some("TIMEOUT"));
+        let text = metrics.encode();
+        let described = |mark: &str| {
+            let lines: Vec<(String, String)> = text
+                .lines()
+                .filter_map(|line| line.strip_prefix(mark)?.split_once(' '))
+                .map(|(name, rest)| (name.to_owned(), rest.to_owned()))
+                .collect();
+            lines
+        };
+        let (helps, kinds) = (described("# HELP "), described("# TYPE "));
+        assert!(!helps.is_empty() && helps.len() == kinds.len());
+        for ((name, help), (_, kind)) in helps.iter().zip(&kinds) {
+            let row = row(name, help, kind);
+            assert!(PAGE.contains(&row), "docs/observability.md lacks\n{row}");
+        }
+        assert_eq!(PAGE.matches("| `capstan_").count(), helps.len(), "and no other");
+    }
+}

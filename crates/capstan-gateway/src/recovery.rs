@@ -50,6 +50,8 @@ async fn sweep_once(app: &App) -> Result<(), Fault> {
             relay::close_waiting(app, &run, Ending::Failed(Fault::new(kind))).await?;
         }
     }
+    // Twice as long: who waits too long is ended above, with its span.
+    app.traces.forget(2 * app.settings.timeouts.waiting);
     let retention = app.settings.tenants.retention(&app.settings.retention);
     store.expire(&retention, Timestamp::now()).await.map_err(journal_fault)?;
     Ok(())

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use capstan_agent::Sent;
+use capstan_agent::{Sent, TraceContext};
 use capstan_journal::{JournalError, Run};
 use capstan_protocol::{ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
 use tokio::sync::{mpsc, oneshot};
@@ -18,6 +18,7 @@ use tracing::Instrument as _;
 use crate::app::{App, Registered};
 use crate::ask::Ask;
 use crate::limits::Slot;
+use crate::traces::{self, RunTrace};
 pub(crate) use ending::{Ending, close_waiting, interrupt, lose};
 use pen::Pen;
 pub(crate) use pen::packet_of;
@@ -48,13 +49,21 @@ struct Relay {
     body: Bytes,
     stop: mpsc::Receiver<oneshot::Sender<()>>,
     pen: Pen,
+    trace: RunTrace,
     /// What is left of the run's total time.
     budget: Duration,
     started: Instant,
 }
 
 /// Sets a relay to work on a run that this process has just claimed or armed.
-pub(crate) fn spawn(app: &App, agent: Registered, run: Run, body: Bytes, slot: Slot) {
+pub(crate) fn spawn(
+    app: &App,
+    agent: Registered,
+    run: Run,
+    body: Bytes,
+    request: Option<TraceContext>,
+    slot: Slot,
+) {
     let (sender, stop) = mpsc::channel(1);
     app.runs.register(run.stream_id, sender);
     let app = app.clone();
@@ -63,10 +72,14 @@ pub(crate) fn spawn(app: &App, agent: Registered, run: Run, body: Bytes, slot: S
         app.metrics.active_runs.inc();
         let (stream, budget) = (run.stream_id, app.settings.timeouts.run);
         let pen = Pen::new(&app, &run);
-        let relay = Relay { app: app.clone(), agent, run, body, stop, pen, budget, started: Instant::now() };
+        let trace = app.traces.begin(&run, agent.agent.about(), request);
+        let span = trace.span().clone();
+        let relay =
+            Relay { app: app.clone(), agent, run, body, stop, pen, trace, budget, started: Instant::now() };
         if let Err(error) = relay.work().await {
             // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
             tracing::error!(%stream, %error, "the journal failed; open responses are cut");
+            traces::failed(&span, FaultKind::JournalUnavailable.entry().code);
             app.broken.cancel();
             app.ended.cancel();
         }

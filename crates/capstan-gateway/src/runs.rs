@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use capstan_agent::TraceContext;
 use capstan_journal::{Claim, Found, Run, RunState};
 use capstan_protocol::{Fault, FaultKind, LastEventId, Timestamp};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -97,6 +98,8 @@ pub(crate) struct Start<'a> {
     pub(crate) accepts_reset: bool,
     /// Where the client reads on; one that was somewhere before must find its run.
     pub(crate) place: Place,
+    /// The trace that the request is a part of.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 /// The run that a request is about, started or found.
@@ -104,7 +107,7 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let hash = body_hash(&start.body, start.agent, start.face);
     let key = start.ask.key.clone();
     match app.journal.store().find(start.tenant, &key).await.map_err(journal_fault)? {
-        Some(Found::Run(run)) => return attach(app, run, hash, start.place).await,
+        Some(Found::Run(run)) => return attach(app, run, hash, start.place, start.trace).await,
         Some(Found::Expired) => return Err(Fault::new(FaultKind::StreamExpired)),
         None if start.place.is_resume() => return Err(Fault::new(FaultKind::StreamExpired)),
         None => {}
@@ -112,17 +115,17 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let agent = app.agent_for(start.agent, start.ask)?.clone();
     let slot = admit(app, &start).await?;
     let claim = claim_of(&start, &agent, hash, key);
-    let place = start.place;
+    let (place, trace) = (start.place, start.trace.clone());
     let (here, body) = (app.clone(), start.body.clone());
     let claimed = carry_out(app, async move {
         let claimed = here.journal.claim(claim).await.map_err(journal_fault)?;
         if claimed.is_new {
-            relay::spawn(&here, agent, claimed.run.clone(), body, slot);
+            relay::spawn(&here, agent, claimed.run.clone(), body, trace, slot);
         }
         Ok(claimed)
     });
     let claimed = claimed.await?;
-    if claimed.is_new { Ok(claimed.run) } else { attach(app, claimed.run, hash, place).await }
+    if claimed.is_new { Ok(claimed.run) } else { attach(app, claimed.run, hash, place, start.trace).await }
 }
 
 /// Does the work in a task of its own. A client that hangs up drops its request wherever it stands; a run that was
@@ -181,18 +184,24 @@ fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32], key: Str
 }
 
 /// The same key: the same body attaches in whatever state the run is, another body is a conflict.
-async fn attach(app: &App, run: Run, hash: [u8; 32], place: Place) -> Result<Run, Fault> {
+async fn attach(
+    app: &App,
+    run: Run,
+    hash: [u8; 32],
+    place: Place,
+    trace: Option<TraceContext>,
+) -> Result<Run, Fault> {
     if run.body_hash != hash {
         return Err(Fault::new(FaultKind::RequestConflict));
     }
     // A cursor that leads nowhere must not wake a run.
     place.in_run(&run)?;
     app.metrics.attached.inc();
-    if run.state == RunState::Waiting { arm(app, run).await } else { Ok(run) }
+    if run.state == RunState::Waiting { arm(app, run, trace).await } else { Ok(run) }
 }
 
 /// Arms the next attempt of a waiting run. Whoever loses the race attaches to the winner's.
-async fn arm(app: &App, run: Run) -> Result<Run, Fault> {
+async fn arm(app: &App, run: Run, trace: Option<TraceContext>) -> Result<Run, Fault> {
     let Some(agent) = app.agent(&run.agent).cloned() else { return Ok(run) };
     if app.draining.is_cancelled() {
         return Ok(run);
@@ -208,7 +217,7 @@ async fn arm(app: &App, run: Run) -> Result<Run, Fault> {
         let is_armed =
             here.journal.transition(from, next.clone(), Vec::new(), None).await.map_err(journal_fault)?;
         if is_armed {
-            relay::spawn(&here, agent, next, body, slot);
+            relay::spawn(&here, agent, next, body, trace, slot);
         }
         Ok(is_armed)
     });

@@ -210,6 +210,8 @@ async fn drain(app: &App, connections: &TaskTracker) {
     let _ = tokio::time::timeout(app.settings.timeouts.drain, app.tasks.wait()).await;
     app.stopped.cancel();
     app.tasks.wait().await;
+    // Runs that wait go on in another life; their spans end here.
+    app.traces.forget(Duration::ZERO);
     app.closing.cancel();
     app.ended.cancel();
     /// Bodies end at their next frame; a reader that does not read is not waited for.

@@ -42,6 +42,8 @@ async fn a_page_of_an_allowed_origin_is_told_what_it_may_send_and_read() {
         "x-tenant-id",
         "x-run-id",
         "x-cap-accept",
+        "traceparent",
+        "tracestate",
     ] {
         assert!(allowed.split(", ").any(|known| known == name), "{name} in {allowed}");
     }

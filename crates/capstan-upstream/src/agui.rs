@@ -3,7 +3,7 @@
 mod decoder;
 mod input;
 
-use capstan_agent::{Agent, Turn};
+use capstan_agent::{About, Agent, Turn, Work};
 use capstan_protocol::Fault;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde::Deserialize;
@@ -56,5 +56,9 @@ impl Dialect for AgUi {
 
     fn decoder(&self) -> Decoder {
         Decoder::default()
+    }
+
+    fn about(&self) -> About {
+        About::agent("ag-ui", Work::Agent)
     }
 }

@@ -3,7 +3,7 @@
 mod content;
 mod decoder;
 
-use capstan_agent::{Agent, Turn};
+use capstan_agent::{About, Agent, Turn};
 use capstan_protocol::Fault;
 use reqwest::header::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
@@ -73,5 +73,9 @@ impl Dialect for Anthropic {
 
     fn decoder(&self) -> Decoder {
         Decoder::new(self.0.secret.clone())
+    }
+
+    fn about(&self) -> About {
+        About::model("anthropic", &self.0.model)
     }
 }

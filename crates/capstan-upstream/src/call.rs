@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use capstan_agent::{Agent, Outcome, Output, Turn, Writer};
+use capstan_agent::{About, Agent, Outcome, Output, Turn, Writer};
 use capstan_protocol::{Fault, sse};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Response};
@@ -43,6 +43,8 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     fn body(&self, turn: &Turn) -> Result<Value, Fault>;
 
     fn decoder(&self) -> Self::Decoder;
+
+    fn about(&self) -> About;
 }
 
 /// An upstream over HTTP.
@@ -133,6 +135,7 @@ impl<D: Dialect> HttpAgent<D> {
         let mut headers = self.dialect.headers(&body);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        headers.extend(http::trace_headers(turn));
         Ok((headers, Bytes::from(body.to_string())))
     }
 }
@@ -157,6 +160,10 @@ impl<D: Dialect> Agent for HttpAgent<D> {
 
     fn max_attempts(&self) -> u32 {
         self.retries.attempts
+    }
+
+    fn about(&self) -> About {
+        self.dialect.about()
     }
 }
 

@@ -9,7 +9,7 @@ mod request;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use capstan_agent::{Agent, Outcome, Output, Turn, Writer};
+use capstan_agent::{About, Agent, Outcome, Output, Turn, Work, Writer};
 use capstan_client::{CapClient, CapError, Options, PacketStream, RuntimeError};
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{
@@ -90,7 +90,7 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, C
 impl Agent for Cap {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let calls = Calls::new(self.http.clone(), self.retries.calls(turn.attempt));
-        let client = self.client(calls.clone())?;
+        let client = self.client(&turn, calls.clone())?;
         let mut speaker = Speaker::new(out);
         loop {
             let packets = match self.profile {
@@ -109,14 +109,19 @@ impl Agent for Cap {
     fn max_attempts(&self) -> u32 {
         self.retries.attempts
     }
+
+    fn about(&self) -> About {
+        About::agent("cap", Work::Agent)
+    }
 }
 
 impl Cap {
-    fn client(&self, calls: Calls) -> Result<CapClient, Fault> {
+    fn client(&self, turn: &Turn, calls: Calls) -> Result<CapClient, Fault> {
         let options = Options::new()
             .transport(calls)
             .profile(self.profile)
             .max_retries(RESUMES)
+            .headers(http::trace_headers(turn))
             .read_timeout(self.times.idle);
         let options = match &self.path {
             Some(path) => options.path(path.as_str()),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::BytesMut;
-use capstan_agent::{Agent, Outcome, Turn, Writer};
+use capstan_agent::{About, Agent, Outcome, Turn, Work, Writer};
 use capstan_protocol::Fault;
 use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
@@ -81,6 +81,10 @@ impl Agent for Command {
 
     fn max_attempts(&self) -> u32 {
         self.retries.attempts
+    }
+
+    fn about(&self) -> About {
+        About::agent("command", Work::Local)
     }
 }
 

@@ -3,8 +3,10 @@
 use std::error::Error;
 use std::time::Duration;
 
+use capstan_agent::{TraceContext, Turn};
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, StatusCode};
 use url::Url;
@@ -55,6 +57,12 @@ pub(crate) fn join(base: &Url, path: &str) -> Url {
     let whole = format!("{}/{path}", url.path().trim_end_matches('/'));
     url.set_path(&whole);
     url
+}
+
+/// The trace that a call belongs to, in the headers that carry it.
+pub(crate) fn trace_headers(turn: &Turn) -> HeaderMap {
+    let header = |(name, value)| Some((HeaderName::from_static(name), HeaderValue::from_str(value).ok()?));
+    turn.trace.iter().flat_map(TraceContext::headers).filter_map(header).collect()
 }
 
 /// The request failed before a response came.

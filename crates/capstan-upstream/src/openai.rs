@@ -3,7 +3,7 @@
 mod decoder;
 mod request;
 
-use capstan_agent::{Agent, Turn};
+use capstan_agent::{About, Agent, Turn};
 use capstan_protocol::Fault;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde_json::{Map, Value};
@@ -53,5 +53,9 @@ impl Dialect for OpenAi {
 
     fn decoder(&self) -> Decoder {
         Decoder::new(self.0.secret.clone())
+    }
+
+    fn about(&self) -> About {
+        About::model("openai", &self.0.model)
     }
 }

@@ -213,3 +213,48 @@ async fn a_careful_kind_is_called_again_only_after_a_refusal() {
         assert_eq!(closed.calls() - before, 4, "{kind}");
     }
 }
+
+const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+/// Asks as a part of a trace, or of none.
+async fn ask_within(gateway: &str, headers: &[(&str, &str)]) -> Told {
+    let post = client().post(format!("{gateway}/v1/assist")).json(&question("Hi"));
+    let post = headers.iter().fold(post, |post, (name, value)| post.header(*name, *value));
+    read(&post.send().await.unwrap().bytes().await.unwrap())
+}
+
+#[tokio::test]
+async fn each_kind_over_http_passes_the_trace_of_its_run_on() {
+    let within = [("traceparent", PARENT), ("tracestate", "vendor=1")];
+    for (kind, acts) in
+        [("openai", answer()), ("anthropic", anthropic_answer()), ("ag-ui", agui_answer()), ("cap", answer())]
+    {
+        let provider = Provider::start(move |_| acts.clone()).await;
+        let keys = match kind {
+            "cap" => {
+                let far = agent("openai", json!({ "url": provider.url, "model": "m" }));
+                json!({ "url": gateway(far).await })
+            }
+            "ag-ui" => json!({ "url": provider.url }),
+            _ => json!({ "url": provider.url, "model": "m" }),
+        };
+        let gateway = gateway(agent(kind, keys)).await;
+        for headers in [&within[..], &[], &[("traceparent", "nonsense"), ("tracestate", "vendor=1")]] {
+            assert_eq!(ask_within(&gateway, headers).await.text, words(60), "{kind}");
+        }
+        let heads: Vec<String> = provider.seen().into_iter().map(|seen| seen.head.to_lowercase()).collect();
+        for (name, value) in within {
+            assert!(heads[0].contains(&format!("{name}: {value}\r\n")), "{kind}: {}", heads[0]);
+            assert!(!heads[1].contains(name) && !heads[2].contains(name), "{kind}: {heads:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_process_finds_the_trace_of_its_run_in_its_environment() {
+    let script = r#"printf '{"type":"assistant","message":{"model":"m","content":[{"type":"text","text":"%s %s"}]}}\n{"type":"result","subtype":"success","duration_ms":1,"duration_api_ms":1,"is_error":false,"num_turns":1,"session_id":"s"}\n' "$TRACEPARENT" "$TRACESTATE""#;
+    let gateway = gateway(agent("command", json!({ "command": ["/bin/sh", "-c", script] }))).await;
+    let told = ask_within(&gateway, &[("traceparent", PARENT), ("tracestate", "vendor=1")]).await;
+    assert_eq!(told.text, format!("{PARENT} vendor=1"), "{:?}", told.errors);
+    assert_eq!(ask_within(&gateway, &[]).await.text, " ");
+}

@@ -13,6 +13,7 @@ mod serve;
 mod stop;
 mod streams;
 mod tail;
+mod traces;
 mod validate;
 
 use std::fmt;

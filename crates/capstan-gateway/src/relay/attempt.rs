@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use capstan_agent::{Failure, Outcome, Output, Turn, channel};
+use capstan_agent::{Failure, Outcome, Output, TraceContext, Turn, channel};
 use capstan_journal::JournalError;
 use capstan_protocol::{ChatMessage, Fault, FaultKind};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Span;
 
 use super::{Ended, Relay};
 use crate::ask::Ask;
+use crate::traces;
 
 /// Outputs that may be under way between agent and journal: enough to keep both busy, not enough to hide a slow one.
 const IN_FLIGHT: usize = 256;
@@ -42,14 +44,21 @@ impl Relay {
             self.pen.replay().await?;
         }
         self.pen.begin_attempt(self.run.attempt);
-        let mut work = self.start(ask, history);
+        let (span, trace) = self.app.traces.attempt(&mut self.trace, &self.run);
+        let mut work = self.start(ask, history, trace);
         let began = Instant::now();
-        let ended = self.drive(&mut work).await;
+        let ended = self.drive(&mut work, &span).await;
         self.budget = self.budget.saturating_sub(began.elapsed());
+        traces::answered(&span, self.pen.model().map(String::as_str), self.pen.attempt_usage());
+        match ended.as_ref().map(Ended::code) {
+            Ok(None) => {}
+            Ok(Some(code)) => traces::failed(&span, code),
+            Err(_) => traces::failed(&span, FaultKind::JournalUnavailable.entry().code),
+        }
         ended
     }
 
-    fn start(&self, ask: &Ask, history: Arc<Vec<ChatMessage>>) -> Work {
+    fn start(&self, ask: &Ask, history: Arc<Vec<ChatMessage>>, trace: Option<TraceContext>) -> Work {
         let (mut writer, inbox) = channel(IN_FLIGHT);
         let cancel = CancellationToken::new();
         let turn = Turn {
@@ -60,6 +69,7 @@ impl Relay {
             payload: Arc::clone(&ask.payload),
             attempt: self.run.attempt,
             sent: self.sent(),
+            trace,
             cancel: cancel.clone(),
         };
         let agent = Arc::clone(&self.agent.agent);
@@ -67,7 +77,7 @@ impl Relay {
         Work { task, inbox, _cancel: cancel.drop_guard() }
     }
 
-    async fn drive(&mut self, work: &mut Work) -> Result<Ended, JournalError> {
+    async fn drive(&mut self, work: &mut Work, span: &Span) -> Result<Ended, JournalError> {
         let idle = tokio::time::sleep(self.app.settings.timeouts.idle);
         let deadline = tokio::time::sleep(self.budget);
         tokio::pin!(idle, deadline);
@@ -83,7 +93,7 @@ impl Relay {
             };
             let Some(first) = first else { break };
             idle.as_mut().reset(tokio::time::Instant::now() + self.app.settings.timeouts.idle);
-            if let Some(fault) = self.write(first, &mut work.inbox).await? {
+            if let Some(fault) = self.write(first, &mut work.inbox, span).await? {
                 return Ok(Ended::Failed(fault, false));
             }
         }
@@ -95,10 +105,14 @@ impl Relay {
         &mut self,
         first: Output,
         inbox: &mut mpsc::Receiver<Output>,
+        span: &Span,
     ) -> Result<Option<Fault>, JournalError> {
         let mut next = Some(first);
         let mut fault = None;
         while let Some(output) = next {
+            if let Output::Warning(error) = &output {
+                traces::warned(span, &error.code);
+            }
             fault = self.pen.take(output).err();
             if fault.is_some() || self.pen.pending() >= BATCH {
                 break;
@@ -133,6 +147,15 @@ fn timed_out(message: &str) -> Ended {
 }
 
 impl Ended {
+    /// The code of the fault that it ended in.
+    fn code(&self) -> Option<&str> {
+        match self {
+            Self::Failed(fault, _) => Some(fault.code()),
+            Self::Drained => Some(FaultKind::RunInterrupted.entry().code),
+            Self::Completed | Self::Stopped(_) => None,
+        }
+    }
+
     /// No time is left, so there is no point in another attempt.
     fn fatal(self) -> Self {
         match self {

@@ -11,6 +11,7 @@ use super::{Relay, later, wait_after};
 use crate::app::App;
 use crate::ask::Ask;
 use crate::refusal::journal_fault;
+use crate::traces;
 
 /// Why a run ends.
 #[derive(Debug, Clone)]
@@ -58,6 +59,7 @@ impl Relay {
         let frames = self.pen.take_frames();
         let turn = turn_of(&self.run, &self.body, self.pen.take_text(), !matches!(ending, Ending::Completed));
         if self.app.journal.transition(from, self.run.clone(), frames, turn).await? {
+            traces::ended(self.trace.span(), &self.run);
             log_end(&self.app, &self.run);
         }
         Ok(())
@@ -81,6 +83,8 @@ impl Relay {
         let from = (self.run.state, self.run.attempt);
         write_wait(&self.app, &mut self.pen, &mut self.run, &fault, wait);
         let frames = self.pen.take_frames();
+        // Before it can be armed again, which goes on with this span.
+        self.app.traces.keep(self.run.stream_id, &self.trace);
         self.app.journal.transition(from, self.run.clone(), frames, None).await.map(|_| ())
     }
 }
@@ -97,7 +101,7 @@ fn write_end(app: &App, pen: &mut Pen, run: &mut Run, ending: &Ending) {
     pen.write(Payload::Close(close));
     let now = Timestamp::now();
     (run.state, run.updated_at, run.closed_at) = (RunState::Closed, now, Some(now));
-    (run.model, run.usage) = (pen.model(), pen.usage());
+    (run.model, run.usage) = (pen.model().cloned(), pen.usage().cloned());
     (run.last_seq, run.bytes) = (pen.seq(), pen.bytes());
 }
 
@@ -120,6 +124,9 @@ pub(crate) async fn close_waiting(app: &App, run: &Run, ending: Ending) -> Resul
     let frames = pen.take_frames();
     let turn = turn_so_far(app, &run).await.map_err(journal_fault)?;
     if app.journal.transition(from, run.clone(), frames, turn).await.map_err(journal_fault)? {
+        if let Some(span) = app.traces.take(run.stream_id) {
+            traces::ended(&span, &run);
+        }
         log_end(app, &run);
     }
     Ok(())

@@ -33,6 +33,8 @@ pub(super) struct Pen {
     turned: Vec<(usize, usize)>,
     model: Option<String>,
     usage: Option<Map<String, Value>>,
+    /// Whether the present attempt has said what it took.
+    has_counted: bool,
     reason: Option<String>,
 }
 
@@ -54,6 +56,7 @@ impl Pen {
             turned: Vec::new(),
             model: run.model.clone(),
             usage: run.usage.clone(),
+            has_counted: false,
             reason: None,
         }
     }
@@ -102,12 +105,17 @@ impl Pen {
         (first..).zip(self.ends.drain(..)).map(slice).collect()
     }
 
-    pub(super) fn model(&self) -> Option<String> {
-        self.model.clone()
+    pub(super) fn model(&self) -> Option<&String> {
+        self.model.as_ref()
     }
 
-    pub(super) fn usage(&self) -> Option<Map<String, Value>> {
-        self.usage.clone()
+    pub(super) fn usage(&self) -> Option<&Map<String, Value>> {
+        self.usage.as_ref()
+    }
+
+    /// What the present attempt took, as far as it said.
+    pub(super) fn attempt_usage(&self) -> Option<&Map<String, Value>> {
+        self.usage().filter(|_| self.has_counted)
     }
 
     /// Reads what earlier attempts wrote, possibly in another process's life.
@@ -148,6 +156,7 @@ impl Pen {
         self.swallow.rewind();
         self.heard = 0;
         self.turned.clear();
+        self.has_counted = false;
     }
 
     /// Takes one output of the agent's.
@@ -161,7 +170,7 @@ impl Pen {
             Output::Event { kind, payload } => self.event(&kind, payload)?,
             Output::Warning(error) => self.write(Payload::Error(error)),
             Output::Model(model) => self.model = Some(model),
-            Output::Usage(usage) => self.usage = Some(usage),
+            Output::Usage(usage) => (self.usage, self.has_counted) = (Some(usage), true),
             Output::Reason(reason) => self.reason = Some(reason),
         }
         let limits = &self.app.settings.limits;

@@ -5,6 +5,7 @@ use axum::Extension;
 use axum::extract::{Path, Query, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use capstan_agent::TraceContext;
 use capstan_journal::{Found, Run};
 use capstan_protocol::{Cursor, Fault, FaultKind, LastEventId};
 use http::{HeaderMap, StatusCode};
@@ -19,6 +20,7 @@ use crate::face::agui::{self, Agui, Begin, Facts};
 use crate::reader::{self, View};
 use crate::refusal::{self, Refusal, journal_fault};
 use crate::runs::{self, Place, Start};
+use crate::traces;
 
 /// For the default agent.
 pub(crate) async fn post(
@@ -45,7 +47,8 @@ async fn run(app: &App, caller: &Caller, agent: Option<&str>, request: Request) 
     let place = place_of(app, last_event_id(&parts.headers)?);
     let body = read_body(app, body).await?;
     let ask = Ask::decode(agui::NAME, &body)?;
-    let started = start(app, caller, agent, &ask, body.clone(), place).await;
+    let trace = traces::context_of(&parts.headers);
+    let started = start(app, caller, agent, &ask, body.clone(), place, trace).await;
     let form = agui::form(agui::declares_version(&body));
     Ok(started.unwrap_or_else(|fault| refusal::run_error(app, &fault, form)))
 }
@@ -57,6 +60,7 @@ async fn start(
     ask: &Ask,
     body: Bytes,
     place: Place,
+    trace: Option<TraceContext>,
 ) -> Result<Response, Fault> {
     let slot = app.limiter.take_reader(&caller.tenant, &app.settings.limits)?;
     let start = Start {
@@ -68,6 +72,7 @@ async fn start(
         // A reset becomes MESSAGES_SNAPSHOT, which every client knows.
         accepts_reset: true,
         place,
+        trace,
     };
     let run = runs::start_or_attach(app, start).await?;
     place.in_run(&run)?;

@@ -18,7 +18,7 @@ use crate::face::{Cap, Face, agui, cap};
 use crate::reader::{self, View};
 use crate::refusal::Refusal;
 use crate::runs::{self, Place, Start};
-use crate::tickets;
+use crate::{tickets, traces};
 
 /// What may stand in the query.
 #[derive(Debug, Default, Deserialize)]
@@ -87,8 +87,17 @@ async fn assist(
     let face = Face::Cap(Cap(profile.unwrap_or(ask.profile)));
     let slot = app.limiter.take_reader(&caller.tenant, &app.settings.limits)?;
     let accepts_reset = header_lists(&parts.headers, "x-cap-accept", capstan_protocol::event::STREAM_RESET);
-    let start =
-        Start { tenant: &caller.tenant, ask: &ask, body, agent, face: cap::NAME, accepts_reset, place };
+    let trace = traces::context_of(&parts.headers);
+    let start = Start {
+        tenant: &caller.tenant,
+        ask: &ask,
+        body,
+        agent,
+        face: cap::NAME,
+        accepts_reset,
+        place,
+        trace,
+    };
     let run = runs::start_or_attach(app, start).await?;
     if wants_json(&parts.headers) {
         return Ok(whole(app, &run, &ask).await);

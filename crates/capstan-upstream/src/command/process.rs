@@ -17,6 +17,9 @@ use super::prompt::Prompt;
 
 /// Where in the arguments the prompt goes.
 const PLACEHOLDER: &str = "{prompt}";
+/// What programs read their place in a trace from.
+const TRACEPARENT: &str = "TRACEPARENT";
+const TRACESTATE: &str = "TRACESTATE";
 /// Between asking a group to end and ending it.
 const GRACE: Duration = Duration::from_secs(2);
 /// What is kept of standard error, for developers.
@@ -123,7 +126,14 @@ fn program(config: &Config, turn: &Turn, prompt: &Prompt) -> Program {
     if let Some(folder) = &config.cwd {
         program.current_dir(folder);
     }
-    program.env("CAPSTAN_RUN", turn.run.to_string()).env("CAPSTAN_SESSION", &turn.session).envs(&config.env);
+    program.env("CAPSTAN_RUN", turn.run.to_string()).env("CAPSTAN_SESSION", &turn.session);
+    // The trace of the run, not the one that the gateway itself was started in.
+    program.env_remove(TRACEPARENT).env_remove(TRACESTATE);
+    if let Some(trace) = &turn.trace {
+        program.env(TRACEPARENT, trace.traceparent());
+        program.envs(trace.tracestate().map(|state| (TRACESTATE, state)));
+    }
+    program.envs(&config.env);
     program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     program.process_group(0).kill_on_drop(true);
     program

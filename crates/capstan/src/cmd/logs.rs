@@ -2,19 +2,26 @@
 
 use std::io::{self, IsTerminal as _};
 
+use capstan_gateway::SPANS;
 use capstan_protocol::Exposure;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{FilterExt as _, filter_fn};
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, fmt, registry};
 
-/// Starts logging; `CAPSTAN_LOG` filters (`info` by default), and a pipe gets JSON.
-pub(crate) fn start(exposure: Exposure) {
+use super::traces::SpanLayer;
+
+/// Starts logging; `CAPSTAN_LOG` filters (`info` by default), and a pipe gets JSON. Spans of runs are not for the log.
+pub(crate) fn start(exposure: Exposure, spans: Option<SpanLayer>) {
     let filter = EnvFilter::try_from_env("CAPSTAN_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
-    if io::stderr().is_terminal() {
-        builder.compact().init();
+    let filter = filter.and(filter_fn(|metadata| metadata.target() != SPANS));
+    let lines = fmt::layer().with_writer(io::stderr).with_target(false);
+    let lines = if io::stderr().is_terminal() {
+        lines.compact().boxed()
     } else {
-        builder.json().flatten_event(true).with_span_list(false).init();
-    }
+        lines.json().flatten_event(true).with_span_list(false).boxed()
+    };
+    registry().with(spans).with(lines.with_filter(filter)).init();
     if exposure == Exposure::Production {
         std::panic::set_hook(Box::new(|_| tracing::error!("a task panicked; --debug shows where")));
     }

@@ -20,6 +20,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
+use super::traces::Traces;
 use config::Config;
 pub(super) use config::{EXAMPLE, read_file};
 
@@ -63,10 +64,12 @@ impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let file = self.config.clone();
         let config = self.settle()?;
-        super::logs::start(config.exposure());
         let runtime = tokio::runtime::Runtime::new()?;
-        runtime.block_on(run(config, file))?;
-        Ok(ExitCode::SUCCESS)
+        let traces = Traces::open(runtime.handle())?;
+        super::logs::start(config.exposure(), traces.layer());
+        let served = runtime.block_on(run(config, file, &traces));
+        traces.close();
+        served.map(|()| ExitCode::SUCCESS)
     }
 
     /// The file that was named.
@@ -88,7 +91,7 @@ impl Args {
     }
 }
 
-async fn run(config: Config, file: Option<PathBuf>) -> Result<(), Failure> {
+async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(), Failure> {
     let mut settings = config.settings()?;
     let certificate = tls::Files::of(&config)?;
     settings.tls = certificate.as_ref().map(tls::Files::open).transpose()?;
@@ -107,7 +110,7 @@ async fn run(config: Config, file: Option<PathBuf>) -> Result<(), Failure> {
     let terminated = terminated()?;
     let certificate = certificate.zip(settings.tls.clone());
     tokio::spawn(reload::on_hangup(file, settings.tenants.clone(), certificate)?);
-    let gateway = Gateway::new(journal).settings(settings).page(page::ASSETS);
+    let gateway = traces.collect(Gateway::new(journal).settings(settings).page(page::ASSETS));
     let gateway = agents.into_iter().fold(gateway, |gateway, (name, agent)| gateway.agent(&name, agent));
     greet(&config, &url);
     serve(gateway, listeners, terminated).await?;

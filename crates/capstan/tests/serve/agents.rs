@@ -64,3 +64,52 @@ async fn a_key_from_the_environment_is_neither_told_nor_logged() {
     let (_, log) = server.wait();
     assert!(log.contains("upstream_unreachable") && !log.contains("very-secret"), "{log}");
 }
+
+/// A process that says what a transcript holds, behind `/v1/ag-ui`; the last event of its run.
+async fn last_event(transcript: &str) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/claude/transcripts").join(transcript);
+    let text = format!(
+        "[[agents]]\nname = \"cli\"\nkind = \"command\"\ncommand = [\"/bin/sh\", \"-c\", 'cat \"$0\"; exit 1', {file:?}]\n"
+    );
+    fs::write(folder.path().join("capstan.toml"), text).unwrap();
+    let server = Server::start(folder.path());
+    let input = json!({ "threadId": "t", "runId": "r", "messages": [{ "id": "1", "role": "user", "content": "Hi" }] });
+    let body = http()
+        .post(format!("{}/v1/ag-ui", server.url))
+        .json(&input)
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
+    let last = body.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
+    serde_json::from_str(last.unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_assistant_error_is_in_the_run_error_of_ag_ui() {
+    for (transcript, kind, word) in [
+        ("auth_failure.jsonl", "upstream_auth", "authentication_failed"),
+        ("billing_error.jsonl", "upstream_quota", "billing_error"),
+        ("server_error_midstream.jsonl", "upstream_error", "server_error"),
+        ("message_stop_error.jsonl", "upstream_error", "brand_new_code"),
+    ] {
+        let event = last_event(transcript).await;
+        let ours = &event["metadata"]["capstan"];
+        assert_eq!(
+            (&event["type"], &event["code"]),
+            (&json!("RUN_ERROR"), &json!("UPSTREAM_ERROR")),
+            "{event}"
+        );
+        assert_eq!(
+            (&event["details"]["assistant_error"], &ours["kind"]),
+            (&json!(word), &json!(kind)),
+            "{event}"
+        );
+        assert_eq!(ours["details"]["assistant_error"], word, "{event}");
+    }
+    assert_eq!(last_event("happy_partial.jsonl").await["type"], "RUN_FINISHED");
+}

@@ -4,14 +4,21 @@
 mod agents;
 mod chat;
 mod client;
+mod debug;
 mod drain;
 #[cfg(feature = "failpoints")]
 mod failpoint;
 mod keys;
 mod kill;
 mod logs;
+#[cfg(feature = "otel")]
+mod peer;
 mod process;
 mod race;
 mod refuse;
 mod streams;
 mod tls;
+#[cfg(feature = "otel")]
+mod traces;
+#[cfg(not(feature = "otel"))]
+mod untraced;

@@ -36,8 +36,14 @@ impl Server {
 
     /// Starts on the journal of a folder, whose `capstan.toml` it reads if there is one.
     pub(crate) fn start_with(folder: &Path, env: &[(&str, &str)]) -> Self {
+        Self::start_as(folder, &[], env)
+    }
+
+    /// The same with further arguments.
+    pub(crate) fn start_as(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Self {
         let mut child = command(folder)
             .args(["--listen", "127.0.0.1:0", "--journal", "disk:journal"])
+            .args(args)
             .envs(env.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

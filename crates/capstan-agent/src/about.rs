@@ -1,0 +1,42 @@
+//! What an agent says of itself, for whoever watches the gateway.
+
+/// What kind of work an attempt is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Work {
+    /// It happens in this process or below it.
+    #[default]
+    Local,
+    /// Another agent does it, over the network.
+    Agent,
+    /// A model does it, over the network.
+    Chat,
+}
+
+/// An agent's description in traces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct About {
+    /// What an attempt does.
+    pub work: Work,
+    /// Who provides the model, or else the kind of agent.
+    pub provider: &'static str,
+    /// The model that is asked for.
+    pub model: Option<String>,
+}
+
+impl About {
+    /// An agent without a model of its own.
+    pub fn agent(provider: &'static str, work: Work) -> Self {
+        Self { work, provider, model: None }
+    }
+
+    /// A model over the network.
+    pub fn model(provider: &'static str, model: &str) -> Self {
+        Self { work: Work::Chat, provider, model: Some(model.to_owned()) }
+    }
+}
+
+impl Default for About {
+    fn default() -> Self {
+        Self::agent("capstan", Work::Local)
+    }
+}

@@ -1,0 +1,239 @@
+//! Runs and attempts as spans, with the attributes of OpenTelemetry's GenAI conventions.
+//!
+//! They are plain `tracing` spans under a target of their own, made only if a [`TraceCollector`] wants them. They are
+//! held, never entered: a run outlives the requests that ask for it, and log lines keep the span of their request.
+//! Nothing here happens per packet, and nothing that a user or an agent said is ever in a span.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use capstan_agent::{About, TraceContext, Work};
+use capstan_journal::Run;
+use http::HeaderMap;
+use serde_json::{Map, Value};
+use tracing::Span;
+use tracing::field::Empty;
+use uuid::Uuid;
+
+/// The target of every span and span event of a run: what a collector takes, and a log leaves out.
+pub const SPANS: &str = "capstan::spans";
+
+/// Ids are the caller's; longer ones are somebody's attempt to fill a collector.
+const LONGEST_ID: usize = 256;
+
+/// Whoever collects spans, as far as `tracing` has no words for what it must be told.
+pub trait TraceCollector: Send + Sync + 'static {
+    /// The span continues a trace that began elsewhere.
+    fn continue_from(&self, span: &Span, context: &TraceContext);
+
+    /// The span has a cause in another trace as well.
+    fn link(&self, span: &Span, context: &TraceContext);
+
+    /// The span's own place in its trace, for whatever is called within it.
+    fn context(&self, span: &Span) -> Option<TraceContext>;
+}
+
+/// The trace that a request is a part of, if its headers say so. More than one `traceparent` is none.
+pub(crate) fn context_of(headers: &HeaderMap) -> Option<TraceContext> {
+    let mut parents = headers.get_all(TraceContext::PARENT).iter();
+    let (Some(parent), None) = (parents.next(), parents.next()) else { return None };
+    let states = headers.get_all(TraceContext::STATE).iter().map(|state| state.to_str());
+    let state = states.collect::<Result<Vec<_>, _>>().map(|states| states.join(",")).ok();
+    TraceContext::parse(parent.to_str().ok()?, state.as_deref())
+}
+
+/// The spans of a gateway.
+#[derive(Default)]
+pub(crate) struct Traces {
+    collector: Option<Arc<dyn TraceCollector>>,
+    /// Of runs that wait for their client, and since when.
+    waiting: Mutex<HashMap<Uuid, (Instant, Span)>>,
+}
+
+/// A run as traces see it, while this process works on it.
+pub(crate) struct RunTrace {
+    span: Span,
+    about: About,
+    /// The request that set the relay to work.
+    request: Option<TraceContext>,
+    /// Whether that request came to a run with a trace of its own: its first attempt is linked to it.
+    is_resumed: bool,
+}
+
+impl Traces {
+    pub(crate) fn new(collector: Option<Arc<dyn TraceCollector>>) -> Self {
+        Self { collector, ..Self::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, (Instant, Span)>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The run goes on with the span that it waited with, or begins one as a part of the request's trace.
+    pub(crate) fn begin(&self, run: &Run, about: About, request: Option<TraceContext>) -> RunTrace {
+        let mut trace = RunTrace { span: Span::none(), about, request, is_resumed: false };
+        let Some(collector) = &self.collector else { return trace };
+        if let Some(span) = self.take(run.stream_id) {
+            return RunTrace { span, is_resumed: true, ..trace };
+        }
+        trace.span = run_span(run, &trace.about);
+        if let Some(context) = &trace.request {
+            collector.continue_from(&trace.span, context);
+        }
+        trace
+    }
+
+    /// An attempt within its run, and the context for what it calls: its own, or without a collector the request's.
+    pub(crate) fn attempt(&self, trace: &mut RunTrace, run: &Run) -> (Span, Option<TraceContext>) {
+        let Some(collector) = &self.collector else { return (Span::none(), trace.request.clone()) };
+        let span = attempt_span(&trace.span, run, &trace.about);
+        if std::mem::take(&mut trace.is_resumed)
+            && let Some(context) = &trace.request
+        {
+            collector.link(&span, context);
+        }
+        let context = collector.context(&span);
+        (span, context)
+    }
+
+    /// The run waits: its span stays open until somebody takes it up or ends it.
+    pub(crate) fn keep(&self, stream: Uuid, trace: &RunTrace) {
+        if self.collector.is_some() {
+            self.lock().insert(stream, (Instant::now(), trace.span.clone()));
+        }
+    }
+
+    /// Takes the span of a run that waited.
+    pub(crate) fn take(&self, stream: Uuid) -> Option<Span> {
+        self.lock().remove(&stream).map(|(_, span)| span)
+    }
+
+    /// Ends the spans of runs that waited longer than any may: another process has taken them up.
+    pub(crate) fn forget(&self, patience: Duration) {
+        self.lock().retain(|_, (since, _)| since.elapsed() < patience);
+    }
+}
+
+impl RunTrace {
+    pub(crate) fn span(&self) -> &Span {
+        &self.span
+    }
+}
+
+fn run_span(run: &Run, about: &About) -> Span {
+    tracing::info_span!(
+        target: SPANS,
+        parent: None,
+        "run",
+        otel.name = format!("invoke_agent {}", run.agent),
+        otel.kind = "internal",
+        otel.status_code = Empty,
+        otel.status_description = Empty,
+        gen_ai.operation.name = "invoke_agent",
+        gen_ai.provider.name = about.provider,
+        gen_ai.agent.name = run.agent,
+        gen_ai.conversation.id = short(&run.session),
+        gen_ai.request.model = about.model,
+        gen_ai.response.model = Empty,
+        gen_ai.usage.input_tokens = Empty,
+        gen_ai.usage.output_tokens = Empty,
+        error.type = Empty,
+        capstan.stream_id = %run.stream_id,
+        capstan.request_id = short(&run.key),
+        capstan.attempts = Empty,
+        capstan.packets = Empty,
+        capstan.close_reason = Empty,
+    )
+}
+
+/// A model's attempt is a `chat`. Any other has no operation's name of its own, so that nothing is counted twice.
+fn attempt_span(parent: &Span, run: &Run, about: &About) -> Span {
+    let is_chat = about.work == Work::Chat;
+    let name = match &about.model {
+        Some(model) if is_chat => format!("chat {model}"),
+        _ => format!("attempt {}", run.agent),
+    };
+    tracing::info_span!(
+        target: SPANS,
+        parent: parent,
+        "attempt",
+        otel.name = name,
+        otel.kind = if about.work == Work::Local { "internal" } else { "client" },
+        otel.status_code = Empty,
+        otel.status_description = Empty,
+        gen_ai.operation.name = is_chat.then_some("chat"),
+        gen_ai.provider.name = about.provider,
+        gen_ai.agent.name = run.agent,
+        gen_ai.conversation.id = short(&run.session),
+        gen_ai.request.model = about.model,
+        gen_ai.response.model = Empty,
+        gen_ai.usage.input_tokens = Empty,
+        gen_ai.usage.output_tokens = Empty,
+        error.type = Empty,
+        capstan.stream_id = %run.stream_id,
+        capstan.attempt = i64::from(run.attempt),
+    )
+}
+
+fn short(id: &str) -> String {
+    id.chars().take(LONGEST_ID).collect()
+}
+
+/// The run has ended, as its record says.
+pub(crate) fn ended(span: &Span, run: &Run) {
+    span.record("capstan.close_reason", run.reason.as_deref());
+    span.record("capstan.attempts", i64::from(run.attempt));
+    span.record("capstan.packets", i64::try_from(run.last_seq).unwrap_or(i64::MAX));
+    answered(span, run.model.as_deref(), run.usage.as_ref());
+    if let Some(code) = &run.fault {
+        failed(span, code);
+    }
+}
+
+/// Which model answered, and what it took.
+pub(crate) fn answered(span: &Span, model: Option<&str>, usage: Option<&Map<String, Value>>) {
+    let count = |name| usage.and_then(|usage| usage.get(name)).and_then(Value::as_i64);
+    span.record("gen_ai.response.model", model);
+    span.record("gen_ai.usage.input_tokens", count("input_tokens"));
+    span.record("gen_ai.usage.output_tokens", count("output_tokens"));
+}
+
+/// It ended in a fault, which is told by its code alone.
+pub(crate) fn failed(span: &Span, code: &str) {
+    span.record("error.type", code);
+    span.record("otel.status_code", "error");
+    span.record("otel.status_description", code);
+}
+
+/// The agent warned and went on.
+pub(crate) fn warned(span: &Span, code: &str) {
+    tracing::info!(target: SPANS, parent: span, { "error.type" = code }, "warning");
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn a_request_is_a_part_of_one_trace_or_none() {
+        assert_eq!(context_of(&headers(&[])), None);
+        assert_eq!(context_of(&headers(&[("traceparent", PARENT), ("traceparent", PARENT)])), None);
+        assert_eq!(context_of(&headers(&[("traceparent", "nonsense"), ("tracestate", "a=1")])), None);
+        let both =
+            context_of(&headers(&[("traceparent", PARENT), ("tracestate", "a=1"), ("tracestate", "b=2")]));
+        assert_eq!(both, TraceContext::parse(PARENT, Some("a=1,b=2")));
+    }
+}

@@ -1,0 +1,30 @@
+//! Traces for an OpenTelemetry collector, if the build has them and the standard variables ask for them.
+
+#[cfg(not(feature = "otel"))]
+mod off;
+#[cfg(feature = "otel")]
+mod otel;
+
+use tracing_subscriber::{Layer, Registry};
+
+#[cfg(not(feature = "otel"))]
+pub(crate) use off::Traces;
+#[cfg(feature = "otel")]
+pub(crate) use otel::Traces;
+
+/// What takes spans beside the log.
+pub(crate) type SpanLayer = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// Where spans go; the first one that is set counts.
+const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+
+/// The variable that asks for traces, unless another one switches them off.
+fn asked_by() -> Option<&'static str> {
+    let is_off = variable("OTEL_SDK_DISABLED").is_some_and(|word| word.eq_ignore_ascii_case("true"));
+    ENDPOINTS.into_iter().find(|name| variable(name).is_some()).filter(|_| !is_off)
+}
+
+/// An empty variable counts as none, as the standard wants it.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
