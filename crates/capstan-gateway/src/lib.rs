@@ -6,12 +6,16 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod access;
+mod answers;
 mod app;
 mod ask;
 mod face;
+mod html;
 mod limits;
 mod metrics;
+mod openapi;
 mod purge;
+mod query;
 mod reader;
 mod recovery;
 mod refusal;
@@ -27,6 +31,7 @@ mod tls;
 
 pub use app::Gateway;
 pub use capstan_journal::{Retention, TenantRetention};
+pub use openapi::openapi;
 pub use routes::page::Asset;
 pub use server::{Drained, Service, serve};
 pub use settings::{Limits, Settings, Timeouts};
