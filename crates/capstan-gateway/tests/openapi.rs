@@ -173,8 +173,7 @@ async fn the_page_tells_of_every_route_and_links_every_code() {
         );
     }
     for row in CATALOGUE {
-        let is_told = page.contains(&format!("href=\"{}\"", row.problem_type()));
-        assert_eq!(is_told, true, "{}", row.code);
+        assert!(page.contains(&format!("href=\"{}\"", row.problem_type())), "{}", row.code);
     }
     // Nothing points nowhere.
     for target in page.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
@@ -182,6 +181,24 @@ async fn the_page_tells_of_every_route_and_links_every_code() {
             page.contains(&format!("id={target}>")) || page.contains(&format!("id=\"{target}\">")),
             "{target}"
         );
+    }
+}
+
+/// The head of GET, and nothing else; a stream that is only asked for its head is not held open.
+#[tokio::test]
+async fn what_answers_get_answers_head() {
+    let server = start(Settings::default()).await;
+    let stream = common::stream_of(&server.post(&common::ask("hello")).await);
+    for path in ["/docs", "/openapi.json", "/v1/streams", "/health", &format!("/v1/streams/{stream}")] {
+        let url = format!("{}{path}", server.url);
+        let (head, get) =
+            (client().head(&url).send().await.unwrap(), client().get(&url).send().await.unwrap());
+        assert_eq!(
+            (head.status(), &head.headers()["content-type"]),
+            (get.status(), &get.headers()["content-type"]),
+            "{path}"
+        );
+        assert!(head.bytes().await.unwrap().is_empty());
     }
 }
 
@@ -193,10 +210,38 @@ async fn a_parameter_that_cannot_be_read_is_named() {
         ("/v1/streams?before=x", "query: before: "),
         ("/v1/streams?limit=1&limit=2", "query: duplicate field `limit`"),
         ("/v1/ag-ui", "query: missing field `runId`"),
+        ("/v1/sessions/%FF", "path: not UTF-8"),
     ] {
         let refused = problem(server.get(path).await).await;
         assert_eq!((refused.status, refused.code.as_str()), (400, "invalid_request"), "{path}");
         let detail = refused.detail.unwrap();
         assert!(detail.starts_with(named), "{path}: {detail}");
     }
+}
+
+/// Bytes as they are: what is sent, and all that comes back.
+async fn raw(server: &common::Server, request: &[u8]) -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let mut socket = tokio::net::TcpStream::connect(server.url.trim_start_matches("http://")).await.unwrap();
+    socket.write_all(request).await.unwrap();
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).await.unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+#[tokio::test]
+async fn who_announces_too_much_is_refused_before_it_is_sent() {
+    let server = start(Settings::default()).await;
+    let head = b"POST /v1/assist HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n";
+    let answer = raw(&server, head).await;
+    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("\"payload_too_large\""), "{answer}");
+}
+
+#[tokio::test]
+async fn a_second_host_does_not_get_past_the_guard() {
+    let server = start(Settings::default()).await;
+    let head =
+        b"GET /v1/streams HTTP/1.1\r\nHost: localhost\r\nHost: example.org\r\nConnection: close\r\n\r\n";
+    let answer = raw(&server, head).await;
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("\"tenant_unauthorized\""), "{answer}");
 }

@@ -2,7 +2,7 @@
 
 use axum::Extension;
 use axum::Json;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, HttpBody as _, to_bytes};
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -141,6 +141,10 @@ pub(crate) async fn read_body(app: &App, body: Body) -> Result<Bytes, Fault> {
         Fault::new(FaultKind::PayloadTooLarge)
             .with_message(format!("The request is larger than {limit} bytes."))
     };
+    // Who announces too much need not send it.
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large());
+    }
     match tokio::time::timeout(app.settings.timeouts.request, to_bytes(body, limit)).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(error)) if is_length_limit(&error) => Err(too_large()),
