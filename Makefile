@@ -15,7 +15,7 @@ test: ## Run every suite; installs what is missing
 check: ## Format, lints, docs, licences, generated files, the map of requirements
 	@scripts/check
 
-gen: ## Write the generated files: schemas, TypeScript types, the references of errors and commands
+gen: ## Write the generated files: schemas, TypeScript types, OpenAPI, the references of errors and commands
 	cargo xtask gen
 
 bench: ## Measure against named peers, as ratios
@@ -27,6 +27,7 @@ fuzz: ## Fuzz the decoders, a minute each (FUZZ_SECONDS=…)
 
 soak: ## The long versions of the tests
 	PROPTEST_CASES=20000 CAPSTAN_SEEDS=5000 cargo test --workspace --all-features --release
+	CAPSTAN_EXAMPLES=200 scripts/literal tests/python/test_openapi.py
 
 release: ## The optimised binary: target/dist/capstan
 	cargo build --profile dist --package capstan

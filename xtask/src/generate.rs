@@ -19,9 +19,15 @@ fn all() -> Files {
     let mut files = Files::new();
     files.extend(schema::files());
     files.extend(typescript::files());
+    files.insert("schemas/openapi.json".into(), openapi());
     files.insert("docs/errors.md".into(), errors::markdown());
     files.insert("docs/cli.md".into(), cli::markdown());
     files
+}
+
+/// The description of the gateway's routes.
+fn openapi() -> String {
+    format!("{}\n", serde_json::to_string_pretty(&capstan_gateway::openapi()).unwrap_or_default())
 }
 
 pub(crate) fn write(root: &Path) -> Result<String, String> {

@@ -104,8 +104,8 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 pub(crate) async fn guard_loopback(State(app): State<App>, request: Request, next: Next) -> Response {
     if app.settings.tenants.is_empty() && !app.settings.open {
         let headers = request.headers();
-        let host = request.uri().host().map(str::to_owned).or_else(|| host_of(headers));
-        let is_foreign_host = host.is_some_and(|host| !is_loopback(&host));
+        let is_foreign_host = request.uri().host().is_some_and(|host| !is_loopback(host))
+            || headers.get_all(header::HOST).iter().any(|host| !names_loopback(host));
         let is_foreign_origin = headers.get(header::ORIGIN).is_some_and(|origin| !app.allows_origin(origin));
         if is_foreign_host || is_foreign_origin {
             let fault = Fault::new(FaultKind::TenantUnauthorized).with_message(
@@ -117,10 +117,10 @@ pub(crate) async fn guard_loopback(State(app): State<App>, request: Request, nex
     next.run(request).await
 }
 
-fn host_of(headers: &HeaderMap) -> Option<String> {
-    let host = headers.get(header::HOST)?.to_str().ok()?;
-    let authority: http::uri::Authority = host.parse().ok()?;
-    Some(authority.host().to_owned())
+/// A name that cannot be read is a foreign one.
+fn names_loopback(host: &HeaderValue) -> bool {
+    let authority = host.to_str().ok().and_then(|host| host.parse::<http::uri::Authority>().ok());
+    authority.is_some_and(|authority| is_loopback(authority.host()))
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -181,6 +181,16 @@ mod tests {
         }
         for host in ["example.org", "10.0.0.1", "localhost.example.org", "0.0.0.0", ""] {
             assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_cannot_be_read_is_foreign() {
+        for host in [&b"localhost"[..], b"127.0.0.1:8787", b"[::1]:8787"] {
+            assert!(names_loopback(&HeaderValue::from_bytes(host).unwrap()));
+        }
+        for host in [&b"\xff"[..], b"", b"localhost, example.org", b"local host", b"example.org:80"] {
+            assert!(!names_loopback(&HeaderValue::from_bytes(host).unwrap()));
         }
     }
 }

@@ -8,6 +8,8 @@ pub(crate) mod cap;
 
 use bytes::Bytes;
 use capstan_journal::{JournalError, RunState};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 pub(crate) use agui::Agui;
 pub(crate) use cap::Cap;
@@ -19,6 +21,14 @@ use crate::reader::View;
 pub(crate) enum Face {
     Cap(Cap),
     Agui(Box<Agui>),
+}
+
+/// A face, as a query names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum FaceName {
+    Cap,
+    AgUi,
 }
 
 /// How a body goes on.

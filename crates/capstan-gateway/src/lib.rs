@@ -6,13 +6,17 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod access;
+mod answers;
 mod app;
 mod ask;
 mod face;
+mod html;
 mod limits;
 mod metrics;
+mod openapi;
 mod patient;
 mod purge;
+mod query;
 mod reader;
 mod recovery;
 mod refusal;
@@ -29,6 +33,7 @@ mod traces;
 
 pub use app::Gateway;
 pub use capstan_journal::{Retention, TenantRetention};
+pub use openapi::openapi;
 pub use routes::page::Asset;
 pub use server::{Drained, Service, serve};
 pub use settings::{Limits, Settings, Timeouts};

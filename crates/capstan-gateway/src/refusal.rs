@@ -126,7 +126,12 @@ fn unify(mut response: Response) -> Response {
         StatusCode::METHOD_NOT_ALLOWED => FaultKind::MethodNotAllowed,
         StatusCode::PAYLOAD_TOO_LARGE => FaultKind::PayloadTooLarge,
         StatusCode::UNSUPPORTED_MEDIA_TYPE => FaultKind::UnsupportedMediaType,
-        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => FaultKind::InvalidRequest,
+        // Queries and bodies are read by our own hands, so that only the path is left.
+        StatusCode::BAD_REQUEST => {
+            let fault = Fault::new(FaultKind::InvalidRequest).with_message("path: not UTF-8");
+            response.extensions_mut().insert(fault);
+            return response;
+        }
         StatusCode::INTERNAL_SERVER_ERROR => FaultKind::AgentExecutionError,
         _ => return response,
     };

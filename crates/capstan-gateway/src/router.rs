@@ -1,39 +1,62 @@
-//! The routes and the layers around them, in one expression.
+//! The routes and the layers around them. Each route comes with the row that describes it.
 
 use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::Response;
-use axum::routing::{get, post};
 use http::HeaderValue;
 
 use crate::app::App;
-use crate::routes::{agents, agui, assist, errors, health, page, sessions, streams, tickets};
+use crate::openapi::{Described, Routes};
+use crate::routes::{agents, agui, assist, docs, errors, health, page, sessions, streams, tickets};
 use crate::{access, refusal};
 
+/// Routes that ask whose request it is.
+fn for_tenants() -> Routes {
+    Routes::default()
+        .post("/v1/assist", assist::post, &assist::POST)
+        .post("/v1/agents/{name}/assist", assist::post_to, &assist::POST)
+        .post("/assist", assist::post, &assist::POST)
+        .get("/v1/agents", agents::list, &agents::LIST)
+        .get("/v1/streams", streams::list, &streams::LIST)
+        .get(access::WATCH, streams::watch, &streams::WATCH)
+        .delete(access::WATCH, streams::stop, &streams::STOP)
+        .get("/v1/streams/{id}/packets", streams::packets, &streams::PACKETS)
+        .post("/v1/streams/{id}/ticket", tickets::issue, &tickets::ISSUE)
+        .get("/v1/sessions/{id}", sessions::turns, &sessions::TURNS)
+        .delete("/v1/sessions/{id}", sessions::purge, &sessions::PURGE)
+        .post("/v1/ag-ui", agui::post, &agui::POST)
+        .get("/v1/ag-ui", agui::join, &agui::JOIN)
+        .post("/v1/agents/{name}/ag-ui", agui::post_to, &agui::POST)
+        .get("/v1/agents/{name}/ag-ui", agui::join_of, &agui::JOIN)
+}
+
+/// Routes that are open to everybody.
+fn open() -> Routes {
+    Routes::default()
+        .get("/v1/errors", errors::list, &errors::LIST)
+        .get("/errors/{slug}", errors::page, &errors::PAGE)
+        .get("/health", health::health, &health::HEALTH)
+        .get("/livez", health::live, &health::LIVE)
+        .get("/readyz", health::ready, &health::READY)
+        .get("/metrics", health::metrics, &health::METRICS)
+        .get("/", page::index, &page::INDEX)
+        .get("/assets/{name}", page::asset, &page::ASSET)
+        .get("/openapi.json", docs::openapi, &docs::OPENAPI)
+        .get("/docs", docs::page, &docs::PAGE)
+        .get("/docs/style.css", docs::style, &docs::STYLE)
+}
+
+/// What all routes say of themselves.
+pub(crate) fn described() -> Vec<Described> {
+    for_tenants().described(true).chain(open().described(false)).collect()
+}
+
 pub(crate) fn router(app: &App) -> Router {
-    let for_tenants = Router::new()
-        .route("/assist", post(assist::post))
-        .route("/v1/assist", post(assist::post))
-        .route("/v1/agents/{name}/assist", post(assist::post_to))
-        .route("/v1/ag-ui", post(agui::post).get(agui::join))
-        .route("/v1/agents/{name}/ag-ui", post(agui::post_to).get(agui::join_of))
-        .route("/v1/agents", get(agents::list))
-        .route("/v1/streams", get(streams::list))
-        .route(access::WATCH, get(streams::watch).delete(streams::stop))
-        .route("/v1/streams/{id}/packets", get(streams::packets))
-        .route("/v1/streams/{id}/ticket", post(tickets::issue))
-        .route("/v1/sessions/{id}", get(sessions::turns).delete(sessions::purge))
-        // Whose request is it?
-        .route_layer(from_fn_with_state(app.clone(), access::authenticate));
-    Router::new()
-        .route("/", get(page::index))
-        .route("/assets/{name}", get(page::asset))
-        .route("/health", get(health::health))
-        .route("/livez", get(health::live))
-        .route("/readyz", get(health::ready))
-        .route("/metrics", get(health::metrics))
-        .route("/v1/errors", get(errors::list))
-        .route("/errors/{slug}", get(errors::page))
+    // Whose request is it?
+    let for_tenants =
+        for_tenants().into_router().route_layer(from_fn_with_state(app.clone(), access::authenticate));
+    open()
+        .into_router()
         .merge(for_tenants)
         // Browsers guess types of what they should not run.
         .layer(map_response(no_sniffing))

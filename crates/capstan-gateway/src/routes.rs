@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 pub(crate) mod agui;
 pub(crate) mod assist;
+pub(crate) mod docs;
 pub(crate) mod errors;
 pub(crate) mod health;
 pub(crate) mod page;

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use capstan_protocol::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -89,7 +90,7 @@ impl Claim {
 }
 
 /// Where a run stands. The order is the order of one attempt's life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
     /// An attempt is under way (or was, when the process died).

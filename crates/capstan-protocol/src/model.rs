@@ -6,14 +6,15 @@ use std::fmt;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::decode::{self, DecodeError};
 use crate::{packet, v2};
 
 /// Which edition of the data contract.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Profile {
     /// RFC 004 and 005: strict members, upper-case words.
     #[default]

@@ -2,8 +2,10 @@
 
 use capstan_journal::{JournalError, Run, RunState, Step};
 use capstan_protocol::{Close, Fault, FaultKind, ServiceResponse, Timestamp, Transcript};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
+use crate::answers::{RunMetrics, RunOutput};
 use crate::app::App;
 use crate::refusal::journal_fault;
 use crate::relay::packet_of;
@@ -52,21 +54,26 @@ fn response(
         Some(close @ (Close::Reason(_) | Close::Unstated)) => Value::from(close.reason()),
         None => Value::Null,
     };
-    let output = json!({
-        "text": whole.text(),
-        "events": whole.events().map(|event| Value::Object(event.to_map())).collect::<Vec<_>>(),
-        "stream_id": run.stream_id,
-        "conversation_id": run.session,
-        "close": close,
-    });
-    let metrics = json!({ "usage": run.usage, "attempts": run.attempt });
-    let object = |value: Value| if let Value::Object(map) = value { map } else { Map::new() };
+    let output = RunOutput {
+        text: whole.text().to_owned(),
+        events: whole.events().map(|event| event.to_map()).collect(),
+        stream_id: run.stream_id,
+        conversation_id: &run.session,
+        close,
+    };
+    let metrics = RunMetrics { usage: run.usage.as_ref(), attempts: run.attempt };
     Ok(ServiceResponse {
         request_id,
         created_at: Timestamp::now(),
-        output: object(output),
-        metrics: Some(object(metrics)),
+        output: object(&output),
+        metrics: Some(object(&metrics)),
     })
+}
+
+/// A struct as the map that the data contract has for it.
+fn object(told: &impl Serialize) -> Map<String, Value> {
+    let value = serde_json::to_value(told).unwrap_or_default();
+    if let Value::Object(map) = value { map } else { Map::new() }
 }
 
 #[cfg(test)]

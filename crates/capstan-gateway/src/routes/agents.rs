@@ -2,15 +2,24 @@
 
 use axum::Json;
 use axum::extract::State;
-use serde_json::{Value, json};
+use axum::response::{IntoResponse as _, Response};
 
+use crate::answers::{AgentList, ListedAgent};
 use crate::app::App;
+use crate::openapi::{Answer, Content, Row, Tag, model};
 
-pub(crate) async fn list(State(app): State<App>) -> Json<Value> {
+pub(crate) const LIST: Row = Row {
+    tag: Tag::Runs,
+    summary: "List the agents",
+    says: "The default agent stands first. It answers whatever names no other.",
+    answers: &[Answer::ok("The agents.", &[Content::Json(model::<AgentList<'_>>)])],
+    ..Row::NONE
+};
+
+pub(crate) async fn list(State(app): State<App>) -> Response {
     let default = app.default_agent().map(|agent| agent.id);
     let mut agents: Vec<_> = app.agents().collect();
     agents.sort_by_key(|agent| (Some(agent.id) != default, agent.name.clone()));
-    let entries =
-        agents.iter().map(|agent| json!({ "name": &*agent.name, "id": agent.id })).collect::<Vec<_>>();
-    Json(json!({ "agents": entries }))
+    let agents = agents.iter().map(|agent| ListedAgent { name: &agent.name, id: agent.id }).collect();
+    Json(AgentList { agents }).into_response()
 }

@@ -2,13 +2,15 @@
 //! as HTTP; whatever else stands in the way is told in AG-UI's own words.
 
 use axum::Extension;
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use capstan_agent::TraceContext;
 use capstan_journal::{Found, Run};
+use capstan_protocol::agui::AguiEvent;
 use capstan_protocol::{Cursor, Fault, FaultKind, LastEventId};
 use http::{HeaderMap, StatusCode};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::assist::{check_content_type, last_event_id, read_body};
@@ -17,10 +19,46 @@ use crate::app::App;
 use crate::ask::Ask;
 use crate::face::Face;
 use crate::face::agui::{self, Agui, Begin, Facts};
+use crate::openapi::{self, Answer, Content, Row, Tag, model};
+use crate::query::Query;
 use crate::reader::{self, View};
 use crate::refusal::{self, Refusal, journal_fault};
 use crate::runs::{self, Place, Start};
 use crate::traces;
+
+/// The answer to everything that could be read.
+const EVENTS: Answer = Answer {
+    headers: &[&openapi::STREAM_ID],
+    ..Answer::ok(
+        "AG-UI's events, with ids by which a client can read on. Whatever else stands in the way (a limit, an unknown agent, a conflict, \
+         a run that is gone) is a stream, too, whose only event is RUN_ERROR: the published clients can read nothing else.",
+        &[Content::Events(model::<AguiEvent>)],
+    )
+};
+
+pub(crate) const POST: Row = Row {
+    tag: Tag::Agui,
+    summary: "Start a run in AG-UI, or attach to it",
+    says: "As `POST /v1/assist` does, from AG-UI's run input: `runId` is the key. The same input sent again, with `Last-Event-ID` or without, attaches \
+        and never starts a second run.",
+    place: Some(&openapi::AGENT),
+    headers: &[&openapi::CURSOR],
+    body: Some(&openapi::RUN_INPUT),
+    answers: &[Answer { links: openapi::LINKS_OF_INPUT, ..EVENTS }],
+    faults: &[FaultKind::PayloadTooLarge, FaultKind::UnsupportedMediaType, FaultKind::Timeout],
+    ..Row::NONE
+};
+
+pub(crate) const JOIN: Row = Row {
+    tag: Tag::Agui,
+    summary: "Join a run in AG-UI",
+    says: "Whoever comes without a cursor gets a snapshot of what was said, then the live events. It only looks: a run that waits for its client is not armed.",
+    place: Some(&openapi::AGENT),
+    query: Some(JoinParams::json_schema),
+    headers: &[&openapi::CURSOR],
+    answers: &[EVENTS],
+    ..Row::NONE
+};
 
 /// For the default agent.
 pub(crate) async fn post(
@@ -99,11 +137,13 @@ async fn open(app: &App, run: &Run, facts: Facts, cursor: Option<Cursor>) -> Res
 }
 
 /// What a GET may say.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct JoinParams {
+    /// The key of the run.
     #[serde(rename = "runId")]
+    #[schemars(example = "run-1")]
     run: String,
-    /// `-1` for all events from the start, else a cursor.
+    /// `-1` for all events from the start, else a cursor. `Last-Event-ID` beats it.
     offset: Option<String>,
 }
 

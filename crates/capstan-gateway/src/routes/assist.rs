@@ -2,53 +2,72 @@
 
 use axum::Extension;
 use axum::Json;
-use axum::body::{Body, to_bytes};
-use axum::extract::{Path, Query, Request, State};
+use axum::body::{Body, HttpBody as _, to_bytes};
+use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use capstan_journal::Run;
 use capstan_protocol::{Fault, FaultKind, LastEventId, Profile};
 use http::{HeaderMap, HeaderValue, header};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::access::Caller;
 use crate::app::App;
 use crate::ask::Ask;
-use crate::face::{Cap, Face, agui, cap};
+use crate::face::{Cap, Face, cap};
+use crate::openapi::{self, Answer, Content, Row, Tag};
+use crate::query::Query;
 use crate::reader::{self, View};
 use crate::refusal::Refusal;
 use crate::runs::{self, Place, Start};
 use crate::{tickets, traces};
 
-/// What may stand in the query.
-#[derive(Debug, Default, Deserialize)]
+/// How the answer is told.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Params {
-    profile: Option<String>,
+    /// The profile of the packets; that of the body unless said.
+    profile: Option<Profile>,
+    /// Read on after this packet, unless `Last-Event-ID` says where.
     after: Option<u64>,
-    face: Option<String>,
 }
 
-impl Params {
-    /// Whether the AG-UI face is asked for; CAP's is the default.
-    pub(crate) fn is_agui(&self) -> Result<bool, Fault> {
-        match self.face.as_deref() {
-            None | Some(cap::NAME) => Ok(false),
-            Some(agui::NAME) => Ok(true),
-            Some(other) => {
-                let message =
-                    format!("face: unknown value {other:?}, expected {} or {}", cap::NAME, agui::NAME);
-                Err(Fault::new(FaultKind::InvalidRequest).with_message(message))
-            }
-        }
-    }
-
-    pub(crate) fn profile(&self) -> Result<Option<Profile>, Fault> {
-        let wrong = |message: String| {
-            Fault::new(FaultKind::InvalidRequest).with_message(format!("profile: {message}"))
-        };
-        self.profile.as_deref().map(|p| p.parse().map_err(wrong)).transpose()
-    }
-}
+pub(crate) const POST: Row = Row {
+    tag: Tag::Runs,
+    summary: "Start a run, or attach to it",
+    says: "The agent of the path answers, else the one that `context.agent_id` names, else the default one.\n\n\
+        The first request with a `request_id` starts the run. The same request sent again attaches to it in whatever state it is, and never starts \
+        a second one; another body under the same key is a conflict. Leaving is not stopping: the run goes on.\n\n\
+        The answer is a stream of packets, or one object with `Accept: application/json`. In a stream the fault of a run is an ERROR packet; \
+        in one object it is the answer, so that any code of the catalogue may come, and an agent's own under 500.",
+    place: Some(&openapi::AGENT),
+    query: Some(Params::json_schema),
+    headers: &[&openapi::CURSOR, &openapi::ALLOW_RESET],
+    body: Some(&openapi::SERVICE_REQUEST),
+    answers: &[Answer {
+        headers: &[&openapi::STREAM_ID, &openapi::STREAM_TICKET],
+        links: openapi::LINKS_OF_RUN,
+        ..Answer::ok(
+            "The packets of the run, an event each; the `id:` of an event is the cursor after it. Or all of it in one object.",
+            &[Content::Events(openapi::packets), Content::Json(openapi::whole_run)],
+        )
+    }],
+    faults: &[
+        FaultKind::RequestConflict,
+        FaultKind::PayloadTooLarge,
+        FaultKind::UnsupportedMediaType,
+        FaultKind::Timeout,
+        FaultKind::AgentNotFound,
+        FaultKind::StreamExpired,
+        FaultKind::StreamLost,
+        FaultKind::RateLimitExceeded,
+        FaultKind::SessionLimitExceeded,
+        FaultKind::MessageLimitExceeded,
+        FaultKind::ServiceUnavailable,
+        FaultKind::JournalUnavailable,
+    ],
+    tells_of_run: true,
+};
 
 /// For the default agent, or the one that the request names.
 pub(crate) async fn post(
@@ -80,11 +99,10 @@ async fn assist(
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
     check_content_type(&parts.headers)?;
-    let place = place_of(app, &parts.headers, params)?;
-    let profile = params.profile()?;
+    let place = place_of(app, &parts.headers, params.after)?;
     let body = read_body(app, body).await?;
     let ask = Ask::decode(cap::NAME, &body)?;
-    let face = Face::Cap(Cap(profile.unwrap_or(ask.profile)));
+    let face = Face::Cap(Cap(params.profile.unwrap_or(ask.profile)));
     let slot = app.limiter.take_reader(&caller.tenant, &app.settings.limits)?;
     let accepts_reset = header_lists(&parts.headers, "x-cap-accept", capstan_protocol::event::STREAM_RESET);
     let trace = traces::context_of(&parts.headers);
@@ -132,6 +150,10 @@ pub(crate) async fn read_body(app: &App, body: Body) -> Result<Bytes, Fault> {
         Fault::new(FaultKind::PayloadTooLarge)
             .with_message(format!("The request is larger than {limit} bytes."))
     };
+    // Who announces too much need not send it.
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large());
+    }
     match tokio::time::timeout(app.settings.timeouts.request, to_bytes(body, limit)).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(error)) if is_length_limit(&error) => Err(too_large()),
@@ -159,8 +181,8 @@ fn header_lists(headers: &HeaderMap, name: &str, wanted: &str) -> bool {
 }
 
 /// Where a viewer reads on, as headers and query say.
-pub(crate) fn place_of(app: &App, headers: &HeaderMap, params: &Params) -> Result<Place, Fault> {
-    let place = Place { cursor: last_event_id(headers)?, after: params.after };
+pub(crate) fn place_of(app: &App, headers: &HeaderMap, after: Option<u64>) -> Result<Place, Fault> {
+    let place = Place { cursor: last_event_id(headers)?, after };
     if place.cursor.is_some() {
         app.metrics.resumes.inc();
     }

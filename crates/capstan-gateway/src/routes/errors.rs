@@ -2,11 +2,31 @@
 
 use axum::Json;
 use axum::extract::Path;
-use axum::response::Html;
+use axum::response::Response;
 use capstan_protocol::fault::Entry;
 use capstan_protocol::{CATALOGUE, FaultKind};
 
+use crate::html;
+use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::refusal::Refusal;
+
+pub(crate) const LIST: Row = Row {
+    tag: Tag::Faults,
+    summary: "Read the catalogue",
+    says: "Every kind of fault: its codes, its status, what it means and what to do.",
+    answers: &[Answer::ok("The kinds of fault.", &[Content::Json(model::<Vec<Entry>>)])],
+    ..Row::NONE
+};
+
+pub(crate) const PAGE: Row = Row {
+    tag: Tag::Faults,
+    summary: "Read of one kind of fault",
+    says: "What the `type` of a problem points to: a page for people.",
+    place: Some(&openapi::SLUG),
+    answers: &[Answer::ok("The page.", &[Content::Text("text/html")])],
+    faults: &[FaultKind::RouteNotFound],
+    ..Row::NONE
+};
 
 /// The whole catalogue.
 pub(crate) async fn list() -> Json<&'static [Entry]> {
@@ -14,26 +34,19 @@ pub(crate) async fn list() -> Json<&'static [Entry]> {
 }
 
 /// One kind of fault, as a page. All of its text is ours, so nothing needs escaping.
-pub(crate) async fn page(Path(slug): Path<String>) -> Result<Html<String>, Refusal> {
+pub(crate) async fn page(Path(slug): Path<String>) -> Result<Response, Refusal> {
     let entry = CATALOGUE.iter().find(|entry| entry.slug == slug).ok_or(FaultKind::RouteNotFound)?;
     let retry = match (entry.retryable, entry.retry_after) {
         (true, Some(seconds)) => format!("yes, after {seconds} s"),
         (true, None) => "yes".to_owned(),
         (false, _) => "no".to_owned(),
     };
-    Ok(Html(format!(
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>\
-         <title>{title} – Capstan</title><style>body{{font:16px/1.5 system-ui;max-width:42rem;margin:3rem auto;padding:0 1rem}}\
-         code{{background:#8882;padding:.1em .3em;border-radius:.2em}}dt{{font-weight:600}}</style>\
-         <h1>{title}</h1><p>{meaning}</p><p><strong>What to do:</strong> {remedy}</p>\
+    let Entry { title, meaning, remedy, code, agui, status, severity, .. } = entry;
+    let body = format!(
+        "<main><h1>{title}</h1><p>{meaning}</p><p><strong>What to do:</strong> {remedy}</p>\
          <dl><dt>Code</dt><dd><code>{code}</code></dd><dt>AG-UI code</dt><dd><code>{agui}</code></dd>\
-         <dt>HTTP status</dt><dd>{status}</dd><dt>Severity</dt><dd>{severity}</dd><dt>Retry</dt><dd>{retry}</dd></dl>",
-        title = entry.title,
-        meaning = entry.meaning,
-        remedy = entry.remedy,
-        code = entry.code,
-        agui = entry.agui,
-        status = entry.status,
-        severity = entry.severity,
-    )))
+         <dt>HTTP status</dt><dd>{status}</dd><dt>Severity</dt><dd>{severity}</dd><dt>Retry</dt><dd>{retry}</dd></dl>\
+         <p><a href=/docs>All routes</a></p></main>"
+    );
+    Ok(html::page(title, &body))
 }

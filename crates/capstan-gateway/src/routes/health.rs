@@ -3,15 +3,52 @@
 use std::net::SocketAddr;
 
 use axum::extract::{ConnectInfo, State};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use capstan_protocol::{Fault, FaultKind, HealthCheckResponse, HealthStatus};
 use http::{HeaderMap, StatusCode, header};
 
 use crate::access::bearer;
 use crate::app::App;
+use crate::html;
+use crate::openapi::{Answer, Content, Row, Tag, model};
 use crate::refusal::Refusal;
 use crate::tenants::KeyHash;
+
+pub(crate) const HEALTH: Row = Row {
+    tag: Tag::Server,
+    summary: "How the server feels",
+    says: "The data contract's health check. It answers 200 as long as the process can answer; its `status` tells the rest.",
+    answers: &[Answer::ok("How it feels.", &[Content::Json(model::<HealthCheckResponse>)])],
+    ..Row::NONE
+};
+
+pub(crate) const LIVE: Row = Row {
+    tag: Tag::Server,
+    summary: "Is the process alive?",
+    says: "For whoever restarts it.",
+    answers: &[Answer::ok("It is.", &[])],
+    ..Row::NONE
+};
+
+pub(crate) const READY: Row = Row {
+    tag: Tag::Server,
+    summary: "Does it take new runs?",
+    says: "For whoever sends it requests. It does not while it drains, and when its journal is broken.",
+    answers: &[Answer::ok("It does.", &[])],
+    faults: &[FaultKind::ServiceUnavailable],
+    ..Row::NONE
+};
+
+pub(crate) const METRICS: Row = Row {
+    tag: Tag::Server,
+    summary: "Metrics",
+    says: "For loopback, or whoever sends the metrics key as `Authorization: Bearer`.",
+    answers: &[Answer::ok("In the text format of OpenMetrics.", &[Content::Text(METRICS_TYPE)])],
+    ..Row::NONE
+};
+
+const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 fn is_ready(app: &App) -> bool {
     !app.draining.is_cancelled() && !app.broken.is_cancelled()
@@ -55,20 +92,18 @@ pub(crate) async fn metrics(
     if !is_near && !has_key {
         return Err(FaultKind::TenantUnauthorized.into());
     }
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    Ok(([(header::CONTENT_TYPE, kind)], app.metrics.encode()).into_response())
+    Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], app.metrics.encode()).into_response())
 }
 
 /// What a browser sees.
-pub(crate) async fn page() -> Html<&'static str> {
-    Html(
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'><title>Capstan</title>\
-         <style>body{font:16px/1.5 system-ui;max-width:42rem;margin:3rem auto;padding:0 1rem}code{background:#8882;padding:.1em .3em}</style>\
-         <h1>Capstan</h1><p>The run contract for AI agents: start once, stream, fail in types, resume anywhere, stop on purpose.</p>\
-         <ul><li><code>POST /v1/assist</code> starts a run or attaches to it</li><li><a href=/v1/streams>/v1/streams</a></li>\
-         <li><a href=/v1/errors>/v1/errors</a>, the catalogue of faults</li><li><a href=/health>/health</a>, \
-         <a href=/metrics>/metrics</a></li></ul>\
+pub(crate) fn page() -> Response {
+    html::page(
+        "Capstan",
+        "<main><h1>Capstan</h1><p>The run contract for AI agents: start once, stream, fail in types, resume anywhere, stop on purpose.</p>\
+         <ul><li><code>POST /v1/assist</code> starts a run or attaches to it</li><li><a href=/docs>/docs</a>, all routes</li>\
+         <li><a href=/v1/streams>/v1/streams</a></li><li><a href=/v1/errors>/v1/errors</a>, the catalogue of faults</li>\
+         <li><a href=/health>/health</a>, <a href=/metrics>/metrics</a></li></ul>\
          <p>This build holds no playground. To get it, install Node 20 or later and run <code>make run</code>, \
-         or <code>cd web && npm ci && npm run build</code> and build again.</p>",
+         or <code>cd web && npm ci && npm run build</code> and build again.</p></main>",
     )
 }

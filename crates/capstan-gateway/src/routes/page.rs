@@ -8,7 +8,40 @@ use sha2::{Digest as _, Sha256};
 
 use super::health;
 use crate::app::App;
+use crate::openapi::{self, Answer, Content, Row, Tag};
 use crate::refusal::Refusal;
+
+pub(crate) const INDEX: Row = Row {
+    tag: Tag::Server,
+    summary: "The playground",
+    says: "A page to talk to the agents, or a plain one where the build holds none.",
+    headers: &[&openapi::KNOWN_TAG],
+    answers: &[
+        Answer { headers: &[&openapi::ETAG], ..Answer::ok("The page.", &[Content::Text("text/html")]) },
+        Answer { status: 304, ..Answer::ok("It has not changed.", &[]) },
+    ],
+    ..Row::NONE
+};
+
+pub(crate) const ASSET: Row = Row {
+    tag: Tag::Server,
+    summary: "A file of the playground",
+    says: "Its name changes with its content, so that it may be kept for good.",
+    place: Some(&openapi::FILE),
+    answers: &[Answer::ok(
+        "The file.",
+        &[
+            Content::Text("text/javascript"),
+            Content::Text("text/css"),
+            Content::Text("image/svg+xml"),
+            Content::Text("image/png"),
+            Content::Text("font/woff2"),
+            Content::Text("application/octet-stream"),
+        ],
+    )],
+    faults: &[FaultKind::RouteNotFound],
+    ..Row::NONE
+};
 
 /// A file of the page. Names of all but `index.html` change with their content, as bundlers do it.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +59,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 /// `/`.
 pub(crate) async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
     let Some(asset) = find(&app, "index.html") else {
-        return health::page().await.into_response();
+        return health::page();
     };
     let tag = tag(asset.bytes);
     if headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == tag) {

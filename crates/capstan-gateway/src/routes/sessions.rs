@@ -1,15 +1,44 @@
 //! `/v1/sessions/{id}`: what a conversation remembers, and how it is forgotten.
 
 use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
-use capstan_journal::Turn;
 use capstan_protocol::FaultKind;
-use serde_json::{Value, json};
 
 use crate::access::Caller;
+use crate::answers::{PurgedSession, Session, SessionTurn};
 use crate::app::App;
+use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::purge;
 use crate::refusal::Refusal;
+
+pub(crate) const TURNS: Row = Row {
+    tag: Tag::Sessions,
+    summary: "Read a session",
+    says: "Its turns, oldest first. A turn is stored when its stream closes; one whose run failed or was stopped is partial, \
+        and is not sent to agents.",
+    place: Some(&openapi::SESSION),
+    answers: &[Answer::ok("The session.", &[Content::Json(model::<Session<'_>>)])],
+    faults: &[FaultKind::SessionNotFound, FaultKind::JournalUnavailable],
+    ..Row::NONE
+};
+
+pub(crate) const PURGE: Row = Row {
+    tag: Tag::Sessions,
+    summary: "Erase a session",
+    says: "Its runs are stopped; its turns and streams are erased for good. The keys of its runs stay taken, so that a duplicate \
+        starts no second run.",
+    place: Some(&openapi::SESSION),
+    answers: &[Answer::ok("It is gone.", &[Content::Json(model::<PurgedSession<'_>>)])],
+    faults: &[
+        FaultKind::SessionNotFound,
+        FaultKind::StreamNotFound,
+        FaultKind::StreamExpired,
+        FaultKind::ServiceUnavailable,
+        FaultKind::JournalUnavailable,
+    ],
+    ..Row::NONE
+};
 
 /// Another tenant's session answers exactly as an unknown one does.
 async fn check(app: &App, caller: &Caller, id: &str) -> Result<(), Refusal> {
@@ -22,15 +51,11 @@ pub(crate) async fn turns(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Response, Refusal> {
     check(&app, &caller, &id).await?;
     let turns = app.journal.store().turns(&caller.tenant, &id).await?;
-    Ok(Json(json!({ "session_id": id, "turns": turns.iter().map(told).collect::<Vec<_>>() })))
-}
-
-fn told(turn: &Turn) -> Value {
-    json!({ "stream_id": turn.stream_id, "user": turn.user, "assistant": turn.assistant,
-        "partial": turn.is_partial, "closed_at": turn.closed_at })
+    let turns = turns.iter().map(SessionTurn::from).collect();
+    Ok(Json(Session { session_id: &id, turns }).into_response())
 }
 
 /// `DELETE /v1/sessions/{id}`: its runs are stopped, its turns and streams erased.
@@ -38,8 +63,8 @@ pub(crate) async fn purge(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Response, Refusal> {
     check(&app, &caller, &id).await?;
     let streams = purge::session(&app, &caller.tenant, &id).await?;
-    Ok(Json(json!({ "session_id": id, "streams": streams })))
+    Ok(Json(PurgedSession { session_id: &id, streams }).into_response())
 }

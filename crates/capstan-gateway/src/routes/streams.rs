@@ -1,20 +1,23 @@
 //! `/v1/streams`: watch, list, page through, stop.
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use capstan_journal::{Run, RunState};
 use capstan_protocol::{Fault, FaultKind, Profile};
 use http::{HeaderMap, StatusCode};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::agui;
-use super::assist::{Params, place_of};
+use super::assist::place_of;
 use crate::access::Caller;
+use crate::answers::{PacketPage, Stream, StreamPage};
 use crate::app::App;
-use crate::face::{Cap, Face};
+use crate::face::{Cap, Face, FaceName};
+use crate::openapi::{self, Answer, Content, Row, Tag, model};
+use crate::query::Query;
 use crate::reader::{self, View};
 use crate::refusal::{Refusal, journal_fault};
 use crate::{purge, relay, runs};
@@ -37,17 +40,63 @@ pub(super) async fn own_run(app: &App, caller: &Caller, id: &str) -> Result<Run,
     Err(if is_expired { Fault::new(FaultKind::StreamExpired) } else { unknown() })
 }
 
+/// How to watch.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct WatchParams {
+    /// The profile of the packets; v1 unless said.
+    profile: Option<Profile>,
+    /// Read on after this packet, unless `Last-Event-ID` says where.
+    after: Option<u64>,
+    /// The protocol in which the stream is told; cap unless said.
+    face: Option<FaceName>,
+}
+
+pub(crate) const WATCH: Row = Row {
+    tag: Tag::Streams,
+    summary: "Watch a stream",
+    says: "Server-sent events, replayed from the start or read on after a cursor, then live until the stream ends. Any number of viewers may \
+        watch, an EventSource among them, whichever face the run was started through.\n\nIt only looks: a run that waits for its client \
+        is not armed, and leaving does not stop it.",
+    place: Some(&openapi::STREAM),
+    query: Some(WatchParams::json_schema),
+    headers: &[&openapi::CURSOR],
+    answers: &[
+        Answer {
+            headers: &[&openapi::STREAM_ID],
+            ..Answer::ok(
+                "The packets, an event each. The `id:` of an event is the cursor after it.",
+                &[Content::Events(openapi::told_in_any_face)],
+            )
+        },
+        Answer {
+            status: 204,
+            ..Answer::ok(
+                "The cursor is at the end: there is nothing more to come. An EventSource stops.",
+                &[],
+            )
+        },
+    ],
+    faults: &[
+        FaultKind::StreamNotFound,
+        FaultKind::StreamExpired,
+        FaultKind::StreamLost,
+        FaultKind::ServiceUnavailable,
+        FaultKind::JournalUnavailable,
+    ],
+    ..Row::NONE
+};
+
 /// `GET /v1/streams/{id}`: any number of viewers, EventSource among them.
 pub(crate) async fn watch(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
-    Query(params): Query<Params>,
+    Query(params): Query<WatchParams>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let run = own_run(&app, &caller, &id).await?;
-    let place = place_of(&app, &headers, &params)?;
-    if params.is_agui()? {
+    let place = place_of(&app, &headers, params.after)?;
+    if params.face == Some(FaceName::AgUi) {
         return agui::watch(&app, &caller, &run, place).await;
     }
     let after = place.in_run(&run)?;
@@ -55,38 +104,61 @@ pub(crate) async fn watch(
         // An EventSource stops at this.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let face = Face::Cap(Cap(params.profile()?.unwrap_or(Profile::V1)));
+    let face = Face::Cap(Cap(params.profile.unwrap_or_default()));
     let slot = app.limiter.take_reader(&caller.tenant, &app.settings.limits)?;
     Ok(reader::respond(&app, &run, after, face, View::Get, slot))
 }
 
-#[derive(Debug, Deserialize)]
+/// Which page.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ListParams {
+    /// Only streams that began before this one: `next` of the page before.
     before: Option<Uuid>,
+    /// How many, 100 unless said and 1000 at most.
     limit: Option<usize>,
 }
+
+pub(crate) const LIST: Row = Row {
+    tag: Tag::Streams,
+    summary: "List streams",
+    says: "The tenant's own, newest first.",
+    query: Some(ListParams::json_schema),
+    answers: &[Answer::ok("A page of streams.", &[Content::Json(model::<StreamPage<'_>>)])],
+    faults: &[FaultKind::JournalUnavailable],
+    ..Row::NONE
+};
 
 /// `GET /v1/streams`: newest first.
 pub(crate) async fn list(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
     Query(params): Query<ListParams>,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Response, Refusal> {
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
     let runs = app.journal.store().list(&caller.tenant, params.before, limit).await?;
     let next = runs.last().filter(|_| runs.len() == limit).map(|run| run.stream_id);
-    Ok(Json(json!({ "streams": runs.iter().map(summary).collect::<Vec<_>>(), "next": next })))
+    Ok(Json(StreamPage { streams: runs.iter().map(Stream::from).collect(), next }).into_response())
 }
 
-/// What may be said of a run: not its body, not its hash.
-fn summary(run: &Run) -> Value {
-    json!({
-        "stream_id": run.stream_id, "request_id": run.key, "agent": run.agent, "session_id": run.session,
-        "state": run.state, "attempt": run.attempt, "max_attempts": run.max_attempts, "packets": run.last_seq,
-        "bytes": run.bytes, "created_at": run.created_at, "updated_at": run.updated_at, "closed_at": run.closed_at,
-        "not_before": run.not_before, "fault": run.fault, "reason": run.reason, "model": run.model, "usage": run.usage,
-    })
+/// Which page.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct PageParams {
+    /// Only packets after this one: `next` of the page before.
+    after: Option<u64>,
+    /// How many, 100 unless said and 1000 at most. A page may be shorter, since its size is limited, too.
+    limit: Option<usize>,
 }
+
+pub(crate) const PACKETS: Row = Row {
+    tag: Tag::Streams,
+    summary: "Page through the packets of a stream",
+    says: "What is in the journal now, as JSON instead of a stream.",
+    place: Some(&openapi::STREAM),
+    query: Some(PageParams::json_schema),
+    answers: &[Answer::ok("A page of packets.", &[Content::Json(model::<PacketPage<'_>>)])],
+    faults: &[FaultKind::StreamNotFound, FaultKind::StreamExpired, FaultKind::JournalUnavailable],
+    ..Row::NONE
+};
 
 /// `GET /v1/streams/{id}/packets`: a page of packets as JSON.
 pub(crate) async fn packets(
@@ -94,7 +166,7 @@ pub(crate) async fn packets(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     Query(params): Query<PageParams>,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Response, Refusal> {
     let run = own_run(&app, &caller, &id).await?;
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
     let frames =
@@ -102,20 +174,33 @@ pub(crate) async fn packets(
     let packets: Vec<_> = frames.iter().filter_map(|frame| relay::packet_of(&frame.bytes)).collect();
     let last = frames.last().map(|frame| frame.seq);
     let next = last.filter(|seq| *seq < run.last_seq);
-    Ok(Json(json!({ "stream": summary(&run), "packets": packets, "next": next })))
+    Ok(Json(PacketPage { stream: Stream::from(&run), packets, next }).into_response())
 }
 
-#[derive(Debug, Deserialize)]
-pub(crate) struct PageParams {
-    after: Option<u64>,
-    limit: Option<usize>,
-}
-
-#[derive(Debug, Deserialize)]
+/// How to stop.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct StopParams {
+    /// Erase the stream as well, for good.
     #[serde(default)]
     purge: bool,
 }
+
+pub(crate) const STOP: Row = Row {
+    tag: Tag::Streams,
+    summary: "Stop a run",
+    says: "Answers when the stream is closed as `cancelled`; what the agent says later is dropped. A run that is over stays as it is. \
+        With `purge=true` its stream and its turn are erased as well; its key stays taken.",
+    place: Some(&openapi::STREAM),
+    query: Some(StopParams::json_schema),
+    answers: &[Answer::ok("The run as it stands now, or stood last.", &[Content::Json(model::<Stream<'_>>)])],
+    faults: &[
+        FaultKind::StreamNotFound,
+        FaultKind::StreamExpired,
+        FaultKind::ServiceUnavailable,
+        FaultKind::JournalUnavailable,
+    ],
+    ..Row::NONE
+};
 
 /// `DELETE /v1/streams/{id}`: answers when the CLOSE is journalled; a finished run is unchanged. With `?purge=true` it
 /// is erased as well.
@@ -124,8 +209,8 @@ pub(crate) async fn stop(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     Query(params): Query<StopParams>,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Response, Refusal> {
     let run = own_run(&app, &caller, &id).await?;
     let run = if params.purge { purge::stream(&app, run).await? } else { runs::stop(&app, run).await? };
-    Ok(Json(summary(&run)))
+    Ok(Json(Stream::from(&run)).into_response())
 }

@@ -3,15 +3,30 @@
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
-use capstan_protocol::Timestamp;
+use capstan_protocol::{FaultKind, Timestamp};
 use http::{HeaderValue, header};
-use serde_json::json;
 
 use super::streams::own_run;
 use crate::access::Caller;
+use crate::answers::StreamTicket;
 use crate::app::App;
+use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::refusal::Refusal;
 use crate::tickets::Tickets;
+
+pub(crate) const ISSUE: Row = Row {
+    tag: Tag::Streams,
+    summary: "Get a ticket for a stream",
+    says: "A browser's EventSource cannot send a key. A ticket stands in for it in the URL: it only reads, only this stream, and only for \
+        minutes.",
+    place: Some(&openapi::STREAM),
+    answers: &[Answer {
+        headers: &[&openapi::STREAM_TICKET],
+        ..Answer::ok("The ticket, and the URL to open with it.", &[Content::Json(model::<StreamTicket<'_>>)])
+    }],
+    faults: &[FaultKind::StreamNotFound, FaultKind::StreamExpired, FaultKind::JournalUnavailable],
+    ..Row::NONE
+};
 
 /// A read-only ticket for one stream, and the URL to open with it.
 pub(crate) async fn issue(
@@ -22,7 +37,8 @@ pub(crate) async fn issue(
     let run = own_run(&app, &caller, &id).await?;
     let ticket = Tickets::of(&app).await?.issue(&run.tenant, run.stream_id, Timestamp::now());
     let url = format!("/v1/streams/{}?ticket={}", run.stream_id, ticket.text);
-    let answer = json!({ "stream_id": run.stream_id, "ticket": ticket.text, "expires_at": ticket.expires_at, "url": url });
+    let answer =
+        StreamTicket { stream_id: run.stream_id, ticket: &ticket.text, expires_at: ticket.expires_at, url };
     let mut response = Json(answer).into_response();
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     ticket.put_into(&mut response);

@@ -14,7 +14,7 @@ use crate::error::ErrorSeverity::{self, Fatal, Transient};
 use crate::event::ErrorDomain::{self, Client, Llm, Security, System};
 
 /// One row of the catalogue.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Entry {
     /// The kind that this row describes.
     #[serde(skip)]

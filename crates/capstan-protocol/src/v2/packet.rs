@@ -232,6 +232,10 @@ impl JsonSchema for StreamPacket {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "StreamPacket".into()
     }
+    // Not the packet of v1, which has the same name.
+    fn schema_id() -> std::borrow::Cow<'static, str> {
+        concat!(module_path!(), "::StreamPacket").into()
+    }
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         let error = generator.subschema_for::<StreamError>();
         let variant = |op: &str, p: Value| {

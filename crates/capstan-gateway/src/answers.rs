@@ -1,0 +1,180 @@
+//! The JSON objects that routes answer with. Their documentation is what `/openapi.json` says of them.
+
+use capstan_journal::{Run, RunState, Turn};
+use capstan_protocol::{StreamPacket, Timestamp};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+/// What may be said of a run: not its body, not its hash.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Stream<'a> {
+    /// Its stream.
+    stream_id: Uuid,
+    /// The key under which it was started.
+    request_id: &'a str,
+    /// The agent's name.
+    agent: &'a str,
+    /// The conversation.
+    session_id: &'a str,
+    /// Where it stands.
+    state: RunState,
+    /// The attempt under way, or the last one; 1 is the first.
+    attempt: u32,
+    /// How many attempts it may take.
+    max_attempts: u32,
+    /// The last packet's seq; 0 before the first.
+    packets: u64,
+    /// The length of all frames together.
+    bytes: u64,
+    /// When the request came.
+    created_at: Timestamp,
+    /// When anything last changed.
+    updated_at: Timestamp,
+    /// When the stream ended.
+    closed_at: Option<Timestamp>,
+    /// The next attempt does not start before this.
+    not_before: Option<Timestamp>,
+    /// The fault that the last attempt ended with.
+    fault: Option<&'a str>,
+    /// The reason that CLOSE gives.
+    reason: Option<&'a str>,
+    /// The model that answered.
+    model: Option<&'a str>,
+    /// What the run used, as the agent reports it.
+    usage: Option<&'a Map<String, Value>>,
+}
+
+impl<'a> From<&'a Run> for Stream<'a> {
+    fn from(run: &'a Run) -> Self {
+        Self {
+            stream_id: run.stream_id,
+            request_id: &run.key,
+            agent: &run.agent,
+            session_id: &run.session,
+            state: run.state,
+            attempt: run.attempt,
+            max_attempts: run.max_attempts,
+            packets: run.last_seq,
+            bytes: run.bytes,
+            created_at: run.created_at,
+            updated_at: run.updated_at,
+            closed_at: run.closed_at,
+            not_before: run.not_before,
+            fault: run.fault.as_deref(),
+            reason: run.reason.as_deref(),
+            model: run.model.as_deref(),
+            usage: run.usage.as_ref(),
+        }
+    }
+}
+
+/// A page of streams, newest first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct StreamPage<'a> {
+    pub(crate) streams: Vec<Stream<'a>>,
+    /// `before` of the next page, if there may be one.
+    pub(crate) next: Option<Uuid>,
+}
+
+/// A page of packets, oldest first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct PacketPage<'a> {
+    pub(crate) stream: Stream<'a>,
+    pub(crate) packets: Vec<StreamPacket>,
+    /// `after` of the next page, if there are more packets.
+    pub(crate) next: Option<u64>,
+}
+
+/// A read-only ticket for one stream.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct StreamTicket<'a> {
+    pub(crate) stream_id: Uuid,
+    pub(crate) ticket: &'a str,
+    /// Until when it is valid.
+    pub(crate) expires_at: Timestamp,
+    /// What to open with it.
+    pub(crate) url: String,
+}
+
+/// What a conversation remembers.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Session<'a> {
+    pub(crate) session_id: &'a str,
+    /// Oldest first.
+    pub(crate) turns: Vec<SessionTurn<'a>>,
+}
+
+/// One question and its answer.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct SessionTurn<'a> {
+    /// The stream of the run.
+    stream_id: Uuid,
+    /// The user's message.
+    user: &'a Value,
+    /// The whole answer.
+    assistant: &'a str,
+    /// The run failed or was stopped: shown, but not sent to agents.
+    partial: bool,
+    /// When the run ended.
+    closed_at: Timestamp,
+}
+
+impl<'a> From<&'a Turn> for SessionTurn<'a> {
+    fn from(turn: &'a Turn) -> Self {
+        Self {
+            stream_id: turn.stream_id,
+            user: &turn.user,
+            assistant: &turn.assistant,
+            partial: turn.is_partial,
+            closed_at: turn.closed_at,
+        }
+    }
+}
+
+/// What was erased.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct PurgedSession<'a> {
+    pub(crate) session_id: &'a str,
+    /// How many streams went with it.
+    pub(crate) streams: usize,
+}
+
+/// The agents that there are.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct AgentList<'a> {
+    /// The default one first.
+    pub(crate) agents: Vec<ListedAgent<'a>>,
+}
+
+/// An agent.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ListedAgent<'a> {
+    /// What stands in paths.
+    pub(crate) name: &'a str,
+    /// What `context.agent_id` may name.
+    pub(crate) id: Uuid,
+}
+
+/// `output` of a whole run in one object.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RunOutput<'a> {
+    /// All of the text, after resets.
+    pub(crate) text: String,
+    /// The events, as they were written.
+    pub(crate) events: Vec<Map<String, Value>>,
+    pub(crate) stream_id: Uuid,
+    /// The session.
+    pub(crate) conversation_id: &'a str,
+    /// How the stream was closed: a reason, or an object that holds one.
+    pub(crate) close: Value,
+}
+
+/// `metrics` of a whole run in one object.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RunMetrics<'a> {
+    /// What the run used, as the agent reports it.
+    pub(crate) usage: Option<&'a Map<String, Value>>,
+    pub(crate) attempts: u32,
+}

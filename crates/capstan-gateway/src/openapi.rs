@@ -1,0 +1,143 @@
+//! What the routes say of themselves: a row each, beside its handler. From these rows, the wire models and the
+//! catalogue come `/openapi.json` and `/docs`; nothing about a route is written down twice.
+
+mod bodies;
+mod document;
+mod headers;
+mod models;
+mod page;
+mod places;
+mod routes;
+mod told;
+
+use capstan_protocol::FaultKind;
+use schemars::{Schema, SchemaGenerator};
+use serde_json::Value;
+
+pub(crate) use bodies::{Body, RUN_INPUT, SERVICE_REQUEST};
+use document::document;
+pub(crate) use headers::{
+    ALLOW_RESET, CURSOR, ETAG, Header, KNOWN_TAG, REQUEST_ID, STREAM_ID, STREAM_TICKET, TENANT_ID, WAIT,
+};
+pub(crate) use page::page;
+pub(crate) use places::{AGENT, FILE, Place, SESSION, SLUG, STREAM};
+pub(crate) use routes::{Described, Routes};
+pub(crate) use told::{LINKS_OF_INPUT, LINKS_OF_RUN, packets, told_in_any_face, whole_run};
+
+/// A type's JSON Schema.
+pub(crate) type Model = fn(&mut SchemaGenerator) -> Schema;
+
+/// A model by its type: `model::<T>`.
+pub(crate) fn model<T: schemars::JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+/// One route and method, in words and types. Statuses of refusals are not here: they are the faults' own.
+pub(crate) struct Row {
+    /// Which part of the page it belongs to.
+    pub(crate) tag: Tag,
+    /// A headline.
+    pub(crate) summary: &'static str,
+    /// What it does, in markdown of the plainest kind: paragraphs and `code`.
+    pub(crate) says: &'static str,
+    /// What stands in the braces of the path.
+    pub(crate) place: Option<&'static Place>,
+    /// A struct with a member for each parameter of the query: its own schema, not a reference.
+    pub(crate) query: Option<Model>,
+    /// Headers that it reads, beside those that all read.
+    pub(crate) headers: &'static [&'static Header],
+    /// What is posted.
+    pub(crate) body: Option<&'static Body>,
+    /// How it answers when nothing is in the way.
+    pub(crate) answers: &'static [Answer],
+    /// Why it may refuse, beside what any route of its kind may say.
+    pub(crate) faults: &'static [FaultKind],
+    /// It may also answer with the fault of a run, which is any.
+    pub(crate) tells_of_run: bool,
+}
+
+impl Row {
+    /// For the rest of a row.
+    pub(crate) const NONE: Self = Self {
+        tag: Tag::Server,
+        summary: "",
+        says: "",
+        place: None,
+        query: None,
+        headers: &[],
+        body: None,
+        answers: &[],
+        faults: &[],
+        tells_of_run: false,
+    };
+}
+
+/// The parts of the page, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tag {
+    Runs,
+    Streams,
+    Sessions,
+    Agui,
+    Faults,
+    Server,
+}
+
+impl Tag {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Runs, Self::Streams, Self::Sessions, Self::Agui, Self::Faults, Self::Server];
+
+    /// Its name, and what belongs to it.
+    pub(crate) fn told(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Runs => ("Runs", "Start a run, or attach to one that was started."),
+            Self::Streams => ("Streams", "Watch, list, page through, stop and erase the streams of runs."),
+            Self::Sessions => ("Sessions", "What a conversation remembers, and how it is forgotten."),
+            Self::Agui => ("AG-UI", "The same runs in the words of AG-UI."),
+            Self::Faults => ("Faults", "The catalogue: every way in which a request or a run can fail."),
+            Self::Server => ("Server", "How the server feels, and its pages."),
+        }
+    }
+}
+
+/// One way to answer.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) says: &'static str,
+    /// Media types; none is an empty body.
+    pub(crate) content: &'static [Content],
+    pub(crate) headers: &'static [&'static Header],
+    /// What can be done next.
+    pub(crate) links: &'static [Link],
+}
+
+impl Answer {
+    /// 200 with one kind of content.
+    pub(crate) const fn ok(says: &'static str, content: &'static [Content]) -> Self {
+        Self { status: 200, says, content, headers: &[], links: &[] }
+    }
+}
+
+/// A body of an answer.
+pub(crate) enum Content {
+    /// `application/json`.
+    Json(Model),
+    /// `text/event-stream`, whose `data:` lines hold this.
+    Events(Model),
+    /// Text of another media type.
+    Text(&'static str),
+}
+
+/// A route that goes on where an answer ends: `GET /v1/streams/{id}` and what to put into the braces or the query.
+pub(crate) struct Link {
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) parameter: &'static str,
+    /// A runtime expression of OpenAPI.
+    pub(crate) value: &'static str,
+}
+
+/// The OpenAPI 3.1 document of every gateway of this version, as `GET /openapi.json` serves it.
+pub fn openapi() -> Value {
+    document(&crate::router::described())
+}

@@ -1,0 +1,71 @@
+//! Routes and what they say of themselves, added together: neither can lack what the other has.
+
+use axum::Router;
+use axum::handler::Handler;
+use axum::routing::{MethodRouter, delete, get, post};
+
+use super::Row;
+use crate::app::App;
+
+/// Handlers with their rows.
+#[derive(Default)]
+pub(crate) struct Routes {
+    router: Router<App>,
+    described: Vec<Described>,
+}
+
+/// A route and method, and its row.
+pub(crate) struct Described {
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) row: &'static Row,
+    /// Only a tenant may ask.
+    pub(crate) needs_key: bool,
+}
+
+impl Routes {
+    pub(crate) fn get<H, T>(self, path: &'static str, handler: H, row: &'static Row) -> Self
+    where
+        H: Handler<T, App>,
+        T: 'static,
+    {
+        self.add("get", path, get(handler), row)
+    }
+
+    pub(crate) fn post<H, T>(self, path: &'static str, handler: H, row: &'static Row) -> Self
+    where
+        H: Handler<T, App>,
+        T: 'static,
+    {
+        self.add("post", path, post(handler), row)
+    }
+
+    pub(crate) fn delete<H, T>(self, path: &'static str, handler: H, row: &'static Row) -> Self
+    where
+        H: Handler<T, App>,
+        T: 'static,
+    {
+        self.add("delete", path, delete(handler), row)
+    }
+
+    fn add(
+        mut self,
+        method: &'static str,
+        path: &'static str,
+        to: MethodRouter<App>,
+        row: &'static Row,
+    ) -> Self {
+        self.described.push(Described { method, path, row, needs_key: false });
+        Self { router: self.router.route(path, to), ..self }
+    }
+
+    /// What serves.
+    pub(crate) fn into_router(self) -> Router<App> {
+        self.router
+    }
+
+    /// What describes; `needs_key` if only tenants may ask.
+    pub(crate) fn described(self, needs_key: bool) -> impl Iterator<Item = Described> {
+        self.described.into_iter().map(move |described| Described { needs_key, ..described })
+    }
+}

@@ -1,0 +1,29 @@
+//! The query of a request, read into a struct; what cannot be read is refused by name.
+
+use std::error::Error as _;
+
+use axum::extract::{FromRequestParts, Query as AxumQuery};
+use capstan_protocol::{Fault, FaultKind};
+use http::request::Parts;
+use serde::de::DeserializeOwned;
+
+use crate::refusal::Refusal;
+
+/// What stands in the query.
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        match AxumQuery::<T>::try_from_uri(&parts.uri) {
+            Ok(AxumQuery(query)) => Ok(Self(query)),
+            Err(rejection) => {
+                // Its source names the parameter.
+                let why = rejection.source().map_or_else(|| rejection.to_string(), ToString::to_string);
+                let message = format!("query: {why}");
+                Err(Fault::new(FaultKind::InvalidRequest).with_message(message).into())
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+"""/openapi.json tells the truth: whatever is asked, every answer is one that it describes."""
+import hashlib
+import os
+
+import pytest
+import schemathesis
+from conftest import Gateway
+from hypothesis import HealthCheck, Phase, settings
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    ignored_auth,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+# Raised by `make soak`, which also lets chance in.
+EXAMPLES = int(os.environ.get("CAPSTAN_EXAMPLES", "8"))
+BOUNDED = settings(
+    max_examples=EXAMPLES,
+    derandomize="CAPSTAN_EXAMPLES" not in os.environ,
+    deadline=None,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+# A body that stays open longer than this without a byte is a hang; heartbeats come less often.
+PATIENCE = 10
+KEY = "sk_test"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    """A gateway with a tenant."""
+    folder = tmp_path_factory.mktemp("guarded")
+    digest = hashlib.sha256(KEY.encode()).hexdigest()
+    (folder / "capstan.toml").write_text(f'[[tenants]]\nname = "acme"\nkeys = ["sha256:{digest}"]\n')
+    gateway = Gateway(folder)
+    yield gateway
+    gateway.stop()
+
+
+@pytest.fixture(scope="module")
+def open_api(gateway):
+    return schemathesis.openapi.from_url(f"{gateway.url}/openapi.json")
+
+
+@pytest.fixture(scope="module")
+def guarded_api(guarded):
+    return schemathesis.openapi.from_url(f"{guarded.url}/openapi.json")
+
+
+in_the_open = schemathesis.pytest.from_fixture("open_api")
+behind_a_key = schemathesis.pytest.from_fixture("guarded_api")
+
+
+def test_the_document_is_valid_openapi(gateway, http):
+    OpenAPIV31SpecValidator(http.get(f"{gateway.url}/openapi.json").json()).validate()
+
+
+@in_the_open.parametrize()
+@BOUNDED
+def test_every_answer_is_described(case):
+    case.call_and_validate(checks=CHECKS, timeout=PATIENCE)
+
+
+@behind_a_key.parametrize()
+@BOUNDED
+def test_every_answer_to_a_tenant_is_described(case):
+    headers = {"Authorization": f"Bearer {KEY}"}
+    case.call_and_validate(checks=[*CHECKS, ignored_auth], headers=headers, timeout=PATIENCE)
