@@ -9,8 +9,7 @@ use crate::cmd::Failure;
 pub(crate) struct Traces;
 
 impl Traces {
-    // Fallible as the other one is.
-    #[allow(clippy::unnecessary_wraps)]
+    /// Fallible as the other one is.
     pub(crate) fn open(_: &Handle) -> Result<Self, Failure> {
         Ok(Self)
     }
