@@ -5,9 +5,9 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cap::Cap;
@@ -109,6 +109,8 @@ impl Agent for Talker {
 struct Server {
     child: Child,
     address: String,
+    /// Kept open: after a minute the harness of the other process says that it is slow, and dies if it cannot.
+    _said: Lines<BufReader<ChildStdout>>,
 }
 
 impl Drop for Server {
@@ -126,10 +128,10 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let address =
-            lines.map_while(Result::ok).find_map(|line| Some(line.strip_prefix("address ")?.to_owned()));
-        Self { child, address: address.unwrap() }
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut lines = said.by_ref().map_while(Result::ok);
+        let address = lines.find_map(|line| Some(line.strip_prefix("address ")?.to_owned()));
+        Self { child, address: address.unwrap(), _said: said }
     }
 
     /// Attaches a reader that has begun, and never reads on.
