@@ -29,7 +29,7 @@ begin() {
 
 # join: waits for the suites that were begun, prints them in that order, and remembers which of them failed.
 join() {
-  local pid name
+  local suite pid name
   for suite in "${begun[@]}"; do
     read -r pid name <<<"$suite"
     wait "$pid" || failed+=("$name")
@@ -42,6 +42,7 @@ join() {
 
 # At the end, and whenever it ends early: nothing that was begun is left behind.
 leave() {
+  local suite
   for suite in "${begun[@]}"; do kill -- "-${suite%% *}" 2>/dev/null || true; done
   rm -rf "$logs"
 }

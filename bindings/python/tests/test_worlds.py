@@ -284,7 +284,7 @@ def test_two_readers_of_one_stream_are_told(gateway: str) -> None:
         def read() -> None:
             try:
                 while not told:
-                    next(stream)
+                    next(stream, None)
             except RuntimeError as error:
                 told.append(str(error))
 
