@@ -11,7 +11,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use axum::routing::post;
 use capstan_check::{Faces, Report, Target, run};
-use common::{broken, skipped};
+use common::{broken, serve_router, skipped};
 use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
@@ -31,13 +31,6 @@ async fn raw(words: &'static str) -> String {
     url
 }
 
-async fn serve(router: Router) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    url
-}
-
 fn target(url: &str) -> Target {
     Target { timeout: Duration::from_secs(2), ..Target::new(url.parse().unwrap()) }
 }
@@ -54,7 +47,7 @@ async fn what_is_no_server_is_told_in_time() {
     assert!(refused(&url).await.contains("refused"), "{}", refused(&url).await);
     assert!(refused(&raw("220 mail.example ESMTP\r\n").await).await.contains("no answer"));
     assert!(refused(&raw("").await).await.contains("no answer within 2s"));
-    let nothing = serve(Router::new()).await;
+    let nothing = serve_router(Router::new()).await;
     assert!(refused(&nothing).await.contains("takes no POST at /v1/assist, /assist, /v1/ag-ui"));
 }
 
@@ -65,7 +58,7 @@ fn sse(body: Body) -> Response {
 #[tokio::test]
 async fn an_endless_body_is_left_and_what_depends_on_it_is_skipped() {
     let words = || stream::unfold((), |()| async { Some((Ok::<_, std::io::Error>(Bytes::from_static(b": on and on\n")), ())) });
-    let url = serve(Router::new().route("/assist", post(move || async move { sse(Body::from_stream(words())) }))).await;
+    let url = serve_router(Router::new().route("/assist", post(move || async move { sse(Body::from_stream(words())) }))).await;
     let report = run(target(&url), |_| ()).await.unwrap();
     assert!(broken(&report).contains(&"cap.end"), "{report:#?}");
     assert!(skipped(&report).contains(&"cap.attach"));
@@ -86,7 +79,7 @@ async fn literal_assist(body: Bytes) -> Response {
 
 #[tokio::test]
 async fn a_literal_server_is_told_what_it_lacks() {
-    let url = serve(Router::new().route("/assist", post(literal_assist))).await;
+    let url = serve_router(Router::new().route("/assist", post(literal_assist))).await;
     let report = run(target(&url), |_| ()).await.unwrap();
     let broken = broken(&report);
     for id in ["cap.opening", "cap.ids", "cap.cache-control", "http.malformed"] {
@@ -117,7 +110,7 @@ async fn bare_agent(body: Bytes) -> Response {
 }
 
 async fn check_bare(router: Router) -> Report {
-    let url = serve(router).await;
+    let url = serve_router(router).await;
     run(Target { faces: Faces::Agui, ..target(&url) }, |_| ()).await.unwrap()
 }
 

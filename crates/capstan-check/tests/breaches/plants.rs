@@ -157,8 +157,16 @@ pub(crate) static BREACHES: &[Breach] = &[
             a.set("content-type", "text/plain");
         }
     }),
-    answer("cap.cache-control", |s, a| drop(s.is_assist().then(|| a.headers.remove("cache-control")))),
-    answer("cap.buffering", |s, a| drop(s.is_assist().then(|| a.headers.remove("x-accel-buffering")))),
+    answer("cap.cache-control", |s, a| {
+        if s.is_assist() {
+            a.headers.remove("cache-control");
+        }
+    }),
+    answer("cap.buffering", |s, a| {
+        if s.is_assist() {
+            a.headers.remove("x-accel-buffering");
+        }
+    }),
     answer("cap.compression", |s, a| {
         if s.is_assist() && a.is_stream() {
             a.set("content-encoding", "gzip");
@@ -169,7 +177,11 @@ pub(crate) static BREACHES: &[Breach] = &[
             a.set("x-request-id", "another");
         }
     }),
-    answer("cap.stream-id", |s, a| drop(s.is_assist().then(|| a.headers.remove("x-stream-id")))),
+    answer("cap.stream-id", |s, a| {
+        if s.is_assist() {
+            a.headers.remove("x-stream-id");
+        }
+    }),
     frame("cap.opening", |s, f| keep_if(!f.starts_with("retry:") || s.has_cursor() || s.is_agui(), f)),
     // Frames and packets.
     frame("cap.lines", |s, f| in_cap(s, f, |f| f.replace('\n', "\r\n"))),
@@ -210,7 +222,11 @@ pub(crate) static BREACHES: &[Breach] = &[
         // The first plain question is the recorded one; the next new one is raced for.
         if s.is_assist() && s.is_plain() && !s.has_cursor() {
             let first = s.memory.lock().unwrap().first().cloned();
-            if first.is_none_or(|first| first == s.run()) { drop(s.note(s.run())) } else { s.renew() }
+            if first.is_none_or(|first| first == s.run()) {
+                s.note(s.run());
+            } else {
+                s.renew();
+            }
         }
     }),
     sent("cap.conflict", |s| {
@@ -291,7 +307,11 @@ pub(crate) static BREACHES: &[Breach] = &[
         }
     }),
     frame("cap.stop", |s, f| if s.method == "GET" { f.replace("\"cancelled\"", "\"completed\"") } else { f.to_owned() }),
-    answer("cap.stop-summary", |s, a| drop(s.is("DELETE", "/v1/streams/").then(|| a.replace("\"closed\"", "\"running\"")))),
+    answer("cap.stop-summary", |s, a| {
+        if s.is("DELETE", "/v1/streams/") {
+            a.replace("\"closed\"", "\"running\"");
+        }
+    }),
     frame("cap.stop-viewer", |s, f| keep_if(!(s.method == "POST" && f.contains("\"cancelled\"")), f)),
     answer("cap.stop-again", |s, a| {
         if s.method == "DELETE" && a.status == 200 && s.note(s.path.clone()) {
@@ -305,7 +325,11 @@ pub(crate) static BREACHES: &[Breach] = &[
     }),
     frame("cap.heartbeat", |_, f| if f == ":\n" { ":\n\n".into() } else { f.to_owned() }),
     // In one object; in v2.
-    answer("cap.json", |s, a| drop(s.is_assist().then(|| a.replace("\"text\":\"", "\"text\":\"x")))),
+    answer("cap.json", |s, a| {
+        if s.is_assist() {
+            a.replace("\"text\":\"", "\"text\":\"x");
+        }
+    }),
     sent("cap.v2", |s| {
         if s.is_assist() && s.body.contains("\"name\":\"Check\"") {
             s.path += "?profile=v1";
@@ -326,7 +350,11 @@ pub(crate) static BREACHES: &[Breach] = &[
             a.status = 422;
         }
     }),
-    answer("http.place", |s, a| drop((s.body == "{\"request_id\": 7}").then(|| a.body = Some("{\"detail\":\"Invalid\"}".into())))),
+    answer("http.place", |s, a| {
+        if s.body == "{\"request_id\": 7}" {
+            a.body = Some("{\"detail\":\"Invalid\"}".into());
+        }
+    }),
     answer("http.media-type", |_, a| {
         if a.status == 415 {
             a.status = 400;
@@ -357,7 +385,11 @@ pub(crate) static BREACHES: &[Breach] = &[
         }
     }),
     // The rest.
-    answer("http.health", |s, a| drop(s.path.starts_with("/health").then(|| a.replace("\"ok\"", "\"fine\"")))),
+    answer("http.health", |s, a| {
+        if s.path.starts_with("/health") {
+            a.replace("\"ok\"", "\"fine\"");
+        }
+    }),
     answer("http.ready", |s, a| {
         if s.path == "/readyz" {
             a.status = 503;
@@ -421,7 +453,11 @@ pub(crate) static BREACHES: &[Breach] = &[
             a.set("content-type", "text/plain");
         }
     }),
-    answer("agui.headers", |s, a| drop(s.is_agui().then(|| a.headers.remove("cache-control")))),
+    answer("agui.headers", |s, a| {
+        if s.is_agui() {
+            a.headers.remove("cache-control");
+        }
+    }),
     frame("agui.lines", |s, f| in_agui(s, f, |f| f.replace('\n', "\r\n"))),
     frame("agui.data", |s, f| in_agui(s, f, |f| if f.contains("RUN_FINISHED") { format!("{f}data: [DONE]\n\n") } else { f.to_owned() })),
     frame("agui.events", |s, f| in_agui(s, f, |f| f.replace("\"delta\":", "\"text\":"))),

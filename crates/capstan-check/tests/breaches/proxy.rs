@@ -8,8 +8,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
 use axum::response::Response;
 use futures_util::{StreamExt as _, stream};
-use tokio::net::TcpListener;
 
+use crate::common::serve_router;
 use crate::plants::Breach;
 
 /// A request on its way to the gateway.
@@ -56,11 +56,7 @@ struct Proxy {
 pub(crate) async fn start(breach: &'static Breach, gateway: &str) -> String {
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let proxy = Proxy { breach, gateway: gateway.to_owned(), http, memory: Arc::default() };
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let router = Router::new().fallback(forward).with_state(proxy);
-    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    url
+    serve_router(Router::new().fallback(forward).with_state(proxy)).await
 }
 
 fn without_framing(mut headers: HeaderMap) -> HeaderMap {

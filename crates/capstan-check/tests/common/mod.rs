@@ -3,11 +3,14 @@
 
 use std::time::Duration;
 
+use axum::Router;
 use capstan_agent::Demo;
 use capstan_check::{Report, Target, Verdict};
-use capstan_gateway::{Gateway, KeyHash, Settings, Tenant, serve};
-use capstan_gateway::Timeouts;
+use capstan_gateway::{Gateway, KeyHash, Settings, Tenant, Timeouts, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 
 pub const KEY: &str = "key-a";
@@ -32,6 +35,19 @@ pub async fn gateway(settings: Settings) -> String {
     let gateway = Gateway::new(journal).agent("demo", Demo::with_delay(Duration::ZERO)).settings(settings);
     tokio::spawn(async move {
         let _ = serve(gateway, vec![listener], std::future::pending()).await.unwrap();
+    });
+    url
+}
+
+/// Serves a router until the test ends; its URL.
+pub async fn serve_router(router: Router) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let service = TowerToHyperService::new(router.clone());
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(socket), service));
+        }
     });
     url
 }

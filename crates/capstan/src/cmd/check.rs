@@ -16,7 +16,7 @@ use super::connection::{DEFAULT_URL, block_on};
 /// Each check names the section of PROTOCOL.md that makes the promise; for a broken one it shows what was sent, what
 /// was expected and what came. What the server does not offer is skipped, with the reason.
 ///
-/// A check of a server starts runs, which may cost money: 3 of CAP and 1 of AG-UI, and up to 6 more with the queries and
+/// A check of a server starts runs, which may cost money: 3 of CAP and 1 of AG-UI, and up to 5 more with the queries and
 /// keys given below. The first line says how many. A server that starts a request twice starts more.
 ///
 /// The gateway's demo agent is recognised, and its commands are used as queries.
