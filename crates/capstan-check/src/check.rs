@@ -75,12 +75,16 @@ impl Use {
         let queries = &target.queries;
         let (is_there, reason) = match self {
             Self::Plain | Self::Race | Self::V2 | Self::Agui => return None,
-            Self::Fault | Self::AguiFault => (queries.fault.is_some(), "no query is known to fail: --fault-query"),
+            Self::Fault | Self::AguiFault => {
+                (queries.fault.is_some(), "no query is known to fail: --fault-query")
+            }
             Self::Slow => (queries.slow.is_some(), "no query is known to take long: --slow-query"),
             Self::Quiet if !target.slow => (false, "takes 20 s: --slow"),
             Self::Quiet => (queries.quiet.is_some(), "no query is known to be silent: --quiet-query"),
             Self::Key => (target.has_key(), "no tenant's key: --key"),
-            Self::OtherKey | Self::OtherRun => (target.has_other_key(), "no second tenant's key: --other-key"),
+            Self::OtherKey | Self::OtherRun => {
+                (target.has_other_key(), "no second tenant's key: --other-key")
+            }
         };
         (!is_there).then_some(reason)
     }

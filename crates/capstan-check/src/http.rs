@@ -20,7 +20,10 @@ pub(crate) async fn place(lab: &Lab) -> Outcome {
     exchange.expect(exchange.status == 400, "400")?;
     let detail = exchange.json().get("detail").and_then(Value::as_str).unwrap_or_default().to_owned();
     let names = ["request_id", "context", "payload"];
-    exchange.expect(names.iter().any(|name| detail.contains(name)), "a detail that names the member that is wrong")
+    exchange.expect(
+        names.iter().any(|name| detail.contains(name)),
+        "a detail that names the member that is wrong",
+    )
 }
 
 pub(crate) async fn media_type(lab: &Lab) -> Outcome {
@@ -54,21 +57,30 @@ pub(crate) async fn problem(lab: &Lab) -> Outcome {
         refusal.media_type() == capstan_protocol::problem::CONTENT_TYPE
     })?;
     const TEXTS: [&str; 7] = ["type", "title", "detail", "code", "severity", "domain", "request_id"];
-    each(lab, "type, title, status, detail, code, severity, domain, retryable and request_id", |refusal, json| {
-        TEXTS.iter().all(|name| json.get(*name).is_some_and(Value::is_string))
-            && json.get("retryable").is_some_and(Value::is_boolean)
-            && json.get("status").and_then(Value::as_u64) == Some(u64::from(refusal.status))
-    })
+    each(
+        lab,
+        "type, title, status, detail, code, severity, domain, retryable and request_id",
+        |refusal, json| {
+            TEXTS.iter().all(|name| json.get(*name).is_some_and(Value::is_string))
+                && json.get("retryable").is_some_and(Value::is_boolean)
+                && json.get("status").and_then(Value::as_u64) == Some(u64::from(refusal.status))
+        },
+    )
 }
 
 /// What is said of a code of the catalogue is what the catalogue says.
 pub(crate) async fn catalogue(lab: &Lab) -> Outcome {
     each(lab, "status, type and domain of the catalogue's row", |_, json| {
         let said = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or_default();
-        let Some(kind) = FaultKind::parse(said("code")).filter(|kind| kind.entry().code == said("code")) else { return true };
+        let Some(kind) = FaultKind::parse(said("code")).filter(|kind| kind.entry().code == said("code"))
+        else {
+            return true;
+        };
         let entry = kind.entry();
         let status = json.get("status").and_then(Value::as_u64);
-        status == Some(u64::from(entry.status)) && said("type") == entry.problem_type() && said("domain") == entry.domain.as_str()
+        status == Some(u64::from(entry.status))
+            && said("type") == entry.problem_type()
+            && said("domain") == entry.domain.as_str()
     })
 }
 
@@ -117,8 +129,15 @@ pub(crate) async fn ready(lab: &Lab) -> Outcome {
 }
 
 /// What a page must be able to send.
-const SENT: [&str; 7] =
-    ["authorization", "content-type", "last-event-id", "x-request-id", "x-tenant-id", "x-run-id", "x-cap-accept"];
+const SENT: [&str; 7] = [
+    "authorization",
+    "content-type",
+    "last-event-id",
+    "x-request-id",
+    "x-tenant-id",
+    "x-run-id",
+    "x-cap-accept",
+];
 /// What a page must be able to read.
 const READ: [&str; 4] = ["x-request-id", "x-stream-id", "x-stream-ticket", "retry-after"];
 
@@ -127,13 +146,17 @@ fn lists(exchange: &Exchange, header: &str, wanted: &[&str]) -> Outcome {
     let missing = wanted.iter().find(|name| !value.split(',').any(|item| item.trim() == **name));
     match missing {
         None => Ok(()),
-        Some(name) => Err(exchange.broken(format!("{header} that lists {name}"), format!("{header}: {value}"))),
+        Some(name) => {
+            Err(exchange.broken(format!("{header} that lists {name}"), format!("{header}: {value}")))
+        }
     }
 }
 
 fn allows(lab: &Lab, exchange: &Exchange) -> Outcome {
     let allowed = exchange.header("access-control-allow-origin");
-    if allowed.is_some() { return Ok(()) }
+    if allowed.is_some() {
+        return Ok(());
+    }
     Err(Trouble::skip(format!("pages of {} may not call: --origin", lab.target.origin)))
 }
 

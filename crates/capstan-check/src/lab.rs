@@ -224,7 +224,8 @@ impl Recording {
     pub(crate) fn transcript(&self) -> Result<Transcript, Trouble> {
         let mut transcript = Transcript::default();
         for frame in self.packets() {
-            let packet = StreamPacket::decode(frame.data()).map_err(|_| Trouble::skip("needs cap.packets"))?;
+            let packet =
+                StreamPacket::decode(frame.data()).map_err(|_| Trouble::skip("needs cap.packets"))?;
             transcript.take(&packet);
         }
         Ok(transcript)

@@ -21,14 +21,21 @@ impl Question {
     pub(crate) fn cap_under(id: Uuid, query: &str) -> Self {
         let session = Uuid::now_v7();
         let context = SessionContext::new(session, UserContext::new("check"));
-        let request = ServiceRequest { request_id: id, ..ServiceRequest::new(context, AgentRequest::query(session, query)) };
+        let request = ServiceRequest {
+            request_id: id,
+            ..ServiceRequest::new(context, AgentRequest::query(session, query))
+        };
         Self { id, body: serde_json::to_string(&request).unwrap_or_default() }
     }
 
     pub(crate) fn v2(query: &str) -> Self {
         let id = Uuid::now_v7();
-        let context = json!({ "session_id": format!("check-{id}"), "user": { "id": "check", "name": "Check" } });
-        Self { id, body: json!({ "request_id": id, "context": context, "payload": { "query": query } }).to_string() }
+        let context =
+            json!({ "session_id": format!("check-{id}"), "user": { "id": "check", "name": "Check" } });
+        Self {
+            id,
+            body: json!({ "request_id": id, "context": context, "payload": { "query": query } }).to_string(),
+        }
     }
 
     pub(crate) fn agui(query: &str) -> Self {
@@ -48,7 +55,8 @@ impl Question {
     /// The same value, otherwise written.
     pub(crate) fn respaced(&self) -> Self {
         let value: Value = serde_json::from_str(&self.body).unwrap_or_default();
-        let members: serde_json::Map<_, _> = value.as_object().cloned().unwrap_or_default().into_iter().rev().collect();
+        let members: serde_json::Map<_, _> =
+            value.as_object().cloned().unwrap_or_default().into_iter().rev().collect();
         Self { id: self.id, body: serde_json::to_string_pretty(&members).unwrap_or_default() }
     }
 }
@@ -60,8 +68,10 @@ mod tests {
     #[test]
     fn a_question_otherwise_written_is_the_same_value() {
         let question = Question::cap("Why?");
-        let (one, other): (Value, Value) =
-            (serde_json::from_str(&question.body).unwrap(), serde_json::from_str(&question.respaced().body).unwrap());
+        let (one, other): (Value, Value) = (
+            serde_json::from_str(&question.body).unwrap(),
+            serde_json::from_str(&question.respaced().body).unwrap(),
+        );
         assert_eq!(one, other);
         assert_ne!(question.body, question.respaced().body);
     }

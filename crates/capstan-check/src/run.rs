@@ -40,6 +40,8 @@ pub async fn run(target: Target, mut watch: impl FnMut(Progress<'_>)) -> Result<
         Face::Cap => environment.assist.is_some(),
         Face::Agui => environment.agui.is_some(),
     };
+    // Who names a check is told why it cannot be made; else a face that is not there is none to judge.
+    let chosen = if lab.target.only.is_empty() { within(chosen, has) } else { chosen };
     let runs = count_runs(&lab.target, chosen.iter().copied().filter(|check| has(check.face)));
     watch(Progress::Begins(&environment, chosen.len(), runs));
     let mut checks: Vec<Judged> = Vec::new();
@@ -69,10 +71,24 @@ fn choose(only: &[String]) -> Result<Vec<&'static Check>, Unreachable> {
     Ok(CHECKS.iter().filter(|check| only.is_empty() || wanted.contains(check.id)).collect())
 }
 
+/// Without the checks of a face that is not there, and what depends on them.
+fn within(chosen: Vec<&'static Check>, has: impl Fn(Face) -> bool) -> Vec<&'static Check> {
+    let mut kept: Vec<&Check> = Vec::new();
+    for check in chosen {
+        if has(check.face) && check.after.iter().all(|id| kept.iter().any(|k| k.id == *id)) {
+            kept.push(check);
+        }
+    }
+    kept
+}
+
 fn unknown(id: &str) -> Unreachable {
     let near = capstan_protocol::nearest(id, CHECKS.iter().map(|check| check.id));
     let hint = near.map_or_else(String::new, |near| format!(", did you mean {near}?"));
-    Unreachable { message: format!("no check is called {id:?}{hint}"), help: Some("`--list` shows them all".into()) }
+    Unreachable {
+        message: format!("no check is called {id:?}{hint}"),
+        help: Some("`--list` shows them all".into()),
+    }
 }
 
 fn count_runs<'a>(target: &Target, checks: impl Iterator<Item = &'a Check>) -> usize {
@@ -175,7 +191,10 @@ async fn find(lab: &Lab, paths: Vec<String>) -> Result<Option<String>, Unreachab
             Err(Trouble::Broken(evidence)) => {
                 let evidence = evidence.presentable(&lab.secrets());
                 let message = format!("{}: {}", shown_url(&lab.target), evidence.came);
-                return Err(Unreachable { message, help: Some("is the server running, and is this its URL?".into()) });
+                return Err(Unreachable {
+                    message,
+                    help: Some("is the server running, and is this its URL?".into()),
+                });
             }
             Err(Trouble::Skip(_)) => {}
         }
@@ -186,10 +205,13 @@ async fn find(lab: &Lab, paths: Vec<String>) -> Result<Option<String>, Unreachab
 fn no_face(target: &Target) -> Unreachable {
     let cap = assist_paths(target).into_iter().filter(|_| target.faces != Faces::Agui);
     let agui = agui_paths(target).into_iter().filter(|_| target.faces != Faces::Cap);
-    let tried: Vec<String> = cap.chain(agui).map(|path| if path.is_empty() { "/".into() } else { path }).collect();
+    let tried: Vec<String> =
+        cap.chain(agui).map(|path| if path.is_empty() { "/".into() } else { path }).collect();
     Unreachable {
         message: format!("{} takes no POST at {}", shown_url(target), tried.join(", ")),
-        help: Some("say where: --assist-path, --agui-path, --agent; a bare AG-UI server needs --face ag-ui".into()),
+        help: Some(
+            "say where: --assist-path, --agui-path, --agent; a bare AG-UI server needs --face ag-ui".into(),
+        ),
     }
 }
 
@@ -216,7 +238,10 @@ mod tests {
     fn a_check_brings_along_what_it_depends_on() {
         let chosen = choose(&["cap.resume".into()]).unwrap();
         let ids: Vec<&str> = chosen.iter().map(|check| check.id).collect();
-        assert!(ids.contains(&"cap.answer") && ids.contains(&"cap.seq") && ids.contains(&"cap.resume"), "{ids:?}");
+        assert!(
+            ids.contains(&"cap.answer") && ids.contains(&"cap.seq") && ids.contains(&"cap.resume"),
+            "{ids:?}"
+        );
         assert!(ids.len() < 15, "{ids:?}");
         assert_eq!(choose(&[]).unwrap().len(), CHECKS.len());
     }

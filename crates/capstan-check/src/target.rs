@@ -99,7 +99,10 @@ impl Target {
 impl fmt::Debug for Target {
     /// Without the keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Target").field("url", &self.url.as_str()).field("faces", &self.faces).finish_non_exhaustive()
+        f.debug_struct("Target")
+            .field("url", &self.url.as_str())
+            .field("faces", &self.faces)
+            .finish_non_exhaustive()
     }
 }
 

@@ -36,7 +36,10 @@ async fn hidden(lab: &Lab, ask: impl Fn(String) -> Ask) -> Outcome {
     let stream = lab.plain().await?.stream()?;
     let foreign = lab.send(&ask(path(stream)).by(Who::Other)).await?;
     let unknown = lab.send(&ask(path(Uuid::now_v7())).by(Who::Other)).await?;
-    foreign.expect(words(&foreign) == words(&unknown), format!("what an unknown stream gets: {}", unknown.summary()))
+    foreign.expect(
+        words(&foreign) == words(&unknown),
+        format!("what an unknown stream gets: {}", unknown.summary()),
+    )
 }
 
 pub(crate) async fn watch(lab: &Lab) -> Outcome {
@@ -53,7 +56,11 @@ pub(crate) async fn keys(lab: &Lab) -> Outcome {
     exchange.expect(exchange.is_stream(), "200 and a run of its own")?;
     let stream = run.stream()?.to_string();
     let is_so = stream_of(&exchange) != stream;
-    if is_so { Ok(()) } else { Err(exchange.broken("a run of its own: request ids are scoped by tenant", format!("stream {stream}"))) }
+    if is_so {
+        Ok(())
+    } else {
+        Err(exchange.broken("a run of its own: request ids are scoped by tenant", format!("stream {stream}")))
+    }
 }
 
 async fn issue(lab: &Lab, stream: Uuid) -> Result<String, Trouble> {

@@ -169,7 +169,11 @@ impl Exchange {
     }
 }
 
-pub(crate) fn broken(sent: impl fmt::Display, expected: impl fmt::Display, came: impl fmt::Display) -> Trouble {
+pub(crate) fn broken(
+    sent: impl fmt::Display,
+    expected: impl fmt::Display,
+    came: impl fmt::Display,
+) -> Trouble {
     Trouble::Broken(Evidence {
         sent: sent.to_string(),
         expected: expected.to_string(),

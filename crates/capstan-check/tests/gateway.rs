@@ -28,9 +28,10 @@ async fn the_gateway_without_tenants_keeps_all_that_are_not_about_them() {
 async fn as_many_runs_are_started_as_were_announced() {
     let url = gateway(settings()).await;
     let report = run(target(&url), |_| ()).await.unwrap();
-    let list: serde_json::Value =
-        serde_json::from_slice(&reqwest::get(format!("{url}/v1/streams?limit=1000")).await.unwrap().bytes().await.unwrap())
-            .unwrap();
+    let list: serde_json::Value = serde_json::from_slice(
+        &reqwest::get(format!("{url}/v1/streams?limit=1000")).await.unwrap().bytes().await.unwrap(),
+    )
+    .unwrap();
     assert_eq!(list["streams"].as_array().unwrap().len(), report.summary.runs);
     let running = list["streams"].as_array().unwrap().iter().filter(|run| run["state"] != "closed").count();
     assert_eq!(running, 0, "nothing is left running");

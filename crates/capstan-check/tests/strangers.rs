@@ -57,8 +57,15 @@ fn sse(body: Body) -> Response {
 
 #[tokio::test]
 async fn an_endless_body_is_left_and_what_depends_on_it_is_skipped() {
-    let words = || stream::unfold((), |()| async { Some((Ok::<_, std::io::Error>(Bytes::from_static(b": on and on\n")), ())) });
-    let url = serve_router(Router::new().route("/assist", post(move || async move { sse(Body::from_stream(words())) }))).await;
+    let words = || {
+        stream::unfold((), |()| async {
+            Some((Ok::<_, std::io::Error>(Bytes::from_static(b": on and on\n")), ()))
+        })
+    };
+    let url = serve_router(
+        Router::new().route("/assist", post(move || async move { sse(Body::from_stream(words())) })),
+    )
+    .await;
     let report = run(target(&url), |_| ()).await.unwrap();
     assert!(broken(&report).contains(&"cap.end"), "{report:#?}");
     assert!(skipped(&report).contains(&"cap.attach"));

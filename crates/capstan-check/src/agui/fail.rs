@@ -52,7 +52,11 @@ pub(crate) async fn event_name(lab: &Lab) -> Outcome {
     let run = lab.agui_fault().await?;
     let frame = run_error(run)?;
     ours(frame)?;
-    if frame.field("event") == Some("RUN_ERROR") { Ok(()) } else { Err(run.exchange.broken("event: RUN_ERROR beside the data", &frame.raw)) }
+    if frame.field("event") == Some("RUN_ERROR") {
+        Ok(())
+    } else {
+        Err(run.exchange.broken("event: RUN_ERROR beside the data", &frame.raw))
+    }
 }
 
 pub(crate) async fn unreadable(lab: &Lab) -> Outcome {
@@ -64,11 +68,15 @@ pub(crate) async fn unreadable(lab: &Lab) -> Outcome {
 fn only_error(exchange: &Exchange, code: AguiErrorCode) -> Result<Value, Trouble> {
     let frames = exchange.frames().frames;
     let only = match frames.as_slice() {
-        [only] if exchange.is_stream() && kind(only) == "RUN_ERROR" && only.field("id").is_none() => Some(only),
+        [only] if exchange.is_stream() && kind(only) == "RUN_ERROR" && only.field("id").is_none() => {
+            Some(only)
+        }
         _ => None,
     };
     let only = only.filter(|frame| frame.text("code").as_deref() == Some(code.as_str()));
-    only.map(Frame::json).ok_or_else(|| exchange.broken(format!("200 and nothing but RUN_ERROR {code}, without an id"), exchange.summary()))
+    only.map(Frame::json).ok_or_else(|| {
+        exchange.broken(format!("200 and nothing but RUN_ERROR {code}, without an id"), exchange.summary())
+    })
 }
 
 pub(crate) async fn conflict(lab: &Lab) -> Outcome {

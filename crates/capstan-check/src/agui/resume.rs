@@ -24,7 +24,10 @@ async fn resumed(lab: &Lab) -> Result<&Vec<Resumed>, Trouble> {
         let mut all = Vec::new();
         for at in spread(packets.len()) {
             let Some(id) = packets.get(at).and_then(|frame| frame.field("id")) else { continue };
-            all.push(Resumed { had: at + 1, exchange: lab.send(&lab.ask_agui(&run.question).after(id)).await? });
+            all.push(Resumed {
+                had: at + 1,
+                exchange: lab.send(&lab.ask_agui(&run.question).after(id)).await?,
+            });
         }
         Ok(all)
     };
@@ -50,7 +53,9 @@ pub(crate) async fn resume(lab: &Lab) -> Outcome {
 pub(crate) async fn past_end(lab: &Lab) -> Outcome {
     let run = lab.agui_plain().await?;
     let packets = run.packets();
-    let Some((last, id)) = packets.last().and_then(|frame| Some((*frame, frame.field("id")?))) else { return Ok(()) };
+    let Some((last, id)) = packets.last().and_then(|frame| Some((*frame, frame.field("id")?))) else {
+        return Ok(());
+    };
     let exchange = lab.send(&lab.ask_agui(&run.question).after(id)).await?;
     let came = events(&exchange);
     let is_so = matches!(came.as_slice(), [only] if only.field("id").is_none() && only.json() == last.json());
@@ -80,9 +85,14 @@ pub(crate) async fn join(lab: &Lab) -> Outcome {
 pub(crate) async fn other_face(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
     let cursor = format!("{}:0", run.stream()?);
-    let exchange = lab.send(&Ask::get(format!("{}?face=ag-ui", watch::path(run.stream()?))).after(cursor)).await?;
+    let exchange =
+        lab.send(&Ask::get(format!("{}?face=ag-ui", watch::path(run.stream()?))).after(cursor)).await?;
     exchange.expect(exchange.is_stream(), "200 and a stream of events")?;
     let said: String = events(&exchange).iter().filter_map(|frame| frame.text("delta")).collect();
     let expected = run.transcript()?;
-    if said == expected.text() { Ok(()) } else { Err(exchange.broken(format!("the same text: {}", expected.text()), said)) }
+    if said == expected.text() {
+        Ok(())
+    } else {
+        Err(exchange.broken(format!("the same text: {}", expected.text()), said))
+    }
 }

@@ -37,12 +37,20 @@ pub(crate) async fn headers(lab: &Lab) -> Outcome {
     let (cache, encoding) = (run.header("cache-control").unwrap_or("none"), run.header("content-encoding"));
     let is_so = ["no-store", "no-transform"].iter().all(|word| cache.contains(word)) && encoding.is_none();
     let came = format!("Cache-Control: {cache}, Content-Encoding: {}", encoding.unwrap_or("none"));
-    if is_so { Ok(()) } else { Err(run.broken("Cache-Control: no-store, no-transform, and no Content-Encoding", came)) }
+    if is_so {
+        Ok(())
+    } else {
+        Err(run.broken("Cache-Control: no-store, no-transform, and no Content-Encoding", came))
+    }
 }
 
 pub(crate) async fn lines(lab: &Lab) -> Outcome {
     let run = &lab.agui_plain().await?.exchange;
-    if run.body.contains(&b'\r') { Err(run.broken("lines that end in LF alone", run.summary())) } else { Ok(()) }
+    if run.body.contains(&b'\r') {
+        Err(run.broken("lines that end in LF alone", run.summary()))
+    } else {
+        Ok(())
+    }
 }
 
 pub(crate) async fn data(lab: &Lab) -> Outcome {
@@ -75,9 +83,15 @@ pub(crate) async fn started(lab: &Lab) -> Outcome {
     let run = lab.agui_plain().await?;
     let packets = run.packets();
     let first = packets.first().copied();
-    let is_so = first.is_some_and(|frame| kind(frame) == "RUN_STARTED" && frame.text("runId") == Some(run.question.id.to_string()));
+    let is_so = first.is_some_and(|frame| {
+        kind(frame) == "RUN_STARTED" && frame.text("runId") == Some(run.question.id.to_string())
+    });
     let came = first.map_or_else(|| run.exchange.summary(), |frame| frame.data().to_owned());
-    if is_so { Ok(()) } else { Err(run.exchange.broken(format!("RUN_STARTED of run {} at first", run.question.id), came)) }
+    if is_so {
+        Ok(())
+    } else {
+        Err(run.exchange.broken(format!("RUN_STARTED of run {} at first", run.question.id), came))
+    }
 }
 
 pub(crate) async fn terminal(lab: &Lab) -> Outcome {
@@ -86,7 +100,13 @@ pub(crate) async fn terminal(lab: &Lab) -> Outcome {
     let count = packets.iter().filter(|frame| is_terminal(frame)).count();
     let is_so = count == 1 && packets.last().is_some_and(|frame| is_terminal(frame));
     let kinds: Vec<String> = packets.iter().rev().take(4).rev().map(|frame| kind(frame)).collect();
-    if is_so { Ok(()) } else { Err(run.exchange.broken("exactly one RUN_FINISHED or RUN_ERROR, at last", format!("… {}", kinds.join(" ")))) }
+    if is_so {
+        Ok(())
+    } else {
+        Err(run
+            .exchange
+            .broken("exactly one RUN_FINISHED or RUN_ERROR, at last", format!("… {}", kinds.join(" "))))
+    }
 }
 
 pub(crate) async fn end(lab: &Lab) -> Outcome {
@@ -98,7 +118,9 @@ pub(crate) async fn sequence(lab: &Lab) -> Outcome {
     let run = lab.agui_plain().await?;
     let mut verifier = Verifier::default();
     for frame in run.packets() {
-        verifier.check(&frame.json()).map_err(|why| run.exchange.broken("a legal sequence of events", format!("{why}: {}", frame.data())))?;
+        verifier.check(&frame.json()).map_err(|why| {
+            run.exchange.broken("a legal sequence of events", format!("{why}: {}", frame.data()))
+        })?;
     }
     Ok(())
 }
@@ -106,7 +128,9 @@ pub(crate) async fn sequence(lab: &Lab) -> Outcome {
 /// Servers without ids cannot be resumed; AG-UI does not ask for it.
 fn identified(run: &Recording) -> Result<Vec<&Frame>, Trouble> {
     let packets = run.packets();
-    if packets.iter().any(|frame| frame.field("id").is_some()) { return Ok(packets) }
+    if packets.iter().any(|frame| frame.field("id").is_some()) {
+        return Ok(packets);
+    }
     Err(Trouble::skip("an extension: the server gives events no ids"))
 }
 

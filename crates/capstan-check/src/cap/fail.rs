@@ -10,7 +10,8 @@ use crate::lab::{Lab, Recording};
 fn last_error(run: &Recording) -> Result<(&Frame, Vec<&Frame>), Trouble> {
     let packets = run.packets();
     let is_error = |frame: &&Frame| frame.text("op").as_deref() == Some("ERROR");
-    let at = packets.iter().rposition(is_error).ok_or_else(|| Trouble::skip("the fault query did not fail"))?;
+    let at =
+        packets.iter().rposition(is_error).ok_or_else(|| Trouble::skip("the fault query did not fail"))?;
     let (before, after) = packets.split_at_checked(at + 1).unwrap_or((&packets, &[]));
     let error = before.last().copied().ok_or_else(|| Trouble::skip("the fault query did not fail"))?;
     Ok((error, after.to_vec()))
@@ -50,7 +51,11 @@ pub(crate) async fn close(lab: &Lab) -> Outcome {
         return Err(Trouble::skip("the fault query did not fail for good"));
     }
     let ops: Vec<String> = after.iter().map(|frame| frame.text("op").unwrap_or_default()).collect();
-    if ops == ["CLOSE"] { Ok(()) } else { Err(run.exchange.broken("CLOSE after an ERROR that is FATAL", format!("after it: {}", ops.join(" ")))) }
+    if ops == ["CLOSE"] {
+        Ok(())
+    } else {
+        Err(run.exchange.broken("CLOSE after an ERROR that is FATAL", format!("after it: {}", ops.join(" "))))
+    }
 }
 
 /// The same fault, as the answer to who asked for one object.

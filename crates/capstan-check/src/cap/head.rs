@@ -13,13 +13,21 @@ pub(crate) async fn cache_control(lab: &Lab) -> Outcome {
     let value = run.header("cache-control").unwrap_or("none");
     let lists = |word: &str| value.split(',').any(|item| item.trim().eq_ignore_ascii_case(word));
     let is_so = lists("no-store") && lists("no-transform");
-    if is_so { Ok(()) } else { Err(run.broken("Cache-Control: no-store, no-transform", format!("Cache-Control: {value}"))) }
+    if is_so {
+        Ok(())
+    } else {
+        Err(run.broken("Cache-Control: no-store, no-transform", format!("Cache-Control: {value}")))
+    }
 }
 
 pub(crate) async fn buffering(lab: &Lab) -> Outcome {
     let run = &lab.plain().await?.exchange;
     let value = run.header("x-accel-buffering").unwrap_or("none");
-    if value == "no" { Ok(()) } else { Err(run.broken("X-Accel-Buffering: no", format!("X-Accel-Buffering: {value}"))) }
+    if value == "no" {
+        Ok(())
+    } else {
+        Err(run.broken("X-Accel-Buffering: no", format!("X-Accel-Buffering: {value}")))
+    }
 }
 
 pub(crate) async fn compression(lab: &Lab) -> Outcome {
@@ -33,16 +41,25 @@ pub(crate) async fn compression(lab: &Lab) -> Outcome {
 /// Ours is plain and short, so it comes back.
 pub(crate) async fn request_id(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
-    let ours = run.ask.headers.iter().find(|(name, _)| *name == "x-request-id").map_or("", |(_, id)| id.as_str());
+    let ours =
+        run.ask.headers.iter().find(|(name, _)| *name == "x-request-id").map_or("", |(_, id)| id.as_str());
     let came = run.exchange.header("x-request-id").unwrap_or("none");
-    if came == ours { Ok(()) } else { Err(run.exchange.broken(format!("X-Request-ID: {ours}"), format!("X-Request-ID: {came}"))) }
+    if came == ours {
+        Ok(())
+    } else {
+        Err(run.exchange.broken(format!("X-Request-ID: {ours}"), format!("X-Request-ID: {came}")))
+    }
 }
 
 pub(crate) async fn stream_id(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
     let said = run.packets().first().and_then(|frame| frame.text("stream_id")).unwrap_or_default();
     let came = run.exchange.header("x-stream-id").unwrap_or("none");
-    if came == said { Ok(()) } else { Err(run.exchange.broken(format!("X-Stream-ID: {said}"), format!("X-Stream-ID: {came}"))) }
+    if came == said {
+        Ok(())
+    } else {
+        Err(run.exchange.broken(format!("X-Stream-ID: {said}"), format!("X-Stream-ID: {came}")))
+    }
 }
 
 pub(crate) async fn opening(lab: &Lab) -> Outcome {

@@ -42,7 +42,8 @@ pub(crate) async fn ids(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
     each(run, "id: <stream_id>:<seq>, as the packet has them", |frame| {
         let json = frame.json();
-        let (stream, seq) = (json.get("stream_id").and_then(|s| s.as_str()), json.get("seq").and_then(|s| s.as_u64()));
+        let (stream, seq) =
+            (json.get("stream_id").and_then(|s| s.as_str()), json.get("seq").and_then(|s| s.as_u64()));
         let (Some(stream), Some(seq)) = (stream, seq) else { return true };
         frame.field("id") == Some(&format!("{stream}:{seq}"))
     })
@@ -58,7 +59,11 @@ pub(crate) async fn separators(lab: &Lab) -> Outcome {
 pub(crate) fn judge_separators(run: &Recording) -> Outcome {
     each(run, "U+0085, U+2028 and U+2029 escaped", |frame| !frame.raw.contains(SEPARATORS))?;
     let said = run.packets().iter().any(|frame| frame.json().to_string().contains(SEPARATORS));
-    if said { Ok(()) } else { Err(Trouble::skip("the agent said none of them: --query with some that it repeats")) }
+    if said {
+        Ok(())
+    } else {
+        Err(Trouble::skip("the agent said none of them: --query with some that it repeats"))
+    }
 }
 
 pub(crate) async fn packets(lab: &Lab) -> Outcome {
@@ -77,13 +82,19 @@ pub(crate) async fn packets(lab: &Lab) -> Outcome {
 pub(crate) async fn one_stream(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
     let stream = run.stream()?.to_string();
-    each(run, &format!("stream_id {stream} in every packet"), |frame| frame.text("stream_id").as_ref() == Some(&stream))
+    each(run, &format!("stream_id {stream} in every packet"), |frame| {
+        frame.text("stream_id").as_ref() == Some(&stream)
+    })
 }
 
 pub(crate) async fn seq(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
     let seqs = run.seqs()?;
-    if seqs.iter().copied().eq(1..=seqs.len() as u64) { Ok(()) } else { Err(run.exchange.broken("seq from 1 without gaps", format!("seq {seqs:?}"))) }
+    if seqs.iter().copied().eq(1..=seqs.len() as u64) {
+        Ok(())
+    } else {
+        Err(run.exchange.broken("seq from 1 without gaps", format!("seq {seqs:?}")))
+    }
 }
 
 /// RFC 3339 in UTC, six digits of fraction or none.
@@ -101,7 +112,11 @@ pub(crate) async fn close(lab: &Lab) -> Outcome {
     let ops: Vec<String> = run.packets().iter().map(|frame| frame.text("op").unwrap_or_default()).collect();
     let closes = ops.iter().filter(|op| *op == "CLOSE").count();
     let is_so = closes == 1 && ops.last().is_some_and(|op| op == "CLOSE");
-    if is_so { Ok(()) } else { Err(run.exchange.broken("exactly one CLOSE, and nothing after it", ops.join(" "))) }
+    if is_so {
+        Ok(())
+    } else {
+        Err(run.exchange.broken("exactly one CLOSE, and nothing after it", ops.join(" ")))
+    }
 }
 
 pub(crate) async fn end(lab: &Lab) -> Outcome {

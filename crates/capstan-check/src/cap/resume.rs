@@ -22,7 +22,11 @@ const CURSORS: usize = 8;
 /// Positions from the first to the last but one, spread evenly.
 pub(crate) fn spread(count: usize) -> impl Iterator<Item = usize> {
     let step = count.div_ceil(CURSORS - 1).max(1);
-    (0..count.saturating_sub(1)).step_by(step).chain(count.checked_sub(2)).collect::<std::collections::BTreeSet<_>>().into_iter()
+    (0..count.saturating_sub(1))
+        .step_by(step)
+        .chain(count.checked_sub(2))
+        .collect::<std::collections::BTreeSet<_>>()
+        .into_iter()
 }
 
 async fn resumed(lab: &Lab) -> Result<&Vec<Resumed>, Trouble> {
@@ -40,7 +44,8 @@ async fn resumed(lab: &Lab) -> Result<&Vec<Resumed>, Trouble> {
 
 /// What follows a cursor in a recorded run.
 pub(crate) fn tail(run: &Recording, seq: u64) -> Vec<&str> {
-    let is_later = |frame: &&crate::frames::Frame| frame.json().get("seq").and_then(|s| s.as_u64()) > Some(seq);
+    let is_later =
+        |frame: &&crate::frames::Frame| frame.json().get("seq").and_then(|s| s.as_u64()) > Some(seq);
     run.packets().into_iter().filter(is_later).map(|frame| frame.raw.as_str()).collect()
 }
 
@@ -60,7 +65,11 @@ fn opens_at(exchange: &Exchange, cursor: Cursor) -> Outcome {
     let frames = exchange.frames().frames;
     let first = frames.first().filter(|frame| !frame.has_data());
     let is_so = first.is_some_and(|frame| frame.field("id") == Some(&cursor.to_string()));
-    if is_so { Ok(()) } else { Err(exchange.broken(format!("at first a frame that is only `id: {cursor}`"), exchange.summary())) }
+    if is_so {
+        Ok(())
+    } else {
+        Err(exchange.broken(format!("at first a frame that is only `id: {cursor}`"), exchange.summary()))
+    }
 }
 
 pub(crate) async fn opening(lab: &Lab) -> Outcome {

@@ -24,7 +24,9 @@ pub(crate) fn compare(exchange: &Exchange, expected: &[&str], came: &[&str]) -> 
     if at == expected.len() && at == came.len() {
         return Ok(());
     }
-    let show = |frames: &[&str]| frames.get(at).map_or_else(|| "the end of the body".to_owned(), |raw| (*raw).to_owned());
+    let show = |frames: &[&str]| {
+        frames.get(at).map_or_else(|| "the end of the body".to_owned(), |raw| (*raw).to_owned())
+    };
     let expected = format!("the same bytes as before, as frame {}: {}", at + 1, show(expected));
     Err(exchange.broken(expected, show(came)))
 }

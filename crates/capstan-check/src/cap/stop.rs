@@ -79,7 +79,9 @@ async fn stop_it(lab: &Lab) -> Result<Stopped, Trouble> {
 pub(crate) async fn disconnect(lab: &Lab) -> Outcome {
     let run = stopped(lab).await?;
     run.back.expect(run.back.is_stream(), "200: the run is still there")?;
-    let is_bad = |frame: &Frame| op(frame) == "ERROR" || reason(frame).is_some_and(|reason| reason != Close::COMPLETED);
+    let is_bad = |frame: &Frame| {
+        op(frame) == "ERROR" || reason(frame).is_some_and(|reason| reason != Close::COMPLETED)
+    };
     let expected = format!("packets after {}: the run went on while nobody watched", run.left_at.seq);
     match run.back_before.iter().find(|frame| is_bad(frame)) {
         Some(frame) => Err(run.back.broken(expected, frame.data())),
@@ -91,7 +93,11 @@ pub(crate) async fn disconnect(lab: &Lab) -> Outcome {
 /// The run must still have been going.
 fn is_stoppable(run: &Stopped) -> Outcome {
     let has_ended = run.back_before.iter().any(|frame| op(frame) == "CLOSE");
-    if has_ended { Err(Trouble::skip("the slow query's run ended before it could be stopped: --slow-query")) } else { Ok(()) }
+    if has_ended {
+        Err(Trouble::skip("the slow query's run ended before it could be stopped: --slow-query"))
+    } else {
+        Ok(())
+    }
 }
 
 pub(crate) async fn stop(lab: &Lab) -> Outcome {
@@ -100,8 +106,13 @@ pub(crate) async fn stop(lab: &Lab) -> Outcome {
     run.stop.expect(run.stop.status == 200, "200")?;
     let frames = packets(&run.replay);
     let came = frames.last().map_or_else(|| run.replay.summary(), |frame| frame.data().to_owned());
-    let is_so = run.replay.end == End::Clean && frames.last().and_then(reason).as_deref() == Some(Close::CANCELLED);
-    if is_so { Ok(()) } else { Err(run.stop.broken("CLOSE cancelled in the journal once DELETE is answered", came)) }
+    let is_so =
+        run.replay.end == End::Clean && frames.last().and_then(reason).as_deref() == Some(Close::CANCELLED);
+    if is_so {
+        Ok(())
+    } else {
+        Err(run.stop.broken("CLOSE cancelled in the journal once DELETE is answered", came))
+    }
 }
 
 pub(crate) async fn viewer(lab: &Lab) -> Outcome {
@@ -110,7 +121,11 @@ pub(crate) async fn viewer(lab: &Lab) -> Outcome {
     let last = packets(&run.back).last().map(op);
     let is_so = last.as_deref() == Some("CLOSE") && run.back.end == End::Clean;
     let came = format!("last {}, then {}", last.unwrap_or_default(), run.back.end);
-    if is_so { Ok(()) } else { Err(run.back.broken("whoever watches sees the CLOSE, and the body ends", came)) }
+    if is_so {
+        Ok(())
+    } else {
+        Err(run.back.broken("whoever watches sees the CLOSE, and the body ends", came))
+    }
 }
 
 pub(crate) async fn again(lab: &Lab) -> Outcome {
@@ -127,14 +142,18 @@ pub(crate) async fn heartbeat(lab: &Lab) -> Outcome {
     let question = Question::cap(lab.target.queries.quiet.as_deref().unwrap_or_default());
     let mut live = lab.open(&lab.ask(&question)).await?;
     live.deadline = Instant::now() + HEARTBEAT;
-    let has_beat = live.read_until(|seen| String::from_utf8_lossy(&seen.body).lines().any(|line| line.starts_with(':'))).await;
+    let has_beat = live
+        .read_until(|seen| String::from_utf8_lossy(&seen.body).lines().any(|line| line.starts_with(':')))
+        .await;
     if let Some(cursor) = cursor(&live.seen) {
         lab.send(&Ask::delete(path(cursor.stream_id))).await?;
     }
     let body = String::from_utf8_lossy(&live.seen.body).into_owned();
     let is_quiet = packets(&live.seen).is_empty();
     match (has_beat, is_quiet) {
-        (true, _) if body.contains(":\n\n") => Err(live.seen.broken("a heartbeat without a blank line", body)),
+        (true, _) if body.contains(":\n\n") => {
+            Err(live.seen.broken("a heartbeat without a blank line", body))
+        }
         (true, _) => Ok(()),
         (false, true) => Err(live.seen.broken("a line `:` after 15 s of silence", body)),
         (false, false) => Err(Trouble::skip("the quiet query's agent spoke: --quiet-query")),

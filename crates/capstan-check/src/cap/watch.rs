@@ -15,7 +15,8 @@ pub(crate) fn path(stream: Uuid) -> String {
 
 /// A server may have no such route; then it says so otherwise than of a stream that is not there.
 fn offered(exchange: &Exchange) -> Outcome {
-    let is_absent = matches!(exchange.status, 404 | 405) && exchange.code().as_deref() != Some("stream_not_found");
+    let is_absent =
+        matches!(exchange.status, 404 | 405) && exchange.code().as_deref() != Some("stream_not_found");
     if is_absent { Err(Trouble::skip("not offered: GET /v1/streams/{stream_id}")) } else { Ok(()) }
 }
 
@@ -62,7 +63,11 @@ pub(crate) async fn profile(lab: &Lab) -> Outcome {
     let exchange = lab.send(&Ask::get(url)).await?;
     let said = read_v2(&exchange)?;
     let expected = run.transcript()?;
-    if said == expected.text() { Ok(()) } else { Err(exchange.broken(format!("the same text: {}", expected.text()), said)) }
+    if said == expected.text() {
+        Ok(())
+    } else {
+        Err(exchange.broken(format!("the same text: {}", expected.text()), said))
+    }
 }
 
 /// The text of a body in profile v2, every packet of it judged.
@@ -72,7 +77,11 @@ pub(crate) fn read_v2(exchange: &Exchange) -> Result<String, Trouble> {
     for frame in exchange.frames().frames.iter().filter(|frame| frame.has_data()) {
         let wrong = |why: String| exchange.broken(format!("a packet of profile v2; {why}"), frame.data());
         let packet = v2::StreamPacket::decode(frame.data()).map_err(|error| wrong(error.to_string()))?;
-        if StreamPacket::decode(frame.data()).is_ok() || packet.stream_id.is_none() || packet.seq.is_none() || packet.t.is_none() {
+        if StreamPacket::decode(frame.data()).is_ok()
+            || packet.stream_id.is_none()
+            || packet.seq.is_none()
+            || packet.t.is_none()
+        {
             return Err(wrong("with stream_id, seq and t".into()));
         }
         match packet.payload {

@@ -185,15 +185,21 @@ pub(crate) static BREACHES: &[Breach] = &[
     frame("cap.opening", |s, f| keep_if(!f.starts_with("retry:") || s.has_cursor() || s.is_agui(), f)),
     // Frames and packets.
     frame("cap.lines", |s, f| in_cap(s, f, |f| f.replace('\n', "\r\n"))),
-    frame("cap.frames", |s, f| in_cap(s, f, |f| if is_packet(f) { format!("x: y\n{f}") } else { f.to_owned() })),
+    frame("cap.frames", |s, f| {
+        in_cap(s, f, |f| if is_packet(f) { format!("x: y\n{f}") } else { f.to_owned() })
+    }),
     frame("cap.event-name", |s, f| in_cap(s, f, |f| f.replace("stream.packet", "packet"))),
     frame("cap.packets", |s, f| in_cap(s, f, |f| f.replace("\"seq\":", "\"extra\":1,\"seq\":"))),
-    frame("cap.ids", |s, f| in_cap(s, f, |f| if is_packet(f) { f.replace("\ndata:", "x\ndata:") } else { f.to_owned() })),
+    frame("cap.ids", |s, f| {
+        in_cap(s, f, |f| if is_packet(f) { f.replace("\ndata:", "x\ndata:") } else { f.to_owned() })
+    }),
     frame("cap.separators", |s, f| in_cap(s, f, |f| f.replace("\\u2028", "\u{2028}"))),
     frame("cap.one-stream", |s, f| {
         in_cap(s, f, |f| {
             let stream = f.split("\"stream_id\":\"").nth(1).and_then(|rest| rest.split('"').next());
-            stream.filter(|_| has_seq(f, 2)).map_or(f.to_owned(), |id| f.replace(id, "7c9e6679-7425-40de-944b-e07fc1f90ae7"))
+            stream
+                .filter(|_| has_seq(f, 2))
+                .map_or(f.to_owned(), |id| f.replace(id, "7c9e6679-7425-40de-944b-e07fc1f90ae7"))
         })
     }),
     frame("cap.seq", |s, f| {
@@ -205,8 +211,12 @@ pub(crate) static BREACHES: &[Breach] = &[
         })
     }),
     frame("cap.time", |s, f| in_cap(s, f, |f| f.replace("Z\",\"p\"", "+00:00\",\"p\""))),
-    frame("cap.close", |s, f| if s.is_plain() { f.replace("\"op\":\"CLOSE\"", "\"op\":\"EVENT\"") } else { f.to_owned() }),
-    frame("cap.end", |s, f| if s.is_assist() && f.contains("\"CLOSE\"") { format!("{f}data: {{") } else { f.to_owned() }),
+    frame("cap.close", |s, f| {
+        if s.is_plain() { f.replace("\"op\":\"CLOSE\"", "\"op\":\"EVENT\"") } else { f.to_owned() }
+    }),
+    frame("cap.end", |s, f| {
+        if s.is_assist() && f.contains("\"CLOSE\"") { format!("{f}data: {{") } else { f.to_owned() }
+    }),
     // Start once.
     sent("cap.attach", |s| {
         if s.is_assist() && s.is_plain() && !s.has_cursor() && s.note(s.run()) {
@@ -235,10 +245,15 @@ pub(crate) static BREACHES: &[Breach] = &[
         }
     }),
     // Resume.
-    frame("cap.resume", |s, f| keep_if(!(s.is_assist() && s.header("last-event-id").ends_with(":1") && has_seq(f, 2)), f)),
+    frame("cap.resume", |s, f| {
+        keep_if(!(s.is_assist() && s.header("last-event-id").ends_with(":1") && has_seq(f, 2)), f)
+    }),
     frame("cap.resume-opening", |s, f| {
         if s.is_assist() && s.header("last-event-id").contains(':') && f.starts_with("retry:") {
-            f.replace(s.header("last-event-id"), &format!("{}:0", s.header("last-event-id").split(':').next().unwrap()))
+            f.replace(
+                s.header("last-event-id"),
+                &format!("{}:0", s.header("last-event-id").split(':').next().unwrap()),
+            )
         } else {
             f.to_owned()
         }
@@ -248,7 +263,9 @@ pub(crate) static BREACHES: &[Breach] = &[
         keep_if(!(is_bare && has_seq(f, 1)), f)
     }),
     frame("cap.past-end", |s, f| {
-        let is_again = s.is_assist() && s.has_cursor() && f.contains(&format!("id: {}\ndata", s.header("last-event-id")));
+        let is_again = s.is_assist()
+            && s.has_cursor()
+            && f.contains(&format!("id: {}\ndata", s.header("last-event-id")));
         keep_if(!is_again, f)
     }),
     answer("cap.cursor-lost", |_, a| {
@@ -257,7 +274,8 @@ pub(crate) static BREACHES: &[Breach] = &[
         }
     }),
     answer("cap.cursor-foreign", |s, a| {
-        if s.is_assist() && s.has_cursor() && !s.header("last-event-id").starts_with("no") && a.status == 400 {
+        if s.is_assist() && s.has_cursor() && !s.header("last-event-id").starts_with("no") && a.status == 400
+        {
             a.status = 409;
         }
     }),
@@ -272,7 +290,9 @@ pub(crate) static BREACHES: &[Breach] = &[
         }
     }),
     // Viewers.
-    frame("cap.watch", |s, f| keep_if(!(s.is("GET", "/v1/streams/") && !s.path.contains('?') && has_seq(f, 1)), f)),
+    frame("cap.watch", |s, f| {
+        keep_if(!(s.is("GET", "/v1/streams/") && !s.path.contains('?') && has_seq(f, 1)), f)
+    }),
     answer("cap.watch-end", |_, a| {
         if a.status == 204 && !a.headers.contains_key("access-control-allow-methods") {
             a.status = 200;
@@ -306,7 +326,9 @@ pub(crate) static BREACHES: &[Breach] = &[
             f.to_owned()
         }
     }),
-    frame("cap.stop", |s, f| if s.method == "GET" { f.replace("\"cancelled\"", "\"completed\"") } else { f.to_owned() }),
+    frame("cap.stop", |s, f| {
+        if s.method == "GET" { f.replace("\"cancelled\"", "\"completed\"") } else { f.to_owned() }
+    }),
     answer("cap.stop-summary", |s, a| {
         if s.is("DELETE", "/v1/streams/") {
             a.replace("\"closed\"", "\"running\"");
@@ -336,8 +358,12 @@ pub(crate) static BREACHES: &[Breach] = &[
         }
     }),
     // A run that fails.
-    frame("cap.error", |s, f| in_fault(s, f, "\"ERROR\"", |f| edit(f, |packet| packet["p"] = json!("It failed.")))),
-    frame("cap.error-code", |s, f| in_fault(s, f, "\"ERROR\"", |f| edit(f, |packet| packet["p"]["code"] = json!("TooLong")))),
+    frame("cap.error", |s, f| {
+        in_fault(s, f, "\"ERROR\"", |f| edit(f, |packet| packet["p"] = json!("It failed.")))
+    }),
+    frame("cap.error-code", |s, f| {
+        in_fault(s, f, "\"ERROR\"", |f| edit(f, |packet| packet["p"]["code"] = json!("TooLong")))
+    }),
     frame("cap.error-close", |s, f| keep_if(!(s.is_fault() && f.contains("\"op\":\"CLOSE\"")), f)),
     answer("cap.error-json", |_, a| {
         if a.says("\"context_length_exceeded\"") {
@@ -459,26 +485,39 @@ pub(crate) static BREACHES: &[Breach] = &[
         }
     }),
     frame("agui.lines", |s, f| in_agui(s, f, |f| f.replace('\n', "\r\n"))),
-    frame("agui.data", |s, f| in_agui(s, f, |f| if f.contains("RUN_FINISHED") { format!("{f}data: [DONE]\n\n") } else { f.to_owned() })),
+    frame("agui.data", |s, f| {
+        in_agui(
+            s,
+            f,
+            |f| if f.contains("RUN_FINISHED") { format!("{f}data: [DONE]\n\n") } else { f.to_owned() },
+        )
+    }),
     frame("agui.events", |s, f| in_agui(s, f, |f| f.replace("\"delta\":", "\"text\":"))),
     frame("agui.nulls", |s, f| in_agui(s, f, |f| f.replacen("data: {", "data: {\"rawEvent\":null,", 1))),
     frame("agui.separators", |s, f| in_agui(s, f, |f| f.replace("\\u2028", "\u{2028}"))),
     frame("agui.started", |s, f| keep_if(!(s.is_agui() && f.contains("\"RUN_STARTED\"")), f)),
     frame("agui.terminal", |s, f| {
         let is_end = s.is_agui() && f.contains("\"RUN_FINISHED\"");
-        if is_end { format!("{f}data: {}", f.split("data: ").nth(1).unwrap()) } else { f.to_owned() }
+        // Once more, at a later place.
+        if is_end { format!("{f}{}", f.replacen('.', "999.", 1)) } else { f.to_owned() }
     }),
     frame("agui.sequence", |s, f| keep_if(!(s.is_agui() && f.contains("\"TEXT_MESSAGE_END\"")), f)),
-    frame("agui.end", |s, f| in_agui(s, f, |f| if f.contains("\"RUN_FINISHED\"") { format!("{f}data: {{") } else { f.to_owned() })),
+    frame("agui.end", |s, f| {
+        in_agui(s, f, |f| if f.contains("\"RUN_FINISHED\"") { format!("{f}data: {{") } else { f.to_owned() })
+    }),
     frame("agui.ids", |s, f| in_agui(s, f, |f| f.replace(".1\ndata", "\ndata"))),
     frame("agui.unique", |s, f| {
         in_agui(s, f, |f| match f.split("\ndata: ").collect::<Vec<_>>().as_slice() {
-            [id, data] if data.contains("_CONTENT") => format!("{}:1.1\ndata: {data}", id.split(':').take(2).collect::<Vec<_>>().join(":")),
+            [id, data] if data.contains("_CONTENT") => {
+                format!("{}:1.1\ndata: {data}", id.split(':').take(2).collect::<Vec<_>>().join(":"))
+            }
             _ => f.to_owned(),
         })
     }),
     // AG-UI: coming back.
-    frame("agui.resume", |s, f| keep_if(!(s.is_agui() && s.header("last-event-id").ends_with(":0.1") && f.contains(":1.1\ndata")), f)),
+    frame("agui.resume", |s, f| {
+        keep_if(!(s.is_agui() && s.header("last-event-id").ends_with(":0.1") && f.contains(":1.1\ndata")), f)
+    }),
     frame("agui.past-end", |s, f| {
         let is_again = s.is_agui() && f.starts_with("data: ") && f.contains("\"RUN_FINISHED\"");
         if is_again { format!("id: {}\n{f}", s.header("last-event-id")) } else { f.to_owned() }
@@ -509,7 +548,13 @@ pub(crate) static BREACHES: &[Breach] = &[
             a.status = 409;
         }
     }),
-    frame("agui.unknown", |s, f| if s.is("GET", "/v1/ag-ui") { f.replace("SESSION_NOT_FOUND", "INVALID_REQUEST") } else { f.to_owned() }),
+    frame("agui.unknown", |s, f| {
+        if s.is("GET", "/v1/ag-ui") {
+            f.replace("SESSION_NOT_FOUND", "INVALID_REQUEST")
+        } else {
+            f.to_owned()
+        }
+    }),
     sent("agui.version", |s| s.body = s.body.replace("\"protocolVersion\"", "\"version\"")),
     sent("agui.key-space", |s| {
         if s.is_assist() {
@@ -518,9 +563,15 @@ pub(crate) static BREACHES: &[Breach] = &[
             s.renew();
         }
     }),
-    frame("agui.error", |s, f| in_fault(s, f, "\"RUN_ERROR\"", |f| edit(f, |event| event["code"] = json!("OOPS")))),
-    frame("agui.error-members", |s, f| {
-        in_fault(s, f, "\"RUN_ERROR\"", |f| edit(f, |event| drop(event.as_object_mut().unwrap().remove("details"))))
+    frame("agui.error", |s, f| {
+        in_fault(s, f, "\"RUN_ERROR\"", |f| edit(f, |event| event["code"] = json!("OOPS")))
     }),
-    frame("agui.error-event", |s, f| in_fault(s, f, "\"RUN_ERROR\"", |f| f.replace("event: RUN_ERROR\n", ""))),
+    frame("agui.error-members", |s, f| {
+        in_fault(s, f, "\"RUN_ERROR\"", |f| {
+            edit(f, |event| drop(event.as_object_mut().unwrap().remove("details")))
+        })
+    }),
+    frame("agui.error-event", |s, f| {
+        in_fault(s, f, "\"RUN_ERROR\"", |f| f.replace("event: RUN_ERROR\n", ""))
+    }),
 ];

@@ -1,5 +1,12 @@
 //! A real gateway on a free port of loopback, with two tenants.
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 use std::time::Duration;
 
@@ -45,6 +52,7 @@ pub async fn serve_router(router: Router) -> String {
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
+            socket.set_nodelay(true).unwrap();
             let service = TowerToHyperService::new(router.clone());
             tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(socket), service));
         }

@@ -71,7 +71,9 @@ impl Verifier {
 pub fn null_member(event: &Value) -> Option<&str> {
     const OPEN: [&str; 3] = ["value", "snapshot", "event"];
     let mut members = event.as_object()?.iter();
-    members.find(|(name, value)| value.is_null() && !OPEN.contains(&name.as_str())).map(|(name, _)| name.as_str())
+    members
+        .find(|(name, value)| value.is_null() && !OPEN.contains(&name.as_str()))
+        .map(|(name, _)| name.as_str())
 }
 
 fn open(set: &mut BTreeSet<String>, kind: &str, id: String) -> Result<(), String> {

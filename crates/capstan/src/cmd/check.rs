@@ -113,7 +113,11 @@ impl Args {
         }
         let (is_json, is_strict) = (self.json, self.strict);
         let report = block_on(async {
-            let watch = |progress: capstan_check::Progress<'_>| if !is_json { print::progress(&progress) };
+            let watch = |progress: capstan_check::Progress<'_>| {
+                if !is_json {
+                    print::progress(&progress)
+                }
+            };
             capstan_check::run(self.target(), watch).await.map_err(unreachable)
         })?;
         print::report(&report, is_json)?;

@@ -20,7 +20,10 @@ fn stdout(output: &Output) -> String {
 /// Ids of the checks with this verdict.
 fn ids(report: &Value, verdict: &str) -> Vec<String> {
     let checks = report["checks"].as_array().unwrap().iter();
-    checks.filter(|check| check["verdict"] == verdict).map(|check| check["id"].as_str().unwrap().to_owned()).collect()
+    checks
+        .filter(|check| check["verdict"] == verdict)
+        .map(|check| check["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn tenants(folder: &Path) -> (String, String) {
@@ -52,7 +55,8 @@ fn an_open_server_passes_all_that_is_not_about_tenants() {
     assert!(output.status.success() && told.contains(" 0 broken"), "{told}");
     assert!(!told.contains('\u{1b}'), "no colour for a pipe");
     let skipped = told.lines().filter(|line| line.starts_with("skipped"));
-    let others: Vec<&str> = skipped.filter(|line| !line.contains("tenants.") && !line.contains("cap.heartbeat")).collect();
+    let others: Vec<&str> =
+        skipped.filter(|line| !line.contains("tenants.") && !line.contains("cap.heartbeat")).collect();
     assert!(others.is_empty(), "{others:?}");
     assert_eq!(check(&[&server.url, "--only", "tenants.no-key", "--strict"]).status.code(), Some(1));
 }
@@ -65,7 +69,13 @@ fn a_broken_promise_is_shown_with_its_evidence_and_exits_with_one() {
     let output = check(&[&server.url, "--key", "sk_secret", "--only", "tenants.no-key"]);
     let told = stdout(&output);
     assert_eq!(output.status.code(), Some(1), "{told}");
-    for part in ["BROKEN", "PROTOCOL.md 5 Who may do what", "sent      POST /v1/assist", "expected  401", "came      400"] {
+    for part in [
+        "BROKEN",
+        "PROTOCOL.md 5 Who may do what",
+        "sent      POST /v1/assist",
+        "expected  401",
+        "came      400",
+    ] {
         assert!(told.contains(part), "{part} in {told}");
     }
     assert!(!told.contains("sk_secret"));

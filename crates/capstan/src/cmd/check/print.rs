@@ -22,18 +22,27 @@ pub(super) fn list(checks: &[Check]) -> io::Result<()> {
 pub(super) fn progress(progress: &Progress<'_>) {
     let mut out = anstream::stdout().lock();
     let _ = match progress {
-        Progress::Begins(environment, checks, runs) => writeln!(out, "{}\n", head(environment, *checks, *runs)),
+        Progress::Begins(environment, checks, runs) => {
+            writeln!(out, "{}\n", head(environment, *checks, *runs))
+        }
         Progress::Judged(check) => writeln!(out, "{}", line(check)),
     };
 }
 
 fn head(environment: &Environment, checks: usize, runs: usize) -> String {
-    let places: Vec<String> = [("CAP", &environment.assist), ("AG-UI", &environment.agui)]
-        .into_iter()
-        .filter_map(|(face, path)| Some(format!("{face} at {}", path.as_deref().map(|p| if p.is_empty() { "/" } else { p })?)))
-        .collect();
+    let place = |face: &str, path: &Option<String>| match path.as_deref() {
+        None => format!("no {face}"),
+        Some("") => format!("{face} at /"),
+        Some(path) => format!("{face} at {path}"),
+    };
+    let places = [place("CAP", &environment.assist), place("AG-UI", &environment.agui)];
     let demo = if environment.is_demo { ", the demo agent" } else { "" };
-    format!("{}: {}{demo}; {checks} checks, {runs} runs to be started", environment.url, places.join(", "))
+    let (checks, runs) = (count(checks, "check"), count(runs, "run"));
+    format!("{}: {}{demo}; {checks}, {runs} to be started", environment.url, places.join(", "))
+}
+
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 fn line(check: &Judged) -> String {
@@ -56,7 +65,11 @@ pub(super) fn report(report: &Report, is_json: bool) -> io::Result<()> {
         if let Verdict::Broken { evidence } = &check.verdict {
             let name = check.id.red().bold().to_string();
             writeln!(out, "\n{name}  PROTOCOL.md {}: {}", check.clause, check.title)?;
-            writeln!(out, "  sent      {}\n  expected  {}\n  came      {}", evidence.sent, evidence.expected, evidence.came)?;
+            writeln!(
+                out,
+                "  sent      {}\n  expected  {}\n  came      {}",
+                evidence.sent, evidence.expected, evidence.came
+            )?;
         }
     }
     let Summary { passed, broken, skipped, .. } = report.summary;
