@@ -1,5 +1,6 @@
 //! Files that are written from the code, and the check that they still match it.
 
+mod checks;
 mod cli;
 mod errors;
 mod schema;
@@ -21,6 +22,7 @@ fn all() -> Files {
     files.extend(typescript::files());
     files.insert("schemas/openapi.json".into(), openapi());
     files.insert("docs/errors.md".into(), errors::markdown());
+    files.insert("docs/check.md".into(), checks::markdown());
     files.insert("docs/cli.md".into(), cli::markdown());
     files
 }

@@ -113,6 +113,7 @@ async fn help_names_every_command() {
     let text = first("/help").await.text();
     for command in [
         "/help",
+        "/echo",
         "/tokens",
         "/fault",
         "/warn",

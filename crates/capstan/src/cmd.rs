@@ -2,6 +2,7 @@
 
 mod chaos;
 mod chat;
+mod check;
 mod completions;
 mod config;
 mod connection;
@@ -33,6 +34,7 @@ pub(crate) enum Command {
     Streams(streams::Args),
     Tail(tail::Args),
     Stop(stop::Args),
+    Check(Box<check::Args>),
     Validate(validate::Args),
     Errors(errors::Args),
     Request(request::Args),
@@ -50,6 +52,7 @@ impl Command {
             Self::Streams(args) => args.run(),
             Self::Tail(args) => args.run(),
             Self::Stop(args) => args.run(),
+            Self::Check(args) => args.run(),
             Self::Request(args) => args.run(),
             Self::Key(args) => args.run(),
             Self::Config(args) => args.run(),

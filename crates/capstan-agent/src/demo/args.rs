@@ -15,16 +15,17 @@ const LONGEST: Duration = Duration::from_secs(31_536_000);
 /// What was typed after a command's name.
 pub(super) struct Args<'a> {
     row: &'static Row,
+    /// All of it, as it was typed.
+    typed: &'a str,
     words: std::vec::IntoIter<&'a str>,
     options: Vec<(&'static str, &'a str)>,
 }
 
 impl<'a> Args<'a> {
     /// Sorts what was typed into words and options; refuses options that the command does not have.
-    pub(super) fn new(row: &'static Row, typed: impl Iterator<Item = &'a str>) -> Result<Self, Validation> {
-        let mut typed = typed;
-        let mut args = Self { row, words: Vec::new().into_iter(), options: Vec::new() };
-        let mut words = Vec::new();
+    pub(super) fn new(row: &'static Row, typed: &'a str) -> Result<Self, Validation> {
+        let mut args = Self { row, typed, words: Vec::new().into_iter(), options: Vec::new() };
+        let (mut words, mut typed) = (Vec::new(), typed.split_whitespace());
         while let Some(word) = typed.next() {
             if !word.starts_with("--") {
                 words.push(word);
@@ -59,6 +60,13 @@ impl<'a> Args<'a> {
             Some(word) => Err(self.wrong(&short(word), "that is one argument too many.")),
             None => Ok(()),
         }
+    }
+
+    /// All that was typed, white space included.
+    pub(super) fn text(&mut self, place: &str) -> Result<String, Validation> {
+        self.word(place)?;
+        self.words = Vec::new().into_iter();
+        Ok(self.typed.to_owned())
     }
 
     /// The next word, a number from 0 to `most`.

@@ -17,6 +17,7 @@ const DEFAULT_AFTER: u32 = 3;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Command {
     Help,
+    Echo { text: String },
     Tokens { count: u32, delay: Duration },
     Fault { kind: FaultKind, after: u32, retry_after: Option<Duration> },
     Warn,
@@ -51,6 +52,13 @@ impl Row {
 /// Every command.
 static COMMANDS: &[Row] = &[
     Row::plain("/help", "shows this list", |_| Ok(Command::Help)),
+    Row {
+        name: "/echo",
+        usage: "/echo TEXT",
+        about: "says TEXT, as it is",
+        options: &[],
+        read: |args| Ok(Command::Echo { text: args.text("TEXT")? }),
+    },
     Row {
         name: "/tokens",
         usage: "/tokens N [--delay 10ms]",
@@ -97,11 +105,14 @@ static COMMANDS: &[Row] = &[
 impl Command {
     /// Reads a message. `None` if it is no command but plain text.
     pub(super) fn parse(message: &str) -> Result<Option<Self>, Validation> {
-        let mut typed = message.split_whitespace();
-        let Some(name) = typed.next().filter(|word| word.starts_with('/')) else { return Ok(None) };
+        let message = message.trim();
+        let (name, typed) = message.split_once(char::is_whitespace).unwrap_or((message, ""));
+        if !name.starts_with('/') {
+            return Ok(None);
+        }
         let row =
             COMMANDS.iter().find(|row| row.name.eq_ignore_ascii_case(name)).ok_or_else(|| unknown(name))?;
-        let mut args = Args::new(row, typed)?;
+        let mut args = Args::new(row, typed.trim_start())?;
         let command = (row.read)(&mut args)?;
         args.finish()?;
         Ok(Some(command))
@@ -159,6 +170,12 @@ mod tests {
     }
 
     #[test]
+    fn an_echo_keeps_its_white_space() {
+        let text = "a  b\u{2028}c\td";
+        assert_eq!(parse(&format!(" /echo {text} ")), Command::Echo { text: text.to_owned() });
+    }
+
+    #[test]
     fn what_is_left_out_has_its_default() {
         assert_eq!(parse("/tokens 5"), Command::Tokens { count: 5, delay: Duration::ZERO });
         let fault = Command::Fault { kind: FaultKind::Timeout, after: 3, retry_after: None };
@@ -180,6 +197,7 @@ mod tests {
             ("/tokns 5", "`/tokns`", "Did you mean `/tokens`?"),
             ("/", "`/`", "`/help` lists them all"),
             ("/xyzzy", "`/xyzzy`", "`/help` lists them all"),
+            ("/echo", "TEXT: it is missing", "Write `/echo TEXT`"),
             ("/tokens", "N: it is missing", "Write `/tokens N [--delay 10ms]`"),
             ("/tokens many", "N: `many`", "a whole number from 0 to 1000000"),
             ("/tokens 1000001", "N: `1000001`", "from 0 to 1000000"),

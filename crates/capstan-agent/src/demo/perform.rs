@@ -22,6 +22,7 @@ impl Command {
     pub(super) async fn perform(self, turn: &Turn, voice: &mut Voice<'_>) -> Outcome {
         match self {
             Self::Help => voice.answer(&command::help()).await,
+            Self::Echo { text } => echo(voice, &text).await,
             Self::Tokens { count, delay } => tokens(voice, count, delay).await,
             Self::Fault { kind, after, retry_after } => fail(voice, fault(kind, retry_after), after).await,
             Self::Warn => warn(voice).await,
@@ -37,6 +38,12 @@ impl Command {
             Self::Panic => panic_on_purpose(voice).await,
         }
     }
+}
+
+/// At once: what is said back was waited for by whoever wrote it.
+async fn echo(voice: &mut Voice<'_>, text: &str) -> Outcome {
+    voice.set_delay(Duration::ZERO);
+    voice.answer(text).await
 }
 
 async fn tokens(voice: &mut Voice<'_>, count: u32, delay: Duration) -> Outcome {

@@ -13,8 +13,6 @@ mod said;
 #[cfg(test)]
 mod tests;
 mod told;
-#[cfg(test)]
-mod verify;
 
 use std::sync::Arc;
 

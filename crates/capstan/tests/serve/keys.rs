@@ -8,7 +8,7 @@ use crate::client::http;
 use crate::process::Server;
 
 /// `capstan key new`: the key, and the table for the configuration.
-fn new_key(tenant: &str) -> (String, String) {
+pub(crate) fn new_key(tenant: &str) -> (String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_capstan"))
         .args(["key", "new", tenant])
         .env_clear()

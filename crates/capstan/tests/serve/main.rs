@@ -3,6 +3,7 @@
 
 mod agents;
 mod chat;
+mod check;
 mod client;
 mod debug;
 mod drain;

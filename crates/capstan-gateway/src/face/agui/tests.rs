@@ -2,6 +2,7 @@
 //! by byte, and whoever joins late holds the same messages in the end.
 
 use capstan_journal::{Claim, Durability, Frame, Journal, Run, RunState, TailLimits, open};
+use capstan_protocol::agui::{Verifier, null_member};
 use capstan_protocol::{
     Close, ErrorSeverity, LastEventId, Payload, RawObject, StreamError, StreamPacket, Timestamp, sse,
 };
@@ -9,7 +10,6 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::verify::Verifier;
 use super::*;
 use crate::{Gateway, Settings};
 
@@ -167,6 +167,7 @@ fn verify(events: &[(Option<String>, Value)]) -> Result<bool, TestCaseError> {
     let mut verifier = Verifier::default();
     for (id, event) in events {
         verifier.check(event).map_err(|e| TestCaseError::fail(format!("{id:?} {event}: {e}")))?;
+        prop_assert_eq!(null_member(event), None, "{}", event);
     }
     let places: Vec<Cursor> = events.iter().filter_map(|(id, _)| id.as_ref()?.parse().ok()).collect();
     prop_assert!(places.is_sorted_by(|a, b| a < b), "ids grow and never repeat");

@@ -1,0 +1,134 @@
+//! What a check is: a row with its clause, what it needs, and the function that judges.
+
+use std::fmt;
+use std::pin::Pin;
+
+use crate::evidence::Evidence;
+use crate::lab::Lab;
+use crate::target::Target;
+
+/// The protocol that a check is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Face {
+    /// CAP, and the HTTP around it.
+    Cap,
+    /// AG-UI.
+    Agui,
+}
+
+impl fmt::Display for Face {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cap => "cap",
+            Self::Agui => "ag-ui",
+        })
+    }
+}
+
+/// What a check makes use of. Runs are shared: however many checks use one, it is started once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// A run of the plain query.
+    Plain,
+    /// A run that several clients start at once.
+    Race,
+    /// A run that is asked for in profile v2.
+    V2,
+    /// A run that fails.
+    Fault,
+    /// A run that goes on until it is stopped.
+    Slow,
+    /// A run that says nothing, watched for longer than a heartbeat takes.
+    Quiet,
+    /// A run of the plain query in AG-UI.
+    Agui,
+    /// A run that fails, in AG-UI.
+    AguiFault,
+    /// The key of a tenant.
+    Key,
+    /// The key of another tenant.
+    OtherKey,
+    /// A run of the other tenant.
+    OtherRun,
+}
+
+impl Use {
+    /// Whether it costs a run.
+    pub fn is_run(self) -> bool {
+        !matches!(self, Self::Key | Self::OtherKey)
+    }
+
+    /// What it takes, as `docs/check.md` says it; nothing for what every server has.
+    pub fn demand(self) -> Option<&'static str> {
+        match self {
+            Self::Plain | Self::Race | Self::V2 | Self::Agui => None,
+            Self::Fault | Self::AguiFault => Some("`--fault-query`"),
+            Self::Slow => Some("`--slow-query`"),
+            Self::Quiet => Some("`--quiet-query`, `--slow`"),
+            Self::Key => Some("`--key`"),
+            Self::OtherKey | Self::OtherRun => Some("`--other-key`"),
+        }
+    }
+
+    /// Why it cannot be had of this target.
+    pub(crate) fn missing(self, target: &Target) -> Option<&'static str> {
+        let queries = &target.queries;
+        let (is_there, reason) = match self {
+            Self::Plain | Self::Race | Self::V2 | Self::Agui => return None,
+            Self::Fault | Self::AguiFault => {
+                (queries.fault.is_some(), "no query is known to fail: --fault-query")
+            }
+            Self::Slow => (queries.slow.is_some(), "no query is known to take long: --slow-query"),
+            Self::Quiet if !target.slow => (false, "takes 20 s: --slow"),
+            Self::Quiet => (queries.quiet.is_some(), "no query is known to be silent: --quiet-query"),
+            Self::Key => (target.has_key(), "no tenant's key: --key"),
+            Self::OtherKey | Self::OtherRun => {
+                (target.has_other_key(), "no second tenant's key: --other-key")
+            }
+        };
+        (!is_there).then_some(reason)
+    }
+}
+
+/// Passed, or not.
+pub(crate) type Outcome = Result<(), Trouble>;
+
+/// Why a check did not pass.
+#[derive(Debug, Clone)]
+pub(crate) enum Trouble {
+    /// The promise is broken.
+    Broken(Evidence),
+    /// It cannot be judged here.
+    Skip(String),
+}
+
+impl Trouble {
+    pub(crate) fn skip(reason: impl Into<String>) -> Self {
+        Self::Skip(reason.into())
+    }
+}
+
+pub(crate) type Judging<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
+
+/// One promise, and how it is tried.
+pub struct Check {
+    /// Its name, such as `cap.opening`.
+    pub id: &'static str,
+    /// The protocol that it is about.
+    pub face: Face,
+    /// The section of PROTOCOL.md that makes the promise.
+    pub clause: &'static str,
+    /// The promise.
+    pub title: &'static str,
+    /// What it makes use of.
+    pub uses: &'static [Use],
+    /// Checks without which it says nothing: all of them stand before it in the table.
+    pub after: &'static [&'static str],
+    pub(crate) judge: for<'a> fn(&'a Lab) -> Judging<'a>,
+}
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id)
+    }
+}

@@ -1,0 +1,233 @@
+//! What checks share: the way to the server, and the runs that were recorded. Each run is started once, when it is first
+//! asked for.
+
+use std::sync::{Mutex, PoisonError};
+
+use capstan_protocol::{StreamPacket, Transcript};
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::agui::resume::Resumed as AguiResumed;
+use crate::cap::resume::Resumed;
+use crate::cap::stop::Stopped;
+use crate::check::{Outcome, Trouble};
+use crate::frames::{Frame, Frames};
+use crate::question::Question;
+use crate::target::{Queries, Target};
+use crate::wire::{Ask, End, Exchange, Live, Who, broken, innermost};
+
+/// Something that is made once, or failed to be.
+pub(crate) type Shared<T> = OnceCell<Result<T, Trouble>>;
+
+/// A key that no server has given to anybody.
+const NO_KEY: &str = "capstan-check-is-nobodys-key";
+
+pub(crate) struct Lab {
+    pub(crate) target: Target,
+    /// Where CAP requests are posted to.
+    pub(crate) assist: String,
+    /// Where AG-UI requests are posted to.
+    pub(crate) agui: String,
+    http: reqwest::Client,
+    secrets: Mutex<Vec<String>>,
+    refusals: Mutex<Vec<Exchange>>,
+    plain: Shared<Recording>,
+    fault: Shared<Recording>,
+    pub(crate) resumed: Shared<Vec<Resumed>>,
+    pub(crate) stopped: Shared<Stopped>,
+    agui_plain: Shared<Recording>,
+    agui_fault: Shared<Recording>,
+    pub(crate) agui_resumed: Shared<Vec<AguiResumed>>,
+}
+
+impl Lab {
+    pub(crate) fn new(target: Target) -> Result<Self, reqwest::Error> {
+        // A redirect is an answer like any other, and none that the contract knows.
+        let http = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(target.timeout)
+            .tcp_nodelay(true)
+            .build()?;
+        let secrets = [&target.key, &target.other_key].into_iter().flatten().cloned().collect();
+        Ok(Self {
+            target,
+            assist: String::new(),
+            agui: String::new(),
+            http,
+            secrets: Mutex::new(secrets),
+            refusals: Mutex::default(),
+            plain: OnceCell::new(),
+            fault: OnceCell::new(),
+            resumed: OnceCell::new(),
+            stopped: OnceCell::new(),
+            agui_plain: OnceCell::new(),
+            agui_fault: OnceCell::new(),
+            agui_resumed: OnceCell::new(),
+        })
+    }
+
+    /// Sends a request; returns when the head of the response is there.
+    pub(crate) async fn open(&self, ask: &Ask) -> Result<Live, Trouble> {
+        let wrong = |why: String| broken(ask, "an answer", why);
+        let url = self.target.at(&ask.path).map_err(|e| wrong(e.to_string()))?;
+        let mut request = self.http.request(ask.method.clone(), url);
+        for (name, value) in &ask.headers {
+            request = request.header(*name, value);
+        }
+        let key = match ask.who {
+            Who::Tenant => self.target.key.as_deref(),
+            Who::Other => self.target.other_key.as_deref(),
+            Who::Nobody => None,
+            Who::Stranger => Some(NO_KEY),
+        };
+        request = key.into_iter().fold(request, reqwest::RequestBuilder::bearer_auth);
+        request = ask.body.iter().cloned().fold(request, reqwest::RequestBuilder::body);
+        let deadline = Instant::now() + self.target.timeout;
+        let response = match tokio::time::timeout_at(deadline, request.send()).await {
+            Ok(response) => response.map_err(|error| wrong(format!("no answer: {}", innermost(error))))?,
+            Err(_) => return Err(wrong(format!("no answer within {:?}", self.target.timeout))),
+        };
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let seen = Exchange { sent: ask.to_string(), status, headers, body: Vec::new(), end: End::Left };
+        Ok(Live { response, seen, deadline })
+    }
+
+    /// Sends a request and reads the whole response.
+    pub(crate) async fn send(&self, ask: &Ask) -> Result<Exchange, Trouble> {
+        Ok(self.open(ask).await?.finish().await)
+    }
+
+    /// The request must be refused with this status and code. What was refused rightly is kept, for the checks that
+    /// look at how refusals are told.
+    pub(crate) async fn refused(&self, ask: &Ask, status: u16, code: &str) -> Outcome {
+        let exchange = self.send(ask).await?;
+        let is_so = exchange.status == status && exchange.code().as_deref() == Some(code);
+        exchange.expect(is_so, format!("{status} with the code {code}"))?;
+        self.note_refusal(exchange);
+        Ok(())
+    }
+
+    pub(crate) fn note_refusal(&self, exchange: Exchange) {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).push(exchange);
+    }
+
+    /// The refusals so far.
+    pub(crate) fn refusals(&self) -> Result<Vec<Exchange>, Trouble> {
+        let all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if all.is_empty() { Err(Trouble::skip("nothing was refused as it should be")) } else { Ok(all) }
+    }
+
+    /// From here on this is shown to nobody.
+    pub(crate) fn keep_secret(&self, secret: &str) {
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).push(secret.to_owned());
+    }
+
+    pub(crate) fn secrets(&self) -> Vec<String> {
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn query(&self) -> &str {
+        self.target.queries.plain.as_deref().unwrap_or(Queries::SENTENCE)
+    }
+
+    /// A CAP request for a question, as a client sends it.
+    pub(crate) fn ask(&self, question: &Question) -> Ask {
+        Ask::post(&*self.assist, question.body.clone()).header("accept", "text/event-stream")
+    }
+
+    /// An AG-UI request for a question, as a client sends it.
+    pub(crate) fn ask_agui(&self, question: &Question) -> Ask {
+        Ask::post(&*self.agui, question.body.clone()).header("accept", "text/event-stream")
+    }
+
+    /// The plain run.
+    pub(crate) async fn plain(&self) -> Result<&Recording, Trouble> {
+        let question = Question::cap(self.query());
+        // A trace id that differs from the key, and every chance to compress.
+        let ask = self.ask(&question).header("x-request-id", format!("check-{}", Uuid::now_v7()));
+        share(&self.plain, self.record(question, ask.header("accept-encoding", "gzip, br, zstd"))).await
+    }
+
+    /// The run that fails.
+    pub(crate) async fn fault(&self) -> Result<&Recording, Trouble> {
+        let question = Question::cap(self.target.queries.fault.as_deref().unwrap_or_default());
+        let ask = self.ask(&question);
+        share(&self.fault, self.record(question, ask)).await
+    }
+
+    /// The plain run in AG-UI.
+    pub(crate) async fn agui_plain(&self) -> Result<&Recording, Trouble> {
+        let question = Question::agui(self.query());
+        let ask = self.ask_agui(&question).header("accept-encoding", "gzip, br, zstd");
+        share(&self.agui_plain, self.record(question, ask)).await
+    }
+
+    /// The run that fails, in AG-UI.
+    pub(crate) async fn agui_fault(&self) -> Result<&Recording, Trouble> {
+        let question = Question::agui(self.target.queries.fault.as_deref().unwrap_or_default());
+        let ask = self.ask_agui(&question);
+        share(&self.agui_fault, self.record(question, ask)).await
+    }
+
+    pub(crate) async fn record(&self, question: Question, ask: Ask) -> Result<Recording, Trouble> {
+        let exchange = self.send(&ask).await?;
+        let Frames { frames, rest } = exchange.frames();
+        Ok(Recording { question, ask, exchange, frames, rest })
+    }
+}
+
+/// Makes it, or gives what was made before.
+pub(crate) async fn share<T>(
+    cell: &Shared<T>,
+    make: impl Future<Output = Result<T, Trouble>>,
+) -> Result<&T, Trouble> {
+    cell.get_or_init(|| make).await.as_ref().map_err(Clone::clone)
+}
+
+/// A run as it was streamed.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    pub(crate) question: Question,
+    pub(crate) ask: Ask,
+    pub(crate) exchange: Exchange,
+    pub(crate) frames: Vec<Frame>,
+    /// What stands behind the last frame.
+    pub(crate) rest: String,
+}
+
+impl Recording {
+    /// Frames with data: packets, or events.
+    pub(crate) fn packets(&self) -> Vec<&Frame> {
+        self.frames.iter().filter(|frame| frame.has_data()).collect()
+    }
+
+    /// Their bytes.
+    pub(crate) fn raw(&self) -> Vec<&str> {
+        self.packets().into_iter().map(|frame| frame.raw.as_str()).collect()
+    }
+
+    pub(crate) fn stream(&self) -> Result<Uuid, Trouble> {
+        let packets = self.packets();
+        let said = packets.first().and_then(|frame| frame.text("stream_id"));
+        let said = said.as_deref().or_else(|| self.exchange.header("x-stream-id"));
+        said.and_then(|id| id.parse().ok()).ok_or_else(|| Trouble::skip("the stream's id is not known"))
+    }
+
+    pub(crate) fn seqs(&self) -> Result<Vec<u64>, Trouble> {
+        let seq = |frame: &&Frame| frame.json().get("seq").and_then(serde_json::Value::as_u64);
+        let seqs: Option<Vec<u64>> = self.packets().iter().map(seq).collect();
+        seqs.ok_or_else(|| Trouble::skip("needs cap.packets"))
+    }
+
+    /// What the run amounts to.
+    pub(crate) fn transcript(&self) -> Result<Transcript, Trouble> {
+        let mut transcript = Transcript::default();
+        for frame in self.packets() {
+            let packet =
+                StreamPacket::decode(frame.data()).map_err(|_| Trouble::skip("needs cap.packets"))?;
+            transcript.take(&packet);
+        }
+        Ok(transcript)
+    }
+}

@@ -1,0 +1,104 @@
+//! What is told in the end.
+
+use capstan_protocol::Timestamp;
+use serde::Serialize;
+
+use crate::check::Check;
+use crate::evidence::Evidence;
+
+/// How a check ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "verdict", rename_all = "lowercase")]
+pub enum Verdict {
+    /// The promise is kept.
+    Passed,
+    /// It is not.
+    Broken {
+        /// Why.
+        evidence: Evidence,
+    },
+    /// It cannot be judged here.
+    Skipped {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A check and its verdict.
+#[derive(Debug, Clone, Serialize)]
+pub struct Judged {
+    /// The check's name.
+    pub id: &'static str,
+    /// The section of PROTOCOL.md.
+    pub clause: &'static str,
+    /// The promise.
+    pub title: &'static str,
+    /// How it ended.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+impl Judged {
+    pub(crate) fn new(check: &'static Check, verdict: Verdict) -> Self {
+        Self { id: check.id, clause: check.clause, title: check.title, verdict }
+    }
+}
+
+/// What was found, and by what.
+#[derive(Debug, Clone, Serialize)]
+pub struct Environment {
+    /// The server.
+    pub url: String,
+    /// Where CAP requests were posted to, if there is a CAP face.
+    pub assist: Option<String>,
+    /// Where AG-UI requests were posted to, if there is an AG-UI face.
+    pub agui: Option<String>,
+    /// Whether the agent is the demo, whose commands are known.
+    pub is_demo: bool,
+    /// Whether a key was sent.
+    pub has_key: bool,
+    /// Whether there was a key of a second tenant.
+    pub has_other_key: bool,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// Of this crate.
+    pub version: &'static str,
+}
+
+/// The counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Promises kept.
+    pub passed: usize,
+    /// Promises broken.
+    pub broken: usize,
+    /// Promises that could not be judged.
+    pub skipped: usize,
+    /// Runs that were to be started; more were if the server breaks "start once".
+    pub runs: usize,
+}
+
+impl Summary {
+    pub(crate) fn of(checks: &[Judged], runs: usize) -> Self {
+        let mut sum = Self { runs, ..Self::default() };
+        for check in checks {
+            match check.verdict {
+                Verdict::Passed => sum.passed += 1,
+                Verdict::Broken { .. } => sum.broken += 1,
+                Verdict::Skipped { .. } => sum.skipped += 1,
+            }
+        }
+        sum
+    }
+}
+
+/// Everything.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// What was checked.
+    pub environment: Environment,
+    /// The counts.
+    pub summary: Summary,
+    /// Each check, in the table's order.
+    pub checks: Vec<Judged>,
+}

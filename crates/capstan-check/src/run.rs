@@ -1,0 +1,263 @@
+//! The way through the table: look which faces there are, choose the checks, judge them one after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use capstan_protocol::Timestamp;
+use http::Method;
+use thiserror::Error;
+
+use crate::check::{Check, Face, Trouble, Use};
+use crate::lab::Lab;
+use crate::report::{Environment, Judged, Report, Summary, Verdict};
+use crate::table::CHECKS;
+use crate::target::{Faces, Target};
+use crate::wire::Ask;
+
+/// Why nothing could be checked.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct Unreachable {
+    message: String,
+    /// What may help.
+    pub help: Option<String>,
+}
+
+/// What is going on, for those who watch.
+#[derive(Debug)]
+pub enum Progress<'a> {
+    /// About to begin: what was found, how many checks, and how many runs they start.
+    Begins(&'a Environment, usize, usize),
+    /// A check was judged.
+    Judged(&'a Judged),
+}
+
+/// Tries all checks, or those that the target names with what they depend on. Dropping the future leaves runs that were
+/// started to themselves.
+pub async fn run(target: Target, mut watch: impl FnMut(Progress<'_>)) -> Result<Report, Unreachable> {
+    let chosen = choose(&target.only)?;
+    let (lab, environment) = prepare(target).await?;
+    let has = |face| match face {
+        Face::Cap => environment.assist.is_some(),
+        Face::Agui => environment.agui.is_some(),
+    };
+    // Who names a check is told why it cannot be made; else a face that is not there is none to judge.
+    let chosen = if lab.target.only.is_empty() { within(chosen, has) } else { chosen };
+    let runs = count_runs(&lab.target, chosen.iter().copied().filter(|check| has(check.face)));
+    watch(Progress::Begins(&environment, chosen.len(), runs));
+    let mut checks: Vec<Judged> = Vec::new();
+    for check in chosen {
+        let verdict = match obstacle(check, has(check.face), &lab, &checks) {
+            Some(reason) => Verdict::Skipped { reason },
+            None => judge(check, &lab).await,
+        };
+        let judged = Judged::new(check, verdict);
+        watch(Progress::Judged(&judged));
+        checks.push(judged);
+    }
+    Ok(Report { environment, summary: Summary::of(&checks, runs), checks })
+}
+
+/// The named checks and what they depend on; all if none is named.
+fn choose(only: &[String]) -> Result<Vec<&'static Check>, Unreachable> {
+    let by_id: BTreeMap<&str, &Check> = CHECKS.iter().map(|check| (check.id, check)).collect();
+    let mut wanted = BTreeSet::new();
+    let mut open: Vec<&str> = only.iter().map(String::as_str).collect();
+    while let Some(id) = open.pop() {
+        let check = by_id.get(id).ok_or_else(|| unknown(id))?;
+        if wanted.insert(check.id) {
+            open.extend(check.after);
+        }
+    }
+    Ok(CHECKS.iter().filter(|check| only.is_empty() || wanted.contains(check.id)).collect())
+}
+
+/// Without the checks of a face that is not there, and what depends on them.
+fn within(chosen: Vec<&'static Check>, has: impl Fn(Face) -> bool) -> Vec<&'static Check> {
+    let mut kept: Vec<&Check> = Vec::new();
+    for check in chosen {
+        if has(check.face) && check.after.iter().all(|id| kept.iter().any(|k| k.id == *id)) {
+            kept.push(check);
+        }
+    }
+    kept
+}
+
+fn unknown(id: &str) -> Unreachable {
+    let near = capstan_protocol::nearest(id, CHECKS.iter().map(|check| check.id));
+    let hint = near.map_or_else(String::new, |near| format!(", did you mean {near}?"));
+    Unreachable {
+        message: format!("no check is called {id:?}{hint}"),
+        help: Some("`--list` shows them all".into()),
+    }
+}
+
+fn count_runs<'a>(target: &Target, checks: impl Iterator<Item = &'a Check>) -> usize {
+    let possible = checks.filter(|check| check.uses.iter().all(|used| used.missing(target).is_none()));
+    let mut runs: Vec<Use> = Vec::new();
+    for used in possible.flat_map(|check| check.uses) {
+        if used.is_run() && !runs.contains(used) {
+            runs.push(*used);
+        }
+    }
+    runs.len()
+}
+
+/// Why a check cannot be made.
+fn obstacle(check: &Check, has_face: bool, lab: &Lab, before: &[Judged]) -> Option<String> {
+    if !has_face {
+        return Some(format!("no {} face is checked", check.face));
+    }
+    if let Some(reason) = check.uses.iter().find_map(|used| used.missing(&lab.target)) {
+        return Some(reason.to_owned());
+    }
+    let has_passed = |id: &&&str| before.iter().any(|b| b.id == **id && b.verdict == Verdict::Passed);
+    check.after.iter().find(|id| !has_passed(id)).map(|id| format!("needs {id}"))
+}
+
+async fn judge(check: &Check, lab: &Lab) -> Verdict {
+    match (check.judge)(lab).await {
+        Ok(()) => Verdict::Passed,
+        Err(Trouble::Skip(reason)) => Verdict::Skipped { reason },
+        Err(Trouble::Broken(evidence)) => Verdict::Broken { evidence: evidence.presentable(&lab.secrets()) },
+    }
+}
+
+/// Finds the faces and the demo agent, without starting a run.
+async fn prepare(target: Target) -> Result<(Lab, Environment), Unreachable> {
+    let wrong = |message: String| Unreachable { message, help: None };
+    let mut lab = Lab::new(target).map_err(|error| wrong(error.to_string()))?;
+    let assist = match lab.target.faces {
+        Faces::Agui => None,
+        Faces::Auto | Faces::Cap => find(&lab, assist_paths(&lab.target)).await?,
+    };
+    let agui = match lab.target.faces {
+        Faces::Cap => None,
+        Faces::Auto | Faces::Agui => find(&lab, agui_paths(&lab.target)).await?,
+    };
+    if assist.is_none() && agui.is_none() {
+        return Err(no_face(&lab.target));
+    }
+    let is_demo = is_demo(&lab).await;
+    if is_demo {
+        lab.target.queries = std::mem::take(&mut lab.target.queries).or_demo();
+    }
+    lab.assist = assist.clone().unwrap_or_default();
+    lab.agui = agui.clone().unwrap_or_default();
+    let environment = Environment {
+        url: shown_url(&lab.target),
+        assist,
+        agui,
+        is_demo,
+        has_key: lab.target.has_key(),
+        has_other_key: lab.target.has_other_key(),
+        started_at: Timestamp::now(),
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    Ok((lab, environment))
+}
+
+/// Without what a person may have put before the host.
+fn shown_url(target: &Target) -> String {
+    let mut url = target.url.clone();
+    // Fails only for URLs that have no host, which cannot be reached either.
+    let _ = url.set_password(None).and_then(|()| url.set_username(""));
+    url.to_string()
+}
+
+fn assist_paths(target: &Target) -> Vec<String> {
+    match (&target.assist_path, &target.agent) {
+        (Some(path), _) => vec![path.clone()],
+        (None, Some(agent)) => vec![format!("/v1/agents/{agent}/assist")],
+        (None, None) => vec!["/v1/assist".into(), "/assist".into()],
+    }
+}
+
+fn agui_paths(target: &Target) -> Vec<String> {
+    match (&target.agui_path, &target.agent) {
+        (Some(path), _) => vec![path.clone()],
+        (None, Some(agent)) => vec![format!("/v1/agents/{agent}/ag-ui")],
+        // A bare AG-UI server is its URL.
+        (None, None) if target.faces == Faces::Agui => vec!["/v1/ag-ui".into(), String::new()],
+        (None, None) => vec!["/v1/ag-ui".into()],
+    }
+}
+
+/// The first path that takes a POST. An empty object is no request in any face, so that nothing starts.
+async fn find(lab: &Lab, paths: Vec<String>) -> Result<Option<String>, Unreachable> {
+    for path in paths {
+        match lab.open(&Ask::post(&*path, "{}")).await {
+            Ok(live) if matches!(live.seen.status, 404 | 405) => {}
+            Ok(_) => return Ok(Some(path)),
+            Err(Trouble::Broken(evidence)) => {
+                let evidence = evidence.presentable(&lab.secrets());
+                let message = format!("{}: {}", shown_url(&lab.target), evidence.came);
+                return Err(Unreachable {
+                    message,
+                    help: Some("is the server running, and is this its URL?".into()),
+                });
+            }
+            Err(Trouble::Skip(_)) => {}
+        }
+    }
+    Ok(None)
+}
+
+fn no_face(target: &Target) -> Unreachable {
+    let cap = assist_paths(target).into_iter().filter(|_| target.faces != Faces::Agui);
+    let agui = agui_paths(target).into_iter().filter(|_| target.faces != Faces::Cap);
+    let tried: Vec<String> =
+        cap.chain(agui).map(|path| if path.is_empty() { "/".into() } else { path }).collect();
+    Unreachable {
+        message: format!("{} takes no POST at {}", shown_url(target), tried.join(", ")),
+        help: Some(
+            "say where: --assist-path, --agui-path, --agent; a bare AG-UI server needs --face ag-ui".into(),
+        ),
+    }
+}
+
+/// Whether the agent that is asked is the gateway's demo.
+async fn is_demo(lab: &Lab) -> bool {
+    const DEMO: &str = "demo";
+    let Ok(exchange) = lab.send(&Ask::new(Method::GET, "/v1/agents")).await else { return false };
+    let list = exchange.json();
+    let names = list.get("agents").and_then(|agents| agents.as_array()).into_iter().flatten();
+    let mut names = names.filter_map(|agent| agent.get("name")?.as_str());
+    let has_own_path = lab.target.assist_path.is_some() || lab.target.agui_path.is_some();
+    match &lab.target.agent {
+        Some(agent) => agent == DEMO && names.any(|name| name == DEMO),
+        // The default agent is listed first.
+        None => !has_own_path && names.next() == Some(DEMO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_brings_along_what_it_depends_on() {
+        let chosen = choose(&["cap.resume".into()]).unwrap();
+        let ids: Vec<&str> = chosen.iter().map(|check| check.id).collect();
+        assert!(
+            ids.contains(&"cap.answer") && ids.contains(&"cap.seq") && ids.contains(&"cap.resume"),
+            "{ids:?}"
+        );
+        assert!(ids.len() < 15, "{ids:?}");
+        assert_eq!(choose(&[]).unwrap().len(), CHECKS.len());
+    }
+
+    #[test]
+    fn a_mistyped_check_is_named_with_the_nearest_one() {
+        let wrong = choose(&["cap.resum".into()]).unwrap_err();
+        assert_eq!(wrong.to_string(), "no check is called \"cap.resum\", did you mean cap.resume?");
+    }
+
+    #[test]
+    fn shared_runs_are_counted_once() {
+        let mut target = Target::new("http://localhost".parse().unwrap());
+        let cap = || CHECKS.iter().filter(|check| check.face == Face::Cap);
+        let without = count_runs(&target, cap());
+        target.queries.fault = Some("fail".into());
+        assert_eq!((without, count_runs(&target, cap())), (3, 4));
+    }
+}

@@ -1,0 +1,101 @@
+//! Who may do what.
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::cap::start::{same, stream_of};
+use crate::cap::watch::path;
+use crate::check::{Outcome, Trouble};
+use crate::lab::Lab;
+use crate::wire::{Ask, Exchange, Who};
+
+pub(crate) async fn no_key(lab: &Lab) -> Outcome {
+    lab.refused(&Ask::post(&*lab.assist, "{}").by(Who::Nobody), 401, "tenant_required").await
+}
+
+pub(crate) async fn wrong_key(lab: &Lab) -> Outcome {
+    lab.refused(&Ask::post(&*lab.assist, "{}").by(Who::Stranger), 403, "tenant_unauthorized").await
+}
+
+pub(crate) async fn wrong_tenant(lab: &Lab) -> Outcome {
+    let ask = Ask::post(&*lab.assist, "{}").header("x-tenant-id", "capstan-check-is-nobody");
+    lab.refused(&ask, 403, "tenant_unauthorized").await
+}
+
+/// What a refusal says, but for what differs with every request.
+fn words(exchange: &Exchange) -> (u16, Value) {
+    let mut json = exchange.json();
+    if let Some(members) = json.as_object_mut() {
+        members.remove("request_id");
+    }
+    (exchange.status, json)
+}
+
+/// To another tenant a stream that is there answers as one that is not.
+async fn hidden(lab: &Lab, ask: impl Fn(String) -> Ask) -> Outcome {
+    let stream = lab.plain().await?.stream()?;
+    let foreign = lab.send(&ask(path(stream)).by(Who::Other)).await?;
+    let unknown = lab.send(&ask(path(Uuid::now_v7())).by(Who::Other)).await?;
+    foreign.expect(
+        words(&foreign) == words(&unknown),
+        format!("what an unknown stream gets: {}", unknown.summary()),
+    )
+}
+
+pub(crate) async fn watch(lab: &Lab) -> Outcome {
+    hidden(lab, Ask::get).await
+}
+
+pub(crate) async fn stop(lab: &Lab) -> Outcome {
+    hidden(lab, Ask::delete).await
+}
+
+pub(crate) async fn keys(lab: &Lab) -> Outcome {
+    let run = lab.plain().await?;
+    let exchange = lab.send(&lab.ask(&run.question).by(Who::Other)).await?;
+    exchange.expect(exchange.is_stream(), "200 and a run of its own")?;
+    let stream = run.stream()?.to_string();
+    let is_so = stream_of(&exchange) != stream;
+    if is_so {
+        Ok(())
+    } else {
+        Err(exchange.broken("a run of its own: request ids are scoped by tenant", format!("stream {stream}")))
+    }
+}
+
+async fn issue(lab: &Lab, stream: Uuid) -> Result<String, Trouble> {
+    let exchange = lab.send(&Ask::post(format!("{}/ticket", path(stream)), "")).await?;
+    let json = exchange.json();
+    let ticket = json.get("ticket").and_then(Value::as_str).unwrap_or_default().to_owned();
+    exchange.expect(exchange.status == 200 && !ticket.is_empty(), "200 and a ticket")?;
+    lab.keep_secret(&ticket);
+    Ok(ticket)
+}
+
+pub(crate) async fn ticket(lab: &Lab) -> Outcome {
+    let run = lab.plain().await?;
+    let stream = run.stream()?;
+    let ticket = issue(lab, stream).await?;
+    let ask = Ask::get(format!("{}?ticket={ticket}", path(stream))).by(Who::Nobody);
+    same(&lab.send(&ask).await?, run)
+}
+
+/// It reads, and nothing else.
+pub(crate) async fn ticket_reads(lab: &Lab) -> Outcome {
+    let stream = lab.plain().await?.stream()?;
+    let ticket = issue(lab, stream).await?;
+    let ask = Ask::delete(format!("{}?ticket={ticket}", path(stream))).by(Who::Nobody);
+    let exchange = lab.send(&ask).await?;
+    exchange.expect(matches!(exchange.status, 401 | 403), "401 or 403: a ticket only reads")
+}
+
+/// One that was changed is none.
+pub(crate) async fn forged(lab: &Lab) -> Outcome {
+    let stream = lab.plain().await?.stream()?;
+    let ticket = issue(lab, stream).await?;
+    let last = if ticket.ends_with('0') { "1" } else { "0" };
+    let forged = format!("{}{last}", ticket.get(..ticket.len().saturating_sub(1)).unwrap_or_default());
+    lab.keep_secret(&forged);
+    let ask = Ask::get(format!("{}?ticket={forged}", path(stream))).by(Who::Nobody);
+    lab.refused(&ask, 403, "tenant_unauthorized").await
+}

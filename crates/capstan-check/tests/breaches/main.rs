@@ -1,0 +1,46 @@
+//! A proxy in front of the real gateway breaks one promise at a time; exactly that check must find it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod plants;
+mod proxy;
+
+use std::collections::BTreeSet;
+
+use capstan_check::{CHECKS, run};
+use futures_util::{StreamExt as _, stream};
+use plants::{BREACHES, Breach};
+
+/// So many breaches at a time: each has a proxy of its own, all share the gateway.
+const AT_ONCE: usize = 8;
+
+async fn found(breach: &'static Breach, gateway: &str) -> Result<(), String> {
+    let url = proxy::start(breach, gateway).await;
+    let report = run(common::target_with_keys(&url), |_| ()).await.unwrap();
+    let broken = common::broken(&report);
+    if broken == [breach.breaks] { Ok(()) } else { Err(format!("{}: broken are {broken:?}", breach.breaks)) }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_breach_fails_exactly_its_check() {
+    let gateway = common::gateway(common::with_tenants()).await;
+    let all = stream::iter(BREACHES).map(|breach| found(breach, &gateway)).buffer_unordered(AT_ONCE);
+    let wrong: Vec<String> = all.filter_map(|found| async { found.err() }).collect().await;
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_proxy_itself_breaks_nothing() {
+    let gateway = common::gateway(common::with_tenants()).await;
+    let url = proxy::start(&plants::NONE, &gateway).await;
+    let report = run(common::target_with_keys(&url), |_| ()).await.unwrap();
+    assert_eq!((common::broken(&report), common::skipped(&report)), (vec![], vec![]), "{report:#?}");
+}
+
+#[test]
+fn there_is_a_breach_for_every_check() {
+    let planted: BTreeSet<&str> = BREACHES.iter().map(|breach| breach.breaks).collect();
+    let checks: BTreeSet<&str> = CHECKS.iter().map(|check| check.id).collect();
+    assert_eq!(planted, checks);
+}

@@ -1,0 +1,165 @@
+//! `capstan check`: the contract's promises, tried against a server.
+
+mod print;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use capstan_check::{CHECKS, Faces, Queries, Report, Target};
+use url::Url;
+
+use super::Failure;
+use super::connection::{DEFAULT_URL, block_on};
+
+/// Try the contract's promises against any CAP or AG-UI server
+///
+/// Each check names the section of PROTOCOL.md that makes the promise; for a broken one it shows what was sent, what
+/// was expected and what came. What the server does not offer is skipped, with the reason.
+///
+/// A check of a server starts runs, which may cost money: 3 of CAP and 1 of AG-UI, and up to 5 more with the queries and
+/// keys given below. The first line says how many. A server that starts a request twice starts more.
+///
+/// The gateway's demo agent is recognised, and its commands are used as queries.
+///
+/// Exit codes: 0 nothing is broken; 1 something is; 2 wrong usage, or no server to check.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The server
+    #[arg(value_name = "URL", env = "CAPSTAN_URL", default_value = DEFAULT_URL)]
+    url: Url,
+
+    /// The key of a tenant
+    #[arg(long, env = "CAPSTAN_KEY", hide_env_values = true)]
+    key: Option<String>,
+
+    /// The key of another tenant: checks that one sees nothing of the other
+    #[arg(long, env = "CAPSTAN_OTHER_KEY", hide_env_values = true, requires = "key")]
+    other_key: Option<String>,
+
+    /// The agent to ask, if not the default one
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+
+    /// The protocol to check
+    #[arg(long, value_enum, default_value_t = Face::Auto)]
+    face: Face,
+
+    /// What to ask; best something that is answered in a sentence
+    #[arg(long, value_name = "TEXT")]
+    query: Option<String>,
+
+    /// What to ask for an answer that takes long, in many pieces: leaving and stopping
+    #[arg(long, value_name = "TEXT")]
+    slow_query: Option<String>,
+
+    /// What to ask to make a run fail
+    #[arg(long, value_name = "TEXT")]
+    fault_query: Option<String>,
+
+    /// What to ask to get silence for 20 s: heartbeats, with --slow
+    #[arg(long, value_name = "TEXT")]
+    quiet_query: Option<String>,
+
+    /// Where CAP requests are posted to [default: /v1/assist, else /assist]
+    #[arg(long, value_name = "PATH")]
+    assist_path: Option<String>,
+
+    /// Where AG-UI requests are posted to [default: /v1/ag-ui, with --face ag-ui else the URL itself]
+    #[arg(long, value_name = "PATH")]
+    agui_path: Option<String>,
+
+    /// The origin of pages that may call the server
+    #[arg(long, value_name = "ORIGIN", default_value = "http://localhost:3000")]
+    origin: String,
+
+    /// Only these checks, and those that they depend on
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    only: Vec<String>,
+
+    /// The longest that a response may take, in seconds
+    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+
+    /// Make the checks that take half a minute, too
+    #[arg(long)]
+    slow: bool,
+
+    /// A check that was skipped counts as broken
+    #[arg(long)]
+    strict: bool,
+
+    /// One JSON object: environment, summary and checks
+    #[arg(long)]
+    json: bool,
+
+    /// List the checks, and check nothing
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Face {
+    /// Whichever the server has
+    Auto,
+    Cap,
+    AgUi,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        if self.list {
+            print::list(CHECKS)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let (is_json, is_strict) = (self.json, self.strict);
+        let report = block_on(async {
+            let watch = |progress: capstan_check::Progress<'_>| {
+                if !is_json {
+                    print::progress(&progress)
+                }
+            };
+            capstan_check::run(self.target(), watch).await.map_err(unreachable)
+        })?;
+        print::report(&report, is_json)?;
+        Ok(verdict(&report, is_strict))
+    }
+
+    fn target(self) -> Target {
+        Target {
+            key: self.key,
+            other_key: self.other_key,
+            agent: self.agent,
+            faces: match self.face {
+                Face::Auto => Faces::Auto,
+                Face::Cap => Faces::Cap,
+                Face::AgUi => Faces::Agui,
+            },
+            assist_path: self.assist_path,
+            agui_path: self.agui_path,
+            queries: Queries {
+                plain: self.query,
+                slow: self.slow_query,
+                fault: self.fault_query,
+                quiet: self.quiet_query,
+            },
+            origin: self.origin,
+            timeout: Duration::from_secs(self.timeout),
+            slow: self.slow,
+            only: self.only,
+            ..Target::new(self.url)
+        }
+    }
+}
+
+fn unreachable(error: capstan_check::Unreachable) -> Failure {
+    let failure = Failure::usage(&error);
+    match error.help {
+        Some(help) => failure.with_help(help),
+        None => failure,
+    }
+}
+
+fn verdict(report: &Report, is_strict: bool) -> ExitCode {
+    let is_fine = report.summary.broken == 0 && !(is_strict && report.summary.skipped > 0);
+    ExitCode::from(u8::from(!is_fine))
+}
