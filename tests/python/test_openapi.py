@@ -16,11 +16,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-# Raised by `make soak`, which also lets chance in.
-EXAMPLES = int(os.environ.get("CAPSTAN_EXAMPLES", "8"))
+# `make soak` wants many, lets chance in, and walks every boundary of every schema, which takes minutes.
+SOAKS = "CAPSTAN_EXAMPLES" in os.environ
+EXAMPLES = int(os.environ.get("CAPSTAN_EXAMPLES", "3"))
 BOUNDED = settings(
     max_examples=EXAMPLES,
-    derandomize="CAPSTAN_EXAMPLES" not in os.environ,
+    derandomize=not SOAKS,
     deadline=None,
     database=None,
     phases=[Phase.explicit, Phase.generate],
@@ -49,14 +50,19 @@ def guarded(tmp_path_factory):
     gateway.stop()
 
 
+def api_of(gateway):
+    config = schemathesis.Config.from_dict({"phases": {"coverage": {"enabled": SOAKS}}})
+    return schemathesis.openapi.from_url(f"{gateway.url}/openapi.json", config=config)
+
+
 @pytest.fixture(scope="module")
 def open_api(gateway):
-    return schemathesis.openapi.from_url(f"{gateway.url}/openapi.json")
+    return api_of(gateway)
 
 
 @pytest.fixture(scope="module")
 def guarded_api(guarded):
-    return schemathesis.openapi.from_url(f"{guarded.url}/openapi.json")
+    return api_of(guarded)
 
 
 in_the_open = schemathesis.pytest.from_fixture("open_api")
@@ -78,3 +84,37 @@ def test_every_answer_is_described(case):
 def test_every_answer_to_a_tenant_is_described(case):
     headers = {"Authorization": f"Bearer {KEY}"}
     case.call_and_validate(checks=[*CHECKS, ignored_auth], headers=headers, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("text", ["hello", "/events", "/warn", "/fault message_limit_exceeded"])
+def test_every_answer_about_a_run_is_described(open_api, ask, text):
+    """What chance does not find: the id of a stream, and the session of a run that is there."""
+
+    def call(method, path, **parts):
+        case = open_api[path][method].Case(**parts)
+        return case.call_and_validate(checks=CHECKS, timeout=PATIENCE)
+
+    request = ask(text)
+    posted = {"body": request, "media_type": "application/json"}
+    stream = call("POST", "/v1/assist", **posted).headers["x-stream-id"][0]
+    call("POST", "/v1/assist", **posted, query={"profile": "v2"})
+    call("POST", "/v1/assist", **posted, headers={"Accept": "application/json"})
+    own = {"path_parameters": {"id": stream}}
+    for query in [{}, {"profile": "v2"}, {"face": "ag-ui"}, {"after": 1}]:
+        call("GET", "/v1/streams/{id}", **own, query=query)
+    call("GET", "/v1/streams/{id}/packets", **own)
+    call("POST", "/v1/streams/{id}/ticket", **own)
+    call("GET", "/v1/streams")
+    call("DELETE", "/v1/streams/{id}", **own)
+    session = {"path_parameters": {"id": request["context"]["session_id"]}}
+    call("GET", "/v1/sessions/{id}", **session)
+    call("DELETE", "/v1/sessions/{id}", **session)
+    assert call("GET", "/v1/streams/{id}", **own).status_code == 410
+
+
+def test_every_answer_about_a_run_in_ag_ui_is_described(open_api):
+    run = {"threadId": "t", "runId": "described", "messages": [{"id": "m", "role": "user", "content": "hello"}]}
+    for query in [None, {"runId": "described"}, {"runId": "described", "offset": "-1"}, {"runId": "unknown"}]:
+        parts = {"query": query} if query else {"body": run, "media_type": "application/json"}
+        case = open_api["/v1/ag-ui"]["GET" if query else "POST"].Case(**parts)
+        assert case.call_and_validate(checks=CHECKS, timeout=PATIENCE).status_code == 200

@@ -48,6 +48,8 @@ async fn the_document_lists_exactly_the_paths_of_the_router() {
         .filter(|text| text.starts_with('/'))
         .map(str::to_owned)
         .collect();
+    // Its own fallback is one of them.
+    let served: BTreeSet<String> = served.into_iter().filter(|path| !path.contains("fallback")).collect();
     assert_eq!(served, documented().into_keys().collect());
 }
 

@@ -180,8 +180,8 @@ fn content(content: &Content, models: &mut Models) -> (String, Value) {
 
 /// Before 3.2 the schema of a stream is taken for that of each event.
 fn event(data: Value) -> Value {
-    json!({ "type": "object", "required": ["id", "data"], "properties": {
-        "id": { "type": "string", "description": "The cursor after it." },
+    json!({ "type": "object", "required": ["data"], "properties": {
+        "id": { "type": "string", "description": "The cursor after it. A refusal has none." },
         "event": { "type": "string" },
         "data": { "type": "string", "contentMediaType": "application/json", "contentSchema": data },
     } })
