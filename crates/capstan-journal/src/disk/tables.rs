@@ -21,6 +21,10 @@ const CACHE: u64 = 8 * 1024 * 1024;
 /// The engine's least: keyspaces that are seldom written are flushed before they keep many logs alive.
 const MAX_LOGS: u64 = 64 * 1024 * 1024;
 
+/// One thread flushes and compacts. Of several the engine keeps the first free for flushing, and that one spins while the
+/// others are at work: a core for nothing, for as long as the journal is busy.
+const WORKERS: usize = 1;
+
 /// What is stored where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Table {
@@ -97,7 +101,8 @@ fn newest_log(store: &Path) -> Option<PathBuf> {
 }
 
 fn open_engine(store: &Path) -> Result<(Database, [Keyspace; 5]), JournalError> {
-    let builder = Database::builder(store).cache_size(CACHE).max_journaling_size(MAX_LOGS);
+    let builder =
+        Database::builder(store).cache_size(CACHE).max_journaling_size(MAX_LOGS).worker_threads(WORKERS);
     let db = builder.open().map_err(failure)?;
     let keyspace = |name, memtable| {
         db.keyspace(name, || KeyspaceCreateOptions::default().max_memtable_size(memtable)).map_err(failure)
