@@ -18,7 +18,7 @@ check: ## Format, lints, docs, licences, generated files, the map of requirement
 gen: ## Write the generated files: schemas, TypeScript types, OpenAPI, the references of errors and commands
 	cargo xtask gen
 
-bench: ## Measure against named peers, as ratios
+bench: ## Measure against named peers, as ratios; some ten minutes (LONG=1: thrice the rounds)
 	bench/python/run
 	cargo run --release --manifest-path bench/Cargo.toml -- all
 

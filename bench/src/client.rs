@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::environment;
+use crate::rounds::how_many;
 use crate::table::Table;
 
 pub use consume::ROLE as CONSUME;
@@ -56,7 +57,7 @@ pub fn run() -> io::Result<()> {
     let (many, many_url) = start(MANY)?;
     let (few, few_url) = start(FEW)?;
     let mut results: Vec<(&str, Vec<Round>)> = Vec::new();
-    for round in 0..ROUNDS {
+    for round in 0..how_many(ROUNDS) {
         for (index, name) in ["capstan", "capstan-blocking", "eventsource-client"].into_iter().enumerate() {
             let done = rust(name, &many_url, MANY)?;
             if round == 0 {
@@ -156,6 +157,5 @@ fn save(results: &[(&str, Vec<Round>)]) -> io::Result<()> {
         .collect();
     let result =
         json!({ "bench": "client", "environment": environment::describe(CRATES), "clients": clients });
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("results/client.json");
-    std::fs::write(path, format!("{}\n", serde_json::to_string_pretty(&result)?))
+    environment::save("client", &result)
 }

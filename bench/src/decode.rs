@@ -14,6 +14,7 @@ use crate::corpus::Corpus;
 use crate::environment;
 use crate::lean::Lean;
 use crate::reader;
+use crate::rounds::how_many;
 use crate::stopwatch::{Contender, Times, race};
 use crate::table::Table;
 
@@ -67,7 +68,7 @@ fn measure(case: &'static str, corpus: &Corpus, form: &'static str, chunks: &[&[
         form,
         packets: corpus.packets.len(),
         bytes: corpus.body.len(),
-        times: race(contenders, ROUNDS),
+        times: race(contenders, how_many(ROUNDS)),
     };
     let pipeline = vec![
         Contender::new("eventsource-stream + serde", || {
@@ -104,7 +105,7 @@ fn measure_packets(case: &'static str, corpus: &Corpus) -> Heat {
         form: "",
         packets: texts.len(),
         bytes: texts.iter().map(String::len).sum(),
-        times: race(contenders, ROUNDS),
+        times: race(contenders, how_many(ROUNDS)),
     }
 }
 
@@ -203,7 +204,7 @@ fn print(heats: &[Heat]) {
 fn save(heats: &[Heat]) -> std::io::Result<()> {
     let result = json!({
         "bench": "decode",
-        "rounds": ROUNDS,
+        "rounds": how_many(ROUNDS),
         "environment": environment::describe(CRATES),
         "heats": heats.iter().map(Heat::to_json).collect::<Vec<_>>(),
     });

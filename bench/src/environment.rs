@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 pub fn describe(crates: &[&str]) -> Value {
     let versions: Map<String, Value> =
         crates.iter().map(|name| ((*name).to_owned(), locked_version(name).into())).collect();
-    json!({ "rustc": env!("BENCH_RUSTC"), "cpu": cpu(), "cores": cores(), "crates": versions })
+    json!({ "rustc": env!("BENCH_RUSTC"), "cpu": cpu(), "cores": cores(), "kernel": kernel(), "load": load(), "crates": versions })
 }
 
 /// Keeps a result under `bench/results`.
@@ -19,6 +19,15 @@ pub fn save(bench: &str, result: &Value) -> std::io::Result<()> {
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn kernel() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
+}
+
+/// How busy the machine was in the last minute: figures of a busy one are rough.
+fn load() -> Option<f64> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
 }
 
 fn cpu() -> String {

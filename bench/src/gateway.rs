@@ -17,7 +17,7 @@ mod writes;
 use std::io;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::environment;
 use process::Server;
@@ -51,35 +51,6 @@ impl Kind {
             Self::Power => Server::capstan(&disk, "power"),
             Self::Memory => Server::capstan("memory:", "process"),
         }
-    }
-}
-
-/// One figure, measured several times.
-#[derive(Debug, Clone, Default)]
-struct Rounds(Vec<f64>);
-
-impl Rounds {
-    fn push(&mut self, figure: f64) {
-        self.0.push(figure);
-    }
-
-    fn sorted(&self) -> Vec<f64> {
-        let mut sorted = self.0.clone();
-        sorted.sort_by(f64::total_cmp);
-        sorted
-    }
-
-    fn median(&self) -> f64 {
-        self.sorted()[self.0.len() / 2]
-    }
-
-    fn spread(&self, digits: usize) -> String {
-        let sorted = self.sorted();
-        format!("{:.digits$}..{:.digits$}", sorted[0], sorted[sorted.len() - 1])
-    }
-
-    fn to_json(&self) -> Value {
-        json!({ "median": self.median(), "rounds": self.0 })
     }
 }
 

@@ -1,4 +1,5 @@
 //! Measures Capstan beside its peers. Each subcommand is one file with a `run`; results go to `bench/results`.
+//! `LONG=1` asks for more rounds.
 
 mod client;
 mod corpus;
@@ -7,6 +8,7 @@ mod environment;
 mod gateway;
 mod lean;
 mod reader;
+mod rounds;
 mod stopwatch;
 mod table;
 mod upstream;
@@ -63,7 +65,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: capstan-bench <bench>|all\n");
+    eprintln!("usage: [LONG=1] capstan-bench <bench>|all\n");
     for bench in BENCHES {
         eprintln!("  {:10} {}", bench.name, bench.what);
     }

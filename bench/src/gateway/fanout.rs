@@ -9,10 +9,11 @@ use memchr::memmem;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use super::Kind;
 use super::client::Response;
 use super::process::Server;
 use super::script::{STAMP, Script, nanos};
-use super::{Kind, Rounds};
+use crate::rounds::{Rounds, how_many};
 use crate::table::Table;
 
 const ROUNDS: usize = 3;
@@ -28,7 +29,7 @@ pub async fn run() -> io::Result<Value> {
     let mut results = Vec::new();
     let kinds = [Kind::Peer, Kind::Process];
     let mut rounds = vec![[Rounds::default(), Rounds::default(), Rounds::default()]; kinds.len()];
-    for _ in 0..ROUNDS {
+    for _ in 0..how_many(ROUNDS) {
         for (kind, rounds) in kinds.iter().zip(&mut rounds) {
             let figures = once(*kind).await?;
             rounds.iter_mut().zip(figures).for_each(|(rounds, figure)| rounds.push(figure));

@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use super::Kind;
 use super::client::Response;
 use super::process::Server;
 use super::script::Script;
-use super::{Kind, Rounds};
+use crate::rounds::{Rounds, how_many};
 use crate::table::Table;
 
 const ROUNDS: usize = 9;
@@ -22,7 +23,7 @@ pub async fn run() -> io::Result<Value> {
     let bytes = first.count().await?.bytes;
     let (path, body) = (format!("/v1/streams/{stream}"), format!("/static/{bytes}"));
     let (mut replayed, mut ready_made) = (Rounds::default(), Rounds::default());
-    for _ in 0..ROUNDS {
+    for _ in 0..how_many(ROUNDS) {
         replayed.push(rate(&ours, &path).await?);
         ready_made.push(rate(&peer, &body).await?);
     }

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::Rounds;
 use super::client::Response;
 use super::process::Server;
 use super::script::Script;
+use crate::rounds::{Rounds, how_many};
 use crate::table::Table;
 
 const WARM_ROUNDS: usize = 101;
@@ -63,7 +63,7 @@ async fn finished(server: &Server, count: u64) -> io::Result<String> {
 /// The first resume after the journal was opened: nothing of the stream is in the process's memory.
 async fn measure_cold(folder: &Path, places: &[Place]) -> io::Result<Vec<Rounds>> {
     let mut rounds = vec![Rounds::default(); places.len()];
-    for _ in 0..COLD_ROUNDS {
+    for _ in 0..how_many(COLD_ROUNDS) {
         for (place, times) in places.iter().zip(&mut rounds) {
             let server = Server::on_disk(folder)?;
             Response::get(server.address, "/health", "").await?.count().await?;
@@ -76,7 +76,7 @@ async fn measure_cold(folder: &Path, places: &[Place]) -> io::Result<Vec<Rounds>
 async fn measure_warm(folder: &Path, places: &[Place]) -> io::Result<Vec<Rounds>> {
     let server = Server::on_disk(folder)?;
     let mut rounds = vec![Rounds::default(); places.len()];
-    for round in 0..=WARM_ROUNDS {
+    for round in 0..=how_many(WARM_ROUNDS) {
         for (place, times) in places.iter().zip(&mut rounds) {
             let time = resume(&server, place).await?;
             if round > 0 {

@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use super::Kind;
 use super::client::Response;
 use super::process::Server;
 use super::script::Script;
-use super::{Kind, Rounds};
+use crate::rounds::{Rounds, how_many};
 use crate::table::Table;
 
 const ROUNDS: usize = 5;
@@ -47,7 +48,7 @@ pub async fn run() -> io::Result<Value> {
 /// time for each, which depends less on what else the machine does.
 async fn measure(runs: u64, count: u64) -> io::Result<Vec<(Rounds, Rounds)>> {
     let mut rounds = vec![<(Rounds, Rounds)>::default(); KINDS.len()];
-    for _ in 0..ROUNDS {
+    for _ in 0..how_many(ROUNDS) {
         for (kind, (rates, cpu)) in KINDS.iter().zip(&mut rounds) {
             let (rate, micros) = once(*kind, runs, count).await?;
             rates.push(rate);

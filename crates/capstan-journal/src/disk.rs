@@ -5,6 +5,7 @@ mod expire;
 mod folder;
 mod group;
 mod keys;
+mod syncs;
 mod tables;
 mod values;
 mod writer;
@@ -21,6 +22,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use uuid::Uuid;
 
 use self::group::Reply;
+use self::syncs::Syncs;
 use self::tables::{Table, Tables, View};
 use self::writer::{Command, Writer};
 use crate::rules::shown;
@@ -38,9 +40,10 @@ const READS: usize = 8;
 pub(crate) struct DiskStore {
     tables: Arc<Tables>,
     reads: Semaphore,
-    // Both taken when the store is dropped.
+    // Taken when the store is dropped.
     commands: Option<mpsc::Sender<Command>>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
+    syncs: Syncs,
     boot: Option<String>,
 }
 
@@ -54,14 +57,14 @@ impl DiskStore {
     fn open_in(folder: &Path, durability: Durability, boot: Option<String>) -> Result<Self, JournalError> {
         let tables = Arc::new(Tables::open(folder)?);
         let unsynced = boot.clone().filter(|_| durability == Durability::Process);
-        let writer = Writer::new(tables.clone(), durability, unsynced)?;
+        let syncs = Syncs::default();
+        let (to_sync, syncing) = syncs::spawn(tables.clone(), syncs.clone()).map_err(no_thread)?;
+        let writer = Writer::new(tables.clone(), durability, unsynced, syncs.clone(), to_sync)?;
         let (commands, queue) = mpsc::channel(QUEUE);
-        let thread =
-            thread::Builder::new().name("journal-writer".into()).spawn(move || writer.run(queue)).map_err(
-                |error| JournalError::new(ErrorKind::Unavailable, "cannot start the writer").caused_by(error),
-            )?;
-        let reads = Semaphore::new(READS);
-        Ok(Self { tables, reads, commands: Some(commands), thread: Some(thread), boot })
+        let writing = thread::Builder::new().name("journal-writer".into());
+        let writing = writing.spawn(move || writer.run(queue)).map_err(no_thread)?;
+        let (reads, threads) = (Semaphore::new(READS), vec![writing, syncing]);
+        Ok(Self { tables, reads, commands: Some(commands), threads, syncs, boot })
     }
 
     /// Sends a command to the writer and waits for its answer.
@@ -92,7 +95,7 @@ impl Drop for DiskStore {
     /// Waits for the commit under way, so that the folder is free when the last user is gone.
     fn drop(&mut self) {
         self.commands = None;
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
@@ -101,7 +104,9 @@ impl Drop for DiskStore {
 #[async_trait]
 impl Store for DiskStore {
     async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError> {
-        self.ask(|reply| Command::Claim(Box::new(claim), reply)).await
+        let claimed = self.ask(|reply| Command::Claim(Box::new(claim), reply)).await?;
+        self.syncs.settled(claimed.run.stream_id).await?;
+        Ok(claimed)
     }
 
     async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
@@ -119,8 +124,10 @@ impl Store for DiskStore {
         frames: Vec<Frame>,
         turn: Option<Turn>,
     ) -> Result<bool, JournalError> {
-        let (to, turn) = (Box::new(to), turn.map(Box::new));
-        self.ask(|reply| Command::Transition { from, to, frames, turn, reply }).await
+        let (stream, to, turn) = (to.stream_id, Box::new(to), turn.map(Box::new));
+        let is_done = self.ask(|reply| Command::Transition { from, to, frames, turn, reply }).await?;
+        self.syncs.settled(stream).await?;
+        Ok(is_done)
     }
 
     async fn read(
@@ -130,11 +137,15 @@ impl Store for DiskStore {
         max_packets: usize,
         max_bytes: usize,
     ) -> Result<Vec<Frame>, JournalError> {
-        self.view(move |view| view.read(stream, after, max_packets, max_bytes)).await
+        let frames = self.view(move |view| view.read(stream, after, max_packets, max_bytes)).await?;
+        self.syncs.settled(stream).await?;
+        Ok(frames)
     }
 
     async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
-        self.view(move |view| view.run(stream)).await
+        let run = self.view(move |view| view.run(stream)).await?;
+        self.syncs.settled(stream).await?;
+        Ok(run)
     }
 
     async fn is_tail_certain(&self, stream: Uuid) -> Result<bool, JournalError> {
@@ -144,12 +155,20 @@ impl Store for DiskStore {
 
     async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
         let (tenant, key) = (tenant.to_owned(), key.to_owned());
-        self.view(move |view| view.find(&tenant, &key)).await
+        let found = self.view(move |view| view.find(&tenant, &key)).await?;
+        if let Some(Found::Run(run)) = &found {
+            self.syncs.settled(run.stream_id).await?;
+        }
+        Ok(found)
     }
 
     async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
         let tenant = tenant.to_owned();
-        self.view(move |view| view.list(&tenant, before, limit)).await
+        let runs = self.view(move |view| view.list(&tenant, before, limit)).await?;
+        for run in &runs {
+            self.syncs.settled(run.stream_id).await?;
+        }
+        Ok(runs)
     }
 
     async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
@@ -159,7 +178,11 @@ impl Store for DiskStore {
 
     async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError> {
         let (tenant, session) = (tenant.to_owned(), session.to_owned());
-        self.view(move |view| view.turns(&tenant, &session)).await
+        let turns = self.view(move |view| view.turns(&tenant, &session)).await?;
+        for turn in &turns {
+            self.syncs.settled(turn.stream_id).await?;
+        }
+        Ok(turns)
     }
 
     async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError> {
@@ -201,6 +224,10 @@ impl Store for DiskStore {
     async fn close(&self) -> Result<(), JournalError> {
         self.ask(Command::Close).await
     }
+}
+
+fn no_thread(error: std::io::Error) -> JournalError {
+    JournalError::new(ErrorKind::Unavailable, "cannot start a thread of the journal").caused_by(error)
 }
 
 fn closed() -> JournalError {

@@ -10,18 +10,21 @@ use uuid::Uuid;
 use crate::plant::{self, Bug};
 use crate::ring::{Look, Ring, Standing};
 use crate::rules::not_found;
-use crate::shelf::Lease;
+use crate::shelf::{Lease, Room};
 use crate::{JournalError, RunState, Store};
 
 /// How much one step brings: a reader that has stopped reading holds one or two of them.
 const STEP_BYTES: usize = 8 * 1024;
-/// Tiny frames are bounded by number as well.
-const STEP_PACKETS: usize = 256;
+/// How much it may bring to a reader that keeps asking the store, as long as there is room: a visit to the store costs
+/// more than what it brings.
+const LONG_STEP_BYTES: usize = 256 * 1024;
+/// Tiny frames are bounded by number as well: as if each had this many bytes.
+const LEAST_FRAME: usize = 32;
 
 /// What a reader meets next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// The next frames, in order, about 8 KiB at most; never empty. The cursor has moved past them.
+    /// The next frames, in order, about 256 KiB at most; never empty. The cursor has moved past them.
     Frames(Vec<Bytes>),
     /// All frames were read and the run stands still: `Closed` (said at every further call), or `Waiting` (said once
     /// for an attempt; the next call waits for what comes).
@@ -39,13 +42,17 @@ pub struct Reader {
     said: Option<Standing>,
     /// The caller knows that the run has come this far.
     floor: Option<Standing>,
+    /// How much the next visit to the store asks for.
+    stride: usize,
+    /// For what the last step brought beyond the usual: given back when the next one is asked for.
+    room: Option<Room>,
 }
 
 impl Reader {
     pub(crate) fn new(store: Arc<dyn Store>, lease: Lease, stream: Uuid, after: u64) -> Self {
         let news = lease.subscribe();
         let cursor = after + u64::from(plant::is(Bug::ResumeOffByOne) && after > 0);
-        Self { store, lease, news, stream, cursor, said: None, floor: None }
+        Self { store, lease, news, stream, cursor, said: None, floor: None, stride: STEP_BYTES, room: None }
     }
 
     /// Nothing older is believed of the tail. It is not written down there: the caller's word may itself be old by now,
@@ -70,11 +77,13 @@ impl Reader {
     ///
     /// Cancel-safe: a dropped future has not moved the cursor.
     pub async fn next(&mut self) -> Result<Step, JournalError> {
+        self.room = None;
         loop {
             let look = self.news.borrow_and_update().look(self.cursor, STEP_BYTES);
             match look {
                 Look::Frames(frames, cursor) => {
                     self.cursor = cursor;
+                    self.stride = STEP_BYTES;
                     return Ok(Step::Frames(frames));
                 }
                 Look::CaughtUp(standing) if self.is_worth_saying(standing) => {
@@ -104,9 +113,13 @@ impl Reader {
 
     /// Frames from the store; if it has none, its word on where the run stands is taken down and the ring asked again.
     async fn ask_store(&mut self) -> Result<Option<Step>, JournalError> {
-        let frames = self.store.read(self.stream, self.cursor, STEP_PACKETS, STEP_BYTES).await?;
+        let room = if self.stride > STEP_BYTES { self.lease.room(self.stride) } else { None };
+        let bytes = if room.is_some() { self.stride } else { STEP_BYTES };
+        let frames = self.store.read(self.stream, self.cursor, bytes / LEAST_FRAME, bytes).await?;
         if let Some(last) = frames.last() {
             self.cursor = last.seq;
+            self.stride = (self.stride * 2).min(LONG_STEP_BYTES);
+            self.room = room;
             return Ok(Some(Step::Frames(frames.into_iter().map(|frame| frame.bytes).collect())));
         }
         let run = self.store.run(self.stream).await?.ok_or_else(|| not_found(self.stream))?;

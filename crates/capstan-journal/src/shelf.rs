@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use uuid::Uuid;
 
 use crate::Frame;
@@ -27,12 +27,22 @@ impl Default for TailLimits {
     }
 }
 
+/// What long steps of all readers together may take; who finds no room goes on in short ones. Readers that stop reading
+/// keep their room, so it must be affordable.
+const LONG_STEPS_BYTES: usize = 8 * 1024 * 1024;
+/// Room is given out in pieces of this size.
+const PIECE: usize = 8 * 1024;
+
+/// Room for a long step, given back when dropped.
+pub(crate) type Room = OwnedSemaphorePermit;
+
 #[derive(Debug)]
 pub(crate) struct Shelf {
     // Ordered by stream id, which is the order of age.
     tails: Mutex<BTreeMap<Uuid, Entry>>,
     total: AtomicUsize,
     limits: TailLimits,
+    room: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -44,7 +54,8 @@ struct Entry {
 
 impl Shelf {
     pub(crate) fn new(limits: TailLimits) -> Self {
-        Self { tails: Mutex::default(), total: AtomicUsize::new(0), limits }
+        let room = Arc::new(Semaphore::new(LONG_STEPS_BYTES / PIECE));
+        Self { tails: Mutex::default(), total: AtomicUsize::new(0), limits, room }
     }
 
     /// A stream's tail, kept at least as long as the lease.
@@ -115,6 +126,12 @@ pub(crate) struct Lease {
 impl Lease {
     pub(crate) fn subscribe(&self) -> watch::Receiver<Ring> {
         self.ring.subscribe()
+    }
+
+    /// Room for a step of so many bytes, if there is any.
+    pub(crate) fn room(&self, bytes: usize) -> Option<Room> {
+        let pieces = u32::try_from(bytes.div_ceil(PIECE)).ok()?;
+        Arc::clone(&self.shelf.room).try_acquire_many_owned(pieces).ok()
     }
 
     /// A new run was stored.

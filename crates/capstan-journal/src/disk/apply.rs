@@ -33,7 +33,7 @@ impl Writer {
         self.touch(&claim.tenant, &claim.session, claim.created_at, group);
         let body = Frame { seq: 0, bytes: claim.body };
         group.put_block(&self.tables, stream, 0, values::block(0, &[body]));
-        group.require_sync();
+        self.require_sync(stream, group);
         let run = record.run.clone();
         self.open.insert(stream, record);
         Ok(Claimed { run, is_new: true })
@@ -92,7 +92,7 @@ impl Writer {
             group.put(Table::Turns, keys::turn(tenant, session, stream), values::json(turn)?);
             self.touch(tenant, session, turn.closed_at, group);
         }
-        group.require_sync();
+        self.require_sync(stream, group);
         self.open.insert(stream, record);
         Ok(true)
     }
@@ -157,6 +157,14 @@ impl Writer {
         }
         group.remove(Table::Index, entry);
         Ok(true)
+    }
+
+    /// Where packets are synced as well, all wait for the same; where they are not, they go on meanwhile.
+    fn require_sync(&self, stream: Uuid, group: &mut Group) {
+        match self.durability {
+            Durability::Power => group.require_sync(),
+            Durability::Process => group.sync_later(stream),
+        }
     }
 
     /// A run as it will be once the group is committed.

@@ -22,6 +22,8 @@ pub(crate) struct Group {
     answers: Vec<Answer>,
     size: usize,
     has_frames: bool,
+    /// Streams that are to be synced, though not by the commit itself.
+    unsynced: Vec<Uuid>,
     mode: PersistMode,
 }
 
@@ -33,6 +35,7 @@ impl Group {
             answers: Vec::new(),
             size: 0,
             has_frames: false,
+            unsynced: Vec::new(),
             mode: PersistMode::Buffer,
         }
     }
@@ -46,9 +49,18 @@ impl Group {
         self.has_frames
     }
 
-    /// The strictest of all who are in it decides for all.
+    /// The commit itself syncs: the strictest of all who are in it decides for all.
     pub(crate) fn require_sync(&mut self) {
         self.mode = PersistMode::SyncData;
+    }
+
+    /// What the group says of the stream has to be synced before anybody is told.
+    pub(crate) fn sync_later(&mut self, stream: Uuid) {
+        self.unsynced.push(stream);
+    }
+
+    pub(crate) fn unsynced(&self) -> &[Uuid] {
+        &self.unsynced
     }
 
     pub(crate) fn put_block(&mut self, tables: &Tables, stream: Uuid, last: u64, value: Vec<u8>) {

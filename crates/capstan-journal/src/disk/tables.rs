@@ -1,6 +1,7 @@
 //! The engine's keyspaces, and a consistent view to read them by.
 
-use std::path::Path;
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Readable, Snapshot};
@@ -20,6 +21,10 @@ const CACHE: u64 = 8 * 1024 * 1024;
 /// The engine's least: keyspaces that are seldom written are flushed before they keep many logs alive.
 const MAX_LOGS: u64 = 64 * 1024 * 1024;
 
+/// One thread flushes and compacts. Of several the engine keeps the first free for flushing, and that one spins while the
+/// others are at work: a core for nothing, for as long as the journal is busy.
+const WORKERS: usize = 1;
+
 /// What is stored where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Table {
@@ -37,6 +42,7 @@ pub(crate) struct Tables {
     turns: Keyspace,
     index: Keyspace,
     db: Database,
+    store: PathBuf,
     secret: Secret,
     // Last: the folder is given back when the engine has stopped.
     _folder: Folder,
@@ -48,7 +54,7 @@ impl Tables {
         let store = folder.store(|store| open_engine(store).map(drop))?;
         let (db, [frames, runs, claims, turns, index]) = open_engine(&store)?;
         let secret = folder.secret()?;
-        Ok(Self { frames, runs, claims, turns, index, db, secret, _folder: folder })
+        Ok(Self { frames, runs, claims, turns, index, db, store, secret, _folder: folder })
     }
 
     pub(crate) fn secret(&self) -> &Secret {
@@ -76,10 +82,27 @@ impl Tables {
     pub(crate) fn sync(&self) -> Result<(), JournalError> {
         self.db.persist(PersistMode::SyncAll).map_err(failure)
     }
+
+    /// Syncs all that was committed, while others commit. The engine itself would hold them up: it syncs under the lock
+    /// that commits take. Its log is a file like any other, and it syncs a log before it begins the next, so that the
+    /// newest is all there is to sync.
+    pub(crate) fn sync_log(&self) -> Result<(), JournalError> {
+        let log = newest_log(&self.store).and_then(|log| OpenOptions::new().write(true).open(log).ok());
+        let Some(log) = log else { return self.sync() };
+        log.sync_data().map_err(|error| failure(error.into()))
+    }
+}
+
+/// The engine numbers its logs: `7.jnl`.
+fn newest_log(store: &Path) -> Option<PathBuf> {
+    let names = fs::read_dir(store).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let newest = names.filter_map(|name| name.strip_suffix(".jnl")?.parse::<u64>().ok()).max()?;
+    Some(store.join(format!("{newest}.jnl")))
 }
 
 fn open_engine(store: &Path) -> Result<(Database, [Keyspace; 5]), JournalError> {
-    let builder = Database::builder(store).cache_size(CACHE).max_journaling_size(MAX_LOGS);
+    let builder =
+        Database::builder(store).cache_size(CACHE).max_journaling_size(MAX_LOGS).worker_threads(WORKERS);
     let db = builder.open().map_err(failure)?;
     let keyspace = |name, memtable| {
         db.keyspace(name, || KeyspaceCreateOptions::default().max_memtable_size(memtable)).map_err(failure)
@@ -258,5 +281,22 @@ impl View<'_> {
     pub(crate) fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
         let prefix = keys::index(keys::SESSION, &[&keys::names(&[tenant])]);
         self.prefix(Table::Index, &prefix).try_fold(0, |count, entry| entry.map(|_| count + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engines_log_is_found_and_the_newest_is_meant() {
+        let folder = tempfile::tempdir().unwrap();
+        let tables = Tables::open(folder.path()).unwrap();
+        let log = newest_log(&tables.store).unwrap();
+        assert!(log.is_file());
+        tables.sync_log().unwrap();
+        fs::write(log.with_file_name("10.jnl"), "").unwrap();
+        fs::write(log.with_file_name("9.jnl"), "").unwrap();
+        assert_eq!(newest_log(&tables.store), Some(log.with_file_name("10.jnl")));
     }
 }

@@ -1,17 +1,18 @@
 //! The one thread that writes. It takes all commands that are queued, commits them as one group, answers each.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc as std_mpsc};
 
 use capstan_protocol::Timestamp;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::group::{Group, Reply};
+use super::syncs::Syncs;
 use super::tables::{Table, Tables};
 use super::values::Record;
 use crate::failpoint::{self, Point};
-use crate::{Claim, Claimed, Durability, ErrorKind, Frame, JournalError, Run, RunState, Turn};
+use crate::{Claim, Claimed, Durability, Frame, JournalError, Run, RunState, Turn};
 
 /// A group is committed when this much is in it, so that the first in line does not wait for ever.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
@@ -82,8 +83,9 @@ pub(crate) struct Writer {
     pub(crate) open: HashMap<Uuid, Record>,
     /// Streams that the group under way closes. They stay in `open` until it is committed, for commands behind them.
     pub(crate) closing: Vec<Uuid>,
-    /// After a failed commit nobody knows what is on disk: nothing more is written until a restart has looked.
-    failed: Option<JournalError>,
+    syncs: Syncs,
+    /// Commits that are to be synced are told here.
+    to_sync: std_mpsc::Sender<u64>,
     is_closed: bool,
 }
 
@@ -92,10 +94,13 @@ impl Writer {
         tables: Arc<Tables>,
         durability: Durability,
         boot: Option<String>,
+        syncs: Syncs,
+        to_sync: std_mpsc::Sender<u64>,
     ) -> Result<Self, JournalError> {
         let records = tables.view().open_records()?;
         let open = records.into_iter().map(|record| (record.run.stream_id, record)).collect();
-        Ok(Self { tables, durability, boot, open, closing: Vec::new(), failed: None, is_closed: false })
+        let closing = Vec::new();
+        Ok(Self { tables, durability, boot, open, closing, syncs, to_sync, is_closed: false })
     }
 
     /// Works until the store is closed or dropped.
@@ -162,16 +167,18 @@ impl Writer {
     }
 
     fn check(&self) -> Result<(), JournalError> {
-        self.failed.clone().map_or(Ok(()), Err)
+        self.syncs.failure().map_or(Ok(()), Err)
     }
 
     fn commit(&mut self, group: Group) {
         let has_frames = group.has_frames();
+        let to_sync = (!group.unsynced().is_empty()).then(|| self.syncs.expect(group.unsynced()));
         let (outcome, answers) = group.commit(&self.tables);
         if let Err(error) = &outcome {
-            tracing::error!(%error, "the journal cannot write; it takes no more writes until it is reopened");
-            let message = "the journal failed to write and takes no more writes";
-            self.failed = Some(JournalError::new(ErrorKind::Unavailable, message).caused_by(error.clone()));
+            self.syncs.fail(error);
+        } else if let Some(commit) = to_sync {
+            // It is there until this writer is gone.
+            let _ = self.to_sync.send(commit);
         }
         for stream in self.closing.drain(..) {
             self.open.remove(&stream);

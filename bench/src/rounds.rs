@@ -1,0 +1,41 @@
+//! How often a figure is measured, and what is reported of it: the median, and every round in the result.
+
+use serde_json::{Value, json};
+
+/// So many rounds as usual, thrice as many with `LONG=1`. Odd, so that the median is one of them.
+pub fn how_many(usual: usize) -> usize {
+    if std::env::var_os("LONG").is_some_and(|long| !long.is_empty() && long != "0") {
+        usual * 3
+    } else {
+        usual
+    }
+}
+
+/// One figure, measured several times.
+#[derive(Debug, Clone, Default)]
+pub struct Rounds(Vec<f64>);
+
+impl Rounds {
+    pub fn push(&mut self, figure: f64) {
+        self.0.push(figure);
+    }
+
+    fn sorted(&self) -> Vec<f64> {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted
+    }
+
+    pub fn median(&self) -> f64 {
+        self.sorted()[self.0.len() / 2]
+    }
+
+    pub fn spread(&self, digits: usize) -> String {
+        let sorted = self.sorted();
+        format!("{:.digits$}..{:.digits$}", sorted[0], sorted[sorted.len() - 1])
+    }
+
+    pub fn to_json(&self) -> Value {
+        json!({ "median": self.median(), "rounds": self.0 })
+    }
+}
