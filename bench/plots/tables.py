@@ -89,11 +89,17 @@ def python():
 
 
 def upstream():
-    rows = [
-        [f"{row['what']}, {row['percentile']}", *(f"{row[way]:.2f}" for way in ("direct_ms", "memory_adds_ms", "disk_adds_ms"))]
-        for row in results.load("upstream")["figures"]
-    ]
-    return markdown(["ms", "provider alone", "with `memory:` added", "with `disk:` added"], rows)
+    rows = []
+    for row in results.load("upstream")["results"]:
+        ways = [spread(results.measure(row[f"{way}_ms"]), lambda figure: f"{figure:.2f}") for way in ("direct", "memory", "disk")]
+        rows.append([f"{row['what']}, {row['percentile']}, {row['streams']} streams", *ways, f"{row['memory_adds_ms']:+.2f}", f"{row['disk_adds_ms']:+.2f}"])
+    return markdown(["ms", "provider alone", "through `memory:`", "through `disk:`", "`memory:` adds", "`disk:` adds"], rows)
+
+
+def environment():
+    """The machine of the gateway's run; the results name it for each."""
+    found = results.load("gateway")["environment"]
+    return f"{found['cores']} virtual cores ({found['cpu']}), Linux {found['kernel'].split('-')[0]}, {' '.join(found['rustc'].split()[:2])}, load {found['load']} when the gateway's run began.\n"
 
 
 TABLES = {
@@ -106,4 +112,5 @@ TABLES = {
     "clients": clients,
     "python": python,
     "upstream": upstream,
+    "environment": environment,
 }
