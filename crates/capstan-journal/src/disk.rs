@@ -285,4 +285,26 @@ mod tests {
             assert_eq!(found, is_certain, "{durability:?} {state:?} {boot}");
         }
     }
+
+    #[tokio::test]
+    async fn nobody_is_told_of_what_could_not_be_synced() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = DiskStore::open_in(folder.path(), Durability::Process, None).unwrap();
+        let claims = ["k", "l"].map(|key| Claim::new("local", key, Uuid::now_v7(), Timestamp::now()));
+        for claim in &claims {
+            store.claim(claim.clone()).await.unwrap();
+        }
+        let [lost, kept] = claims.map(|claim| claim.stream_id);
+        store.syncs.expect(&[lost]);
+        store.syncs.fail(&closed());
+        assert!(store.run(lost).await.is_err());
+        assert!(store.read(lost, 0, 1, 1).await.is_err());
+        assert!(store.find("local", "k").await.is_err());
+        assert!(store.list("local", None, 10).await.is_err());
+        assert!(store.run(kept).await.is_ok() && store.find("local", "l").await.is_ok());
+        assert!(
+            store.append(kept, 1, vec![Frame::new(1, "frame")]).await.is_err(),
+            "nothing more is written"
+        );
+    }
 }
