@@ -19,9 +19,9 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
         match AxumQuery::<T>::try_from_uri(&parts.uri) {
             Ok(AxumQuery(query)) => Ok(Self(query)),
             Err(rejection) => {
-                // Its source names the parameter.
+                // Its source names the parameter, if it is about a single one.
                 let why = rejection.source().map_or_else(|| rejection.to_string(), ToString::to_string);
-                let message = format!("query: {why}");
+                let message = if why.contains(": ") { why } else { format!("query: {why}") };
                 Err(Fault::new(FaultKind::InvalidRequest).with_message(message).into())
             }
         }

@@ -208,8 +208,8 @@ async fn what_answers_get_answers_head() {
 async fn a_parameter_that_cannot_be_read_is_named() {
     let server = start(Settings::default()).await;
     for (path, named) in [
-        ("/v1/streams?limit=many", "query: limit: "),
-        ("/v1/streams?before=x", "query: before: "),
+        ("/v1/streams?limit=many", "limit: "),
+        ("/v1/streams?before=x", "before: "),
         ("/v1/streams?limit=1&limit=2", "query: duplicate field `limit`"),
         ("/v1/ag-ui", "query: missing field `runId`"),
         ("/v1/sessions/%FF", "path: not UTF-8"),

@@ -12,8 +12,11 @@ pub(crate) struct Body {
     pub(crate) says: &'static str,
     pub(crate) model: Model,
     /// By name; the first is the one of the page. Each is a request that works.
-    pub(crate) examples: &'static [(&'static str, fn() -> Value)],
+    pub(crate) examples: &'static [Example],
 }
+
+/// A name and a body.
+pub(crate) type Example = (&'static str, fn() -> Value);
 
 /// Of CAP.
 pub(crate) const SERVICE_REQUEST: Body = Body {

@@ -110,29 +110,34 @@ fn placeholder(path: &str) -> Option<&str> {
 
 /// A parameter for each member of a struct.
 fn query_parameters(schema: &Value) -> Vec<Value> {
-    let required =
-        |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|r| r == name));
-    let members = schema["properties"].as_object().into_iter().flatten();
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let members = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
     let parameters = members.map(|(name, member)| {
         let mut member = member.clone();
         let says = member.as_object_mut().and_then(|member| member.remove("description"));
-        json!({ "name": name, "in": "query", "required": required(name), "description": says, "schema": not_null(member) })
+        json!({ "name": name, "in": "query", "required": required.contains(&name.as_str()), "description": says,
+            "schema": not_null(member) })
     });
     parameters.collect()
 }
 
 /// An absent parameter is absent; there is no way to say null in a query.
 fn not_null(mut schema: Value) -> Value {
-    if let Some(kinds) = schema.get_mut("type").and_then(Value::as_array_mut) {
-        kinds.retain(|kind| kind != "null");
-        if let [only] = kinds.as_slice() {
-            let only = only.clone();
-            schema["type"] = only;
-        }
-    }
+    let is_null = |kind: &Value| *kind == json!({ "type": "null" });
     if let Some(kinds) = schema.get("anyOf").and_then(Value::as_array) {
-        let kind = kinds.iter().find(|kind| kind["type"] != "null");
-        return kind.cloned().unwrap_or(schema);
+        return kinds.iter().find(|kind| !is_null(kind)).cloned().unwrap_or_default();
+    }
+    if let Some(kinds) = schema.get_mut("type")
+        && let Some(kind) =
+            kinds.as_array().and_then(|kinds| kinds.iter().find(|kind| *kind != "null")).cloned()
+    {
+        *kinds = kind;
     }
     schema
 }

@@ -19,10 +19,13 @@ pub(super) fn kind(schema: &Value) -> String {
     if !values.is_empty() {
         return values.into_iter().map(value).collect::<Vec<_>>().join(", ");
     }
-    let types: Vec<String> = match &schema["type"] {
-        Value::String(one) => vec![plain(one, schema)],
-        several => array(several).filter_map(Value::as_str).map(|one| plain(one, schema)).collect(),
-    };
+    let types = &schema["type"];
+    let types: Vec<String> = types
+        .as_str()
+        .into_iter()
+        .chain(array(types).filter_map(Value::as_str))
+        .map(|one| plain(one, schema))
+        .collect();
     if types.is_empty() { "anything".to_owned() } else { types.join(" or ") }
 }
 
