@@ -11,6 +11,7 @@
 //! # Ok(())
 //! # }
 //! ```
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod agui;
 mod cap;

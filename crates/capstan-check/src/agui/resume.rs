@@ -18,7 +18,7 @@ pub(crate) struct Resumed {
 }
 
 async fn resumed(lab: &Lab) -> Result<&Vec<Resumed>, Trouble> {
-    let make = async {
+    let make = Box::pin(async {
         let run = lab.agui_plain().await?;
         let packets = run.packets();
         let mut all = Vec::new();
@@ -30,7 +30,7 @@ async fn resumed(lab: &Lab) -> Result<&Vec<Resumed>, Trouble> {
             });
         }
         Ok(all)
-    };
+    });
     share(&lab.agui_resumed, make).await
 }
 

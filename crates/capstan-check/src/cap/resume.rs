@@ -30,7 +30,7 @@ pub(crate) fn spread(count: usize) -> impl Iterator<Item = usize> {
 }
 
 async fn resumed(lab: &Lab) -> Result<&Vec<Resumed>, Trouble> {
-    let make = async {
+    let make = Box::pin(async {
         let run = lab.plain().await?;
         let (stream, seqs, mut all) = (run.stream()?, run.seqs()?, Vec::new());
         for seq in spread(seqs.len()).filter_map(|at| seqs.get(at)) {
@@ -38,7 +38,7 @@ async fn resumed(lab: &Lab) -> Result<&Vec<Resumed>, Trouble> {
             all.push(Resumed { cursor, exchange: lab.send(&lab.ask(&run.question).after(cursor)).await? });
         }
         Ok(all)
-    };
+    });
     share(&lab.resumed, make).await
 }
 
