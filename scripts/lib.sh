@@ -44,6 +44,7 @@ join() {
 leave() {
   local suite
   for suite in "${begun[@]}"; do kill -- "-${suite%% *}" 2>/dev/null || true; done
+  wait
   rm -rf "$logs"
 }
 trap leave EXIT
