@@ -1,4 +1,5 @@
 // Whoever uses the page: with patience, with a keyboard only, on a narrow screen, or in a hurry.
+import type { Locator, Page } from "playwright-core";
 import { expect, test } from "vitest";
 
 import { count, ended, lastTurn, say, textOf } from "./browser.js";
@@ -20,14 +21,23 @@ test("a run that waits goes on where it stood when its retry wakes", async () =>
   expect(await toast.count()).toBe(0);
 });
 
+/** Goes on with the Tab key until an element has the focus. */
+async function tabTo(page: Page, target: Locator): Promise<void> {
+  const isThere = () => target.evaluate((node) => node === document.activeElement);
+  for (let n = 0; n < 40 && !(await isThere()); n += 1) await page.keyboard.press("Tab");
+  expect(await isThere()).toBe(true);
+}
+
 test("a keyboard is enough", async () => {
   const page = await stage.start();
   await page.locator("textarea:focus").waitFor();
-  await page.keyboard.type("/tokens 100 --delay 20ms");
+  await page.keyboard.type("/tokens 10000 --delay 20ms");
   await page.keyboard.press("Enter");
   await expect.poll(() => textOf(page)).toContain("tok3");
-  const cut = page.getByRole("button", { name: "Cut my connection" });
-  for (let n = 0; n < 8 && !(await cut.evaluate((node) => node === document.activeElement)); n += 1) await page.keyboard.press("Tab");
+  await tabTo(page, page.getByRole("button", { name: "Cut my connection" }));
+  await page.keyboard.press("Enter");
+  await expect.poll(() => count(page, "resume")).toBe(1);
+  await tabTo(page, page.getByRole("button", { name: "Stop" }));
   await page.keyboard.press("Enter");
   await ended(page, "closed");
   expect(await count(page, "cut")).toBe(1);
@@ -39,7 +49,7 @@ test("a keyboard is enough", async () => {
   await retry.waitFor();
   // sonner's own shortcut leads to the toasts.
   await page.keyboard.press("Alt+t");
-  for (let n = 0; n < 5 && !(await retry.evaluate((node) => node === document.activeElement)); n += 1) await page.keyboard.press("Tab");
+  await tabTo(page, retry);
   await page.keyboard.press("Enter");
   await expect.poll(() => count(page, "resume")).toBe(1);
 });
