@@ -12,15 +12,16 @@ run: ## Build and start the gateway with the embedded journal and the demo agent
 test: ## Run every suite; installs what is missing
 	@scripts/test
 
-check: ## Format, lints, docs, licences, generated files, the map of requirements
+check: ## Format, lints, docs, licences, generated files, the map of requirements, what documents link to and quote
 	@scripts/check
 
-gen: ## Write the generated files: schemas, TypeScript types, OpenAPI, the references of errors and commands
+gen: ## Write the generated files: schemas, TypeScript types, OpenAPI, the references of errors, commands and checks
 	cargo xtask gen
 
-bench: ## Measure against named peers, as ratios; some ten minutes (LONG=1: thrice the rounds)
+bench: ## Measure against named peers, as ratios, and draw the figures (LONG=1 for more rounds); some ten minutes (LONG=1: thrice the rounds)
 	bench/python/run
 	cargo run --release --manifest-path bench/Cargo.toml -- all
+	bench/plot
 
 fuzz: ## Fuzz the decoders, a minute each (FUZZ_SECONDS=…)
 	@scripts/fuzz

@@ -96,6 +96,21 @@ def upstream():
     return markdown(["ms", "provider alone", "through `memory:`", "through `disk:`", "`memory:` adds", "`disk:` adds"], rows)
 
 
+def size():
+    """What an operator sizes a machine by."""
+    gateway = results.load("gateway")
+    memory, replay = gateway["memory"], gateway["replay"]
+    idle, stalled = memory["idle"], memory["stalled"]
+    slowest, fastest = results.writes(POWER, 1).median, results.writes(PROCESS, 100).median
+    rows = [
+        ["memory of an idle viewer", f"{idle['bytes_per_viewer'] / 1e3:.0f} KB ({idle['viewers']:,} viewers: {megabytes(idle['growth'])} MB)"],
+        ["memory of a viewer that has stopped reading", f"{stalled['growth'] / stalled['readers'] / 1e3:.0f} KB"],
+        ["a packet of one token, as it is sent and stored", f"{replay['bytes'] / replay['packets']:.0f} bytes"],
+        ["packets a second", f"{thousands(slowest)} (one run, `power`) to {thousands(fastest)} (100 runs, `process`), viewers on the same two cores"],
+    ]
+    return markdown(["what", "how much"], rows).replace("---:", "---")
+
+
 def environment():
     """The machine of the gateway's run; the results name it for each."""
     found = results.load("gateway")["environment"]
@@ -113,4 +128,5 @@ TABLES = {
     "python": python,
     "upstream": upstream,
     "environment": environment,
+    "size": size,
 }

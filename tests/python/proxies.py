@@ -90,7 +90,7 @@ class Nginx(Proxy):
             f"events {{ worker_connections 256; }}\nhttp {{ {temporary} include {config}; }}\n"
         )
         path = self.write("main.conf", main)
-        return ["nginx", "-p", self.folder, "-c", path, "-e", "stderr"]
+        return [program("nginx"), "-p", self.folder, "-c", path, "-e", "stderr"]
 
 
 class Caddy(Proxy):
@@ -105,7 +105,7 @@ class Caddy(Proxy):
         }
 
     def command(self, config):
-        return ["caddy", "run", "--config", config, "--adapter", "caddyfile"]
+        return [program("caddy"), "run", "--config", config, "--adapter", "caddyfile"]
 
 
 class Haproxy(Proxy):
@@ -122,7 +122,7 @@ class Haproxy(Proxy):
         }
 
     def command(self, config):
-        return ["haproxy", "-db", "-f", config]
+        return [program("haproxy"), "-db", "-f", config]
 
 
 class Envoy(Proxy):

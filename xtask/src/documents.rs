@@ -7,17 +7,19 @@ use std::process::Command;
 
 pub(crate) fn check(root: &Path) -> Result<String, String> {
     let (mut wrong, mut links) = (Vec::new(), 0);
-    for document in tracked(root, &["*.md"])? {
-        let text = fs::read_to_string(root.join(&document)).map_err(|e| format!("{document}: {e}"))?;
-        let folder = root.join(&document).parent().map(Path::to_path_buf).unwrap_or_default();
+    // A template's links are those of the document that is made from it.
+    let is_document = |name: &String| !name.starts_with("xtask/");
+    for document in tracked(root, &["*.md"])?.into_iter().filter(is_document) {
+        let path = root.join(&document);
+        let text = read(&path)?;
         for target in linked(&text) {
             links += 1;
-            if !folder.join(target).exists() {
+            if !leads_somewhere(&path, target) {
                 wrong.push(format!("{document}: links to {target}, which is not there"));
             }
         }
     }
-    let protocol = fs::read_to_string(root.join("PROTOCOL.md")).map_err(|e| format!("PROTOCOL.md: {e}"))?;
+    let protocol = read(&root.join("PROTOCOL.md"))?;
     let (named, functions) = (named(&protocol), functions(root)?);
     wrong.extend(
         named
@@ -43,11 +45,34 @@ pub(crate) fn tracked(root: &Path, patterns: &[&str]) -> Result<Vec<String>, Str
     Ok(names.into_iter().filter(|name| root.join(name).exists()).collect())
 }
 
-/// Targets of links into the repository, without their anchors.
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Targets of links into the repository.
 fn linked(text: &str) -> impl Iterator<Item = &str> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', ' ', '\n']).next());
-    let own = targets.filter(|target| !target.contains(':') && !target.starts_with(['#', '/']));
-    own.filter_map(|target| target.split('#').next())
+    targets.filter(|target| !target.contains(':') && !target.starts_with('/'))
+}
+
+/// The file is there and, if the link names one, the heading.
+fn leads_somewhere(document: &Path, target: &str) -> bool {
+    let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let path = if file.is_empty() { document.to_owned() } else { document.with_file_name(file) };
+    match (path.exists(), anchor) {
+        (is_there, "") => is_there,
+        (false, _) => false,
+        (true, anchor) => read(&path).is_ok_and(|text| anchors(&text).any(|known| known == anchor)),
+    }
+}
+
+/// Headings as they stand in links: small letters, hyphens for spaces, nothing else.
+fn anchors(text: &str) -> impl Iterator<Item = String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    headings.map(|line| {
+        let words = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        words.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
+    })
 }
 
 /// Names in back-ticks that read as a sentence: nothing on the wire has as many words.
@@ -57,12 +82,12 @@ fn named(text: &str) -> BTreeSet<&str> {
     quoted.filter(|name| name.chars().all(is_word) && name.matches('_').count() >= 4).collect()
 }
 
-/// All functions in Rust, tests of the journal's contract among them, which a macro makes tests.
+/// All functions in Rust and Python, tests of the journal's contract among them, which a macro makes tests.
 fn functions(root: &Path) -> Result<BTreeSet<String>, String> {
     let mut names = BTreeSet::new();
-    for file in tracked(root, &["*.rs"])? {
-        let text = fs::read_to_string(root.join(&file)).map_err(|e| format!("{file}: {e}"))?;
-        for rest in text.split("fn ").skip(1) {
+    for file in tracked(root, &["*.rs", "*.py"])? {
+        let text = read(&root.join(&file))?;
+        for rest in text.split("fn ").skip(1).chain(text.split("def ").skip(1)) {
             names.insert(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
         }
     }
@@ -76,7 +101,13 @@ mod tests {
     #[test]
     fn links_into_the_repository_are_found() {
         let text = "[a](docs/a.md#part) ![b](b.png \"title\") [c](https://example.org) [d](#here)";
-        assert_eq!(linked(text).collect::<Vec<_>>(), ["docs/a.md", "b.png"]);
+        assert_eq!(linked(text).collect::<Vec<_>>(), ["docs/a.md#part", "b.png", "#here"]);
+    }
+
+    #[test]
+    fn headings_are_written_as_links_have_them() {
+        let text = "# 12. Upstreams\ntext\n## `[[agents]]`, and more\n";
+        assert_eq!(anchors(text).collect::<Vec<_>>(), ["12-upstreams", "agents-and-more"]);
     }
 
     #[test]

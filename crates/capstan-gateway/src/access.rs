@@ -155,10 +155,10 @@ pub(crate) async fn cors(State(app): State<App>, request: Request, next: Next) -
         (true, Some(_)) => StatusCode::NO_CONTENT.into_response(),
         _ => next.run(request).await,
     };
-    let Some(origin) = origin else { return response };
     let headers = response.headers_mut();
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
+    let Some(origin) = origin else { return response };
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    headers.insert(header::VARY, HeaderValue::from_static("origin"));
     let mut set = |name: HeaderName, value| headers.insert(name, HeaderValue::from_static(value));
     if is_preflight {
         set(header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capstan_agent::Agent;
-use capstan_journal::Journal;
+use capstan_journal::{ErrorKind, Journal, JournalError};
 use capstan_protocol::{Exposure, Fault, FaultKind};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -16,6 +16,7 @@ use crate::ask::Ask;
 use crate::face::agui::Places;
 use crate::limits::Limiter;
 use crate::metrics::Metrics;
+use crate::refusal::journal_fault;
 use crate::routes::page::Asset;
 use crate::runs::Runs;
 use crate::settings::Settings;
@@ -171,6 +172,20 @@ impl App {
 
     pub(crate) fn default_agent(&self) -> Option<&Registered> {
         self.default_agent.as_ref()
+    }
+
+    /// The journal failed for good: bodies must not look finished, and nobody should be sent here.
+    pub(crate) fn break_off(&self) {
+        self.broken.cancel();
+        self.ended.cancel();
+    }
+
+    /// A write to the journal failed before there was a relay to notice.
+    pub(crate) fn write_failed(&self, error: JournalError) -> Fault {
+        if error.kind() == ErrorKind::Unavailable {
+            self.break_off();
+        }
+        journal_fault(error)
     }
 
     /// What may be logged of a fault's cause. The words of an unclassified one in production, too, since the log is

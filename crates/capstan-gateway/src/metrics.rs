@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use capstan_protocol::agui::EventBody;
-use capstan_protocol::{FaultKind, StreamOpCode};
+use capstan_protocol::{Close, FaultKind, StreamOpCode};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -34,6 +34,9 @@ pub(crate) struct Metrics {
     pub(crate) append_seconds: Histogram,
     pub(crate) first_packet_seconds: Histogram,
 }
+
+/// How runs end, by ourselves and by the providers' own words for it.
+const OUTCOMES: [&str; 6] = [Close::COMPLETED, Close::CANCELLED, "error", "length", "tool_calls", "stop"];
 
 impl Metrics {
     pub(crate) fn new() -> Self {
@@ -99,8 +102,10 @@ impl Metrics {
         }
     }
 
+    /// Reasons that an agent made up are counted together, else it could fill the memory with them.
     pub(crate) fn run_ended(&self, outcome: &str) {
-        self.runs.get_or_create(&Label { name: outcome.to_owned() }).inc();
+        let name = if OUTCOMES.contains(&outcome) { outcome } else { "other" };
+        self.runs.get_or_create(&Label { name: name.to_owned() }).inc();
     }
 
     pub(crate) fn fault(&self, kind: FaultKind) {
@@ -134,6 +139,18 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reasons_that_an_agent_made_up_are_counted_together() {
+        let metrics = Metrics::new();
+        for n in 0..100 {
+            metrics.run_ended(&format!("reason {n}"));
+        }
+        metrics.run_ended(Close::COMPLETED);
+        let text = metrics.encode();
+        assert!(text.contains("capstan_runs_total{name=\"other\"} 100"), "{text}");
+        assert_eq!(text.matches("capstan_runs_total{").count(), 2, "{text}");
+    }
 
     const PAGE: &str = include_str!("../../../docs/observability.md");
 

@@ -51,7 +51,7 @@ async fn sweep_once(app: &App) -> Result<(), Fault> {
         }
     }
     // Twice as long: who waits too long is ended above, with its span.
-    app.traces.forget(2 * app.settings.timeouts.waiting);
+    app.traces.forget(app.settings.timeouts.waiting.saturating_mul(2));
     let retention = app.settings.tenants.retention(&app.settings.retention);
     store.expire(&retention, Timestamp::now()).await.map_err(journal_fault)?;
     Ok(())

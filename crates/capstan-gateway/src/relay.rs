@@ -80,8 +80,7 @@ pub(crate) fn spawn(
             // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
             tracing::error!(%stream, %error, "the journal failed; open responses are cut");
             traces::failed(&span, FaultKind::JournalUnavailable.entry().code);
-            app.broken.cancel();
-            app.ended.cancel();
+            app.break_off();
         }
         app.runs.forget(stream);
         app.metrics.active_runs.dec();

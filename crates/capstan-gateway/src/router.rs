@@ -58,12 +58,12 @@ pub(crate) fn router(app: &App) -> Router {
     open()
         .into_router()
         .merge(for_tenants)
-        // Browsers guess types of what they should not run.
-        .layer(map_response(no_sniffing))
         // Without tenants only this machine may ask.
         .layer(from_fn_with_state(app.clone(), access::guard_loopback))
         // Pages of allowed origins may ask.
         .layer(from_fn_with_state(app.clone(), access::cors))
+        // Browsers guess types of what they should not run.
+        .layer(map_response(no_sniffing))
         // Everything that was refused becomes a problem, here and nowhere else.
         .layer(from_fn_with_state(app.clone(), refusal::render))
         .with_state(app.clone())

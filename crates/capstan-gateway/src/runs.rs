@@ -118,7 +118,7 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let (place, trace) = (start.place, start.trace.clone());
     let (here, body) = (app.clone(), start.body.clone());
     let claimed = carry_out(app, async move {
-        let claimed = here.journal.claim(claim).await.map_err(journal_fault)?;
+        let claimed = here.journal.claim(claim).await.map_err(|error| here.write_failed(error))?;
         if claimed.is_new {
             relay::spawn(&here, agent, claimed.run.clone(), body, trace, slot);
         }
@@ -214,8 +214,11 @@ async fn arm(app: &App, run: Run, trace: Option<TraceContext>) -> Result<Run, Fa
         Run { state: RunState::Running, attempt: run.attempt + 1, updated_at: Timestamp::now(), ..run };
     let (here, next, stream) = (app.clone(), armed.clone(), armed.stream_id);
     let is_armed = carry_out(app, async move {
-        let is_armed =
-            here.journal.transition(from, next.clone(), Vec::new(), None).await.map_err(journal_fault)?;
+        let is_armed = here
+            .journal
+            .transition(from, next.clone(), Vec::new(), None)
+            .await
+            .map_err(|error| here.write_failed(error))?;
         if is_armed {
             relay::spawn(&here, agent, next, body, trace, slot);
         }

@@ -2,7 +2,8 @@
 //!
 //! They are plain `tracing` spans under a target of their own, made only if a [`TraceCollector`] wants them. They are
 //! held, never entered: a run outlives the requests that ask for it, and log lines keep the span of their request.
-//! Nothing here happens per packet, and nothing that a user or an agent said is ever in a span.
+//! Nothing here happens per packet, and nothing that was said is ever in a span: of an agent, only the short names of its model,
+//! its reason to end and its faults.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -182,7 +183,7 @@ fn short(id: &str) -> String {
 
 /// The run has ended, as its record says.
 pub(crate) fn ended(span: &Span, run: &Run) {
-    span.record("capstan.close_reason", run.reason.as_deref());
+    span.record("capstan.close_reason", run.reason.as_deref().map(short));
     span.record("capstan.attempts", i64::from(run.attempt));
     span.record("capstan.packets", i64::try_from(run.last_seq).unwrap_or(i64::MAX));
     answered(span, run.model.as_deref(), run.usage.as_ref());
@@ -194,16 +195,17 @@ pub(crate) fn ended(span: &Span, run: &Run) {
 /// Which model answered, and what it took.
 pub(crate) fn answered(span: &Span, model: Option<&str>, usage: Option<&Map<String, Value>>) {
     let count = |name| usage.and_then(|usage| usage.get(name)).and_then(Value::as_i64);
-    span.record("gen_ai.response.model", model);
+    span.record("gen_ai.response.model", model.map(short));
     span.record("gen_ai.usage.input_tokens", count("input_tokens"));
     span.record("gen_ai.usage.output_tokens", count("output_tokens"));
 }
 
 /// It ended in a fault, which is told by its code alone.
 pub(crate) fn failed(span: &Span, code: &str) {
-    span.record("error.type", code);
+    let code = short(code);
+    span.record("error.type", &code);
     span.record("otel.status_code", "error");
-    span.record("otel.status_description", code);
+    span.record("otel.status_description", &code);
 }
 
 /// The agent warned and went on.

@@ -140,6 +140,18 @@ async fn the_document_and_its_page_need_no_key() {
 }
 
 #[tokio::test]
+async fn every_page_of_the_catalogue_shows_its_text_as_it_is() {
+    let server = start(Settings::default()).await;
+    for entry in capstan_protocol::CATALOGUE {
+        let text = server.get(&format!("/errors/{}", entry.slug)).await.text().await.unwrap();
+        let shown =
+            text.replace("<code>", "`").replace("</code>", "`").replace("&lt;", "<").replace("&gt;", ">");
+        assert!(shown.contains(entry.remedy), "{}", entry.slug);
+        assert!(!text.contains("<key>"), "{}", entry.slug);
+    }
+}
+
+#[tokio::test]
 async fn the_pages_hold_nothing_inline_and_nothing_from_elsewhere() {
     let server = start(Settings::default()).await;
     for path in ["/", "/docs", "/errors/rate-limited"] {

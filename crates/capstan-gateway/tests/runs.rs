@@ -5,7 +5,9 @@ mod common;
 
 use capstan_gateway::{KeyHash, Limits, Settings, Tenant};
 use capstan_protocol::{CATALOGUE, ErrorSeverity, Payload};
-use common::{all, ask, client, close_reason, errors, packets, problem, seqs, start, text};
+use common::{
+    all, ask, client, close_reason, errors, journal, packets, problem, seqs, start, start_on, text,
+};
 use serde_json::Value;
 
 #[tokio::test]
@@ -361,4 +363,16 @@ async fn a_drained_server_interrupts_its_runs_and_another_life_continues_them() 
     client().delete(format!("{}/v1/streams/{stream}", server.url)).send().await.unwrap();
     assert_eq!(close_reason(&all(response).await).as_deref(), Some("cancelled"));
     server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_whose_journal_takes_no_claim_is_not_ready() {
+    let journal = journal();
+    let server = start_on(journal.clone(), Settings::default()).await;
+    journal.store().close().await.unwrap();
+    let refused = problem(server.post(&ask("Hi")).await).await;
+    assert_eq!((refused.status, refused.code.as_str()), (503, "journal_unavailable"));
+    assert_eq!(server.get("/readyz").await.status(), 503);
+    let health: Value = server.get("/health").await.json().await.unwrap();
+    assert_eq!(health["status"], "degraded");
 }

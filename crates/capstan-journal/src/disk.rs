@@ -36,6 +36,7 @@ const QUEUE: usize = 4096;
 
 /// Reads at once. More would only queue at the disk, each on a thread of its own with a heap of its own.
 const READS: usize = 8;
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 pub(crate) struct DiskStore {
     tables: Arc<Tables>,
@@ -50,7 +51,12 @@ pub(crate) struct DiskStore {
 impl DiskStore {
     pub(crate) fn open(folder: &Path, durability: Durability) -> Result<Self, JournalError> {
         // Linux's name for the time since the machine was started. Elsewhere a power cut goes unnoticed.
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+        let boot = fs::read_to_string(BOOT_ID).ok();
+        if boot.is_none() && durability == Durability::Process {
+            tracing::warn!(
+                "{BOOT_ID} cannot be read: a stream that lost packets in a power cut would be continued"
+            );
+        }
         Self::open_in(folder, durability, boot.map(|id| id.trim().to_owned()))
     }
 

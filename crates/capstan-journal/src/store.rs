@@ -98,8 +98,8 @@ pub trait Store: Send + Sync + 'static {
     /// How many sessions a tenant has. A session begins with its first claim or turn.
     async fn sessions(&self, tenant: &str) -> Result<u64, JournalError>;
 
-    /// Erases a closed stream for good: frames, body, record, and its turn. Synced. The claim stays as it does after an expiry, so that a duplicate starts no second run. False if there is no such
-    /// stream, or it runs or waits.
+    /// Erases a closed stream for good: frames, body, record, and its turn. Synced. The claim stays as it does after
+    /// an expiry, so that a duplicate starts no second run. False if there is no such stream, or it runs or waits.
     async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError>;
 
     /// Erases a session and its turns for good; its streams are left. Synced. False if the tenant has no such session.

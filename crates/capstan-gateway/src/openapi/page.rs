@@ -1,5 +1,5 @@
 //! The document as a page for people: a section for each part, an article for each route, the models at the end.
-//! It reads the document alone, so that it can say nothing else.
+//! It reads the document, and of refusals the catalogue that the document was made from.
 // A `Value` that is read by a name it does not hold is null.
 #![allow(clippy::indexing_slicing)]
 

@@ -13,7 +13,7 @@ use http::{HeaderMap, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::assist::{check_content_type, last_event_id, read_body};
+use super::assist::{check_content_type, last_event_id, place_of, read_body};
 use crate::access::Caller;
 use crate::app::App;
 use crate::ask::Ask;
@@ -82,7 +82,7 @@ pub(crate) async fn post_to(
 async fn run(app: &App, caller: &Caller, agent: Option<&str>, request: Request) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
     check_content_type(&parts.headers)?;
-    let place = place_of(app, last_event_id(&parts.headers)?);
+    let place = place_of(app, last_event_id(&parts.headers)?, None);
     let body = read_body(app, body).await?;
     let ask = Ask::decode(agui::NAME, &body)?;
     let trace = traces::context_of(&parts.headers);
@@ -117,13 +117,6 @@ async fn start(
     let facts = Facts::new(&run, Some(&body), &app.settings);
     let face = open(app, &run, facts, place.cursor.map(LastEventId::cursor)).await?;
     Ok(reader::respond(app, &run, face.base(), Face::Agui(Box::new(face)), View::Post, slot))
-}
-
-fn place_of(app: &App, cursor: Option<LastEventId>) -> Place {
-    if cursor.is_some() {
-        app.metrics.resumes.inc();
-    }
-    Place { cursor, after: None }
 }
 
 /// Without a cursor, whoever comes to a stream that has begun may hold some of it already.
@@ -188,7 +181,7 @@ async fn join_run(
     headers: &HeaderMap,
 ) -> Result<Response, Refusal> {
     // A reconnecting client repeats its URL, so the header is the newer word.
-    let place = place_of(app, last_event_id(headers)?.or(params.cursor()?));
+    let place = place_of(app, last_event_id(headers)?.or(params.cursor()?), None);
     let joined = async {
         let run = find(app, caller, agent, &params.run).await?;
         place.in_run(&run)?;

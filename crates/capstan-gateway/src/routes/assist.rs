@@ -99,7 +99,7 @@ async fn assist(
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
     check_content_type(&parts.headers)?;
-    let place = place_of(app, &parts.headers, params.after)?;
+    let place = place_of(app, last_event_id(&parts.headers)?, params.after);
     let body = read_body(app, body).await?;
     let ask = Ask::decode(cap::NAME, &body)?;
     let face = Face::Cap(Cap(params.profile.unwrap_or(ask.profile)));
@@ -181,12 +181,11 @@ fn header_lists(headers: &HeaderMap, name: &str, wanted: &str) -> bool {
 }
 
 /// Where a viewer reads on, as headers and query say.
-pub(crate) fn place_of(app: &App, headers: &HeaderMap, after: Option<u64>) -> Result<Place, Fault> {
-    let place = Place { cursor: last_event_id(headers)?, after };
-    if place.cursor.is_some() {
+pub(crate) fn place_of(app: &App, cursor: Option<LastEventId>, after: Option<u64>) -> Place {
+    if cursor.is_some() {
         app.metrics.resumes.inc();
     }
-    Ok(place)
+    Place { cursor, after }
 }
 
 pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<LastEventId>, Fault> {

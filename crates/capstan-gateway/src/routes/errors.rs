@@ -33,7 +33,7 @@ pub(crate) async fn list() -> Json<&'static [Entry]> {
     Json(CATALOGUE)
 }
 
-/// One kind of fault, as a page. All of its text is ours, so nothing needs escaping.
+/// One kind of fault, as a page.
 pub(crate) async fn page(Path(slug): Path<String>) -> Result<Response, Refusal> {
     let entry = CATALOGUE.iter().find(|entry| entry.slug == slug).ok_or(FaultKind::RouteNotFound)?;
     let retry = match (entry.retryable, entry.retry_after) {
@@ -41,9 +41,11 @@ pub(crate) async fn page(Path(slug): Path<String>) -> Result<Response, Refusal> 
         (true, None) => "yes".to_owned(),
         (false, _) => "no".to_owned(),
     };
-    let Entry { title, meaning, remedy, code, agui, status, severity, .. } = entry;
+    let Entry { title, code, agui, status, severity, .. } = entry;
+    let (heading, meaning, remedy) =
+        (html::escape(title), html::inline(entry.meaning), html::inline(entry.remedy));
     let body = format!(
-        "<main><h1>{title}</h1><p>{meaning}</p><p><strong>What to do:</strong> {remedy}</p>\
+        "<main><h1>{heading}</h1><p>{meaning}</p><p><strong>What to do:</strong> {remedy}</p>\
          <dl><dt>Code</dt><dd><code>{code}</code></dd><dt>AG-UI code</dt><dd><code>{agui}</code></dd>\
          <dt>HTTP status</dt><dd>{status}</dd><dt>Severity</dt><dd>{severity}</dd><dt>Retry</dt><dd>{retry}</dd></dl>\
          <p><a href=/docs>All routes</a></p></main>"

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use super::agui;
-use super::assist::place_of;
+use super::assist::{last_event_id, place_of};
 use crate::access::Caller;
 use crate::answers::{PacketPage, Stream, StreamPage};
 use crate::app::App;
@@ -95,7 +95,7 @@ pub(crate) async fn watch(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let run = own_run(&app, &caller, &id).await?;
-    let place = place_of(&app, &headers, params.after)?;
+    let place = place_of(&app, last_event_id(&headers)?, params.after);
     if params.face == Some(FaceName::AgUi) {
         return agui::watch(&app, &caller, &run, place).await;
     }

@@ -73,6 +73,9 @@ impl Writer {
         if !rules::check_transition(&record.run, from, frames)? {
             return Ok(false);
         }
+        // Whatever may fail comes before the group is touched.
+        let turn =
+            turn.map(|turn| Ok::<_, JournalError>((turn.closed_at, values::json(turn)?))).transpose()?;
         let before = record.run.bytes;
         record.run = rules::advance(&record.run, to, frames);
         record.boot = self.boot.clone();
@@ -87,10 +90,10 @@ impl Writer {
             );
             self.closing.push(stream);
         }
-        if let Some(turn) = turn {
+        if let Some((closed_at, turn)) = turn {
             let Run { tenant, session, .. } = &record.run;
-            group.put(Table::Turns, keys::turn(tenant, session, stream), values::json(turn)?);
-            self.touch(tenant, session, turn.closed_at, group);
+            group.put(Table::Turns, keys::turn(tenant, session, stream), turn);
+            self.touch(tenant, session, closed_at, group);
         }
         self.require_sync(stream, group);
         self.open.insert(stream, record);

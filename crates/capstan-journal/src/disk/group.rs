@@ -102,7 +102,7 @@ impl Group {
         }
     }
 
-    /// Writes all or nothing. The answers are given afterwards, with `answer_all`.
+    /// Writes all or nothing. The answers are given afterwards, with [`Answers::give`].
     pub(crate) fn commit(self, tables: &Tables) -> (Result<(), JournalError>, Answers) {
         let mut batch = self.batch;
         for ((table, key), value) in self.staged {

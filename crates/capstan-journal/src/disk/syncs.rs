@@ -70,11 +70,15 @@ impl Syncs {
     }
 
     fn are_done(&self, upto: Commit) {
-        self.0.send_modify(|state| state.unsynced.retain(|_, commit| *commit > upto));
+        self.0.send_modify(|state| {
+            if state.failed.is_none() {
+                state.unsynced.retain(|_, commit| *commit > upto);
+            }
+        });
     }
 }
 
-/// Syncs commits as they are sent, all that wait at once; ends when the sender is gone.
+/// Syncs commits as they are sent, all that wait at once; ends when the sender is gone, or a sync fails.
 pub(crate) fn spawn(
     tables: Arc<Tables>,
     syncs: Syncs,
@@ -85,7 +89,8 @@ pub(crate) fn spawn(
             let upto = commits.try_iter().last().unwrap_or(first);
             match tables.sync_log() {
                 Ok(()) => syncs.are_done(upto),
-                Err(error) => syncs.fail(&error),
+                // The system tells of a failed sync once; the next may succeed without what this one lost.
+                Err(error) => return syncs.fail(&error),
             }
         }
     };
@@ -120,6 +125,8 @@ mod tests {
         let (syncs, stream) = (Syncs::default(), Uuid::now_v7());
         syncs.expect(&[stream]);
         syncs.fail(&JournalError::new(ErrorKind::Unavailable, "no space"));
+        let later = syncs.expect(&[Uuid::now_v7()]);
+        syncs.are_done(later);
         assert_eq!(syncs.settled(stream).await.unwrap_err().kind(), ErrorKind::Unavailable);
         assert!(syncs.failure().is_some());
         syncs.settled(Uuid::now_v7()).await.unwrap();

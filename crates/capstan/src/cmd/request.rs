@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::Failure;
 
-/// Print a request body for a message, with a fresh key
+/// Print a request body for a message, with a fresh request id
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// What to ask

@@ -10,10 +10,11 @@ pub(super) fn kind(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str().and_then(|to| to.rsplit('/').next()) {
         return format!("<a href=\"#model-{0}\"><code>{0}</code></a>", escape(name));
     }
-    let choices: Vec<&Value> =
-        ["allOf", "anyOf", "oneOf"].iter().flat_map(|name| array(&schema[*name])).collect();
-    if !choices.is_empty() {
-        return choices.into_iter().map(kind).collect::<Vec<_>>().join(" or ");
+    for (name, word) in [("allOf", " and "), ("anyOf", " or "), ("oneOf", " or ")] {
+        let parts: Vec<String> = array(&schema[name]).map(kind).collect();
+        if !parts.is_empty() {
+            return parts.join(word);
+        }
     }
     let values: Vec<&Value> = array(&schema["enum"]).chain(schema.get("const")).collect();
     if !values.is_empty() {

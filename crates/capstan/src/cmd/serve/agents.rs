@@ -44,10 +44,14 @@ fn keys(table: &Table) -> Map<String, Value> {
     own.map(|(key, value)| (key.as_ref().clone(), value.as_ref().clone())).collect()
 }
 
+/// A word of the table, if it is there and a word.
+pub(super) fn found<'a>(table: &'a Table, key: &str) -> Option<&'a str> {
+    let (_, value) = table.iter().find(|(known, _)| known.as_ref() == key)?;
+    value.as_ref().as_str()
+}
+
 fn word(table: &Table, key: &str, source: Source<'_>) -> Result<String, Failure> {
-    let found = table.iter().find(|(known, _)| known.as_ref() == key);
-    let word = found.and_then(|(_, value)| value.as_ref().as_str());
-    word.map(str::to_owned).ok_or_else(|| {
+    found(table, key).map(str::to_owned).ok_or_else(|| {
         let first = table.keys().map(|known| known.span().start).min();
         let help = match key {
             "kind" => {

@@ -9,6 +9,7 @@ use capstan_protocol::Exposure;
 use super::Config;
 use super::overlay::{LimitsConfig, RetentionConfig, TimeoutsConfig};
 use super::tenant::TenantConfig;
+use crate::cmd::serve::agents::{self, Table};
 
 /// A value as a file would have it.
 pub(super) trait Shown {
@@ -47,11 +48,13 @@ impl Config {
             ("durability", format!("{:?}", self.durability)),
             ("debug", (self.exposure() == Exposure::Debug).to_string()),
             ("open", self.open.to_string()),
+            ("agui_error_text", self.agui_error_text.to_string()),
             ("tls_cert", self.tls_cert.shown()),
             ("tls_key", self.tls_key.shown()),
             ("cors_origins", format!("{:?}", self.cors_origins)),
             ("metrics_key", if self.metrics_key.is_some() { "set" } else { "none" }.to_owned()),
             ("tenants", self.tenants_in_words()),
+            ("agents", self.agents_in_words()),
         ]
         .map(|(key, value)| (key.to_owned(), value))
         .into();
@@ -63,6 +66,17 @@ impl Config {
             rows.extend(values.into_iter().map(|(key, value)| (format!("{table}.{key}"), value)));
         }
         rows
+    }
+
+    fn agents_in_words(&self) -> String {
+        if self.agents.is_empty() {
+            return "demo (demo)".into();
+        }
+        let tell = |table: &Table| {
+            let word = |key| agents::found(table, key).unwrap_or("?");
+            format!("{} ({})", word("name"), word("kind"))
+        };
+        self.agents.iter().map(tell).collect::<Vec<_>>().join(", ")
     }
 
     fn tenants_in_words(&self) -> String {

@@ -13,6 +13,7 @@ use crate::cmd::traces::{ENDPOINTS, asked_by, variable};
 const PROTOCOL: &str = "http/protobuf";
 const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
+const COMPRESSIONS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
 /// The standard's own.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -40,6 +41,12 @@ pub(super) fn check() -> Result<(), Failure> {
         let help =
             format!("unset it and use the collector's HTTP port, 4318 by default, in {}", ENDPOINTS[1]);
         return Err(Failure::usage(format!("{name}: traces are sent as {PROTOCOL} only")).with_help(help));
+    }
+    if let Some((name, _)) = first(TIMEOUTS).filter(|(_, text)| text.parse::<u64>().is_err()) {
+        return Err(Failure::usage(format!("{name}: expected a number of milliseconds")));
+    }
+    if let Some((name, _)) = first(COMPRESSIONS).filter(|(_, word)| word != "none") {
+        return Err(Failure::usage(format!("{name}: spans are sent uncompressed")).with_help("unset it"));
     }
     check_sampler()
 }
