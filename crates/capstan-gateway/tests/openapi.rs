@@ -251,6 +251,20 @@ async fn who_announces_too_much_is_refused_before_it_is_sent() {
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("\"payload_too_large\""), "{answer}");
 }
 
+/// The server reads on, else it would close the connection under the one who still sends.
+#[tokio::test]
+async fn who_sends_somewhat_too_much_can_send_it_all_and_ask_again() {
+    let limits = capstan_gateway::Limits { body_bytes: 1024, ..Default::default() };
+    let server = start(Settings { limits, ..Settings::default() }).await;
+    let large = format!(
+        "POST /v1/assist HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 4000\r\n\r\n{}",
+        " ".repeat(4000)
+    );
+    let next = "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let answers = raw(&server, (large + next).as_bytes()).await;
+    assert!(answers.starts_with("HTTP/1.1 413 ") && answers.contains("HTTP/1.1 200 OK"), "{answers}");
+}
+
 #[tokio::test]
 async fn a_second_host_does_not_get_past_the_guard() {
     let server = start(Settings::default()).await;

@@ -2,13 +2,14 @@
 
 use axum::Extension;
 use axum::Json;
-use axum::body::{Body, HttpBody as _, to_bytes};
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use capstan_journal::Run;
 use capstan_protocol::{Fault, FaultKind, LastEventId, Profile};
 use http::{HeaderMap, HeaderValue, header};
+use http_body_util::BodyExt as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -144,27 +145,40 @@ pub(crate) fn check_content_type(headers: &HeaderMap) -> Result<(), Fault> {
     is_json.then_some(()).ok_or_else(|| Fault::new(FaultKind::UnsupportedMediaType))
 }
 
+/// How often the limit of a body is taken and thrown away, so that the one who sent it can read why.
+const SPILL: usize = 4;
+
 pub(crate) async fn read_body(app: &App, body: Body) -> Result<Bytes, Fault> {
     let limit = app.settings.limits.body_bytes;
     let too_large = || {
         Fault::new(FaultKind::PayloadTooLarge)
             .with_message(format!("The request is larger than {limit} bytes."))
     };
-    // Who announces too much need not send it.
-    if body.size_hint().lower() > limit as u64 {
+    // Who announces far too much need not send it.
+    if body.size_hint().lower() > limit.saturating_mul(SPILL) as u64 {
         return Err(too_large());
     }
-    match tokio::time::timeout(app.settings.timeouts.request, to_bytes(body, limit)).await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(error)) if is_length_limit(&error) => Err(too_large()),
+    match tokio::time::timeout(app.settings.timeouts.request, take(body, limit)).await {
+        Ok(Ok(bytes)) => bytes.ok_or_else(too_large),
         Ok(Err(_)) => Err(Fault::new(FaultKind::InvalidRequest).with_message("document: the body broke off")),
         Err(_) => Err(Fault::new(FaultKind::Timeout).with_message("The request took too long to arrive.")),
     }
 }
 
-fn is_length_limit(error: &axum::Error) -> bool {
-    let source = std::error::Error::source(error);
-    source.is_some_and(|source| source.is::<http_body_util::LengthLimitError>())
+/// The body, or `None` if it is larger than the limit. It is read on in that case, within reason: whoever still sends
+/// when the connection is closed meets a reset instead of the answer, and a proxy makes a 502 of it.
+async fn take(mut body: Body, limit: usize) -> Result<Option<Bytes>, axum::Error> {
+    let (mut kept, mut size) = (BytesMut::new(), 0_usize);
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        size = size.saturating_add(data.len());
+        if size <= limit {
+            kept.extend_from_slice(&data);
+        } else if size > limit.saturating_mul(SPILL) {
+            break;
+        }
+    }
+    Ok((size <= limit).then(|| kept.freeze()))
 }
 
 /// `Accept: application/json` without `text/event-stream` asks for one object.
