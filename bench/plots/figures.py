@@ -11,7 +11,8 @@ def thousands(figure):
 
 
 def ratio(measure, peer):
-    return f"{measure.median / peer.median:.2g}x" if measure.median / peer.median >= 10 else f"{measure.median / peer.median:.2f}x"
+    times = measure.median / peer.median
+    return f"{times:.0f}x" if times >= 10 else f"{times:.2f}x"
 
 
 def bars(measures, peer, ours, show=thousands):

@@ -35,8 +35,9 @@ pub(crate) struct Metrics {
     pub(crate) first_packet_seconds: Histogram,
 }
 
-/// How runs end, by ourselves and by the providers' own words for it.
-const OUTCOMES: [&str; 6] = [Close::COMPLETED, Close::CANCELLED, "error", "length", "tool_calls", "stop"];
+/// How runs end: our own reasons, and those that the adapters make of their upstreams'.
+const OUTCOMES: [&str; 6] =
+    [Close::COMPLETED, Close::CANCELLED, "error", "length", "tool_calls", "interrupt"];
 
 impl Metrics {
     pub(crate) fn new() -> Self {

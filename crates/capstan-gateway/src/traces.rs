@@ -210,7 +210,7 @@ pub(crate) fn failed(span: &Span, code: &str) {
 
 /// The agent warned and went on.
 pub(crate) fn warned(span: &Span, code: &str) {
-    tracing::info!(target: SPANS, parent: span, { "error.type" = code }, "warning");
+    tracing::info!(target: SPANS, parent: span, { "error.type" = short(code) }, "warning");
 }
 
 #[cfg(test)]
