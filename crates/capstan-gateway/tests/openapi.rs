@@ -254,11 +254,13 @@ async fn who_announces_too_much_is_refused_before_it_is_sent() {
 /// The server reads on, else it would close the connection under the one who still sends.
 #[tokio::test]
 async fn who_sends_somewhat_too_much_can_send_it_all_and_ask_again() {
-    let limits = capstan_gateway::Limits { body_bytes: 1024, ..Default::default() };
+    // More than the buffers on the way hold.
+    const TOO_MUCH: usize = 4 * 1024 * 1024;
+    let limits = capstan_gateway::Limits { body_bytes: 1024 * 1024, ..Default::default() };
     let server = start(Settings { limits, ..Settings::default() }).await;
     let large = format!(
-        "POST /v1/assist HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 4000\r\n\r\n{}",
-        " ".repeat(4000)
+        "POST /v1/assist HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {TOO_MUCH}\r\n\r\n{}",
+        " ".repeat(TOO_MUCH)
     );
     let next = "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let answers = raw(&server, (large + next).as_bytes()).await;
