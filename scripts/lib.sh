@@ -6,13 +6,25 @@ export CARGO_TERM_PROGRESS_WHEN=never
 summary=()
 failed=()
 
-# suite NAME COMMAND...: runs a suite, remembers how long it took, stops at the first failure.
+# note NAME SECONDS STATUS: a line of the summary, beside what the suite may take.
+declare -A budget=()
+note() {
+  local result=ok
+  if [ "$3" != 0 ]; then result=FAILED failed+=("$1"); fi
+  summary+=("$(printf '%4ds %6s  %-6s  %s' "$2" "${budget[$1]:+of ${budget[$1]}}" "$result" "$1")")
+}
+
+# suite NAME COMMAND...: runs a suite, remembers how long it took and whether it held. The others run all the same.
 suite() {
-  local name=$1 start=$SECONDS
+  local name=$1 start=$SECONDS status
   shift
   printf '\n== %s\n' "$name"
-  "$@"
-  summary+=("$(printf '%4ds  %s' $((SECONDS - start)) "$name")")
+  # In a shell of its own and not behind `if` or `||`, where `set -e` would not hold.
+  set +e
+  (set -e; trap - EXIT; "$@")
+  status=$?
+  set -e
+  note "$name" $((SECONDS - start)) $status
 }
 
 # begin NAME COMMAND...: starts a suite beside others. What it says is kept until `join` prints it whole.
@@ -29,40 +41,53 @@ begin() {
 
 # join: waits for the suites that were begun, prints them in that order, and remembers which of them failed.
 join() {
-  local suite pid name
+  local suite pid name status
   for suite in "${begun[@]}"; do
     read -r pid name <<<"$suite"
-    wait "$pid" || failed+=("$name")
+    status=0
+    wait "$pid" || status=$?
     printf '\n== %s\n' "$name"
     cat "$logs/$name"
-    summary+=("$(printf '%4ds  %s' "$(cat "$logs/$name.seconds")" "$name")")
+    note "$name" "$(cat "$logs/$name.seconds" 2>/dev/null || echo 0)" $status
   done
   begun=()
 }
 
-# At the end, and whenever it ends early: nothing that was begun is left behind.
+# At the end, and whenever it ends early: nothing that was begun is left behind, and the summary is the last thing printed.
 leave() {
-  local suite
-  for suite in "${begun[@]}"; do kill -- "-${suite%% *}" 2>/dev/null || true; done
+  local status=$? suite
+  trap - EXIT
+  for suite in "${begun[@]}"; do
+    kill -- "-${suite%% *}" 2>/dev/null || true
+    summary+=("            ended   ${suite#* }")
+  done
   wait
   rm -rf "$logs"
+  if [ ${#summary[@]} -gt 0 ]; then
+    printf '\n%s\n' "${summary[@]}" "$(printf '%4ds %6s  in all' $SECONDS "${budget[all]:+of ${budget[all]}}")"
+  fi
+  for suite in "${failed[@]}"; do echo "error: failed: $suite"; done
+  if [ ${#failed[@]} -gt 0 ]; then status=1; fi
+  exit $status
 }
 trap leave EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 # skip NAME WHY: without what it needs a suite is skipped by name; where everything must run, that is a failure.
 skip() {
-  summary+=("skip   $1: $2")
-  if [ "${CI:-}" = true ]; then
-    printf 'error: %s cannot be skipped here: %s\n' "$1" "$2" >&2
-    exit 1
-  fi
+  summary+=("            skip    $1: $2")
+  if [ "${CI:-}" = true ]; then failed+=("$1 cannot be skipped here: $2"); fi
 }
 
-# install PACKAGE...: installs Debian packages that are missing, if that is possible here.
+# install PACKAGE...: installs Debian packages that are missing, if that is possible here. The lists are refreshed first, once:
+# an old list installs an old browser, and what breaks in today's goes unseen.
+refreshed=
 install() {
   command -v apt-get >/dev/null && [ "$(id -u)" = 0 ] || return 1
-  apt-get install -qq -y --no-install-recommends "$@" >/dev/null 2>&1 && return
-  apt-get update -qq >/dev/null && apt-get install -qq -y --no-install-recommends "$@" >/dev/null
+  [ "$refreshed" ] || apt-get update -qq >/dev/null || echo "warning: the package lists could not be refreshed" >&2
+  refreshed=1
+  apt-get install -qq -y --no-install-recommends "$@" >/dev/null
 }
 
 # have COMMAND PACKAGE: the command is there, or was just installed.
@@ -114,14 +139,4 @@ page() {
   npm_ci
   [ -f "$built" ] && [ -z "$(find web/playground web/packages/capstan/src web/package-lock.json -newer "$built" -type f -not -path '*/dist/*' -not -name .tsbuildinfo -print -quit)" ] && return
   (cd web && npm run build --workspace capstan-playground --silent)
-}
-
-# finish: the times, and the suites that failed.
-finish() {
-  printf '\n'
-  printf '%s\n' "${summary[@]}"
-  if [ "${#failed[@]}" -gt 0 ]; then
-    printf 'error: failed: %s\n' "${failed[@]}" >&2
-    exit 1
-  fi
 }

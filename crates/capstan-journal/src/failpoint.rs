@@ -1,5 +1,5 @@
 //! Points at which a test build dies on purpose: `CAPSTAN_FAILPOINT=after_append:5` aborts at the fifth append.
-//! Without the feature a hit is nothing at all.
+//! Without `--cfg failpoints` (`scripts/rustc-with-hooks`) a hit is nothing at all.
 
 /// Where a process can be made to die.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) enum Point {
 }
 
 /// Aborts the process if this is the chosen point and the chosen hit.
-#[cfg(feature = "failpoints")]
+#[cfg(failpoints)]
 pub(crate) fn hit(point: Point) {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,6 +40,6 @@ pub(crate) fn hit(point: Point) {
 }
 
 /// Nothing, in this build.
-#[cfg(not(feature = "failpoints"))]
+#[cfg(not(failpoints))]
 #[inline(always)]
 pub(crate) const fn hit(_: Point) {}

@@ -1,5 +1,5 @@
 //! Known mistakes that a test build can plant (`CAPSTAN_BUG=lost_wakeup`), to prove that the model test finds them.
-//! Without the feature every question is a constant no.
+//! Without `--cfg planted_bugs` (`scripts/rustc-with-hooks`) every question is a constant no.
 
 /// One mistake each, of the kind a journal must never make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) enum Bug {
 }
 
 /// Whether this mistake is planted.
-#[cfg(feature = "planted-bugs")]
+#[cfg(planted_bugs)]
 pub(crate) fn is(bug: Bug) -> bool {
     static PLANTED: std::sync::OnceLock<Option<Bug>> = std::sync::OnceLock::new();
     let planted = PLANTED.get_or_init(|| match std::env::var("CAPSTAN_BUG").ok()?.as_str() {
@@ -32,7 +32,7 @@ pub(crate) fn is(bug: Bug) -> bool {
 }
 
 /// Never, in this build.
-#[cfg(not(feature = "planted-bugs"))]
+#[cfg(not(planted_bugs))]
 #[inline(always)]
 pub(crate) const fn is(_: Bug) -> bool {
     false

@@ -219,7 +219,7 @@ async fn a_second_process_is_refused_and_told_who_holds_the_folder() {
     open_folder(folder.path());
 }
 
-#[cfg(feature = "failpoints")]
+#[cfg(failpoints)]
 #[tokio::test]
 async fn a_process_that_dies_at_a_failpoint_has_stored_what_comes_before_it() {
     for failpoint in ["after_claim", "after_claim:3", "after_append:1", "after_append:40", "before_wake:7"] {

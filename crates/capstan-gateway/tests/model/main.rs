@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod agent;
-#[cfg(feature = "planted-bugs")]
+#[cfg(planted_bugs)]
 mod bites;
 mod body;
 mod client;

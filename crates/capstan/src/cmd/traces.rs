@@ -1,15 +1,9 @@
-//! Traces for an OpenTelemetry collector, if the build has them and the standard variables ask for them.
+//! Traces for an OpenTelemetry collector, if the standard variables ask for them.
 
-#[cfg(not(feature = "otel"))]
-mod off;
-#[cfg(feature = "otel")]
 mod otel;
 
 use tracing_subscriber::{Layer, Registry};
 
-#[cfg(not(feature = "otel"))]
-pub(crate) use off::Traces;
-#[cfg(feature = "otel")]
 pub(crate) use otel::Traces;
 
 /// What takes spans beside the log.

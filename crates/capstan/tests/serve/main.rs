@@ -7,19 +7,15 @@ mod check;
 mod client;
 mod debug;
 mod drain;
-#[cfg(feature = "failpoints")]
+#[cfg(failpoints)]
 mod failpoint;
 mod keys;
 mod kill;
 mod logs;
-#[cfg(feature = "otel")]
 mod peer;
 mod process;
 mod race;
 mod refuse;
 mod streams;
 mod tls;
-#[cfg(feature = "otel")]
 mod traces;
-#[cfg(not(feature = "otel"))]
-mod untraced;
