@@ -31,9 +31,13 @@ export function App(): ReactNode {
   const view = useLog(chat.log);
   chat.line.trouble = trouble;
 
-  useEffect(() => setAsking(agents.complaint !== null), [agents.complaint]);
+  useEffect(() => {
+    setAsking(agents.complaint !== null);
+  }, [agents.complaint]);
   const last = chat.turns.at(-1)?.state;
-  useEffect(() => end.current?.scrollIntoView({ block: "nearest" }), [last]);
+  useEffect(() => {
+    end.current?.scrollIntoView({ block: "nearest" });
+  }, [last]);
 
   return (
     <>
