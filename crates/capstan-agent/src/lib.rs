@@ -28,7 +28,7 @@ pub use about::{About, Work};
 pub use async_trait::async_trait;
 use capstan_protocol::Fault;
 pub use demo::Demo;
-pub use trace::TraceContext;
+pub use trace::TraceParent;
 pub use turn::{Sent, Turn};
 pub use writer::{Output, Stopped, WriteError, Writer, channel};
 

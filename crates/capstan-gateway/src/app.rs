@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::ask::Ask;
-use crate::face::agui::Places;
+use crate::face::agui::FoldStates;
 use crate::limits::Limiter;
 use crate::metrics::Metrics;
 use crate::refusal::journal_fault;
@@ -99,7 +99,7 @@ impl Gateway {
             metrics: Metrics::new(),
             traces: Traces::new(self.traces),
             runs: Runs::default(),
-            places: Places::default(),
+            fold_states: FoldStates::default(),
             tasks: TaskTracker::new(),
             draining: CancellationToken::new(),
             stopped: CancellationToken::new(),
@@ -124,7 +124,7 @@ pub(crate) struct Shared {
     pub(crate) limiter: Limiter,
     pub(crate) runs: Runs,
     /// Where the AG-UI fold stood, for resumes.
-    pub(crate) places: Places,
+    pub(crate) fold_states: FoldStates,
     /// Relays at work; the end waits for them.
     pub(crate) tasks: TaskTracker,
     /// New runs are refused from here on.

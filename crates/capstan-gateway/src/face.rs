@@ -54,9 +54,9 @@ impl Face {
     }
 
     /// All frames were read and the run stands still.
-    pub(crate) fn stands(&mut self, app: &App, state: RunState, view: View) -> Next {
+    pub(crate) fn caught_up(&mut self, app: &App, state: RunState, view: View) -> Next {
         match (self, state, view) {
-            (Self::Agui(agui), _, _) => agui.stands(app, state, view),
+            (Self::Agui(agui), _, _) => agui.caught_up(app, state, view),
             (Self::Cap(_), RunState::Closed, _) | (Self::Cap(_), RunState::Waiting, View::Post) => Next::End,
             // A viewer stays: the next step comes when the run goes on.
             (Self::Cap(_), RunState::Waiting | RunState::Running, _) => Next::Write(Bytes::new()),

@@ -6,9 +6,9 @@ mod document;
 mod headers;
 mod models;
 mod page;
-mod places;
+mod parameters;
 mod routes;
-mod told;
+mod schemas;
 
 use capstan_protocol::FaultKind;
 use schemars::{Schema, SchemaGenerator};
@@ -20,9 +20,9 @@ pub(crate) use headers::{
     ALLOW_RESET, CURSOR, ETAG, Header, KNOWN_TAG, REQUEST_ID, STREAM_ID, STREAM_TICKET, TENANT_ID, WAIT,
 };
 pub(crate) use page::page;
-pub(crate) use places::{AGENT, FILE, Place, SESSION, SLUG, STREAM};
+pub(crate) use parameters::{AGENT, FILE, PathParameter, SESSION, SLUG, STREAM};
 pub(crate) use routes::{Described, Routes};
-pub(crate) use told::{LINKS_OF_INPUT, LINKS_OF_RUN, packets, told_in_any_face, whole_run};
+pub(crate) use schemas::{LINKS_OF_INPUT, LINKS_OF_RUN, events_of_any_face, packets, whole_run};
 
 /// A type's JSON Schema.
 pub(crate) type Model = fn(&mut SchemaGenerator) -> Schema;
@@ -41,7 +41,7 @@ pub(crate) struct Row {
     /// What it does, in markdown of the plainest kind: paragraphs and `code`.
     pub(crate) says: &'static str,
     /// What stands in the braces of the path.
-    pub(crate) place: Option<&'static Place>,
+    pub(crate) place: Option<&'static PathParameter>,
     /// A struct with a member for each parameter of the query: its own schema, not a reference.
     pub(crate) query: Option<Model>,
     /// Headers that it reads, beside those that all read.

@@ -134,7 +134,7 @@ impl Open {
             };
             let next = match step {
                 Ok(Step::Frames(frames)) => self.show(frames).await,
-                Ok(Step::State(state)) => self.face.stands(&self.app, state, self.view),
+                Ok(Step::State(state)) => self.face.caught_up(&self.app, state, self.view),
                 Err(_) => Next::Cut,
             };
             // Not everything that happens is worth a write.

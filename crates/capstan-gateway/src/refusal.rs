@@ -78,7 +78,7 @@ pub(crate) fn run_error(app: &App, fault: &Fault, form: RunErrorForm) -> Respons
     app.metrics.fault(fault.kind());
     tracing::info!(code = fault.code(), status = fault.status(), cause = ?app.loggable(fault), "refused in AG-UI");
     let now = Some(Timestamp::now().as_millis());
-    let event = agui::Said::from(fault.to_run_error(app.settings.exposure).to_event(form, now));
+    let event = agui::OutgoingEvent::from(fault.to_run_error(app.settings.exposure).to_event(form, now));
     let mut frame = Vec::new();
     agui::write(app, None, &event, &mut frame);
     sse_response(Body::from(frame))

@@ -1,15 +1,15 @@
 //! The relay: the only writer of a stream. It drives the agent through its attempts and writes what they say.
 
 mod attempt;
+mod attempt_diff;
 mod ending;
-mod pen;
-mod swallow;
+mod packet_writer;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use capstan_agent::{Sent, TraceContext};
+use capstan_agent::{Sent, TraceParent};
 use capstan_journal::{JournalError, Run};
 use capstan_protocol::{ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
 use tokio::sync::{mpsc, oneshot};
@@ -20,8 +20,8 @@ use crate::ask::Ask;
 use crate::limits::Slot;
 use crate::traces::{self, RunTrace};
 pub(crate) use ending::{Ending, close_waiting, interrupt, lose};
-use pen::Pen;
-pub(crate) use pen::packet_of;
+use packet_writer::PacketWriter;
+pub(crate) use packet_writer::packet_of;
 
 /// A wait up to this is slept through by the gateway itself; a longer one is the client's to come back after.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
@@ -48,7 +48,7 @@ struct Relay {
     /// The request's.
     body: Bytes,
     stop: mpsc::Receiver<oneshot::Sender<()>>,
-    pen: Pen,
+    packets: PacketWriter,
     trace: RunTrace,
     /// What is left of the run's total time.
     budget: Duration,
@@ -61,7 +61,7 @@ pub(crate) fn spawn(
     agent: Registered,
     run: Run,
     body: Bytes,
-    request: Option<TraceContext>,
+    request: Option<TraceParent>,
     slot: Slot,
 ) {
     let (sender, stop) = mpsc::channel(1);
@@ -71,11 +71,20 @@ pub(crate) fn spawn(
     let work = async move {
         app.metrics.active_runs.inc();
         let (stream, budget) = (run.stream_id, app.settings.timeouts.run);
-        let pen = Pen::new(&app, &run);
+        let packets = PacketWriter::new(&app, &run);
         let trace = app.traces.begin(&run, agent.agent.about(), request);
         let span = trace.span().clone();
-        let relay =
-            Relay { app: app.clone(), agent, run, body, stop, pen, trace, budget, started: Instant::now() };
+        let relay = Relay {
+            app: app.clone(),
+            agent,
+            run,
+            body,
+            stop,
+            packets,
+            trace,
+            budget,
+            started: Instant::now(),
+        };
         if let Err(error) = relay.work().await {
             // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
             tracing::error!(%stream, %error, "the journal failed; open responses are cut");
@@ -172,7 +181,7 @@ impl Relay {
 
     /// What earlier attempts sent, for the agent's eyes.
     fn sent(&self) -> Sent {
-        Sent { text: self.pen.text().to_owned(), events: self.pen.events() }
+        Sent { text: self.packets.text().to_owned(), events: self.packets.events() }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use capstan_agent::TraceContext;
+use capstan_agent::TraceParent;
 use capstan_journal::{Claim, Found, Run, RunState};
 use capstan_protocol::{Fault, FaultKind, LastEventId, Timestamp};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -64,12 +64,12 @@ impl Runs {
 
 /// Where a viewer says it stands: its cursor, else `?after=`, else nowhere yet.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Place {
+pub(crate) struct ResumePoint {
     pub(crate) cursor: Option<LastEventId>,
     pub(crate) after: Option<u64>,
 }
 
-impl Place {
+impl ResumePoint {
     pub(crate) fn is_resume(self) -> bool {
         self.cursor.is_some() || self.after.is_some_and(|after| after > 0)
     }
@@ -97,9 +97,9 @@ pub(crate) struct Start<'a> {
     /// The client can take a `stream_reset`.
     pub(crate) accepts_reset: bool,
     /// Where the client reads on; one that was somewhere before must find its run.
-    pub(crate) place: Place,
+    pub(crate) place: ResumePoint,
     /// The trace that the request is a part of.
-    pub(crate) trace: Option<TraceContext>,
+    pub(crate) trace: Option<TraceParent>,
 }
 
 /// The run that a request is about, started or found.
@@ -188,8 +188,8 @@ async fn attach(
     app: &App,
     run: Run,
     hash: [u8; 32],
-    place: Place,
-    trace: Option<TraceContext>,
+    place: ResumePoint,
+    trace: Option<TraceParent>,
 ) -> Result<Run, Fault> {
     if run.body_hash != hash {
         return Err(Fault::new(FaultKind::RequestConflict));
@@ -201,7 +201,7 @@ async fn attach(
 }
 
 /// Arms the next attempt of a waiting run. Whoever loses the race attaches to the winner's.
-async fn arm(app: &App, run: Run, trace: Option<TraceContext>) -> Result<Run, Fault> {
+async fn arm(app: &App, run: Run, trace: Option<TraceParent>) -> Result<Run, Fault> {
     let Some(agent) = app.agent(&run.agent).cloned() else { return Ok(run) };
     if app.draining.is_cancelled() {
         return Ok(run);

@@ -7,12 +7,12 @@ mod ending;
 mod event;
 mod facts;
 mod fold;
+mod fold_states;
 mod input;
-mod places;
-mod said;
+mod outgoing;
 #[cfg(test)]
 mod tests;
-mod told;
+mod transcript;
 
 use std::sync::Arc;
 
@@ -26,9 +26,9 @@ use crate::reader::View;
 use crate::relay::packet_of;
 pub(crate) use facts::{Facts, declares_version, form};
 use fold::{Fold, State, is_transient, reset_of};
-pub(crate) use places::Places;
-pub(crate) use said::Said;
-use told::Told;
+pub(crate) use fold_states::FoldStates;
+pub(crate) use outgoing::OutgoingEvent;
+use transcript::AguiTranscript;
 
 /// The name under which claims of this face are kept.
 pub(crate) const NAME: &str = "ag-ui";
@@ -58,13 +58,13 @@ pub(crate) struct Agui {
     /// The last event that the reader has.
     seen: (u64, u32),
     /// Events to be written, each under its id if it has one.
-    due: Vec<(Option<Cursor>, Said)>,
+    due: Vec<(Option<Cursor>, OutgoingEvent)>,
     /// A TRANSIENT error whose meaning the next packet or the run's state decides.
     held: Option<StreamPacket>,
     /// The error after which the reader came back.
     reopened: Option<StreamPacket>,
     /// A terminal event that the reader has already.
-    end: Option<Said>,
+    end: Option<OutgoingEvent>,
 }
 
 impl Agui {
@@ -79,7 +79,7 @@ impl Agui {
         }
     }
 
-    fn new(fold: Fold, base: u64, seen: (u64, u32), due: Vec<(Option<Cursor>, Said)>) -> Self {
+    fn new(fold: Fold, base: u64, seen: (u64, u32), due: Vec<(Option<Cursor>, OutgoingEvent)>) -> Self {
         Self { fold, base, seen, due, held: None, reopened: None, end: None }
     }
 
@@ -89,14 +89,14 @@ impl Agui {
             let started = (Some(Cursor::with_part(stream, 0, 1)), facts.started(facts.created));
             return Self::new(Fold::new(facts, State::default()), 0, (0, 1), vec![started]);
         }
-        let (base, state) = app.places.nearest(stream, seq.saturating_sub(1));
+        let (base, state) = app.fold_states.nearest(stream, seq.saturating_sub(1));
         // A cursor of CAP's has the packet as a whole.
         Self::new(Fold::new(facts, state), base, (seq, part.unwrap_or(u32::MAX)), Vec::new())
     }
 
     /// Tells the conversation up to packet `seq`, from the event after `part` on.
     async fn join(app: &App, facts: Arc<Facts>, seq: u64, part: u32) -> Result<Self, JournalError> {
-        let told = Told::load(app, &facts, seq).await?;
+        let told = AguiTranscript::load(app, &facts, seq).await?;
         let places = (PREAMBLE + 1..).map(|part| Cursor::with_part(facts.stream, seq, part));
         let all = places.zip(told.preamble()).filter(|(cursor, _)| cursor.part > Some(part));
         let due = all.map(|(cursor, said)| (Some(cursor), said)).collect();
@@ -150,12 +150,12 @@ impl Agui {
         }
         let said = match reset_of(&packet) {
             Some(reset) => {
-                let cut = Told::load(app, &self.fold.facts, seq - 1).await?.cut(reset.after_seq);
+                let cut = AguiTranscript::load(app, &self.fold.facts, seq - 1).await?.cut(reset.after_seq);
                 self.fold.reset(&packet, &reset, &cut)
             }
             None => self.fold.take(&packet),
         };
-        app.places.note(self.fold.facts.stream, seq, &self.fold.state);
+        app.fold_states.note(self.fold.facts.stream, seq, &self.fold.state);
         Ok(self.send(seq, 0, said))
     }
 
@@ -176,7 +176,7 @@ impl Agui {
     }
 
     /// All packets were read and the run stands still.
-    pub(crate) fn stands(&mut self, app: &App, state: RunState, view: View) -> Next {
+    pub(crate) fn caught_up(&mut self, app: &App, state: RunState, view: View) -> Next {
         match state {
             RunState::Running => return Next::Write(Bytes::new()),
             RunState::Waiting => {
@@ -199,7 +199,7 @@ impl Agui {
     }
 
     /// Makes due what the reader does not have yet, numbered after `part`; true if that ends the response.
-    fn send(&mut self, seq: u64, part: u32, said: Vec<Said>) -> bool {
+    fn send(&mut self, seq: u64, part: u32, said: Vec<OutgoingEvent>) -> bool {
         let mut is_over = false;
         for (part, said) in (part + 1..).zip(said) {
             let is_new = (seq, part) > self.seen;
@@ -230,12 +230,12 @@ async fn before_end(app: &App, run: &Run) -> Result<u64, JournalError> {
     Ok(last.map_or(after, |packet| packet.seq))
 }
 
-fn count(said: &[Said]) -> u32 {
+fn count(said: &[OutgoingEvent]) -> u32 {
     u32::try_from(said.len()).unwrap_or(u32::MAX)
 }
 
 /// Encodes and counts.
-pub(crate) fn write(app: &App, id: Option<&Cursor>, said: &Said, out: &mut Vec<u8>) {
+pub(crate) fn write(app: &App, id: Option<&Cursor>, said: &OutgoingEvent, out: &mut Vec<u8>) {
     app.metrics.agui(said.kind(), said.error_code());
     said.encode(id, out);
 }

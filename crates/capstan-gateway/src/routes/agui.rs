@@ -5,7 +5,7 @@ use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use capstan_agent::TraceContext;
+use capstan_agent::TraceParent;
 use capstan_journal::{Found, Run};
 use capstan_protocol::agui::AguiEvent;
 use capstan_protocol::{Cursor, Fault, FaultKind, LastEventId};
@@ -13,7 +13,7 @@ use http::{HeaderMap, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::assist::{check_content_type, last_event_id, place_of, read_body};
+use super::assist::{check_content_type, last_event_id, read_body, resume_point};
 use crate::access::Caller;
 use crate::app::App;
 use crate::ask::Ask;
@@ -23,7 +23,7 @@ use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::query::Query;
 use crate::reader::{self, View};
 use crate::refusal::{self, Refusal, journal_fault};
-use crate::runs::{self, Place, Start};
+use crate::runs::{self, ResumePoint, Start};
 use crate::traces;
 
 /// The answer to everything that could be read.
@@ -82,7 +82,7 @@ pub(crate) async fn post_to(
 async fn run(app: &App, caller: &Caller, agent: Option<&str>, request: Request) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
     check_content_type(&parts.headers)?;
-    let place = place_of(app, last_event_id(&parts.headers)?, None);
+    let place = resume_point(app, last_event_id(&parts.headers)?, None);
     let body = read_body(app, body).await?;
     let ask = Ask::decode(agui::NAME, &body)?;
     let trace = traces::context_of(&parts.headers);
@@ -97,8 +97,8 @@ async fn start(
     agent: Option<&str>,
     ask: &Ask,
     body: Bytes,
-    place: Place,
-    trace: Option<TraceContext>,
+    place: ResumePoint,
+    trace: Option<TraceParent>,
 ) -> Result<Response, Fault> {
     let slot = app.limiter.take_reader(&caller.tenant, &app.settings.limits)?;
     let start = Start {
@@ -181,7 +181,7 @@ async fn join_run(
     headers: &HeaderMap,
 ) -> Result<Response, Refusal> {
     // A reconnecting client repeats its URL, so the header is the newer word.
-    let place = place_of(app, last_event_id(headers)?.or(params.cursor()?), None);
+    let place = resume_point(app, last_event_id(headers)?.or(params.cursor()?), None);
     let joined = async {
         let run = find(app, caller, agent, &params.run).await?;
         place.in_run(&run)?;
@@ -211,7 +211,12 @@ async fn facts(app: &App, run: &Run) -> Result<Facts, Fault> {
 }
 
 /// `GET /v1/streams/{id}?face=ag-ui`: any stream, whichever face it was started through.
-pub(crate) async fn watch(app: &App, caller: &Caller, run: &Run, place: Place) -> Result<Response, Refusal> {
+pub(crate) async fn watch(
+    app: &App,
+    caller: &Caller,
+    run: &Run,
+    place: ResumePoint,
+) -> Result<Response, Refusal> {
     place.in_run(run)?;
     let facts = facts(app, run).await?;
     let after = place.after.map(|seq| Cursor::new(run.stream_id, seq));

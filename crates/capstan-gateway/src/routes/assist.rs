@@ -21,7 +21,7 @@ use crate::openapi::{self, Answer, Content, Row, Tag};
 use crate::query::Query;
 use crate::reader::{self, View};
 use crate::refusal::Refusal;
-use crate::runs::{self, Place, Start};
+use crate::runs::{self, ResumePoint, Start};
 use crate::{tickets, traces};
 
 /// How the answer is told.
@@ -100,7 +100,7 @@ async fn assist(
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
     check_content_type(&parts.headers)?;
-    let place = place_of(app, last_event_id(&parts.headers)?, params.after);
+    let place = resume_point(app, last_event_id(&parts.headers)?, params.after);
     let body = read_body(app, body).await?;
     let ask = Ask::decode(cap::NAME, &body)?;
     let face = Face::Cap(Cap(params.profile.unwrap_or(ask.profile)));
@@ -195,11 +195,11 @@ fn header_lists(headers: &HeaderMap, name: &str, wanted: &str) -> bool {
 }
 
 /// Where a viewer reads on, as headers and query say.
-pub(crate) fn place_of(app: &App, cursor: Option<LastEventId>, after: Option<u64>) -> Place {
+pub(crate) fn resume_point(app: &App, cursor: Option<LastEventId>, after: Option<u64>) -> ResumePoint {
     if cursor.is_some() {
         app.metrics.resumes.inc();
     }
-    Place { cursor, after }
+    ResumePoint { cursor, after }
 }
 
 pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<LastEventId>, Fault> {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use super::agui;
-use super::assist::{last_event_id, place_of};
+use super::assist::{last_event_id, resume_point};
 use crate::access::Caller;
 use crate::answers::{PacketPage, Stream, StreamPage};
 use crate::app::App;
@@ -65,7 +65,7 @@ pub(crate) const WATCH: Row = Row {
             headers: &[&openapi::STREAM_ID],
             ..Answer::ok(
                 "The packets, an event each. The `id:` of an event is the cursor after it.",
-                &[Content::Events(openapi::told_in_any_face)],
+                &[Content::Events(openapi::events_of_any_face)],
             )
         },
         Answer {
@@ -95,7 +95,7 @@ pub(crate) async fn watch(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let run = own_run(&app, &caller, &id).await?;
-    let place = place_of(&app, last_event_id(&headers)?, params.after);
+    let place = resume_point(&app, last_event_id(&headers)?, params.after);
     if params.face == Some(FaceName::AgUi) {
         return agui::watch(&app, &caller, &run, place).await;
     }

@@ -79,7 +79,7 @@ impl World {
                 Next::End | Next::Cut => panic!("frames end nothing"),
             }
         }
-        if let Next::Write(bytes) | Next::Last(bytes) = agui.stands(&self.app, state, View::Post) {
+        if let Next::Write(bytes) | Next::Last(bytes) = agui.caught_up(&self.app, state, View::Post) {
             out.extend(bytes);
         }
         out
@@ -400,7 +400,7 @@ proptest! {
     #[test]
     fn the_state_of_the_fold_survives_a_round_trip(payloads in any_stream()) {
         let facts = Facts { stream: Uuid::nil(), thread: "t".into(), run: "r".into(), created: 0, is_v1: true, error_text: false };
-        let mut told = Told::new(Arc::new(facts), Default::default());
+        let mut told = AguiTranscript::new(Arc::new(facts), Default::default());
         for (payload, seq) in payloads.into_iter().zip(1..) {
             told.take(&packet(Uuid::nil(), seq, payload));
             let text = serde_json::to_string(&told.fold.state).unwrap();

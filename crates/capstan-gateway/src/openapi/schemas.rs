@@ -14,7 +14,7 @@ pub(crate) fn packets(generator: &mut SchemaGenerator) -> Schema {
 }
 
 /// A packet, or an event of AG-UI.
-pub(crate) fn told_in_any_face(generator: &mut SchemaGenerator) -> Schema {
+pub(crate) fn events_of_any_face(generator: &mut SchemaGenerator) -> Schema {
     let packets = [model::<StreamPacket>(generator), model::<v2::StreamPacket>(generator)];
     let [v1, v2] = packets;
     json_schema!({ "anyOf": [v1, v2, model::<AguiEvent>(generator)] })
