@@ -21,7 +21,6 @@ use crate::limits::Slot;
 use crate::traces::{self, RunTrace};
 pub(crate) use ending::{Ending, close_waiting, interrupt, lose};
 use packet_writer::PacketWriter;
-pub(crate) use packet_writer::packet_of;
 
 /// A wait up to this is slept through by the gateway itself; a longer one is the client's to come back after.
 const SHORT_WAIT: Duration = Duration::from_secs(5);

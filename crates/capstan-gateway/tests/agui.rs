@@ -6,7 +6,8 @@ mod common;
 use std::fmt;
 use std::time::Duration;
 
-use capstan_agent::{Agent, Demo, Failure, Outcome, Turn, Writer, async_trait};
+use capstan_agent::{Agent, Failure, Outcome, Turn, Writer, async_trait};
+use capstan_demo::Demo;
 use capstan_gateway::{Gateway, KeyHash, Limits, Settings, Tenant, Timeouts};
 use capstan_protocol::fault::{
     AgentNotFound, CapabilityNotFound, MessageLimitExceeded, PermissionDenied, RateLimitExceeded,

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use capstan_agent::{Agent, Demo};
+use capstan_agent::Agent;
+use capstan_demo::Demo;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};

@@ -5,7 +5,8 @@ mod common;
 
 use std::time::Duration;
 
-use capstan_agent::{Agent, Demo};
+use capstan_agent::Agent;
+use capstan_demo::Demo;
 use common::*;
 use serde_json::{Value, json};
 

@@ -23,7 +23,7 @@ use capstan_protocol::{Cursor, ErrorSeverity, Payload, StreamPacket, sse};
 use super::Next;
 use crate::app::App;
 use crate::reader::View;
-use crate::relay::packet_of;
+
 pub(crate) use facts::{Facts, declares_version, form};
 use fold::{Fold, State, is_transient, reset_of};
 pub(crate) use fold_states::FoldStates;
@@ -125,7 +125,7 @@ impl Agui {
 
     pub(crate) async fn frames(&mut self, app: &App, frames: &[Bytes]) -> Result<Next, JournalError> {
         let mut is_over = false;
-        for packet in frames.iter().filter_map(|frame| packet_of(frame)) {
+        for packet in frames.iter().filter_map(|frame| sse::decode_packet(frame)) {
             is_over = is_over || self.take(app, packet).await?;
         }
         let mut out = Vec::new();
@@ -221,7 +221,7 @@ async fn before_end(app: &App, run: &Run) -> Result<u64, JournalError> {
     let after = run.last_seq.saturating_sub(END_PACKETS);
     let frames = app.journal.store().read(run.stream_id, after, 1024, 1024 * 1024).await?;
     let due = frames.iter().filter(|frame| frame.seq <= run.last_seq);
-    let packets: Vec<StreamPacket> = due.filter_map(|frame| packet_of(&frame.bytes)).collect();
+    let packets: Vec<StreamPacket> = due.filter_map(|frame| sse::decode_packet(&frame.bytes)).collect();
     let last = packets.iter().rfind(|packet| match &packet.payload {
         Payload::Close(_) => false,
         Payload::Error(error) => error.severity == ErrorSeverity::Warning,
@@ -255,7 +255,7 @@ pub(crate) async fn has_all(
         let frames = app.journal.store().read(run.stream_id, agui.base, 1024, 1024 * 1024).await?;
         let Some(last) = frames.last() else { return Ok(agui.end.is_some() && agui.due.is_empty()) };
         agui.base = last.seq;
-        for packet in frames.iter().filter_map(|frame| packet_of(&frame.bytes)) {
+        for packet in frames.iter().filter_map(|frame| sse::decode_packet(&frame.bytes)) {
             agui.take(app, packet).await?;
         }
     }

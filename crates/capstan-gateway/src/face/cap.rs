@@ -3,8 +3,6 @@
 use bytes::{Bytes, BytesMut};
 use capstan_protocol::{Cursor, Profile, sse};
 
-use crate::relay::packet_of;
-
 /// The reconnection time that a response opens with, in milliseconds.
 const RETRY_MS: u32 = 500;
 
@@ -41,7 +39,7 @@ impl Cap {
 
 fn to_v2(frame: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    if let Some(packet) = packet_of(frame) {
+    if let Some(packet) = sse::decode_packet(frame) {
         sse::encode_packet_v2(&packet, &mut out);
     }
     out

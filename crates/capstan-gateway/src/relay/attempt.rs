@@ -123,6 +123,22 @@ impl Relay {
         Ok(fault)
     }
 
+    /// Commits what was written.
+    pub(super) async fn flush(&mut self) -> Result<(), JournalError> {
+        let frames = self.packets.take_frames();
+        if frames.is_empty() {
+            return Ok(());
+        }
+        if self.run.last_seq == 0 {
+            self.app.metrics.first_packet_seconds.observe(self.started.elapsed().as_secs_f64());
+        }
+        let began = Instant::now();
+        self.app.journal.append(self.run.stream_id, self.run.attempt, frames).await?;
+        self.app.metrics.append_seconds.observe(began.elapsed().as_secs_f64());
+        self.run.last_seq = self.packets.seq();
+        Ok(())
+    }
+
     fn outcome(&mut self, joined: Result<Outcome, tokio::task::JoinError>) -> Ended {
         let failed = |failure: Failure| {
             let is_final = failure.is_final();

@@ -35,22 +35,6 @@ impl Ending {
 }
 
 impl Relay {
-    /// Commits what was written.
-    pub(super) async fn flush(&mut self) -> Result<(), JournalError> {
-        let frames = self.packets.take_frames();
-        if frames.is_empty() {
-            return Ok(());
-        }
-        if self.run.last_seq == 0 {
-            self.app.metrics.first_packet_seconds.observe(self.started.elapsed().as_secs_f64());
-        }
-        let began = std::time::Instant::now();
-        self.app.journal.append(self.run.stream_id, self.run.attempt, frames).await?;
-        self.app.metrics.append_seconds.observe(began.elapsed().as_secs_f64());
-        self.run.last_seq = self.packets.seq();
-        Ok(())
-    }
-
     /// Writes the end and the turn, together.
     pub(super) async fn finish(&mut self, ending: Ending) -> Result<(), JournalError> {
         self.flush().await?;
@@ -187,7 +171,6 @@ mod tests {
 
     use super::*;
     use crate::Gateway;
-    use crate::relay::packet_of;
 
     #[tokio::test]
     async fn a_lost_tail_is_closed_beyond_the_gap_and_never_continued() {
@@ -201,7 +184,8 @@ mod tests {
         run.last_seq = 1;
         lose(&app, &run).await.unwrap();
         let frames = journal.store().read(run.stream_id, 1, 10, 10_000).await.unwrap();
-        let packets: Vec<_> = frames.iter().filter_map(|frame| packet_of(&frame.bytes)).collect();
+        let packets: Vec<_> =
+            frames.iter().filter_map(|frame| capstan_protocol::sse::decode_packet(&frame.bytes)).collect();
         assert_eq!(packets.iter().map(|p| p.seq).collect::<Vec<_>>(), [1 + (1 << 20), 2 + (1 << 20)]);
         assert!(
             matches!(&packets[0].payload, Payload::Error(e) if e.code == "stream_lost" && e.severity == ErrorSeverity::Fatal)

@@ -126,7 +126,7 @@ impl PacketWriter {
             let Some(last) = frames.last() else { return Ok(()) };
             after = last.seq;
             for frame in &frames {
-                if let Some(packet) = packet_of(&frame.bytes) {
+                if let Some(packet) = sse::decode_packet(&frame.bytes) {
                     self.remember(packet.seq, &packet.payload);
                 }
             }
@@ -276,11 +276,4 @@ impl PacketWriter {
         self.app.metrics.packet(packet.op());
         self.ends.push(self.buffer.len());
     }
-}
-
-/// The packet of an encoded frame.
-pub(crate) fn packet_of(frame: &[u8]) -> Option<StreamPacket> {
-    let text = std::str::from_utf8(frame).ok()?;
-    let data = text.lines().find_map(|line| line.strip_prefix("data: "))?;
-    StreamPacket::decode(data).ok()
 }

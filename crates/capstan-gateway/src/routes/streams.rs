@@ -4,7 +4,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use capstan_journal::{Run, RunState};
-use capstan_protocol::{Fault, FaultKind, Profile};
+use capstan_protocol::{Fault, FaultKind, Profile, sse};
 use http::{HeaderMap, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -20,7 +20,7 @@ use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::query::Query;
 use crate::reader::{self, View};
 use crate::refusal::{Refusal, journal_fault};
-use crate::{purge, relay, runs};
+use crate::{purge, runs};
 
 /// A page holds at most this many entries.
 const PAGE: usize = 1000;
@@ -171,7 +171,7 @@ pub(crate) async fn packets(
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
     let frames =
         app.journal.store().read(run.stream_id, params.after.unwrap_or(0), limit, PAGE_BYTES).await?;
-    let packets: Vec<_> = frames.iter().filter_map(|frame| relay::packet_of(&frame.bytes)).collect();
+    let packets: Vec<_> = frames.iter().filter_map(|frame| sse::decode_packet(&frame.bytes)).collect();
     let last = frames.last().map(|frame| frame.seq);
     let next = last.filter(|seq| *seq < run.last_seq);
     Ok(Json(PacketPage { stream: Stream::from(&run), packets, next }).into_response())

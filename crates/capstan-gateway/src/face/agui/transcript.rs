@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use capstan_journal::JournalError;
 use capstan_protocol::agui::{EventBody, MessageContent};
-use capstan_protocol::{Event, Payload, StreamPacket};
+use capstan_protocol::{Event, Payload, StreamPacket, sse};
 use serde_json::{Value, json};
 
 use super::facts::Facts;
@@ -15,7 +15,6 @@ use super::fold::{Fold, State, reset_of};
 use super::input::Input;
 use super::outgoing::OutgoingEvent;
 use crate::app::App;
-use crate::relay::packet_of;
 
 /// A message, or a part of one, and the packet that began it.
 #[derive(Debug)]
@@ -79,7 +78,7 @@ impl AguiTranscript {
             let Some(last) = frames.last() else { break };
             after = last.seq;
             let due = frames.iter().filter(|frame| frame.seq <= upto);
-            due.filter_map(|frame| packet_of(&frame.bytes)).for_each(|packet| told.take(&packet));
+            due.filter_map(|frame| sse::decode_packet(&frame.bytes)).for_each(|packet| told.take(&packet));
         }
         Ok(told)
     }
