@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::face::agui;
+use crate::metrics::NO_AGENT;
 use crate::reader::sse_response;
 
 /// A fault on its way to becoming a response.
@@ -75,8 +76,13 @@ impl IntoResponse for Refusal {
 
 /// A refusal in AG-UI: its clients read neither `Retry-After` nor a problem, but a stream whose only event is RUN_ERROR.
 pub(crate) fn run_error(app: &App, fault: &Fault, form: RunErrorForm) -> Response {
-    app.metrics.fault(fault.kind());
-    tracing::info!(code = fault.code(), status = fault.status(), cause = ?app.loggable(fault), "refused in AG-UI");
+    app.metrics.fault(fault.kind(), NO_AGENT);
+    tracing::info!(
+        code = fault.code(),
+        status = fault.status(),
+        cause = app.loggable(fault),
+        "refused in AG-UI"
+    );
     let now = Some(Timestamp::now().as_millis());
     let event = agui::Said::from(fault.to_run_error(app.settings.exposure).to_event(form, now));
     let mut frame = Vec::new();
@@ -107,7 +113,7 @@ pub(crate) async fn render(State(app): State<App>, request: Request, next: Next)
     if let Some(fault) = response.extensions_mut().remove::<Fault>() {
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         if response.extensions().get::<OfARun>().is_none() {
-            app.metrics.fault(fault.kind());
+            app.metrics.fault(fault.kind(), NO_AGENT);
         }
         let cause = app.loggable(&fault);
         tracing::info!(parent: &span, %method, path, code = fault.code(), status = fault.status(), ms, cause, "refused");

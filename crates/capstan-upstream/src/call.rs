@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_agent::{About, Agent, Outcome, Output, Turn, Writer};
+use capstan_protocol::fault::Upstream;
 use capstan_protocol::{Fault, sse};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Response};
@@ -62,7 +63,28 @@ impl<D: Dialect> HttpAgent<D> {
         Ok(Self { dialect, client, secret, retries: common.retries, times: common.times })
     }
 
-    async fn call(&self, headers: &HeaderMap, body: &Bytes, out: &mut Speaker<'_>) -> Result<(), Trouble> {
+    /// One call, with what the log is to tell of it if it fails.
+    async fn witnessed_call(
+        &self,
+        headers: &HeaderMap,
+        body: &Bytes,
+        out: &mut Speaker<'_>,
+    ) -> Result<(), Trouble> {
+        let mut seen = Upstream { host: Some(http::host_of(self.dialect.url())), ..Upstream::default() };
+        let called = self.call(headers, body, out, &mut seen).await;
+        called.map_err(|trouble| Trouble {
+            fault: http::witnessed(trouble.fault, seen, &self.secret),
+            ..trouble
+        })
+    }
+
+    async fn call(
+        &self,
+        headers: &HeaderMap,
+        body: &Bytes,
+        out: &mut Speaker<'_>,
+        seen: &mut Upstream,
+    ) -> Result<(), Trouble> {
         let began = Instant::now();
         let sending = self.client.post(self.dialect.url().clone()).headers(headers.clone());
         let sending = sending.body(body.clone()).send();
@@ -70,6 +92,8 @@ impl<D: Dialect> HttpAgent<D> {
             .await
             .map_err(|_| timed_out(Limit::FirstToken))?
             .map_err(unsent)?;
+        seen.status = Some(response.status().as_u16());
+        seen.request_id = http::request_id(response.headers(), &self.secret);
         let response = self.accept(response).await?;
         self.read(response, began, out).await
     }
@@ -148,12 +172,14 @@ impl<D: Dialect> Agent for HttpAgent<D> {
         let mut made = 0;
         loop {
             made += 1;
-            let Err(trouble) = self.call(&headers, &body, &mut speaker).await else { return Ok(()) };
+            let Err(trouble) = self.witnessed_call(&headers, &body, &mut speaker).await else {
+                return Ok(());
+            };
             let wait = self.retries.wait(&trouble, turn.attempt, made).filter(|_| !speaker.has_spoken());
             let Some(wait) = wait else {
                 return Err(self.retries.verdict(trouble.fault, speaker.has_spoken()).into());
             };
-            tracing::debug!(code = trouble.fault.code(), ?wait, made, "the upstream is called again");
+            trouble.log_retry(&turn, made, wait);
             tokio::time::sleep(wait).await;
         }
     }

@@ -1,5 +1,6 @@
 //! `command`: a process that speaks stream-json on its standard output, such as an agent CLI.
 
+mod complaints;
 mod decoder;
 mod lines;
 mod process;
@@ -13,6 +14,7 @@ use async_trait::async_trait;
 use bytes::BytesMut;
 use capstan_agent::{About, Agent, Outcome, Turn, Work, Writer};
 use capstan_protocol::Fault;
+use capstan_protocol::fault::Upstream;
 use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, timeout_at};
@@ -72,11 +74,12 @@ impl Agent for Command {
         let mut speaker = Speaker::new(out);
         let prompt = prompt::make(&turn, self.config.prompt, self.config.history)?;
         let mut process = Process::start(&self.config, &turn, prompt)?;
-        let outcome = self.listen(&mut process, &mut speaker).await;
-        if outcome.is_ok() {
+        let Err(fault) = self.listen(&mut process, &mut speaker).await else {
             process.end();
-        }
-        outcome.map_err(|fault| self.retries.verdict(fault, speaker.has_spoken()).into())
+            return Ok(());
+        };
+        let seen = Upstream { stderr: process.complaints().await, ..Upstream::default() };
+        Err(self.retries.verdict(fault.with_upstream(seen), speaker.has_spoken()).into())
     }
 
     fn max_attempts(&self) -> u32 {

@@ -8,6 +8,7 @@ use capstan_protocol::{Fault, FaultKind};
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
+use crate::http::short;
 use crate::secret::Secret;
 use crate::trouble::Trouble;
 
@@ -50,9 +51,6 @@ const STATUSES: &[(&str, u16)] = &[
     ("model_not_found", 404),
     ("request_too_large", 413),
 ];
-
-/// What of an upstream's words is kept for developers.
-const LONGEST_TEXT: usize = 500;
 
 /// A failure in an upstream's own words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -120,7 +118,7 @@ impl Told {
             Some(word) => fault.with_detail("upstream_error", word.as_str()),
             None => fault,
         };
-        let text: String = secret.scrub(&self.text).chars().take(LONGEST_TEXT).collect();
+        let text = short(&secret.scrub(&self.text));
         fault.with_cause(Cause { error_type: "UpstreamSaid".into(), chain: vec![text] })
     }
 
