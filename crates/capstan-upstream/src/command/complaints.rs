@@ -73,7 +73,8 @@ impl Kept {
             _ => &text,
         };
         let is_plain = |c: char| !c.is_control() || c == '\n';
-        whole.trim_end().chars().map(|c| if is_plain(c) { c } else { ' ' }).collect()
+        let lines: String = whole.chars().map(|c| if is_plain(c) { c } else { ' ' }).collect();
+        lines.trim_end().to_owned()
     }
 }
 
