@@ -32,7 +32,9 @@ const KINDS: [&str; 4] = ["openai", "anthropic", "ag-ui", "cap"];
 #[tokio::test]
 async fn a_refused_call_is_told_with_host_status_and_the_servers_own_id_of_it() {
     let key = key();
-    for (kind, header) in KINDS.into_iter().zip(["x-request-id", "request-id", "x-request-id", "x-request-id"]) {
+    for (kind, header) in
+        KINDS.into_iter().zip(["x-request-id", "request-id", "x-request-id", "x-request-id"])
+    {
         let body = r#"{"error":{"message":"No such key: sk-very-secret","code":"invalid_api_key"}}"#;
         let acts = status(401, &[(header, "req_011")], body);
         let provider = Provider::start(move |_| acts.clone()).await;

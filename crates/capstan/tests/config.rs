@@ -81,13 +81,21 @@ fn what_would_keep_the_server_from_starting_is_said() {
 /// What a server would say that is started the same way.
 fn serve(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_capstan"));
-    command.arg("serve").args(args).current_dir(folder).env_clear().envs(env.iter().copied()).output().unwrap()
+    command
+        .arg("serve")
+        .args(args)
+        .current_dir(folder)
+        .env_clear()
+        .envs(env.iter().copied())
+        .output()
+        .unwrap()
 }
 
 #[test]
 fn the_check_refuses_what_the_server_refuses_in_the_same_words() {
     let folder = tempfile::tempdir().unwrap();
-    let tenant = |name: &str| format!("[[tenants]]\nname = {name:?}\nkeys = [\"sha256:{}\"]\n", "ab".repeat(32));
+    let tenant =
+        |name: &str| format!("[[tenants]]\nname = {name:?}\nkeys = [\"sha256:{}\"]\n", "ab".repeat(32));
     let agent = |lines: &str| format!("[[agents]]\nname = \"a\"\n{lines}\n");
     let openai = "kind = \"openai\"\nmodel = \"m\"\n";
     for (file, part) in [
@@ -104,13 +112,15 @@ fn the_check_refuses_what_the_server_refuses_in_the_same_words() {
         ("[retention]\nclaim_age = 1\n".to_owned(), "retention.claim_age"),
     ] {
         fs::write(folder.path().join("capstan.toml"), &file).unwrap();
-        let (checked, served) = (config(folder.path(), &["check"], &[]), serve(folder.path(), &["--port", "0"], &[]));
+        let (checked, served) =
+            (config(folder.path(), &["check"], &[]), serve(folder.path(), &["--port", "0"], &[]));
         assert_eq!((checked.status.code(), served.status.code()), (Some(2), Some(2)), "{file}");
         assert_eq!(text(&checked.stderr), text(&served.stderr), "{file}");
         assert!(text(&checked.stderr).contains(part), "{part} in {}", text(&checked.stderr));
     }
     fs::remove_file(folder.path().join("capstan.toml")).unwrap();
-    let env = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318"), ("OTEL_TRACES_SAMPLER", "sometimes")];
+    let env =
+        [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318"), ("OTEL_TRACES_SAMPLER", "sometimes")];
     let checked = config(folder.path(), &["check"], &env);
     assert_eq!(text(&checked.stderr), text(&serve(folder.path(), &["--port", "0"], &env).stderr));
     assert!(text(&checked.stderr).contains("OTEL_TRACES_SAMPLER"), "{}", text(&checked.stderr));

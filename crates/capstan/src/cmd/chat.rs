@@ -86,7 +86,8 @@ fn target(
     first: Option<String>,
     message: Option<String>,
 ) -> Result<(Option<String>, Option<String>), Failure> {
-    let is_url = first.as_deref().is_some_and(|text| text.contains("://") && !text.contains(char::is_whitespace));
+    let is_url =
+        first.as_deref().is_some_and(|text| text.contains("://") && !text.contains(char::is_whitespace));
     match (first, message) {
         (Some(url), message) if is_url => Ok((Some(url), message)),
         (first, None) => Ok((None, first)),

@@ -31,7 +31,11 @@ pub(crate) fn start(exposure: Exposure, spans: Option<SpanLayer>) {
 fn log_panics(exposure: Exposure) {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        tracing::error!(place = panic.location().map(tracing::field::display), words = words(panic), "a task panicked");
+        tracing::error!(
+            place = panic.location().map(tracing::field::display),
+            words = words(panic),
+            "a task panicked"
+        );
         if exposure == Exposure::Debug {
             usual(panic);
         }

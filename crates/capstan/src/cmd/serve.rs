@@ -119,8 +119,7 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
     let certificate = certificate.zip(settings.tls.clone());
     tokio::spawn(reload::on_hangup(file, settings.tenants.clone(), certificate)?);
     let gateway = traces.collect(Gateway::new(journal).settings(settings).page(page::ASSETS));
-    let gateway =
-        agents.into_iter().fold(gateway, |gateway, named| gateway.agent(&named.name, named.agent));
+    let gateway = agents.into_iter().fold(gateway, |gateway, named| gateway.agent(&named.name, named.agent));
     anstream::print!("{greeting}");
     serve(gateway, listeners, terminated).await?;
     Ok(())

@@ -70,7 +70,9 @@ fn the_server_and_the_key_are_named_as_in_every_command() {
         command.output().unwrap().status.code()
     };
     let (url, both) = (server.url.as_str(), [("CAPSTAN_URL", server.url.as_str()), ("CAPSTAN_KEY", &key)]);
-    for command in [&["chat", "/tokens 1"][..], &["streams"], &["agents"], &["tail", "latest"], &["stop", "latest"]] {
+    for command in
+        [&["chat", "/tokens 1"][..], &["streams"], &["agents"], &["tail", "latest"], &["stop", "latest"]]
+    {
         assert_eq!(code(command, &both), Some(0), "{command:?} by the environment");
         let flags = [command, &["--url", url, "--key", &key]].concat();
         assert_eq!(code(&flags, &[("CAPSTAN_URL", "http://127.0.0.1:9")]), Some(0), "{command:?} by flags");

@@ -14,7 +14,8 @@ fn tried(folder: &Path, server: &Server, key: &str) -> Vec<(String, Output)> {
     let commands = lines.iter().filter(|line| line.starts_with("  ") && line.contains("capstan "));
     commands
         .map(|line| {
-            let done = Command::new("sh").args(["-c", line]).current_dir(folder).env("KEY", key).output().unwrap();
+            let done =
+                Command::new("sh").args(["-c", line]).current_dir(folder).env("KEY", key).output().unwrap();
             (line.clone(), done)
         })
         .collect()

@@ -6,9 +6,9 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use owo_colors::OwoColorize as _;
+use rustyline::DefaultEditor;
 use rustyline::config::{Behavior, Config};
 use rustyline::error::ReadlineError;
-use rustyline::DefaultEditor;
 
 const PROMPT: &str = "you> ";
 /// Lines that are remembered.

@@ -58,7 +58,8 @@ fn taken(address: SocketAddr, error: &io::Error) -> Failure {
     } else {
         format!("cannot listen on {address}: {error}")
     };
-    Failure::usage(message).with_help("choose another with --port PORT or --listen HOST:PORT (make run: PORT=…)")
+    Failure::usage(message)
+        .with_help("choose another with --port PORT or --listen HOST:PORT (make run: PORT=…)")
 }
 
 /// Where it listens, with the port that it really has. `localhost` only if both of its addresses are ours.

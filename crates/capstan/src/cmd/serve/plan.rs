@@ -68,9 +68,8 @@ fn check_journal(url: &str) -> Result<(), Failure> {
     capstan_journal::check(url).map_err(|error| {
         let failure = Failure::usage(error);
         match url.contains(':') || url.is_empty() {
-            true => failure.with_help(
-                "`disk:<folder>` keeps streams in a folder, `memory:` until the process ends",
-            ),
+            true => failure
+                .with_help("`disk:<folder>` keeps streams in a folder, `memory:` until the process ends"),
             false => failure.with_help(format!("did you mean `disk:{url}`?")),
         }
     })
