@@ -5,7 +5,6 @@ pub(super) mod screen;
 pub(super) mod turn;
 
 use std::io::{self, IsTerminal as _};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -57,7 +56,7 @@ pub(crate) struct Args {
 
     /// Where the prompt's history is kept; empty for nowhere [default: ~/.local/state/capstan/history]
     #[arg(long, env = "CAPSTAN_HISTORY", value_name = "FILE")]
-    history: Option<PathBuf>,
+    history: Option<String>,
 }
 
 impl Args {
@@ -109,7 +108,7 @@ impl Chat {
     }
 
     /// Until the person leaves.
-    async fn converse(&self, url: &str, history: Option<PathBuf>) -> Result<ExitCode, Failure> {
+    async fn converse(&self, url: &str, history: Option<String>) -> Result<ExitCode, Failure> {
         let hint = "Ctrl-C stops an answer, Ctrl-D leaves";
         anstream::eprintln!("{}", format!("{url}, conversation {}\n{hint}", self.conversation).dimmed());
         let mut editor = Editor::open(history)?;

@@ -171,6 +171,12 @@ fn what_was_said_comes_back_with_the_arrow_keys_and_in_the_next_conversation() {
     let mut terminal = converse(folder.path(), &server);
     terminal.say(UP);
     terminal.expect("\nagain\r\n");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut terminal = Terminal::start(elsewhere.path(), &format!("chat {} --history ''", server.url));
+    terminal.say("/echo nowhere");
+    terminal.expect("\nnowhere\r\n");
+    terminal.expect("you> ");
+    assert_eq!(elsewhere.path().read_dir().unwrap().count(), 0);
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub(super) struct Editor {
 
 impl Editor {
     /// On the terminal itself, so that standard output is left to the answers.
-    pub(super) fn open(history: Option<PathBuf>) -> io::Result<Self> {
+    pub(super) fn open(history: Option<String>) -> io::Result<Self> {
         let config = Config::builder()
             .behavior(Behavior::PreferTerm)
             .history_ignore_space(true)
@@ -41,7 +41,8 @@ impl Editor {
             .map_err(to_io)?
             .build();
         let mut editor = DefaultEditor::with_config(config).map_err(to_io)?;
-        let history = history.or_else(default_history).filter(|file| !file.as_os_str().is_empty());
+        let history = history.map(PathBuf::from).or_else(default_history);
+        let history = history.filter(|file| !file.as_os_str().is_empty());
         if let Some(file) = &history {
             // There is none before the first time.
             let _ = editor.load_history(file);
