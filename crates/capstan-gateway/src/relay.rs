@@ -1,18 +1,18 @@
 //! The relay: the only writer of a stream. It drives the agent through its attempts and writes what they say.
 
 mod attempt;
+mod attempt_diff;
 mod ending;
 mod failure;
-mod pen;
-mod swallow;
+mod packet_writer;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use capstan_agent::{Sent, TraceContext};
-use capstan_journal::{JournalError, Run, RunState};
+use capstan_agent::{Sent, TraceParent};
+use capstan_journal::{ArmedBy, JournalError, Run, RunState};
 use capstan_protocol::{ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
@@ -24,8 +24,7 @@ use crate::ask::Ask;
 use crate::limits::Slot;
 use crate::traces::{self, RunTrace};
 pub(crate) use ending::{Ending, close_waiting, interrupt, lose};
-use pen::Pen;
-pub(crate) use pen::packet_of;
+use packet_writer::PacketWriter;
 
 /// A wait up to this is slept through by the gateway itself; a longer one is the client's to come back after.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
@@ -52,7 +51,7 @@ struct Relay {
     /// The request's.
     body: Bytes,
     stop: mpsc::Receiver<oneshot::Sender<()>>,
-    pen: Pen,
+    packets: PacketWriter,
     trace: RunTrace,
     /// What is left of the run's total time.
     budget: Duration,
@@ -65,7 +64,7 @@ pub(crate) fn spawn(
     agent: Registered,
     run: Run,
     body: Bytes,
-    request: Option<TraceContext>,
+    request: Option<TraceParent>,
     slot: Slot,
 ) {
     let (sender, stop) = mpsc::channel(1);
@@ -93,14 +92,14 @@ async fn work_on(
     run: Run,
     body: Bytes,
     stop: mpsc::Receiver<oneshot::Sender<()>>,
-    request: Option<TraceContext>,
+    request: Option<TraceParent>,
 ) {
     let (stream, name, budget) = (run.stream_id, Arc::clone(&agent.name), app.settings.timeouts.run);
-    let pen = Pen::new(&app, &run);
+    let packets = PacketWriter::new(&app, &run);
     let trace = app.traces.begin(&run, agent.agent.about(), request);
     let span = trace.span().clone();
-    let relay =
-        Relay { app: app.clone(), agent, run, body, stop, pen, trace, budget, started: Instant::now() };
+    let started = Instant::now();
+    let relay = Relay { app: app.clone(), agent, run, body, stop, packets, trace, budget, started };
     if let Err(error) = relay.work().await {
         // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
         tracing::error!(%stream, agent = %name, %error, "the journal failed; open responses are cut");
@@ -122,7 +121,7 @@ async fn interrupt_broken(app: &App, stream: Uuid) {
 
 impl Relay {
     async fn work(mut self) -> Result<(), JournalError> {
-        let ask = match Ask::decode(&self.run.face, &self.body) {
+        let ask = match self.app.asked(&self.run, &self.body) {
             Ok(ask) => ask,
             Err(fault) => {
                 failure::record(&self.app, &self.run, &fault);
@@ -186,11 +185,15 @@ impl Relay {
             return Ok(false);
         }
         let wait = wait_after(&fault, self.run.attempt);
-        if wait > SHORT_WAIT || is_final {
-            self.suspend(fault, wait).await?;
-            return Ok(false);
+        match self.run.armed_by {
+            ArmedBy::Client if wait > SHORT_WAIT || is_final => self.suspend(fault, wait).await?,
+            // Nobody will come: the gateway waits itself, unless that is of no use or beyond reason.
+            ArmedBy::Gateway if wait > self.app.settings.timeouts.waiting || is_final => {
+                self.finish(Ending::Failed(fault)).await?;
+            }
+            ArmedBy::Client | ArmedBy::Gateway => return self.retry(fault, wait).await,
         }
-        self.retry(fault, wait).await
+        Ok(false)
     }
 
     async fn interrupted(mut self) -> Result<(), JournalError> {
@@ -204,7 +207,7 @@ impl Relay {
 
     /// What earlier attempts sent, for the agent's eyes.
     fn sent(&self) -> Sent {
-        Sent { text: self.pen.text().to_owned(), events: self.pen.events() }
+        Sent { text: self.packets.text().to_owned(), events: self.packets.events() }
     }
 }
 

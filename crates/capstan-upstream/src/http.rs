@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use capstan_agent::{TraceContext, Turn};
+use capstan_agent::{TraceParent, Turn};
 use capstan_protocol::fault::{Cause, Upstream};
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -11,9 +11,9 @@ use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, StatusCode};
 use url::{Position, Url};
 
+use crate::api_key::ApiKey;
+use crate::failed_call::FailedCall;
 use crate::kinds::ConfigError;
-use crate::secret::Secret;
-use crate::trouble::Trouble;
 
 /// A redirect within one server may be followed this often.
 const REDIRECTS: usize = 3;
@@ -71,7 +71,7 @@ pub(crate) fn join(base: &Url, path: &str) -> Url {
 /// The trace that a call belongs to, in the headers that carry it.
 pub(crate) fn trace_headers(turn: &Turn) -> HeaderMap {
     let header = |(name, value)| Some((HeaderName::from_static(name), HeaderValue::from_str(value).ok()?));
-    turn.trace.iter().flat_map(TraceContext::headers).filter_map(header).collect()
+    turn.trace.iter().flat_map(TraceParent::headers).filter_map(header).collect()
 }
 
 /// The server that a call goes to, for the log.
@@ -80,18 +80,18 @@ pub(crate) fn host_of(url: &Url) -> String {
 }
 
 /// The server's id of a request, for the log. It is the server's word, so it may repeat a key.
-pub(crate) fn request_id(headers: &HeaderMap, secret: &Secret) -> Option<String> {
+pub(crate) fn request_id(headers: &HeaderMap, key: &ApiKey) -> Option<String> {
     let id = REQUEST_IDS.iter().find_map(|name| headers.get(*name)?.to_str().ok())?;
     let is_plain = !id.is_empty() && id.len() <= LONGEST_ID && id.bytes().all(|b| b.is_ascii_graphic());
-    is_plain.then(|| secret.scrub(id))
+    is_plain.then(|| key.scrub(id))
 }
 
 /// A fault with what the log tells of its upstream, without the key in anything that the upstream said, and not at
 /// any length.
-pub(crate) fn witnessed(fault: Fault, upstream: Upstream, secret: &Secret) -> Fault {
+pub(crate) fn with_log_details(fault: Fault, upstream: Upstream, key: &ApiKey) -> Fault {
     let scrubbed = fault.cause().map(|cause| Cause {
         error_type: cause.error_type.clone(),
-        chain: cause.chain.iter().map(|text| short(&secret.scrub(text))).collect(),
+        chain: cause.chain.iter().map(|text| short(&key.scrub(text))).collect(),
     });
     let fault = fault.with_upstream(upstream);
     match scrubbed {
@@ -105,12 +105,12 @@ pub(crate) fn short(text: &str) -> String {
 }
 
 /// The request failed before a response came.
-pub(crate) fn unsent(error: reqwest::Error) -> Trouble {
+pub(crate) fn unsent(error: reqwest::Error) -> FailedCall {
     let error = error.without_url();
     let cause = cause_of(&error);
     let is_connect = error.is_connect();
     if error.is_timeout() {
-        let trouble = Trouble::from(timed_out(Limit::Connect).with_cause(cause));
+        let trouble = FailedCall::from(timed_out(Limit::Connect).with_cause(cause));
         return if is_connect { trouble.refused() } else { trouble };
     }
     // A certificate that does not verify will not verify next time either.
@@ -119,7 +119,7 @@ pub(crate) fn unsent(error: reqwest::Error) -> Trouble {
     if is_tls {
         return fault.with_severity(ErrorSeverity::Fatal).with_retryable(false).into();
     }
-    let trouble = Trouble::from(fault);
+    let trouble = FailedCall::from(fault);
     if is_connect { trouble.refused() } else { trouble }
 }
 

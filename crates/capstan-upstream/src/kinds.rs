@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use capstan_agent::{Agent, Demo};
+use capstan_agent::Agent;
+use capstan_demo::Demo;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::retries::{OnCut, Retries};
-use crate::times::{Timeouts, TimeoutsConfig};
+use crate::timeouts::{CallTimeouts, TimeoutsConfig};
 use crate::{agui, anthropic, cap, command, openai};
 
 /// The keys of one agent's table, without `name` and `kind`.
@@ -24,7 +25,7 @@ pub struct Kind {
     /// How often and when it is called, unless the configuration says otherwise.
     pub retries: Retries,
     /// How long a call may take, unless the configuration says otherwise.
-    pub timeouts: Timeouts,
+    pub timeouts: CallTimeouts,
     /// The environment variable that holds its key, unless the configuration names another place.
     pub key_env: Option<&'static str>,
     build: Build,
@@ -36,7 +37,7 @@ pub const KINDS: &[Kind] = &[
         name: "command",
         what: "a process that speaks stream-json",
         retries: Retries::CAREFUL,
-        timeouts: Timeouts::PROCESS,
+        timeouts: CallTimeouts::PROCESS,
         key_env: None,
         build: |keys, common| command::build(own(keys)?, common),
     },
@@ -44,7 +45,7 @@ pub const KINDS: &[Kind] = &[
         name: "openai",
         what: "a server of OpenAI's Chat Completions",
         retries: Retries::PROVIDER,
-        timeouts: Timeouts::PROVIDER,
+        timeouts: CallTimeouts::PROVIDER,
         key_env: Some(openai::DEFAULTS.key_env),
         build: |keys, common| openai::build(own(keys)?, common),
     },
@@ -52,7 +53,7 @@ pub const KINDS: &[Kind] = &[
         name: "anthropic",
         what: "a server of Anthropic's Messages",
         retries: Retries::PROVIDER,
-        timeouts: Timeouts::PROVIDER,
+        timeouts: CallTimeouts::PROVIDER,
         key_env: Some(anthropic::DEFAULTS.key_env),
         build: |keys, common| anthropic::build(own(keys)?, common),
     },
@@ -60,7 +61,7 @@ pub const KINDS: &[Kind] = &[
         name: "ag-ui",
         what: "an AG-UI agent",
         retries: Retries::CAREFUL,
-        timeouts: Timeouts::FOREIGN,
+        timeouts: CallTimeouts::FOREIGN,
         key_env: None,
         build: |keys, common| agui::build(own(keys)?, common),
     },
@@ -68,7 +69,7 @@ pub const KINDS: &[Kind] = &[
         name: "cap",
         what: "another CAP server",
         retries: Retries::CAREFUL,
-        timeouts: Timeouts::FOREIGN,
+        timeouts: CallTimeouts::FOREIGN,
         key_env: None,
         build: |keys, common| cap::build(own(keys)?, common),
     },
@@ -76,7 +77,7 @@ pub const KINDS: &[Kind] = &[
         name: "demo",
         what: "the demo agent",
         retries: Retries::PROVIDER,
-        timeouts: Timeouts::PROVIDER,
+        timeouts: CallTimeouts::PROVIDER,
         key_env: None,
         build: |keys, _| own::<NoKeys>(keys).map(|_| Box::new(Demo::new()) as Box<dyn Agent>),
     },
@@ -90,7 +91,7 @@ struct NoKeys {}
 #[derive(Debug, Clone)]
 pub(crate) struct Common {
     pub(crate) retries: Retries,
-    pub(crate) times: Timeouts,
+    pub(crate) times: CallTimeouts,
 }
 
 #[derive(Default, Deserialize)]

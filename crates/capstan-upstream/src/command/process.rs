@@ -11,8 +11,8 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command as Program};
 
 use super::Config;
-use super::complaints::Complaints;
 use super::prompt::Prompt;
+use super::stderr_tail::StderrTail;
 
 /// Where in the arguments the prompt goes.
 const PLACEHOLDER: &str = "{prompt}";
@@ -27,7 +27,7 @@ pub(super) struct Process {
     // Taken by whoever ends it.
     child: Option<Child>,
     group: Option<Pid>,
-    complaints: Complaints,
+    stderr: StderrTail,
 }
 
 impl Process {
@@ -40,8 +40,8 @@ impl Process {
         };
         // Beside reading, since a process may speak before it has read everything.
         tokio::spawn(feed(stdin, prompt.input));
-        let complaints = Complaints::of(stderr, &config.env);
-        Ok(Self { output, child: Some(child), group, complaints })
+        let stderr = StderrTail::of(stderr, &config.env);
+        Ok(Self { output, child: Some(child), group, stderr })
     }
 
     /// Why there is no result, from how the process ended.
@@ -57,8 +57,8 @@ impl Process {
     }
 
     /// The last lines of standard error, for the log alone.
-    pub(super) async fn complaints(&mut self) -> Option<String> {
-        self.complaints.last_lines().await
+    pub(super) async fn stderr_tail(&mut self) -> Option<String> {
+        self.stderr.last_lines().await
     }
 
     /// All is said: the process may end by itself, behind our back, before what is left of its group goes.

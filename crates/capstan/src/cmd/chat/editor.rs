@@ -91,8 +91,5 @@ fn default_history() -> Option<PathBuf> {
 }
 
 fn to_io(error: ReadlineError) -> io::Error {
-    match error {
-        ReadlineError::Io(error) => error,
-        error => io::Error::other(error),
-    }
+    if let ReadlineError::Io(error) = error { error } else { io::Error::other(error) }
 }

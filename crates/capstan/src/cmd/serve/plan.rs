@@ -3,7 +3,8 @@
 
 use std::net::SocketAddr;
 
-use capstan_agent::{Agent, Demo};
+use capstan_agent::Agent;
+use capstan_demo::Demo;
 use capstan_gateway::Settings;
 use capstan_journal::Durability;
 

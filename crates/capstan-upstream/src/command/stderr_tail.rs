@@ -8,26 +8,26 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::ChildStderr;
 use tokio::task::JoinHandle;
 
-use crate::secret::Secret;
+use crate::api_key::ApiKey;
 
 /// What is kept: some fifty lines.
 const KEPT_BYTES: usize = 4096;
 /// How long the end of it is waited for once the process has failed.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-pub(super) struct Complaints {
+pub(super) struct StderrTail {
     kept: Arc<Mutex<Kept>>,
     /// Until it is done.
     listener: Option<JoinHandle<()>>,
-    secrets: Vec<Secret>,
+    keys: Vec<ApiKey>,
 }
 
-impl Complaints {
+impl StderrTail {
     /// Begins to listen. A process may print its environment; what looks like a key in there is not repeated.
     pub(super) fn of(stderr: ChildStderr, env: &BTreeMap<String, String>) -> Self {
         let kept = Arc::<Mutex<Kept>>::default();
         let listener = tokio::spawn(overhear(stderr, Arc::clone(&kept)));
-        Self { kept, listener: Some(listener), secrets: Secret::in_environment(env) }
+        Self { kept, listener: Some(listener), keys: ApiKey::in_environment(env) }
     }
 
     /// What was said last; none if nothing was.
@@ -36,7 +36,7 @@ impl Complaints {
             let _ = tokio::time::timeout(PATIENCE, listener).await;
         }
         let lines = self.kept.lock().unwrap_or_else(PoisonError::into_inner).lines();
-        let lines = self.secrets.iter().fold(lines, |lines, secret| secret.scrub(&lines));
+        let lines = self.keys.iter().fold(lines, |lines, key| key.scrub(&lines));
         Some(lines).filter(|lines| !lines.is_empty())
     }
 }
