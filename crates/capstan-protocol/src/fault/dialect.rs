@@ -222,7 +222,7 @@ impl From<StreamError> for Fault {
         let retryable = told.unwrap_or(implied);
         let (message, severity) = (error.message, error.severity);
         let details = Box::new(details);
-        Self { kind, foreign_code, message, severity, retryable, retry_after, details, cause: None }
+        Self { kind, foreign_code, message, severity, retryable, retry_after, details, ..Self::new(kind) }
     }
 }
 
