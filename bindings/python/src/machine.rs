@@ -159,6 +159,7 @@ fn notice_json(notice: &Notice) -> Value {
         Notice::Duplicate { seq } => json!({ "duplicate": { "seq": seq } }),
         Notice::Gap { expected, found } => json!({ "gap": { "expected": expected, "found": found } }),
         Notice::AttemptFailed { error } => json!({ "attempt_failed": { "error": error } }),
+        Notice::Warning { error } => json!({ "warning": { "error": error } }),
         other => json!(other.to_string()),
     }
 }

@@ -289,7 +289,7 @@ impl Machine {
                     return self.over(Action::Fail(CapError::protocol(message)));
                 }
                 let action = self.accept(packet, now);
-                self.queue.push_back(action);
+                self.queue.push_front(action);
                 return Action::Notice(Notice::Gap { expected, found });
             }
         }
@@ -307,7 +307,11 @@ impl Machine {
             (Payload::Close(_), None) => self.over(Action::Packet(packet)),
             (Payload::Error(error), _) => match error.severity {
                 ErrorSeverity::Fatal => self.over(Action::Fail(CapError::stream(error.clone()))),
-                ErrorSeverity::Warning => Action::Packet(packet),
+                ErrorSeverity::Warning => {
+                    let error = error.clone();
+                    self.queue.push_back(Action::Packet(packet));
+                    Action::Notice(Notice::Warning { error })
+                }
                 ErrorSeverity::Transient => {
                     self.pending = Some(error.clone());
                     Action::Notice(Notice::AttemptFailed { error: error.clone() })

@@ -128,7 +128,7 @@ impl PacketStream {
     }
 
     fn tell(&self, notice: &Notice) {
-        if matches!(notice, Notice::Retrying { .. } | Notice::Gap { .. } | Notice::AttemptFailed { .. }) {
+        if notice.is_warning() {
             tracing::warn!(stream = ?self.stream_id, "{notice}");
         } else {
             tracing::debug!(stream = ?self.stream_id, "{notice}");
