@@ -56,8 +56,12 @@ impl Notice {
     /// Whether it belongs into a log at the level of warnings; the rest is for who looks closely.
     pub fn is_warning(&self) -> bool {
         match self {
-            Self::Retrying { .. } | Self::Gap { .. } | Self::AttemptFailed { .. } | Self::Warning { .. } => true,
-            Self::Connecting { .. } | Self::Connected | Self::Resumed { .. } | Self::Duplicate { .. } => false,
+            Self::Retrying { .. } | Self::Gap { .. } | Self::AttemptFailed { .. } | Self::Warning { .. } => {
+                true
+            }
+            Self::Connecting { .. } | Self::Connected | Self::Resumed { .. } | Self::Duplicate { .. } => {
+                false
+            }
         }
     }
 }

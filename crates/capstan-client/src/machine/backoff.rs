@@ -16,6 +16,8 @@ pub struct Policy {
     pub max_wait: Duration,
     /// While resuming, go on beyond `max_retries` until nothing new came for this long: a deploy takes its time.
     pub resume_patience: Duration,
+    /// The longest that the whole call may take, from its first poll on.
+    pub deadline: Option<Duration>,
     /// The waits between tries.
     pub backoff: Backoff,
     /// A gap in seq is an error rather than a notice.
@@ -34,6 +36,7 @@ impl Default for Policy {
             max_retries: 3,
             max_wait: Duration::from_secs(30),
             resume_patience: Duration::ZERO,
+            deadline: None,
             backoff: Backoff::default(),
             is_strict: false,
             profile: Profile::V1,
@@ -69,7 +72,7 @@ impl Default for Backoff {
 
 impl Backoff {
     /// The wait before the try that follows `step` others.
-    pub(super) fn delay(&self, step: u32, random: &mut fastrand::Rng) -> Duration {
+    pub(crate) fn delay(&self, step: u32, random: &mut fastrand::Rng) -> Duration {
         let whole = self.first.saturating_mul(2_u32.saturating_pow(step)).min(self.max);
         let share = if self.jitter { 0.5 + random.f64() / 2.0 } else { 1.0 };
         whole.mul_f64(share).max(LEAST_WAIT)
