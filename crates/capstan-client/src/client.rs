@@ -75,9 +75,11 @@ impl CapClient {
 
     /// A client with options of your own.
     pub fn with_options(base_url: &str, api_key: &str, options: Options) -> Result<Self, CapError> {
+        // Who may stand before the host is nobody's business.
+        let shown = base_url.rsplit('@').next().unwrap_or_default();
         let wrong = |why: &dyn std::fmt::Display| {
             CapError::connection(
-                format!("base URL {base_url:?}: {why}; expected http://host:port or https://host"),
+                format!("base URL {shown:?}: {why}; expected http://host:port or https://host"),
                 0,
             )
         };

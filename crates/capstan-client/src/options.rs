@@ -113,6 +113,15 @@ impl Options {
         self
     }
 
+    /// For tests that break hundreds of connections: the least wait between tries, 0.1 s otherwise. A client that hammers
+    /// is no good neighbour.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn least_wait(mut self, wait: Duration) -> Self {
+        self.policy.backoff.least = wait;
+        self
+    }
+
     /// Missing packets are an error instead of a notice.
     #[must_use]
     pub fn strict(mut self, is_strict: bool) -> Self {

@@ -68,7 +68,7 @@ async fn a_run_that_waits_is_woken_again_until_its_attempts_are_spent() {
 async fn a_wait_of_the_gateways_own_is_not_noticed() {
     let server = Server::start().await;
     let client = CapClient::new(&server.url, "").unwrap();
-    let healed = client.chat("/flaky 2 --wait 2").collect().await.unwrap();
+    let healed = client.chat("/flaky 2 --wait 200ms").collect().await.unwrap();
     assert_eq!(healed, client.chat("/flaky 0").collect().await.unwrap());
 }
 
@@ -242,6 +242,7 @@ fn wrong_urls_and_keys_are_refused_at_once_and_keys_stay_out_of_debug() {
         assert!(CapClient::new(url, "").unwrap_err().to_string().contains("expected http"), "{url}");
     }
     assert!(CapClient::new("http://x", "a\nb").is_err());
+    assert!(!CapClient::new("ftp://me:sk_secret@x", "").unwrap_err().to_string().contains("sk_secret"));
     let client = CapClient::new("http://x", "sk_secret").unwrap();
     assert!(!format!("{client:?}").contains("sk_secret"));
 }
