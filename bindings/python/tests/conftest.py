@@ -63,7 +63,7 @@ class Scripted:
 
     def __init__(self, *answers: bytes | None) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = "http://127.0.0.1:{}".format(self._listener.getsockname()[1])
+        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.requests: list[str] = []
         self._held: list[socket.socket] = []
         threading.Thread(target=self._serve, args=(answers,), daemon=True).start()

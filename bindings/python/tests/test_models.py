@@ -41,7 +41,7 @@ def request() -> ServiceRequest:
     return ServiceRequest(
         request_id=uuid4(),
         context=SessionContext(user_id="user_123", session_id=uuid4()),
-        payload=AgentRequest(messages=[ChatMessage.user("Hi")]),
+        payload=AgentRequest(messages=[ChatMessage.user("/tokens 2")]),
     )
 
 

@@ -35,7 +35,7 @@ def text(name: str, value: Any, expected: str = "text") -> str:
 
 def base_url(value: Any) -> str:
     """Where the server is."""
-    expected = "the server's address, http://host:port or https://host"
+    expected = "http://host:port or https://host"
     url = text("base_url", value, expected)
     if not url.startswith(("http://", "https://")):
         raise wrong("base_url", expected, url.rpartition("@")[2])

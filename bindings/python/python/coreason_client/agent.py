@@ -132,8 +132,8 @@ class PacketWriter:
         """Ends the stream. Closing twice is no mistake.
 
         Args:
-            reason: What CLOSE says; `completed` without it. Without it there is no CLOSE after a TRANSIENT error: the body
-                ends, which tells the client to wait and to ask again.
+            reason: What CLOSE says; `completed` without it. After a TRANSIENT error there is no CLOSE without it: the
+                body ends, which tells the client to wait and to ask again.
         """
         if self._is_closed:
             return
