@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::trace::TraceContext;
+use crate::trace::TraceParent;
 
 /// One turn of a conversation, for one attempt.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ pub struct Turn {
     /// What earlier attempts have already sent.
     pub sent: Sent,
     /// The trace that this attempt is a part of, to be passed on to whatever it calls.
-    pub trace: Option<TraceContext>,
+    pub trace: Option<TraceParent>,
     /// Fires when the run is stopped. The attempt's future is dropped as well; this is for work that outlives it.
     pub cancel: CancellationToken,
 }

@@ -1,16 +1,16 @@
 //! The relay: the only writer of a stream. It drives the agent through its attempts and writes what they say.
 
 mod attempt;
+mod attempt_diff;
 mod ending;
-mod pen;
-mod swallow;
+mod packet_writer;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use capstan_agent::{Sent, TraceContext};
-use capstan_journal::{JournalError, Run};
+use capstan_agent::{Sent, TraceParent};
+use capstan_journal::{ArmedBy, JournalError, Run};
 use capstan_protocol::{ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
@@ -20,8 +20,7 @@ use crate::ask::Ask;
 use crate::limits::Slot;
 use crate::traces::{self, RunTrace};
 pub(crate) use ending::{Ending, close_waiting, interrupt, lose};
-use pen::Pen;
-pub(crate) use pen::packet_of;
+use packet_writer::PacketWriter;
 
 /// A wait up to this is slept through by the gateway itself; a longer one is the client's to come back after.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
@@ -48,7 +47,7 @@ struct Relay {
     /// The request's.
     body: Bytes,
     stop: mpsc::Receiver<oneshot::Sender<()>>,
-    pen: Pen,
+    packets: PacketWriter,
     trace: RunTrace,
     /// What is left of the run's total time.
     budget: Duration,
@@ -61,7 +60,7 @@ pub(crate) fn spawn(
     agent: Registered,
     run: Run,
     body: Bytes,
-    request: Option<TraceContext>,
+    request: Option<TraceParent>,
     slot: Slot,
 ) {
     let (sender, stop) = mpsc::channel(1);
@@ -71,11 +70,20 @@ pub(crate) fn spawn(
     let work = async move {
         app.metrics.active_runs.inc();
         let (stream, budget) = (run.stream_id, app.settings.timeouts.run);
-        let pen = Pen::new(&app, &run);
+        let packets = PacketWriter::new(&app, &run);
         let trace = app.traces.begin(&run, agent.agent.about(), request);
         let span = trace.span().clone();
-        let relay =
-            Relay { app: app.clone(), agent, run, body, stop, pen, trace, budget, started: Instant::now() };
+        let relay = Relay {
+            app: app.clone(),
+            agent,
+            run,
+            body,
+            stop,
+            packets,
+            trace,
+            budget,
+            started: Instant::now(),
+        };
         if let Err(error) = relay.work().await {
             // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
             tracing::error!(%stream, %error, "the journal failed; open responses are cut");
@@ -92,7 +100,7 @@ pub(crate) fn spawn(
 
 impl Relay {
     async fn work(mut self) -> Result<(), JournalError> {
-        let ask = match Ask::decode(&self.run.face, &self.body) {
+        let ask = match self.app.asked(&self.run, &self.body) {
             Ok(ask) => ask,
             Err(fault) => return self.finish(Ending::Failed(fault)).await,
         };
@@ -155,11 +163,15 @@ impl Relay {
             return Ok(false);
         }
         let wait = wait_after(&fault, self.run.attempt);
-        if wait > SHORT_WAIT || is_final {
-            self.suspend(fault, wait).await?;
-            return Ok(false);
+        match self.run.armed_by {
+            ArmedBy::Client if wait > SHORT_WAIT || is_final => self.suspend(fault, wait).await?,
+            // Nobody will come: the gateway waits itself, unless that is of no use or beyond reason.
+            ArmedBy::Gateway if wait > self.app.settings.timeouts.waiting || is_final => {
+                self.finish(Ending::Failed(fault)).await?;
+            }
+            ArmedBy::Client | ArmedBy::Gateway => return self.retry(fault, wait).await,
         }
-        self.retry(fault, wait).await
+        Ok(false)
     }
 
     async fn interrupted(mut self) -> Result<(), JournalError> {
@@ -172,7 +184,7 @@ impl Relay {
 
     /// What earlier attempts sent, for the agent's eyes.
     fn sent(&self) -> Sent {
-        Sent { text: self.pen.text().to_owned(), events: self.pen.events() }
+        Sent { text: self.packets.text().to_owned(), events: self.packets.events() }
     }
 }
 

@@ -20,15 +20,15 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
+use crate::api_key::ApiKey;
+use crate::attempt_writer::AttemptWriter;
 use crate::decode::malformed;
+use crate::failed_call::FailedCall;
 use crate::http::{self, Limit, timed_out};
 use crate::kinds::{Common, ConfigError};
 use crate::retries::Retries;
-use crate::secret::Secret;
-use crate::speaker::Speaker;
-use crate::times::Timeouts;
-use crate::told::Told;
-use crate::trouble::Trouble;
+use crate::timeouts::CallTimeouts;
+use crate::upstream_failure::UpstreamFailure;
 use calls::Calls;
 
 /// Interruptions of one answer that the client heals: each resumes where it was.
@@ -61,9 +61,9 @@ struct Cap {
     http: reqwest::Client,
     profile: Profile,
     system: Option<String>,
-    secret: Secret,
+    secret: ApiKey,
     retries: Retries,
-    times: Timeouts,
+    times: CallTimeouts,
 }
 
 pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, ConfigError> {
@@ -80,7 +80,7 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, C
         http: http::client(common.times.connect)?,
         profile,
         system: config.system,
-        secret: Secret::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?,
+        secret: ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?,
         retries: common.retries,
         times: common.times,
     }))
@@ -91,7 +91,7 @@ impl Agent for Cap {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let calls = Calls::new(self.http.clone(), self.retries.calls(turn.attempt));
         let client = self.client(&turn, calls.clone())?;
-        let mut speaker = Speaker::new(out);
+        let mut speaker = AttemptWriter::new(out);
         loop {
             let packets = match self.profile {
                 Profile::V1 => client.assist(&request::v1(&turn, self.system.as_deref())),
@@ -99,8 +99,8 @@ impl Agent for Cap {
             };
             let Err(trouble) = self.read(packets, &mut speaker).await else { return Ok(()) };
             let wait = self.retries.wait(&trouble, turn.attempt, calls.made());
-            let Some(wait) = wait.filter(|_| !speaker.has_spoken()) else {
-                return Err(self.retries.verdict(trouble.fault, speaker.has_spoken()).into());
+            let Some(wait) = wait.filter(|_| !speaker.has_written()) else {
+                return Err(self.retries.verdict(trouble.fault, speaker.has_written()).into());
             };
             tokio::time::sleep(wait).await;
         }
@@ -132,7 +132,7 @@ impl Cap {
     }
 
     /// The first packet and the whole have limits of their own; silence in between is the client's to notice.
-    async fn read(&self, mut packets: PacketStream, out: &mut Speaker<'_>) -> Result<(), Trouble> {
+    async fn read(&self, mut packets: PacketStream, out: &mut AttemptWriter<'_>) -> Result<(), FailedCall> {
         let began = Instant::now();
         let (first, total) = (began + self.times.first_token, began + self.times.total);
         let mut reader = Reader::default();
@@ -147,7 +147,7 @@ impl Cap {
         }
     }
 
-    fn failed(&self, error: CapError) -> Trouble {
+    fn failed(&self, error: CapError) -> FailedCall {
         let words = self.secret.scrub(&error.to_string());
         match error {
             CapError::Connection(_) => {
@@ -163,11 +163,11 @@ impl Cap {
     }
 
     /// A run that failed keeps its code; a request that was refused is the gateway's matter, so its status decides.
-    fn told(&self, error: RuntimeError) -> Trouble {
+    fn told(&self, error: RuntimeError) -> FailedCall {
         if let Some(error) = error.error {
             return Fault::from(error).into();
         }
-        let told = Told {
+        let told = UpstreamFailure {
             status: error.status,
             words: error.problem.as_ref().map(|problem| problem.code.clone()).into_iter().collect(),
             text: error.message(),

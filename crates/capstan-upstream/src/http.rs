@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use capstan_agent::{TraceContext, Turn};
+use capstan_agent::{TraceParent, Turn};
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -11,8 +11,8 @@ use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, StatusCode};
 use url::Url;
 
+use crate::failed_call::FailedCall;
 use crate::kinds::ConfigError;
-use crate::trouble::Trouble;
 
 /// A redirect within one server may be followed this often.
 const REDIRECTS: usize = 3;
@@ -62,16 +62,16 @@ pub(crate) fn join(base: &Url, path: &str) -> Url {
 /// The trace that a call belongs to, in the headers that carry it.
 pub(crate) fn trace_headers(turn: &Turn) -> HeaderMap {
     let header = |(name, value)| Some((HeaderName::from_static(name), HeaderValue::from_str(value).ok()?));
-    turn.trace.iter().flat_map(TraceContext::headers).filter_map(header).collect()
+    turn.trace.iter().flat_map(TraceParent::headers).filter_map(header).collect()
 }
 
 /// The request failed before a response came.
-pub(crate) fn unsent(error: reqwest::Error) -> Trouble {
+pub(crate) fn unsent(error: reqwest::Error) -> FailedCall {
     let error = error.without_url();
     let cause = cause_of(&error);
     let is_connect = error.is_connect();
     if error.is_timeout() {
-        let trouble = Trouble::from(timed_out(Limit::Connect).with_cause(cause));
+        let trouble = FailedCall::from(timed_out(Limit::Connect).with_cause(cause));
         return if is_connect { trouble.refused() } else { trouble };
     }
     // A certificate that does not verify will not verify next time either.
@@ -80,7 +80,7 @@ pub(crate) fn unsent(error: reqwest::Error) -> Trouble {
     if is_tls {
         return fault.with_severity(ErrorSeverity::Fatal).with_retryable(false).into();
     }
-    let trouble = Trouble::from(fault);
+    let trouble = FailedCall::from(fault);
     if is_connect { trouble.refused() } else { trouble }
 }
 

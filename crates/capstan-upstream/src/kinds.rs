@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use capstan_agent::{Agent, Demo};
+use capstan_agent::Agent;
+use capstan_demo::Demo;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::retries::{OnCut, Retries};
-use crate::times::{Timeouts, TimeoutsConfig};
+use crate::timeouts::{CallTimeouts, TimeoutsConfig};
 use crate::{agui, anthropic, cap, command, openai};
 
 /// The keys of one agent's table, without `name` and `kind`.
@@ -24,7 +25,7 @@ pub struct Kind {
     /// How often and when it is called, unless the configuration says otherwise.
     pub retries: Retries,
     /// How long a call may take, unless the configuration says otherwise.
-    pub timeouts: Timeouts,
+    pub timeouts: CallTimeouts,
     build: Build,
 }
 
@@ -34,42 +35,42 @@ pub const KINDS: &[Kind] = &[
         name: "command",
         what: "a process that speaks stream-json",
         retries: Retries::CAREFUL,
-        timeouts: Timeouts::PROCESS,
+        timeouts: CallTimeouts::PROCESS,
         build: |keys, common| command::build(own(keys)?, common),
     },
     Kind {
         name: "openai",
         what: "a server of OpenAI's Chat Completions",
         retries: Retries::PROVIDER,
-        timeouts: Timeouts::PROVIDER,
+        timeouts: CallTimeouts::PROVIDER,
         build: |keys, common| openai::build(own(keys)?, common),
     },
     Kind {
         name: "anthropic",
         what: "a server of Anthropic's Messages",
         retries: Retries::PROVIDER,
-        timeouts: Timeouts::PROVIDER,
+        timeouts: CallTimeouts::PROVIDER,
         build: |keys, common| anthropic::build(own(keys)?, common),
     },
     Kind {
         name: "ag-ui",
         what: "an AG-UI agent",
         retries: Retries::CAREFUL,
-        timeouts: Timeouts::FOREIGN,
+        timeouts: CallTimeouts::FOREIGN,
         build: |keys, common| agui::build(own(keys)?, common),
     },
     Kind {
         name: "cap",
         what: "another CAP server",
         retries: Retries::CAREFUL,
-        timeouts: Timeouts::FOREIGN,
+        timeouts: CallTimeouts::FOREIGN,
         build: |keys, common| cap::build(own(keys)?, common),
     },
     Kind {
         name: "demo",
         what: "the demo agent",
         retries: Retries::PROVIDER,
-        timeouts: Timeouts::PROVIDER,
+        timeouts: CallTimeouts::PROVIDER,
         build: |keys, _| own::<NoKeys>(keys).map(|_| Box::new(Demo::new()) as Box<dyn Agent>),
     },
 ];
@@ -82,7 +83,7 @@ struct NoKeys {}
 #[derive(Debug, Clone)]
 pub(crate) struct Common {
     pub(crate) retries: Retries,
-    pub(crate) times: Timeouts,
+    pub(crate) times: CallTimeouts,
 }
 
 #[derive(Default, Deserialize)]

@@ -5,8 +5,8 @@ pub mod scripted;
 
 use std::time::Duration;
 
-use capstan_agent::Demo;
 use capstan_client::Options;
+use capstan_demo::Demo;
 use capstan_gateway::{Gateway, Settings, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
 use tokio::net::TcpListener;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use capstan_agent::{Failure, Outcome, Output, TraceContext, Turn, channel};
+use capstan_agent::{Failure, Outcome, Output, TraceParent, Turn, channel};
 use capstan_journal::JournalError;
 use capstan_protocol::{ChatMessage, Fault, FaultKind};
 use tokio::sync::mpsc;
@@ -40,16 +40,16 @@ impl Relay {
         history: Arc<Vec<ChatMessage>>,
     ) -> Result<Ended, JournalError> {
         self.app.metrics.attempts.inc();
-        if self.run.last_seq > 0 && self.pen.is_fresh() {
-            self.pen.replay().await?;
+        if self.run.last_seq > 0 && self.packets.is_fresh() {
+            self.packets.replay().await?;
         }
-        self.pen.begin_attempt(self.run.attempt);
+        self.packets.begin_attempt(self.run.attempt);
         let (span, trace) = self.app.traces.attempt(&mut self.trace, &self.run);
         let mut work = self.start(ask, history, trace);
         let began = Instant::now();
         let ended = self.drive(&mut work, &span).await;
         self.budget = self.budget.saturating_sub(began.elapsed());
-        traces::answered(&span, self.pen.model().map(String::as_str), self.pen.attempt_usage());
+        traces::answered(&span, self.packets.model().map(String::as_str), self.packets.attempt_usage());
         match ended.as_ref().map(Ended::code) {
             Ok(None) => {}
             Ok(Some(code)) => traces::failed(&span, code),
@@ -58,7 +58,7 @@ impl Relay {
         ended
     }
 
-    fn start(&self, ask: &Ask, history: Arc<Vec<ChatMessage>>, trace: Option<TraceContext>) -> Work {
+    fn start(&self, ask: &Ask, history: Arc<Vec<ChatMessage>>, trace: Option<TraceParent>) -> Work {
         let (mut writer, inbox) = channel(IN_FLIGHT);
         let cancel = CancellationToken::new();
         let turn = Turn {
@@ -113,8 +113,8 @@ impl Relay {
             if let Output::Warning(error) = &output {
                 traces::warned(span, &error.code);
             }
-            fault = self.pen.take(output).err();
-            if fault.is_some() || self.pen.pending() >= BATCH {
+            fault = self.packets.take(output).err();
+            if fault.is_some() || self.packets.pending() >= BATCH {
                 break;
             }
             next = inbox.try_recv().ok();
@@ -123,13 +123,29 @@ impl Relay {
         Ok(fault)
     }
 
+    /// Commits what was written.
+    pub(super) async fn flush(&mut self) -> Result<(), JournalError> {
+        let frames = self.packets.take_frames();
+        if frames.is_empty() {
+            return Ok(());
+        }
+        if self.run.last_seq == 0 {
+            self.app.metrics.first_packet_seconds.observe(self.started.elapsed().as_secs_f64());
+        }
+        let began = Instant::now();
+        self.app.journal.append(self.run.stream_id, self.run.attempt, frames).await?;
+        self.app.metrics.append_seconds.observe(began.elapsed().as_secs_f64());
+        self.run.last_seq = self.packets.seq();
+        Ok(())
+    }
+
     fn outcome(&mut self, joined: Result<Outcome, tokio::task::JoinError>) -> Ended {
         let failed = |failure: Failure| {
             let is_final = failure.is_final();
             Ended::Failed(failure.into_fault(), is_final)
         };
         match joined {
-            Ok(Ok(())) => match self.pen.end_attempt() {
+            Ok(Ok(())) => match self.packets.end_attempt() {
                 Ok(()) => Ended::Completed,
                 Err(fault) => Ended::Failed(fault, false),
             },

@@ -12,7 +12,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use capstan_agent::{Agent, Demo};
+use capstan_agent::Agent;
+use capstan_demo::Demo;
 use capstan_gateway::{Gateway, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
 use owo_colors::OwoColorize as _;

@@ -8,8 +8,8 @@ use capstan_protocol::{Fault, FaultKind};
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use crate::secret::Secret;
-use crate::trouble::Trouble;
+use crate::api_key::ApiKey;
+use crate::failed_call::FailedCall;
 
 /// Words and phrases that decide, whatever the status of 4xx. The first row that fits wins.
 const KNOWN: &[(FaultKind, &[&str], &[&str])] = &[
@@ -56,7 +56,7 @@ const LONGEST_TEXT: usize = 500;
 
 /// A failure in an upstream's own words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct UpstreamFailure {
     /// The HTTP status, or the one that a word stands for.
     pub status: Option<u16>,
     /// Machine-readable words: type and code.
@@ -67,7 +67,7 @@ pub struct Told {
     pub wait: Option<Duration>,
 }
 
-impl Told {
+impl UpstreamFailure {
     /// An error object of either provider: `{type, code, message}`, or a bare string.
     pub fn from_error(error: &Value) -> Self {
         let mut words = Vec::new();
@@ -107,7 +107,7 @@ impl Told {
     }
 
     /// What it means for this run. The upstream's prose is a cause, shown to developers only and without the key.
-    pub fn to_fault(&self, secret: &Secret) -> Fault {
+    pub fn to_fault(&self, secret: &ApiKey) -> Fault {
         let fault = match self.kind() {
             Some(kind) => Fault::new(kind),
             None => self.by_status(),
@@ -124,9 +124,9 @@ impl Told {
         fault.with_cause(Cause { error_type: "UpstreamSaid".into(), chain: vec![text] })
     }
 
-    pub(crate) fn to_trouble(&self, secret: &Secret) -> Trouble {
+    pub(crate) fn to_trouble(&self, secret: &ApiKey) -> FailedCall {
         let is_refusal = matches!(self.status, Some(408 | 425 | 429 | 503 | 529));
-        Trouble { fault: self.to_fault(secret), wait: self.wait, is_refusal }
+        FailedCall { fault: self.to_fault(secret), wait: self.wait, is_refusal }
     }
 
     /// A word or a phrase that is known; a server that failed itself (5xx) is not taken at its word.
@@ -202,8 +202,8 @@ mod tests {
     fn a_key_that_a_server_repeats_does_not_reach_the_fault() {
         let body =
             br#"{"error":{"message":"Incorrect API key provided: sk-secret","code":"invalid_api_key"}}"#;
-        let told = Told::from_response(401, &HeaderMap::new(), body);
-        let fault = told.to_fault(&Secret::from("sk-secret"));
+        let told = UpstreamFailure::from_response(401, &HeaderMap::new(), body);
+        let fault = told.to_fault(&ApiKey::from("sk-secret"));
         assert_eq!(fault.kind(), FaultKind::UpstreamAuth);
         let shown = format!("{fault:?} {:?}", fault.to_stream_error(capstan_protocol::Exposure::Debug));
         assert!(!shown.contains("sk-secret") && shown.contains("[key]"), "{shown}");
@@ -211,7 +211,8 @@ mod tests {
 
     #[test]
     fn prose_in_the_place_of_a_word_stays_inside() {
-        let told = Told::from_error(&serde_json::json!({ "type": "Oh no: /etc/passwd", "message": "m" }));
-        assert!(told.to_fault(&Secret::none()).details().get("upstream_error").is_none());
+        let told =
+            UpstreamFailure::from_error(&serde_json::json!({ "type": "Oh no: /etc/passwd", "message": "m" }));
+        assert!(told.to_fault(&ApiKey::none()).details().get("upstream_error").is_none());
     }
 }

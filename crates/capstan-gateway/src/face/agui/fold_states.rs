@@ -12,13 +12,13 @@ use super::fold::State;
 /// Packets between two places: a resume folds at most this many that it does not send.
 // Tests have short streams.
 const EVERY: u64 = if cfg!(test) { 4 } else { 256 };
-/// Places kept per stream: cursors are rarely older than the last sixteen thousand packets.
+/// FoldStates kept per stream: cursors are rarely older than the last sixteen thousand packets.
 const PER_STREAM: usize = 64;
 /// Streams kept; the oldest go first.
 const STREAMS: usize = 4096;
 
 #[derive(Default)]
-pub(crate) struct Places(Mutex<Kept>);
+pub(crate) struct FoldStates(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
@@ -26,7 +26,7 @@ struct Kept {
     order: VecDeque<Uuid>,
 }
 
-impl Places {
+impl FoldStates {
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_resume_begins_near_its_cursor() {
-        let (places, stream) = (Places::default(), Uuid::now_v7());
+        let (places, stream) = (FoldStates::default(), Uuid::now_v7());
         for seq in 0..=100 * EVERY {
             places.note(stream, seq, &State { text: Some(seq), ..State::default() });
         }
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn old_streams_make_room() {
-        let places = Places::default();
+        let places = FoldStates::default();
         let streams: Vec<Uuid> = (0..=STREAMS).map(|_| Uuid::now_v7()).collect();
         streams.iter().for_each(|stream| places.note(*stream, EVERY, &State::default()));
         assert_eq!(places.nearest(streams[0], EVERY).0, 0);

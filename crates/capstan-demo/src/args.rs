@@ -7,7 +7,7 @@ use std::time::Duration;
 use capstan_protocol::fault::Validation;
 use capstan_protocol::{AguiErrorCode, CATALOGUE, FaultKind, nearest};
 
-use super::command::Row;
+use crate::command::Row;
 
 /// A year: what a fault's own `retry_after` can hold. A longer wait is a slip of the finger.
 const LONGEST: Duration = Duration::from_secs(31_536_000);

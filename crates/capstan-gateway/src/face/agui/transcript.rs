@@ -7,15 +7,14 @@ use std::sync::Arc;
 
 use capstan_journal::JournalError;
 use capstan_protocol::agui::{EventBody, MessageContent};
-use capstan_protocol::{Event, Payload, StreamPacket};
+use capstan_protocol::{Event, Payload, StreamPacket, sse};
 use serde_json::{Value, json};
 
 use super::facts::Facts;
 use super::fold::{Fold, State, reset_of};
 use super::input::Input;
-use super::said::Said;
+use super::outgoing::OutgoingEvent;
 use crate::app::App;
-use crate::relay::packet_of;
 
 /// A message, or a part of one, and the packet that began it.
 #[derive(Debug)]
@@ -43,12 +42,12 @@ enum Kind {
 
 /// What a stream has told.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct AguiTranscript {
     pub(super) fold: Fold,
     input: Input,
     items: Vec<Item>,
-    customs: Vec<(u64, Said)>,
-    states: Vec<Said>,
+    customs: Vec<(u64, OutgoingEvent)>,
+    states: Vec<OutgoingEvent>,
     /// Events that a reset does not take back, by their own ids.
     shown: Vec<(u64, String)>,
 }
@@ -63,7 +62,7 @@ pub(super) struct Cut {
     pub(super) again: BTreeSet<String>,
 }
 
-impl Told {
+impl AguiTranscript {
     pub(super) fn new(facts: Arc<Facts>, input: Input) -> Self {
         let fold = Fold::new(facts, State::default());
         Self { fold, input, items: vec![], customs: vec![], states: vec![], shown: vec![] }
@@ -79,7 +78,7 @@ impl Told {
             let Some(last) = frames.last() else { break };
             after = last.seq;
             let due = frames.iter().filter(|frame| frame.seq <= upto);
-            due.filter_map(|frame| packet_of(&frame.bytes)).for_each(|packet| told.take(&packet));
+            due.filter_map(|frame| sse::decode_packet(&frame.bytes)).for_each(|packet| told.take(&packet));
         }
         Ok(told)
     }
@@ -92,7 +91,7 @@ impl Told {
             return;
         }
         let said = self.fold.take(packet);
-        if let (Payload::Event(raw), true) = (&packet.payload, said.iter().any(Said::stays))
+        if let (Payload::Event(raw), true) = (&packet.payload, said.iter().any(OutgoingEvent::stays))
             && let Some(Value::String(id)) = Event::of(raw).id
         {
             self.shown.push((packet.seq, id));
@@ -100,8 +99,8 @@ impl Told {
         said.into_iter().for_each(|said| self.note(packet.seq, said));
     }
 
-    fn note(&mut self, seq: u64, said: Said) {
-        let Said::Event(event) = &said else { return };
+    fn note(&mut self, seq: u64, said: OutgoingEvent) {
+        let OutgoingEvent::Event(event) = &said else { return };
         let mut begin = |id: &String, kind| self.items.push(Item { seq, id: id.clone(), kind });
         #[allow(clippy::wildcard_enum_match_arm)] // The others leave nothing behind.
         match &event.body {
@@ -198,13 +197,13 @@ impl Told {
     }
 
     /// What a joiner gets that may hold messages already: everything is restated as a whole, nothing is appended.
-    pub(super) fn preamble(&self) -> Vec<Said> {
+    pub(super) fn preamble(&self) -> Vec<OutgoingEvent> {
         let facts = &self.fold.facts;
         let t = facts.created;
-        let mut out = vec![facts.started(t), Said::Messages(self.messages(), t)];
+        let mut out = vec![facts.started(t), OutgoingEvent::Messages(self.messages(), t)];
         let is_whole = matches!(self.states.first(), Some(first) if first.kind() == "STATE_SNAPSHOT");
         if let (false, Some(state)) = (is_whole, &self.input.state) {
-            out.push(Said::event(EventBody::StateSnapshot { snapshot: state.clone() }, t));
+            out.push(OutgoingEvent::event(EventBody::StateSnapshot { snapshot: state.clone() }, t));
         }
         out.extend(self.states.iter().cloned());
         out.extend(self.fold.open_steps(t));
@@ -227,7 +226,7 @@ fn add_call(messages: &mut Vec<Value>, parent: &str, call: Value) {
     messages.push(json!({ "id": parent, "role": "assistant", "toolCalls": [call] }));
 }
 
-impl Said {
+impl OutgoingEvent {
     /// A reset does not take it back: there is no event for that.
     fn stays(&self) -> bool {
         ["REASONING_", "TOOL_CALL_", "STATE_", "ACTIVITY_"].iter().any(|kind| self.kind().starts_with(kind))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use capstan_protocol::FaultKind;
 use capstan_protocol::fault::Validation;
 
-use super::args::{Args, did_you_mean, short};
+use crate::args::{Args, did_you_mean, short};
 
 /// More deltas than any test or bench has asked for; beyond it is a slip of the finger.
 const MAX_DELTAS: u32 = 1_000_000;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 
-use crate::{Outcome, Stopped, Writer};
+use capstan_agent::{Outcome, Stopped, Writer};
 
 /// What the demo calls its model.
 const MODEL: &str = "demo";

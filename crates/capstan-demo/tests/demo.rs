@@ -6,7 +6,8 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_agent::{Agent, Demo, Output, Turn, channel};
+use capstan_agent::{Agent, Output, Turn, channel};
+use capstan_demo::Demo;
 use capstan_protocol::{
     CATALOGUE, ChatMessage, ErrorDomain, ErrorSeverity, Event, EventView, Fault, FaultKind,
     PresentationEventType, ProgressStatus,

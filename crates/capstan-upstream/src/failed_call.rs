@@ -7,7 +7,7 @@ use capstan_protocol::Fault;
 
 /// A failed call.
 #[derive(Debug, Clone)]
-pub(crate) struct Trouble {
+pub(crate) struct FailedCall {
     pub(crate) fault: Fault,
     /// The upstream's own wait, exactly; the fault has it in whole seconds.
     pub(crate) wait: Option<Duration>,
@@ -15,19 +15,19 @@ pub(crate) struct Trouble {
     pub(crate) is_refusal: bool,
 }
 
-impl From<Fault> for Trouble {
+impl From<Fault> for FailedCall {
     fn from(fault: Fault) -> Self {
         Self { fault, wait: None, is_refusal: false }
     }
 }
 
-impl From<Stopped> for Trouble {
+impl From<Stopped> for FailedCall {
     fn from(stopped: Stopped) -> Self {
         Self::from(Fault::from_error(stopped))
     }
 }
 
-impl Trouble {
+impl FailedCall {
     pub(crate) fn refused(mut self) -> Self {
         self.is_refusal = true;
         self

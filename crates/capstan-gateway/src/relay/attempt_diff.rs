@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// What was sent so far, and how far the present attempt agrees with it.
 #[derive(Default)]
-pub(super) struct Swallow {
+pub(super) struct AttemptDiff {
     text: String,
     /// For each packet with text: its seq and where its text ends.
     marks: Vec<(u64, usize)>,
@@ -41,7 +41,7 @@ pub(super) struct Cut {
     pub(super) events: Vec<RawObject>,
 }
 
-impl Swallow {
+impl AttemptDiff {
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty() && self.events.is_empty()
     }
@@ -145,13 +145,13 @@ fn common_prefix(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn sent(pieces: &[&str]) -> Swallow {
-        let mut swallow = Swallow::default();
+    fn sent(pieces: &[&str]) -> AttemptDiff {
+        let mut diff = AttemptDiff::default();
         for (index, piece) in pieces.iter().enumerate() {
-            swallow.sent_text(index as u64 + 1, piece);
+            diff.sent_text(index as u64 + 1, piece);
         }
-        swallow.rewind();
-        swallow
+        diff.rewind();
+        diff
     }
 
     fn new(met: Met) -> Option<String> {
@@ -160,66 +160,66 @@ mod tests {
 
     #[test]
     fn the_equal_part_is_swallowed_whatever_the_chunks() {
-        let mut swallow = sent(&["Hel", "lo wor"]);
-        assert!(matches!(swallow.meet_text("H"), Met::Equal));
-        assert!(matches!(swallow.meet_text("ello "), Met::Equal));
-        assert_eq!(new(swallow.meet_text("world")).as_deref(), Some("ld"));
-        assert!(!swallow.is_behind());
+        let mut diff = sent(&["Hel", "lo wor"]);
+        assert!(matches!(diff.meet_text("H"), Met::Equal));
+        assert!(matches!(diff.meet_text("ello "), Met::Equal));
+        assert_eq!(new(diff.meet_text("world")).as_deref(), Some("ld"));
+        assert!(!diff.is_behind());
     }
 
     #[test]
     fn a_difference_cuts_back_to_the_last_packet_that_agrees() {
-        let mut swallow = sent(&["Hel", "lo wor", "ld"]);
-        let Met::Different(rest) = swallow.meet_text("Hello moon") else { panic!() };
+        let mut diff = sent(&["Hel", "lo wor", "ld"]);
+        let Met::Different(rest) = diff.meet_text("Hello moon") else { panic!() };
         assert_eq!(rest, "moon");
-        let cut = swallow.cut();
-        assert_eq!((cut.after_seq, swallow.text(), cut.text.as_str()), (1, "Hel", "lo "));
+        let cut = diff.cut();
+        assert_eq!((cut.after_seq, diff.text(), cut.text.as_str()), (1, "Hel", "lo "));
     }
 
     #[test]
     fn a_difference_in_the_first_packet_cuts_everything() {
-        let mut swallow = sent(&["Hello"]);
-        assert!(matches!(swallow.meet_text("Help"), Met::Different(rest) if rest == "p"));
-        let cut = swallow.cut();
+        let mut diff = sent(&["Hello"]);
+        assert!(matches!(diff.meet_text("Help"), Met::Different(rest) if rest == "p"));
+        let cut = diff.cut();
         assert_eq!((cut.after_seq, cut.text.as_str()), (0, "Hel"));
     }
 
     #[test]
     fn an_attempt_that_ends_early_is_behind() {
-        let mut swallow = sent(&["Hello"]);
-        assert!(matches!(swallow.meet_text("Hell"), Met::Equal));
-        assert!(swallow.is_behind());
+        let mut diff = sent(&["Hello"]);
+        assert!(matches!(diff.meet_text("Hell"), Met::Equal));
+        assert!(diff.is_behind());
     }
 
     #[test]
     fn an_attempt_that_goes_back_is_compared_from_there() {
         let event = |id: &str| RawObject::parse(&format!(r#"{{"type":"X","data":{{"a":"{id}"}}}}"#)).unwrap();
-        let mut swallow = Swallow::default();
-        swallow.sent_text(1, "One. ");
-        swallow.sent_event(2, &event("kept"));
-        swallow.sent_text(3, "Hello the");
-        swallow.sent_event(4, &event("broken"));
-        swallow.rewind_to(5);
-        assert!(matches!(swallow.meet_text("Hello"), Met::Equal));
-        assert!(!swallow.meet_event(&event("kept")), "it stood before that place");
-        assert!(swallow.meet_event(&event("broken")), "this one is said again");
-        assert_eq!(new(swallow.meet_text(" there")).as_deref(), Some("re"));
+        let mut diff = AttemptDiff::default();
+        diff.sent_text(1, "One. ");
+        diff.sent_event(2, &event("kept"));
+        diff.sent_text(3, "Hello the");
+        diff.sent_event(4, &event("broken"));
+        diff.rewind_to(5);
+        assert!(matches!(diff.meet_text("Hello"), Met::Equal));
+        assert!(!diff.meet_event(&event("kept")), "it stood before that place");
+        assert!(diff.meet_event(&event("broken")), "this one is said again");
+        assert_eq!(new(diff.meet_text(" there")).as_deref(), Some("re"));
     }
 
     #[test]
     fn characters_are_never_split() {
-        let mut swallow = sent(&["naïve"]);
-        assert!(matches!(swallow.meet_text("naî"), Met::Different(rest) if rest == "î"));
+        let mut diff = sent(&["naïve"]);
+        assert!(matches!(diff.meet_text("naî"), Met::Different(rest) if rest == "î"));
     }
 
     #[test]
     fn an_equal_event_is_not_repeated_but_a_second_one_is() {
         let event =
             |id: &str| RawObject::parse(&format!(r#"{{"id":"{id}","type":"X","data":{{"a":1}}}}"#)).unwrap();
-        let mut swallow = Swallow::default();
-        swallow.sent_event(1, &event("1"));
-        swallow.rewind();
-        assert!(swallow.meet_event(&event("2")), "ids do not count");
-        assert!(!swallow.meet_event(&event("3")), "but each was sent once");
+        let mut diff = AttemptDiff::default();
+        diff.sent_event(1, &event("1"));
+        diff.rewind();
+        assert!(diff.meet_event(&event("2")), "ids do not count");
+        assert!(!diff.meet_event(&event("3")), "but each was sent once");
     }
 }

@@ -3,6 +3,8 @@
 //! Plain text gets a few sentences; a line that begins with `/` is a command (`/help` lists them), so that every way
 //! in which a run can go is a message away. It has no state: all it knows is the turn.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+
 mod args;
 mod command;
 mod perform;
@@ -15,7 +17,7 @@ use std::time::Duration;
 use command::Command;
 use voice::Voice;
 
-use crate::{Agent, Outcome, Turn, Writer, async_trait};
+use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 
 /// About as fast as a person likes to read along.
 const DEFAULT_DELAY: Duration = Duration::from_millis(20);
@@ -25,7 +27,8 @@ const MAX_ATTEMPTS: u32 = 3;
 /// The demo agent. Send it `/help`.
 ///
 /// ```
-/// use capstan_agent::{Agent, Demo};
+/// use capstan_agent::Agent;
+/// use capstan_demo::Demo;
 ///
 /// assert_eq!(Demo::new().max_attempts(), 3);
 /// ```

@@ -1,4 +1,4 @@
-//! The pen: turns outputs into packets with the next seq, encodes each once, and remembers what was said.
+//! The packets: turns outputs into packets with the next seq, encodes each once, and remembers what was said.
 
 use bytes::Bytes;
 use capstan_agent::Output;
@@ -10,11 +10,11 @@ use capstan_protocol::{
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::swallow::{Met, Swallow};
+use super::attempt_diff::{AttemptDiff, Met};
 use crate::app::App;
 
 /// Writes one stream.
-pub(super) struct Pen {
+pub(super) struct PacketWriter {
     stream_id: Uuid,
     seq: u64,
     bytes: u64,
@@ -23,10 +23,10 @@ pub(super) struct Pen {
     supported: Option<Vec<String>>,
     app: App,
     /// Encoded and not yet taken: the frames one behind the other, and where each ends.
-    ink: Vec<u8>,
+    buffer: Vec<u8>,
     ends: Vec<usize>,
     events: u64,
-    swallow: Swallow,
+    diff: AttemptDiff,
     /// Bytes of text that the present attempt's agent wrote.
     heard: usize,
     /// Where in them a block was turned into text for a client without blocks, and its length.
@@ -38,7 +38,7 @@ pub(super) struct Pen {
     reason: Option<String>,
 }
 
-impl Pen {
+impl PacketWriter {
     pub(super) fn new(app: &App, run: &Run) -> Self {
         Self {
             stream_id: run.stream_id,
@@ -48,10 +48,10 @@ impl Pen {
             accepts_reset: run.accepts_reset,
             supported: run.supported_events.clone(),
             app: app.clone(),
-            ink: Vec::new(),
+            buffer: Vec::new(),
             ends: Vec::new(),
             events: 0,
-            swallow: Swallow::default(),
+            diff: AttemptDiff::default(),
             heard: 0,
             turned: Vec::new(),
             model: run.model.clone(),
@@ -61,19 +61,19 @@ impl Pen {
         }
     }
 
-    /// Nothing was written or replayed by this pen yet.
+    /// Nothing was written or replayed by this writer yet.
     pub(super) fn is_fresh(&self) -> bool {
-        self.swallow.is_empty()
+        self.diff.is_empty()
     }
 
     /// The answer as a viewer has it now, resets applied.
     pub(super) fn text(&self) -> &str {
-        self.swallow.text()
+        self.diff.text()
     }
 
     /// The text, when nothing more will be said.
     pub(super) fn take_text(&mut self) -> String {
-        self.swallow.take_text()
+        self.diff.take_text()
     }
 
     pub(super) fn events(&self) -> u64 {
@@ -94,8 +94,8 @@ impl Pen {
 
     /// What was written since. One allocation for all of it: a frame is a slice.
     pub(super) fn take_frames(&mut self) -> Vec<Frame> {
-        let mut bytes = Bytes::copy_from_slice(&self.ink);
-        self.ink.clear();
+        let mut bytes = Bytes::copy_from_slice(&self.buffer);
+        self.buffer.clear();
         let (first, mut start) = (self.seq + 1 - self.ends.len() as u64, 0);
         let slice = |(seq, end): (u64, usize)| {
             let frame = Frame { seq, bytes: bytes.split_to(end - start) };
@@ -126,7 +126,7 @@ impl Pen {
             let Some(last) = frames.last() else { return Ok(()) };
             after = last.seq;
             for frame in &frames {
-                if let Some(packet) = packet_of(&frame.bytes) {
+                if let Some(packet) = sse::decode_packet(&frame.bytes) {
                     self.remember(packet.seq, &packet.payload);
                 }
             }
@@ -136,14 +136,14 @@ impl Pen {
     fn remember(&mut self, seq: u64, payload: &Payload) {
         match payload {
             Payload::Delta(text) => {
-                self.swallow.sent_text(seq, text);
+                self.diff.sent_text(seq, text);
             }
             Payload::Event(raw) => {
                 if let EventView::Reset(reset) = Event::of(raw).view() {
-                    self.swallow.reset(reset.after_seq);
+                    self.diff.reset(reset.after_seq);
                 } else {
                     self.events += 1;
-                    self.swallow.sent_event(seq, raw);
+                    self.diff.sent_event(seq, raw);
                 }
             }
             Payload::Error(_) | Payload::Close(_) => {}
@@ -153,7 +153,7 @@ impl Pen {
     /// From here on, what is taken is compared with what earlier attempts sent.
     pub(super) fn begin_attempt(&mut self, attempt: u32) {
         self.attempt = attempt;
-        self.swallow.rewind();
+        self.diff.rewind();
         self.heard = 0;
         self.turned.clear();
         self.has_counted = false;
@@ -181,7 +181,7 @@ impl Pen {
     }
 
     fn delta(&mut self, text: &str) -> Result<(), Fault> {
-        match self.swallow.meet_text(text) {
+        match self.diff.meet_text(text) {
             Met::Equal => Ok(()),
             Met::New(rest) => {
                 self.say(&rest);
@@ -196,16 +196,16 @@ impl Pen {
         self.heard = keep.min(self.heard);
         self.turned.retain(|(at, _)| *at <= keep);
         let turned: usize = self.turned.iter().map(|(_, len)| len).sum();
-        self.swallow.rewind_to(self.heard + turned);
+        self.diff.rewind_to(self.heard + turned);
     }
 
     fn say(&mut self, text: &str) {
         self.write(Payload::Delta(text.to_owned()));
-        self.swallow.sent_text(self.seq, text);
+        self.diff.sent_text(self.seq, text);
     }
 
     fn event(&mut self, kind: &str, payload: RawObject) -> Result<(), Fault> {
-        if self.swallow.meet_event(&payload) {
+        if self.diff.meet_event(&payload) {
             return Ok(());
         }
         let is_listed = |supported: &Vec<String>| supported.iter().any(|s| s.eq_ignore_ascii_case(kind));
@@ -213,7 +213,7 @@ impl Pen {
         if is_wanted {
             self.events += 1;
             self.write(Payload::Event(payload.clone()));
-            self.swallow.sent_event(self.seq, &payload);
+            self.diff.sent_event(self.seq, &payload);
             return Ok(());
         }
         // A client that cannot show blocks can still read markdown.
@@ -230,13 +230,13 @@ impl Pen {
         if !self.accepts_reset {
             return Err(Fault::new(FaultKind::AttemptDiverged));
         }
-        let cut = self.swallow.cut();
+        let cut = self.diff.cut();
         let data = StreamReset { attempt: self.attempt, after_seq: cut.after_seq };
         let payload = event::envelope(event::STREAM_RESET, &data).map_err(Fault::from_error)?;
         self.write(Payload::Event(payload));
         for event in cut.events {
             self.write(Payload::Event(event.clone()));
-            self.swallow.sent_event(self.seq, &event);
+            self.diff.sent_event(self.seq, &event);
         }
         let again = cut.text + rest;
         if !again.is_empty() {
@@ -247,7 +247,7 @@ impl Pen {
 
     /// The agent is done; if it said less than an earlier attempt, that is a difference, too.
     pub(super) fn end_attempt(&mut self) -> Result<(), Fault> {
-        if self.swallow.is_behind() { self.diverge("") } else { Ok(()) }
+        if self.diff.is_behind() { self.diverge("") } else { Ok(()) }
     }
 
     /// What CLOSE says: a word, or a report when there is more to tell.
@@ -270,17 +270,10 @@ impl Pen {
     pub(super) fn write(&mut self, payload: Payload) {
         self.seq += 1;
         let packet = StreamPacket { stream_id: self.stream_id, seq: self.seq, t: Timestamp::now(), payload };
-        let before = self.ink.len();
-        sse::encode_packet(&packet, &mut self.ink);
-        self.bytes += (self.ink.len() - before) as u64;
+        let before = self.buffer.len();
+        sse::encode_packet(&packet, &mut self.buffer);
+        self.bytes += (self.buffer.len() - before) as u64;
         self.app.metrics.packet(packet.op());
-        self.ends.push(self.ink.len());
+        self.ends.push(self.buffer.len());
     }
-}
-
-/// The packet of an encoded frame.
-pub(crate) fn packet_of(frame: &[u8]) -> Option<StreamPacket> {
-    let text = std::str::from_utf8(frame).ok()?;
-    let data = text.lines().find_map(|line| line.strip_prefix("data: "))?;
-    StreamPacket::decode(data).ok()
 }

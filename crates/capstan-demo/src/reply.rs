@@ -5,7 +5,7 @@
 
 use capstan_protocol::Role;
 
-use crate::Turn;
+use capstan_agent::Turn;
 
 /// What the sentences are about.
 struct Topic {

@@ -14,7 +14,7 @@ use tokio::time::{Sleep, sleep};
 ///
 /// A write gets on when the kernel takes some of it. It says that it does once about a third of its buffer is free
 /// again, so that a peer which is slower than that in `patience` counts as one that takes nothing.
-pub(crate) struct Patient<S, F> {
+pub(crate) struct StallTimeout<S, F> {
     socket: S,
     /// No end of it if zero.
     patience: Duration,
@@ -23,7 +23,7 @@ pub(crate) struct Patient<S, F> {
     give_up: F,
 }
 
-impl<S, F: FnMut(&S)> Patient<S, F> {
+impl<S, F: FnMut(&S)> StallTimeout<S, F> {
     /// `give_up` is called once, before the write fails.
     pub(crate) fn new(socket: S, patience: Duration, give_up: F) -> Self {
         Self { socket, patience, waiting: None, give_up }
@@ -43,7 +43,7 @@ impl<S, F: FnMut(&S)> Patient<S, F> {
     }
 }
 
-impl<S: AsyncWrite + Unpin, F: FnMut(&S) + Unpin> AsyncWrite for Patient<S, F> {
+impl<S: AsyncWrite + Unpin, F: FnMut(&S) + Unpin> AsyncWrite for StallTimeout<S, F> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let write = Pin::new(&mut self.socket).poll_write(cx, bytes);
         self.judge(cx, write)
@@ -71,7 +71,7 @@ impl<S: AsyncWrite + Unpin, F: FnMut(&S) + Unpin> AsyncWrite for Patient<S, F> {
     }
 }
 
-impl<S: AsyncRead + Unpin, F: Unpin> AsyncRead for Patient<S, F> {
+impl<S: AsyncRead + Unpin, F: Unpin> AsyncRead for StallTimeout<S, F> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -97,9 +97,9 @@ mod tests {
     fn pair<F: FnMut(&DuplexStream)>(
         patience: Duration,
         give_up: F,
-    ) -> (DuplexStream, Patient<DuplexStream, F>) {
+    ) -> (DuplexStream, StallTimeout<DuplexStream, F>) {
         let (peer, socket) = duplex(ROOM);
-        (peer, Patient::new(socket, patience, give_up))
+        (peer, StallTimeout::new(socket, patience, give_up))
     }
 
     #[tokio::test(start_paused = true)]

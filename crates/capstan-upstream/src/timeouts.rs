@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 /// The limits of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timeouts {
+pub struct CallTimeouts {
     /// Until the connection stands.
     pub connect: Duration,
     /// Until the answer begins, connection included.
@@ -17,7 +17,7 @@ pub struct Timeouts {
     pub total: Duration,
 }
 
-impl Timeouts {
+impl CallTimeouts {
     /// For model providers. Two tries without a first token end within the gateway's own patience of 120 s, so that
     /// the fault says which upstream was slow.
     pub const PROVIDER: Self = Self::of(10, 50, 60, 600);
@@ -49,7 +49,7 @@ pub(crate) struct TimeoutsConfig {
 
 impl TimeoutsConfig {
     /// Over a kind's defaults; the name of a value that is no time.
-    pub(crate) fn over(&self, defaults: Timeouts) -> Result<Timeouts, &'static str> {
+    pub(crate) fn over(&self, defaults: CallTimeouts) -> Result<CallTimeouts, &'static str> {
         let mut times = defaults;
         for (name, given, target) in [
             ("timeouts.connect", self.connect, &mut times.connect),

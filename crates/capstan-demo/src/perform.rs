@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use capstan_protocol::{ErrorDomain, Fault, FaultKind, UserError};
 
-use super::command::{self, Command};
-use super::showcase;
-use super::voice::{Voice, first_half};
-use crate::{Failure, Outcome, Stopped, Turn};
+use crate::command::{self, Command};
+use crate::showcase;
+use crate::voice::{Voice, first_half};
+use capstan_agent::{Failure, Outcome, Stopped, Turn};
 
 const STEADY: &str = "A line may drop in the middle of a sentence, and yet the sentence arrives whole: \
     what was said is kept, what is missing is said again, and nobody hears a word twice.";

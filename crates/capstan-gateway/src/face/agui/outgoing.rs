@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 /// An event. Snapshots hold the client's own messages as they came, with members that only the client knows.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Said {
+pub(crate) enum OutgoingEvent {
     Event(Box<AguiEvent>),
     Messages(Vec<Value>, i64),
 }
 
-/// The type of [`Said::Messages`].
+/// The type of [`OutgoingEvent::Messages`].
 const MESSAGES: &str = "MESSAGES_SNAPSHOT";
 /// The one type that readers may go by without looking into the data.
 const RUN_ERROR: &str = "RUN_ERROR";
 
-impl Said {
+impl OutgoingEvent {
     pub(super) fn event(body: EventBody, t: i64) -> Self {
         AguiEvent { timestamp: Some(t), ..AguiEvent::from(body) }.into()
     }

@@ -5,9 +5,9 @@ use capstan_protocol::{
 };
 use url::{ParseError, Url};
 
-use super::perform::broken_tool;
-use super::voice::Voice;
-use crate::Outcome;
+use crate::perform::broken_tool;
+use crate::voice::Voice;
+use capstan_agent::Outcome;
 
 const MARKDOWN: &str = "### Capstan\n\n| part | what it does |\n|---|---|\n| drum | holds the rope |\n| bars | **take** the hands |";
 

@@ -11,9 +11,9 @@ const HIDDEN: &str = "[key]";
 
 /// A key. It does not show itself, and takes itself out of what others say.
 #[derive(Clone, Default)]
-pub struct Secret(Option<String>);
+pub struct ApiKey(Option<String>);
 
-impl Secret {
+impl ApiKey {
     /// No key.
     pub fn none() -> Self {
         Self(None)
@@ -66,13 +66,13 @@ impl Secret {
     }
 }
 
-impl From<&str> for Secret {
+impl From<&str> for ApiKey {
     fn from(key: &str) -> Self {
         Self(Some(key.to_owned()))
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { HIDDEN } else { "none" })
     }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_key_never_shows_itself() {
-        let secret = Secret::from("sk-123");
+        let secret = ApiKey::from("sk-123");
         assert_eq!(format!("{secret:?}"), "[key]");
         assert_eq!(format!("{:?}", secret.header("Bearer ")), "Some(Sensitive)");
         assert_eq!(secret.scrub("bad key sk-123!"), "bad key [key]!");
@@ -94,14 +94,14 @@ mod tests {
     fn a_key_comes_from_a_file_without_its_line_end() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "sk-9\n").unwrap();
-        let secret = Secret::find(None, file.path().to_str(), None).unwrap();
+        let secret = ApiKey::find(None, file.path().to_str(), None).unwrap();
         assert_eq!(secret.expose(), "sk-9");
     }
 
     #[test]
     fn a_key_that_is_named_and_missing_is_a_mistake_and_an_unnamed_one_is_not() {
-        let missing = Secret::find(Some("CAPSTAN_NO_SUCH_KEY"), None, None).unwrap_err();
+        let missing = ApiKey::find(Some("CAPSTAN_NO_SUCH_KEY"), None, None).unwrap_err();
         assert_eq!(missing.key(), Some("key_env"));
-        assert_eq!(Secret::find(None, None, Some("CAPSTAN_NO_SUCH_KEY")).unwrap().expose(), "");
+        assert_eq!(ApiKey::find(None, None, Some("CAPSTAN_NO_SUCH_KEY")).unwrap().expose(), "");
     }
 }
