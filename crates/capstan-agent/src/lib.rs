@@ -19,7 +19,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod about;
-mod demo;
 mod trace;
 mod turn;
 mod writer;
@@ -27,8 +26,7 @@ mod writer;
 pub use about::{About, Work};
 pub use async_trait::async_trait;
 use capstan_protocol::Fault;
-pub use demo::Demo;
-pub use trace::TraceContext;
+pub use trace::TraceParent;
 pub use turn::{Sent, Turn};
 pub use writer::{Output, Stopped, WriteError, Writer, channel};
 

@@ -62,10 +62,12 @@ pub enum Action {
 /// The head of a response that was not refused.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Head<'a> {
-    /// 200, or another success.
+    /// 200, or another success, or a redirect that was not followed.
     pub status: u16,
     /// The header `Content-Type`.
     pub content_type: &'a str,
+    /// The header `Location`.
+    pub location: Option<&'a str>,
 }
 
 /// A response of status 400 or above.
@@ -108,6 +110,8 @@ pub struct Machine {
     retries: u32,
     /// TRANSIENT errors that took effect in this call.
     transients: u32,
+    /// When the call began.
+    began_at: Option<Duration>,
     /// When the last new packet came, or the call began.
     progress_at: Option<Duration>,
     /// A TRANSIENT error that takes effect if nothing follows it.
@@ -127,6 +131,7 @@ impl Machine {
             was_open: false,
             retries: 0,
             transients: 0,
+            began_at: None,
             progress_at: None,
             pending: None,
         }
@@ -141,17 +146,34 @@ impl Machine {
 
     /// What to do now. Asked again after each thing that was done.
     pub fn poll(&mut self, now: Duration) -> Action {
+        self.began_at.get_or_insert(now);
+        self.progress_at.get_or_insert(now);
+        self.check_deadline(now);
         if let Some(action) = self.queue.pop_front() {
             return action;
         }
-        self.progress_at.get_or_insert(now);
         match self.state {
             State::Due => self.connect(),
             State::Waiting(until) if until <= now => self.connect(),
-            State::Waiting(until) => Action::Wait { until },
+            State::Waiting(until) => {
+                Action::Wait { until: self.deadline().map_or(until, |end| end.min(until)) }
+            }
             State::Connecting => Action::Connect { last_event_id: self.packets.last_event_id() },
             State::Reading => self.read(now),
             State::Over => Action::Done,
+        }
+    }
+
+    /// When the call has to be over, on the clock that `now` is read from. A shell neither sends nor reads beyond it.
+    pub fn deadline(&self) -> Option<Duration> {
+        Some(self.began_at?.saturating_add(self.policy.deadline?))
+    }
+
+    fn check_deadline(&mut self, now: Duration) {
+        let is_late = self.deadline().is_some_and(|end| end <= now) && !matches!(self.state, State::Over);
+        if let (true, Some(limit)) = (is_late, self.policy.deadline) {
+            self.queue.clear();
+            self.fail(CapError::late(limit, self.retries));
         }
     }
 
@@ -166,6 +188,8 @@ impl Machine {
         if head.status == 204 && self.policy.is_viewer {
             // The stream is over and all of it was seen.
             self.state = State::Over;
+        } else if (300..400).contains(&head.status) {
+            self.fail(CapError::redirected(head.status, head.location));
         } else if !essence.eq_ignore_ascii_case("text/event-stream") {
             let found = if essence.is_empty() { "none" } else { essence };
             let message =
@@ -211,6 +235,7 @@ impl Machine {
 
     /// The connection is gone. A frame that was not asked for yet comes again: the cursor has not passed it.
     fn lost(&mut self, why: String, now: Duration) {
+        self.check_deadline(now);
         if matches!(self.state, State::Over) {
             return;
         }
@@ -289,7 +314,7 @@ impl Machine {
                     return self.over(Action::Fail(CapError::protocol(message)));
                 }
                 let action = self.accept(packet, now);
-                self.queue.push_back(action);
+                self.queue.push_front(action);
                 return Action::Notice(Notice::Gap { expected, found });
             }
         }
@@ -307,7 +332,11 @@ impl Machine {
             (Payload::Close(_), None) => self.over(Action::Packet(packet)),
             (Payload::Error(error), _) => match error.severity {
                 ErrorSeverity::Fatal => self.over(Action::Fail(CapError::stream(error.clone()))),
-                ErrorSeverity::Warning => Action::Packet(packet),
+                ErrorSeverity::Warning => {
+                    let error = error.clone();
+                    self.queue.push_back(Action::Packet(packet));
+                    Action::Notice(Notice::Warning { error })
+                }
                 ErrorSeverity::Transient => {
                     self.pending = Some(error.clone());
                     Action::Notice(Notice::AttemptFailed { error: error.clone() })

@@ -1,27 +1,30 @@
 //! The relay: the only writer of a stream. It drives the agent through its attempts and writes what they say.
 
 mod attempt;
+mod attempt_diff;
 mod ending;
-mod pen;
-mod swallow;
+mod failure;
+mod packet_writer;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use capstan_agent::{Sent, TraceContext};
-use capstan_journal::{JournalError, Run};
+use capstan_agent::{Sent, TraceParent};
+use capstan_journal::{ArmedBy, JournalError, Run, RunState};
 use capstan_protocol::{ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
+use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
+use uuid::Uuid;
 
 use crate::app::{App, Registered};
 use crate::ask::Ask;
 use crate::limits::Slot;
 use crate::traces::{self, RunTrace};
 pub(crate) use ending::{Ending, close_waiting, interrupt, lose};
-use pen::Pen;
-pub(crate) use pen::packet_of;
+use packet_writer::PacketWriter;
 
 /// A wait up to this is slept through by the gateway itself; a longer one is the client's to come back after.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
@@ -48,7 +51,7 @@ struct Relay {
     /// The request's.
     body: Bytes,
     stop: mpsc::Receiver<oneshot::Sender<()>>,
-    pen: Pen,
+    packets: PacketWriter,
     trace: RunTrace,
     /// What is left of the run's total time.
     budget: Duration,
@@ -61,7 +64,7 @@ pub(crate) fn spawn(
     agent: Registered,
     run: Run,
     body: Bytes,
-    request: Option<TraceContext>,
+    request: Option<TraceParent>,
     slot: Slot,
 ) {
     let (sender, stop) = mpsc::channel(1);
@@ -70,17 +73,10 @@ pub(crate) fn spawn(
     let tasks = app.tasks.clone();
     let work = async move {
         app.metrics.active_runs.inc();
-        let (stream, budget) = (run.stream_id, app.settings.timeouts.run);
-        let pen = Pen::new(&app, &run);
-        let trace = app.traces.begin(&run, agent.agent.about(), request);
-        let span = trace.span().clone();
-        let relay =
-            Relay { app: app.clone(), agent, run, body, stop, pen, trace, budget, started: Instant::now() };
-        if let Err(error) = relay.work().await {
-            // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
-            tracing::error!(%stream, %error, "the journal failed; open responses are cut");
-            traces::failed(&span, FaultKind::JournalUnavailable.entry().code);
-            app.break_off();
+        let stream = run.stream_id;
+        let work = work_on(app.clone(), agent, run, body, stop, request);
+        if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+            interrupt_broken(&app, stream).await;
         }
         app.runs.forget(stream);
         app.metrics.active_runs.dec();
@@ -90,11 +86,47 @@ pub(crate) fn spawn(
     tasks.spawn(work.in_current_span());
 }
 
+async fn work_on(
+    app: App,
+    agent: Registered,
+    run: Run,
+    body: Bytes,
+    stop: mpsc::Receiver<oneshot::Sender<()>>,
+    request: Option<TraceParent>,
+) {
+    let (stream, name, budget) = (run.stream_id, Arc::clone(&agent.name), app.settings.timeouts.run);
+    let packets = PacketWriter::new(&app, &run);
+    let trace = app.traces.begin(&run, agent.agent.about(), request);
+    let span = trace.span().clone();
+    let started = Instant::now();
+    let relay = Relay { app: app.clone(), agent, run, body, stop, packets, trace, budget, started };
+    if let Err(error) = relay.work().await {
+        // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
+        tracing::error!(%stream, agent = %name, %error, "the journal failed; open responses are cut");
+        app.metrics.fault(FaultKind::JournalUnavailable, app.agent_label(&name));
+        traces::failed(&span, FaultKind::JournalUnavailable.entry().code);
+        app.break_off();
+    }
+}
+
+/// A relay panicked: its run must not look as if somebody were at work on it.
+async fn interrupt_broken(app: &App, stream: Uuid) {
+    tracing::error!(%stream, "the relay panicked; its run is interrupted");
+    let found = app.journal.store().run(stream).await;
+    let Some(run) = found.ok().flatten().filter(|run| run.state == RunState::Running) else { return };
+    if let Err(fault) = interrupt(app, &run).await {
+        tracing::error!(%stream, code = fault.code(), cause = app.loggable(&fault), "the run could not be interrupted");
+    }
+}
+
 impl Relay {
     async fn work(mut self) -> Result<(), JournalError> {
-        let ask = match Ask::decode(&self.run.face, &self.body) {
+        let ask = match self.app.asked(&self.run, &self.body) {
             Ok(ask) => ask,
-            Err(fault) => return self.finish(Ending::Failed(fault)).await,
+            Err(fault) => {
+                failure::record(&self.app, &self.run, &fault);
+                return self.finish(Ending::Failed(fault)).await;
+            }
         };
         let history = Arc::new(self.history(&ask).await?);
         loop {
@@ -146,24 +178,27 @@ impl Relay {
 
     /// The three rules for a failed attempt. True if another attempt follows right here.
     async fn next_attempt(&mut self, fault: Fault, is_final: bool) -> Result<bool, JournalError> {
-        self.app.metrics.fault(fault.kind());
-        tracing::info!(stream = %self.run.stream_id, tenant = %self.run.tenant, attempt = self.run.attempt, code = fault.code(),
-            severity = %fault.severity(), cause = self.app.loggable(&fault), "attempt failed");
+        failure::record(&self.app, &self.run, &fault);
         let is_last = self.run.attempt >= self.run.max_attempts;
         if fault.severity() != ErrorSeverity::Transient || is_last {
             self.finish(Ending::Failed(fault)).await?;
             return Ok(false);
         }
         let wait = wait_after(&fault, self.run.attempt);
-        if wait > SHORT_WAIT || is_final {
-            self.suspend(fault, wait).await?;
-            return Ok(false);
+        match self.run.armed_by {
+            ArmedBy::Client if wait > SHORT_WAIT || is_final => self.suspend(fault, wait).await?,
+            // Nobody will come: the gateway waits itself, unless that is of no use or beyond reason.
+            ArmedBy::Gateway if wait > self.app.settings.timeouts.waiting || is_final => {
+                self.finish(Ending::Failed(fault)).await?;
+            }
+            ArmedBy::Client | ArmedBy::Gateway => return self.retry(fault, wait).await,
         }
-        self.retry(fault, wait).await
+        Ok(false)
     }
 
     async fn interrupted(mut self) -> Result<(), JournalError> {
         let fault = Fault::new(FaultKind::RunInterrupted);
+        failure::record(&self.app, &self.run, &fault);
         if self.run.attempt >= self.run.max_attempts {
             return self.finish(Ending::Failed(fault)).await;
         }
@@ -172,7 +207,7 @@ impl Relay {
 
     /// What earlier attempts sent, for the agent's eyes.
     fn sent(&self) -> Sent {
-        Sent { text: self.pen.text().to_owned(), events: self.pen.events() }
+        Sent { text: self.packets.text().to_owned(), events: self.packets.events() }
     }
 }
 

@@ -20,7 +20,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::ServiceExt as _;
 
 use crate::app::{App, Gateway};
-use crate::patient::Patient;
+use crate::stall_timeout::StallTimeout;
 use crate::{recovery, router};
 
 /// What a connection may buffer before it asks for no more: the least there is, so that a thousand readers that never
@@ -152,9 +152,9 @@ fn patient(
     app: &App,
     socket: TcpStream,
     peer: SocketAddr,
-) -> Patient<TcpStream, impl FnMut(&TcpStream) + use<>> {
+) -> StallTimeout<TcpStream, impl FnMut(&TcpStream) + use<>> {
     let (app, patience) = (app.clone(), app.settings.timeouts.stalled_reader);
-    Patient::new(socket, patience, move |socket| {
+    StallTimeout::new(socket, patience, move |socket| {
         tracing::debug!(%peer, "a reader takes nothing and is cut");
         app.metrics.stalled_readers.inc();
         // A reset: the body must not look finished, and what the kernel holds for the reader is free at once.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_agent::{About, Agent, Outcome, Output, Turn, Writer};
+use capstan_protocol::fault::Upstream;
 use capstan_protocol::{Fault, sse};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Response};
@@ -12,15 +13,15 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
+use crate::api_key::ApiKey;
+use crate::attempt_writer::AttemptWriter;
 use crate::decode::{Decode, Step, malformed, truncated};
+use crate::failed_call::FailedCall;
 use crate::http::{self, Limit, cut, timed_out, unsent};
 use crate::kinds::{Common, ConfigError};
 use crate::retries::Retries;
-use crate::secret::Secret;
-use crate::speaker::Speaker;
-use crate::times::Timeouts;
-use crate::told::Told;
-use crate::trouble::Trouble;
+use crate::timeouts::CallTimeouts;
+use crate::upstream_failure::UpstreamFailure;
 
 /// A refusal's body is read up to this.
 const REFUSAL_BYTES: usize = 64 * 1024;
@@ -51,18 +52,39 @@ pub(crate) trait Dialect: Send + Sync + 'static {
 pub(crate) struct HttpAgent<D> {
     dialect: D,
     client: Client,
-    secret: Secret,
+    secret: ApiKey,
     retries: Retries,
-    times: Timeouts,
+    times: CallTimeouts,
 }
 
 impl<D: Dialect> HttpAgent<D> {
-    pub(crate) fn new(dialect: D, secret: Secret, common: &Common) -> Result<Self, ConfigError> {
+    pub(crate) fn new(dialect: D, secret: ApiKey, common: &Common) -> Result<Self, ConfigError> {
         let client = http::client(common.times.connect)?;
         Ok(Self { dialect, client, secret, retries: common.retries, times: common.times })
     }
 
-    async fn call(&self, headers: &HeaderMap, body: &Bytes, out: &mut Speaker<'_>) -> Result<(), Trouble> {
+    /// One call, with what the log is to tell of it if it fails.
+    async fn call_logged(
+        &self,
+        headers: &HeaderMap,
+        body: &Bytes,
+        out: &mut AttemptWriter<'_>,
+    ) -> Result<(), FailedCall> {
+        let mut seen = Upstream { host: Some(http::host_of(self.dialect.url())), ..Upstream::default() };
+        let called = self.call(headers, body, out, &mut seen).await;
+        called.map_err(|trouble| FailedCall {
+            fault: http::with_log_details(trouble.fault, seen, &self.secret),
+            ..trouble
+        })
+    }
+
+    async fn call(
+        &self,
+        headers: &HeaderMap,
+        body: &Bytes,
+        out: &mut AttemptWriter<'_>,
+        seen: &mut Upstream,
+    ) -> Result<(), FailedCall> {
         let began = Instant::now();
         let sending = self.client.post(self.dialect.url().clone()).headers(headers.clone());
         let sending = sending.body(body.clone()).send();
@@ -70,12 +92,14 @@ impl<D: Dialect> HttpAgent<D> {
             .await
             .map_err(|_| timed_out(Limit::FirstToken))?
             .map_err(unsent)?;
+        seen.status = Some(response.status().as_u16());
+        seen.request_id = http::request_id(response.headers(), &self.secret);
         let response = self.accept(response).await?;
         self.read(response, began, out).await
     }
 
     /// A response that is a stream; everything else is a failure in the upstream's own words.
-    async fn accept(&self, response: Response) -> Result<Response, Trouble> {
+    async fn accept(&self, response: Response) -> Result<Response, FailedCall> {
         let status = response.status().as_u16();
         let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let essence = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_owned();
@@ -85,7 +109,7 @@ impl<D: Dialect> HttpAgent<D> {
         }
         let headers = response.headers().clone();
         let body = beginning(response, self.times.idle).await;
-        let told = Told::from_response(status, &headers, &body);
+        let told = UpstreamFailure::from_response(status, &headers, &body);
         // An error may come in a response that claims success.
         if status >= 300 || told.status.is_some() || !told.words.is_empty() {
             return Err(told.to_trouble(&self.secret));
@@ -93,7 +117,12 @@ impl<D: Dialect> HttpAgent<D> {
         Err(malformed(format!("status {status} with {essence:?} instead of a stream")).into())
     }
 
-    async fn read(&self, response: Response, began: Instant, out: &mut Speaker<'_>) -> Result<(), Trouble> {
+    async fn read(
+        &self,
+        response: Response,
+        began: Instant,
+        out: &mut AttemptWriter<'_>,
+    ) -> Result<(), FailedCall> {
         let mut reading = Reading::new(response, self.dialect.decoder());
         let mut outputs = Vec::new();
         let (total, mut heard_at) = (began + self.times.total, None);
@@ -119,7 +148,11 @@ impl<D: Dialect> HttpAgent<D> {
     }
 
     /// The answer is complete: what follows is welcome, but cannot fail it any more.
-    async fn usage(&self, mut reading: Reading<D::Decoder>, out: &mut Speaker<'_>) -> Result<(), Trouble> {
+    async fn usage(
+        &self,
+        mut reading: Reading<D::Decoder>,
+        out: &mut AttemptWriter<'_>,
+    ) -> Result<(), FailedCall> {
         let (until, mut outputs) = (Instant::now() + USAGE_GRACE, Vec::new());
         while let Ok(step) = reading.step(Limit::Idle, until, &mut outputs).await {
             if step == Step::Done {
@@ -144,16 +177,18 @@ impl<D: Dialect> HttpAgent<D> {
 impl<D: Dialect> Agent for HttpAgent<D> {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let (headers, body) = self.prepare(&turn)?;
-        let mut speaker = Speaker::new(out);
+        let mut speaker = AttemptWriter::new(out);
         let mut made = 0;
         loop {
             made += 1;
-            let Err(trouble) = self.call(&headers, &body, &mut speaker).await else { return Ok(()) };
-            let wait = self.retries.wait(&trouble, turn.attempt, made).filter(|_| !speaker.has_spoken());
-            let Some(wait) = wait else {
-                return Err(self.retries.verdict(trouble.fault, speaker.has_spoken()).into());
+            let Err(trouble) = self.call_logged(&headers, &body, &mut speaker).await else {
+                return Ok(());
             };
-            tracing::debug!(code = trouble.fault.code(), ?wait, made, "the upstream is called again");
+            let wait = self.retries.wait(&trouble, turn.attempt, made).filter(|_| !speaker.has_written());
+            let Some(wait) = wait else {
+                return Err(self.retries.verdict(trouble.fault, speaker.has_written()).into());
+            };
+            trouble.log_retry(&turn, made, wait);
             tokio::time::sleep(wait).await;
         }
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use capstan_agent::{About, Agent, Outcome, Output, Turn, Work, Writer};
 use capstan_client::{CapClient, CapError, Options, PacketStream, RuntimeError};
-use capstan_protocol::fault::Cause;
+use capstan_protocol::fault::{Cause, Upstream};
 use capstan_protocol::{
     Close, ErrorSeverity, Event, EventView, Fault, FaultKind, Payload, Profile, StreamError, StreamPacket,
 };
@@ -20,15 +20,15 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
+use crate::api_key::ApiKey;
+use crate::attempt_writer::AttemptWriter;
 use crate::decode::malformed;
+use crate::failed_call::FailedCall;
 use crate::http::{self, Limit, timed_out};
 use crate::kinds::{Common, ConfigError};
 use crate::retries::Retries;
-use crate::secret::Secret;
-use crate::speaker::Speaker;
-use crate::times::Timeouts;
-use crate::told::Told;
-use crate::trouble::Trouble;
+use crate::timeouts::CallTimeouts;
+use crate::upstream_failure::UpstreamFailure;
 use calls::Calls;
 
 /// Interruptions of one answer that the client heals: each resumes where it was.
@@ -61,9 +61,9 @@ struct Cap {
     http: reqwest::Client,
     profile: Profile,
     system: Option<String>,
-    secret: Secret,
+    secret: ApiKey,
     retries: Retries,
-    times: Timeouts,
+    times: CallTimeouts,
 }
 
 pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, ConfigError> {
@@ -80,7 +80,7 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, C
         http: http::client(common.times.connect)?,
         profile,
         system: config.system,
-        secret: Secret::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?,
+        secret: ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?,
         retries: common.retries,
         times: common.times,
     }))
@@ -91,17 +91,19 @@ impl Agent for Cap {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let calls = Calls::new(self.http.clone(), self.retries.calls(turn.attempt));
         let client = self.client(&turn, calls.clone())?;
-        let mut speaker = Speaker::new(out);
+        let mut speaker = AttemptWriter::new(out);
         loop {
             let packets = match self.profile {
                 Profile::V1 => client.assist(&request::v1(&turn, self.system.as_deref())),
                 Profile::V2 => client.assist(&request::v2(&turn)?),
             };
             let Err(trouble) = self.read(packets, &mut speaker).await else { return Ok(()) };
+            let trouble = self.with_log_details(trouble, &calls);
             let wait = self.retries.wait(&trouble, turn.attempt, calls.made());
-            let Some(wait) = wait.filter(|_| !speaker.has_spoken()) else {
-                return Err(self.retries.verdict(trouble.fault, speaker.has_spoken()).into());
+            let Some(wait) = wait.filter(|_| !speaker.has_written()) else {
+                return Err(self.retries.verdict(trouble.fault, speaker.has_written()).into());
             };
+            trouble.log_retry(&turn, calls.made(), wait);
             tokio::time::sleep(wait).await;
         }
     }
@@ -132,7 +134,7 @@ impl Cap {
     }
 
     /// The first packet and the whole have limits of their own; silence in between is the client's to notice.
-    async fn read(&self, mut packets: PacketStream, out: &mut Speaker<'_>) -> Result<(), Trouble> {
+    async fn read(&self, mut packets: PacketStream, out: &mut AttemptWriter<'_>) -> Result<(), FailedCall> {
         let began = Instant::now();
         let (first, total) = (began + self.times.first_token, began + self.times.total);
         let mut reader = Reader::default();
@@ -147,7 +149,19 @@ impl Cap {
         }
     }
 
-    fn failed(&self, error: CapError) -> Trouble {
+    /// With what the log is to tell of the last exchange.
+    fn with_log_details(&self, trouble: FailedCall, calls: &Calls) -> FailedCall {
+        let (status, headers) = calls.last_head().unzip();
+        let seen = Upstream {
+            host: Some(http::host_of(&self.url)),
+            status,
+            request_id: headers.and_then(|headers| http::request_id(&headers, &self.secret)),
+            stderr: None,
+        };
+        FailedCall { fault: http::with_log_details(trouble.fault, seen, &self.secret), ..trouble }
+    }
+
+    fn failed(&self, error: CapError) -> FailedCall {
         let words = self.secret.scrub(&error.to_string());
         match error {
             CapError::Connection(_) => {
@@ -163,11 +177,11 @@ impl Cap {
     }
 
     /// A run that failed keeps its code; a request that was refused is the gateway's matter, so its status decides.
-    fn told(&self, error: RuntimeError) -> Trouble {
+    fn told(&self, error: RuntimeError) -> FailedCall {
         if let Some(error) = error.error {
             return Fault::from(error).into();
         }
-        let told = Told {
+        let told = UpstreamFailure {
             status: error.status,
             words: error.problem.as_ref().map(|problem| problem.code.clone()).into_iter().collect(),
             text: error.message(),

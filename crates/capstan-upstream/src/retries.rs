@@ -9,7 +9,7 @@ use std::time::Duration;
 use capstan_protocol::{ErrorSeverity, Fault};
 use serde::Deserialize;
 
-use crate::trouble::Trouble;
+use crate::failed_call::FailedCall;
 
 /// Calls of one run: enough for a hiccup and a restart, too few to hurt a provider that is down.
 pub const MAX_CALLS: u32 = 4;
@@ -63,7 +63,7 @@ impl Retries {
     }
 
     /// The wait before the next call of an attempt that has made `made` and said nothing, if there may be one.
-    pub(crate) fn wait(&self, trouble: &Trouble, attempt: u32, made: u32) -> Option<Duration> {
+    pub(crate) fn wait(&self, trouble: &FailedCall, attempt: u32, made: u32) -> Option<Duration> {
         let passes = trouble.fault.severity() == ErrorSeverity::Transient;
         let is_safe = self.is_repeatable || trouble.is_refusal;
         if !passes || !is_safe || made >= self.calls(attempt) {
@@ -74,9 +74,9 @@ impl Retries {
     }
 
     /// What an attempt ends with.
-    pub(crate) fn verdict(&self, fault: Fault, has_spoken: bool) -> Fault {
+    pub(crate) fn verdict(&self, fault: Fault, has_written: bool) -> Fault {
         match self.on_cut {
-            OnCut::Fail if has_spoken => fault.with_severity(ErrorSeverity::Fatal),
+            OnCut::Fail if has_written => fault.with_severity(ErrorSeverity::Fatal),
             OnCut::Fail | OnCut::Restart => fault,
         }
     }
@@ -94,8 +94,8 @@ mod tests {
 
     use super::*;
 
-    fn trouble(kind: FaultKind) -> Trouble {
-        Trouble::from(Fault::new(kind))
+    fn trouble(kind: FaultKind) -> FailedCall {
+        FailedCall::from(Fault::new(kind))
     }
 
     #[test]
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(retries.wait(&trouble(FaultKind::UpstreamAuth), 1, 1), None, "FATAL");
         assert_eq!(retries.wait(&trouble(FaultKind::UpstreamError), 1, 2), None, "the calls are spent");
         assert_eq!(retries.wait(&trouble(FaultKind::UpstreamError), 2, 1), None, "so are a later attempt's");
-        let told = |seconds| Trouble {
+        let told = |seconds| FailedCall {
             wait: Some(Duration::from_secs(seconds)),
             ..trouble(FaultKind::UpstreamError)
         };

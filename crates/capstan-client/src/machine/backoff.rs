@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use capstan_protocol::Profile;
 
-/// No wait is shorter, whatever a server asks for: a client must not hammer.
-const LEAST_WAIT: Duration = Duration::from_millis(100);
-
 /// What a call puts up with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
@@ -16,6 +13,8 @@ pub struct Policy {
     pub max_wait: Duration,
     /// While resuming, go on beyond `max_retries` until nothing new came for this long: a deploy takes its time.
     pub resume_patience: Duration,
+    /// The longest that the whole call may take, from its first poll on.
+    pub deadline: Option<Duration>,
     /// The waits between tries.
     pub backoff: Backoff,
     /// A gap in seq is an error rather than a notice.
@@ -34,6 +33,7 @@ impl Default for Policy {
             max_retries: 3,
             max_wait: Duration::from_secs(30),
             resume_patience: Duration::ZERO,
+            deadline: None,
             backoff: Backoff::default(),
             is_strict: false,
             profile: Profile::V1,
@@ -46,7 +46,7 @@ impl Default for Policy {
 impl Policy {
     /// A server's wait within bounds.
     pub(super) fn clamp(&self, wait: Duration) -> Duration {
-        wait.max(LEAST_WAIT).min(self.max_wait.max(LEAST_WAIT))
+        wait.min(self.max_wait).max(self.backoff.least)
     }
 }
 
@@ -57,22 +57,29 @@ pub struct Backoff {
     pub first: Duration,
     /// The longest.
     pub max: Duration,
+    /// No wait is shorter, whatever a server asks for: a client must not hammer.
+    pub least: Duration,
     /// Spread each wait over its upper half, so that a thousand clients do not come back as one.
     pub jitter: bool,
 }
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { first: Duration::from_millis(500), max: Duration::from_secs(30), jitter: true }
+        Self {
+            first: Duration::from_millis(500),
+            max: Duration::from_secs(30),
+            least: Duration::from_millis(100),
+            jitter: true,
+        }
     }
 }
 
 impl Backoff {
     /// The wait before the try that follows `step` others.
-    pub(super) fn delay(&self, step: u32, random: &mut fastrand::Rng) -> Duration {
+    pub(crate) fn delay(&self, step: u32, random: &mut fastrand::Rng) -> Duration {
         let whole = self.first.saturating_mul(2_u32.saturating_pow(step)).min(self.max);
         let share = if self.jitter { 0.5 + random.f64() / 2.0 } else { 1.0 };
-        whole.mul_f64(share).max(LEAST_WAIT)
+        whole.mul_f64(share).max(self.least)
     }
 }
 
@@ -96,8 +103,8 @@ mod tests {
     #[test]
     fn no_wait_is_short_enough_to_hammer() {
         let policy = Policy { max_wait: Duration::ZERO, ..Policy::default() };
-        assert_eq!(policy.clamp(Duration::ZERO), LEAST_WAIT);
-        let none = Backoff { first: Duration::ZERO, ..Backoff::default() };
-        assert_eq!(none.delay(0, &mut fastrand::Rng::with_seed(1)), LEAST_WAIT);
+        assert_eq!(policy.clamp(Duration::ZERO), Duration::from_millis(100));
+        let none = Backoff { first: Duration::ZERO, max: Duration::ZERO, ..Backoff::default() };
+        assert_eq!(none.delay(0, &mut fastrand::Rng::with_seed(1)), Duration::from_millis(100));
     }
 }

@@ -1,10 +1,12 @@
 //! A real gateway on a free port of loopback.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+pub mod scripted;
+
 use std::time::Duration;
 
-use capstan_agent::Demo;
 use capstan_client::Options;
+use capstan_demo::Demo;
 use capstan_gateway::{Gateway, Settings, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
 use tokio::net::TcpListener;

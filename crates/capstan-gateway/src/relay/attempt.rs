@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use capstan_agent::{Failure, Outcome, Output, TraceContext, Turn, channel};
+use capstan_agent::{Failure, Outcome, Output, TraceParent, Turn, channel};
 use capstan_journal::JournalError;
+use capstan_protocol::fault::Cause;
 use capstan_protocol::{ChatMessage, Fault, FaultKind};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tracing::Span;
+use tracing::{Instrument as _, Span};
 
 use super::{Ended, Relay};
 use crate::ask::Ask;
@@ -40,16 +41,16 @@ impl Relay {
         history: Arc<Vec<ChatMessage>>,
     ) -> Result<Ended, JournalError> {
         self.app.metrics.attempts.inc();
-        if self.run.last_seq > 0 && self.pen.is_fresh() {
-            self.pen.replay().await?;
+        if self.run.last_seq > 0 && self.packets.is_fresh() {
+            self.packets.replay().await?;
         }
-        self.pen.begin_attempt(self.run.attempt);
+        self.packets.begin_attempt(self.run.attempt);
         let (span, trace) = self.app.traces.attempt(&mut self.trace, &self.run);
         let mut work = self.start(ask, history, trace);
         let began = Instant::now();
         let ended = self.drive(&mut work, &span).await;
         self.budget = self.budget.saturating_sub(began.elapsed());
-        traces::answered(&span, self.pen.model().map(String::as_str), self.pen.attempt_usage());
+        traces::answered(&span, self.packets.model().map(String::as_str), self.packets.attempt_usage());
         match ended.as_ref().map(Ended::code) {
             Ok(None) => {}
             Ok(Some(code)) => traces::failed(&span, code),
@@ -58,11 +59,12 @@ impl Relay {
         ended
     }
 
-    fn start(&self, ask: &Ask, history: Arc<Vec<ChatMessage>>, trace: Option<TraceContext>) -> Work {
+    fn start(&self, ask: &Ask, history: Arc<Vec<ChatMessage>>, trace: Option<TraceParent>) -> Work {
         let (mut writer, inbox) = channel(IN_FLIGHT);
         let cancel = CancellationToken::new();
         let turn = Turn {
             run: self.run.stream_id,
+            agent: Arc::clone(&self.agent.name),
             message: ask.message.clone(),
             history,
             session: self.run.session.clone(),
@@ -73,7 +75,8 @@ impl Relay {
             cancel: cancel.clone(),
         };
         let agent = Arc::clone(&self.agent.agent);
-        let task = tokio::spawn(async move { agent.run(turn, &mut writer).await });
+        // In the span of the request, so that whatever it logs, its panic included, can be found.
+        let task = tokio::spawn(async move { agent.run(turn, &mut writer).await }.in_current_span());
         Work { task, inbox, _cancel: cancel.drop_guard() }
     }
 
@@ -113,8 +116,8 @@ impl Relay {
             if let Output::Warning(error) = &output {
                 traces::warned(span, &error.code);
             }
-            fault = self.pen.take(output).err();
-            if fault.is_some() || self.pen.pending() >= BATCH {
+            fault = self.packets.take(output).err();
+            if fault.is_some() || self.packets.pending() >= BATCH {
                 break;
             }
             next = inbox.try_recv().ok();
@@ -123,13 +126,29 @@ impl Relay {
         Ok(fault)
     }
 
+    /// Commits what was written.
+    pub(super) async fn flush(&mut self) -> Result<(), JournalError> {
+        let frames = self.packets.take_frames();
+        if frames.is_empty() {
+            return Ok(());
+        }
+        if self.run.last_seq == 0 {
+            self.app.metrics.first_packet_seconds.observe(self.started.elapsed().as_secs_f64());
+        }
+        let began = Instant::now();
+        self.app.journal.append(self.run.stream_id, self.run.attempt, frames).await?;
+        self.app.metrics.append_seconds.observe(began.elapsed().as_secs_f64());
+        self.run.last_seq = self.packets.seq();
+        Ok(())
+    }
+
     fn outcome(&mut self, joined: Result<Outcome, tokio::task::JoinError>) -> Ended {
         let failed = |failure: Failure| {
             let is_final = failure.is_final();
             Ended::Failed(failure.into_fault(), is_final)
         };
         match joined {
-            Ok(Ok(())) => match self.pen.end_attempt() {
+            Ok(Ok(())) => match self.packets.end_attempt() {
                 Ok(()) => Ended::Completed,
                 Err(fault) => Ended::Failed(fault, false),
             },
@@ -143,7 +162,8 @@ impl Relay {
 }
 
 fn timed_out(message: &str) -> Ended {
-    Ended::Failed(Fault::new(FaultKind::Timeout).with_message(message), false)
+    let cause = Cause { error_type: "Timeout".into(), chain: vec![message.to_owned()] };
+    Ended::Failed(Fault::new(FaultKind::Timeout).with_message(message).with_cause(cause), false)
 }
 
 impl Ended {

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use capstan_agent::Demo;
+use capstan_demo::Demo;
 use capstan_gateway::{Gateway, Settings, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
 use capstan_protocol::{
