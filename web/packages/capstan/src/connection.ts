@@ -31,7 +31,7 @@ export class Connection {
     readonly init: RequestInit,
     readonly signal: AbortSignal | undefined,
     fetcher: Fetch | undefined,
-    readonly readTimeout = READ_TIMEOUT,
+    readonly readTimeout: number = READ_TIMEOUT,
   ) {
     // Called as a method, the platform's own would complain.
     this.#fetch = fetcher ?? ((url, init) => fetch(url, init));
@@ -47,7 +47,7 @@ export class Connection {
   }
 
   /** Sends the request; the body is read with {@link read}. Throws a `CAPProtocolError` for a redirect to elsewhere. */
-  async send(lastEventId: string | null, limit = this.readTimeout): Promise<Response> {
+  async send(lastEventId: string | null, limit: number = this.readTimeout): Promise<Response> {
     this.#request = new AbortController();
     const headers = new Headers(this.init.headers);
     if (lastEventId !== null) headers.set("last-event-id", lastEventId);
@@ -76,7 +76,7 @@ export class Connection {
   }
 
   /** The next bytes; `undefined` at the end. */
-  async read(limit = this.readTimeout): Promise<Uint8Array | undefined> {
+  async read(limit: number = this.readTimeout): Promise<Uint8Array | undefined> {
     if (!this.#body) throw new Error("the body is gone");
     return (await within(this.#body.read(), limit, "nothing came", this.signal)).value;
   }
