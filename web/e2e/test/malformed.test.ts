@@ -93,6 +93,7 @@ describe.each([["a desk", {}], ["a phone", PHONE]] as const)("on %s", (_, size) 
 /** What ends a run, or breaks its protocol. */
 const ENDS: [face: "cap" | "ag-ui", data: unknown][] = [
   ["cap", { op: "ERROR", p: { code: { odd: 1 }, message: 7 } }],
+  ["cap", { op: "ERROR", p: { code: "content_refused", message: "long ".repeat(20_000), severity: "FATAL", details: { retry_after: 1e300 } } }],
   ["cap", { op: "SHOUT", p: "hi" }],
   ["cap", { op: "EVENT", p: "a text" }],
   ["ag-ui", { type: "RUN_ERROR" }],
@@ -107,6 +108,8 @@ test("an end that cannot be read is a failure of its answer, and the next questi
     await page.getByLabel("Face").selectOption(face);
     await say(page, "anything");
     await ended(page, "failed");
+    const toast = await page.locator("[data-sonner-toast]").first().boundingBox();
+    expect(toast?.height).toBeLessThan(600);
     await say(page, "/tokens 3");
     await ended(page, "closed");
     expect(await textOf(page)).toBe("tok1 tok2 tok3");

@@ -54,7 +54,7 @@ export function useConversation({ agent, face, apiKey }: Setup) {
   };
   const onEvent = (event: AguiEvent) => {
     const isText = event.type === "TEXT_MESSAGE_CONTENT";
-    log.mark(event.type === "RUN_FINISHED" ? "close" : isText ? "delta" : "event", event.type.slice(0, 60));
+    log.mark(event.type === "RUN_FINISHED" ? "close" : isText ? "delta" : "event", event.type);
     if (event.type === "RUN_FINISHED") line.rest();
   };
   const cap = useCapStream(client, { onPacket, onNotice, onError });
