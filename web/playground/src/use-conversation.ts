@@ -92,8 +92,9 @@ export function useConversation({ agent, face, apiKey }: Setup) {
     setPast([]);
     setCurrent(null);
   };
+  const retry = useCallback(() => resend.current(), []);
   const stop = () => void stream.stop().catch(handleError);
-  return { turns, isRunning, send, resend: () => resend.current(), stop, clear, line, log };
+  return { turns, isRunning, send, retry, stop, clear, line, log };
 }
 
 /** The conversation as AG-UI has it: the client brings it along. As at the gateway, what failed or was stopped is not part of it. */

@@ -265,3 +265,16 @@ test("a server that brings one event per connection holds an agent no longer tha
   expect(await read).toMatchObject({ name: "CAPConnectionError", deadline: 60_000, address: "http://test" });
   expect(n).toBeGreaterThan(50);
 });
+
+test("an address relative to a page is asked for, and named, as a whole", async () => {
+  vi.stubGlobal("location", { href: "http://127.0.0.1:9/app/" });
+  const asked: string[] = [];
+  const fetch = async (url: string) => {
+    asked.push(url);
+    throw new TypeError("Failed to fetch");
+  };
+  const call = resumableFetch({ fetch, retryFirst: false })("/v1/ag-ui", { method: "POST" });
+  await expect(call).rejects.toThrow("no connection to http://127.0.0.1:9: Failed to fetch");
+  expect(asked).toEqual(["http://127.0.0.1:9/v1/ag-ui"]);
+  vi.unstubAllGlobals();
+});
