@@ -190,8 +190,8 @@ impl CapClient {
         loop {
             match self.exchange(request.clone()).await {
                 Err(CapError::Connection(_)) if retries < self.options.policy.max_retries => {
-                    tokio::time::sleep(self.options.policy.backoff.first * 2_u32.saturating_pow(retries))
-                        .await;
+                    let backoff = self.options.policy.backoff;
+                    tokio::time::sleep(backoff.delay(retries, fastrand::f64())).await;
                     retries += 1;
                 }
                 answer => return read(&answer?),

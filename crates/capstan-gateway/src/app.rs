@@ -101,6 +101,7 @@ impl Gateway {
             runs: Runs::default(),
             fold_states: FoldStates::default(),
             tasks: TaskTracker::new(),
+            agents_at_work: TaskTracker::new(),
             draining: CancellationToken::new(),
             stopped: CancellationToken::new(),
             closing: CancellationToken::new(),
@@ -127,6 +128,8 @@ pub(crate) struct Shared {
     pub(crate) fold_states: FoldStates,
     /// Relays at work; the end waits for them.
     pub(crate) tasks: TaskTracker,
+    /// Agents, and what they were told to end when their run did; the end waits for them, too, but not for ever.
+    pub(crate) agents_at_work: TaskTracker,
     /// New runs are refused from here on.
     pub(crate) draining: CancellationToken,
     /// Runs end here.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use capstan_agent::{Sent, TraceParent};
+use capstan_agent::{CancelReason, Canceller, Sent, TraceParent};
 use capstan_journal::{JournalError, Run};
-use capstan_protocol::{ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
+use capstan_protocol::{Backoff, ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
 
@@ -24,8 +24,8 @@ use packet_writer::PacketWriter;
 
 /// A wait up to this is slept through by the gateway itself; a longer one is the client's to come back after.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
-/// The least wait before a second attempt; it doubles from there.
-const FIRST_BACKOFF: Duration = Duration::from_millis(500);
+/// The least waits between attempts. Not spread: clients count on the wait that they are told.
+const BACKOFF: Backoff = Backoff { jitter: false, ..Backoff::DEFAULT };
 
 /// How an attempt ended.
 enum Ended {
@@ -49,6 +49,8 @@ struct Relay {
     stop: mpsc::Receiver<oneshot::Sender<()>>,
     packets: PacketWriter,
     trace: RunTrace,
+    /// Of the present attempt, or the last.
+    canceller: Option<Canceller>,
     /// What is left of the run's total time.
     budget: Duration,
     started: Instant,
@@ -81,6 +83,7 @@ pub(crate) fn spawn(
             stop,
             packets,
             trace,
+            canceller: None,
             budget,
             started: Instant::now(),
         };
@@ -164,7 +167,7 @@ impl Relay {
         }
         let wait = wait_after(&fault, self.run.attempt);
         if wait > SHORT_WAIT || is_final {
-            self.suspend(fault, wait).await?;
+            self.suspend(fault, wait, CancelReason::Retried).await?;
             return Ok(false);
         }
         self.retry(fault, wait).await
@@ -175,7 +178,7 @@ impl Relay {
         if self.run.attempt >= self.run.max_attempts {
             return self.finish(Ending::Failed(fault)).await;
         }
-        self.suspend(fault, FIRST_BACKOFF).await
+        self.suspend(fault, BACKOFF.first, CancelReason::Drained).await
     }
 
     /// What earlier attempts sent, for the agent's eyes.
@@ -186,7 +189,7 @@ impl Relay {
 
 /// A fault's own wait, or backoff that doubles with each attempt; whichever is longer.
 pub(crate) fn wait_after(fault: &Fault, attempt: u32) -> Duration {
-    let backoff = FIRST_BACKOFF * 2_u32.saturating_pow(attempt.saturating_sub(1).min(8));
+    let backoff = BACKOFF.delay(attempt.saturating_sub(1), 1.0);
     fault.retry_after().map_or(backoff, |seconds| Duration::from_secs(seconds).max(backoff))
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use capstan_agent::{CancelReason, END_LIMIT};
 use capstan_journal::{Frame, JournalError, Run, RunState, Turn};
 use capstan_protocol::cursor::LOST_TAIL_GAP;
 use capstan_protocol::{Close, ErrorSeverity, Fault, FaultKind, Payload, Timestamp};
@@ -32,6 +33,16 @@ impl Ending {
             Self::Failed(_) => "error",
         }
     }
+
+    /// Why work elsewhere has to end; a complete answer leaves none.
+    fn cancel_reason(&self) -> Option<CancelReason> {
+        match self {
+            Self::Completed => None,
+            Self::Cancelled => Some(CancelReason::Stopped),
+            Self::Failed(fault) if fault.kind() == FaultKind::Timeout => Some(CancelReason::TimedOut),
+            Self::Failed(_) => Some(CancelReason::Failed),
+        }
+    }
 }
 
 impl Relay {
@@ -46,8 +57,19 @@ impl Relay {
         if self.app.journal.transition(from, self.run.clone(), frames, turn).await? {
             traces::ended(self.trace.span(), &self.run);
             log_end(&self.app, &self.run);
+            end_elsewhere(&self.app, &self.run, &ending);
+        }
+        if let Some(reason) = ending.cancel_reason() {
+            self.cancel(reason);
         }
         Ok(())
+    }
+
+    /// Tells what outlives the attempt why it is over.
+    fn cancel(&mut self, reason: CancelReason) {
+        if let Some(canceller) = self.canceller.take() {
+            canceller.cancel(reason);
+        }
     }
 
     /// Rule 1: the gateway tries again by itself; viewers see a warning.
@@ -59,11 +81,18 @@ impl Relay {
         self.run.attempt += 1;
         self.run.not_before = Some(later(wait));
         self.run.updated_at = Timestamp::now();
+        self.cancel(CancelReason::Retried);
         self.app.journal.transition(from, self.run.clone(), Vec::new(), None).await
     }
 
     /// Rule 2: the run waits for its client to come back.
-    pub(super) async fn suspend(&mut self, fault: Fault, wait: Duration) -> Result<(), JournalError> {
+    pub(super) async fn suspend(
+        &mut self,
+        fault: Fault,
+        wait: Duration,
+        reason: CancelReason,
+    ) -> Result<(), JournalError> {
+        self.cancel(reason);
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
         write_wait(&self.app, &mut self.packets, &mut self.run, &fault, wait);
@@ -113,8 +142,25 @@ pub(crate) async fn close_waiting(app: &App, run: &Run, ending: Ending) -> Resul
             traces::ended(&span, &run);
         }
         log_end(app, &run);
+        end_elsewhere(app, &run, &ending);
     }
     Ok(())
+}
+
+/// Ends what the run's agent has started elsewhere. Only a drain waits for it.
+fn end_elsewhere(app: &App, run: &Run, ending: &Ending) {
+    let Some(reason) = ending.cancel_reason() else { return };
+    let (Some(far_id), Some(agent)) = (run.far_id.clone(), app.agent(&run.agent).cloned()) else { return };
+    let stream = run.stream_id;
+    app.agents_at_work.spawn(async move {
+        match tokio::time::timeout(END_LIMIT, agent.agent.end(&far_id, reason)).await {
+            Ok(Ok(())) => tracing::debug!(%stream, far_id, ?reason, "ended what ran elsewhere"),
+            Ok(Err(fault)) => {
+                tracing::warn!(%stream, far_id, code = fault.code(), cause = ?fault.cause(), "what runs elsewhere could not be ended");
+            }
+            Err(_) => tracing::warn!(%stream, far_id, "what runs elsewhere did not end in time"),
+        }
+    });
 }
 
 /// A run whose process died: it waits for its client, or ends if no attempt is left.

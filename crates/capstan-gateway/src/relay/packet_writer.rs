@@ -80,10 +80,6 @@ impl PacketWriter {
         self.events
     }
 
-    pub(super) fn pending(&self) -> usize {
-        self.ends.len()
-    }
-
     pub(super) fn seq(&self) -> u64 {
         self.seq
     }
@@ -172,6 +168,8 @@ impl PacketWriter {
             Output::Model(model) => self.model = Some(model),
             Output::Usage(usage) => (self.usage, self.has_counted) = (Some(usage), true),
             Output::Reason(reason) => self.reason = Some(reason),
+            // The record's, not the stream's.
+            Output::FarId(_) => {}
         }
         let limits = &self.app.settings.limits;
         if self.seq > limits.packets_per_stream || self.bytes > limits.bytes_per_stream {

@@ -4,7 +4,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use capstan_agent::Turn;
+use capstan_agent::{Cancel, Turn};
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -32,6 +32,7 @@ pub(super) struct Process {
     group: Option<Pid>,
     complaints: Arc<Mutex<Vec<u8>>>,
     listener: JoinHandle<()>,
+    cancel: Cancel,
 }
 
 impl Process {
@@ -46,7 +47,8 @@ impl Process {
         tokio::spawn(feed(stdin, prompt.input));
         let complaints = Arc::<Mutex<Vec<u8>>>::default();
         let listener = tokio::spawn(overhear(stderr, Arc::clone(&complaints)));
-        Ok(Self { output, child: Some(child), group, complaints, listener })
+        let cancel = turn.cancel.clone();
+        Ok(Self { output, child: Some(child), group, complaints, listener, cancel })
     }
 
     /// Why there is no result, from how the process ended.
@@ -67,7 +69,7 @@ impl Process {
     /// All is said: the process may end by itself, behind our back, before what is left of its group goes.
     pub(super) fn end(mut self) {
         if let (Some(mut child), group) = (self.child.take(), self.group.take()) {
-            tokio::spawn(async move {
+            self.cancel.outlive(async move {
                 let _ = tokio::time::timeout(GRACE, child.wait()).await;
                 stop(&mut child, group).await;
             });
@@ -81,9 +83,8 @@ impl Drop for Process {
         let (Some(mut child), group) = (self.child.take(), self.group.take()) else { return };
         signal(group, Signal::TERM);
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => {
-                runtime.spawn(async move { stop(&mut child, group).await });
-            }
+            // A drain waits for it: whoever does not listen would outlive us.
+            Ok(_) => self.cancel.outlive(async move { stop(&mut child, group).await }),
             Err(_) => signal(group, Signal::KILL),
         }
     }
