@@ -21,6 +21,7 @@ use crate::routes::page::Asset;
 use crate::runs::Runs;
 use crate::settings::Settings;
 use crate::traces::{TraceCollector, Traces};
+use crate::waits::Waits;
 
 /// A gateway: a journal, agents, settings. The first agent is the default one.
 ///
@@ -99,6 +100,7 @@ impl Gateway {
             metrics: Metrics::new(),
             traces: Traces::new(self.traces),
             runs: Runs::default(),
+            waits: Waits::default(),
             fold_states: FoldStates::default(),
             tasks: TaskTracker::new(),
             agents_at_work: TaskTracker::new(),
@@ -124,6 +126,7 @@ pub(crate) struct Shared {
     pub(crate) traces: Traces,
     pub(crate) limiter: Limiter,
     pub(crate) runs: Runs,
+    pub(crate) waits: Waits,
     /// Where the AG-UI fold stood, for resumes.
     pub(crate) fold_states: FoldStates,
     /// Relays at work; the end waits for them.

@@ -5,6 +5,7 @@ mod attempt_diff;
 mod ending;
 mod packet_writer;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,13 +13,17 @@ use bytes::Bytes;
 use capstan_agent::{CancelReason, Canceller, Sent, TraceParent};
 use capstan_journal::{JournalError, Run};
 use capstan_protocol::{Backoff, ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
+use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
+use uuid::Uuid;
 
 use crate::app::{App, Registered};
 use crate::ask::Ask;
 use crate::limits::Slot;
+use crate::runs::StopSender;
 use crate::traces::{self, RunTrace};
+use crate::waits::until;
 pub(crate) use ending::{Ending, close_waiting, interrupt, lose};
 use packet_writer::PacketWriter;
 
@@ -66,39 +71,68 @@ pub(crate) fn spawn(
     slot: Slot,
 ) {
     let (sender, stop) = mpsc::channel(1);
-    app.runs.register(run.stream_id, sender);
-    let app = app.clone();
+    let at_work = AtWork::new(app, run.stream_id, sender, slot);
     let tasks = app.tasks.clone();
     let work = async move {
-        app.metrics.active_runs.inc();
-        let (stream, budget) = (run.stream_id, app.settings.timeouts.run);
-        let packets = PacketWriter::new(&app, &run);
-        let trace = app.traces.begin(&run, agent.agent.about(), request);
-        let span = trace.span().clone();
-        let relay = Relay {
-            app: app.clone(),
-            agent,
-            run,
-            body,
-            stop,
-            packets,
-            trace,
-            canceller: None,
-            budget,
-            started: Instant::now(),
-        };
-        if let Err(error) = relay.work().await {
-            // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
-            tracing::error!(%stream, %error, "the journal failed; open responses are cut");
-            traces::failed(&span, FaultKind::JournalUnavailable.entry().code);
-            app.break_off();
+        let (app, stream, name) = (&at_work.app, at_work.stream, Arc::clone(&agent.name));
+        // A run whose relay is gone would never end, and a stop would never be heard.
+        let working = AssertUnwindSafe(work(app.clone(), agent, run, body, request, stop));
+        if let Err(panic) = working.catch_unwind().await {
+            let fault = Fault::from_panic(panic.as_ref());
+            let cause = app.loggable(&fault);
+            tracing::error!(%stream, agent = %name, cause, "the relay panicked; its run is ended");
+            if let Err(fault) = ending::close_panicked(app, stream, fault).await {
+                tracing::error!(%stream, code = fault.code(), cause = ?fault.cause(), "the run could not be ended");
+            }
         }
-        app.runs.forget(stream);
-        app.metrics.active_runs.dec();
-        drop(slot);
     };
     // Its lines carry the id of the request that started it.
     tasks.spawn(work.in_current_span());
+}
+
+async fn work(
+    app: App,
+    agent: Registered,
+    run: Run,
+    body: Bytes,
+    request: Option<TraceParent>,
+    stop: mpsc::Receiver<oneshot::Sender<()>>,
+) {
+    let (stream, budget) = (run.stream_id, app.settings.timeouts.run);
+    let packets = PacketWriter::new(&app, &run);
+    let trace = app.traces.begin(&run, agent.agent.about(), request);
+    let span = trace.span().clone();
+    let here = app.clone();
+    let started = Instant::now();
+    let relay = Relay { app, agent, run, body, stop, packets, trace, canceller: None, budget, started };
+    if let Err(error) = relay.work().await {
+        // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
+        tracing::error!(%stream, %error, "the journal failed; open responses are cut");
+        traces::failed(&span, FaultKind::JournalUnavailable.entry().code);
+        here.break_off();
+    }
+}
+
+/// A run is known to be at work as long as this lives, whatever becomes of the work.
+struct AtWork {
+    app: App,
+    stream: Uuid,
+    _slot: Slot,
+}
+
+impl AtWork {
+    fn new(app: &App, stream: Uuid, stop: StopSender, slot: Slot) -> Self {
+        app.runs.register(stream, stop);
+        app.metrics.active_runs.inc();
+        Self { app: app.clone(), stream, _slot: slot }
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.app.runs.forget(self.stream);
+        self.app.metrics.active_runs.dec();
+    }
 }
 
 impl Relay {
@@ -161,11 +195,13 @@ impl Relay {
         tracing::info!(stream = %self.run.stream_id, tenant = %self.run.tenant, attempt = self.run.attempt, code = fault.code(),
             severity = %fault.severity(), cause = self.app.loggable(&fault), "attempt failed");
         let is_last = self.run.attempt >= self.run.max_attempts;
-        if fault.severity() != ErrorSeverity::Transient || is_last {
+        let wait = wait_after(&fault, self.run.attempt);
+        // A run that will be gone by then must not be promised to anybody.
+        let is_too_long = wait > self.app.settings.timeouts.waiting;
+        if fault.severity() != ErrorSeverity::Transient || is_last || is_too_long {
             self.finish(Ending::Failed(fault)).await?;
             return Ok(false);
         }
-        let wait = wait_after(&fault, self.run.attempt);
         if wait > SHORT_WAIT || is_final {
             self.suspend(fault, wait, CancelReason::Retried).await?;
             return Ok(false);
@@ -197,8 +233,4 @@ pub(crate) fn later(wait: Duration) -> Timestamp {
     Timestamp::from_micros(
         Timestamp::now().as_micros() + i64::try_from(wait.as_micros()).unwrap_or(i64::MAX / 2),
     )
-}
-
-fn until(moment: Timestamp) -> Duration {
-    Duration::from_micros(u64::try_from(moment.as_micros() - Timestamp::now().as_micros()).unwrap_or(0))
 }

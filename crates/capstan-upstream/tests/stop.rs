@@ -232,7 +232,7 @@ async fn stopping_a_run_that_waits_ends_its_far_run() {
 #[tokio::test]
 async fn a_run_that_waits_for_too_long_takes_its_far_run_along() {
     let (folder, mut far) = (tempfile::tempdir().unwrap(), Far::start().await);
-    let timeouts = Timeouts { waiting: SOON, ..Timeouts::default() };
+    let timeouts = Timeouts { waiting: SOON, ..at_once() };
     let (_near, _) = waiting(&mut far, folder.path(), timeouts).await;
     far.is_stopped().await;
 }

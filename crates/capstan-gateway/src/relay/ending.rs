@@ -1,11 +1,14 @@
 //! How a run ends, waits, or goes on with the next attempt: the transitions of its record.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use capstan_agent::{CancelReason, END_LIMIT};
 use capstan_journal::{Frame, JournalError, Run, RunState, Turn};
 use capstan_protocol::cursor::LOST_TAIL_GAP;
 use capstan_protocol::{Close, ErrorSeverity, Fault, FaultKind, Payload, Timestamp};
+use futures_util::FutureExt as _;
+use uuid::Uuid;
 
 use super::packet_writer::PacketWriter;
 use super::{Relay, later, wait_after};
@@ -99,7 +102,10 @@ impl Relay {
         let frames = self.packets.take_frames();
         // Before it can be armed again, which goes on with this span.
         self.app.traces.keep(self.run.stream_id, &self.trace);
-        self.app.journal.transition(from, self.run.clone(), frames, None).await.map(|_| ())
+        if self.app.journal.transition(from, self.run.clone(), frames, None).await? {
+            self.app.waits.add(&self.run, self.app.settings.timeouts.waiting);
+        }
+        Ok(())
     }
 }
 
@@ -129,14 +135,19 @@ fn write_wait(app: &App, packets: &mut PacketWriter, run: &mut Run, fault: &Faul
     (run.last_seq, run.bytes) = (packets.seq(), packets.bytes());
 }
 
-/// Ends a run that waits: stopped, or waiting for too long. Whoever is first wins.
+/// Ends a run that nobody is at work on: one that waits, was stopped, or has waited for too long. Whoever is first wins.
 pub(crate) async fn close_waiting(app: &App, run: &Run, ending: Ending) -> Result<(), Fault> {
+    let turn = turn_so_far(app, run).await.map_err(journal_fault)?;
+    close(app, run, ending, turn).await
+}
+
+async fn close(app: &App, run: &Run, ending: Ending, turn: Option<Turn>) -> Result<(), Fault> {
     let from = (run.state, run.attempt);
     let mut run = run.clone();
     let mut packets = PacketWriter::new(app, &run);
     write_end(app, &mut packets, &mut run, &ending);
     let frames = packets.take_frames();
-    let turn = turn_so_far(app, &run).await.map_err(journal_fault)?;
+    let turn = turn.map(|turn| Turn { closed_at: run.updated_at, ..turn });
     if app.journal.transition(from, run.clone(), frames, turn).await.map_err(journal_fault)? {
         if let Some(span) = app.traces.take(run.stream_id) {
             traces::ended(&span, &run);
@@ -163,6 +174,25 @@ fn end_elsewhere(app: &App, run: &Run, ending: &Ending) {
     });
 }
 
+/// A run whose relay panicked. Its turn is left out if it is what cannot be told.
+pub(super) async fn close_panicked(app: &App, stream: Uuid, fault: Fault) -> Result<(), Fault> {
+    let mut failed = Ok(());
+    // What the relay was writing may reach the journal after the first look.
+    for _ in 0..3 {
+        let Some(run) = app.journal.store().run(stream).await.map_err(journal_fault)? else { return Ok(()) };
+        if run.state != RunState::Running {
+            return Ok(());
+        }
+        let turn = AssertUnwindSafe(turn_so_far(app, &run)).catch_unwind().await;
+        let turn = turn.unwrap_or(Ok(None)).map_err(journal_fault)?;
+        failed = close(app, &run, Ending::Failed(fault.clone()), turn).await;
+        if failed.is_ok() {
+            break;
+        }
+    }
+    failed
+}
+
 /// A run whose process died: it waits for its client, or ends if no attempt is left.
 pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
     let fault = Fault::new(FaultKind::RunInterrupted);
@@ -174,7 +204,10 @@ pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
     let wait = wait_after(&fault, run.attempt);
     write_wait(app, &mut packets, &mut run, &fault, wait);
     let frames: Vec<Frame> = packets.take_frames();
-    app.journal.transition(from, run, frames, None).await.map(|_| ()).map_err(journal_fault)
+    if app.journal.transition(from, run.clone(), frames, None).await.map_err(journal_fault)? {
+        app.waits.add(&run, app.settings.timeouts.waiting);
+    }
+    Ok(())
 }
 
 /// A run whose last packets may be missing is never continued: it is closed beyond the gap.

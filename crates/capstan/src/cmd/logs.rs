@@ -23,6 +23,10 @@ pub(crate) fn start(exposure: Exposure, spans: Option<SpanLayer>) {
     };
     registry().with(spans).with(lines.with_filter(filter)).init();
     if exposure == Exposure::Production {
-        std::panic::set_hook(Box::new(|_| tracing::error!("a task panicked; --debug shows where")));
+        // Where, but not what: its words may hold what was said.
+        std::panic::set_hook(Box::new(|panic| {
+            let at = panic.location().map(ToString::to_string);
+            tracing::error!(at, "a task panicked; --debug shows why");
+        }));
     }
 }
