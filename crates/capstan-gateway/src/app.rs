@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capstan_agent::Agent;
-use capstan_journal::{ErrorKind, Journal, JournalError};
+use capstan_journal::{ErrorKind, Journal, JournalError, Run};
 use capstan_protocol::{Exposure, Fault, FaultKind};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::ask::Ask;
-use crate::face::agui::FoldStates;
+use crate::face::{self, Face};
 use crate::limits::Limiter;
 use crate::metrics::Metrics;
 use crate::refusal::journal_fault;
@@ -90,6 +90,7 @@ impl Gateway {
         let tenants = self.settings.tenants.clone();
         let journal = self.journal.keeping_in_memory(move |tenant| tenants.is_unstored(tenant));
         let by_name = self.agents.iter().map(|a| (a.name.to_string(), a.clone())).collect();
+        let faces = face::all();
         App(Arc::new(Shared {
             limiter: Limiter::new(&self.settings.limits),
             default_agent: self.agents.first().cloned(),
@@ -97,11 +98,11 @@ impl Gateway {
             journal,
             settings: self.settings,
             page: self.page,
-            metrics: Metrics::new(),
+            metrics: Metrics::new(&faces),
             traces: Traces::new(self.traces),
             runs: Runs::default(),
             waits: Waits::default(),
-            fold_states: FoldStates::default(),
+            faces,
             tasks: TaskTracker::new(),
             agents_at_work: TaskTracker::new(),
             draining: CancellationToken::new(),
@@ -127,8 +128,7 @@ pub(crate) struct Shared {
     pub(crate) limiter: Limiter,
     pub(crate) runs: Runs,
     pub(crate) waits: Waits,
-    /// Where the AG-UI fold stood, for resumes.
-    pub(crate) fold_states: FoldStates,
+    pub(crate) faces: Vec<Arc<dyn Face>>,
     /// Relays at work; the end waits for them.
     pub(crate) tasks: TaskTracker,
     /// Agents, and what they were told to end when their run did; the end waits for them, too, but not for ever.
@@ -166,6 +166,18 @@ impl App {
         }
         let named = ask.agent_id.and_then(|id| self.agents.values().find(|a| a.id == id));
         named.or(self.default_agent.as_ref()).ok_or_else(|| Fault::new(FaultKind::AgentNotFound))
+    }
+
+    /// The face under a name.
+    pub(crate) fn face(&self, name: &str) -> Option<&Arc<dyn Face>> {
+        self.faces.iter().find(|face| face.name() == name)
+    }
+
+    /// What a run was asked, from the body that is kept with it.
+    pub(crate) fn asked(&self, run: &Run, body: &[u8]) -> Result<Ask, Fault> {
+        let unknown =
+            || Fault::new(FaultKind::AgentExecutionError).with_message("The run is of an unknown face.");
+        self.face(&run.face).ok_or_else(unknown)?.decode(body)
     }
 
     pub(crate) fn agent(&self, name: &str) -> Option<&Registered> {

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use capstan_journal::{Run, RunState};
+use capstan_journal::{ArmedBy, Run, RunState};
 use capstan_protocol::{Fault, FaultKind, Timestamp};
 
 use crate::app::App;
 use crate::refusal::journal_fault;
 use crate::relay::{self, Ending};
+use crate::runs;
 use crate::waits::Wait;
 
 /// How often old streams are dropped.
@@ -15,7 +16,8 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 /// After a run that could not be ended, it is tried again in a while; the others do not wait for it.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-/// After a restart every stream that was running is interrupted: an agent is never run again unasked.
+/// After a restart every stream that was running is interrupted. An agent is never run again unasked, except for clients
+/// of a face in which nobody asks again: there the gateway goes on.
 pub(crate) async fn recover(app: &App) -> Result<usize, Fault> {
     let open = app.journal.store().open_runs().await.map_err(journal_fault)?;
     let mut interrupted = 0;
@@ -29,6 +31,7 @@ pub(crate) async fn recover(app: &App) -> Result<usize, Fault> {
             RunState::Closed => {}
         }
     }
+    arm_own(app).await?;
     Ok(interrupted)
 }
 
@@ -38,6 +41,16 @@ async fn recover_one(app: &App, run: &Run) -> Result<(), Fault> {
     } else {
         relay::lose(app, run).await
     }
+}
+
+/// Arms the runs that wait for the gateway itself. Their relays sleep until the attempt may begin.
+async fn arm_own(app: &App) -> Result<(), Fault> {
+    for run in app.journal.store().open_runs().await.map_err(journal_fault)? {
+        if run.state == RunState::Waiting && run.armed_by == ArmedBy::Gateway {
+            runs::arm(app, run, None).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Keeps house until the server stops.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use capstan_agent::{CancelReason, Canceller, Sent, TraceParent};
-use capstan_journal::{JournalError, Run};
+use capstan_journal::{ArmedBy, JournalError, Run};
 use capstan_protocol::{Backoff, ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
@@ -137,7 +137,7 @@ impl Drop for AtWork {
 
 impl Relay {
     async fn work(mut self) -> Result<(), JournalError> {
-        let ask = match Ask::decode(&self.run.face, &self.body) {
+        let ask = match self.app.asked(&self.run, &self.body) {
             Ok(ask) => ask,
             Err(fault) => return self.finish(Ending::Failed(fault)).await,
         };
@@ -202,11 +202,15 @@ impl Relay {
             self.finish(Ending::Failed(fault)).await?;
             return Ok(false);
         }
-        if wait > SHORT_WAIT || is_final {
-            self.suspend(fault, wait, CancelReason::Retried).await?;
-            return Ok(false);
+        match self.run.armed_by {
+            ArmedBy::Client if wait > SHORT_WAIT || is_final => {
+                self.suspend(fault, wait, CancelReason::Retried).await?;
+            }
+            // Nobody will come: the gateway waits itself, unless that is of no use.
+            ArmedBy::Gateway if is_final => self.finish(Ending::Failed(fault)).await?,
+            ArmedBy::Client | ArmedBy::Gateway => return self.retry(fault, wait).await,
         }
-        self.retry(fault, wait).await
+        Ok(false)
     }
 
     async fn interrupted(mut self) -> Result<(), JournalError> {

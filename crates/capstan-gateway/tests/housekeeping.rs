@@ -44,10 +44,11 @@ async fn a_run_that_cannot_be_ended_does_not_keep_the_others_from_it() {
     let (first, second) = (ask("first"), ask("second"));
     let store = OddStore { never_ends: first.context.session_id.to_string(), ..OddStore::new() }.shared();
     let server = start(store.journal(), 0, SOON).await;
-    let mut streams = Vec::new();
+    let (mut streams, mut scans) = (Vec::new(), 0);
     for request in [&first, &second] {
         let response = server.post(request).await;
         streams.push(stream_of(&response));
+        scans = store.scans.load(Ordering::Relaxed);
         all(response).await;
     }
     let body = tokio::time::timeout(Duration::from_secs(8), async {
@@ -57,7 +58,7 @@ async fn a_run_that_cannot_be_ended_does_not_keep_the_others_from_it() {
     assert_eq!(close_reason(&packets).as_deref(), Some("error"));
     let stubborn = store.store.run(streams[0].parse().unwrap()).await.unwrap().unwrap();
     assert_eq!(stubborn.state, RunState::Waiting);
-    assert_eq!(store.scans.load(Ordering::Relaxed), 1, "at the start, and never again");
+    assert_eq!(store.scans.load(Ordering::Relaxed), scans, "at the start, and never again");
 }
 
 #[tokio::test]

@@ -13,7 +13,6 @@ use uuid::Uuid;
 use super::packet_writer::PacketWriter;
 use super::{Relay, later, wait_after};
 use crate::app::App;
-use crate::ask::Ask;
 use crate::refusal::journal_fault;
 use crate::traces;
 
@@ -55,8 +54,13 @@ impl Relay {
         let from = (self.run.state, self.run.attempt);
         write_end(&self.app, &mut self.packets, &mut self.run, &ending);
         let frames = self.packets.take_frames();
-        let turn =
-            turn_of(&self.run, &self.body, self.packets.take_text(), !matches!(ending, Ending::Completed));
+        let turn = turn_of(
+            &self.app,
+            &self.run,
+            &self.body,
+            self.packets.take_text(),
+            !matches!(ending, Ending::Completed),
+        );
         if self.app.journal.transition(from, self.run.clone(), frames, turn).await? {
             traces::ended(self.trace.span(), &self.run);
             log_end(&self.app, &self.run);
@@ -221,12 +225,12 @@ async fn turn_so_far(app: &App, run: &Run) -> Result<Option<Turn>, JournalError>
     let Some(body) = app.journal.store().body(run.stream_id).await? else { return Ok(None) };
     let mut packets = PacketWriter::new(app, run);
     packets.replay().await?;
-    Ok(turn_of(run, &body, packets.take_text(), true))
+    Ok(turn_of(app, run, &body, packets.take_text(), true))
 }
 
 /// What the session remembers of a run that ends.
-fn turn_of(run: &Run, body: &[u8], text: String, is_partial: bool) -> Option<Turn> {
-    let ask = Ask::decode(&run.face, body).ok()?;
+fn turn_of(app: &App, run: &Run, body: &[u8], text: String, is_partial: bool) -> Option<Turn> {
+    let ask = app.asked(run, body).ok()?;
     Some(Turn {
         stream_id: run.stream_id,
         user: serde_json::to_value(&ask.message).unwrap_or_default(),

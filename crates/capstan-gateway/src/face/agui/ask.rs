@@ -8,7 +8,7 @@ use capstan_protocol::{
 };
 use serde_json::{Map, Value};
 
-use super::{Ask, invalid};
+use crate::ask::{Ask, invalid};
 
 /// A key is an index entry: longer ones are somebody's attempt to fill it.
 const LONGEST_NAME: usize = 1024;
