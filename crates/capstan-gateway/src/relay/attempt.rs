@@ -113,6 +113,10 @@ impl Relay {
             match &output {
                 Output::Warning(error) => traces::warned(span, &error.code),
                 Output::FarId(id) => self.note_far_id(id).await?,
+                Output::Again { .. } if !self.packets.compares() => {
+                    self.flush().await?;
+                    self.packets.compare().await?;
+                }
                 _ => {}
             }
             let fault = self.packets.take(output).err();

@@ -54,13 +54,8 @@ impl Relay {
         let from = (self.run.state, self.run.attempt);
         write_end(&self.app, &mut self.packets, &mut self.run, &ending);
         let frames = self.packets.take_frames();
-        let turn = turn_of(
-            &self.app,
-            &self.run,
-            &self.body,
-            self.packets.take_text(),
-            !matches!(ending, Ending::Completed),
-        );
+        let (text, is_partial) = (self.packets.take_text().await?, !matches!(ending, Ending::Completed));
+        let turn = turn_of(&self.app, &self.run, &self.body, text, is_partial);
         if self.app.journal.transition(from, self.run.clone(), frames, turn).await? {
             traces::ended(self.trace.span(), &self.run);
             log_end(&self.app, &self.run);
@@ -224,8 +219,9 @@ pub(crate) async fn lose(app: &App, run: &Run) -> Result<(), Fault> {
 async fn turn_so_far(app: &App, run: &Run) -> Result<Option<Turn>, JournalError> {
     let Some(body) = app.journal.store().body(run.stream_id).await? else { return Ok(None) };
     let mut packets = PacketWriter::new(app, run);
-    packets.replay().await?;
-    Ok(turn_of(app, run, &body, packets.take_text(), true))
+    // Resets among its packets count.
+    packets.compare().await?;
+    Ok(turn_of(app, run, &body, packets.take_text().await?, true))
 }
 
 /// What the session remembers of a run that ends.
