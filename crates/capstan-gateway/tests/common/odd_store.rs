@@ -21,12 +21,20 @@ pub struct OddStore {
     pub is_slow: bool,
     /// How often all open runs were looked through.
     pub scans: AtomicUsize,
+    /// How many frames were read.
+    pub frames: AtomicUsize,
 }
 
 impl OddStore {
     pub fn new() -> Self {
         let store = open("memory:", Durability::default()).unwrap();
-        Self { store, never_ends: String::new(), is_slow: false, scans: AtomicUsize::new(0) }
+        Self {
+            store,
+            never_ends: String::new(),
+            is_slow: false,
+            scans: AtomicUsize::new(0),
+            frames: AtomicUsize::new(0),
+        }
     }
 
     pub fn shared(self) -> Arc<Self> {
@@ -80,7 +88,9 @@ impl Store for OddStore {
         max_packets: usize,
         max_bytes: usize,
     ) -> Result<Vec<Frame>, JournalError> {
-        self.store.read(stream, after, max_packets, max_bytes).await
+        let frames = self.store.read(stream, after, max_packets, max_bytes).await?;
+        self.frames.fetch_add(frames.len(), Ordering::Relaxed);
+        Ok(frames)
     }
 
     async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
