@@ -89,6 +89,7 @@ impl Claim {
             reason: None,
             model: None,
             usage: None,
+            far_id: None,
         }
     }
 }
@@ -167,6 +168,9 @@ pub struct Run {
     pub model: Option<String>,
     /// What the run used, as the agent reports it.
     pub usage: Option<Map<String, Value>>,
+    /// What the agent works with elsewhere, under the id by which it can be ended; the agent's own word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far_id: Option<String>,
 }
 
 impl Run {

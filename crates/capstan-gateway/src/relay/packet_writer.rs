@@ -10,7 +10,7 @@ use capstan_protocol::{
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::attempt_diff::{AttemptDiff, Met};
+use super::attempt_diff::{AttemptDiff, Forgotten, Met};
 use crate::app::App;
 
 /// Writes one stream.
@@ -51,7 +51,8 @@ impl PacketWriter {
             buffer: Vec::new(),
             ends: Vec::new(),
             events: 0,
-            diff: AttemptDiff::default(),
+            // What has one attempt has nothing to compare, unless it goes back by itself.
+            diff: AttemptDiff::new(run.max_attempts > 1),
             heard: 0,
             turned: Vec::new(),
             model: run.model.clone(),
@@ -66,22 +67,34 @@ impl PacketWriter {
         self.diff.is_empty()
     }
 
-    /// The answer as a viewer has it now, resets applied.
+    /// Whether what comes can be compared with what was sent.
+    pub(super) fn compares(&self) -> bool {
+        self.diff.compares()
+    }
+
+    /// Makes ready for comparing, by reading what was sent so far. It must be in the journal.
+    pub(super) async fn compare(&mut self) -> Result<(), JournalError> {
+        (self.diff, self.events) = (AttemptDiff::new(true), 0);
+        self.replay().await
+    }
+
+    /// The answer as a viewer has it now, resets applied; of a very long one, the beginning.
     pub(super) fn text(&self) -> &str {
         self.diff.text()
     }
 
-    /// The text, when nothing more will be said.
-    pub(super) fn take_text(&mut self) -> String {
-        self.diff.take_text()
+    /// The whole text, when nothing more will be said. A long one is read from the journal.
+    pub(super) async fn take_text(&mut self) -> Result<String, JournalError> {
+        if let Some(text) = self.diff.take_text() {
+            return Ok(text);
+        }
+        self.diff = AttemptDiff::with_limit(true, usize::MAX);
+        self.replay().await?;
+        Ok(self.diff.take_text().unwrap_or_default())
     }
 
     pub(super) fn events(&self) -> u64 {
         self.events
-    }
-
-    pub(super) fn pending(&self) -> usize {
-        self.ends.len()
     }
 
     pub(super) fn seq(&self) -> u64 {
@@ -166,12 +179,14 @@ impl PacketWriter {
                 self.heard += text.len();
                 self.delta(&text)?;
             }
-            Output::Again { keep } => self.again(keep),
+            Output::Again { keep } => self.again(keep)?,
             Output::Event { kind, payload } => self.event(&kind, payload)?,
             Output::Warning(error) => self.write(Payload::Error(error)),
             Output::Model(model) => self.model = Some(model),
             Output::Usage(usage) => (self.usage, self.has_counted) = (Some(usage), true),
             Output::Reason(reason) => self.reason = Some(reason),
+            // The record's, not the stream's.
+            Output::FarId(_) => {}
         }
         let limits = &self.app.settings.limits;
         if self.seq > limits.packets_per_stream || self.bytes > limits.bytes_per_stream {
@@ -192,11 +207,11 @@ impl PacketWriter {
     }
 
     /// The agent goes back within its attempt. Its places do not count blocks that became text, ours do.
-    fn again(&mut self, keep: usize) {
+    fn again(&mut self, keep: usize) -> Result<(), Fault> {
         self.heard = keep.min(self.heard);
         self.turned.retain(|(at, _)| *at <= keep);
         let turned: usize = self.turned.iter().map(|(_, len)| len).sum();
-        self.diff.rewind_to(self.heard + turned);
+        self.diff.rewind_to(self.heard + turned).map_err(diverged)
     }
 
     fn say(&mut self, text: &str) {
@@ -230,7 +245,7 @@ impl PacketWriter {
         if !self.accepts_reset {
             return Err(Fault::new(FaultKind::AttemptDiverged));
         }
-        let cut = self.diff.cut();
+        let cut = self.diff.cut().map_err(diverged)?;
         let data = StreamReset { attempt: self.attempt, after_seq: cut.after_seq };
         let payload = event::envelope(event::STREAM_RESET, &data).map_err(Fault::from_error)?;
         self.write(Payload::Event(payload));
@@ -276,4 +291,9 @@ impl PacketWriter {
         self.app.metrics.packet(packet.op());
         self.ends.push(self.buffer.len());
     }
+}
+
+/// It may say something else, and what it said before is not kept.
+fn diverged(_: Forgotten) -> Fault {
+    Fault::new(FaultKind::AttemptDiverged)
 }
