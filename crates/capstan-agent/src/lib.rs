@@ -26,6 +26,7 @@ mod writer;
 pub use about::{About, Work};
 pub use async_trait::async_trait;
 use capstan_protocol::Fault;
+pub use capstan_protocol::agui::{Context, Interrupt, ResumeEntry, ResumeStatus, Tool};
 pub use trace::TraceParent;
 pub use turn::{Sent, Turn};
 pub use writer::{Output, Stopped, WriteError, Writer, channel};

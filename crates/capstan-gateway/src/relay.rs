@@ -4,19 +4,21 @@ mod attempt;
 mod attempt_diff;
 mod ending;
 mod packet_writer;
+mod tool_log;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use capstan_agent::{Sent, TraceParent};
+use capstan_agent::{Sent, TraceParent, Turn};
 use capstan_journal::{JournalError, Run};
 use capstan_protocol::{ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
 
 use crate::app::{App, Registered};
-use crate::ask::Ask;
+use crate::ask::{Ask, invalid};
+use crate::conversation;
+use crate::interrupts;
 use crate::limits::Slot;
 use crate::traces::{self, RunTrace};
 pub(crate) use ending::{Ending, close_waiting, interrupt, lose};
@@ -44,8 +46,7 @@ struct Relay {
     app: App,
     agent: Registered,
     run: Run,
-    /// The request's.
-    body: Bytes,
+    ask: Arc<Ask>,
     stop: mpsc::Receiver<oneshot::Sender<()>>,
     packets: PacketWriter,
     trace: RunTrace,
@@ -59,7 +60,7 @@ pub(crate) fn spawn(
     app: &App,
     agent: Registered,
     run: Run,
-    body: Bytes,
+    ask: Arc<Ask>,
     request: Option<TraceParent>,
     slot: Slot,
 ) {
@@ -77,7 +78,7 @@ pub(crate) fn spawn(
             app: app.clone(),
             agent,
             run,
-            body,
+            ask,
             stop,
             packets,
             trace,
@@ -100,15 +101,14 @@ pub(crate) fn spawn(
 
 impl Relay {
     async fn work(mut self) -> Result<(), JournalError> {
-        let ask = match Ask::decode(&self.run.face, &self.body) {
-            Ok(ask) => ask,
+        let turn = match self.turn().await? {
+            Ok(turn) => turn,
             Err(fault) => return self.finish(Ending::Failed(fault)).await,
         };
-        let history = Arc::new(self.history(&ask).await?);
         loop {
             let ended = match self.wait().await {
                 Some(ended) => ended,
-                None => self.attempt(&ask, Arc::clone(&history)).await?,
+                None => self.attempt(&turn).await?,
             };
             match ended {
                 Ended::Completed => return self.finish(Ending::Completed).await,
@@ -127,18 +127,32 @@ impl Relay {
         }
     }
 
-    /// The conversation before this turn: the request's own account of it, else the turns closed before it began.
-    async fn history(&self, ask: &Ask) -> Result<Vec<ChatMessage>, JournalError> {
-        if let Some(history) = &ask.history {
-            return Ok(history.clone());
-        }
+    /// What the agent is asked, the same in all attempts.
+    async fn turn(&self) -> Result<Result<Turn, Fault>, JournalError> {
+        let stored = if self.ask.is_whole { Vec::new() } else { self.stored().await? };
+        let messages = match conversation::whole(&self.ask, stored) {
+            Ok(messages) => messages,
+            Err(error) => return Ok(Err(invalid(&error))),
+        };
+        let extras = &self.ask.extras;
+        let mut turn = Turn::talk(messages);
+        turn.run = self.run.stream_id;
+        turn.session.clone_from(&self.run.session);
+        turn.tools = Arc::clone(&extras.tools);
+        turn.context = Arc::clone(&extras.context);
+        turn.state.clone_from(&extras.state);
+        turn.forwarded.clone_from(&extras.forwarded);
+        turn.answers = extras.answers.iter().map(interrupts::for_agent).collect();
+        turn.parameters = Arc::clone(&extras.parameters);
+        turn.payload = Arc::clone(&extras.payload);
+        Ok(Ok(turn))
+    }
+
+    /// What the session remembers: the turns that were closed before this one began.
+    async fn stored(&self) -> Result<Vec<ChatMessage>, JournalError> {
         let turns = self.app.journal.store().turns(&self.run.tenant, &self.run.session).await?;
-        let mut messages = Vec::new();
-        for turn in turns.into_iter().filter(|t| !t.is_partial && t.closed_at <= self.run.created_at) {
-            messages.extend(serde_json::from_value(turn.user).ok());
-            messages.push(ChatMessage::assistant(turn.assistant));
-        }
-        Ok(messages)
+        let turns = turns.into_iter().filter(|t| !t.is_partial && t.closed_at <= self.run.created_at);
+        Ok(turns.flat_map(conversation::of_turn).collect())
     }
 
     /// Sleeps until the attempt may begin. Something else may happen first.

@@ -1,7 +1,7 @@
 //! Starting, attaching, arming, stopping: what a request does to a run.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::app::{App, Registered};
 use crate::ask::{Ask, body_hash};
+use crate::interrupts;
 use crate::refusal::journal_fault;
 use crate::relay;
 
@@ -89,7 +90,7 @@ impl ResumePoint {
 /// A POST, taken apart.
 pub(crate) struct Start<'a> {
     pub(crate) tenant: &'a str,
-    pub(crate) ask: &'a Ask,
+    pub(crate) ask: &'a Arc<Ask>,
     pub(crate) body: Bytes,
     /// The agent that the path names.
     pub(crate) agent: Option<&'a str>,
@@ -107,25 +108,26 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let hash = body_hash(&start.body, start.agent, start.face);
     let key = start.ask.key.clone();
     match app.journal.store().find(start.tenant, &key).await.map_err(journal_fault)? {
-        Some(Found::Run(run)) => return attach(app, run, hash, start.place, start.trace).await,
+        Some(Found::Run(run)) => return attach(app, run, hash, start).await,
         Some(Found::Expired) => return Err(Fault::new(FaultKind::StreamExpired)),
         None if start.place.is_resume() => return Err(Fault::new(FaultKind::StreamExpired)),
         None => {}
     }
     let agent = app.agent_for(start.agent, start.ask)?.clone();
+    let answers = interrupts::asker(app, start.tenant, start.ask).await?;
     let slot = admit(app, &start).await?;
-    let claim = claim_of(&start, &agent, hash, key);
-    let (place, trace) = (start.place, start.trace.clone());
-    let (here, body) = (app.clone(), start.body.clone());
+    let claim = Claim { answers, ..claim_of(&start, &agent, hash, key) };
+    let trace = start.trace.clone();
+    let (here, ask) = (app.clone(), Arc::clone(start.ask));
     let claimed = carry_out(app, async move {
         let claimed = here.journal.claim(claim).await.map_err(|error| here.write_failed(error))?;
         if claimed.is_new {
-            relay::spawn(&here, agent, claimed.run.clone(), body, trace, slot);
+            relay::spawn(&here, agent, claimed.run.clone(), ask, trace, slot);
         }
         Ok(claimed)
     });
     let claimed = claimed.await?;
-    if claimed.is_new { Ok(claimed.run) } else { attach(app, claimed.run, hash, place, start.trace).await }
+    if claimed.is_new { Ok(claimed.run) } else { attach(app, claimed.run, hash, start).await }
 }
 
 /// Does the work in a task of its own. A client that hangs up drops its request wherever it stands; a run that was
@@ -163,7 +165,7 @@ async fn admit(app: &App, start: &Start<'_>) -> Result<crate::limits::Slot, Faul
 }
 
 fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32], key: String) -> Claim {
-    let supported_events = start.ask.supported_events();
+    let supported_events = start.ask.supported_events.clone();
     let announced = supported_events
         .as_ref()
         .is_some_and(|e| e.iter().any(|e| e == capstan_protocol::event::STREAM_RESET));
@@ -179,6 +181,7 @@ fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32], key: Str
         max_attempts: agent.agent.max_attempts(),
         accepts_reset: start.accepts_reset || announced,
         supported_events,
+        answers: None,
         created_at: Timestamp::now(),
     }
 }
@@ -188,31 +191,30 @@ async fn attach(
     app: &App,
     run: Run,
     hash: [u8; 32],
-    place: ResumePoint,
-    trace: Option<TraceParent>,
+    start: Start<'_>,
 ) -> Result<Run, Fault> {
     if run.body_hash != hash {
         return Err(Fault::new(FaultKind::RequestConflict));
     }
     // A cursor that leads nowhere must not wake a run.
-    place.in_run(&run)?;
+    start.place.in_run(&run)?;
     app.metrics.attached.inc();
-    if run.state == RunState::Waiting { arm(app, run, trace).await } else { Ok(run) }
+    if run.state == RunState::Waiting { arm(app, run, start.ask, start.trace).await } else { Ok(run) }
 }
 
 /// Arms the next attempt of a waiting run. Whoever loses the race attaches to the winner's.
-async fn arm(app: &App, run: Run, trace: Option<TraceParent>) -> Result<Run, Fault> {
+async fn arm(app: &App, run: Run, ask: &Arc<Ask>, trace: Option<TraceParent>) -> Result<Run, Fault> {
     let Some(agent) = app.agent(&run.agent).cloned() else { return Ok(run) };
     if app.draining.is_cancelled() {
         return Ok(run);
     }
     let store = app.journal.store();
-    let Some(body) = store.body(run.stream_id).await.map_err(journal_fault)? else { return Ok(run) };
     let slot = app.limiter.keep_run(&run.tenant);
     let from = (run.state, run.attempt);
     let armed =
         Run { state: RunState::Running, attempt: run.attempt + 1, updated_at: Timestamp::now(), ..run };
     let (here, next, stream) = (app.clone(), armed.clone(), armed.stream_id);
+    let ask = Arc::clone(ask);
     let is_armed = carry_out(app, async move {
         let is_armed = here
             .journal
@@ -220,7 +222,7 @@ async fn arm(app: &App, run: Run, trace: Option<TraceParent>) -> Result<Run, Fau
             .await
             .map_err(|error| here.write_failed(error))?;
         if is_armed {
-            relay::spawn(&here, agent, next, body, trace, slot);
+            relay::spawn(&here, agent, next, ask, trace, slot);
         }
         Ok(is_armed)
     });

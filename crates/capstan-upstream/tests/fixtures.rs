@@ -19,6 +19,7 @@ fn shown(output: &Output) -> Value {
         Output::Model(model) => json!({ "model": model }),
         Output::Usage(usage) => json!({ "usage": usage }),
         Output::Reason(reason) => json!({ "reason": reason }),
+        Output::Interrupt(asked) => json!({ "interrupt": asked }),
     }
 }
 

@@ -1,6 +1,8 @@
 //! `/v1/ag-ui`: AG-UI's run input starts a run or attaches to it, and a GET joins one. What cannot be read is refused
 //! as HTTP; whatever else stands in the way is told in AG-UI's own words.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
@@ -84,7 +86,7 @@ async fn run(app: &App, caller: &Caller, agent: Option<&str>, request: Request) 
     check_content_type(&parts.headers)?;
     let place = resume_point(app, last_event_id(&parts.headers)?, None);
     let body = read_body(app, body).await?;
-    let ask = Ask::decode(agui::NAME, &body)?;
+    let ask = Arc::new(Ask::decode(agui::NAME, &body)?);
     let trace = traces::context_of(&parts.headers);
     let started = start(app, caller, agent, &ask, body.clone(), place, trace).await;
     let form = agui::form(agui::declares_version(&body));
@@ -95,7 +97,7 @@ async fn start(
     app: &App,
     caller: &Caller,
     agent: Option<&str>,
-    ask: &Ask,
+    ask: &Arc<Ask>,
     body: Bytes,
     place: ResumePoint,
     trace: Option<TraceParent>,

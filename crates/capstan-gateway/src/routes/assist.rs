@@ -1,5 +1,7 @@
 //! `POST /v1/assist`: start a run, or attach to it; as a stream or in one object.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::Json;
 use axum::body::{Body, HttpBody as _};
@@ -102,7 +104,7 @@ async fn assist(
     check_content_type(&parts.headers)?;
     let place = resume_point(app, last_event_id(&parts.headers)?, params.after);
     let body = read_body(app, body).await?;
-    let ask = Ask::decode(cap::NAME, &body)?;
+    let ask = Arc::new(Ask::decode(cap::NAME, &body)?);
     let face = Face::Cap(Cap(params.profile.unwrap_or(ask.profile)));
     let slot = app.limiter.take_reader(&caller.tenant, &app.settings.limits)?;
     let accepts_reset = header_lists(&parts.headers, "x-cap-accept", capstan_protocol::event::STREAM_RESET);

@@ -37,9 +37,8 @@ impl Input {
 
     fn of_cap(stream: Uuid, body: &[u8]) -> Self {
         let Ok(ask) = Ask::decode(cap::NAME, body) else { return Self::default() };
-        let said = ask.history.iter().flatten().chain(std::iter::once(&ask.message));
         let messages =
-            said.enumerate().filter_map(|(n, message)| of_chat(&format!("{stream}:in.{n}"), message));
+            ask.messages.iter().enumerate().filter_map(|(n, message)| of_chat(&format!("{stream}:in.{n}"), message));
         Self { messages: messages.collect(), state: None }
     }
 }
