@@ -117,8 +117,9 @@ async fn a_question_is_asked_once_and_its_answer_is_taken() {
     assert_eq!((question.id.as_str(), question.message.as_deref()), ("decision", Some("Paint it blue?")));
     assert!(question.deadline().unwrap() > capstan_protocol::Timestamp::now());
     let mut turn = Turn::new("/ask");
-    let answer = json!([{ "interruptId": "decision", "status": "resolved", "payload": { "approved": true } }]);
-    turn.answers = serde_json::from_str(&answer.to_string()).unwrap();
+    let answer =
+        json!([{ "interruptId": "decision", "status": "resolved", "payload": { "approved": true } }]);
+    turn.answers = serde_json::from_str::<Vec<_>>(&answer.to_string()).unwrap().into();
     let answered = run(&Demo::with_delay(Duration::ZERO), turn).await;
     assert_eq!(answered.text(), r#"You answered {"approved":true}, so I go on."#);
     assert!(!answered.outputs.iter().any(|output| matches!(output, Output::Interrupt(_))));
@@ -234,7 +235,9 @@ async fn events_show_every_view_that_an_agent_can_write() {
             EventView::Thought(_) => PresentationEventType::ThoughtTrace.as_str(),
             EventView::UserError(_) => "user_error",
             // A reset is the gateway's to write.
-            EventView::Reset(_) | EventView::Interrupt(_) | EventView::Other => panic!("not an agent's event"),
+            EventView::Reset(_) | EventView::Interrupt(_) | EventView::Other => {
+                panic!("not an agent's event")
+            }
         });
     }
     for kind in

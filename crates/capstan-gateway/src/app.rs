@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capstan_agent::Agent;
-use capstan_journal::{ErrorKind, Journal, JournalError};
+use capstan_journal::{ErrorKind, Journal, JournalError, Run};
 use capstan_protocol::{Exposure, Fault, FaultKind};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::ask::Ask;
-use crate::face::agui::FoldStates;
+use crate::face::{self, Face};
 use crate::limits::Limiter;
 use crate::metrics::Metrics;
 use crate::refusal::journal_fault;
@@ -89,6 +89,7 @@ impl Gateway {
         let tenants = self.settings.tenants.clone();
         let journal = self.journal.keeping_in_memory(move |tenant| tenants.is_unstored(tenant));
         let by_name = self.agents.iter().map(|a| (a.name.to_string(), a.clone())).collect();
+        let faces = face::all();
         App(Arc::new(Shared {
             limiter: Limiter::new(&self.settings.limits),
             default_agent: self.agents.first().cloned(),
@@ -96,10 +97,10 @@ impl Gateway {
             journal,
             settings: self.settings,
             page: self.page,
-            metrics: Metrics::new(),
+            metrics: Metrics::new(&faces),
             traces: Traces::new(self.traces),
             runs: Runs::default(),
-            fold_states: FoldStates::default(),
+            faces,
             tasks: TaskTracker::new(),
             draining: CancellationToken::new(),
             stopped: CancellationToken::new(),
@@ -123,8 +124,7 @@ pub(crate) struct Shared {
     pub(crate) traces: Traces,
     pub(crate) limiter: Limiter,
     pub(crate) runs: Runs,
-    /// Where the AG-UI fold stood, for resumes.
-    pub(crate) fold_states: FoldStates,
+    pub(crate) faces: Vec<Arc<dyn Face>>,
     /// Relays at work; the end waits for them.
     pub(crate) tasks: TaskTracker,
     /// New runs are refused from here on.
@@ -160,6 +160,18 @@ impl App {
         }
         let named = ask.agent_id.and_then(|id| self.agents.values().find(|a| a.id == id));
         named.or(self.default_agent.as_ref()).ok_or_else(|| Fault::new(FaultKind::AgentNotFound))
+    }
+
+    /// The face under a name.
+    pub(crate) fn face(&self, name: &str) -> Option<&Arc<dyn Face>> {
+        self.faces.iter().find(|face| face.name() == name)
+    }
+
+    /// What a run was asked, from the body that is kept with it.
+    pub(crate) fn asked(&self, run: &Run, body: &[u8]) -> Result<Ask, Fault> {
+        let unknown =
+            || Fault::new(FaultKind::AgentExecutionError).with_message("The run is of an unknown face.");
+        self.face(&run.face).ok_or_else(unknown)?.decode(body)
     }
 
     pub(crate) fn agent(&self, name: &str) -> Option<&Registered> {

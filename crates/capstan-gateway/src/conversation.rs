@@ -39,7 +39,8 @@ fn tidy(mut messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
     let (calls, results) = (ids(called), ids(answered));
     for message in &mut messages {
         message.parts.retain(|part| {
-            called(part).is_none_or(|id| results.contains(id)) && answered(part).is_none_or(|id| calls.contains(id))
+            called(part).is_none_or(|id| results.contains(id))
+                && answered(part).is_none_or(|id| calls.contains(id))
         });
     }
     messages.retain(|message| !message.parts.is_empty());

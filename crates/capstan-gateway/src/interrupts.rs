@@ -78,7 +78,9 @@ mod tests {
         let asked = Asked { questions: vec![("s:a".into(), None), ("s:b".into(), past)], answered_by: None };
         let (a, late) = (answer("s:a", ResumeStatus::Resolved), answer("s:b", ResumeStatus::Resolved));
         let given_up = answer("s:b", ResumeStatus::Cancelled);
-        let code = |asked: &Asked, answers: &[ResumeEntry]| check(asked, answers, now).map_err(|f| f.code().to_owned());
+        let code = |asked: &Asked, answers: &[ResumeEntry]| {
+            check(asked, answers, now).map_err(|f| f.code().to_owned())
+        };
         assert_eq!(code(&asked, &[a.clone(), given_up.clone()]), Ok(()));
         assert_eq!(code(&asked, &[a.clone(), late]), Err("interrupt_not_open".into()));
         assert_eq!(code(&asked, std::slice::from_ref(&a)), Err("invalid_request".into()));

@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
-use capstan_journal::RunState;
+use capstan_journal::{ArmedBy, RunState};
 use capstan_protocol::{Fault, FaultKind, Timestamp};
 
 use crate::app::App;
 use crate::refusal::journal_fault;
 use crate::relay::{self, Ending};
+use crate::runs;
 
 /// How often runs that wait for too long are ended and old streams are dropped.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
-/// After a restart every stream that was running is interrupted: an agent is never run again unasked.
+/// After a restart every stream that was running is interrupted. An agent is never run again unasked, except for clients
+/// of a face in which nobody asks again: there the gateway goes on.
 pub(crate) async fn recover(app: &App) -> Result<usize, Fault> {
     let open = app.journal.store().open_runs().await.map_err(journal_fault)?;
     let mut interrupted = 0;
@@ -24,7 +26,18 @@ pub(crate) async fn recover(app: &App) -> Result<usize, Fault> {
         }
         interrupted += 1;
     }
+    arm_own(app).await?;
     Ok(interrupted)
+}
+
+/// Arms the runs that wait for the gateway itself. Their relays sleep until the attempt may begin.
+async fn arm_own(app: &App) -> Result<(), Fault> {
+    for run in app.journal.store().open_runs().await.map_err(journal_fault)? {
+        if run.state == RunState::Waiting && run.armed_by == ArmedBy::Gateway {
+            runs::arm(app, run, None, None).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Sweeps until the server stops.

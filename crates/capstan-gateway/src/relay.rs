@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capstan_agent::{Sent, TraceParent, Turn};
-use capstan_journal::{JournalError, Run};
+use capstan_journal::{ArmedBy, JournalError, Run};
 use capstan_protocol::{ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
@@ -177,11 +177,15 @@ impl Relay {
             return Ok(false);
         }
         let wait = wait_after(&fault, self.run.attempt);
-        if wait > SHORT_WAIT || is_final {
-            self.suspend(fault, wait).await?;
-            return Ok(false);
+        match self.run.armed_by {
+            ArmedBy::Client if wait > SHORT_WAIT || is_final => self.suspend(fault, wait).await?,
+            // Nobody will come: the gateway waits itself, unless that is of no use or beyond reason.
+            ArmedBy::Gateway if wait > self.app.settings.timeouts.waiting || is_final => {
+                self.finish(Ending::Failed(fault)).await?;
+            }
+            ArmedBy::Client | ArmedBy::Gateway => return self.retry(fault, wait).await,
         }
-        self.retry(fault, wait).await
+        Ok(false)
     }
 
     async fn interrupted(mut self) -> Result<(), JournalError> {

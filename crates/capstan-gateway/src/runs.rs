@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use capstan_agent::TraceParent;
-use capstan_journal::{Claim, Found, Run, RunState};
-use capstan_protocol::{Fault, FaultKind, LastEventId, Timestamp};
+use capstan_journal::{ArmedBy, Claim, Found, Run, RunState};
+use capstan_protocol::{Fault, FaultKind, Timestamp};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
 use uuid::Uuid;
@@ -17,6 +17,7 @@ use crate::ask::{Ask, body_hash};
 use crate::interrupts;
 use crate::refusal::journal_fault;
 use crate::relay;
+use crate::resume::ResumePoint;
 
 /// The relays of this process, by stream: how a stop reaches the one who writes.
 #[derive(Default)]
@@ -63,33 +64,11 @@ impl Runs {
     }
 }
 
-/// Where a viewer says it stands: its cursor, else `?after=`, else nowhere yet.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ResumePoint {
-    pub(crate) cursor: Option<LastEventId>,
-    pub(crate) after: Option<u64>,
-}
-
-impl ResumePoint {
-    pub(crate) fn is_resume(self) -> bool {
-        self.cursor.is_some() || self.after.is_some_and(|after| after > 0)
-    }
-
-    /// The packet after which it reads on in this run.
-    pub(crate) fn in_run(self, run: &Run) -> Result<u64, Fault> {
-        if let Some(id) = self.cursor.filter(|id| id.stream_id() != run.stream_id) {
-            let (named, own) = (id.stream_id(), run.stream_id);
-            let message = format!("Last-Event-ID: names stream {named}, but this request is about {own}");
-            return Err(Fault::new(FaultKind::InvalidRequest).with_message(message));
-        }
-        let after = self.cursor.map(|id| id.cursor().seq).or(self.after).unwrap_or(0);
-        if after > run.last_seq { Err(Fault::new(FaultKind::StreamLost)) } else { Ok(after) }
-    }
-}
-
 /// A POST, taken apart.
 pub(crate) struct Start<'a> {
     pub(crate) tenant: &'a str,
+    /// Under which it runs at most once.
+    pub(crate) key: String,
     pub(crate) ask: &'a Arc<Ask>,
     pub(crate) body: Bytes,
     /// The agent that the path names.
@@ -97,8 +76,9 @@ pub(crate) struct Start<'a> {
     pub(crate) face: &'static str,
     /// The client can take a `stream_reset`.
     pub(crate) accepts_reset: bool,
+    pub(crate) armed_by: ArmedBy,
     /// Where the client reads on; one that was somewhere before must find its run.
-    pub(crate) place: ResumePoint,
+    pub(crate) point: ResumePoint,
     /// The trace that the request is a part of.
     pub(crate) trace: Option<TraceParent>,
 }
@@ -106,17 +86,16 @@ pub(crate) struct Start<'a> {
 /// The run that a request is about, started or found.
 pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, Fault> {
     let hash = body_hash(&start.body, start.agent, start.face);
-    let key = start.ask.key.clone();
-    match app.journal.store().find(start.tenant, &key).await.map_err(journal_fault)? {
+    match app.journal.store().find(start.tenant, &start.key).await.map_err(journal_fault)? {
         Some(Found::Run(run)) => return attach(app, run, hash, start).await,
         Some(Found::Expired) => return Err(Fault::new(FaultKind::StreamExpired)),
-        None if start.place.is_resume() => return Err(Fault::new(FaultKind::StreamExpired)),
+        None if start.point.is_resume() => return Err(Fault::new(FaultKind::StreamExpired)),
         None => {}
     }
     let agent = app.agent_for(start.agent, start.ask)?.clone();
     let answers = interrupts::asker(app, start.tenant, start.ask).await?;
     let slot = admit(app, &start).await?;
-    let claim = Claim { answers, ..claim_of(&start, &agent, hash, key) };
+    let claim = Claim { answers, ..claim_of(&start, &agent, hash) };
     let trace = start.trace.clone();
     let (here, ask) = (app.clone(), Arc::clone(start.ask));
     let claimed = carry_out(app, async move {
@@ -164,14 +143,14 @@ async fn admit(app: &App, start: &Start<'_>) -> Result<crate::limits::Slot, Faul
     app.limiter.take_run(start.tenant, limits)
 }
 
-fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32], key: String) -> Claim {
+fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32]) -> Claim {
     let supported_events = start.ask.supported_events.clone();
     let announced = supported_events
         .as_ref()
         .is_some_and(|e| e.iter().any(|e| e == capstan_protocol::event::STREAM_RESET));
     Claim {
         tenant: start.tenant.to_owned(),
-        key,
+        key: start.key.clone(),
         stream_id: Uuid::now_v7(),
         agent: agent.name.to_string(),
         session: start.ask.session.clone(),
@@ -182,39 +161,46 @@ fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32], key: Str
         accepts_reset: start.accepts_reset || announced,
         supported_events,
         answers: None,
+        armed_by: start.armed_by,
         created_at: Timestamp::now(),
     }
 }
 
 /// The same key: the same body attaches in whatever state the run is, another body is a conflict.
-async fn attach(
-    app: &App,
-    run: Run,
-    hash: [u8; 32],
-    start: Start<'_>,
-) -> Result<Run, Fault> {
+async fn attach(app: &App, run: Run, hash: [u8; 32], start: Start<'_>) -> Result<Run, Fault> {
     if run.body_hash != hash {
         return Err(Fault::new(FaultKind::RequestConflict));
     }
     // A cursor that leads nowhere must not wake a run.
-    start.place.in_run(&run)?;
+    start.point.in_run(&run)?;
     app.metrics.attached.inc();
-    if run.state == RunState::Waiting { arm(app, run, start.ask, start.trace).await } else { Ok(run) }
+    if run.state == RunState::Waiting { arm(app, run, Some(start.ask), start.trace).await } else { Ok(run) }
 }
 
 /// Arms the next attempt of a waiting run. Whoever loses the race attaches to the winner's.
-async fn arm(app: &App, run: Run, ask: &Arc<Ask>, trace: Option<TraceParent>) -> Result<Run, Fault> {
+pub(crate) async fn arm(
+    app: &App,
+    run: Run,
+    ask: Option<&Arc<Ask>>,
+    trace: Option<TraceParent>,
+) -> Result<Run, Fault> {
     let Some(agent) = app.agent(&run.agent).cloned() else { return Ok(run) };
     if app.draining.is_cancelled() {
         return Ok(run);
     }
     let store = app.journal.store();
+    let ask = match ask {
+        Some(ask) => Arc::clone(ask),
+        None => {
+            let body = store.body(run.stream_id).await.map_err(journal_fault)?;
+            Arc::new(app.asked(&run, &body.unwrap_or_default())?)
+        }
+    };
     let slot = app.limiter.keep_run(&run.tenant);
     let from = (run.state, run.attempt);
     let armed =
         Run { state: RunState::Running, attempt: run.attempt + 1, updated_at: Timestamp::now(), ..run };
     let (here, next, stream) = (app.clone(), armed.clone(), armed.stream_id);
-    let ask = Arc::clone(ask);
     let is_armed = carry_out(app, async move {
         let is_armed = here
             .journal

@@ -40,7 +40,8 @@ struct Failing;
 impl Agent for Failing {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         if turn.text() == "payload" {
-            let given = json!([&*turn.tools, turn.state.as_deref(), &*turn.context, turn.forwarded.as_deref()]);
+            let given =
+                json!([&*turn.tools, turn.state.as_deref(), &*turn.context, turn.forwarded.as_deref()]);
             let history: Vec<String> = turn.history.iter().map(|message| message.text()).collect();
             out.delta(json!([given, history]).to_string()).await?;
             return Ok(());
@@ -586,11 +587,11 @@ async fn events_are_counted_by_type_and_errors_by_code() {
     post_to(&server, "/v1/agents/nobody/ag-ui", &input("Hi"), &[]).await.text().await.unwrap();
     let metrics = server.get("/metrics").await.text().await.unwrap();
     for line in [
-        "capstan_agui_events_total{name=\"RUN_STARTED\"} 2",
-        "capstan_agui_events_total{name=\"TEXT_MESSAGE_CONTENT\"} 7",
-        "capstan_agui_events_total{name=\"RUN_ERROR\"} 2",
-        "capstan_agui_errors_total{name=\"UPSTREAM_ERROR\"} 1",
-        "capstan_agui_errors_total{name=\"CAPABILITY_NOT_FOUND\"} 1",
+        "capstan_face_events_total{face=\"ag-ui\",name=\"RUN_STARTED\"} 2",
+        "capstan_face_events_total{face=\"ag-ui\",name=\"TEXT_MESSAGE_CONTENT\"} 7",
+        "capstan_face_events_total{face=\"ag-ui\",name=\"RUN_ERROR\"} 2",
+        "capstan_face_errors_total{face=\"ag-ui\",name=\"UPSTREAM_ERROR\"} 1",
+        "capstan_face_errors_total{face=\"ag-ui\",name=\"CAPABILITY_NOT_FOUND\"} 1",
     ] {
         assert!(metrics.contains(line), "{line} in\n{metrics}");
     }

@@ -6,7 +6,7 @@ mod common;
 use capstan_gateway::Settings;
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{AgentRequest, Event, EventView, Payload, StreamPacket};
-use common::{Server, all, ask_in, client, disk, close_reason, problem, start, start_on, text};
+use common::{Server, all, ask_in, client, close_reason, disk, problem, start, start_on, text};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -56,7 +56,10 @@ async fn a_run_that_asks_is_answered_by_the_next_one_in_its_session() {
     assert_eq!(close_reason(&answered).as_deref(), Some("completed"));
     // The same request again attaches to its run; another one comes too late.
     assert_eq!(all(server.post(&request).await).await, answered);
-    assert_eq!(refused(&server, &answer(session, &question.id, "resolved")).await, (409, "interrupt_not_open".into()));
+    assert_eq!(
+        refused(&server, &answer(session, &question.id, "resolved")).await,
+        (409, "interrupt_not_open".into())
+    );
     let settled: Value = server.get(&format!("/v1/sessions/{session}")).await.json().await.unwrap();
     assert_eq!(settled["turns"][0]["interrupts"], Value::Null);
     server.stop().await;
@@ -76,7 +79,10 @@ async fn answers_that_nobody_asked_for_are_refused_in_types() {
     // A question belongs to its session.
     assert_eq!(refused(&server, &answer(Uuid::now_v7(), &question.id, "resolved")).await, not_open);
     // None of these has settled it.
-    assert!(text(&all(server.post(&answer(session, &question.id, "cancelled")).await).await).contains("rather not say"));
+    assert!(
+        text(&all(server.post(&answer(session, &question.id, "cancelled")).await).await)
+            .contains("rather not say")
+    );
     server.stop().await;
 }
 
@@ -87,7 +93,10 @@ async fn a_question_whose_time_is_over_can_only_be_given_up() {
     let question = ask(&server, session, "/ask --expires 0").await;
     let late = answer(session, &question.id, "resolved");
     assert_eq!(refused(&server, &late).await, (409, "interrupt_not_open".into()));
-    assert!(text(&all(server.post(&answer(session, &question.id, "cancelled")).await).await).contains("rather not say"));
+    assert!(
+        text(&all(server.post(&answer(session, &question.id, "cancelled")).await).await)
+            .contains("rather not say")
+    );
     server.stop().await;
 }
 
@@ -98,8 +107,11 @@ async fn of_many_who_answer_at_once_one_wins() {
     let question = ask(&server, session, "/ask").await;
     let requests: Vec<_> = (0..16).map(|_| answer(session, &question.id, "resolved")).collect();
     let answers = requests.iter().map(|request| server.post(request));
-    let statuses: Vec<u16> =
-        futures_util::future::join_all(answers).await.iter().map(|response| response.status().as_u16()).collect();
+    let statuses: Vec<u16> = futures_util::future::join_all(answers)
+        .await
+        .iter()
+        .map(|response| response.status().as_u16())
+        .collect();
     assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
     assert_eq!(statuses.iter().filter(|status| **status == 409).count(), 15, "{statuses:?}");
     server.stop().await;
@@ -143,13 +155,17 @@ async fn in_agui_the_question_is_the_outcome_and_resume_the_answer() {
     assert_eq!((&outcome["type"], &question["message"]), (&json!("interrupt"), &json!("Paint it blue?")));
     assert_eq!(question["responseSchema"]["required"], json!(["approved"]));
     assert!(!first.iter().any(|event| event["type"] == "CUSTOM"), "the outcome alone tells it");
-    let resume = json!([{ "interruptId": question["id"], "status": "resolved", "payload": { "approved": false } }]);
+    let resume =
+        json!([{ "interruptId": question["id"], "status": "resolved", "payload": { "approved": false } }]);
     let second = post(Some(resume.clone())).await;
     assert!(second.iter().any(|e| e["delta"].as_str().is_some_and(|d| d.contains("false"))), "{second:?}");
     assert_eq!(second.last().unwrap()["type"], "RUN_FINISHED");
     let third = post(Some(resume)).await;
     let error = &third[0];
-    assert_eq!((&error["type"], &error["metadata"]["capstan"]["kind"]), (&json!("RUN_ERROR"), &json!("interrupt_not_open")));
+    assert_eq!(
+        (&error["type"], &error["metadata"]["capstan"]["kind"]),
+        (&json!("RUN_ERROR"), &json!("interrupt_not_open"))
+    );
     // The question that was about it is told once.
     let stored: Value = server.get(&format!("/v1/sessions/{thread}")).await.json().await.unwrap();
     let roles = |turn: usize| -> Vec<Value> {

@@ -54,7 +54,8 @@ async fn a_tool_round_trip_needs_nothing_but_the_session_and_the_result() {
     );
     let stored: Value = server.get(&format!("/v1/sessions/{session}")).await.json().await.unwrap();
     let said = |turn: usize, message: usize| stored["turns"][turn]["messages"][message].clone();
-    let call = json!({ "type": "tool_call", "name": "weather", "arguments": "{\"city\":\"Rome\"}", "id": "c1" });
+    let call =
+        json!({ "type": "tool_call", "name": "weather", "arguments": "{\"city\":\"Rome\"}", "id": "c1" });
     assert_eq!(said(0, 1)["parts"], json!([{ "type": "text", "content": "Let me look. " }, call]));
     assert_eq!((&said(1, 0)["role"], &said(1, 1)["role"]), (&json!("tool"), &json!("assistant")));
     server.stop().await;
@@ -91,10 +92,9 @@ async fn a_call_that_nobody_answered_is_not_told_to_the_next_run() {
 async fn the_second_request_of_a_front_end_with_tools_reaches_the_agent_whole() {
     let server = start().await;
     let thread = Uuid::now_v7().to_string();
-    let call = json!({ "id": "c1", "type": "function", "function": { "name": "weather", "arguments": "{}" } });
-    let input = |messages: Value| {
-        json!({ "threadId": thread, "runId": Uuid::now_v7().to_string(), "protocolVersion": "1.0", "messages": messages })
-    };
+    let call =
+        json!({ "id": "c1", "type": "function", "function": { "name": "weather", "arguments": "{}" } });
+    let input = |messages: Value| json!({ "threadId": thread, "runId": Uuid::now_v7().to_string(), "protocolVersion": "1.0", "messages": messages });
     let question = json!({ "id": "1", "role": "user", "content": "How is the weather?" });
     let post = async |input: Value| {
         let response = client().post(format!("{}/v1/ag-ui", server.url)).json(&input).send().await.unwrap();
@@ -109,7 +109,8 @@ async fn the_second_request_of_a_front_end_with_tools_reaches_the_agent_whole() 
     assert!(!second.contains("pendingToolCallIds"), "{second}");
     // What the session remembers is told once: the result, not the question again.
     let stored: Value = server.get(&format!("/v1/sessions/{thread}?from=1")).await.json().await.unwrap();
-    let roles: Vec<&Value> = stored["turns"][0]["messages"].as_array().unwrap().iter().map(|m| &m["role"]).collect();
+    let roles: Vec<&Value> =
+        stored["turns"][0]["messages"].as_array().unwrap().iter().map(|m| &m["role"]).collect();
     assert_eq!(roles, ["tool", "assistant"]);
     server.stop().await;
 }
@@ -119,7 +120,10 @@ async fn a_session_is_read_in_pages() {
     let server = start().await;
     let session = Uuid::now_v7();
     for _ in 0..3 {
-        assert_eq!(close_reason(&all(server.post(&ask_in(session, "?")).await).await).as_deref(), Some("completed"));
+        assert_eq!(
+            close_reason(&all(server.post(&ask_in(session, "?")).await).await).as_deref(),
+            Some("completed")
+        );
     }
     let page = async |query: &str| -> Value {
         server.get(&format!("/v1/sessions/{session}{query}")).await.json().await.unwrap()

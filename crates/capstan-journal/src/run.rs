@@ -34,6 +34,8 @@ pub struct Claim {
     pub supported_events: Option<Vec<String>>,
     /// The stream of the run whose questions this one answers: of several claims that do, the first wins.
     pub answers: Option<Uuid>,
+    /// Who arms the next attempt of the run when one has failed.
+    pub armed_by: ArmedBy,
     /// When the request came.
     pub created_at: Timestamp,
 }
@@ -59,6 +61,7 @@ impl Claim {
             accepts_reset: false,
             supported_events: None,
             answers: None,
+            armed_by: ArmedBy::Client,
             created_at,
         }
     }
@@ -76,6 +79,7 @@ impl Claim {
             max_attempts: self.max_attempts,
             accepts_reset: self.accepts_reset,
             supported_events: self.supported_events.clone(),
+            armed_by: self.armed_by,
             created_at: self.created_at,
             state: RunState::Running,
             attempt: 1,
@@ -91,6 +95,17 @@ impl Claim {
             asked: None,
         }
     }
+}
+
+/// Who arms the next attempt of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ArmedBy {
+    /// The client that started it, by sending its request again. An agent is never run again unasked.
+    #[default]
+    Client,
+    /// The gateway: in the protocol that asked nobody sends a request again.
+    Gateway,
 }
 
 /// Where a run stands. The order is the order of one attempt's life.
@@ -129,6 +144,9 @@ pub struct Run {
     pub accepts_reset: bool,
     /// The event types that the caller listed, if it did.
     pub supported_events: Option<Vec<String>>,
+    /// Who arms the next attempt.
+    #[serde(default)]
+    pub armed_by: ArmedBy,
     /// When the request came.
     pub created_at: Timestamp,
     /// Where the run stands.

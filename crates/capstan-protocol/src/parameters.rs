@@ -106,11 +106,16 @@ mod tests {
     #[test]
     fn parameters_are_read_beside_whatever_else_there_is() {
         let schema = json!({ "type": "object" });
-        let read = read(&json!({ "query": "Hi", "temperature": 1, "max_tokens": 7, "stop": ["END"], "effort": "xhigh",
-            "tool_choice": { "tool": "f" }, "response_format": { "json_schema": { "schema": schema } } }))
+        let read = read(
+            &json!({ "query": "Hi", "temperature": 1, "max_tokens": 7, "stop": ["END"], "effort": "xhigh",
+            "tool_choice": { "tool": "f" }, "response_format": { "json_schema": { "schema": schema } } }),
+        )
         .unwrap();
         assert_eq!((read.temperature, read.max_tokens, read.stop.len()), (Some(1.0), Some(7), 1));
-        assert_eq!((read.tool_choice, read.effort), (Some(ToolChoice::Tool("f".into())), Some(Effort::XHigh)));
+        assert_eq!(
+            (read.tool_choice, read.effort),
+            (Some(ToolChoice::Tool("f".into())), Some(Effort::XHigh))
+        );
         let Some(ResponseFormat::JsonSchema(form)) = read.response_format else { panic!("no form") };
         assert_eq!((form.name.as_str(), form.schema.to_value(), form.strict), ("answer", schema, false));
         assert_eq!(super::tests::read(&json!({})).unwrap(), Parameters::default());

@@ -22,9 +22,8 @@ pub(crate) struct Extras {
 }
 
 /// The members of a CAP payload that mean something here. Others are the agent's to understand.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
 struct Members {
     tools: Vec<Tool>,
     context: Vec<Context>,
@@ -35,7 +34,7 @@ struct Members {
 
 impl Extras {
     /// Reads a CAP payload. A member in a form that it cannot have is refused by its name.
-    pub(super) fn of_payload(payload: RawObject) -> Result<Self, DecodeError> {
+    pub(crate) fn of_payload(payload: RawObject) -> Result<Self, DecodeError> {
         let members: Members = payload.decode()?;
         let parameters: Parameters = payload.decode()?;
         Ok(Self {
@@ -52,6 +51,6 @@ impl Extras {
 
 /// Parameters among an application's own properties. There these names may mean anything, so that what has another
 /// form is left to the agent.
-pub(super) fn parameters_of(forwarded: Option<&RawJson>) -> Parameters {
+pub(crate) fn parameters_of(forwarded: Option<&RawJson>) -> Parameters {
     forwarded.and_then(|forwarded| forwarded.decode().ok()).unwrap_or_default()
 }

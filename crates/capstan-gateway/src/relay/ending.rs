@@ -57,7 +57,8 @@ impl Relay {
         let said = self.packets.take_messages();
         let mut turn = turn_of(&self.run, &self.ask, &last, said, is_partial);
         if !is_partial {
-            let asked = self.packets.asked().iter().map(|asked| serde_json::to_value(asked).unwrap_or_default());
+            let asked =
+                self.packets.asked().iter().map(|asked| serde_json::to_value(asked).unwrap_or_default());
             turn.interrupts = asked.collect();
         }
         Ok(turn)
@@ -158,7 +159,7 @@ pub(crate) async fn lose(app: &App, run: &Run) -> Result<(), Fault> {
 /// The turn of a run that nobody is at work on, with what its viewers have seen.
 async fn turn_so_far(app: &App, run: &Run) -> Result<Option<Turn>, JournalError> {
     let Some(body) = app.journal.store().body(run.stream_id).await? else { return Ok(None) };
-    let Ok(ask) = Ask::decode(&run.face, &body) else { return Ok(None) };
+    let Ok(ask) = app.asked(run, &body) else { return Ok(None) };
     let mut packets = PacketWriter::new(app, run);
     packets.replay().await?;
     let last = last_messages(app, run, &ask).await?;

@@ -5,8 +5,8 @@ use capstan_agent::Output;
 use capstan_journal::{Frame, JournalError, Run};
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
-    ChatMessage, Close, CloseReport, Event, EventView, Fault, FaultKind, Payload, PresentationEventType, RawObject,
-    StreamPacket, StreamReset, Timestamp, event, sse,
+    ChatMessage, Close, CloseReport, Event, EventView, Fault, FaultKind, Payload, PresentationEventType,
+    RawObject, StreamPacket, StreamReset, Timestamp, event, sse,
 };
 use serde_json::{Map, Value};
 use uuid::Uuid;

@@ -60,7 +60,11 @@ impl ToolLog {
             from = from.max(at);
             match kind {
                 Kind::Call { name, arguments } => {
-                    messages.part(Part::ToolCall { name, arguments: Arguments::Text(arguments), id: Some(id) });
+                    messages.part(Part::ToolCall {
+                        name,
+                        arguments: Arguments::Text(arguments),
+                        id: Some(id),
+                    });
                 }
                 Kind::Result(content) => messages.0.push(ChatMessage::tool(id, content)),
             }
@@ -110,7 +114,11 @@ mod tests {
         log.note(9, 9, &event("TOOL_CALL_START", json!({ "toolCallId": "late", "toolCallName": "f" })));
         log.reset(8);
         let said = log.messages("Wait. It is 42.");
-        let call = Part::ToolCall { name: "f".into(), arguments: Arguments::Text("{\"a\":1}".into()), id: Some("c".into()) };
+        let call = Part::ToolCall {
+            name: "f".into(),
+            arguments: Arguments::Text("{\"a\":1}".into()),
+            id: Some("c".into()),
+        };
         assert_eq!(said[0].parts, [Part::Text { content: "Wait".into() }, call]);
         assert_eq!(said[1], ChatMessage::tool("c", "42"));
         assert_eq!(said[2], ChatMessage::assistant(". It is 42."));

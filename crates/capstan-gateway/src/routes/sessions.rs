@@ -21,7 +21,7 @@ use crate::refusal::Refusal;
 const PAGE: usize = 1000;
 
 pub(crate) const TURNS: Row = Row {
-    tag: Tag::Sessions,
+    tag: &Tag::SESSIONS,
     summary: "Read a session",
     says: "Its turns, oldest first: the messages that each run added, and what it asks that nobody has answered yet. A turn is \
         stored when its stream closes; one whose run failed or was stopped is partial, and is not sent to agents.",
@@ -33,7 +33,7 @@ pub(crate) const TURNS: Row = Row {
 };
 
 pub(crate) const PURGE: Row = Row {
-    tag: Tag::Sessions,
+    tag: &Tag::SESSIONS,
     summary: "Erase a session",
     says: "Its runs are stopped; its turns and streams are erased for good. The keys of its runs stay taken, so that a duplicate \
         starts no second run.",

@@ -153,7 +153,10 @@ impl Backend {
         let run = self.store.claim(claim).await.unwrap().run;
         let turn = Turn {
             stream_id: run.stream_id,
-            messages: vec![json!({"role": "user", "content": "?"}), json!({"role": "assistant", "content": text})],
+            messages: vec![
+                json!({"role": "user", "content": "?"}),
+                json!({"role": "assistant", "content": text}),
+            ],
             interrupts: vec![],
             user: json!(null),
             assistant: String::new(),

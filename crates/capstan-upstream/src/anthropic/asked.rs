@@ -10,7 +10,8 @@ use crate::provider::{Asked, TokenLimit};
 pub(super) fn of(turn: &Turn) -> Result<Asked, Fault> {
     let asked = &turn.parameters;
     let mut members = Map::new();
-    let mut set = |name: &str, value: Option<Value>| members.extend(value.map(|value| (name.to_owned(), value)));
+    let mut set =
+        |name: &str, value: Option<Value>| members.extend(value.map(|value| (name.to_owned(), value)));
     set("temperature", asked.temperature.map(Value::from));
     set("stop_sequences", (!asked.stop.is_empty()).then(|| asked.stop.clone().into()));
     set("tool_choice", asked.tool_choice.as_ref().map(choice));

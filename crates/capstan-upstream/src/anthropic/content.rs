@@ -29,7 +29,8 @@ pub(super) fn messages(turn: &Turn, system: Option<&str>) -> Result<(Option<Stri
             _ => messages.push((role, content)),
         }
     }
-    let messages = messages.into_iter().map(|(role, content)| json!({ "role": role, "content": content })).collect();
+    let messages =
+        messages.into_iter().map(|(role, content)| json!({ "role": role, "content": content })).collect();
     let system = (!instructions.is_empty()).then(|| instructions.join("\n\n"));
     Ok((system, messages))
 }

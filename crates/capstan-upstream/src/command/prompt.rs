@@ -70,8 +70,10 @@ fn who(role: Role) -> &'static str {
 }
 
 fn frame(turn: &Turn, before: String) -> Result<Prompt, Fault> {
-    let (first, rest) = turn.messages.split_first().map_or((None, Default::default()), |(m, rest)| (Some(m), rest));
-    let mut content = first.map(|first| anthropic::blocks(turn.history.len(), first)).transpose()?.unwrap_or_default();
+    let (first, rest) =
+        turn.messages.split_first().map_or((None, Default::default()), |(m, rest)| (Some(m), rest));
+    let mut content =
+        first.map(|first| anthropic::blocks(turn.history.len(), first)).transpose()?.unwrap_or_default();
     for (at, message) in rest.iter().enumerate() {
         let words = plain(turn.history.len() + 1 + at, message)?;
         content.push(json!({ "type": "text", "text": format!("{}: {words}", who(message.role)) }));

@@ -128,7 +128,9 @@ fn piece(place: PartPath, part: &Part) -> Result<Value, Fault> {
         Part::File { .. } => refuse("can be a document only for this agent"),
         Part::Uri { uri, modality: Modality::Image, .. } => Ok(image(uri)),
         Part::Uri { .. } => refuse("can be an image only for this agent"),
-        Part::Reasoning { .. } | Part::ToolCall { .. } | Part::ToolCallResponse { .. } => refuse("cannot stand here"),
+        Part::Reasoning { .. } | Part::ToolCall { .. } | Part::ToolCallResponse { .. } => {
+            refuse("cannot stand here")
+        }
     }
 }
 

@@ -43,7 +43,9 @@ fn finished(fold: &Fold, t: i64, close: &Close) -> OutgoingEvent {
 fn outcome(fold: &Fold, reason: &str) -> Option<Outcome> {
     let (interrupts, pending) = (&fold.state.interrupts, &fold.state.pending);
     match reason {
-        Close::INTERRUPT if !interrupts.is_empty() => Some(Outcome::Interrupt { interrupts: interrupts.clone() }),
+        Close::INTERRUPT if !interrupts.is_empty() => {
+            Some(Outcome::Interrupt { interrupts: interrupts.clone() })
+        }
         Close::CANCELLED => fold.facts.is_v1.then_some(Outcome::Cancelled),
         _ if pending.is_empty() || !fold.facts.is_v1 => None,
         _ => Some(Outcome::Success { pending_tool_call_ids: Some(pending.clone()) }),

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use capstan_protocol::agui::{AguiMessage, ContentPart, MessageContent, PartSource, RunAgentInput};
 use capstan_protocol::{
-    Arguments, ChatMessage, DecodeError, Fault, Modality, Part, Profile, RawObject, Role, agui, decode,
+    Arguments, ChatMessage, DecodeError, Fault, Modality, Part, RawObject, Role, agui, decode,
 };
 
-use super::extras::parameters_of;
-use super::{Ask, Extras, invalid, is_whole};
+use crate::ask::{Ask, Extras, invalid, is_whole, parameters_of};
 
 /// A key is an index entry: longer ones are somebody's attempt to fill it.
 const LONGEST_NAME: usize = 1024;
@@ -36,16 +35,7 @@ impl Ask {
             answers,
             payload: Arc::new(payload),
         };
-        Ok(Self {
-            key: input.run_id,
-            profile: Profile::V1,
-            session: input.thread_id,
-            agent_id: None,
-            messages,
-            is_whole,
-            supported_events: None,
-            extras,
-        })
+        Ok(Self { is_whole, extras, ..Self::new(input.run_id, input.thread_id, messages) })
     }
 }
 
