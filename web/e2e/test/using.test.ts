@@ -73,3 +73,17 @@ test("a narrow screen shows everything without a sideways scroll", async () => {
   await ended(page, "closed");
   expect(await count(page, "cut")).toBe(1);
 });
+
+test.each(["cap", "ag-ui"])("a question is a form, and its answer goes on in the same conversation (%s)", async (face) => {
+  const page = await stage.start();
+  await page.getByLabel("Face").selectOption(face);
+  await say(page, "/ask Paint it blue?");
+  await ended(page, "closed");
+  const form = page.getByRole("form", { name: "Question" });
+  await form.getByText("Paint it blue?").waitFor();
+  await form.getByLabel("Go on").check();
+  await form.getByLabel("Note").fill("navy");
+  await form.getByRole("button", { name: "Answer" }).click();
+  await expect.poll(() => textOf(page)).toBe('You answered {"approved":true,"note":"navy"}, so I go on.');
+  expect(await form.getByRole("button", { name: "Answer" }).isDisabled()).toBe(true);
+});

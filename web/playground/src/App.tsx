@@ -16,7 +16,7 @@ import { useAgents } from "./use-agents.js";
 import { type Face, useConversation } from "./use-conversation.js";
 import { useTheme } from "./use-theme.js";
 
-const TRY = ["What is a capstan?", "/events", "/flaky 1", "/diverge", "/tokens 200 --delay 30ms"];
+const TRY = ["What is a capstan?", "/events", "/flaky 1", "/diverge", "/ask", "/tokens 200 --delay 30ms"];
 
 export function App(): ReactNode {
   const [theme, toggleTheme] = useTheme();
@@ -57,7 +57,7 @@ export function App(): ReactNode {
         <section className="chat" aria-label="Conversation">
           <div className="turns">
             {chat.turns.length === 0 && <Welcome onTry={chat.send} />}
-            {chat.turns.map((turn) => <Turn key={turn.id} turn={turn} onRetry={chat.resend} />)}
+            {chat.turns.map((turn) => <Turn key={turn.id} turn={turn} onRetry={chat.resend} onAnswer={chat.answer} />)}
             <div ref={end} />
           </div>
           <Composer box={box} isRunning={chat.isRunning} onSend={chat.send} onStop={chat.stop} onCut={() => chat.line.cut()} />

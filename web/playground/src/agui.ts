@@ -1,11 +1,13 @@
 // A run in the AG-UI face: events folded into the blocks that the CAP face gives, over resumableFetch.
-import { type Block, CAPRuntimeError, Decoder, type Fetch, newId, type Notice, parseAGUIError, resumableFetch, viewEvent } from "capstan";
+import { type Block, CAPRuntimeError, Decoder, type Fetch, newId, type Notice, parseAGUIError, resumableFetch, type ResumeEntry, viewEvent } from "capstan";
 
 export interface AguiRun {
   url: string;
   headers: Record<string, string>;
   threadId: string;
   message: string;
+  /** Answers to what the last run asked, in place of a message. */
+  resume?: readonly ResumeEntry[];
   fetch: Fetch;
   signal: AbortSignal;
   onNotice: (notice: Notice) => void;
@@ -22,7 +24,8 @@ export async function runAgui(run: AguiRun): Promise<void> {
     body: JSON.stringify({
       threadId: run.threadId,
       runId: newId(),
-      messages: [{ id: newId(), role: "user", content: run.message }],
+      messages: run.resume ? [] : [{ id: newId(), role: "user", content: run.message }],
+      ...(run.resume ? { resume: run.resume } : {}),
       tools: [],
       context: [],
       state: {},
@@ -56,6 +59,11 @@ async function* events(body: ReadableStream<Uint8Array>): AsyncGenerator<AguiEve
   }
 }
 
+function interruptsOf(event: AguiEvent): unknown[] {
+  const outcome = event["outcome"] as { type?: string; interrupts?: unknown[] } | undefined;
+  return outcome?.type === "interrupt" ? (outcome.interrupts ?? []) : [];
+}
+
 /** The blocks of a run, folded. Text is kept by message, so that a snapshot can take part of it back. */
 export class AguiTranscript {
   #blocks: { id: string; block: Block }[] = [];
@@ -70,6 +78,9 @@ export class AguiTranscript {
         return this.#show({ type: "THOUGHT_TRACE", data: { thought: String(event["delta"] ?? "") } });
       case "MESSAGES_SNAPSHOT":
         return this.#snapshot(event["messages"]);
+      case "RUN_FINISHED":
+        for (const data of interruptsOf(event)) this.#show({ type: "INTERRUPT", data });
+        return;
       case "CUSTOM":
         return this.#custom(String(event["name"]), event["value"]);
     }

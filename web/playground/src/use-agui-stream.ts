@@ -1,5 +1,5 @@
 // The AG-UI face as React state, in the shape of useCapStream, so that the page need not care which face it speaks.
-import type { Fetch, Notice } from "capstan";
+import type { Fetch, Notice, ResumeEntry } from "capstan";
 import { newId } from "capstan";
 import type { CapStream, CapStreamState } from "capstan/react";
 import { useEffect, useMemo, useRef, useState } from "react";
@@ -32,7 +32,13 @@ export function useAguiStream(options: AguiStreamOptions): Omit<CapStream, "atta
         left.current?.abort();
         left.current = new AbortController();
         streamId.current = undefined;
-        void follow(latest.current, message, conversationId, left.current.signal, streamId, setState);
+        void follow(latest.current, { message }, conversationId, left.current.signal, streamId, setState);
+      },
+      answer: (resume: readonly ResumeEntry[], conversationId: string) => {
+        left.current?.abort();
+        left.current = new AbortController();
+        streamId.current = undefined;
+        void follow(latest.current, { message: "", resume }, conversationId, left.current.signal, streamId, setState);
       },
       stop: async () => {
         if (streamId.current) await latest.current.stopRun(streamId.current);
@@ -49,7 +55,7 @@ export function useAguiStream(options: AguiStreamOptions): Omit<CapStream, "atta
 
 async function follow(
   options: AguiStreamOptions,
-  message: string,
+  said: { message: string; resume?: readonly ResumeEntry[] },
   conversationId: string,
   signal: AbortSignal,
   streamId: { current: string | undefined },
@@ -74,7 +80,7 @@ async function follow(
   };
   setState({ status: "streaming", ...answer() });
   try {
-    await runAgui({ ...options, fetch, threadId: conversationId, message, signal, onNotice, onEvent });
+    await runAgui({ ...options, ...said, fetch, threadId: conversationId, signal, onNotice, onEvent });
     setState({ status: "closed", reason: "completed", ...answer() });
   } catch (error) {
     if (signal.aborted) return;

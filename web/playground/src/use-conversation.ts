@@ -1,5 +1,5 @@
 // The conversation: turns so far and the one that runs, in either face, over a line that can be broken.
-import { CapClient, describeNotice, newId, type Notice, type StreamPacket } from "capstan";
+import { CapClient, describeNotice, newId, type Notice, type ResumeEntry, type StreamPacket } from "capstan";
 import { useAGUIErrorHandler, useCapStream } from "capstan/react";
 import { useCallback, useMemo, useRef, useState } from "react";
 
@@ -63,15 +63,19 @@ export function useConversation({ agent, face, apiKey }: Setup) {
   const isRunning = current !== null && (stream.state.status === "streaming" || stream.state.status === "retrying");
   const turn = current && { id: current.id, question: current.question, state: stream.state };
 
-  const send = (question: string) => {
+  const begin = (question: string) => {
     if (turn) setPast([...past, turn]);
     dismiss();
     log.begin();
-    last.current = question;
     setCurrent({ id: newId(), question, face });
     (face === "cap" ? agui : cap).reset();
-    (face === "cap" ? cap : agui).send(question, conversation.current);
+    return face === "cap" ? cap : agui;
   };
+  const send = (question: string) => {
+    last.current = question;
+    begin(question).send(question, conversation.current);
+  };
+  const answer = (resume: readonly ResumeEntry[], said: string) => begin(said).answer(resume, conversation.current);
   resend.current = () => {
     dismiss();
     // A run that waits for its client goes on; any other failure needs a new question.
@@ -88,7 +92,7 @@ export function useConversation({ agent, face, apiKey }: Setup) {
   };
   const stop = () => void stream.stop().catch(handleError);
   const turns = turn ? [...past, turn] : past;
-  return { turns, isRunning, send, resend: () => resend.current(), stop, clear, line, log };
+  return { turns, isRunning, send, answer, resend: () => resend.current(), stop, clear, line, log };
 }
 
 function markNotice(log: Log, notice: Notice): void {

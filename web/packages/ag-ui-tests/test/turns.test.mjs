@@ -17,7 +17,7 @@ const weather = { name: "weather", description: "How it is", parameters: { type:
 async function behind(t, kind, script) {
   const provider = await startProvider(script);
   t.after(provider.stop);
-  const gateway = await startGateway({ config: `[agents.${kind}]\n${providers[kind].config(provider.url)}` });
+  const gateway = await startGateway({ config: `[[agents]]\nname = "${kind}"\n${providers[kind].config(provider.url)}` });
   t.after(() => gateway.stop());
   return { bodies: provider.bodies, endpoint: `${gateway.url}/v1/agents/${kind}/ag-ui` };
 }

@@ -8,6 +8,7 @@ import { Markdown } from "../markdown.js";
 import { Badge, type Tone } from "../ui/Badge.js";
 import { Icon } from "../ui/Icon.js";
 import { EventBlock } from "./EventBlock.js";
+import { Interrupt, isInterrupt, type OnAnswer } from "./Interrupt.js";
 
 export interface TurnData {
   id: string;
@@ -15,7 +16,13 @@ export interface TurnData {
   state: CapStreamState;
 }
 
-export const Turn = memo(function Turn({ turn, onRetry }: { turn: TurnData; onRetry: () => void }): ReactNode {
+interface Props {
+  turn: TurnData;
+  onRetry: () => void;
+  onAnswer: OnAnswer;
+}
+
+export const Turn = memo(function Turn({ turn, onRetry, onAnswer }: Props): ReactNode {
   const { question, state } = turn;
   return (
     <article className="turn" data-status={state.status}>
@@ -24,6 +31,7 @@ export const Turn = memo(function Turn({ turn, onRetry }: { turn: TurnData; onRe
         {state.status !== "idle" && latest(state.blocks).map((block) => {
           const key = `${block.type}-${block.seq}`;
           if (block.type === "text") return <Markdown key={key} text={block.text} />;
+          if (block.type === "event" && isInterrupt(block.event)) return <Interrupt key={key} data={block.event["data"]} onAnswer={onAnswer} />;
           if (block.type === "event") return <EventBlock key={key} view={block.view} onRetry={onRetry} />;
           return <div key={key} className="card notice tone-warning" role="note"><Icon name="alert" /><p>{block.error.message}</p></div>;
         })}
