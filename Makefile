@@ -30,7 +30,7 @@ soak: ## The long versions of the tests
 	PROPTEST_CASES=20000 CAPSTAN_SEEDS=5000 cargo test --workspace --release
 	CAPSTAN_EXAMPLES=200 scripts/literal tests/python/test_openapi.py
 
-release: ## The optimised binary: target/dist/capstan
-	cargo build --profile dist --package capstan
+release: ## The optimised binary, with the playground in it: target/dist/capstan
+	@scripts/release
 
 .PHONY: help run test check gen bench fuzz soak release

@@ -15,6 +15,8 @@ use crate::trace::TraceParent;
 pub struct Turn {
     /// The run, the same in all its attempts: a key for upstreams that start a run once.
     pub run: Uuid,
+    /// The name under which the agent is asked.
+    pub agent: Arc<str>,
     /// From the last user message on: the message itself, and what has been called and answered since.
     pub messages: Arc<[ChatMessage]>,
     /// What was said before, oldest first.
@@ -71,6 +73,7 @@ impl Turn {
         let tail = messages.split_off(last);
         Self {
             run: Uuid::now_v7(),
+            agent: Arc::from(""),
             messages: tail.into(),
             history: messages.into(),
             session: String::new(),

@@ -99,10 +99,16 @@ async fn what_a_request_brings_reaches_each_kind() {
                 let system = json!({ "role": "system", "content": "Context of this conversation:\n- the user's city: Rome" });
                 assert_eq!(body["messages"][0], system);
                 let tool = json!({ "name": "weather", "description": "How it is", "parameters": schema });
-                assert_eq!(body["tools"], json!([{ "name": "own" }, { "type": "function", "function": tool }]));
+                assert_eq!(
+                    body["tools"],
+                    json!([{ "name": "own" }, { "type": "function", "function": tool }])
+                );
                 assert_eq!((&body["temperature"], &body["stop"]), (&json!(0.5), &json!(["END"])));
                 assert_eq!((&body["max_tokens"], &body["max_completion_tokens"]), (&json!(50), &Value::Null));
-                assert_eq!(body["tool_choice"], json!({ "type": "function", "function": { "name": "weather" } }));
+                assert_eq!(
+                    body["tool_choice"],
+                    json!({ "type": "function", "function": { "name": "weather" } })
+                );
                 assert_eq!(body["response_format"]["json_schema"]["schema"], schema);
                 assert_eq!(body["reasoning_effort"], "high");
             }
@@ -111,8 +117,12 @@ async fn what_a_request_brings_reaches_each_kind() {
                 let tool = json!({ "name": "weather", "description": "How it is", "input_schema": schema });
                 assert_eq!(body["tools"], json!([{ "name": "own" }, tool]));
                 assert_eq!((&body["temperature"], &body["stop_sequences"]), (&json!(0.5), &json!(["END"])));
-                assert_eq!((&body["max_tokens"], &body["tool_choice"]["name"]), (&json!(50), &json!("weather")));
-                let output = json!({ "effort": "high", "format": { "type": "json_schema", "schema": schema } });
+                assert_eq!(
+                    (&body["max_tokens"], &body["tool_choice"]["name"]),
+                    (&json!(50), &json!("weather"))
+                );
+                let output =
+                    json!({ "effort": "high", "format": { "type": "json_schema", "schema": schema } });
                 assert_eq!(body["output_config"], output);
             }
             _ => {
@@ -143,7 +153,8 @@ async fn a_tool_round_trip_reaches_each_kind() {
         match kind {
             "openai" => {
                 assert_eq!(roles, ["system", "user", "assistant", "tool", "tool"]);
-                let ids: Vec<&Value> = sent[2]["tool_calls"].as_array().unwrap().iter().map(|c| &c["id"]).collect();
+                let ids: Vec<&Value> =
+                    sent[2]["tool_calls"].as_array().unwrap().iter().map(|c| &c["id"]).collect();
                 assert_eq!(ids, ["c1", "c2"]);
                 assert_eq!(sent[3], json!({ "role": "tool", "tool_call_id": "c1", "content": "21 °C" }));
             }
