@@ -28,6 +28,7 @@ pub use about::{About, Work};
 pub use async_trait::async_trait;
 pub use cancel::{Cancel, CancelReason, Canceller};
 use capstan_protocol::Fault;
+pub use capstan_protocol::agui::{Context, Interrupt, ResumeEntry, ResumeStatus, Tool};
 use std::time::Duration;
 pub use trace::TraceParent;
 pub use turn::{Sent, Turn};

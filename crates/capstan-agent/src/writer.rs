@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
     CitationBlock, DecodeError, ErrorSeverity, Fault, MarkdownBlock, MediaCarousel, PresentationEventType,
     ProgressUpdate, RawObject, StreamError, ThoughtTrace, UserError, event,
@@ -38,6 +39,8 @@ pub enum Output {
     Reason(String),
     /// What this attempt works with elsewhere, under the id by which it can be ended.
     FarId(String),
+    /// What a person must answer before the conversation can go on. It holds if the attempt then succeeds.
+    Interrupt(Interrupt),
 }
 
 /// The run was stopped: nobody takes what is written any more. Returning it with `?` is the right thing to do.
@@ -178,5 +181,11 @@ impl Writer {
     /// Says why the answer ends, if not because it is complete.
     pub async fn reason(&mut self, reason: impl Into<String>) -> Result<(), Stopped> {
         self.send(Output::Reason(reason.into())).await
+    }
+
+    /// Asks a person. Return after the last question: the run ends with it, and the next one has the answers in
+    /// [`Turn::answers`](crate::Turn::answers), under the same ids. An id is the agent's own, unique within the run.
+    pub async fn ask(&mut self, interrupt: Interrupt) -> Result<(), Stopped> {
+        self.send(Output::Interrupt(interrupt)).await
     }
 }

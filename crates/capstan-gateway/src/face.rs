@@ -133,7 +133,7 @@ pub(crate) struct Request<'a> {
     pub(crate) tenant: &'a str,
     pub(crate) parts: &'a Parts,
     pub(crate) body: &'a Bytes,
-    pub(crate) ask: &'a Ask,
+    pub(crate) ask: &'a Arc<Ask>,
 }
 
 /// A viewer that comes to a run.

@@ -54,7 +54,7 @@ async fn recover_one(app: &App, run: &Run) -> Result<bool, Fault> {
 async fn arm_own(app: &App) -> Result<(), Fault> {
     for run in app.journal.store().open_runs().await.map_err(journal_fault)? {
         if run.state == RunState::Waiting && run.armed_by == ArmedBy::Gateway {
-            runs::arm(app, run, None).await?;
+            runs::arm(app, run, None, None).await?;
         }
     }
     Ok(())

@@ -5,13 +5,13 @@ mod attempt_diff;
 mod ending;
 mod failure;
 mod packet_writer;
+mod tool_log;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use capstan_agent::{CancelReason, Canceller, Sent, TraceParent};
+use capstan_agent::{CancelReason, Canceller, Sent, TraceParent, Turn};
 use capstan_journal::{ArmedBy, JournalError, Run};
 use capstan_protocol::{Backoff, ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
 use futures_util::FutureExt as _;
@@ -20,7 +20,9 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::app::{App, Registered};
-use crate::ask::Ask;
+use crate::ask::{Ask, invalid};
+use crate::conversation;
+use crate::interrupts;
 use crate::limits::Slot;
 use crate::runs::StopSender;
 use crate::traces::{self, RunTrace};
@@ -50,8 +52,7 @@ struct Relay {
     app: App,
     agent: Registered,
     run: Run,
-    /// The request's.
-    body: Bytes,
+    ask: Arc<Ask>,
     stop: mpsc::Receiver<oneshot::Sender<()>>,
     packets: PacketWriter,
     trace: RunTrace,
@@ -67,7 +68,7 @@ pub(crate) fn spawn(
     app: &App,
     agent: Registered,
     run: Run,
-    body: Bytes,
+    ask: Arc<Ask>,
     request: Option<TraceParent>,
     slot: Slot,
 ) {
@@ -77,7 +78,7 @@ pub(crate) fn spawn(
     let work = async move {
         let (app, stream, name) = (&at_work.app, at_work.stream, Arc::clone(&agent.name));
         // A run whose relay is gone would never end, and a stop would never be heard.
-        let working = AssertUnwindSafe(work(app.clone(), agent, run, body, request, stop));
+        let working = AssertUnwindSafe(work(app.clone(), agent, run, ask, request, stop));
         if let Err(panic) = working.catch_unwind().await {
             let fault = Fault::from_panic(panic.as_ref());
             let cause = app.loggable(&fault);
@@ -96,7 +97,7 @@ async fn work(
     app: App,
     agent: Registered,
     run: Run,
-    body: Bytes,
+    ask: Arc<Ask>,
     request: Option<TraceParent>,
     stop: mpsc::Receiver<oneshot::Sender<()>>,
 ) {
@@ -106,7 +107,7 @@ async fn work(
     let span = trace.span().clone();
     let here = app.clone();
     let started = Instant::now();
-    let relay = Relay { app, agent, run, body, stop, packets, trace, canceller: None, budget, started };
+    let relay = Relay { app, agent, run, ask, stop, packets, trace, canceller: None, budget, started };
     if let Err(error) = relay.work().await {
         // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
         tracing::error!(%stream, agent = %name, %error, "the journal failed; open responses are cut");
@@ -140,18 +141,17 @@ impl Drop for AtWork {
 
 impl Relay {
     async fn work(mut self) -> Result<(), JournalError> {
-        let ask = match self.app.asked(&self.run, &self.body) {
-            Ok(ask) => ask,
+        let turn = match self.turn().await? {
+            Ok(turn) => turn,
             Err(fault) => {
                 failure::record(&self.app, &self.run, &fault);
                 return self.finish(Ending::Failed(fault)).await;
             }
         };
-        let history = Arc::new(self.history(&ask).await?);
         loop {
             let ended = match self.wait().await {
                 Some(ended) => ended,
-                None => self.attempt(&ask, Arc::clone(&history)).await?,
+                None => self.attempt(&turn).await?,
             };
             match ended {
                 Ended::Completed => return self.finish(Ending::Completed).await,
@@ -170,18 +170,33 @@ impl Relay {
         }
     }
 
-    /// The conversation before this turn: the request's own account of it, else the turns closed before it began.
-    async fn history(&self, ask: &Ask) -> Result<Vec<ChatMessage>, JournalError> {
-        if let Some(history) = &ask.history {
-            return Ok(history.clone());
-        }
+    /// What the agent is asked, the same in all attempts.
+    async fn turn(&self) -> Result<Result<Turn, Fault>, JournalError> {
+        let stored = if self.ask.is_whole { Vec::new() } else { self.stored().await? };
+        let messages = match conversation::whole(&self.ask, stored) {
+            Ok(messages) => messages,
+            Err(error) => return Ok(Err(invalid(&error))),
+        };
+        let extras = &self.ask.extras;
+        let mut turn = Turn::talk(messages);
+        turn.run = self.run.stream_id;
+        turn.agent = Arc::clone(&self.agent.name);
+        turn.session.clone_from(&self.run.session);
+        turn.tools = Arc::clone(&extras.tools);
+        turn.context = Arc::clone(&extras.context);
+        turn.state.clone_from(&extras.state);
+        turn.forwarded.clone_from(&extras.forwarded);
+        turn.answers = extras.answers.iter().map(interrupts::for_agent).collect();
+        turn.parameters = Arc::clone(&extras.parameters);
+        turn.payload = Arc::clone(&extras.payload);
+        Ok(Ok(turn))
+    }
+
+    /// What the session remembers: the turns that were closed before this one began.
+    async fn stored(&self) -> Result<Vec<ChatMessage>, JournalError> {
         let turns = self.app.journal.store().turns(&self.run.tenant, &self.run.session).await?;
-        let mut messages = Vec::new();
-        for turn in turns.into_iter().filter(|t| !t.is_partial && t.closed_at <= self.run.created_at) {
-            messages.extend(serde_json::from_value(turn.user).ok());
-            messages.push(ChatMessage::assistant(turn.assistant));
-        }
-        Ok(messages)
+        let turns = turns.into_iter().filter(|t| !t.is_partial && t.closed_at <= self.run.created_at);
+        Ok(turns.flat_map(conversation::of_turn).collect())
     }
 
     /// Sleeps until the attempt may begin. Something else may happen first.

@@ -40,8 +40,8 @@ struct Failing;
 impl Agent for Failing {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         if turn.text() == "payload" {
-            let names = ["tools", "state", "context", "forwardedProps"];
-            let given: Value = names.iter().map(|name| turn.payload[*name].clone()).collect();
+            let given =
+                json!([&*turn.tools, turn.state.as_deref(), &*turn.context, turn.forwarded.as_deref()]);
             let history: Vec<String> = turn.history.iter().map(|message| message.text()).collect();
             out.delta(json!([given, history]).to_string()).await?;
             return Ok(());

@@ -29,6 +29,7 @@ mod message;
 pub mod model;
 mod nearest;
 mod packet;
+mod parameters;
 pub mod problem;
 mod request;
 mod response;
@@ -48,11 +49,12 @@ pub use event::{
     UserError,
 };
 pub use fault::{AguiErrorCode, CATALOGUE, Exposure, Fault, FaultKind};
-pub use json::RawObject;
+pub use json::{RawJson, RawObject};
 pub use message::{Arguments, ChatMessage, Modality, Part, Role};
 pub use model::Profile;
 pub use nearest::nearest;
 pub use packet::{Close, CloseReport, Payload, StreamOpCode, StreamPacket};
+pub use parameters::{AnswerSchema, Effort, Parameters, ResponseFormat, ToolChoice};
 pub use problem::Problem;
 pub use request::{
     AgentRequest, ClientCapabilities, ServiceRequest, SessionContext, TraceContext, UserContext,

@@ -20,7 +20,7 @@ impl<'a> AttemptWriter<'a> {
     pub(crate) async fn say(&mut self, outputs: &mut Vec<Output>) -> Result<(), Stopped> {
         for output in outputs.drain(..) {
             self.has_written |= match output {
-                Output::Delta(_) | Output::Event { .. } | Output::Again { .. } => true,
+                Output::Delta(_) | Output::Event { .. } | Output::Again { .. } | Output::Interrupt(_) => true,
                 Output::Warning(_)
                 | Output::Model(_)
                 | Output::Usage(_)

@@ -244,6 +244,9 @@ impl Reader {
                     self.len = self.ends.last_key_value().map_or(0, |(_, end)| *end);
                     return vec![Output::Again { keep: self.len }];
                 }
+                if let EventView::Interrupt(interrupt) = event.view() {
+                    return vec![Output::Interrupt(*interrupt)];
+                }
                 vec![Output::Event { kind: event.kind.unwrap_or_default(), payload }]
             }
             Payload::Error(error) => {
@@ -258,7 +261,8 @@ impl Reader {
 fn closed(close: &Close) -> Vec<Output> {
     let mut outputs = Vec::new();
     let reason = close.reason();
-    if reason != Close::COMPLETED && !reason.is_empty() {
+    // That it asks follows from its questions.
+    if ![Close::COMPLETED, Close::INTERRUPT, ""].contains(&reason.as_str()) {
         outputs.push(Output::Reason(reason));
     }
     if let Close::Report(report) = close {

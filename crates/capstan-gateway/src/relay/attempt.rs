@@ -6,13 +6,12 @@ use std::time::Instant;
 use capstan_agent::{Cancel, Failure, Outcome, Output, TraceParent, Turn, channel};
 use capstan_journal::JournalError;
 use capstan_protocol::fault::Cause;
-use capstan_protocol::{ChatMessage, Fault, FaultKind};
+use capstan_protocol::{Fault, FaultKind};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::{Instrument as _, Span};
 
 use super::{Ended, Relay};
-use crate::ask::Ask;
 use crate::traces;
 
 /// Outputs that may be under way between agent and journal: enough to keep both busy, not enough to hide a slow one.
@@ -33,18 +32,14 @@ impl Drop for Work {
 }
 
 impl Relay {
-    pub(super) async fn attempt(
-        &mut self,
-        ask: &Ask,
-        history: Arc<Vec<ChatMessage>>,
-    ) -> Result<Ended, JournalError> {
+    pub(super) async fn attempt(&mut self, turn: &Turn) -> Result<Ended, JournalError> {
         self.app.metrics.attempts.inc();
         if self.run.last_seq > 0 && self.packets.is_fresh() {
             self.packets.replay().await?;
         }
         self.packets.begin_attempt(self.run.attempt);
         let (span, trace) = self.app.traces.attempt(&mut self.trace, &self.run);
-        let mut work = self.start(ask, history, trace);
+        let mut work = self.start(turn.clone(), trace);
         let began = Instant::now();
         let ended = self.drive(&mut work, &span).await;
         self.budget = self.budget.saturating_sub(began.elapsed());
@@ -57,22 +52,14 @@ impl Relay {
         ended
     }
 
-    fn start(&mut self, ask: &Ask, history: Arc<Vec<ChatMessage>>, trace: Option<TraceParent>) -> Work {
+    fn start(&mut self, mut turn: Turn, trace: Option<TraceParent>) -> Work {
         let (mut writer, inbox) = channel(IN_FLIGHT);
         let (canceller, cancel) = Cancel::new(self.app.agents_at_work.clone());
         self.canceller = Some(canceller);
-        let turn = Turn {
-            run: self.run.stream_id,
-            agent: Arc::clone(&self.agent.name),
-            message: ask.message.clone(),
-            history,
-            session: self.run.session.clone(),
-            payload: Arc::clone(&ask.payload),
-            attempt: self.run.attempt,
-            sent: self.sent(),
-            trace,
-            cancel,
-        };
+        turn.attempt = self.run.attempt;
+        turn.sent = self.sent();
+        turn.trace = trace;
+        turn.cancel = cancel;
         let agent = Arc::clone(&self.agent.agent);
         // Tracked, since what an agent leaves behind is only left when its future is dropped; in the span of the request, so
         // that whatever it logs, its panic included, can be found.

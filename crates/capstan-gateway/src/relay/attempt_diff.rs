@@ -100,6 +100,11 @@ impl AttemptDiff {
         self.len == 0 && self.events.is_empty()
     }
 
+    /// The length of all text that was sent and not taken back.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     pub(super) fn compares(&self) -> bool {
         self.compares
     }

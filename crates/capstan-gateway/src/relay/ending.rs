@@ -4,15 +4,17 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use capstan_agent::{CancelReason, END_LIMIT};
-use capstan_journal::{Frame, JournalError, Run, RunState, Turn};
+use capstan_journal::{Asked, Frame, JournalError, Run, RunState, Turn};
 use capstan_protocol::cursor::LOST_TAIL_GAP;
-use capstan_protocol::{Close, ErrorSeverity, Fault, FaultKind, Payload, Timestamp};
+use capstan_protocol::{ChatMessage, Close, ErrorSeverity, Fault, FaultKind, Payload, Timestamp};
 use futures_util::FutureExt as _;
 use uuid::Uuid;
 
 use super::packet_writer::PacketWriter;
 use super::{Relay, failure, later, wait_after};
 use crate::app::App;
+use crate::ask::Ask;
+use crate::conversation;
 use crate::refusal::journal_fault;
 use crate::traces;
 
@@ -28,8 +30,9 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    fn reason(&self) -> &'static str {
+    fn reason(&self, packets: &PacketWriter) -> &'static str {
         match self {
+            Self::Completed if !packets.asked().is_empty() => Close::INTERRUPT,
             Self::Completed => Close::COMPLETED,
             Self::Cancelled => Close::CANCELLED,
             Self::Failed(_) => "error",
@@ -54,8 +57,7 @@ impl Relay {
         let from = (self.run.state, self.run.attempt);
         write_end(&self.app, &mut self.packets, &mut self.run, &ending);
         let frames = self.packets.take_frames();
-        let (text, is_partial) = (self.packets.take_text().await?, !matches!(ending, Ending::Completed));
-        let turn = turn_of(&self.app, &self.run, &self.body, text, is_partial);
+        let turn = Some(self.remembered(!matches!(ending, Ending::Completed)).await?);
         if self.app.journal.transition(from, self.run.clone(), frames, turn).await? {
             traces::ended(self.trace.span(), &self.run);
             log_end(&self.app, &self.run);
@@ -72,6 +74,19 @@ impl Relay {
         if let Some(canceller) = self.canceller.take() {
             canceller.cancel(reason);
         }
+    }
+
+    /// What the session remembers of this run.
+    async fn remembered(&mut self, is_partial: bool) -> Result<Turn, JournalError> {
+        let last = last_messages(&self.app, &self.run, &self.ask).await?;
+        let said = self.packets.take_messages().await?;
+        let mut turn = turn_of(&self.run, &self.ask, &last, said, is_partial);
+        if !is_partial {
+            let asked =
+                self.packets.asked().iter().map(|asked| serde_json::to_value(asked).unwrap_or_default());
+            turn.interrupts = asked.collect();
+        }
+        Ok(turn)
     }
 
     /// Rule 1: the gateway tries again by itself; viewers see a warning.
@@ -115,7 +130,12 @@ fn write_end(app: &App, packets: &mut PacketWriter, run: &mut Run, ending: &Endi
     }
     // A run that was healed has no fault.
     run.fault = if let Ending::Failed(fault) = ending { Some(fault.code().to_owned()) } else { None };
-    let close = packets.close(ending.reason(), &run.agent);
+    if matches!(ending, Ending::Completed) && !packets.asked().is_empty() {
+        packets.write_asked();
+        let questions = packets.asked().iter().map(|asked| (asked.id.clone(), asked.deadline())).collect();
+        run.asked = Some(Asked { questions, answered_by: None });
+    }
+    let close = packets.close(ending.reason(packets), &run.agent);
     run.reason = Some(close.reason());
     packets.write(Payload::Close(close));
     let now = Timestamp::now();
@@ -221,22 +241,35 @@ pub(crate) async fn lose(app: &App, run: &Run) -> Result<(), Fault> {
 /// The turn of a run that nobody is at work on, with what its viewers have seen.
 async fn turn_so_far(app: &App, run: &Run) -> Result<Option<Turn>, JournalError> {
     let Some(body) = app.journal.store().body(run.stream_id).await? else { return Ok(None) };
+    let Ok(ask) = app.asked(run, &body) else { return Ok(None) };
     let mut packets = PacketWriter::new(app, run);
     // Resets among its packets count.
     packets.compare().await?;
-    Ok(turn_of(app, run, &body, packets.take_text().await?, true))
+    let last = last_messages(app, run, &ask).await?;
+    Ok(Some(turn_of(run, &ask, &last, packets.take_messages().await?, true)))
 }
 
-/// What the session remembers of a run that ends.
-fn turn_of(app: &App, run: &Run, body: &[u8], text: String, is_partial: bool) -> Option<Turn> {
-    let ask = app.asked(run, body).ok()?;
-    Some(Turn {
+/// What the session's last turn said; only who answers a question may repeat it.
+async fn last_messages(app: &App, run: &Run, ask: &Ask) -> Result<Vec<ChatMessage>, JournalError> {
+    if ask.extras.answers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let turns = app.journal.store().turns(&run.tenant, &run.session).await?;
+    Ok(turns.into_iter().next_back().map(conversation::of_turn).unwrap_or_default())
+}
+
+/// What the session remembers of a run that ends: what the request added to it, and what was said.
+fn turn_of(run: &Run, ask: &Ask, last: &[ChatMessage], said: Vec<ChatMessage>, is_partial: bool) -> Turn {
+    let messages = conversation::added(ask, last).into_iter().chain(&said);
+    Turn {
         stream_id: run.stream_id,
-        user: serde_json::to_value(&ask.message).unwrap_or_default(),
-        assistant: text,
+        messages: messages.map(|message| serde_json::to_value(message).unwrap_or_default()).collect(),
+        interrupts: Vec::new(),
+        user: serde_json::Value::Null,
+        assistant: String::new(),
         is_partial,
         closed_at: run.closed_at.unwrap_or_else(Timestamp::now),
-    })
+    }
 }
 
 fn log_end(app: &App, run: &Run) {

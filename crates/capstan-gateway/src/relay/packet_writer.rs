@@ -3,14 +3,16 @@
 use bytes::Bytes;
 use capstan_agent::Output;
 use capstan_journal::{Frame, JournalError, Run};
+use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
-    Close, CloseReport, Event, EventView, Fault, FaultKind, Payload, PresentationEventType, RawObject,
-    StreamPacket, StreamReset, Timestamp, event, sse,
+    ChatMessage, Close, CloseReport, Event, EventView, Fault, FaultKind, Payload, PresentationEventType,
+    RawObject, StreamPacket, StreamReset, Timestamp, event, sse,
 };
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::attempt_diff::{AttemptDiff, Forgotten, Met};
+use super::tool_log::ToolLog;
 use crate::app::App;
 
 /// Writes one stream.
@@ -27,6 +29,9 @@ pub(super) struct PacketWriter {
     ends: Vec<usize>,
     events: u64,
     diff: AttemptDiff,
+    tools: ToolLog,
+    /// What the present attempt asks. It is written with the end of the run, if the attempt succeeds.
+    asked: Vec<Interrupt>,
     /// Bytes of text that the present attempt's agent wrote.
     heard: usize,
     /// Where in them a block was turned into text for a client without blocks, and its length.
@@ -53,6 +58,8 @@ impl PacketWriter {
             events: 0,
             // What has one attempt has nothing to compare, unless it goes back by itself.
             diff: AttemptDiff::new(run.max_attempts > 1),
+            tools: ToolLog::default(),
+            asked: Vec::new(),
             heard: 0,
             turned: Vec::new(),
             model: run.model.clone(),
@@ -74,7 +81,7 @@ impl PacketWriter {
 
     /// Makes ready for comparing, by reading what was sent so far. It must be in the journal.
     pub(super) async fn compare(&mut self) -> Result<(), JournalError> {
-        (self.diff, self.events) = (AttemptDiff::new(true), 0);
+        (self.diff, self.tools, self.events) = (AttemptDiff::new(true), ToolLog::default(), 0);
         self.replay().await
     }
 
@@ -83,14 +90,37 @@ impl PacketWriter {
         self.diff.text()
     }
 
-    /// The whole text, when nothing more will be said. A long one is read from the journal.
-    pub(super) async fn take_text(&mut self) -> Result<String, JournalError> {
-        if let Some(text) = self.diff.take_text() {
-            return Ok(text);
-        }
-        self.diff = AttemptDiff::with_limit(true, usize::MAX);
-        self.replay().await?;
-        Ok(self.diff.take_text().unwrap_or_default())
+    /// What was said as messages, when nothing more will be said. A long one is read from the journal.
+    pub(super) async fn take_messages(&mut self) -> Result<Vec<ChatMessage>, JournalError> {
+        let text = match self.diff.take_text() {
+            Some(text) => text,
+            None => {
+                self.diff = AttemptDiff::with_limit(true, usize::MAX);
+                self.tools = ToolLog::default();
+                self.replay().await?;
+                self.diff.take_text().unwrap_or_default()
+            }
+        };
+        Ok(std::mem::take(&mut self.tools).messages(&text))
+    }
+
+    /// What the run asks, if it ends now.
+    pub(super) fn asked(&self) -> &[Interrupt] {
+        &self.asked
+    }
+
+    /// Writes what the run asks. Nobody may leave it out: without it the end of the run makes no sense.
+    pub(super) fn write_asked(&mut self) {
+        let events: Vec<_> =
+            self.asked.iter().filter_map(|asked| event::envelope(event::INTERRUPT, asked).ok()).collect();
+        events.into_iter().for_each(|payload| self.write(Payload::Event(payload)));
+    }
+
+    /// Its id on the wire says where it was asked, so that an answer finds it.
+    fn ask(&mut self, interrupt: Interrupt) {
+        let id = format!("{}:{}", self.stream_id, interrupt.id);
+        self.asked.retain(|asked| asked.id != id);
+        self.asked.push(Interrupt { id, ..interrupt });
     }
 
     pub(super) fn events(&self) -> u64 {
@@ -152,11 +182,14 @@ impl PacketWriter {
                 self.diff.sent_text(seq, text);
             }
             Payload::Event(raw) => {
-                if let EventView::Reset(reset) = Event::of(raw).view() {
+                let event = Event::of(raw);
+                if let EventView::Reset(reset) = event.view() {
                     self.diff.reset(reset.after_seq);
+                    self.tools.reset(reset.after_seq);
                 } else {
                     self.events += 1;
                     self.diff.sent_event(seq, raw);
+                    self.tools.note(seq, self.diff.len(), &event);
                 }
             }
             Payload::Error(_) | Payload::Close(_) => {}
@@ -169,6 +202,7 @@ impl PacketWriter {
         self.diff.rewind();
         self.heard = 0;
         self.turned.clear();
+        self.asked.clear();
         self.has_counted = false;
     }
 
@@ -187,6 +221,7 @@ impl PacketWriter {
             Output::Reason(reason) => self.reason = Some(reason),
             // The record's, not the stream's.
             Output::FarId(_) => {}
+            Output::Interrupt(interrupt) => self.ask(interrupt),
         }
         let limits = &self.app.settings.limits;
         if self.seq > limits.packets_per_stream || self.bytes > limits.bytes_per_stream {
@@ -227,8 +262,7 @@ impl PacketWriter {
         let is_wanted = kind == event::USER_ERROR || self.supported.as_ref().is_none_or(is_listed);
         if is_wanted {
             self.events += 1;
-            self.write(Payload::Event(payload.clone()));
-            self.diff.sent_event(self.seq, &payload);
+            self.show(payload);
             return Ok(());
         }
         // A client that cannot show blocks can still read markdown.
@@ -240,6 +274,15 @@ impl PacketWriter {
         Ok(())
     }
 
+    fn show(&mut self, payload: RawObject) {
+        self.write(Payload::Event(payload.clone()));
+        self.diff.sent_event(self.seq, &payload);
+        // Few events are about tools, and only these are looked into.
+        if payload.get().contains("TOOL_CALL_") {
+            self.tools.note(self.seq, self.diff.len(), &Event::of(&payload));
+        }
+    }
+
     /// A later attempt said something else: viewers drop what differs and get it anew, if they can.
     fn diverge(&mut self, rest: &str) -> Result<(), Fault> {
         if !self.accepts_reset {
@@ -249,10 +292,8 @@ impl PacketWriter {
         let data = StreamReset { attempt: self.attempt, after_seq: cut.after_seq };
         let payload = event::envelope(event::STREAM_RESET, &data).map_err(Fault::from_error)?;
         self.write(Payload::Event(payload));
-        for event in cut.events {
-            self.write(Payload::Event(event.clone()));
-            self.diff.sent_event(self.seq, &event);
-        }
+        self.tools.reset(cut.after_seq);
+        cut.events.into_iter().for_each(|event| self.show(event));
         let again = cut.text + rest;
         if !again.is_empty() {
             self.say(&again);

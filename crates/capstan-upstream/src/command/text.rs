@@ -87,7 +87,8 @@ mod tests {
                 | Output::Model(_)
                 | Output::Usage(_)
                 | Output::Reason(_)
-                | Output::FarId(_) => {}
+                | Output::FarId(_)
+                | Output::Interrupt(_) => {}
             }
         }
         text
