@@ -278,7 +278,8 @@ async fn a_second_attempt_diverges_after_a_common_beginning() {
 #[tokio::test(start_paused = true)]
 async fn a_hanging_run_says_nothing_until_it_is_stopped() {
     let (canceller, cancel) = Cancel::new(Default::default());
-    let turn = Turn { cancel, ..Turn::new("/hang") };
+    let mut turn = Turn::new("/hang");
+    turn.cancel = cancel;
     let hanging = tokio::spawn(async move { run(&Demo::new(), turn).await });
     tokio::time::advance(Duration::from_secs(86_400)).await;
     tokio::task::yield_now().await;
