@@ -11,7 +11,7 @@ test("a run that waits goes on where it stood when its retry wakes", async () =>
   const page = await stage.start();
   await say(page, "/flaky 1 --wait 6");
   const toast = page.locator("[data-sonner-toast]");
-  await toast.getByText("The answer broke off").waitFor();
+  await toast.getByText("External service unavailable.").waitFor();
   const retry = toast.getByRole("button", { name: /^Retry/ });
   expect(await retry.getAttribute("aria-disabled")).toBe("true");
   await toast.getByRole("button", { name: "Retry", exact: true }).click({ timeout: 10_000 });

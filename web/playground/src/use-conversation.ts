@@ -36,7 +36,8 @@ export function useConversation({ agent, face, apiKey }: Setup) {
   });
   const base = `${location.origin}/v1`;
   const route = agent === "" ? "" : `/agents/${encodeURIComponent(agent)}`;
-  const client = useMemo(() => new CapClient(base, apiKey, { fetch: line.fetch, path: `${route}/assist`, maxWait: MAX_WAIT }), [apiKey, base, line, route]);
+  // Warnings are shown in the answer; the console need not have them, too.
+  const client = useMemo(() => new CapClient(base, apiKey, { fetch: line.fetch, path: `${route}/assist`, maxWait: MAX_WAIT, warn: () => {} }), [apiKey, base, line, route]);
 
   const onNotice = useCallback((notice: Notice) => markNotice(log, notice), [log]);
   const onError = useCallback(
@@ -127,6 +128,7 @@ function markNotice(log: Log, notice: Notice): void {
     case "gap":
       return log.mark("error", label);
     case "connecting":
+    case "warning":
       return;
   }
 }

@@ -1,5 +1,5 @@
 // One question and its answer.
-import { type Block, parseAGUIError } from "capstan";
+import { type Block, faultOf, parseAGUIError } from "capstan";
 import type { CapStreamState } from "capstan/react";
 import { useSecondsLeft } from "capstan/react";
 import { memo, type ReactNode } from "react";
@@ -49,6 +49,7 @@ function Status({ state }: { state: CapStreamState }): ReactNode {
         {text}
       </Badge>
       {state.status === "retrying" && <Retrying until={state.until} because={state.because} />}
+      {state.status === "failed" && <span className="muted">{titleOf(state.error)}</span>}
     </footer>
   );
 }
@@ -56,6 +57,12 @@ function Status({ state }: { state: CapStreamState }): ReactNode {
 function Retrying({ until, because }: { until: number; because: string }): ReactNode {
   const left = useSecondsLeft(until);
   return <span className="muted">{because}{left > 1 ? `; back in ${left} s` : ""}</span>;
+}
+
+/** The toast says it in general and goes away; here stays what the catalogue says of this very fault. */
+function titleOf(error: unknown): string | undefined {
+  const failure = parseAGUIError(error);
+  return failure ? faultOf(failure.kind ?? failure.code)?.title : undefined;
 }
 
 function told(state: CapStreamState): [Tone, string] {
