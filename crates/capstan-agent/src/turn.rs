@@ -14,6 +14,8 @@ use crate::trace::TraceParent;
 pub struct Turn {
     /// The run, the same in all its attempts: a key for upstreams that start a run once.
     pub run: Uuid,
+    /// The name under which the agent is asked.
+    pub agent: Arc<str>,
     /// What the user says now.
     pub message: ChatMessage,
     /// What was said before, oldest first.
@@ -46,6 +48,7 @@ impl Turn {
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             run: Uuid::now_v7(),
+            agent: Arc::from(""),
             message: ChatMessage::user(text),
             history: Arc::default(),
             session: String::new(),

@@ -36,7 +36,7 @@ pub use capstan_protocol as protocol;
 pub use chat::ChatStream;
 pub use client::{CapClient, Envelope};
 pub use error::{CapError, ConnectionError, ProtocolError, RuntimeError};
-pub use listing::{StreamPage, StreamSummary};
+pub use listing::{AgentSummary, StreamPage, StreamSummary};
 pub use notice::Notice;
 pub use options::Options;
 pub use stream::PacketStream;

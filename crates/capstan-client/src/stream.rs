@@ -128,10 +128,11 @@ impl PacketStream {
     }
 
     fn tell(&self, notice: &Notice) {
+        let stream = self.stream_id.map(tracing::field::display);
         if notice.is_warning() {
-            tracing::warn!(stream = ?self.stream_id, "{notice}");
+            tracing::warn!(stream, "{notice}");
         } else {
-            tracing::debug!(stream = ?self.stream_id, "{notice}");
+            tracing::debug!(stream, "{notice}");
         }
         if let Some(listener) = &self.listener {
             listener(notice);

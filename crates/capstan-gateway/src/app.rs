@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use capstan_agent::Agent;
 use capstan_journal::{ErrorKind, Journal, JournalError, Run};
-use capstan_protocol::{Exposure, Fault, FaultKind};
+use capstan_protocol::{ErrorDomain, Exposure, Fault, FaultKind};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -200,14 +200,26 @@ impl App {
         journal_fault(error)
     }
 
-    /// What may be logged of a fault's cause. The words of an unclassified one in production, too, since the log is
-    /// the operator's own and nothing else tells; its type only in debug mode.
+    /// The agent as metrics name it. Of runs whose agent is no longer configured there may be any number of names.
+    pub(crate) fn agent_label(&self, name: &str) -> &str {
+        self.agent(name).map_or("other", |agent| &agent.name)
+    }
+
+    /// What may be logged of a fault's cause: the error chain, since the log is the operator's own and nothing else
+    /// tells why. Not if the request was wrong: the words of such a fault repeat what a user sent. Types only in
+    /// debug mode.
     pub(crate) fn loggable(&self, fault: &Fault) -> Option<String> {
+        /// Longer ones are somebody's data.
+        const LONGEST: usize = 2000;
         let cause = fault.cause()?;
-        match (self.settings.exposure, fault.kind()) {
-            (Exposure::Debug, _) => Some(format!("{}: {}", cause.error_type, cause.chain.join(": "))),
-            (Exposure::Production, FaultKind::AgentExecutionError) => Some(cause.chain.join(": ")),
-            (Exposure::Production, _) => None,
-        }
+        let words = match (self.settings.exposure, fault.domain()) {
+            (Exposure::Debug, _) => format!("{}: {cause}", cause.error_type),
+            (Exposure::Production, ErrorDomain::Client) => return None,
+            (
+                Exposure::Production,
+                ErrorDomain::System | ErrorDomain::Llm | ErrorDomain::Tool | ErrorDomain::Security,
+            ) => cause.to_string(),
+        };
+        Some(words.chars().take(LONGEST).collect())
     }
 }

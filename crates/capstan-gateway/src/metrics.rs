@@ -21,6 +21,21 @@ struct Label {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    outcome: &'static str,
+    agent: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Failed {
+    code: &'static str,
+    agent: String,
+}
+
+/// The agent of a fault that is no agent's: a request that was refused.
+pub(crate) const NO_AGENT: &str = "";
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct FaceLabel {
     face: &'static str,
     name: String,
@@ -35,8 +50,8 @@ impl FaceLabel {
 /// The gateway's numbers.
 pub(crate) struct Metrics {
     registry: Registry,
-    runs: Family<Label, Counter>,
-    faults: Family<Label, Counter>,
+    runs: Family<Ended, Counter>,
+    faults: Family<Failed, Counter>,
     packets: [Counter; 4],
     /// By face and type.
     face_events: HashMap<(&'static str, &'static str), Counter>,
@@ -59,9 +74,9 @@ const OUTCOMES: [&str; 6] =
 impl Metrics {
     pub(crate) fn new(faces: &[Arc<dyn Face>]) -> Self {
         let mut registry = Registry::with_prefix("capstan");
-        let (runs, faults) = (Family::<Label, Counter>::default(), Family::<Label, Counter>::default());
-        registry.register("runs", "Runs that ended, by outcome", runs.clone());
-        registry.register("faults", "Faults, by code", faults.clone());
+        let (runs, faults) = (Family::<Ended, Counter>::default(), Family::<Failed, Counter>::default());
+        registry.register("runs", "Runs that ended, by outcome and agent", runs.clone());
+        registry.register("faults", "Faults, by code and agent", faults.clone());
         let by_op = Family::<Label, Counter>::default();
         registry.register("packets", "Packets written, by op", by_op.clone());
         // Looked up once: a packet must not cost a search.
@@ -125,13 +140,14 @@ impl Metrics {
     }
 
     /// Reasons that an agent made up are counted together, else it could fill the memory with them.
-    pub(crate) fn run_ended(&self, outcome: &str) {
-        let name = if OUTCOMES.contains(&outcome) { outcome } else { "other" };
-        self.runs.get_or_create(&Label { name: name.to_owned() }).inc();
+    pub(crate) fn run_ended(&self, outcome: &str, agent: &str) {
+        let outcome = OUTCOMES.into_iter().find(|known| *known == outcome).unwrap_or("other");
+        self.runs.get_or_create(&Ended { outcome, agent: agent.to_owned() }).inc();
     }
 
-    pub(crate) fn fault(&self, kind: FaultKind) {
-        self.faults.get_or_create(&Label { name: kind.entry().code.to_owned() }).inc();
+    /// A failed attempt, or a request that was refused.
+    pub(crate) fn fault(&self, kind: FaultKind, agent: &str) {
+        self.faults.get_or_create(&Failed { code: kind.entry().code, agent: agent.to_owned() }).inc();
     }
 
     pub(crate) fn packet(&self, op: StreamOpCode) {
@@ -174,11 +190,11 @@ mod tests {
     fn reasons_that_an_agent_made_up_are_counted_together() {
         let metrics = Metrics::new(&face::all());
         for n in 0..100 {
-            metrics.run_ended(&format!("reason {n}"));
+            metrics.run_ended(&format!("reason {n}"), "a");
         }
-        metrics.run_ended(Close::COMPLETED);
+        metrics.run_ended(Close::COMPLETED, "a");
         let text = metrics.encode();
-        assert!(text.contains("capstan_runs_total{name=\"other\"} 100"), "{text}");
+        assert!(text.contains("capstan_runs_total{outcome=\"other\",agent=\"a\"} 100"), "{text}");
         assert_eq!(text.matches("capstan_runs_total{").count(), 2, "{text}");
     }
 
@@ -186,22 +202,24 @@ mod tests {
 
     /// The row that the documentation should have, from a metric's own description.
     fn row(name: &str, help: &str, kind: &str) -> String {
-        // Those that are counted by a name say by what.
-        let label = match help {
-            _ if help.contains(", by face and ") => "{face,name}",
-            _ if help.contains(", by ") => "{name}",
-            _ => "",
+        // Those that are counted by something say by what.
+        let help = help.trim_end_matches('.');
+        let label = match help.split_once(", by ") {
+            Some((_, by)) if by.starts_with("face and ") => "{face,name}".to_owned(),
+            Some((_, by)) if by.contains(" and ") => format!("{{{}}}", by.replace(" and ", ", ")),
+            Some(_) => "{name}".to_owned(),
+            None => String::new(),
         };
         let total = if kind == "counter" { "_total" } else { "" };
-        format!("| `{name}{total}{label}` | {kind} | {} |", help.trim_end_matches('.'))
+        format!("| `{name}{total}{label}` | {kind} | {help} |")
     }
 
     #[test]
     fn the_documentation_lists_every_metric_as_it_describes_itself() {
         let metrics = Metrics::new(&face::all());
         // A family is told of once it has a member.
-        metrics.run_ended("completed");
-        metrics.fault(FaultKind::Timeout);
+        metrics.run_ended("completed", "a");
+        metrics.fault(FaultKind::Timeout, "a");
         metrics.face_event("ag-ui", "RUN_ERROR", Some("TIMEOUT"));
         let text = metrics.encode();
         let described = |mark: &str| {

@@ -17,17 +17,22 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// of a face in which nobody asks again: there the gateway goes on.
 pub(crate) async fn recover(app: &App) -> Result<usize, Fault> {
     let open = app.journal.store().open_runs().await.map_err(journal_fault)?;
-    let mut interrupted = 0;
+    let (mut interrupted, mut lost) = (0, 0);
     for run in open.iter().filter(|run| run.state == RunState::Running) {
         if app.journal.store().is_tail_certain(run.stream_id).await.map_err(journal_fault)? {
             relay::interrupt(app, run).await?;
+            interrupted += 1;
         } else {
             relay::lose(app, run).await?;
+            lost += 1;
         }
-        interrupted += 1;
+    }
+    if !open.is_empty() {
+        let waiting = open.len() - interrupted - lost;
+        tracing::info!(interrupted, lost, waiting, "recovered the runs that an earlier life left open");
     }
     arm_own(app).await?;
-    Ok(interrupted)
+    Ok(interrupted + lost)
 }
 
 /// Arms the runs that wait for the gateway itself. Their relays sleep until the attempt may begin.
@@ -48,7 +53,7 @@ pub(crate) async fn sweep(app: App) {
             () = tokio::time::sleep(SWEEP_EVERY) => {}
         }
         if let Err(fault) = sweep_once(&app).await {
-            tracing::warn!(code = fault.code(), cause = ?fault.cause(), "sweeping failed");
+            tracing::warn!(code = fault.code(), cause = app.loggable(&fault), "sweeping failed");
         }
     }
 }

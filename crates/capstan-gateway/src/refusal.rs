@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::face::Asker;
+use crate::metrics::NO_AGENT;
 
 /// A fault on its way to becoming a response.
 #[derive(Debug)]
@@ -121,7 +122,7 @@ pub(crate) async fn render(State(app): State<App>, request: Request, next: Next)
     if let Some(fault) = response.extensions_mut().remove::<Fault>() {
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         if response.extensions().get::<OfARun>().is_none() {
-            app.metrics.fault(fault.kind());
+            app.metrics.fault(fault.kind(), NO_AGENT);
         }
         let cause = app.loggable(&fault);
         tracing::info!(parent: &span, %method, path, code = fault.code(), status = fault.status(), ms, cause, "refused");

@@ -3,17 +3,21 @@
 mod attempt;
 mod attempt_diff;
 mod ending;
+mod failure;
 mod packet_writer;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use capstan_agent::{Sent, TraceParent};
-use capstan_journal::{ArmedBy, JournalError, Run};
+use capstan_journal::{ArmedBy, JournalError, Run, RunState};
 use capstan_protocol::{ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
+use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
+use uuid::Uuid;
 
 use crate::app::{App, Registered};
 use crate::ask::Ask;
@@ -69,26 +73,10 @@ pub(crate) fn spawn(
     let tasks = app.tasks.clone();
     let work = async move {
         app.metrics.active_runs.inc();
-        let (stream, budget) = (run.stream_id, app.settings.timeouts.run);
-        let packets = PacketWriter::new(&app, &run);
-        let trace = app.traces.begin(&run, agent.agent.about(), request);
-        let span = trace.span().clone();
-        let relay = Relay {
-            app: app.clone(),
-            agent,
-            run,
-            body,
-            stop,
-            packets,
-            trace,
-            budget,
-            started: Instant::now(),
-        };
-        if let Err(error) = relay.work().await {
-            // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
-            tracing::error!(%stream, %error, "the journal failed; open responses are cut");
-            traces::failed(&span, FaultKind::JournalUnavailable.entry().code);
-            app.break_off();
+        let stream = run.stream_id;
+        let work = work_on(app.clone(), agent, run, body, stop, request);
+        if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+            interrupt_broken(&app, stream).await;
         }
         app.runs.forget(stream);
         app.metrics.active_runs.dec();
@@ -98,11 +86,47 @@ pub(crate) fn spawn(
     tasks.spawn(work.in_current_span());
 }
 
+async fn work_on(
+    app: App,
+    agent: Registered,
+    run: Run,
+    body: Bytes,
+    stop: mpsc::Receiver<oneshot::Sender<()>>,
+    request: Option<TraceParent>,
+) {
+    let (stream, name, budget) = (run.stream_id, Arc::clone(&agent.name), app.settings.timeouts.run);
+    let packets = PacketWriter::new(&app, &run);
+    let trace = app.traces.begin(&run, agent.agent.about(), request);
+    let span = trace.span().clone();
+    let started = Instant::now();
+    let relay = Relay { app: app.clone(), agent, run, body, stop, packets, trace, budget, started };
+    if let Err(error) = relay.work().await {
+        // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
+        tracing::error!(%stream, agent = %name, %error, "the journal failed; open responses are cut");
+        app.metrics.fault(FaultKind::JournalUnavailable, app.agent_label(&name));
+        traces::failed(&span, FaultKind::JournalUnavailable.entry().code);
+        app.break_off();
+    }
+}
+
+/// A relay panicked: its run must not look as if somebody were at work on it.
+async fn interrupt_broken(app: &App, stream: Uuid) {
+    tracing::error!(%stream, "the relay panicked; its run is interrupted");
+    let found = app.journal.store().run(stream).await;
+    let Some(run) = found.ok().flatten().filter(|run| run.state == RunState::Running) else { return };
+    if let Err(fault) = interrupt(app, &run).await {
+        tracing::error!(%stream, code = fault.code(), cause = app.loggable(&fault), "the run could not be interrupted");
+    }
+}
+
 impl Relay {
     async fn work(mut self) -> Result<(), JournalError> {
         let ask = match self.app.asked(&self.run, &self.body) {
             Ok(ask) => ask,
-            Err(fault) => return self.finish(Ending::Failed(fault)).await,
+            Err(fault) => {
+                failure::record(&self.app, &self.run, &fault);
+                return self.finish(Ending::Failed(fault)).await;
+            }
         };
         let history = Arc::new(self.history(&ask).await?);
         loop {
@@ -154,9 +178,7 @@ impl Relay {
 
     /// The three rules for a failed attempt. True if another attempt follows right here.
     async fn next_attempt(&mut self, fault: Fault, is_final: bool) -> Result<bool, JournalError> {
-        self.app.metrics.fault(fault.kind());
-        tracing::info!(stream = %self.run.stream_id, tenant = %self.run.tenant, attempt = self.run.attempt, code = fault.code(),
-            severity = %fault.severity(), cause = self.app.loggable(&fault), "attempt failed");
+        failure::record(&self.app, &self.run, &fault);
         let is_last = self.run.attempt >= self.run.max_attempts;
         if fault.severity() != ErrorSeverity::Transient || is_last {
             self.finish(Ending::Failed(fault)).await?;
@@ -176,6 +198,7 @@ impl Relay {
 
     async fn interrupted(mut self) -> Result<(), JournalError> {
         let fault = Fault::new(FaultKind::RunInterrupted);
+        failure::record(&self.app, &self.run, &fault);
         if self.run.attempt >= self.run.max_attempts {
             return self.finish(Ending::Failed(fault)).await;
         }

@@ -1,5 +1,6 @@
 //! Keys: from the environment or from a file, never shown.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use reqwest::header::HeaderValue;
@@ -8,6 +9,11 @@ use crate::kinds::ConfigError;
 
 /// What stands where a key was.
 const HIDDEN: &str = "[key]";
+
+/// Names of environment variables that hold keys have one of these in them.
+const KEY_WORDS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
+/// A shorter value is no key, and taking it out would make a text unreadable.
+const SHORTEST: usize = 8;
 
 /// A key. It does not show itself, and takes itself out of what others say.
 #[derive(Clone, Default)]
@@ -43,6 +49,18 @@ impl ApiKey {
             }
             key => Ok(Self(key)),
         }
+    }
+
+    /// The keys in the environment of a process, by their names: our own, and what is added to it.
+    pub(crate) fn in_environment(added: &BTreeMap<String, String>) -> Vec<Self> {
+        let own = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let added = added.iter().map(|(name, value)| (name.clone(), value.clone()));
+        let names_key = |name: &str| KEY_WORDS.iter().any(|word| name.to_ascii_uppercase().contains(word));
+        own.chain(added)
+            .filter(|(name, value)| names_key(name) && value.len() >= SHORTEST)
+            .map(|(_, value)| Self(Some(value)))
+            .collect()
     }
 
     /// The key as a header behind a prefix, marked so that it is not printed.

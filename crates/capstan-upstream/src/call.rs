@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_agent::{About, Agent, Outcome, Output, Turn, Writer};
+use capstan_protocol::fault::Upstream;
 use capstan_protocol::{Fault, sse};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Response};
@@ -62,11 +63,27 @@ impl<D: Dialect> HttpAgent<D> {
         Ok(Self { dialect, client, secret, retries: common.retries, times: common.times })
     }
 
+    /// One call, with what the log is to tell of it if it fails.
+    async fn call_logged(
+        &self,
+        headers: &HeaderMap,
+        body: &Bytes,
+        out: &mut AttemptWriter<'_>,
+    ) -> Result<(), FailedCall> {
+        let mut seen = Upstream { host: Some(http::host_of(self.dialect.url())), ..Upstream::default() };
+        let called = self.call(headers, body, out, &mut seen).await;
+        called.map_err(|trouble| FailedCall {
+            fault: http::with_log_details(trouble.fault, seen, &self.secret),
+            ..trouble
+        })
+    }
+
     async fn call(
         &self,
         headers: &HeaderMap,
         body: &Bytes,
         out: &mut AttemptWriter<'_>,
+        seen: &mut Upstream,
     ) -> Result<(), FailedCall> {
         let began = Instant::now();
         let sending = self.client.post(self.dialect.url().clone()).headers(headers.clone());
@@ -75,6 +92,8 @@ impl<D: Dialect> HttpAgent<D> {
             .await
             .map_err(|_| timed_out(Limit::FirstToken))?
             .map_err(unsent)?;
+        seen.status = Some(response.status().as_u16());
+        seen.request_id = http::request_id(response.headers(), &self.secret);
         let response = self.accept(response).await?;
         self.read(response, began, out).await
     }
@@ -162,12 +181,14 @@ impl<D: Dialect> Agent for HttpAgent<D> {
         let mut made = 0;
         loop {
             made += 1;
-            let Err(trouble) = self.call(&headers, &body, &mut speaker).await else { return Ok(()) };
+            let Err(trouble) = self.call_logged(&headers, &body, &mut speaker).await else {
+                return Ok(());
+            };
             let wait = self.retries.wait(&trouble, turn.attempt, made).filter(|_| !speaker.has_written());
             let Some(wait) = wait else {
                 return Err(self.retries.verdict(trouble.fault, speaker.has_written()).into());
             };
-            tracing::debug!(code = trouble.fault.code(), ?wait, made, "the upstream is called again");
+            trouble.log_retry(&turn, made, wait);
             tokio::time::sleep(wait).await;
         }
     }

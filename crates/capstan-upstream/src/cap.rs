@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use capstan_agent::{About, Agent, Outcome, Output, Turn, Work, Writer};
 use capstan_client::{CapClient, CapError, Options, PacketStream, RuntimeError};
-use capstan_protocol::fault::Cause;
+use capstan_protocol::fault::{Cause, Upstream};
 use capstan_protocol::{
     Close, ErrorSeverity, Event, EventView, Fault, FaultKind, Payload, Profile, StreamError, StreamPacket,
 };
@@ -98,10 +98,12 @@ impl Agent for Cap {
                 Profile::V2 => client.assist(&request::v2(&turn)?),
             };
             let Err(trouble) = self.read(packets, &mut speaker).await else { return Ok(()) };
+            let trouble = self.with_log_details(trouble, &calls);
             let wait = self.retries.wait(&trouble, turn.attempt, calls.made());
             let Some(wait) = wait.filter(|_| !speaker.has_written()) else {
                 return Err(self.retries.verdict(trouble.fault, speaker.has_written()).into());
             };
+            trouble.log_retry(&turn, calls.made(), wait);
             tokio::time::sleep(wait).await;
         }
     }
@@ -145,6 +147,18 @@ impl Cap {
             has_begun = true;
             out.say(&mut reader.outputs(packet)).await?;
         }
+    }
+
+    /// With what the log is to tell of the last exchange.
+    fn with_log_details(&self, trouble: FailedCall, calls: &Calls) -> FailedCall {
+        let (status, headers) = calls.last_head().unzip();
+        let seen = Upstream {
+            host: Some(http::host_of(&self.url)),
+            status,
+            request_id: headers.and_then(|headers| http::request_id(&headers, &self.secret)),
+            stderr: None,
+        };
+        FailedCall { fault: http::with_log_details(trouble.fault, seen, &self.secret), ..trouble }
     }
 
     fn failed(&self, error: CapError) -> FailedCall {

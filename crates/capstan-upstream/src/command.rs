@@ -4,6 +4,7 @@ mod decoder;
 mod lines;
 mod process;
 mod prompt;
+mod stderr_tail;
 mod text;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use async_trait::async_trait;
 use bytes::BytesMut;
 use capstan_agent::{About, Agent, Outcome, Turn, Work, Writer};
 use capstan_protocol::Fault;
+use capstan_protocol::fault::Upstream;
 use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, timeout_at};
@@ -72,11 +74,12 @@ impl Agent for Command {
         let mut speaker = AttemptWriter::new(out);
         let prompt = prompt::make(&turn, self.config.prompt, self.config.history)?;
         let mut process = Process::start(&self.config, &turn, prompt)?;
-        let outcome = self.listen(&mut process, &mut speaker).await;
-        if outcome.is_ok() {
+        let Err(fault) = self.listen(&mut process, &mut speaker).await else {
             process.end();
-        }
-        outcome.map_err(|fault| self.retries.verdict(fault, speaker.has_written()).into())
+            return Ok(());
+        };
+        let seen = Upstream { stderr: process.stderr_tail().await, ..Upstream::default() };
+        Err(self.retries.verdict(fault.with_upstream(seen), speaker.has_written()).into())
     }
 
     fn max_attempts(&self) -> u32 {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capstan_agent::Stopped;
+use capstan_agent::{Stopped, Turn};
 use capstan_protocol::Fault;
 
 /// A failed call.
@@ -31,5 +31,13 @@ impl FailedCall {
     pub(crate) fn refused(mut self) -> Self {
         self.is_refusal = true;
         self
+    }
+
+    /// Within an attempt nobody else sees that a call has failed.
+    pub(crate) fn log_retry(&self, turn: &Turn, made: u32, wait: Duration) {
+        let (fault, upstream) = (&self.fault, self.fault.upstream().cloned().unwrap_or_default());
+        tracing::info!(stream = %turn.run, agent = %turn.agent, attempt = turn.attempt, call = made, code = fault.code(),
+            host = upstream.host, status = upstream.status, upstream_request_id = upstream.request_id,
+            cause = fault.cause().map(ToString::to_string), wait_seconds = wait.as_secs_f64(), "call failed, to be made again");
     }
 }

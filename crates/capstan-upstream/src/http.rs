@@ -4,18 +4,27 @@ use std::error::Error;
 use std::time::Duration;
 
 use capstan_agent::{TraceParent, Turn};
-use capstan_protocol::fault::Cause;
+use capstan_protocol::fault::{Cause, Upstream, is_tls_failure};
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, StatusCode};
-use url::Url;
+use url::{Position, Url};
 
+use crate::api_key::ApiKey;
 use crate::failed_call::FailedCall;
 use crate::kinds::ConfigError;
 
 /// A redirect within one server may be followed this often.
 const REDIRECTS: usize = 3;
+
+/// Under which name servers and the proxies before them tell their id of a request; the first that is there counts.
+const REQUEST_IDS: [&str; 5] =
+    ["x-request-id", "request-id", "apim-request-id", "x-amzn-requestid", "cf-ray"];
+/// A longer id is none.
+const LONGEST_ID: usize = 128;
+/// What is kept of an upstream's words, and of an error's.
+const LONGEST_TEXT: usize = 500;
 
 /// A client that never carries a key to another server.
 pub(crate) fn client(connect: Duration) -> Result<Client, ConfigError> {
@@ -65,6 +74,36 @@ pub(crate) fn trace_headers(turn: &Turn) -> HeaderMap {
     turn.trace.iter().flat_map(TraceParent::headers).filter_map(header).collect()
 }
 
+/// The server that a call goes to, for the log.
+pub(crate) fn host_of(url: &Url) -> String {
+    url[Position::BeforeHost..Position::AfterPort].to_owned()
+}
+
+/// The server's id of a request, for the log. It is the server's word, so it may repeat a key.
+pub(crate) fn request_id(headers: &HeaderMap, key: &ApiKey) -> Option<String> {
+    let id = REQUEST_IDS.iter().find_map(|name| headers.get(*name)?.to_str().ok())?;
+    let is_plain = !id.is_empty() && id.len() <= LONGEST_ID && id.bytes().all(|b| b.is_ascii_graphic());
+    is_plain.then(|| key.scrub(id))
+}
+
+/// A fault with what the log tells of its upstream, without the key in anything that the upstream said, and not at
+/// any length.
+pub(crate) fn with_log_details(fault: Fault, upstream: Upstream, key: &ApiKey) -> Fault {
+    let scrubbed = fault.cause().map(|cause| Cause {
+        error_type: cause.error_type.clone(),
+        chain: cause.chain.iter().map(|text| short(&key.scrub(text))).collect(),
+    });
+    let fault = fault.with_upstream(upstream);
+    match scrubbed {
+        Some(cause) => fault.with_cause(cause),
+        None => fault,
+    }
+}
+
+pub(crate) fn short(text: &str) -> String {
+    text.chars().take(LONGEST_TEXT).collect()
+}
+
 /// The request failed before a response came.
 pub(crate) fn unsent(error: reqwest::Error) -> FailedCall {
     let error = error.without_url();
@@ -75,7 +114,7 @@ pub(crate) fn unsent(error: reqwest::Error) -> FailedCall {
         return if is_connect { trouble.refused() } else { trouble };
     }
     // A certificate that does not verify will not verify next time either.
-    let is_tls = cause.chain.iter().any(|text| text.contains("certificate"));
+    let is_tls = is_tls_failure(&error);
     let fault = Fault::new(FaultKind::UpstreamUnreachable).with_cause(cause);
     if is_tls {
         return fault.with_severity(ErrorSeverity::Fatal).with_retryable(false).into();
@@ -110,7 +149,10 @@ pub(crate) enum Limit {
 
 /// A time-out, told by its name.
 pub(crate) fn timed_out(limit: Limit) -> Fault {
-    let fault = |name: &str| Fault::new(FaultKind::UpstreamTimeout).with_detail("timeout", name);
+    let fault = |name: &str| {
+        let cause = Cause { error_type: "Timeout".into(), chain: vec![format!("timeouts.{name} struck")] };
+        Fault::new(FaultKind::UpstreamTimeout).with_detail("timeout", name).with_cause(cause)
+    };
     match limit {
         Limit::Connect => fault("connect"),
         Limit::FirstToken => fault("first_token"),

@@ -26,6 +26,8 @@ pub struct Kind {
     pub retries: Retries,
     /// How long a call may take, unless the configuration says otherwise.
     pub timeouts: CallTimeouts,
+    /// The environment variable that holds its key, unless the configuration names another place.
+    pub key_env: Option<&'static str>,
     build: Build,
 }
 
@@ -36,6 +38,7 @@ pub const KINDS: &[Kind] = &[
         what: "a process that speaks stream-json",
         retries: Retries::CAREFUL,
         timeouts: CallTimeouts::PROCESS,
+        key_env: None,
         build: |keys, common| command::build(own(keys)?, common),
     },
     Kind {
@@ -43,6 +46,7 @@ pub const KINDS: &[Kind] = &[
         what: "a server of OpenAI's Chat Completions",
         retries: Retries::PROVIDER,
         timeouts: CallTimeouts::PROVIDER,
+        key_env: Some(openai::DEFAULTS.key_env),
         build: |keys, common| openai::build(own(keys)?, common),
     },
     Kind {
@@ -50,6 +54,7 @@ pub const KINDS: &[Kind] = &[
         what: "a server of Anthropic's Messages",
         retries: Retries::PROVIDER,
         timeouts: CallTimeouts::PROVIDER,
+        key_env: Some(anthropic::DEFAULTS.key_env),
         build: |keys, common| anthropic::build(own(keys)?, common),
     },
     Kind {
@@ -57,6 +62,7 @@ pub const KINDS: &[Kind] = &[
         what: "an AG-UI agent",
         retries: Retries::CAREFUL,
         timeouts: CallTimeouts::FOREIGN,
+        key_env: None,
         build: |keys, common| agui::build(own(keys)?, common),
     },
     Kind {
@@ -64,6 +70,7 @@ pub const KINDS: &[Kind] = &[
         what: "another CAP server",
         retries: Retries::CAREFUL,
         timeouts: CallTimeouts::FOREIGN,
+        key_env: None,
         build: |keys, common| cap::build(own(keys)?, common),
     },
     Kind {
@@ -71,6 +78,7 @@ pub const KINDS: &[Kind] = &[
         what: "the demo agent",
         retries: Retries::PROVIDER,
         timeouts: CallTimeouts::PROVIDER,
+        key_env: None,
         build: |keys, _| own::<NoKeys>(keys).map(|_| Box::new(Demo::new()) as Box<dyn Agent>),
     },
 ];
@@ -113,6 +121,15 @@ pub fn build(kind: &str, mut keys: Map<String, Value>) -> Result<Box<dyn Agent>,
     let shared = if row.name == "demo" { Map::new() } else { take_common(&mut keys) };
     let common = common(own(shared)?, row)?;
     (row.build)(keys, &common).map_err(|error| error.with_common(row.name != "demo"))
+}
+
+/// The environment variable in which the key of such an agent is looked for, if it is not there: calls will go out
+/// without a key, which is fine for a server that asks for none.
+pub fn missing_key(kind: &str, keys: &Map<String, Value>) -> Option<&'static str> {
+    let usual = KINDS.iter().find(|row| row.name == kind)?.key_env?;
+    let is_named = keys.contains_key("key_env") || keys.contains_key("key_file");
+    let is_set = std::env::var(usual).is_ok_and(|key| !key.trim().is_empty());
+    (!is_named && !is_set).then_some(usual)
 }
 
 fn take_common(keys: &mut Keys) -> Keys {

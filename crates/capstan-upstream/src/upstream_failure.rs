@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::api_key::ApiKey;
 use crate::failed_call::FailedCall;
+use crate::http::short;
 
 /// Words and phrases that decide, whatever the status of 4xx. The first row that fits wins.
 const KNOWN: &[(FaultKind, &[&str], &[&str])] = &[
@@ -50,9 +51,6 @@ const STATUSES: &[(&str, u16)] = &[
     ("model_not_found", 404),
     ("request_too_large", 413),
 ];
-
-/// What of an upstream's words is kept for developers.
-const LONGEST_TEXT: usize = 500;
 
 /// A failure in an upstream's own words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -120,7 +118,7 @@ impl UpstreamFailure {
             Some(word) => fault.with_detail("upstream_error", word.as_str()),
             None => fault,
         };
-        let text: String = secret.scrub(&self.text).chars().take(LONGEST_TEXT).collect();
+        let text = short(&secret.scrub(&self.text));
         fault.with_cause(Cause { error_type: "UpstreamSaid".into(), chain: vec![text] })
     }
 

@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use capstan_agent::{Failure, Outcome, Output, TraceParent, Turn, channel};
 use capstan_journal::JournalError;
+use capstan_protocol::fault::Cause;
 use capstan_protocol::{ChatMessage, Fault, FaultKind};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tracing::Span;
+use tracing::{Instrument as _, Span};
 
 use super::{Ended, Relay};
 use crate::ask::Ask;
@@ -63,6 +64,7 @@ impl Relay {
         let cancel = CancellationToken::new();
         let turn = Turn {
             run: self.run.stream_id,
+            agent: Arc::clone(&self.agent.name),
             message: ask.message.clone(),
             history,
             session: self.run.session.clone(),
@@ -73,7 +75,8 @@ impl Relay {
             cancel: cancel.clone(),
         };
         let agent = Arc::clone(&self.agent.agent);
-        let task = tokio::spawn(async move { agent.run(turn, &mut writer).await });
+        // In the span of the request, so that whatever it logs, its panic included, can be found.
+        let task = tokio::spawn(async move { agent.run(turn, &mut writer).await }.in_current_span());
         Work { task, inbox, _cancel: cancel.drop_guard() }
     }
 
@@ -159,7 +162,8 @@ impl Relay {
 }
 
 fn timed_out(message: &str) -> Ended {
-    Ended::Failed(Fault::new(FaultKind::Timeout).with_message(message), false)
+    let cause = Cause { error_type: "Timeout".into(), chain: vec![message.to_owned()] };
+    Ended::Failed(Fault::new(FaultKind::Timeout).with_message(message).with_cause(cause), false)
 }
 
 impl Ended {

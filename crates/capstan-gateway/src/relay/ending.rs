@@ -7,7 +7,7 @@ use capstan_protocol::cursor::LOST_TAIL_GAP;
 use capstan_protocol::{Close, ErrorSeverity, Fault, FaultKind, Payload, Timestamp};
 
 use super::packet_writer::PacketWriter;
-use super::{Relay, later, wait_after};
+use super::{Relay, failure, later, wait_after};
 use crate::app::App;
 use crate::refusal::journal_fault;
 use crate::traces;
@@ -124,6 +124,7 @@ pub(crate) async fn close_waiting(app: &App, run: &Run, ending: Ending) -> Resul
 /// A run whose process died: it waits for its client, or ends if no attempt is left.
 pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
     let fault = Fault::new(FaultKind::RunInterrupted);
+    failure::record(app, run, &fault);
     if run.attempt >= run.max_attempts {
         return close_waiting(app, run, Ending::Failed(fault)).await;
     }
@@ -137,8 +138,10 @@ pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
 
 /// A run whose last packets may be missing is never continued: it is closed beyond the gap.
 pub(crate) async fn lose(app: &App, run: &Run) -> Result<(), Fault> {
+    let fault = Fault::new(FaultKind::StreamLost);
+    failure::record(app, run, &fault);
     let beyond = Run { last_seq: run.last_seq + LOST_TAIL_GAP - 1, ..run.clone() };
-    close_waiting(app, &beyond, Ending::Failed(Fault::new(FaultKind::StreamLost))).await
+    close_waiting(app, &beyond, Ending::Failed(fault)).await
 }
 
 /// The turn of a run that nobody is at work on, with what its viewers have seen.
@@ -163,7 +166,7 @@ fn turn_of(app: &App, run: &Run, body: &[u8], text: String, is_partial: bool) ->
 
 fn log_end(app: &App, run: &Run) {
     let reason = run.reason.as_deref().unwrap_or_default();
-    app.metrics.run_ended(reason);
+    app.metrics.run_ended(reason, app.agent_label(&run.agent));
     tracing::info!(stream = %run.stream_id, tenant = %run.tenant, key = %run.key, agent = %run.agent, attempts = run.attempt,
         packets = run.last_seq, reason, fault = run.fault.as_deref().unwrap_or("none"), "run ended");
 }
@@ -195,5 +198,7 @@ mod tests {
             matches!(&packets[0].payload, Payload::Error(e) if e.code == "stream_lost" && e.severity == ErrorSeverity::Fatal)
         );
         assert_eq!(journal.store().run(run.stream_id).await.unwrap().unwrap().state, RunState::Closed);
+        let counted = "capstan_faults_total{code=\"stream_lost\",agent=\"other\"} 1\n";
+        assert!(app.metrics.encode().contains(counted), "{}", app.metrics.encode());
     }
 }

@@ -9,6 +9,7 @@ mod debug;
 mod drain;
 #[cfg(failpoints)]
 mod failpoint;
+mod greeting;
 mod keys;
 mod kill;
 mod logs;
@@ -17,5 +18,6 @@ mod process;
 mod race;
 mod refuse;
 mod streams;
+mod terminal;
 mod tls;
 mod traces;
