@@ -36,6 +36,11 @@ mod tls;
 mod traces;
 mod waits;
 
+/// The examples of the page about agents of one's own, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/own-agent.md")]
+struct OwnAgent;
+
 pub use app::Gateway;
 pub use capstan_journal::{Retention, TenantRetention};
 pub use openapi::openapi;

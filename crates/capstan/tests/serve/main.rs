@@ -17,6 +17,7 @@ mod logs;
 mod peer;
 mod process;
 mod race;
+mod readme;
 mod refuse;
 mod streams;
 mod terminal;
