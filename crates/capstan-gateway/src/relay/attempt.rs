@@ -108,7 +108,12 @@ impl Relay {
                     self.flush().await?;
                     self.packets.compare().await?;
                 }
-                _ => {}
+                Output::Again { .. }
+                | Output::Delta(_)
+                | Output::Event { .. }
+                | Output::Model(_)
+                | Output::Usage(_)
+                | Output::Reason(_) => {}
             }
             let fault = self.packets.take(output).err();
             // Outputs are counted, not packets: an agent that writes what becomes none must not keep us here.
