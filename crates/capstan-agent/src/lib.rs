@@ -19,6 +19,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod about;
+mod clock;
 mod demo;
 mod trace;
 mod turn;
@@ -27,6 +28,7 @@ mod writer;
 pub use about::{About, Work};
 pub use async_trait::async_trait;
 use capstan_protocol::Fault;
+pub use clock::{Clock, Wait};
 pub use demo::Demo;
 pub use trace::TraceContext;
 pub use turn::{Sent, Turn};

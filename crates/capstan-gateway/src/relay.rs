@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use capstan_agent::{Sent, TraceContext};
+use capstan_agent::{Sent, TraceContext, Wait};
 use capstan_journal::{JournalError, Run};
 use capstan_protocol::{ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
 use tokio::sync::{mpsc, oneshot};
@@ -140,7 +140,7 @@ impl Relay {
             biased;
             Some(done) = self.stop.recv() => Some(Ended::Stopped(done)),
             () = self.app.stopped.cancelled() => Some(Ended::Drained),
-            () = tokio::time::sleep(wait) => None,
+            () = self.app.clock.sleep(Wait::Again, wait) => None,
         }
     }
 

@@ -9,7 +9,7 @@ mod request;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use capstan_agent::{About, Agent, Outcome, Output, Turn, Work, Writer};
+use capstan_agent::{About, Agent, Clock, Outcome, Output, Turn, Wait, Work, Writer};
 use capstan_client::{CapClient, CapError, Options, PacketStream, RuntimeError};
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{
@@ -17,16 +17,16 @@ use capstan_protocol::{
 };
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use url::Url;
 
 use crate::decode::malformed;
-use crate::http::{self, Limit, timed_out};
+use crate::http::{self, timed_out};
 use crate::kinds::{Common, ConfigError};
 use crate::retries::Retries;
 use crate::secret::Secret;
 use crate::speaker::Speaker;
-use crate::times::Timeouts;
+use crate::times::{Timeouts, left};
 use crate::told::Told;
 use crate::trouble::Trouble;
 use calls::Calls;
@@ -64,6 +64,7 @@ struct Cap {
     secret: Secret,
     retries: Retries,
     times: Timeouts,
+    clock: Clock,
 }
 
 pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, ConfigError> {
@@ -83,6 +84,7 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, C
         secret: Secret::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?,
         retries: common.retries,
         times: common.times,
+        clock: common.clock.clone(),
     }))
 }
 
@@ -102,7 +104,7 @@ impl Agent for Cap {
             let Some(wait) = wait.filter(|_| !speaker.has_spoken()) else {
                 return Err(self.retries.verdict(trouble.fault, speaker.has_spoken()).into());
             };
-            tokio::time::sleep(wait).await;
+            self.clock.sleep(Wait::Again, wait).await;
         }
     }
 
@@ -139,9 +141,10 @@ impl Cap {
         let mut has_begun = false;
         loop {
             let is_total = has_begun || total < first;
-            let (limit, until) = if is_total { (Limit::Total, total) } else { (Limit::FirstToken, first) };
-            let next = timeout_at(until, packets.next()).await.map_err(|_| timed_out(limit))?;
-            let Some(packet) = next.map_err(|error| self.failed(error))? else { return Ok(()) };
+            let (limit, until) = if is_total { (Wait::Total, total) } else { (Wait::FirstToken, first) };
+            let next = self.clock.within(limit, left(until), packets.next()).await;
+            let next = next.ok_or_else(|| timed_out(limit))?.map_err(|error| self.failed(error))?;
+            let Some(packet) = next else { return Ok(()) };
             has_begun = true;
             out.say(&mut reader.outputs(packet)).await?;
         }

@@ -27,7 +27,7 @@ mod tools;
 mod trouble;
 
 pub use decode::{Decode, Step};
-pub use kinds::{ConfigError, KINDS, Kind, build};
+pub use kinds::{ConfigError, KINDS, Kind, build, build_with};
 pub use retries::{MAX_CALLS, OnCut, Retries};
 pub use secret::Secret;
 pub use times::Timeouts;

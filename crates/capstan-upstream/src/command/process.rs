@@ -4,7 +4,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use capstan_agent::Turn;
+use capstan_agent::{Clock, Turn, Wait};
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -32,10 +32,11 @@ pub(super) struct Process {
     group: Option<Pid>,
     complaints: Arc<Mutex<Vec<u8>>>,
     listener: JoinHandle<()>,
+    clock: Clock,
 }
 
 impl Process {
-    pub(super) fn start(config: &Config, turn: &Turn, prompt: Prompt) -> Result<Self, Fault> {
+    pub(super) fn start(config: &Config, turn: &Turn, prompt: Prompt, clock: &Clock) -> Result<Self, Fault> {
         let mut child = program(config, turn, &prompt).spawn().map_err(unstarted)?;
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -46,20 +47,20 @@ impl Process {
         tokio::spawn(feed(stdin, prompt.input));
         let complaints = Arc::<Mutex<Vec<u8>>>::default();
         let listener = tokio::spawn(overhear(stderr, Arc::clone(&complaints)));
-        Ok(Self { output, child: Some(child), group, complaints, listener })
+        Ok(Self { output, child: Some(child), group, complaints, listener, clock: clock.clone() })
     }
 
     /// Why there is no result, from how the process ended.
     pub(super) async fn failure(&mut self, had_result: bool) -> Fault {
         let status = match &mut self.child {
-            Some(child) if !had_result => tokio::time::timeout(GRACE, child.wait()).await.ok(),
+            Some(child) if !had_result => self.clock.within(Wait::Grace, GRACE, child.wait()).await,
             _ => None,
         };
         let fault = match status.and_then(Result::ok) {
             Some(status) => ended(status),
             None => Fault::new(FaultKind::UpstreamTruncated),
         };
-        let _ = tokio::time::timeout(GRACE, &mut self.listener).await;
+        let _ = self.clock.within(Wait::Grace, GRACE, &mut self.listener).await;
         let words = self.complaints.lock().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         fault.with_cause(Cause { error_type: "Process".into(), chain: vec![words.unwrap_or_default()] })
     }
@@ -67,9 +68,10 @@ impl Process {
     /// All is said: the process may end by itself, behind our back, before what is left of its group goes.
     pub(super) fn end(mut self) {
         if let (Some(mut child), group) = (self.child.take(), self.group.take()) {
+            let clock = self.clock.clone();
             tokio::spawn(async move {
-                let _ = tokio::time::timeout(GRACE, child.wait()).await;
-                stop(&mut child, group).await;
+                let _ = clock.within(Wait::Grace, GRACE, child.wait()).await;
+                stop(&mut child, group, &clock).await;
             });
         }
     }
@@ -82,17 +84,18 @@ impl Drop for Process {
         signal(group, Signal::TERM);
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => {
-                runtime.spawn(async move { stop(&mut child, group).await });
+                let clock = self.clock.clone();
+                runtime.spawn(async move { stop(&mut child, group, &clock).await });
             }
             Err(_) => signal(group, Signal::KILL),
         }
     }
 }
 
-async fn stop(child: &mut Child, group: Option<Pid>) {
+async fn stop(child: &mut Child, group: Option<Pid>, clock: &Clock) {
     if child.try_wait().ok().flatten().is_none() {
         signal(group, Signal::TERM);
-        let _ = tokio::time::timeout(GRACE, child.wait()).await;
+        let _ = clock.within(Wait::Grace, GRACE, child.wait()).await;
     }
     // Its children may have stayed, and it may not have listened.
     signal(group, Signal::KILL);
