@@ -154,7 +154,8 @@ async fn a_cut_each_time_fails_after_three_calls() {
 #[tokio::test]
 async fn a_stall_is_continued() {
     let stall = [vec![stream_head()], tokens(1, 40), vec![Do::Strike(Wait::Idle), Do::Hang]].concat();
-    let told = heals(2, &once(stall).await).await;
+    let provider = once(stall).await;
+    let told = heals(2, &provider).await;
     assert_eq!(told.errors[0].code, "upstream_timeout");
     assert_eq!(told.errors[0].details.as_ref().unwrap()["timeout"], "idle");
     assert!(provider.clock.asked(Wait::Idle)[0] <= Timeouts::PROVIDER.idle);
