@@ -25,8 +25,6 @@ pub(crate) use pen::packet_of;
 
 /// A wait up to this is slept through by the gateway itself; a longer one is the client's to come back after.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
-/// The least wait before a second attempt; it doubles from there.
-const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 
 /// How an attempt ended.
 enum Ended {
@@ -154,7 +152,7 @@ impl Relay {
             self.finish(Ending::Failed(fault)).await?;
             return Ok(false);
         }
-        let wait = wait_after(&fault, self.run.attempt);
+        let wait = self.app.wait_after(&fault, self.run.attempt);
         if wait > SHORT_WAIT || is_final {
             self.suspend(fault, wait).await?;
             return Ok(false);
@@ -167,7 +165,7 @@ impl Relay {
         if self.run.attempt >= self.run.max_attempts {
             return self.finish(Ending::Failed(fault)).await;
         }
-        self.suspend(fault, FIRST_BACKOFF).await
+        self.suspend(fault, self.app.settings.timeouts.backoff).await
     }
 
     /// What earlier attempts sent, for the agent's eyes.
@@ -176,10 +174,13 @@ impl Relay {
     }
 }
 
-/// A fault's own wait, or backoff that doubles with each attempt; whichever is longer.
-pub(crate) fn wait_after(fault: &Fault, attempt: u32) -> Duration {
-    let backoff = FIRST_BACKOFF * 2_u32.saturating_pow(attempt.saturating_sub(1).min(8));
-    fault.retry_after().map_or(backoff, |seconds| Duration::from_secs(seconds).max(backoff))
+impl App {
+    /// A fault's own wait, or backoff that doubles with each attempt; whichever is longer.
+    fn wait_after(&self, fault: &Fault, attempt: u32) -> Duration {
+        let doublings = attempt.saturating_sub(1).min(8);
+        let backoff = self.settings.timeouts.backoff.saturating_mul(2_u32.saturating_pow(doublings));
+        fault.retry_after().map_or(backoff, |seconds| Duration::from_secs(seconds).max(backoff))
+    }
 }
 
 pub(crate) fn later(wait: Duration) -> Timestamp {

@@ -7,7 +7,7 @@ use capstan_protocol::cursor::LOST_TAIL_GAP;
 use capstan_protocol::{Close, ErrorSeverity, Fault, FaultKind, Payload, Timestamp};
 
 use super::pen::Pen;
-use super::{Relay, later, wait_after};
+use super::{Relay, later};
 use crate::app::App;
 use crate::ask::Ask;
 use crate::refusal::journal_fault;
@@ -140,7 +140,7 @@ pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
     }
     let from = (run.state, run.attempt);
     let (mut run, mut pen) = (run.clone(), Pen::new(app, run));
-    let wait = wait_after(&fault, run.attempt);
+    let wait = app.wait_after(&fault, run.attempt);
     write_wait(app, &mut pen, &mut run, &fault, wait);
     let frames: Vec<Frame> = pen.take_frames();
     app.journal.transition(from, run, frames, None).await.map(|_| ()).map_err(journal_fault)
