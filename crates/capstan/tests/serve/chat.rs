@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Output, Stdio};
 
-use crate::process::Server;
+use crate::process::{Server, hasty_folder};
 
 fn chat(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_capstan"));
@@ -16,7 +16,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn a_pipe_gets_the_text_and_nothing_else() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = hasty_folder();
     let server = Server::start(folder.path());
     let plain = chat(&[&server.url, "/tokens 3"]);
     assert_eq!((plain.status.code(), text(&plain.stdout).as_str()), (Some(0), "tok1 tok2 tok3 \n"));
