@@ -179,3 +179,9 @@ page() {
   [ -f "$built" ] && [ -z "$(find web/playground web/packages/capstan/src web/package-lock.json -newer "$built" -type f -not -path '*/dist/*' -not -name .tsbuildinfo -print -quit)" ] && return
   (cd web && npm run build --workspace capstan-playground --silent)
 }
+
+# page_if_node: without Node the gateway serves a plain page instead of the playground.
+page_if_node() {
+  command -v node >/dev/null && command -v npm >/dev/null || return 0
+  page || echo "warning: the playground could not be built; the gateway serves a plain page" >&2
+}

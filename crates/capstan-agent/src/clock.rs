@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-/// What a wait is for.
+/// What is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Wait {
+pub enum Timer {
     /// Another try: the next attempt of a run, the next call of an upstream.
     Again,
     /// The limit of a connection. HTTP clients keep it themselves.
@@ -23,7 +23,7 @@ pub enum Wait {
     Grace,
 }
 
-impl Wait {
+impl Timer {
     /// Its name on the wire and in configurations.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -46,8 +46,8 @@ pub struct Clock {
 /// What a test knows and decides.
 #[derive(Debug, Default)]
 struct Hand {
-    asked: Mutex<Vec<(Wait, Duration)>>,
-    strikes: Mutex<HashMap<Wait, Arc<Semaphore>>>,
+    asked: Mutex<Vec<(Timer, Duration)>>,
+    strikes: Mutex<HashMap<Timer, Arc<Semaphore>>>,
 }
 
 impl Clock {
@@ -58,52 +58,52 @@ impl Clock {
     }
 
     /// Returns when the time has passed.
-    pub async fn sleep(&self, wait: Wait, time: Duration) {
+    pub async fn sleep(&self, timer: Timer, time: Duration) {
         match &self.hand {
             None => tokio::time::sleep(time).await,
-            Some(hand) => hand.sleep(wait, time).await,
+            Some(hand) => hand.sleep(timer, time).await,
         }
     }
 
     /// What comes in time, if anything does.
-    pub async fn within<T>(&self, wait: Wait, time: Duration, work: impl Future<Output = T>) -> Option<T> {
+    pub async fn within<T>(&self, timer: Timer, time: Duration, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
             done = work => Some(done),
-            () = self.sleep(wait, time) => None,
+            () = self.sleep(timer, time) => None,
         }
     }
 
     /// Ends one wait of this kind: one that goes on, or else the next. Real time goes its own way.
-    pub fn strike(&self, wait: Wait) {
+    pub fn strike(&self, timer: Timer) {
         if let Some(hand) = &self.hand {
-            hand.strikes_of(wait).add_permits(1);
+            hand.strikes_of(timer).add_permits(1);
         }
     }
 
     /// How long each wait of this kind was to be, in order; of real time nothing is known.
-    pub fn asked(&self, wait: Wait) -> Vec<Duration> {
+    pub fn asked(&self, timer: Timer) -> Vec<Duration> {
         let Some(hand) = &self.hand else { return Vec::new() };
         let asked = hand.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.iter().filter(|(kind, _)| *kind == wait).map(|(_, time)| *time).collect()
+        asked.iter().filter(|(kind, _)| *kind == timer).map(|(_, time)| *time).collect()
     }
 }
 
 impl Hand {
-    async fn sleep(&self, wait: Wait, time: Duration) {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push((wait, time));
-        if wait == Wait::Again {
+    async fn sleep(&self, timer: Timer, time: Duration) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push((timer, time));
+        if timer == Timer::Again {
             return;
         }
         // It is never closed.
-        if let Ok(strike) = self.strikes_of(wait).acquire_owned().await {
+        if let Ok(strike) = self.strikes_of(timer).acquire_owned().await {
             strike.forget();
         }
     }
 
-    fn strikes_of(&self, wait: Wait) -> Arc<Semaphore> {
+    fn strikes_of(&self, timer: Timer) -> Arc<Semaphore> {
         let mut strikes = self.strikes.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(strikes.entry(wait).or_insert_with(|| Arc::new(Semaphore::new(0))))
+        Arc::clone(strikes.entry(timer).or_insert_with(|| Arc::new(Semaphore::new(0))))
     }
 }
 
@@ -116,22 +116,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn real_time_passes() {
         let (clock, began) = (Clock::default(), tokio::time::Instant::now());
-        clock.sleep(Wait::Idle, HOUR).await;
+        clock.sleep(Timer::Idle, HOUR).await;
         assert_eq!(began.elapsed(), HOUR);
-        assert_eq!(clock.within(Wait::Idle, HOUR, std::future::pending::<()>()).await, None);
-        assert_eq!(clock.within(Wait::Idle, Duration::ZERO, std::future::ready(1)).await, Some(1));
+        assert_eq!(clock.within(Timer::Idle, HOUR, std::future::pending::<()>()).await, None);
+        assert_eq!(clock.within(Timer::Idle, Duration::ZERO, std::future::ready(1)).await, Some(1));
     }
 
     #[tokio::test]
     async fn by_hand_a_try_is_not_waited_for_and_a_limit_lasts_until_it_is_struck() {
         let clock = Clock::by_hand();
-        clock.sleep(Wait::Again, HOUR).await;
-        clock.strike(Wait::Total);
-        let first = clock.within(Wait::Idle, HOUR, clock.sleep(Wait::Total, HOUR)).await;
+        clock.sleep(Timer::Again, HOUR).await;
+        clock.strike(Timer::Total);
+        let first = clock.within(Timer::Idle, HOUR, clock.sleep(Timer::Total, HOUR)).await;
         assert_eq!(first, Some(()), "only what was struck is over");
-        clock.strike(Wait::Idle);
-        let second = clock.within(Wait::Idle, HOUR, clock.sleep(Wait::Total, HOUR)).await;
+        clock.strike(Timer::Idle);
+        let second = clock.within(Timer::Idle, HOUR, clock.sleep(Timer::Total, HOUR)).await;
         assert_eq!(second, None, "a strike ends one wait");
-        assert_eq!((clock.asked(Wait::Again), clock.asked(Wait::Grace)), (vec![HOUR], vec![]));
+        assert_eq!((clock.asked(Timer::Again), clock.asked(Timer::Grace)), (vec![HOUR], vec![]));
     }
 }

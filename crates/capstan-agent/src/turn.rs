@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use capstan_protocol::ChatMessage;
 use serde_json::{Map, Value};
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::trace::TraceContext;
+use crate::cancel::Cancel;
+use crate::trace::TraceParent;
 
 /// One turn of a conversation, for one attempt.
 #[derive(Debug, Clone)]
 pub struct Turn {
     /// The run, the same in all its attempts: a key for upstreams that start a run once.
     pub run: Uuid,
+    /// The name under which the agent is asked.
+    pub agent: Arc<str>,
     /// What the user says now.
     pub message: ChatMessage,
     /// What was said before, oldest first.
@@ -27,9 +29,9 @@ pub struct Turn {
     /// What earlier attempts have already sent.
     pub sent: Sent,
     /// The trace that this attempt is a part of, to be passed on to whatever it calls.
-    pub trace: Option<TraceContext>,
-    /// Fires when the run is stopped. The attempt's future is dropped as well; this is for work that outlives it.
-    pub cancel: CancellationToken,
+    pub trace: Option<TraceParent>,
+    /// Says why the attempt is broken off, if it is. Its future is dropped as well; this is for work that outlives it.
+    pub cancel: Cancel,
 }
 
 /// What earlier attempts have sent to the reader.
@@ -46,6 +48,7 @@ impl Turn {
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             run: Uuid::now_v7(),
+            agent: Arc::from(""),
             message: ChatMessage::user(text),
             history: Arc::default(),
             session: String::new(),
@@ -53,7 +56,7 @@ impl Turn {
             attempt: 1,
             sent: Sent::default(),
             trace: None,
-            cancel: CancellationToken::new(),
+            cancel: Cancel::default(),
         }
     }
 

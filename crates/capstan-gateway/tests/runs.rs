@@ -338,7 +338,7 @@ async fn the_server_tells_how_it_feels_and_what_it_counted() {
     }
     let metrics = server.get("/metrics").await.text().await.unwrap();
     for line in [
-        "capstan_runs_total{name=\"completed\"} 1",
+        "capstan_runs_total{outcome=\"completed\",agent=\"demo\"} 1",
         "capstan_packets_total{name=\"DELTA\"} 4",
         "capstan_attempts_total 1",
     ] {

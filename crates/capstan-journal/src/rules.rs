@@ -62,6 +62,7 @@ pub(crate) fn advance(run: &Run, to: Run, frames: &[Frame]) -> Run {
         reason: to.reason,
         model: to.model,
         usage: to.usage,
+        far_id: to.far_id,
         ..run.clone()
     };
     count(&mut next, frames);

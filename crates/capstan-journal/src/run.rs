@@ -32,6 +32,8 @@ pub struct Claim {
     pub accepts_reset: bool,
     /// The event types that the caller listed, if it did.
     pub supported_events: Option<Vec<String>>,
+    /// Who arms the next attempt of the run when one has failed.
+    pub armed_by: ArmedBy,
     /// When the request came.
     pub created_at: Timestamp,
 }
@@ -56,6 +58,7 @@ impl Claim {
             max_attempts: 1,
             accepts_reset: false,
             supported_events: None,
+            armed_by: ArmedBy::Client,
             created_at,
         }
     }
@@ -73,6 +76,7 @@ impl Claim {
             max_attempts: self.max_attempts,
             accepts_reset: self.accepts_reset,
             supported_events: self.supported_events.clone(),
+            armed_by: self.armed_by,
             created_at: self.created_at,
             state: RunState::Running,
             attempt: 1,
@@ -85,8 +89,20 @@ impl Claim {
             reason: None,
             model: None,
             usage: None,
+            far_id: None,
         }
     }
+}
+
+/// Who arms the next attempt of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ArmedBy {
+    /// The client that started it, by sending its request again. An agent is never run again unasked.
+    #[default]
+    Client,
+    /// The gateway: in the protocol that asked nobody sends a request again.
+    Gateway,
 }
 
 /// Where a run stands. The order is the order of one attempt's life.
@@ -125,6 +141,9 @@ pub struct Run {
     pub accepts_reset: bool,
     /// The event types that the caller listed, if it did.
     pub supported_events: Option<Vec<String>>,
+    /// Who arms the next attempt.
+    #[serde(default)]
+    pub armed_by: ArmedBy,
     /// When the request came.
     pub created_at: Timestamp,
     /// Where the run stands.
@@ -149,6 +168,9 @@ pub struct Run {
     pub model: Option<String>,
     /// What the run used, as the agent reports it.
     pub usage: Option<Map<String, Value>>,
+    /// What the agent works with elsewhere, under the id by which it can be ended; the agent's own word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far_id: Option<String>,
 }
 
 impl Run {

@@ -17,7 +17,7 @@ use crate::provider::{Config, Defaults, Provider};
 
 pub(crate) use content::blocks;
 
-const DEFAULTS: Defaults = Defaults {
+pub(crate) const DEFAULTS: Defaults = Defaults {
     url: "https://api.anthropic.com",
     path: "v1/messages",
     key_env: "ANTHROPIC_API_KEY",

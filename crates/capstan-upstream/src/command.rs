@@ -4,6 +4,7 @@ mod decoder;
 mod lines;
 mod process;
 mod prompt;
+mod stderr_tail;
 mod text;
 
 use std::collections::BTreeMap;
@@ -11,8 +12,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::BytesMut;
-use capstan_agent::{About, Agent, Clock, Outcome, Turn, Wait, Work, Writer};
+use capstan_agent::{About, Agent, Clock, Outcome, Timer, Turn, Work, Writer};
 use capstan_protocol::Fault;
+use capstan_protocol::fault::Upstream;
 use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
@@ -20,12 +22,12 @@ use tokio::time::Instant;
 pub use decoder::Decoder;
 pub use lines::Lines;
 
+use crate::attempt_writer::AttemptWriter;
 use crate::decode::Step;
 use crate::http::timed_out;
 use crate::kinds::{Common, ConfigError};
 use crate::retries::Retries;
-use crate::speaker::Speaker;
-use crate::times::{Timeouts, left};
+use crate::timeouts::{CallTimeouts, left};
 use process::Process;
 use prompt::PromptBy;
 
@@ -56,7 +58,7 @@ fn yes() -> bool {
 struct Command {
     config: Config,
     retries: Retries,
-    times: Timeouts,
+    times: CallTimeouts,
     clock: Clock,
 }
 
@@ -71,14 +73,15 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, C
 #[async_trait]
 impl Agent for Command {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
-        let mut speaker = Speaker::new(out);
+        let mut speaker = AttemptWriter::new(out);
         let prompt = prompt::make(&turn, self.config.prompt, self.config.history)?;
         let mut process = Process::start(&self.config, &turn, prompt, &self.clock)?;
-        let outcome = self.listen(&mut process, &mut speaker).await;
-        if outcome.is_ok() {
+        let Err(fault) = self.listen(&mut process, &mut speaker).await else {
             process.end();
-        }
-        outcome.map_err(|fault| self.retries.verdict(fault, speaker.has_spoken()).into())
+            return Ok(());
+        };
+        let seen = Upstream { stderr: process.stderr_tail().await, ..Upstream::default() };
+        Err(self.retries.verdict(fault.with_upstream(seen), speaker.has_written()).into())
     }
 
     fn max_attempts(&self) -> u32 {
@@ -91,7 +94,7 @@ impl Agent for Command {
 }
 
 impl Command {
-    async fn listen(&self, process: &mut Process, out: &mut Speaker<'_>) -> Result<(), Fault> {
+    async fn listen(&self, process: &mut Process, out: &mut AttemptWriter<'_>) -> Result<(), Fault> {
         let began = Instant::now();
         let mut lines = Lines::new(self.config.max_line_bytes.unwrap_or(DEFAULT_MAX_LINE_BYTES));
         let mut decoder = Decoder::new();
@@ -128,14 +131,14 @@ impl Command {
         began: Instant,
         heard_at: Option<Instant>,
         ends_at: Option<Instant>,
-    ) -> (Wait, Instant) {
+    ) -> (Timer, Instant) {
         let (limit, until) = match (ends_at, heard_at) {
-            (Some(end), _) => (Wait::Grace, end),
-            (None, Some(at)) => (Wait::Idle, at + self.times.idle),
-            (None, None) => (Wait::FirstToken, began + self.times.first_token),
+            (Some(end), _) => (Timer::Grace, end),
+            (None, Some(at)) => (Timer::Idle, at + self.times.idle),
+            (None, None) => (Timer::FirstToken, began + self.times.first_token),
         };
         let total = began + self.times.total;
-        if total < until { (Wait::Total, total) } else { (limit, until) }
+        if total < until { (Timer::Total, total) } else { (limit, until) }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::call::{Dialect, HttpAgent};
 use crate::kinds::{Common, ConfigError};
 use crate::provider::{Config, Defaults, Provider};
 
-const DEFAULTS: Defaults = Defaults {
+pub(crate) const DEFAULTS: Defaults = Defaults {
     url: "https://api.openai.com/v1",
     path: "chat/completions",
     key_env: "OPENAI_API_KEY",

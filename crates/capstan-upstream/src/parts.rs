@@ -10,13 +10,13 @@ pub(crate) fn messages(turn: &Turn) -> impl Iterator<Item = (usize, &ChatMessage
 
 /// Where a part stands.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct PartPath {
     pub(crate) message: usize,
     pub(crate) part: usize,
 }
 
 /// A part that the upstream cannot take. It is named, never dropped.
-pub(crate) fn refused(place: Place, part: &Part, why: &str) -> Fault {
+pub(crate) fn refused(place: PartPath, part: &Part, why: &str) -> Fault {
     let path = format!("messages[{}].parts[{}]", place.message, place.part);
     let message = format!("{path}: {} {why}.", kind(part));
     Fault::new(FaultKind::InvalidRequest).with_message(message).with_detail("path", path)
@@ -35,7 +35,7 @@ fn kind(part: &Part) -> &'static str {
 }
 
 /// The media type of a blob; without one its bytes mean nothing to a provider.
-pub(crate) fn mime<'a>(place: Place, part: &Part, mime: &'a Option<String>) -> Result<&'a str, Fault> {
+pub(crate) fn mime<'a>(place: PartPath, part: &Part, mime: &'a Option<String>) -> Result<&'a str, Fault> {
     mime.as_deref().ok_or_else(|| refused(place, part, "needs a mime_type for this agent"))
 }
 

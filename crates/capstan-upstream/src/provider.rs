@@ -4,9 +4,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use url::Url;
 
+use crate::api_key::ApiKey;
 use crate::http;
 use crate::kinds::ConfigError;
-use crate::secret::Secret;
 
 /// The keys of a provider's table.
 #[derive(Debug, Deserialize)]
@@ -39,7 +39,7 @@ pub(crate) struct Provider {
     pub(crate) model: String,
     pub(crate) system: Option<String>,
     pub(crate) parameters: Map<String, Value>,
-    pub(crate) secret: Secret,
+    pub(crate) secret: ApiKey,
 }
 
 impl Provider {
@@ -54,7 +54,7 @@ impl Provider {
             model: config.model,
             system: config.system,
             parameters: config.parameters,
-            secret: Secret::find(config.key_env.as_deref(), config.key_file.as_deref(), key_env)?,
+            secret: ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), key_env)?,
         })
     }
 }

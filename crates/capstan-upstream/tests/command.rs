@@ -6,7 +6,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use capstan_agent::{Clock, Output, Turn, Wait};
+use capstan_agent::{Clock, Output, Timer, Turn};
 use capstan_protocol::ErrorSeverity;
 use common::*;
 use serde_json::{Value, json};
@@ -176,7 +176,7 @@ async fn a_stopped_run_ends_its_whole_process_group() {
     let stopped = client().delete(format!("{gateway}/v1/streams/{stream}")).send().await.unwrap();
     assert_eq!(stopped.status(), 200);
     assert!(pids().lines().all(is_alive), "the stop does not wait for the process");
-    clock.strike(Wait::Grace);
+    clock.strike(Timer::Grace);
     assert!(eventually(|| pids().lines().all(|pid| !is_alive(pid))).await, "parent and child are gone");
 }
 
@@ -188,11 +188,11 @@ async fn a_silent_process_is_ended_by_its_timeout() {
     let running = tokio::spawn(run(agent_by(clock.clone(), "command", config), Turn::new("Hi")));
     let pids = || std::fs::read_to_string(&file).unwrap_or_default();
     assert!(eventually(|| pids().lines().count() == 2).await);
-    clock.strike(Wait::FirstToken);
+    clock.strike(Timer::FirstToken);
     let (_, outcome) = running.await.unwrap();
     let fault = outcome.unwrap_err();
     assert_eq!((fault.code(), &fault.details()["timeout"]), ("upstream_timeout", &json!("first_token")));
-    clock.strike(Wait::Grace);
+    clock.strike(Timer::Grace);
     assert!(eventually(|| pids().lines().all(|pid| !is_alive(pid))).await);
 }
 
@@ -200,9 +200,9 @@ async fn a_silent_process_is_ended_by_its_timeout() {
 async fn a_process_that_lingers_after_its_result_is_done() {
     let script = format!("{ECHO}; sleep 3600");
     let (clock, config) = (Clock::by_hand(), json!({ "command": ["sh", "-c", script, "sh"] }));
-    clock.strike(Wait::Grace);
+    clock.strike(Timer::Grace);
     let (outputs, outcome) = run(agent_by(clock.clone(), "command", config), Turn::new("x")).await;
     outcome.unwrap();
     assert_eq!(text(&outputs), "in=x arg= run=set");
-    assert!(clock.asked(Wait::Grace)[0] <= Duration::from_secs(2), "{:?}", clock.asked(Wait::Grace));
+    assert!(clock.asked(Timer::Grace)[0] <= Duration::from_secs(2), "{:?}", clock.asked(Timer::Grace));
 }

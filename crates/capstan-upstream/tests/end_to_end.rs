@@ -5,7 +5,8 @@ mod common;
 
 use std::time::Duration;
 
-use capstan_agent::{Agent, Demo, Wait};
+use capstan_agent::{Agent, Timer};
+use capstan_demo::Demo;
 use common::*;
 use serde_json::{Value, json};
 
@@ -212,13 +213,13 @@ async fn a_careful_kind_is_called_again_only_after_a_refusal() {
         ask(&closed.gateway(kind, json!({ "url": closed.url })).await, "Hi").await;
         assert_eq!(closed.calls() - before, 4, "{kind}");
     }
-    assert_eq!(closed.clock.asked(Wait::Again).len(), 2 * 3, "none without a wait");
+    assert_eq!(closed.clock.asked(Timer::Again).len(), 2 * 3, "none without a wait");
 }
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 /// Asks as a part of a trace, or of none.
-async fn ask_within(gateway: &str, headers: &[(&str, &str)]) -> Told {
+async fn ask_within(gateway: &str, headers: &[(&str, &str)]) -> RunSeen {
     let post = client().post(format!("{gateway}/v1/assist")).json(&question("Hi"));
     let post = headers.iter().fold(post, |post, (name, value)| post.header(*name, *value));
     read(&post.send().await.unwrap().bytes().await.unwrap())

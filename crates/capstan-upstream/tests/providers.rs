@@ -5,9 +5,9 @@ mod common;
 
 use std::time::Duration;
 
-use capstan_agent::Wait;
+use capstan_agent::Timer;
 use capstan_protocol::{ErrorSeverity, Exposure};
-use capstan_upstream::Timeouts;
+use capstan_upstream::CallTimeouts;
 use common::*;
 use serde_json::{Value, json};
 
@@ -18,19 +18,20 @@ fn config(provider: &Provider) -> Value {
     json!({ "url": format!("{}/v1", provider.url), "model": "m" })
 }
 
-async fn told_by(provider: &Provider) -> Told {
+/// No time-out strikes unless the provider says so.
+async fn told_by(provider: &Provider) -> RunSeen {
     ask(&provider.gateway("openai", config(provider)).await, "Hi").await
 }
 
 /// As many waits as there were further calls, and none of them short.
 fn assert_waits(provider: &Provider) {
-    let waits = provider.clock.asked(Wait::Again);
+    let waits = provider.clock.asked(Timer::Again);
     assert_eq!(waits.len(), provider.calls() - 1);
     assert!(waits.iter().all(|wait| *wait >= LEAST_WAIT), "{waits:?}");
 }
 
 /// The whole answer came, after so many calls, none of them right after another.
-async fn heals(calls: usize, provider: &Provider) -> Told {
+async fn heals(calls: usize, provider: &Provider) -> RunSeen {
     let told = told_by(provider).await;
     assert_eq!(told.text, words(60), "{:?}", told.errors);
     let close = told.close.clone().unwrap();
@@ -43,7 +44,7 @@ async fn heals(calls: usize, provider: &Provider) -> Told {
 }
 
 /// The run failed with a code, after so many calls.
-async fn fails(code: &str, calls: usize, provider: &Provider) -> Told {
+async fn fails(code: &str, calls: usize, provider: &Provider) -> RunSeen {
     let told = told_by(provider).await;
     let last = told.errors.last().unwrap();
     assert_eq!((last.code.as_str(), last.severity), (code, ErrorSeverity::Fatal));
@@ -69,7 +70,7 @@ const RATE_LIMIT: &str =
 async fn a_429_with_a_short_retry_after_is_waited_out() {
     let provider = once(status(429, &[("retry-after", "1")], RATE_LIMIT)).await;
     let told = heals(2, &provider).await;
-    assert_eq!(provider.clock.asked(Wait::Again), [Duration::from_secs(1)]);
+    assert_eq!(provider.clock.asked(Timer::Again), [Duration::from_secs(1)]);
     assert!(told.errors.is_empty(), "it was healed within the attempt");
     assert_eq!(told.close.unwrap()["attempts"], 1);
 }
@@ -78,7 +79,7 @@ async fn a_429_with_a_short_retry_after_is_waited_out() {
 async fn a_429_with_retry_after_ms_is_waited_out_to_the_millisecond() {
     let provider = once(status(429, &[("retry-after-ms", "700"), ("retry-after", "60")], RATE_LIMIT)).await;
     heals(2, &provider).await;
-    assert_eq!(provider.clock.asked(Wait::Again), [Duration::from_millis(700)]);
+    assert_eq!(provider.clock.asked(Timer::Again), [Duration::from_millis(700)]);
 }
 
 #[tokio::test]
@@ -116,15 +117,15 @@ async fn a_reset_before_the_headers_is_healed() {
 
 #[tokio::test]
 async fn no_answer_at_all_is_a_timeout_after_four_calls() {
-    let provider = always(vec![Do::Strike(Wait::FirstToken), Do::Hang]).await;
+    let provider = always(vec![Do::Strike(Timer::FirstToken), Do::Hang]).await;
     let told = fails("upstream_timeout", 4, &provider).await;
     assert_eq!(told.errors.last().unwrap().details.as_ref().unwrap()["timeout"], "first_token");
-    assert_eq!(provider.clock.asked(Wait::FirstToken), [Timeouts::PROVIDER.first_token; 4]);
+    assert_eq!(provider.clock.asked(Timer::FirstToken), [CallTimeouts::PROVIDER.first_token; 4]);
 }
 
 #[tokio::test]
 async fn a_late_first_token_is_asked_for_again() {
-    let late = vec![stream_head(), Do::Strike(Wait::FirstToken), Do::Hang];
+    let late = vec![stream_head(), Do::Strike(Timer::FirstToken), Do::Hang];
     heals(2, &once(late).await).await;
 }
 
@@ -153,12 +154,12 @@ async fn a_cut_each_time_fails_after_three_calls() {
 
 #[tokio::test]
 async fn a_stall_is_continued() {
-    let stall = [vec![stream_head()], tokens(1, 40), vec![Do::Strike(Wait::Idle), Do::Hang]].concat();
+    let stall = [vec![stream_head()], tokens(1, 40), vec![Do::Strike(Timer::Idle), Do::Hang]].concat();
     let provider = once(stall).await;
     let told = heals(2, &provider).await;
     assert_eq!(told.errors[0].code, "upstream_timeout");
     assert_eq!(told.errors[0].details.as_ref().unwrap()["timeout"], "idle");
-    assert!(provider.clock.asked(Wait::Idle)[0] <= Timeouts::PROVIDER.idle);
+    assert!(provider.clock.asked(Timer::Idle)[0] <= CallTimeouts::PROVIDER.idle);
 }
 
 #[tokio::test]
@@ -187,11 +188,11 @@ async fn a_complete_answer_is_closed_at_once_even_if_its_connection_stays_open()
 
 #[tokio::test]
 async fn a_complete_answer_without_usage_is_closed_soon() {
-    let end = vec![finish("stop").remove(0), Do::Strike(Wait::Grace), Do::Hang];
+    let end = vec![finish("stop").remove(0), Do::Strike(Timer::Grace), Do::Hang];
     let provider = always([vec![stream_head()], tokens(1, 60), end].concat()).await;
     let told = told_by(&provider).await;
     assert_eq!((told.text, provider.calls()), (words(60), 1));
-    let graces = provider.clock.asked(Wait::Grace);
+    let graces = provider.clock.asked(Timer::Grace);
     assert!(graces.iter().all(|grace| *grace <= Duration::from_millis(300)), "{graces:?}");
 }
 
@@ -275,7 +276,7 @@ async fn a_key_is_sent_and_never_shown() {
 
 #[tokio::test]
 async fn the_total_time_of_a_call_is_limited() {
-    let slow = [vec![stream_head()], tokens(1, 20), vec![Do::Strike(Wait::Total), Do::Hang]].concat();
+    let slow = [vec![stream_head()], tokens(1, 20), vec![Do::Strike(Timer::Total), Do::Hang]].concat();
     let provider = always(slow).await;
     let mut config = config(&provider);
     // Below the other limits, so that it is the one to strike.
@@ -284,7 +285,7 @@ async fn the_total_time_of_a_call_is_limited() {
     let error = told.errors.last().unwrap();
     assert_eq!((error.code.as_str(), error.severity), ("upstream_timeout", ErrorSeverity::Fatal));
     assert_eq!(error.details.as_ref().unwrap()["timeout"], "total");
-    assert!(provider.clock.asked(Wait::Total)[0] <= Duration::from_secs(9));
+    assert!(provider.clock.asked(Timer::Total)[0] <= Duration::from_secs(9));
     assert_eq!(provider.calls(), 1, "another attempt would take as long");
 }
 

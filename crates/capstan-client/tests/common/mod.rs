@@ -1,14 +1,17 @@
 //! A real gateway: on a free port of loopback, or without a socket for tests in which no time passes.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+pub mod scripted;
+
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::http;
-use capstan_agent::{Clock, Demo, async_trait};
+use capstan_agent::{Clock, async_trait};
 use capstan_client::Options;
 use capstan_client::transport::{Request, Response, Transport, TransportError};
+use capstan_demo::Demo;
 use capstan_gateway::{Gateway, Service, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
 use futures_util::StreamExt as _;

@@ -13,7 +13,7 @@ use crate::purge;
 use crate::refusal::Refusal;
 
 pub(crate) const TURNS: Row = Row {
-    tag: Tag::Sessions,
+    tag: &Tag::SESSIONS,
     summary: "Read a session",
     says: "Its turns, oldest first. A turn is stored when its stream closes; one whose run failed or was stopped is partial, \
         and is not sent to agents.",
@@ -24,7 +24,7 @@ pub(crate) const TURNS: Row = Row {
 };
 
 pub(crate) const PURGE: Row = Row {
-    tag: Tag::Sessions,
+    tag: &Tag::SESSIONS,
     summary: "Erase a session",
     says: "Its runs are stopped; its turns and streams are erased for good. The keys of its runs stay taken, so that a duplicate \
         starts no second run.",

@@ -8,9 +8,12 @@
     clippy::indexing_slicing
 )]
 
+pub mod odd_store;
+
 use std::time::Duration;
 
-use capstan_agent::{Clock, Demo, Wait};
+use capstan_agent::{Clock, Timer};
+use capstan_demo::Demo;
 use capstan_gateway::{Gateway, Settings, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
 use capstan_protocol::{
@@ -76,7 +79,7 @@ impl Server {
     /// between deciding and waiting.
     pub fn waits(&self) -> Vec<f64> {
         let half_seconds = |wait: Duration| (wait.as_secs_f64() * 2.0).ceil() / 2.0;
-        self.clock.asked(Wait::Again).into_iter().map(half_seconds).collect()
+        self.clock.asked(Timer::Again).into_iter().map(half_seconds).collect()
     }
 
     pub async fn post(&self, request: &ServiceRequest) -> reqwest::Response {

@@ -105,13 +105,19 @@ impl Group {
     /// Writes all or nothing. The answers are given afterwards, with [`Answers::give`].
     pub(crate) fn commit(self, tables: &Tables) -> (Result<(), JournalError>, Answers) {
         let mut batch = self.batch;
+        let mut written = HashMap::from([(Table::Frames, self.size as u64)]);
         for ((table, key), value) in self.staged {
+            let size = key.len() + value.as_ref().map_or(0, Vec::len);
+            *written.entry(table).or_default() += size as u64;
             match value {
                 Some(value) => batch.insert(tables.keyspace(table), key, value),
                 None => batch.remove(tables.keyspace(table), key),
             }
         }
-        (batch.durability(Some(self.mode)).commit().map_err(failure), Answers(self.answers))
+        let outcome = batch.durability(Some(self.mode)).commit().map_err(failure);
+        let outcome = outcome
+            .and_then(|()| written.into_iter().try_for_each(|(table, bytes)| tables.wrote(table, bytes)));
+        (outcome, Answers(self.answers))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Readable, Snapshot};
@@ -14,8 +15,13 @@ use crate::rules::shown;
 use crate::{Found, Frame, JournalError, Run, RunState, Secret, Turn};
 
 /// Frames are written once and soon served from disk: a small memtable bounds memory and the time to reopen.
-const FRAMES_MEMTABLE: u64 = 8 * 1024 * 1024;
-const OTHER_MEMTABLE: u64 = 4 * 1024 * 1024;
+const FRAMES_MEMTABLE: u64 = 4 * 1024 * 1024;
+const OTHER_MEMTABLE: u64 = 2 * 1024 * 1024;
+/// The engine's own limit, which is never reached. Every commit to a memtable beyond it puts a message into a bounded queue
+/// that its worker both reads and writes: a thousand of them while it flushes, and it waits for itself for ever. So we
+/// rotate, and each rotation is one message (fjall 3.1.13; its pull request 323). Folders of an earlier version keep the limit
+/// they were made with, 8 MiB for frames and 4 for the rest, so ours are well below.
+const ENGINE_MEMTABLE: u64 = 64 * 1024 * 1024;
 /// Small: the tails are in memory already, and behind it is the operating system's own cache.
 const CACHE: u64 = 8 * 1024 * 1024;
 /// The engine's least: keyspaces that are seldom written are flushed before they keep many logs alive.
@@ -35,12 +41,36 @@ pub(crate) enum Table {
     Index,
 }
 
+/// A keyspace, and how much was written to it since its memtable was begun.
+struct Space {
+    keyspace: Keyspace,
+    limit: u64,
+    written: AtomicU64,
+}
+
+impl Space {
+    fn open(db: &Database, name: &str, limit: u64) -> Result<Self, JournalError> {
+        let options = || KeyspaceCreateOptions::default().max_memtable_size(ENGINE_MEMTABLE);
+        let keyspace = db.keyspace(name, options).map_err(failure)?;
+        Ok(Self { keyspace, limit, written: AtomicU64::new(0) })
+    }
+
+    /// Counts what a commit wrote, and hands a full memtable over to be flushed.
+    fn wrote(&self, bytes: u64) -> Result<(), JournalError> {
+        if self.written.fetch_add(bytes, Ordering::Relaxed) + bytes >= self.limit {
+            self.written.store(0, Ordering::Relaxed);
+            self.keyspace.rotate_memtable().map_err(failure)?;
+        }
+        Ok(())
+    }
+}
+
 pub(crate) struct Tables {
-    frames: Keyspace,
-    runs: Keyspace,
-    claims: Keyspace,
-    turns: Keyspace,
-    index: Keyspace,
+    frames: Space,
+    runs: Space,
+    claims: Space,
+    turns: Space,
+    index: Space,
     db: Database,
     store: PathBuf,
     secret: Secret,
@@ -66,6 +96,15 @@ impl Tables {
     }
 
     pub(crate) fn keyspace(&self, table: Table) -> &Keyspace {
+        &self.space(table).keyspace
+    }
+
+    /// To be told after every commit, by the one thread that commits.
+    pub(crate) fn wrote(&self, table: Table, bytes: u64) -> Result<(), JournalError> {
+        self.space(table).wrote(bytes)
+    }
+
+    fn space(&self, table: Table) -> &Space {
         match table {
             Table::Frames => &self.frames,
             Table::Runs => &self.runs,
@@ -100,21 +139,18 @@ fn newest_log(store: &Path) -> Option<PathBuf> {
     Some(store.join(format!("{newest}.jnl")))
 }
 
-fn open_engine(store: &Path) -> Result<(Database, [Keyspace; 5]), JournalError> {
+fn open_engine(store: &Path) -> Result<(Database, [Space; 5]), JournalError> {
     let builder =
         Database::builder(store).cache_size(CACHE).max_journaling_size(MAX_LOGS).worker_threads(WORKERS);
     let db = builder.open().map_err(failure)?;
-    let keyspace = |name, memtable| {
-        db.keyspace(name, || KeyspaceCreateOptions::default().max_memtable_size(memtable)).map_err(failure)
-    };
-    let keyspaces = [
-        keyspace("frames", FRAMES_MEMTABLE)?,
-        keyspace("runs", OTHER_MEMTABLE)?,
-        keyspace("claims", OTHER_MEMTABLE)?,
-        keyspace("turns", OTHER_MEMTABLE)?,
-        keyspace("index", OTHER_MEMTABLE)?,
+    let spaces = [
+        Space::open(&db, "frames", FRAMES_MEMTABLE)?,
+        Space::open(&db, "runs", OTHER_MEMTABLE)?,
+        Space::open(&db, "claims", OTHER_MEMTABLE)?,
+        Space::open(&db, "turns", OTHER_MEMTABLE)?,
+        Space::open(&db, "index", OTHER_MEMTABLE)?,
     ];
-    Ok((db, keyspaces))
+    Ok((db, spaces))
 }
 
 /// One moment of the store. A stream that is being deleted is whole in it or not there at all.
@@ -148,7 +184,7 @@ impl View<'_> {
     ) -> impl DoubleEndedIterator<Item = Result<(u64, fjall::UserValue), JournalError>> {
         // Nothing follows the last seq there can be; asking from there finds at most that one again.
         let range = keys::frame(stream, after.saturating_add(1))..=keys::frame(stream, u64::MAX);
-        self.snapshot.range(&self.tables.frames, range).map(|entry| {
+        self.snapshot.range(self.tables.keyspace(Table::Frames), range).map(|entry| {
             let (key, value) = entry.into_inner().map_err(failure)?;
             Ok((keys::seq(&key).ok_or_else(|| corrupt("a block without a seq"))?, value))
         })
@@ -162,7 +198,7 @@ impl View<'_> {
         limit: usize,
     ) -> Result<Vec<Vec<u8>>, JournalError> {
         let range = keys::frame(stream, from)..=keys::frame(stream, u64::MAX);
-        let entries = self.snapshot.range(&self.tables.frames, range).take(limit);
+        let entries = self.snapshot.range(self.tables.keyspace(Table::Frames), range).take(limit);
         entries.map(|entry| entry.key().map(|key| key.to_vec()).map_err(failure)).collect()
     }
 
@@ -210,7 +246,10 @@ impl View<'_> {
     ) -> Result<Vec<Frame>, JournalError> {
         let (mut found, mut total) = (Vec::new(), 0);
         // The record goes first when a stream is deleted, its frames bit by bit.
-        let is_known = self.snapshot.contains_key(&self.tables.runs, stream.as_bytes()).map_err(failure)?;
+        let is_known = self
+            .snapshot
+            .contains_key(self.tables.keyspace(Table::Runs), stream.as_bytes())
+            .map_err(failure)?;
         if !is_known || after == u64::MAX {
             return Ok(found);
         }
@@ -249,7 +288,7 @@ impl View<'_> {
         let first = keys::index(keys::LISTED, &[&tenant]);
         let end = keys::index(keys::LISTED, &[&tenant, before.unwrap_or(Uuid::max()).as_bytes()]);
         let mut runs = Vec::new();
-        for entry in self.snapshot.range(&self.tables.index, first..end).rev().take(limit) {
+        for entry in self.snapshot.range(self.tables.keyspace(Table::Index), first..end).rev().take(limit) {
             let key = entry.key().map_err(failure)?;
             runs.extend(keys::stream(&key).map(|stream| self.run(stream)).transpose()?.flatten());
         }

@@ -7,7 +7,7 @@ use capstan_protocol::agui::{
 use capstan_protocol::{Arguments, ChatMessage, Fault, Modality, Part, Role};
 use serde_json::{Value, json};
 
-use crate::parts::{self, Place, call_id, mime};
+use crate::parts::{self, PartPath, call_id, mime};
 
 pub(super) fn of(turn: &Turn, system: Option<&str>) -> Result<RunAgentInput, Fault> {
     let mut messages = Vec::new();
@@ -50,7 +50,7 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<AguiMessage>) -> Re
                 });
             }
             Part::Text { .. } | Part::Blob { .. } | Part::File { .. } | Part::Uri { .. } => {
-                content.push(piece(Place { message: index, part: at }, part)?);
+                content.push(piece(PartPath { message: index, part: at }, part)?);
             }
         }
     }
@@ -87,7 +87,7 @@ fn call(at: usize, name: &str, arguments: &Arguments, id: &Option<String>) -> To
     ToolCall { id: call_id(id, at), kind: "function".into(), function }
 }
 
-fn piece(place: Place, part: &Part) -> Result<ContentPart, Fault> {
+fn piece(place: PartPath, part: &Part) -> Result<ContentPart, Fault> {
     let (source, modality) = match part {
         Part::Text { content } => return Ok(ContentPart::Text { text: content.clone() }),
         Part::Blob { content, modality, mime_type } => {

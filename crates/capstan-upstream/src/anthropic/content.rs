@@ -4,7 +4,7 @@ use capstan_agent::Turn;
 use capstan_protocol::{Arguments, ChatMessage, Fault, Modality, Part, Role};
 use serde_json::{Value, json};
 
-use crate::parts::{self, Place, call_id, mime, refused};
+use crate::parts::{self, PartPath, call_id, mime, refused};
 
 /// The pictures that can be sent inline.
 const PICTURES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
@@ -34,7 +34,7 @@ pub(crate) fn blocks(index: usize, message: &ChatMessage) -> Result<Vec<Value>, 
     let parts = message.parts.iter().enumerate();
     // An empty text is refused by the provider, and says nothing.
     let parts = parts.filter(|(_, part)| !matches!(part, Part::Text { content } if content.is_empty()));
-    parts.map(|(at, part)| block(Place { message: index, part: at }, part)).collect()
+    parts.map(|(at, part)| block(PartPath { message: index, part: at }, part)).collect()
 }
 
 /// Whether a request refers to uploaded files.
@@ -44,7 +44,7 @@ pub(super) fn has_files(body: &Value) -> bool {
     blocks.any(|block| block.pointer("/source/type").is_some_and(|kind| kind == "file"))
 }
 
-fn block(place: Place, part: &Part) -> Result<Value, Fault> {
+fn block(place: PartPath, part: &Part) -> Result<Value, Fault> {
     let refuse = |why: &str| Err(refused(place, part, why));
     match part {
         Part::Text { content } => Ok(json!({ "type": "text", "text": content })),

@@ -8,7 +8,7 @@ use capstan_protocol::{
 use serde_json::Map;
 use uuid::Uuid;
 
-use crate::parts::{self, Place, refused};
+use crate::parts::{self, PartPath, refused};
 
 /// Who asks, towards the upstream.
 const USER: &str = "capstan";
@@ -46,7 +46,7 @@ fn time_of(run: Uuid) -> Timestamp {
 pub(super) fn v2(turn: &Turn) -> Result<v2::ServiceRequest, Fault> {
     for (at, part) in turn.message.parts.iter().enumerate() {
         if !matches!(part, Part::Text { .. }) {
-            let place = Place { message: turn.history.len(), part: at };
+            let place = PartPath { message: turn.history.len(), part: at };
             return Err(refused(place, part, "cannot be sent in profile v2"));
         }
     }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::anthropic;
-use crate::parts::{Place, refused};
+use crate::parts::{PartPath, refused};
 
 /// How the prompt reaches the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -77,7 +77,7 @@ fn history(turn: &Turn) -> Result<String, Fault> {
 fn plain(index: usize, message: &ChatMessage) -> Result<String, Fault> {
     let mut text = String::new();
     for (at, part) in message.parts.iter().enumerate() {
-        let place = Place { message: index, part: at };
+        let place = PartPath { message: index, part: at };
         match part {
             Part::Text { content } | Part::Reasoning { content } => text.push_str(content),
             Part::ToolCallResponse { response, .. } => text.push_str(&response.to_string()),

@@ -4,7 +4,7 @@ use capstan_agent::Turn;
 use capstan_protocol::{Arguments, ChatMessage, Fault, Modality, Part, Role};
 use serde_json::{Map, Value, json};
 
-use crate::parts::{self, Place, call_id, mime, refused};
+use crate::parts::{self, PartPath, call_id, mime, refused};
 
 pub(super) fn messages(turn: &Turn, system: Option<&str>) -> Result<Vec<Value>, Fault> {
     let mut messages = Vec::new();
@@ -19,7 +19,7 @@ pub(super) fn messages(turn: &Turn, system: Option<&str>) -> Result<Vec<Value>, 
 fn append(index: usize, message: &ChatMessage, out: &mut Vec<Value>) -> Result<(), Fault> {
     let (mut content, mut calls, mut answers) = (Vec::new(), Vec::new(), Vec::new());
     for (at, part) in message.parts.iter().enumerate() {
-        let place = Place { message: index, part: at };
+        let place = PartPath { message: index, part: at };
         match part {
             Part::ToolCall { name, arguments, id } => calls.push(call(at, name, arguments, id)),
             Part::ToolCallResponse { response, id } => {
@@ -79,7 +79,7 @@ fn call(at: usize, name: &str, arguments: &Arguments, id: &Option<String>) -> Va
     json!({ "id": call_id(id, at), "type": "function", "function": { "name": name, "arguments": arguments } })
 }
 
-fn piece(place: Place, part: &Part) -> Result<Value, Fault> {
+fn piece(place: PartPath, part: &Part) -> Result<Value, Fault> {
     let refuse = |why: &str| Err(refused(place, part, why));
     match part {
         Part::Text { content } => Ok(json!({ "type": "text", "text": content })),

@@ -10,7 +10,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use capstan_agent::{Agent, Clock, Output, Turn, Wait, channel};
+use capstan_agent::{Agent, Clock, Output, Timer, Turn, channel};
 use capstan_gateway::{Gateway, Settings, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
 use capstan_protocol::{
@@ -27,7 +27,7 @@ use uuid::Uuid;
 pub enum Do {
     Write(String),
     /// A limit of the one who called is over, however long it was to be.
-    Strike(Wait),
+    Strike(Timer),
     /// The connection is reset.
     Reset,
     /// Nothing more comes, but the connection stays until the other side gives it up.
@@ -110,7 +110,7 @@ async fn attend(
     let _ = stream.shutdown().await;
 }
 
-async fn request(stream: &mut TcpStream) -> Option<(String, Value)> {
+pub async fn request(stream: &mut TcpStream) -> Option<(String, Value)> {
     let mut bytes = Vec::new();
     loop {
         let end = bytes.windows(4).position(|w| w == b"\r\n\r\n");
@@ -183,7 +183,7 @@ pub fn keys(value: Value) -> Map<String, Value> {
 }
 
 pub fn agent(kind: &str, value: Value) -> Box<dyn Agent> {
-    agent_by(Clock::by_hand(), kind, value)
+    agent_by(Clock::default(), kind, value)
 }
 
 pub fn agent_by(clock: Clock, kind: &str, value: Value) -> Box<dyn Agent> {
@@ -236,7 +236,7 @@ pub async fn post(gateway: &str, request: &ServiceRequest, accept: &str) -> reqw
 
 /// A run as a CAP client sees it.
 #[derive(Debug)]
-pub struct Told {
+pub struct RunSeen {
     pub text: String,
     pub events: Vec<(String, Value)>,
     pub errors: Vec<StreamError>,
@@ -244,7 +244,7 @@ pub struct Told {
     pub raw: String,
 }
 
-pub async fn ask(gateway: &str, text: &str) -> Told {
+pub async fn ask(gateway: &str, text: &str) -> RunSeen {
     let response = post(gateway, &question(text), "text/event-stream").await;
     read(&response.bytes().await.unwrap())
 }
@@ -254,7 +254,7 @@ pub async fn ask_json(gateway: &str, text: &str) -> (u16, Value) {
     (response.status().as_u16(), response.json().await.unwrap())
 }
 
-pub fn read(body: &[u8]) -> Told {
+pub fn read(body: &[u8]) -> RunSeen {
     let mut decoder = sse::Decoder::new();
     decoder.push(body);
     let mut transcript = capstan_protocol::Transcript::default();
@@ -270,7 +270,7 @@ pub fn read(body: &[u8]) -> Told {
         let map = raw.to_map();
         (map["type"].as_str().unwrap_or_default().to_owned(), map["data"].clone())
     };
-    Told {
+    RunSeen {
         text: transcript.text().to_owned(),
         events: transcript.events().map(event).collect(),
         errors,
@@ -283,6 +283,6 @@ pub fn read(body: &[u8]) -> Told {
     }
 }
 
-pub fn types(told: &Told) -> Vec<&str> {
+pub fn types(told: &RunSeen) -> Vec<&str> {
     told.events.iter().map(|(kind, _)| kind.as_str()).collect()
 }

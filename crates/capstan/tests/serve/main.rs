@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod agents;
+mod chain;
 mod chat;
 mod check;
 mod client;
@@ -9,6 +10,7 @@ mod debug;
 mod drain;
 #[cfg(failpoints)]
 mod failpoint;
+mod greeting;
 mod keys;
 mod kill;
 mod logs;
@@ -17,5 +19,6 @@ mod process;
 mod race;
 mod refuse;
 mod streams;
+mod terminal;
 mod tls;
 mod traces;

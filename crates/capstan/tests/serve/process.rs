@@ -77,6 +77,13 @@ impl Server {
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
     }
 
+    /// What it prints after its first line, for people: up to the URL that stands alone.
+    pub(crate) fn greeting(&self) -> Vec<String> {
+        let mut output = self.output.lock().unwrap();
+        output.read_to(&format!("  {}\n", self.url));
+        output.read.lines().map(str::to_owned).collect()
+    }
+
     /// Waits until it writes a line with this part in it, beyond the lines already waited for.
     pub(crate) fn wait_for_line(&self, part: &str) {
         self.output.lock().unwrap().read_to(part);

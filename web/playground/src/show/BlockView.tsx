@@ -1,0 +1,44 @@
+// One block of an answer: text, an event or a warning. One that breaks is shown raw, and the others stay.
+import type { Block } from "capstan";
+import { memo, type ReactNode } from "react";
+
+import { Markdown } from "../markdown.js";
+import { Icon } from "../ui/Icon.js";
+import { Boundary } from "./Boundary.js";
+import { EventBlock } from "./EventBlock.js";
+import { Raw } from "./Raw.js";
+
+interface Props {
+  block: Block;
+  onRetry: () => void;
+}
+
+export const BlockView = memo(function BlockView({ block, onRetry }: Props): ReactNode {
+  return (
+    <Boundary of={block} instead={<Raw title="This could not be shown" value={contentOf(block)} isOpen />}>
+      <Shown block={block} onRetry={onRetry} />
+    </Boundary>
+  );
+});
+
+function Shown({ block, onRetry }: Props): ReactNode {
+  switch (block.type) {
+    case "text":
+      return <Markdown text={block.text} />;
+    case "event":
+      return <EventBlock view={block.view} onRetry={onRetry} />;
+    case "warning":
+      return <div className="card notice tone-warning" role="note"><Icon name="alert" /><p>{block.error.message}</p></div>;
+  }
+}
+
+function contentOf(block: Block): unknown {
+  switch (block.type) {
+    case "text":
+      return block.text;
+    case "event":
+      return block.event;
+    case "warning":
+      return block.error;
+  }
+}
