@@ -18,7 +18,7 @@ from coreason_client import AsyncCAPClient, CAPClient, CAPConnectionError
 Make = Callable[..., Scripted]
 
 STREAM = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
-SOON = 0.2
+SOON = 0.05
 MUCH_LATER = 30.0
 """A hang, as far as a test can tell."""
 
@@ -87,7 +87,7 @@ def test_a_body_that_never_ends_is_left(scripted: Make, is_async: bool) -> None:
 
     server = Holding()
     error = failure(lambda: calls(server.address, "health", is_async, False, timeout=SOON))
-    assert "no answer within 0.2 s" in str(error)
+    assert "no answer within 0.05 s" in str(error)
     server.close()
 
 
@@ -97,10 +97,10 @@ def test_a_deadline_ends_a_call_that_gets_one_packet_per_connection(
 ) -> None:
     """Each new packet renews the retries, so without it this goes on as long as the server wants."""
     server = scripted(*(one_packet(seq) for seq in range(1, 100_000)))
-    error = failure(lambda: calls(server.address, "chat", is_async, has_http, deadline=SOON))
-    assert error.deadline == SOON and error.address == server.address
-    assert "not done within the deadline of 0.2 s" in str(error)
-    assert len(server.requests) > 2
+    error = failure(lambda: calls(server.address, "chat", is_async, has_http, deadline=0.3))
+    assert error.deadline == 0.3 and error.address == server.address
+    assert "not done within the deadline of 0.3 s" in str(error)
+    assert len(server.requests) >= 2
 
 
 @kinds

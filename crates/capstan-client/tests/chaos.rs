@@ -16,11 +16,11 @@ use uuid::Uuid;
 /// More than any single run needs; the point is what is lost, not how fast one gives up.
 fn stubborn() -> Options {
     Options::new()
-        .max_retries(50)
+        .max_retries(1000)
         .backoff(Duration::from_millis(1), Duration::from_millis(20))
         .least_wait(Duration::from_millis(1))
         .max_wait(Duration::from_millis(20))
-        .read_timeout(Duration::from_millis(150))
+        .read_timeout(Duration::from_millis(300))
         .strict(true)
 }
 
@@ -28,7 +28,7 @@ fn stubborn() -> Options {
 fn brutal(budget: u64) -> Faults {
     let millis = |from, to| Duration::from_millis(from)..=Duration::from_millis(to);
     let mut faults = Faults { budget: Some(budget), ..Faults::brutal() };
-    (faults.delay.time, faults.stall.time) = (millis(5, 50), millis(10, 200));
+    (faults.delay.time, faults.stall.time) = (millis(5, 50), millis(10, 400));
     faults.throttle.bytes_per_second *= 10;
     faults
 }

@@ -1,8 +1,9 @@
 // One run in the AG-UI face: the same bytes each time, from the cursor on, over resumableFetch.
-import { CAPRuntimeError, Decoder, type Fetch, newId, type Notice, parseAGUIError, resumableFetch } from "capstan";
+import { CAPRuntimeError, Decoder, type Fetch, newId, type Notice, parseAGUIError, resumableFetch, type ResumeEntry } from "capstan";
 import type { CapStreamAnswer, CapStreamState } from "capstan/react";
 
-import { type AguiEvent, AguiTranscript, isObject } from "./transcript.js";
+import { isObject, isText } from "../json.js";
+import { type AguiEvent, AguiTranscript } from "./transcript.js";
 
 /** About a frame of a screen. */
 const FRAME = 16;
@@ -39,14 +40,14 @@ export class AguiRun {
   /** Failed in a way that passes: the run waits for its client, or the line was dead. */
   #canGoOn = false;
 
-  /** @param messages the conversation so far, and the question. */
+  /** @param said the conversation so far and the question, or answers to what the last run asked. */
   constructor(
     readonly conversationId: string,
-    messages: readonly AguiMessage[],
+    said: { messages: readonly AguiMessage[]; resume?: readonly ResumeEntry[] },
     readonly options: { current: AguiOptions },
     readonly setState: (state: CapStreamState) => void,
   ) {
-    const input = { threadId: conversationId, runId: newId(), messages, tools: [], context: [], state: {}, forwardedProps: {} };
+    const input = { threadId: conversationId, runId: newId(), ...said, tools: [], context: [], state: {}, forwardedProps: {} };
     // Serialised once: another body under the same id would be a conflict.
     this.#body = JSON.stringify(input);
   }
@@ -181,7 +182,7 @@ async function refusal(response: Response): Promise<unknown> {
 function eventOf(data: string): AguiEvent | undefined {
   try {
     const event: unknown = JSON.parse(data);
-    return isObject(event) && typeof event["type"] === "string" ? (event as AguiEvent) : undefined;
+    return isObject(event) && isText(event["type"]) ? (event as AguiEvent) : undefined;
   } catch {
     return undefined;
   }
@@ -191,5 +192,5 @@ function eventOf(data: string): AguiEvent | undefined {
 function reasonOf({ metadata }: AguiEvent): string | undefined {
   const ours = isObject(metadata) ? metadata["capstan"] : undefined;
   const reason = isObject(ours) ? ours["reason"] : undefined;
-  return typeof reason === "string" ? reason : undefined;
+  return isText(reason) ? reason : undefined;
 }

@@ -2,6 +2,8 @@
 // as it came.
 import { type Block, viewEvent } from "capstan";
 
+import { isObject, isText } from "../json.js";
+
 export type AguiEvent = Record<string, unknown> & { type: string };
 
 /** Events that only say where something begins or ends: there is nothing in them to show. */
@@ -17,6 +19,7 @@ export class AguiTranscript {
 
   take(event: AguiEvent): void {
     this.#seq += 1;
+    for (const data of interruptsOf(event)) this.#show({ type: "INTERRUPT", data });
     if (!STRUCTURE.test(event.type) && !this.#fold(event)) this.#raw(event);
   }
 
@@ -108,10 +111,9 @@ export class AguiTranscript {
   }
 }
 
-function isText(value: unknown): value is string {
-  return typeof value === "string";
-}
-
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+/** What a run ended by asking. */
+function interruptsOf({ type, outcome }: AguiEvent): readonly unknown[] {
+  if (type !== "RUN_FINISHED" || !isObject(outcome) || outcome["type"] !== "interrupt") return [];
+  const asked = outcome["interrupts"];
+  return Array.isArray(asked) ? asked : [];
 }

@@ -6,6 +6,7 @@ import { memo, type ReactNode } from "react";
 
 import { Badge, type Tone } from "../ui/Badge.js";
 import { BlockView } from "./BlockView.js";
+import type { OnAnswer } from "./Interrupt.js";
 
 export interface TurnData {
   id: string;
@@ -13,13 +14,19 @@ export interface TurnData {
   state: CapStreamState;
 }
 
-export const Turn = memo(function Turn({ turn, onRetry }: { turn: TurnData; onRetry: () => void }): ReactNode {
+interface Props {
+  turn: TurnData;
+  onRetry: () => void;
+  onAnswer: OnAnswer;
+}
+
+export const Turn = memo(function Turn({ turn, onRetry, onAnswer }: Props): ReactNode {
   const { question, state } = turn;
   return (
     <article className="turn" data-status={state.status}>
       <p className="question">{question}</p>
       <div className="answer">
-        {state.status !== "idle" && latest(state.blocks).map((block) => <BlockView key={`${block.type}-${block.seq}`} block={block} onRetry={onRetry} />)}
+        {state.status !== "idle" && latest(state.blocks).map((block) => <BlockView key={`${block.type}-${block.seq}`} block={block} onRetry={onRetry} onAnswer={onAnswer} />)}
         <Status state={state} />
       </div>
     </article>
