@@ -59,6 +59,19 @@ def test_everything_that_can_be_written_is_read_back() -> None:
     assert packets[2].p.view() == UserError("Down")
 
 
+def test_a_stream_that_asks_ends_with_its_question() -> None:
+    async def answer(stream: PacketWriter) -> None:
+        await stream.write_delta("One moment. ")
+        await stream.ask("send", "approval", message="Send it?", response_schema={"type": "object"})
+
+    packets = written(answer)
+    assert [p.op.value for p in packets] == ["DELTA", "EVENT", "CLOSE"]
+    assert packets[1].p["type"] == "INTERRUPT"
+    asked = {"id": "send", "reason": "approval", "message": "Send it?", "responseSchema": {"type": "object"}}
+    assert packets[1].p["data"] == asked
+    assert packets[2].p == "interrupt"
+
+
 def test_an_error_that_is_a_string_is_both_a_type_and_a_value_error() -> None:
     async def main() -> None:
         stream = PacketWriter()

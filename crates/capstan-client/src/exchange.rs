@@ -44,12 +44,11 @@ impl CapClient {
 
     async fn healed(&self, request: Request) -> Result<Vec<u8>, CapError> {
         let policy = &self.options.policy;
-        let mut random = fastrand::Rng::new();
         let mut retries = 0;
         loop {
             match self.send(request.clone()).await.and_then(unbroken) {
                 Err(CapError::Connection(_)) if retries < policy.max_retries => {
-                    tokio::time::sleep(policy.backoff.delay(retries, &mut random)).await;
+                    tokio::time::sleep(policy.backoff.delay(retries, fastrand::f64())).await;
                     retries += 1;
                 }
                 Err(CapError::Connection(error)) => {

@@ -16,8 +16,8 @@
 //! assert!(matches!(machine.poll(now), Action::Wait { .. }));
 //! ```
 
-mod backoff;
 mod packets;
+mod policy;
 mod seen;
 
 use std::collections::VecDeque;
@@ -26,8 +26,9 @@ use std::time::Duration;
 use capstan_protocol::cursor::LOST_TAIL_GAP;
 use capstan_protocol::{ErrorSeverity, FaultKind, Payload, Problem, StreamError, StreamPacket};
 
-pub use backoff::{Backoff, Policy};
+pub use capstan_protocol::Backoff;
 use packets::Packets;
+pub use policy::Policy;
 use seen::{Place, Seen};
 
 use crate::error::CapError;
@@ -272,7 +273,7 @@ impl Machine {
 
     fn wait(&mut self, because: String, floor: Option<Duration>, now: Duration) {
         let policy = &self.policy;
-        let delay = policy.backoff.delay(self.retries, &mut self.random);
+        let delay = policy.backoff.delay(self.retries, self.random.f64());
         let floors = [floor, self.packets.retry()].into_iter().flatten().map(|floor| policy.clamp(floor));
         let wait = floors.fold(delay, Duration::max);
         self.state = State::Waiting(now.saturating_add(wait));

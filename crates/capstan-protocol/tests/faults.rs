@@ -497,6 +497,7 @@ const TABLE: &[Columns] = &[
     ("route_not_found", "INVALID_REQUEST", 404, "FATAL", "client", false, None),
     ("method_not_allowed", "INVALID_REQUEST", 405, "FATAL", "client", false, None),
     ("unsupported_media_type", "INVALID_REQUEST", 415, "FATAL", "client", false, None),
+    ("interrupt_not_open", "INVALID_REQUEST", 409, "FATAL", "client", false, None),
     ("agent_not_found", "CAPABILITY_NOT_FOUND", 404, "FATAL", "client", false, None),
     ("capability_not_found", "CAPABILITY_NOT_FOUND", 404, "FATAL", "client", false, None),
     ("session_not_found", "SESSION_NOT_FOUND", 404, "FATAL", "client", false, None),

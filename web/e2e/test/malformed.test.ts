@@ -90,26 +90,28 @@ describe.each([["a desk", {}], ["a phone", PHONE]] as const)("on %s", (_, size) 
   });
 });
 
-test.each([["a failure", "ERROR", { code: { odd: 1 }, message: 7 }], ["an op", "SHOUT", "hi"], ["no packet", "EVENT", "a text"]])("%s that breaks the protocol ends its answer, and the next question works", async (_, op, p) => {
-  const page = await stage.start();
-  const packet = { stream_id: STREAM, seq: 1, op, t: "2026-02-03T10:15:37Z", p };
-  await page.route("**/assist", (route) => route.fulfill({ contentType: "text/event-stream", body: `data: ${JSON.stringify(packet)}\n\n` }), { times: 1 });
-  await say(page, "anything");
-  await ended(page, "failed");
-  await say(page, "/tokens 3");
-  await ended(page, "closed");
-  expect(await textOf(page)).toBe("tok1 tok2 tok3");
-});
+/** What ends a run, or breaks its protocol. */
+const ENDS: [face: "cap" | "ag-ui", data: unknown][] = [
+  ["cap", { op: "ERROR", p: { code: { odd: 1 }, message: 7 } }],
+  ["cap", { op: "SHOUT", p: "hi" }],
+  ["cap", { op: "EVENT", p: "a text" }],
+  ["ag-ui", { type: "RUN_ERROR" }],
+  ["ag-ui", { type: "RUN_ERROR", message: { odd: 1 }, code: ["x"], retry_after: "soon", metadata: { capstan: 3 } }],
+];
 
-test.each([{ type: "RUN_ERROR" }, { type: "RUN_ERROR", message: { odd: 1 }, code: ["x"], retry_after: "soon", metadata: { capstan: 3 } }])("an AG-UI failure that cannot be read is still a failure: %j", async (failure) => {
+test("an end that cannot be read is a failure of its answer, and the next question works", async () => {
   const page = await stage.start();
-  await page.getByLabel("Face").selectOption("ag-ui");
-  await page.route("**/ag-ui", (route) => route.fulfill({ contentType: "text/event-stream", body: `data: ${JSON.stringify(failure)}\n\n` }), { times: 1 });
-  await say(page, "anything");
-  await ended(page, "failed");
-  await say(page, "/tokens 3");
-  await ended(page, "closed");
-  expect(await textOf(page)).toBe("tok1 tok2 tok3");
+  for (const [face, data] of ENDS) {
+    const packet = face === "cap" ? { stream_id: STREAM, seq: 1, t: "2026-02-03T10:15:37Z", ...(data as object) } : data;
+    await page.route(face === "cap" ? "**/assist" : "**/ag-ui", (route) => route.fulfill({ contentType: "text/event-stream", body: `data: ${JSON.stringify(packet)}\n\n` }), { times: 1 });
+    await page.getByLabel("Face").selectOption(face);
+    await say(page, "anything");
+    await ended(page, "failed");
+    await say(page, "/tokens 3");
+    await ended(page, "closed");
+    expect(await textOf(page)).toBe("tok1 tok2 tok3");
+  }
+  expect(await page.locator(".turn").count()).toBe(2 * ENDS.length);
 });
 
 test("a block that breaks all the same is shown raw, and costs itself only", async () => {

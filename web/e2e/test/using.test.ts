@@ -11,7 +11,7 @@ test("a run that waits goes on where it stood when its retry wakes", async () =>
   const page = await stage.start();
   await say(page, "/flaky 1 --wait 6");
   const toast = page.locator("[data-sonner-toast]");
-  await toast.getByText("The answer broke off").waitFor();
+  await toast.getByText("External service unavailable.").waitFor();
   const retry = toast.getByRole("button", { name: /^Retry/ });
   expect(await retry.getAttribute("aria-disabled")).toBe("true");
   await toast.getByRole("button", { name: "Retry", exact: true }).click({ timeout: 10_000 });
@@ -98,4 +98,18 @@ test.each([[320, 640], [390, 844], [1280, 800]])("a toast leaves the header of a
   await expect.poll(async () => (await toast.boundingBox())?.y ?? 0).toBeGreaterThanOrEqual((header?.y ?? 0) + (header?.height ?? 0));
   await page.getByRole("button", { name: "New conversation" }).click({ timeout: 2_000 });
   await page.getByText("Cut the line. The answer heals.").waitFor();
+});
+
+test.each(["cap", "ag-ui"])("a question is a form, and its answer goes on in the same conversation (%s)", async (face) => {
+  const page = await stage.start();
+  await page.getByLabel("Face").selectOption(face);
+  await say(page, "/ask Paint it blue?");
+  await ended(page, "closed");
+  const form = page.getByRole("form", { name: "Question" });
+  await form.getByText("Paint it blue?").waitFor();
+  await form.getByLabel("Go on").check();
+  await form.getByLabel("Note").fill("navy");
+  await form.getByRole("button", { name: "Answer" }).click();
+  await expect.poll(() => textOf(page)).toBe('You answered {"approved":true,"note":"navy"}, so I go on.');
+  expect(await form.getByRole("button", { name: "Answer" }).isDisabled()).toBe(true);
 });

@@ -18,7 +18,7 @@ import { useAgents } from "./use-agents.js";
 import { type Face, useConversation } from "./use-conversation.js";
 import { useTheme } from "./use-theme.js";
 
-const TRY = ["What is a capstan?", "/events", "/flaky 1", "/diverge", "/tokens 200 --delay 30ms"];
+const TRY = ["What is a capstan?", "/events", "/flaky 1", "/diverge", "/ask", "/tokens 200 --delay 30ms"];
 
 /** A toast covers the conversation, never the header. */
 const BELOW_HEADER = { top: 72 };
@@ -75,7 +75,7 @@ export function App(): ReactNode {
             {chat.turns.length === 0 && <Welcome onTry={chat.send} />}
             {chat.turns.map((turn) => (
               <Boundary key={turn.id} of={turn.state} instead={<Raw title={`This answer could not be shown: ${turn.question}`} value={turn.state} isOpen />}>
-                <Turn turn={turn} onRetry={chat.resend} />
+                <Turn turn={turn} onRetry={chat.resend} onAnswer={chat.answer} />
               </Boundary>
             ))}
             <div ref={end} />

@@ -1,5 +1,5 @@
 // The conversation: turns so far and the one that runs, in either face, over a line that can be broken.
-import { CapClient, describeNotice, newId, type Notice, parseAGUIError, type StreamPacket } from "capstan";
+import { CapClient, describeNotice, newId, type Notice, parseAGUIError, type ResumeEntry, type StreamPacket } from "capstan";
 import { useAGUIErrorHandler, useCapStream } from "capstan/react";
 import { useCallback, useMemo, useRef, useState } from "react";
 
@@ -36,7 +36,8 @@ export function useConversation({ agent, face, apiKey }: Setup) {
   });
   const base = `${location.origin}/v1`;
   const route = agent === "" ? "" : `/agents/${encodeURIComponent(agent)}`;
-  const client = useMemo(() => new CapClient(base, apiKey, { fetch: line.fetch, path: `${route}/assist`, maxWait: MAX_WAIT }), [apiKey, base, line, route]);
+  // Warnings are shown in the answer; the console need not have them, too.
+  const client = useMemo(() => new CapClient(base, apiKey, { fetch: line.fetch, path: `${route}/assist`, maxWait: MAX_WAIT, warn: () => {} }), [apiKey, base, line, route]);
 
   const onNotice = useCallback((notice: Notice) => markNotice(log, notice), [log]);
   const onError = useCallback(
@@ -66,16 +67,24 @@ export function useConversation({ agent, face, apiKey }: Setup) {
 
   const turns = turn ? [...past, turn] : past;
 
-  const send = (question: string) => {
+  const begin = (question: string): string => {
     const id = newId();
     setPast(turns);
     dismiss();
     log.begin();
-    last.current = question;
     setCurrent({ id, question, face });
     (face === "cap" ? agui : cap).reset();
+    return id;
+  };
+  const send = (question: string) => {
+    const id = begin(question);
+    last.current = question;
     if (face === "cap") cap.send(question, conversation.current);
     else agui.send([...messagesOf(turns), { id, role: "user", content: question }], conversation.current);
+  };
+  const answer = (resume: readonly ResumeEntry[], said: string) => {
+    begin(said);
+    (face === "cap" ? cap : agui).answer(resume, conversation.current);
   };
   resend.current = () => {
     dismiss();
@@ -92,7 +101,7 @@ export function useConversation({ agent, face, apiKey }: Setup) {
     setCurrent(null);
   };
   const stop = () => void stream.stop().catch(handleError);
-  return { turns, isRunning, send, resend: () => resend.current(), stop, clear, line, log };
+  return { turns, isRunning, send, answer, resend: () => resend.current(), stop, clear, line, log };
 }
 
 /** The conversation as AG-UI has it: the client brings it along. As at the gateway, what failed or was stopped is not part of it. */
@@ -119,6 +128,7 @@ function markNotice(log: Log, notice: Notice): void {
     case "gap":
       return log.mark("error", label);
     case "connecting":
+    case "warning":
       return;
   }
 }

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -85,6 +86,7 @@ class PacketWriter:
         self._is_read = False
         self._is_waiting = False
         """The last packet was a TRANSIENT error."""
+        self._has_asked = False
 
     @property
     def stream_id(self) -> UUID:
@@ -115,6 +117,42 @@ class PacketWriter:
         """
         await self.write_packet(op=StreamOpCode.ERROR, p=error)
 
+    async def ask(
+        self,
+        interrupt_id: str,
+        reason: str,
+        *,
+        message: str | None = None,
+        response_schema: Mapping[str, Any] | None = None,
+        expires_at: datetime | None = None,
+        tool_call_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Asks a person. Return after the last question: the stream ends with it, and a later request answers.
+
+        The answers are in that request's payload, `resume`, under the same ids.
+
+        Args:
+            interrupt_id: By which it is answered; unique within the stream.
+            reason: Why the stream ends, in a word such as `approval`.
+            message: The question, for whoever answers.
+            response_schema: A JSON Schema of the answer, so that a form can be made of it.
+            expires_at: Until when it can be answered.
+            tool_call_id: The tool call that it is about.
+            metadata: Anything else.
+        """
+        asked = {
+            "id": interrupt_id,
+            "reason": reason,
+            "message": message,
+            "toolCallId": tool_call_id,
+            "responseSchema": response_schema,
+            "expiresAt": expires_at.isoformat() if expires_at else None,
+            "metadata": metadata,
+        }
+        await self.write_event("INTERRUPT", {name: value for name, value in asked.items() if value is not None})
+        self._has_asked = True
+
     async def write_packet(self, *, op: StreamOpCode | str, p: Any) -> None:
         """Any packet. A payload that does not fit its op raises `ValueError`, and nothing is written."""
         op = StreamOpCode(op)
@@ -132,13 +170,13 @@ class PacketWriter:
         """Ends the stream. Closing twice is no mistake.
 
         Args:
-            reason: What CLOSE says; `completed` without it. After a TRANSIENT error there is no CLOSE without it: the
-                body ends, which tells the client to wait and to ask again.
+            reason: What CLOSE says; without it `completed`, or `interrupt` if something was asked. After a TRANSIENT error
+                there is no CLOSE without it: the body ends, which tells the client to wait and to ask again.
         """
         if self._is_closed:
             return
         if reason is not None or not self._is_waiting:
-            await self._put(self._pen.close(reason or "completed"))
+            await self._put(self._pen.close(reason or ("interrupt" if self._has_asked else "completed")))
         await self._end()
 
     async def _put(self, frame: bytes) -> None:

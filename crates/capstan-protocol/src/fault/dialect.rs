@@ -114,6 +114,7 @@ impl Fault {
             | FaultKind::MessageLimitExceeded => AssistantError::RateLimit,
             FaultKind::InvalidRequest
             | FaultKind::RequestConflict
+            | FaultKind::InterruptNotOpen
             | FaultKind::PayloadTooLarge
             | FaultKind::RouteNotFound
             | FaultKind::MethodNotAllowed

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod agents;
+mod chain;
 mod chat;
 mod check;
 mod client;
@@ -16,6 +17,7 @@ mod logs;
 mod peer;
 mod process;
 mod race;
+mod readme;
 mod refuse;
 mod streams;
 mod terminal;

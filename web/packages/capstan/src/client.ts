@@ -6,7 +6,7 @@ import { STREAM_RESET } from "./event.js";
 import type { HealthCheckResponse, ServiceRequest, ServiceResponse, UserContext } from "./generated/wire.js";
 import { delay, type HealingOptions, type Policy, policyOf, type Profile } from "./machine/backoff.js";
 import { describeNotice, type Notice } from "./notice.js";
-import { type Envelope, newId, question, questionV2, user } from "./request.js";
+import { answering, type Envelope, newId, question, questionV2, type ResumeEntry, user } from "./request.js";
 import { PacketStream } from "./stream.js";
 import { isObject, parseJson } from "./text.js";
 import { type Fetch, pause, PROBLEM_BYTES, readUpTo, reason, within } from "./wait.js";
@@ -85,6 +85,11 @@ export class CapClient {
   question(conversation: string, message: string): Envelope {
     const who = this.#options.user ?? user("anonymous");
     return this.#policy.profile === "v1" ? question(conversation, message, who) : questionV2(conversation, message, who);
+  }
+
+  /** The request that answers what the last run of a conversation asked. */
+  answers(conversation: string, resume: readonly ResumeEntry[]): Envelope {
+    return answering(this.question(conversation, ""), resume);
   }
 
   /** Follows a stream that exists, from a cursor on. A viewer neither starts nor arms anything. */

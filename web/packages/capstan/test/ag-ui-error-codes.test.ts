@@ -64,7 +64,7 @@ test("each of the ten codes has its status and a title that means what the story
   for (const code of Object.values(AGUIErrorCode)) expect(ERROR_TITLES[code]).toMatch(MEANING[code]);
 });
 
-test("what a toast says of each code is the story's, word for word, whatever finer kind it is", () => {
+test("what a toast says of each code are the words of the story, whatever finer kind it is", () => {
   expect(ERROR_MESSAGES).toEqual(WORDS);
   for (const { code: kind, agui_code: code } of CATALOGUE) {
     expect(getErrorTitle({ code, message: "Because.", http_status: ERROR_STATUS[code], kind })).toBe(WORDS[code]);

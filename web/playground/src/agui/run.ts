@@ -1,5 +1,5 @@
 // One run in the AG-UI face: the same bytes each time, from the cursor on, over resumableFetch.
-import { CAPRuntimeError, Decoder, type Fetch, newId, type Notice, parseAGUIError, resumableFetch } from "capstan";
+import { CAPRuntimeError, Decoder, type Fetch, newId, type Notice, parseAGUIError, resumableFetch, type ResumeEntry } from "capstan";
 import type { CapStreamAnswer, CapStreamState } from "capstan/react";
 
 import { type AguiEvent, AguiTranscript, isObject } from "./transcript.js";
@@ -39,14 +39,14 @@ export class AguiRun {
   /** Failed in a way that passes: the run waits for its client, or the line was dead. */
   #canGoOn = false;
 
-  /** @param messages the conversation so far, and the question. */
+  /** @param said the conversation so far and the question, or answers to what the last run asked. */
   constructor(
     readonly conversationId: string,
-    messages: readonly AguiMessage[],
+    said: { messages: readonly AguiMessage[]; resume?: readonly ResumeEntry[] },
     readonly options: { current: AguiOptions },
     readonly setState: (state: CapStreamState) => void,
   ) {
-    const input = { threadId: conversationId, runId: newId(), messages, tools: [], context: [], state: {}, forwardedProps: {} };
+    const input = { threadId: conversationId, runId: newId(), ...said, tools: [], context: [], state: {}, forwardedProps: {} };
     // Serialised once: another body under the same id would be a conflict.
     this.#body = JSON.stringify(input);
   }

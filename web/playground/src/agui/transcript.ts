@@ -17,6 +17,7 @@ export class AguiTranscript {
 
   take(event: AguiEvent): void {
     this.#seq += 1;
+    for (const data of interruptsOf(event)) this.#show({ type: "INTERRUPT", data });
     if (!STRUCTURE.test(event.type) && !this.#fold(event)) this.#raw(event);
   }
 
@@ -106,6 +107,13 @@ export class AguiTranscript {
   get text(): string {
     return this.#entries.map(({ block }) => (block.type === "text" ? block.text : "")).join("");
   }
+}
+
+/** What a run ended by asking. */
+function interruptsOf({ type, outcome }: AguiEvent): readonly unknown[] {
+  if (type !== "RUN_FINISHED" || !isObject(outcome) || outcome["type"] !== "interrupt") return [];
+  const asked = outcome["interrupts"];
+  return Array.isArray(asked) ? asked : [];
 }
 
 function isText(value: unknown): value is string {

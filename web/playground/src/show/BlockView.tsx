@@ -6,27 +6,29 @@ import { Markdown } from "../markdown.js";
 import { Icon } from "../ui/Icon.js";
 import { Boundary } from "./Boundary.js";
 import { EventBlock } from "./EventBlock.js";
+import { Interrupt, isInterrupt, type OnAnswer } from "./Interrupt.js";
 import { Raw } from "./Raw.js";
 
 interface Props {
   block: Block;
   onRetry: () => void;
+  onAnswer: OnAnswer;
 }
 
-export const BlockView = memo(function BlockView({ block, onRetry }: Props): ReactNode {
+export const BlockView = memo(function BlockView({ block, onRetry, onAnswer }: Props): ReactNode {
   return (
     <Boundary of={block} instead={<Raw title="This could not be shown" value={contentOf(block)} isOpen />}>
-      <Shown block={block} onRetry={onRetry} />
+      <Shown block={block} onRetry={onRetry} onAnswer={onAnswer} />
     </Boundary>
   );
 });
 
-function Shown({ block, onRetry }: Props): ReactNode {
+function Shown({ block, onRetry, onAnswer }: Props): ReactNode {
   switch (block.type) {
     case "text":
       return <Markdown text={block.text} />;
     case "event":
-      return <EventBlock view={block.view} onRetry={onRetry} />;
+      return isInterrupt(block.event) ? <Interrupt data={block.event["data"]} onAnswer={onAnswer} /> : <EventBlock view={block.view} onRetry={onRetry} />;
     case "warning":
       return <div className="card notice tone-warning" role="note"><Icon name="alert" /><p>{block.error.message}</p></div>;
   }

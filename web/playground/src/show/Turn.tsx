@@ -1,11 +1,12 @@
 // One question and its answer.
-import { type Block, parseAGUIError } from "capstan";
+import { type Block, faultOf, parseAGUIError } from "capstan";
 import type { CapStreamState } from "capstan/react";
 import { useSecondsLeft } from "capstan/react";
 import { memo, type ReactNode } from "react";
 
 import { Badge, type Tone } from "../ui/Badge.js";
 import { BlockView } from "./BlockView.js";
+import type { OnAnswer } from "./Interrupt.js";
 
 export interface TurnData {
   id: string;
@@ -13,13 +14,19 @@ export interface TurnData {
   state: CapStreamState;
 }
 
-export const Turn = memo(function Turn({ turn, onRetry }: { turn: TurnData; onRetry: () => void }): ReactNode {
+interface Props {
+  turn: TurnData;
+  onRetry: () => void;
+  onAnswer: OnAnswer;
+}
+
+export const Turn = memo(function Turn({ turn, onRetry, onAnswer }: Props): ReactNode {
   const { question, state } = turn;
   return (
     <article className="turn" data-status={state.status}>
       <p className="question">{question}</p>
       <div className="answer">
-        {state.status !== "idle" && latest(state.blocks).map((block) => <BlockView key={`${block.type}-${block.seq}`} block={block} onRetry={onRetry} />)}
+        {state.status !== "idle" && latest(state.blocks).map((block) => <BlockView key={`${block.type}-${block.seq}`} block={block} onRetry={onRetry} onAnswer={onAnswer} />)}
         <Status state={state} />
       </div>
     </article>
@@ -42,6 +49,7 @@ function Status({ state }: { state: CapStreamState }): ReactNode {
         {text}
       </Badge>
       {state.status === "retrying" && <Retrying until={state.until} because={state.because} />}
+      {state.status === "failed" && <span className="muted">{titleOf(state.error)}</span>}
     </footer>
   );
 }
@@ -49,6 +57,12 @@ function Status({ state }: { state: CapStreamState }): ReactNode {
 function Retrying({ until, because }: { until: number; because: string }): ReactNode {
   const left = useSecondsLeft(until);
   return <span className="muted">{because}{left > 1 ? `; back in ${left} s` : ""}</span>;
+}
+
+/** The toast says it in general and goes away; here stays what the catalogue says of this very fault. */
+function titleOf(error: unknown): string | undefined {
+  const failure = parseAGUIError(error);
+  return failure ? faultOf(failure.kind ?? failure.code)?.title : undefined;
 }
 
 function told(state: CapStreamState): [Tone, string] {
