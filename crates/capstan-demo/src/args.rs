@@ -69,6 +69,12 @@ impl<'a> Args<'a> {
         Ok(self.typed.to_owned())
     }
 
+    /// The words that are left, if there are any.
+    pub(super) fn rest(&mut self) -> Option<String> {
+        let words: Vec<&str> = self.words.by_ref().collect();
+        (!words.is_empty()).then(|| words.join(" "))
+    }
+
     /// The next word, a number from 0 to `most`.
     pub(super) fn number(&mut self, place: &str, most: u32) -> Result<u32, Validation> {
         let word = self.word(place)?;

@@ -25,6 +25,7 @@ pub(super) enum Command {
     Events,
     Flaky { failures: u32, wait: Option<Duration> },
     Diverge,
+    Ask { question: Option<String>, expires: Option<Duration> },
     Hang,
     Panic,
 }
@@ -98,6 +99,16 @@ static COMMANDS: &[Row] = &[
     Row::plain("/diverge", "fails half-way; the second attempt says something else", |_| {
         Ok(Command::Diverge)
     }),
+    Row {
+        name: "/ask",
+        usage: "/ask [QUESTION] [--expires S]",
+        about: "asks you, and goes on with your answer",
+        options: &["--expires"],
+        read: |args| {
+            let expires = args.wait_option("--expires")?;
+            Ok(Command::Ask { question: args.rest(), expires })
+        },
+    },
     Row::plain("/hang", "says nothing until it is stopped", |_| Ok(Command::Hang)),
     Row::plain("/panic", "panics, as a broken agent would", |_| Ok(Command::Panic)),
 ];

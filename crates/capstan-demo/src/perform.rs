@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use capstan_protocol::{ErrorDomain, Fault, FaultKind, UserError};
+use capstan_protocol::{ErrorDomain, Fault, FaultKind, RawJson, Timestamp, UserError};
+use serde_json::json;
 
 use crate::command::{self, Command};
 use crate::showcase;
 use crate::voice::{Voice, first_half};
-use capstan_agent::{Failure, Outcome, Stopped, Turn};
+use capstan_agent::{Failure, Interrupt, Outcome, ResumeStatus, Stopped, Turn};
 
 const STEADY: &str = "A line may drop in the middle of a sentence, and yet the sentence arrives whole: \
     what was said is kept, what is missing is said again, and nobody hears a word twice.";
@@ -34,6 +35,7 @@ impl Command {
             Self::Flaky { .. } => voice.answer(STEADY).await,
             Self::Diverge if turn.attempt <= 1 => break_off(voice, FIRST_THOUGHT, None).await,
             Self::Diverge => voice.answer(SECOND_THOUGHT).await,
+            Self::Ask { question, expires } => ask(turn, voice, question, expires).await,
             Self::Hang => hang(turn).await,
             Self::Panic => panic_on_purpose(voice).await,
         }
@@ -99,6 +101,40 @@ pub(super) fn broken_tool() -> UserError {
         domain: ErrorDomain::Tool,
         retryable: true,
     }
+}
+
+/// What the demo's question is answered by.
+const DECISION: &str = "decision";
+
+async fn ask(
+    turn: &Turn,
+    voice: &mut Voice<'_>,
+    question: Option<String>,
+    expires: Option<Duration>,
+) -> Outcome {
+    if let Some(answer) = turn.answer(DECISION) {
+        let said = answer.payload.as_ref().map_or("nothing", RawJson::get);
+        return match answer.status {
+            ResumeStatus::Resolved => voice.answer(&format!("You answered {said}, so I go on.")).await,
+            ResumeStatus::Cancelled => voice.answer("You would rather not say, so I leave it at that.").await,
+        };
+    }
+    voice.answer("Before I go on I need a decision of yours.").await?;
+    let form = json!({ "type": "object", "required": ["approved"], "properties": {
+        "approved": { "type": "boolean", "title": "Go on" }, "note": { "type": "string", "title": "Note" } } });
+    let asked = Interrupt::new(DECISION, "approval")
+        .message(question.unwrap_or_else(|| "Shall I go on?".into()))
+        .response_schema(form);
+    let asked = match expires {
+        Some(wait) => asked.expires_at(later(wait)),
+        None => asked,
+    };
+    Ok(voice.out.ask(asked).await?)
+}
+
+fn later(wait: Duration) -> Timestamp {
+    let micros = i64::try_from(wait.as_micros()).unwrap_or(i64::MAX / 2);
+    Timestamp::from_micros(Timestamp::now().as_micros().saturating_add(micros))
 }
 
 async fn hang(turn: &Turn) -> Outcome {

@@ -3,10 +3,9 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_agent::{Agent, Output, Turn, channel};
+use capstan_agent::{Agent, Cancel, CancelReason, Output, Turn, channel};
 use capstan_demo::Demo;
 use capstan_protocol::{
     CATALOGUE, ChatMessage, ErrorDomain, ErrorSeverity, Event, EventView, Fault, FaultKind,
@@ -16,7 +15,9 @@ use common::{Attempt, run};
 use serde_json::json;
 
 async fn attempt(text: &str, attempt: u32) -> Attempt {
-    run(&Demo::with_delay(Duration::ZERO), Turn { attempt, ..Turn::new(text) }).await
+    let mut turn = Turn::new(text);
+    turn.attempt = attempt;
+    run(&Demo::with_delay(Duration::ZERO), turn).await
 }
 
 async fn first(text: &str) -> Attempt {
@@ -90,8 +91,8 @@ async fn model_and_usage_are_reported_in_words() {
 async fn earlier_turns_are_counted() {
     let turns = |n: usize| {
         let pair = [ChatMessage::user("hello"), ChatMessage::assistant("hi")];
-        let history = pair.iter().cloned().cycle().take(2 * n).collect();
-        Turn { history: Arc::new(history), ..Turn::new("And now?") }
+        let history = pair.iter().cloned().cycle().take(2 * n);
+        Turn::talk(history.chain([ChatMessage::user("And now?")]).collect())
     };
     let demo = Demo::with_delay(Duration::ZERO);
     assert!(run(&demo, turns(1)).await.text().contains("one turn before"));
@@ -108,6 +109,21 @@ async fn words_come_at_reading_pace() {
 }
 
 // ---- commands ----
+
+#[tokio::test]
+async fn a_question_is_asked_once_and_its_answer_is_taken() {
+    let asked = first("/ask Paint it blue? --expires 60").await;
+    let Some(Output::Interrupt(question)) = asked.outputs.last() else { panic!("it asks at the end") };
+    assert_eq!((question.id.as_str(), question.message.as_deref()), ("decision", Some("Paint it blue?")));
+    assert!(question.deadline().unwrap() > capstan_protocol::Timestamp::now());
+    let mut turn = Turn::new("/ask");
+    let answer =
+        json!([{ "interruptId": "decision", "status": "resolved", "payload": { "approved": true } }]);
+    turn.answers = serde_json::from_str::<Vec<_>>(&answer.to_string()).unwrap().into();
+    let answered = run(&Demo::with_delay(Duration::ZERO), turn).await;
+    assert_eq!(answered.text(), r#"You answered {"approved":true}, so I go on."#);
+    assert!(!answered.outputs.iter().any(|output| matches!(output, Output::Interrupt(_))));
+}
 
 #[tokio::test]
 async fn help_names_every_command() {
@@ -219,7 +235,9 @@ async fn events_show_every_view_that_an_agent_can_write() {
             EventView::Thought(_) => PresentationEventType::ThoughtTrace.as_str(),
             EventView::UserError(_) => "user_error",
             // A reset is the gateway's to write.
-            EventView::Reset(_) | EventView::Other => panic!("not an agent's event"),
+            EventView::Reset(_) | EventView::Interrupt(_) | EventView::Other => {
+                panic!("not an agent's event")
+            }
         });
     }
     for kind in
@@ -259,13 +277,14 @@ async fn a_second_attempt_diverges_after_a_common_beginning() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hanging_run_says_nothing_until_it_is_stopped() {
-    let turn = Turn::new("/hang");
-    let cancel = turn.cancel.clone();
+    let (canceller, cancel) = Cancel::new(Default::default());
+    let mut turn = Turn::new("/hang");
+    turn.cancel = cancel;
     let hanging = tokio::spawn(async move { run(&Demo::new(), turn).await });
     tokio::time::advance(Duration::from_secs(86_400)).await;
     tokio::task::yield_now().await;
     assert!(!hanging.is_finished());
-    cancel.cancel();
+    canceller.cancel(CancelReason::Stopped);
     let attempt = hanging.await.unwrap();
     assert_eq!(attempt.outputs, []);
     attempt.outcome.unwrap_err();

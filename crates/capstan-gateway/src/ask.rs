@@ -1,11 +1,13 @@
 //! What a POST asks: the body in any face's words, read into one shape, with the hash by which repeats are known.
 
-use std::sync::Arc;
+mod extras;
 
-use capstan_protocol::{ChatMessage, ClientCapabilities, DecodeError, Fault, FaultKind, Profile};
-use serde_json::{Map, Value};
+use capstan_protocol::{ChatMessage, DecodeError, Fault, FaultKind, Profile, Role};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
+
+pub(crate) use extras::{Extras, parameters_of};
 
 /// A question, whatever face and profile it came in.
 #[derive(Debug, Clone)]
@@ -16,22 +18,47 @@ pub(crate) struct Ask {
     pub(crate) session: String,
     /// Who it is for, if the request says.
     pub(crate) agent_id: Option<Uuid>,
-    pub(crate) message: ChatMessage,
-    /// The conversation as the request tells it; it replaces what is stored.
-    pub(crate) history: Option<Vec<ChatMessage>>,
-    pub(crate) capabilities: Option<ClientCapabilities>,
-    pub(crate) payload: Arc<Map<String, Value>>,
+    /// What the request tells of the conversation, oldest first.
+    pub(crate) messages: Vec<ChatMessage>,
+    /// The messages tell all of it: what is stored does not count.
+    pub(crate) is_whole: bool,
+    /// Event types that the client can show; none means all of them.
+    pub(crate) supported_events: Option<Vec<String>>,
+    pub(crate) extras: Extras,
 }
 
 impl Ask {
-    /// Event types that the client can show; none means all of them.
-    pub(crate) fn supported_events(&self) -> Option<Vec<String>> {
-        self.capabilities.as_ref().map(|c| c.supported_events.clone())
+    /// Messages in a session that go on from what is stored, and nothing beside them.
+    pub(crate) fn new(key: String, session: String, messages: Vec<ChatMessage>) -> Self {
+        Self {
+            key,
+            profile: Profile::V1,
+            session,
+            agent_id: None,
+            messages,
+            is_whole: false,
+            supported_events: None,
+            extras: Extras::default(),
+        }
     }
 }
 
+/// What cannot be read, as the client is told.
 pub(crate) fn invalid(error: &DecodeError) -> Fault {
     Fault::new(FaultKind::InvalidRequest).with_message(error.to_string()).with_detail("path", error.path())
+}
+
+/// Messages with a user's among them tell the whole conversation. Others can only bring what the session's last run
+/// waits for: results of tools, or nothing beside its answers.
+pub(crate) fn is_whole(messages: &[ChatMessage], has_answers: bool, place: &str) -> Result<bool, Fault> {
+    if messages.iter().any(|message| message.role == Role::User) {
+        return Ok(true);
+    }
+    let is_results = messages.iter().all(|message| message.role == Role::Tool);
+    if is_results && (has_answers || !messages.is_empty()) {
+        return Ok(false);
+    }
+    Err(invalid(&DecodeError::value(place, "holds no message of role user, nor results of tools alone")))
 }
 
 /// The hash by which a repeat is known: the JSON value, the agent of the path and the face; not headers, not spacing.

@@ -9,8 +9,10 @@ mod access;
 mod answers;
 mod app;
 mod ask;
+mod conversation;
 mod face;
 mod html;
+mod interrupts;
 mod limits;
 mod metrics;
 mod openapi;
@@ -32,6 +34,7 @@ mod tenants;
 mod tickets;
 mod tls;
 mod traces;
+mod waits;
 
 /// The examples of the page about agents of one's own, compiled.
 #[cfg(doctest)]

@@ -33,7 +33,7 @@ pub(crate) async fn post(
         check_content_type(&parts.headers)?;
         let point = face.resume_point(&parts)?;
         let body = read_body(app, body).await?;
-        let ask = face.decode(&body)?;
+        let ask = Arc::new(face.decode(&body)?);
         Ok((point, body, ask))
     };
     let (point, body, ask) = read.await.map_err(|fault: Fault| refuse(fault, Asker::Unread))?;
@@ -68,7 +68,7 @@ async fn answer(
         return Ok(whole);
     }
     point.in_run(&run)?;
-    let posted = Some((request.body, request.ask));
+    let posted = Some((request.body, request.ask.as_ref()));
     let opening = Opening { run: &run, point, view: View::Post, parts: request.parts, posted };
     reader::respond(app, face, opening, slot).await
 }

@@ -49,6 +49,9 @@ pub(crate) fn journal_fault(error: JournalError) -> Fault {
     if error.kind() == ErrorKind::Expired {
         return Fault::new(FaultKind::StreamExpired);
     }
+    if error.kind() == ErrorKind::Answered {
+        return Fault::new(FaultKind::InterruptNotOpen);
+    }
     let cause = Cause { error_type: "JournalError".into(), chain: vec![error.to_string()] };
     Fault::new(FaultKind::JournalUnavailable).with_cause(cause)
 }

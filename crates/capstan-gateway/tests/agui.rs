@@ -40,8 +40,8 @@ struct Failing;
 impl Agent for Failing {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         if turn.text() == "payload" {
-            let names = ["tools", "state", "context", "forwardedProps"];
-            let given: Value = names.iter().map(|name| turn.payload[*name].clone()).collect();
+            let given =
+                json!([&*turn.tools, turn.state.as_deref(), &*turn.context, turn.forwarded.as_deref()]);
             let history: Vec<String> = turn.history.iter().map(|message| message.text()).collect();
             out.delta(json!([given, history]).to_string()).await?;
             return Ok(());
@@ -596,4 +596,22 @@ async fn events_are_counted_by_type_and_errors_by_code() {
         assert!(metrics.contains(line), "{line} in\n{metrics}");
     }
     server.stop().await;
+}
+
+#[tokio::test]
+async fn of_many_who_join_a_long_stream_one_reads_it() {
+    const PACKETS: usize = 3000;
+    let store = common::odd_store::OddStore::new().shared();
+    let gateway = capstan_gateway::Gateway::new(store.journal()).agent("demo", common::demo());
+    let server = common::serve_gateway(gateway).await;
+    let response = server.post(&common::ask(&format!("/tokens {PACKETS}"))).await;
+    let path = format!("/v1/streams/{}?face=ag-ui", common::stream_of(&response));
+    let said = common::text(&common::all(response).await);
+    let before = store.frames.load(std::sync::atomic::Ordering::Relaxed);
+    for _ in 0..10 {
+        let body = server.get(&path).await.text().await.unwrap();
+        assert!(body.contains(said.trim_end()) && body.contains("RUN_FINISHED"));
+    }
+    let read = store.frames.load(std::sync::atomic::Ordering::Relaxed) - before;
+    assert!(read < 2 * PACKETS, "{read} frames were read for ten viewers of {PACKETS}");
 }

@@ -45,7 +45,7 @@ pub use error::{ErrorKind, JournalError};
 pub use journal::Journal;
 pub use reader::{Reader, Step};
 pub use retention::{Expired, Retention, TenantRetention};
-pub use run::{ArmedBy, Claim, Frame, Run, RunState, Turn};
+pub use run::{ArmedBy, Asked, Claim, Frame, Run, RunState, Turn};
 pub use secret::Secret;
 pub use shelf::TailLimits;
 pub use store::{Claimed, Found, Store};

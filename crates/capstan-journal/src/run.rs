@@ -32,6 +32,8 @@ pub struct Claim {
     pub accepts_reset: bool,
     /// The event types that the caller listed, if it did.
     pub supported_events: Option<Vec<String>>,
+    /// The stream of the run whose questions this one answers: of several claims that do, the first wins.
+    pub answers: Option<Uuid>,
     /// Who arms the next attempt of the run when one has failed.
     pub armed_by: ArmedBy,
     /// When the request came.
@@ -58,6 +60,7 @@ impl Claim {
             max_attempts: 1,
             accepts_reset: false,
             supported_events: None,
+            answers: None,
             armed_by: ArmedBy::Client,
             created_at,
         }
@@ -89,6 +92,8 @@ impl Claim {
             reason: None,
             model: None,
             usage: None,
+            far_id: None,
+            asked: None,
         }
     }
 }
@@ -167,6 +172,21 @@ pub struct Run {
     pub model: Option<String>,
     /// What the run used, as the agent reports it.
     pub usage: Option<Map<String, Value>>,
+    /// What the agent works with elsewhere, under the id by which it can be ended; the agent's own word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far_id: Option<String>,
+    /// What the run ended by asking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
+}
+
+/// The questions with which a run ended, and who answered them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// What was asked: by which id it is answered, and until when.
+    pub questions: Vec<(String, Option<Timestamp>)>,
+    /// The stream of the run whose claim brought the answers.
+    pub answered_by: Option<Uuid>,
 }
 
 impl Run {
@@ -197,9 +217,17 @@ impl Frame {
 pub struct Turn {
     /// The run's stream.
     pub stream_id: Uuid,
-    /// The user's message.
+    /// What this run added to the conversation, oldest first: what was asked, called, answered and said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<Value>,
+    /// What the run ended by asking.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interrupts: Vec<Value>,
+    /// The user's message, in turns of older versions.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
     pub user: Value,
-    /// The whole answer.
+    /// The whole answer, likewise.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub assistant: String,
     /// The run failed or was stopped: shown, but not sent to agents.
     pub is_partial: bool,

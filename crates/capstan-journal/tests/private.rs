@@ -20,6 +20,8 @@ async fn run(journal: &Journal, tenant: &str, key: &str) -> Run {
     journal.append(run.stream_id, 1, vec![Frame::new(1, "data: quinquereme\n\n")]).await.unwrap();
     let turn = Turn {
         stream_id: run.stream_id,
+        messages: vec!["quinquereme".into()],
+        interrupts: vec!["quinquereme".into()],
         user: "quinquereme".into(),
         assistant: "quinquereme".into(),
         is_partial: false,

@@ -12,6 +12,8 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 pub use catalogue::{AguiErrorCode, CATALOGUE, Entry, FaultKind};
+#[cfg(feature = "reqwest")]
+pub use classify::is_tls_failure;
 pub use exceptions::{
     AgentNotFound, CapabilityNotFound, MessageLimitExceeded, PermissionDenied, RateLimitExceeded,
     ServiceUnavailable, SessionLimitExceeded, SessionNotFound, TenantRequired, UpstreamStatus,

@@ -1,5 +1,6 @@
 //! `anthropic`: Messages streaming.
 
+mod asked;
 mod content;
 mod decoder;
 
@@ -67,8 +68,7 @@ impl Dialect for Anthropic {
             body.insert("system".into(), system.into());
         }
         body.insert("messages".into(), messages.into());
-        body.extend(self.0.parameters.clone());
-        Ok(Value::Object(body))
+        Ok(self.0.body(body, asked::of(turn)?))
     }
 
     fn decoder(&self) -> Decoder {

@@ -20,8 +20,12 @@ impl<'a> AttemptWriter<'a> {
     pub(crate) async fn say(&mut self, outputs: &mut Vec<Output>) -> Result<(), Stopped> {
         for output in outputs.drain(..) {
             self.has_written |= match output {
-                Output::Delta(_) | Output::Event { .. } | Output::Again { .. } => true,
-                Output::Warning(_) | Output::Model(_) | Output::Usage(_) | Output::Reason(_) => false,
+                Output::Delta(_) | Output::Event { .. } | Output::Again { .. } | Output::Interrupt(_) => true,
+                Output::Warning(_)
+                | Output::Model(_)
+                | Output::Usage(_)
+                | Output::Reason(_)
+                | Output::FarId(_) => false,
             };
             self.out.put(output).await?;
         }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use capstan_agent::{TraceParent, Turn};
-use capstan_protocol::fault::{Cause, Upstream};
+use capstan_protocol::fault::{Cause, Upstream, is_tls_failure};
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::{Attempt, Policy};
@@ -114,7 +114,7 @@ pub(crate) fn unsent(error: reqwest::Error) -> FailedCall {
         return if is_connect { trouble.refused() } else { trouble };
     }
     // A certificate that does not verify will not verify next time either.
-    let is_tls = cause.chain.iter().any(|text| text.contains("certificate"));
+    let is_tls = is_tls_failure(&error);
     let fault = Fault::new(FaultKind::UpstreamUnreachable).with_cause(cause);
     if is_tls {
         return fault.with_severity(ErrorSeverity::Fatal).with_retryable(false).into();

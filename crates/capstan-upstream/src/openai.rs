@@ -1,5 +1,6 @@
 //! `openai`: Chat Completions streaming, of OpenAI or any compatible server.
 
+mod asked;
 mod decoder;
 mod request;
 
@@ -47,8 +48,7 @@ impl Dialect for OpenAi {
         body.insert("stream".into(), true.into());
         body.insert("stream_options".into(), serde_json::json!({ "include_usage": true }));
         body.insert("messages".into(), request::messages(turn, self.0.system.as_deref())?.into());
-        body.extend(self.0.parameters.clone());
-        Ok(Value::Object(body))
+        Ok(self.0.body(body, asked::of(turn)))
     }
 
     fn decoder(&self) -> Decoder {

@@ -218,7 +218,7 @@ async fn a_careful_kind_is_called_again_only_after_a_refusal() {
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 /// Asks as a part of a trace, or of none.
-async fn ask_within(gateway: &str, headers: &[(&str, &str)]) -> UpstreamFailure {
+async fn ask_within(gateway: &str, headers: &[(&str, &str)]) -> RunSeen {
     let post = client().post(format!("{gateway}/v1/assist")).json(&question("Hi"));
     let post = headers.iter().fold(post, |post, (name, value)| post.header(*name, *value));
     read(&post.send().await.unwrap().bytes().await.unwrap())

@@ -6,8 +6,9 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_agent::Turn;
-use capstan_protocol::{Exposure, Fault};
+use capstan_agent::{Agent, Turn};
+use capstan_protocol::agui::{AguiEvent, RunError};
+use capstan_protocol::{ErrorSeverity, Exposure, Fault, Problem};
 use common::*;
 use serde_json::{Value, json};
 use tokio_rustls::rustls;
@@ -34,14 +35,42 @@ fn config(url: &str) -> Value {
 
 async fn fault_of(kind: &str, url: &str) -> Fault {
     let (_, outcome) = run(agent(kind, config(url)), Turn::new("Hi")).await;
-    outcome.unwrap_err()
+    let fault = outcome.unwrap_err();
+    on_the_wire(agent(kind, config(url)), &fault).await;
+    fault
 }
 
 async fn fault(kind: &str, acts: Vec<Do>) -> Fault {
     let provider = Provider::start(move |_| acts.clone()).await;
     let fault = fault_of(kind, &provider.url).await;
-    assert_eq!(provider.calls(), 1);
+    assert_eq!(provider.calls(), 2, "one by itself, one behind a gateway");
     fault
+}
+
+/// What callers read of the same failure, in every dialect: nothing that a fault says is lost on the way.
+async fn on_the_wire(agent: Box<dyn Agent>, fault: &Fault) {
+    let gateway = gateway(agent).await;
+    let request = question("Hi");
+    let response = post(&gateway, &request, "text/event-stream").await;
+    let stream = response.headers()["x-stream-id"].to_str().unwrap().to_owned();
+    let mut told = read(&response.bytes().await.unwrap());
+    let error = Fault::from(told.errors.pop().expect("the stream ends in an error"));
+    let problem: Problem = post(&gateway, &request, "application/json").await.json().await.unwrap();
+    let events = client().get(format!("{gateway}/v1/streams/{stream}?face=ag-ui")).send().await.unwrap();
+    let events = events.text().await.unwrap();
+    let last = events.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().unwrap();
+    let last: AguiEvent = serde_json::from_str(last).unwrap();
+    let run_error = Fault::from(RunError::from_event(&last).expect("the events end in RUN_ERROR"));
+    let essence = |fault: &Fault| {
+        let message = fault.message().to_owned();
+        let rest = (fault.domain(), fault.is_retryable(), fault.retry_after(), fault.details().clone());
+        (fault.kind(), fault.code().to_owned(), message, rest)
+    };
+    for (dialect, read) in [("ERROR", error), ("problem", Fault::from(problem)), ("RUN_ERROR", run_error)] {
+        assert_eq!(essence(&read), essence(fault), "as {dialect}");
+        // There is one attempt: what was TRANSIENT ends by rule 3.
+        assert_eq!(read.severity(), ErrorSeverity::Fatal, "as {dialect}");
+    }
 }
 
 fn openai(kind: &str, code: &str, message: &str) -> String {

@@ -19,6 +19,8 @@ fn shown(output: &Output) -> Value {
         Output::Model(model) => json!({ "model": model }),
         Output::Usage(usage) => json!({ "usage": usage }),
         Output::Reason(reason) => json!({ "reason": reason }),
+        Output::FarId(id) => json!({ "far_id": id }),
+        Output::Interrupt(asked) => json!({ "interrupt": asked }),
     }
 }
 

@@ -22,12 +22,12 @@ fn config(provider: &Provider) -> Value {
         "timeouts": { "connect": 1, "first_token": FIRST_TOKEN, "idle": IDLE, "total": 10 } })
 }
 
-async fn told_by(provider: &Provider) -> UpstreamFailure {
+async fn told_by(provider: &Provider) -> RunSeen {
     ask(&gateway(agent("openai", config(provider))).await, "Hi").await
 }
 
 /// What is told when the time-outs are of no help: an hour long, far beyond the test's patience.
-async fn without_idling(provider: &Provider) -> UpstreamFailure {
+async fn without_idling(provider: &Provider) -> RunSeen {
     let mut config = config(provider);
     for limit in ["idle", "total"] {
         config["timeouts"][limit] = json!(3600);
@@ -37,7 +37,7 @@ async fn without_idling(provider: &Provider) -> UpstreamFailure {
 }
 
 /// The whole answer came, after so many calls, none of them right after another.
-async fn heals(calls: usize, provider: &Provider) -> UpstreamFailure {
+async fn heals(calls: usize, provider: &Provider) -> RunSeen {
     let told = told_by(provider).await;
     assert_eq!(told.text, words(60), "{:?}", told.errors);
     let close = told.close.clone().unwrap();
@@ -50,7 +50,7 @@ async fn heals(calls: usize, provider: &Provider) -> UpstreamFailure {
 }
 
 /// The run failed with a code, after so many calls.
-async fn fails(code: &str, calls: usize, provider: &Provider) -> UpstreamFailure {
+async fn fails(code: &str, calls: usize, provider: &Provider) -> RunSeen {
     let told = told_by(provider).await;
     let last = told.errors.last().unwrap();
     assert_eq!((last.code.as_str(), last.severity), (code, ErrorSeverity::Fatal));

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{ArmedBy, RunState};
-use capstan_protocol::{ChatMessage, Fault, FaultKind, Payload, Profile, sse};
+use capstan_protocol::{ChatMessage, Fault, FaultKind, Payload, sse};
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -64,16 +64,7 @@ impl Face for Numbers {
 
     fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
         let question: Question = capstan_protocol::decode::from_slice(body).map_err(|e| invalid(&e))?;
-        Ok(Ask {
-            key: String::new(),
-            profile: Profile::V1,
-            session: question.chat,
-            agent_id: None,
-            message: ChatMessage::user(question.text),
-            history: None,
-            capabilities: None,
-            payload: Arc::default(),
-        })
+        Ok(Ask::new(String::new(), question.chat, vec![ChatMessage::user(question.text)]))
     }
 
     /// The same words in the same chat are the same request.

@@ -3,14 +3,16 @@
 use bytes::Bytes;
 use capstan_agent::Output;
 use capstan_journal::{Frame, JournalError, Run};
+use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
-    Close, CloseReport, Event, EventView, Fault, FaultKind, Payload, PresentationEventType, RawObject,
-    StreamPacket, StreamReset, Timestamp, event, sse,
+    ChatMessage, Close, CloseReport, Event, EventView, Fault, FaultKind, Payload, PresentationEventType,
+    RawObject, StreamPacket, StreamReset, Timestamp, event, sse,
 };
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::attempt_diff::{AttemptDiff, Met};
+use super::attempt_diff::{AttemptDiff, Forgotten, Met};
+use super::tool_log::ToolLog;
 use crate::app::App;
 
 /// Writes one stream.
@@ -27,6 +29,9 @@ pub(super) struct PacketWriter {
     ends: Vec<usize>,
     events: u64,
     diff: AttemptDiff,
+    tools: ToolLog,
+    /// What the present attempt asks. It is written with the end of the run, if the attempt succeeds.
+    asked: Vec<Interrupt>,
     /// Bytes of text that the present attempt's agent wrote.
     heard: usize,
     /// Where in them a block was turned into text for a client without blocks, and its length.
@@ -51,7 +56,10 @@ impl PacketWriter {
             buffer: Vec::new(),
             ends: Vec::new(),
             events: 0,
-            diff: AttemptDiff::default(),
+            // What has one attempt has nothing to compare, unless it goes back by itself.
+            diff: AttemptDiff::new(run.max_attempts > 1),
+            tools: ToolLog::default(),
+            asked: Vec::new(),
             heard: 0,
             turned: Vec::new(),
             model: run.model.clone(),
@@ -66,22 +74,57 @@ impl PacketWriter {
         self.diff.is_empty()
     }
 
-    /// The answer as a viewer has it now, resets applied.
+    /// Whether what comes can be compared with what was sent.
+    pub(super) fn compares(&self) -> bool {
+        self.diff.compares()
+    }
+
+    /// Makes ready for comparing, by reading what was sent so far. It must be in the journal.
+    pub(super) async fn compare(&mut self) -> Result<(), JournalError> {
+        (self.diff, self.tools, self.events) = (AttemptDiff::new(true), ToolLog::default(), 0);
+        self.replay().await
+    }
+
+    /// The answer as a viewer has it now, resets applied; of a very long one, the beginning.
     pub(super) fn text(&self) -> &str {
         self.diff.text()
     }
 
-    /// The text, when nothing more will be said.
-    pub(super) fn take_text(&mut self) -> String {
-        self.diff.take_text()
+    /// What was said as messages, when nothing more will be said. A long one is read from the journal.
+    pub(super) async fn take_messages(&mut self) -> Result<Vec<ChatMessage>, JournalError> {
+        let text = match self.diff.take_text() {
+            Some(text) => text,
+            None => {
+                self.diff = AttemptDiff::with_limit(true, usize::MAX);
+                self.tools = ToolLog::default();
+                self.replay().await?;
+                self.diff.take_text().unwrap_or_default()
+            }
+        };
+        Ok(std::mem::take(&mut self.tools).messages(&text))
+    }
+
+    /// What the run asks, if it ends now.
+    pub(super) fn asked(&self) -> &[Interrupt] {
+        &self.asked
+    }
+
+    /// Writes what the run asks. Nobody may leave it out: without it the end of the run makes no sense.
+    pub(super) fn write_asked(&mut self) {
+        let events: Vec<_> =
+            self.asked.iter().filter_map(|asked| event::envelope(event::INTERRUPT, asked).ok()).collect();
+        events.into_iter().for_each(|payload| self.write(Payload::Event(payload)));
+    }
+
+    /// Its id on the wire says where it was asked, so that an answer finds it.
+    fn ask(&mut self, interrupt: Interrupt) {
+        let id = format!("{}:{}", self.stream_id, interrupt.id);
+        self.asked.retain(|asked| asked.id != id);
+        self.asked.push(Interrupt { id, ..interrupt });
     }
 
     pub(super) fn events(&self) -> u64 {
         self.events
-    }
-
-    pub(super) fn pending(&self) -> usize {
-        self.ends.len()
     }
 
     pub(super) fn seq(&self) -> u64 {
@@ -139,11 +182,14 @@ impl PacketWriter {
                 self.diff.sent_text(seq, text);
             }
             Payload::Event(raw) => {
-                if let EventView::Reset(reset) = Event::of(raw).view() {
+                let event = Event::of(raw);
+                if let EventView::Reset(reset) = event.view() {
                     self.diff.reset(reset.after_seq);
+                    self.tools.reset(reset.after_seq);
                 } else {
                     self.events += 1;
                     self.diff.sent_event(seq, raw);
+                    self.tools.note(seq, self.diff.len(), &event);
                 }
             }
             Payload::Error(_) | Payload::Close(_) => {}
@@ -156,6 +202,7 @@ impl PacketWriter {
         self.diff.rewind();
         self.heard = 0;
         self.turned.clear();
+        self.asked.clear();
         self.has_counted = false;
     }
 
@@ -166,12 +213,15 @@ impl PacketWriter {
                 self.heard += text.len();
                 self.delta(&text)?;
             }
-            Output::Again { keep } => self.again(keep),
+            Output::Again { keep } => self.again(keep)?,
             Output::Event { kind, payload } => self.event(&kind, payload)?,
             Output::Warning(error) => self.write(Payload::Error(error)),
             Output::Model(model) => self.model = Some(model),
             Output::Usage(usage) => (self.usage, self.has_counted) = (Some(usage), true),
             Output::Reason(reason) => self.reason = Some(reason),
+            // The record's, not the stream's.
+            Output::FarId(_) => {}
+            Output::Interrupt(interrupt) => self.ask(interrupt),
         }
         let limits = &self.app.settings.limits;
         if self.seq > limits.packets_per_stream || self.bytes > limits.bytes_per_stream {
@@ -192,11 +242,11 @@ impl PacketWriter {
     }
 
     /// The agent goes back within its attempt. Its places do not count blocks that became text, ours do.
-    fn again(&mut self, keep: usize) {
+    fn again(&mut self, keep: usize) -> Result<(), Fault> {
         self.heard = keep.min(self.heard);
         self.turned.retain(|(at, _)| *at <= keep);
         let turned: usize = self.turned.iter().map(|(_, len)| len).sum();
-        self.diff.rewind_to(self.heard + turned);
+        self.diff.rewind_to(self.heard + turned).map_err(diverged)
     }
 
     fn say(&mut self, text: &str) {
@@ -212,8 +262,7 @@ impl PacketWriter {
         let is_wanted = kind == event::USER_ERROR || self.supported.as_ref().is_none_or(is_listed);
         if is_wanted {
             self.events += 1;
-            self.write(Payload::Event(payload.clone()));
-            self.diff.sent_event(self.seq, &payload);
+            self.show(payload);
             return Ok(());
         }
         // A client that cannot show blocks can still read markdown.
@@ -225,19 +274,26 @@ impl PacketWriter {
         Ok(())
     }
 
+    fn show(&mut self, payload: RawObject) {
+        self.write(Payload::Event(payload.clone()));
+        self.diff.sent_event(self.seq, &payload);
+        // Few events are about tools, and only these are looked into.
+        if payload.get().contains("TOOL_CALL_") {
+            self.tools.note(self.seq, self.diff.len(), &Event::of(&payload));
+        }
+    }
+
     /// A later attempt said something else: viewers drop what differs and get it anew, if they can.
     fn diverge(&mut self, rest: &str) -> Result<(), Fault> {
         if !self.accepts_reset {
             return Err(Fault::new(FaultKind::AttemptDiverged));
         }
-        let cut = self.diff.cut();
+        let cut = self.diff.cut().map_err(diverged)?;
         let data = StreamReset { attempt: self.attempt, after_seq: cut.after_seq };
         let payload = event::envelope(event::STREAM_RESET, &data).map_err(Fault::from_error)?;
         self.write(Payload::Event(payload));
-        for event in cut.events {
-            self.write(Payload::Event(event.clone()));
-            self.diff.sent_event(self.seq, &event);
-        }
+        self.tools.reset(cut.after_seq);
+        cut.events.into_iter().for_each(|event| self.show(event));
         let again = cut.text + rest;
         if !again.is_empty() {
             self.say(&again);
@@ -276,4 +332,9 @@ impl PacketWriter {
         self.app.metrics.packet(packet.op());
         self.ends.push(self.buffer.len());
     }
+}
+
+/// It may say something else, and what it said before is not kept.
+fn diverged(_: Forgotten) -> Fault {
+    Fault::new(FaultKind::AttemptDiverged)
 }

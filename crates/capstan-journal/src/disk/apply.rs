@@ -23,6 +23,9 @@ impl Writer {
             let run = shown(record.ok_or_else(|| expired(&claim.key))?.run);
             return Ok(Claimed { run, is_new: false });
         }
+        if let Some(asker) = claim.answers {
+            self.answer(asker, &claim, group)?;
+        }
         let body_bytes = claim.body.len() as u64;
         let record = Record { run: claim.to_run(), body_bytes, boot: self.boot.clone() };
         let stream = claim.stream_id;
@@ -37,6 +40,18 @@ impl Writer {
         let run = record.run.clone();
         self.open.insert(stream, record);
         Ok(Claimed { run, is_new: true })
+    }
+
+    /// Marks the questions of a run as answered, in the same group as the claim that answers them.
+    fn answer(&mut self, asker: Uuid, claim: &Claim, group: &mut Group) -> Result<(), JournalError> {
+        let record = self.record(asker, group)?;
+        let run = rules::answer(record.as_ref().map(|record| record.run.clone()), claim)?;
+        let Some(record) = record.map(|record| Record { run, ..record }) else { return Ok(()) };
+        group.put(Table::Runs, asker.as_bytes().to_vec(), values::json(&record)?);
+        if let Some(open) = self.open.get_mut(&asker) {
+            *open = record;
+        }
+        Ok(())
     }
 
     pub(crate) fn append(

@@ -43,6 +43,8 @@ contract! {
         a_claim_keeps_its_body_and_its_terms,
         keys_are_scoped_by_tenant,
         names_too_long_for_a_key_are_refused_or_kept,
+        questions_are_answered_once_and_in_their_session,
+        racing_answers_have_one_winner,
     }
     streams {
         frames_are_appended_in_order_or_not_at_all,
@@ -151,8 +153,13 @@ impl Backend {
         let run = self.store.claim(claim).await.unwrap().run;
         let turn = Turn {
             stream_id: run.stream_id,
-            user: json!({"role": "user", "content": "?"}),
-            assistant: text.into(),
+            messages: vec![
+                json!({"role": "user", "content": "?"}),
+                json!({"role": "assistant", "content": text}),
+            ],
+            interrupts: vec![],
+            user: json!(null),
+            assistant: String::new(),
             is_partial: false,
             closed_at: at,
         };

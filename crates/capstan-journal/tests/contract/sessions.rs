@@ -26,7 +26,7 @@ pub(crate) async fn a_run_that_ends_leaves_its_turn_in_order(backend: &Backend) 
 pub(crate) async fn who_loses_the_race_to_end_a_run_leaves_no_turn(backend: &Backend) {
     let said = backend.said("t", "s", "said", at(1)).await;
     let run = backend.store.run(said.stream_id).await.unwrap().unwrap();
-    let late = Turn { assistant: "too late".into(), ..said.clone() };
+    let late = Turn { messages: vec!["too late".into()], ..said.clone() };
     let to = moved(&run, RunState::Closed, 1);
     assert!(!backend.store.transition((RunState::Running, 1), to, vec![], Some(late)).await.unwrap());
     assert_eq!(backend.store.turns("t", "s").await.unwrap(), [said]);

@@ -103,7 +103,7 @@ async fn attend(
     let _ = stream.shutdown().await;
 }
 
-async fn request(stream: &mut TcpStream) -> Option<(String, Value)> {
+pub async fn request(stream: &mut TcpStream) -> Option<(String, Value)> {
     let mut bytes = Vec::new();
     loop {
         let end = bytes.windows(4).position(|w| w == b"\r\n\r\n");
@@ -224,7 +224,7 @@ pub async fn post(gateway: &str, request: &ServiceRequest, accept: &str) -> reqw
 
 /// A run as a CAP client sees it.
 #[derive(Debug)]
-pub struct UpstreamFailure {
+pub struct RunSeen {
     pub text: String,
     pub events: Vec<(String, Value)>,
     pub errors: Vec<StreamError>,
@@ -232,7 +232,7 @@ pub struct UpstreamFailure {
     pub raw: String,
 }
 
-pub async fn ask(gateway: &str, text: &str) -> UpstreamFailure {
+pub async fn ask(gateway: &str, text: &str) -> RunSeen {
     let response = post(gateway, &question(text), "text/event-stream").await;
     read(&response.bytes().await.unwrap())
 }
@@ -242,7 +242,7 @@ pub async fn ask_json(gateway: &str, text: &str) -> (u16, Value) {
     (response.status().as_u16(), response.json().await.unwrap())
 }
 
-pub fn read(body: &[u8]) -> UpstreamFailure {
+pub fn read(body: &[u8]) -> RunSeen {
     let mut decoder = sse::Decoder::new();
     decoder.push(body);
     let mut transcript = capstan_protocol::Transcript::default();
@@ -258,7 +258,7 @@ pub fn read(body: &[u8]) -> UpstreamFailure {
         let map = raw.to_map();
         (map["type"].as_str().unwrap_or_default().to_owned(), map["data"].clone())
     };
-    UpstreamFailure {
+    RunSeen {
         text: transcript.text().to_owned(),
         events: transcript.events().map(event).collect(),
         errors,
@@ -271,6 +271,6 @@ pub fn read(body: &[u8]) -> UpstreamFailure {
     }
 }
 
-pub fn types(told: &UpstreamFailure) -> Vec<&str> {
+pub fn types(told: &RunSeen) -> Vec<&str> {
     told.events.iter().map(|(kind, _)| kind.as_str()).collect()
 }

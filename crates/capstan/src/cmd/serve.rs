@@ -135,6 +135,7 @@ fn unopened(error: &JournalError) -> Failure {
         }
         ErrorKind::Unavailable
         | ErrorKind::Fenced
+        | ErrorKind::Answered
         | ErrorKind::OutOfOrder
         | ErrorKind::Corrupt
         | ErrorKind::NotFound

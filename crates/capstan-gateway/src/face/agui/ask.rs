@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use capstan_protocol::agui::{AguiMessage, ContentPart, MessageContent, PartSource, RunAgentInput};
 use capstan_protocol::{
-    Arguments, ChatMessage, DecodeError, Fault, Modality, Part, Profile, Role, agui, decode,
+    Arguments, ChatMessage, DecodeError, Fault, Modality, Part, RawObject, Role, agui, decode,
 };
-use serde_json::{Map, Value};
 
-use crate::ask::{Ask, invalid};
+use crate::ask::{Ask, Extras, invalid, is_whole, parameters_of};
 
 /// A key is an index entry: longer ones are somebody's attempt to fill it.
 const LONGEST_NAME: usize = 1024;
@@ -23,23 +22,20 @@ impl Ask {
                 return Err(invalid(&DecodeError::value(name, wrong)));
             }
         }
-        let mut messages: Vec<ChatMessage> = input.messages.iter().filter_map(message).collect();
-        let Some(last) = messages.iter().rposition(|m| m.role == Role::User) else {
-            return Err(invalid(&DecodeError::value("messages", "holds no message of role user")));
-        };
-        let turn = messages.remove(last);
-        messages.truncate(last);
-        let payload: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
-        Ok(Self {
-            key: input.run_id,
-            profile: Profile::V1,
-            session: input.thread_id,
-            agent_id: None,
-            message: turn,
-            history: Some(messages),
-            capabilities: None,
+        let messages: Vec<ChatMessage> = input.messages.iter().filter_map(message).collect();
+        let answers = input.resume.unwrap_or_default();
+        let is_whole = is_whole(&messages, !answers.is_empty(), "messages")?;
+        let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
+        let extras = Extras {
+            tools: input.tools.into(),
+            context: input.context.into(),
+            state: input.state.map(Arc::new),
+            parameters: Arc::new(parameters_of(input.forwarded_props.as_ref())),
+            forwarded: input.forwarded_props.map(Arc::new),
+            answers,
             payload: Arc::new(payload),
-        })
+        };
+        Ok(Self { is_whole, extras, ..Self::new(input.run_id, input.thread_id, messages) })
     }
 }
 
@@ -57,7 +53,10 @@ fn message(message: &AguiMessage) -> Option<ChatMessage> {
             let calls = tool_calls.iter().flatten().map(call);
             ChatMessage { role: Role::Assistant, parts: text.chain(calls).collect(), name: None }
         }
-        AguiMessage::Tool { content, tool_call_id, .. } => ChatMessage::tool(tool_call_id, content.text()),
+        AguiMessage::Tool { content, tool_call_id, error, .. } => {
+            let (text, error) = (content.text(), error.clone().unwrap_or_default());
+            ChatMessage::tool(tool_call_id, if text.is_empty() { error } else { text })
+        }
         AguiMessage::Reasoning { content, .. } => {
             let thought = Part::Reasoning { content: content.clone() };
             ChatMessage { role: Role::Assistant, parts: vec![thought], name: None }
@@ -126,7 +125,7 @@ fn modality(mime_type: &str) -> Modality {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -146,13 +145,11 @@ mod tests {
                     { "type": "binary", "mimeType": "image/png", "data": "AA==" }] } ] }))
         .unwrap();
         assert_eq!((asked.key.as_str(), asked.session.as_str()), ("r", "t"));
-        assert_eq!((asked.message.text().as_str(), asked.message.parts.len()), ("Hi", 2));
-        let roles: Vec<Role> = asked.history.unwrap().iter().map(|m| m.role).collect();
-        assert_eq!(roles, [Role::System, Role::Assistant, Role::Tool]);
-        assert_eq!(
-            (&asked.payload["state"], &asked.payload["tools"][0]["name"]),
-            (&json!({ "n": 1 }), &json!("f"))
-        );
+        let roles: Vec<Role> = asked.messages.iter().map(|m| m.role).collect();
+        assert_eq!(roles, [Role::System, Role::Assistant, Role::Tool, Role::User]);
+        assert_eq!((asked.messages[3].text().as_str(), asked.messages[3].parts.len()), ("Hi", 2));
+        assert_eq!(asked.extras.state.unwrap().get(), r#"{"n":1}"#);
+        assert_eq!(asked.extras.tools[0].name, "f");
     }
 
     #[test]
@@ -163,7 +160,7 @@ mod tests {
             (json!({ "threadId": "t", "runId": "x".repeat(2000), "messages": message }), "runId: "),
             (
                 json!({ "threadId": "t", "runId": "r", "messages": [] }),
-                "messages: holds no message of role user",
+                "messages: holds no message of role user, nor results",
             ),
         ] {
             let fault = ask(&input).unwrap_err();

@@ -27,18 +27,29 @@ fn finished(fold: &Fold, t: i64, close: &Close) -> OutgoingEvent {
     let mut report = if let Close::Report(report) = close { report.to_map() } else { Map::new() };
     report.retain(|_, value| !value.is_null());
     let reason = close.reason();
-    // Clients before 1.0 reject the word.
-    let is_cancelled = reason == Close::CANCELLED && fold.facts.is_v1;
     let body = EventBody::RunFinished {
         thread_id: fold.facts.thread.clone(),
         run_id: fold.facts.run.clone(),
         result: None,
-        outcome: is_cancelled.then_some(Outcome::Cancelled),
+        outcome: outcome(fold, &reason),
         usage: usage(&report),
     };
     report.insert("reason".into(), reason.into());
     let metadata = Map::from_iter([("capstan".to_owned(), Value::Object(report))]);
     AguiEvent { timestamp: Some(t), metadata: Some(metadata), ..AguiEvent::from(body) }.into()
+}
+
+/// Clients before 1.0 reject `cancelled` and know nothing of calls that wait; a question they do know.
+fn outcome(fold: &Fold, reason: &str) -> Option<Outcome> {
+    let (interrupts, pending) = (&fold.state.interrupts, &fold.state.pending);
+    match reason {
+        Close::INTERRUPT if !interrupts.is_empty() => {
+            Some(Outcome::Interrupt { interrupts: interrupts.clone() })
+        }
+        Close::CANCELLED => fold.facts.is_v1.then_some(Outcome::Cancelled),
+        _ if pending.is_empty() || !fold.facts.is_v1 => None,
+        _ => Some(Outcome::Success { pending_tool_call_ids: Some(pending.clone()) }),
+    }
 }
 
 /// What the agent counted, in AG-UI's words, as far as it has them.

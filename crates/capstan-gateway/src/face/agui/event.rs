@@ -28,6 +28,8 @@ pub(super) fn say(
             Some(body) => pass(fold, t, body, out),
             None => out.push(custom("capstan.event")),
         },
+        // The last event of the run tells them all.
+        EventView::Interrupt(interrupt) => fold.state.interrupts.push(*interrupt),
         // Resets need to know what was said; the fold has a way of its own for them.
         EventView::Reset(_) => {}
     }
@@ -138,6 +140,7 @@ fn pass(fold: &mut Fold, t: i64, mut body: EventBody, out: &mut Vec<OutgoingEven
     match &mut body {
         EventBody::ToolCallStart { tool_call_id, tool_call_name, parent_message_id } => {
             fold.end_text(t, out);
+            fold.state.pending.push(tool_call_id.clone());
             fold.state.calls.push(Call {
                 id: tool_call_id.clone(),
                 name: tool_call_name.clone(),
@@ -147,8 +150,9 @@ fn pass(fold: &mut Fold, t: i64, mut body: EventBody, out: &mut Vec<OutgoingEven
         EventBody::ToolCallEnd { tool_call_id } => {
             fold.state.calls.retain(|call| call.id != *tool_call_id);
         }
-        EventBody::ToolCallResult { content, .. } => {
+        EventBody::ToolCallResult { content, tool_call_id, .. } => {
             fold.end_text(t, out);
+            fold.state.pending.retain(|call| call != tool_call_id);
             // Clients before 1.0 read nothing but text here.
             if !fold.facts.is_v1 {
                 *content = MessageContent::Text(content.text());

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use capstan_protocol::agui::EventBody;
+use capstan_protocol::agui::{EventBody, Interrupt};
 use capstan_protocol::{
     Close, ErrorSeverity, Event, EventView, Fault, FaultKind, Payload, RawObject, StreamPacket, StreamReset,
 };
@@ -25,6 +25,12 @@ pub(crate) struct State {
     pub(super) text: Option<u64>,
     pub(super) steps: Vec<String>,
     pub(super) calls: Vec<Call>,
+    /// Calls that nobody has answered yet, in order.
+    #[serde(default)]
+    pub(super) pending: Vec<String>,
+    /// What the run asks; its end says so.
+    #[serde(default)]
+    pub(super) interrupts: Vec<Interrupt>,
     /// Activities that were shown: only these may be changed.
     pub(super) activities: BTreeSet<String>,
     /// Events that a reset took back on the wire but not from the screen: they are not shown a second time.

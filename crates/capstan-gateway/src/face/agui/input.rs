@@ -36,9 +36,11 @@ impl Input {
     fn of_other(app: &App, run: &Run, body: &[u8]) -> Self {
         let Ok(ask) = app.asked(run, body) else { return Self::default() };
         let stream = run.stream_id;
-        let said = ask.history.iter().flatten().chain(std::iter::once(&ask.message));
-        let messages =
-            said.enumerate().filter_map(|(n, message)| of_chat(&format!("{stream}:in.{n}"), message));
+        let messages = ask
+            .messages
+            .iter()
+            .enumerate()
+            .filter_map(|(n, message)| of_chat(&format!("{stream}:in.{n}"), message));
         Self { messages: messages.collect(), state: None }
     }
 }

@@ -1,11 +1,9 @@
 //! A body of CAP as a question.
 
-use std::sync::Arc;
-
-use capstan_protocol::{ChatMessage, DecodeError, Fault, Profile, Role, ServiceRequest, decode, v2};
+use capstan_protocol::{ChatMessage, DecodeError, Fault, Profile, RawObject, ServiceRequest, decode, v2};
 use serde_json::{Map, Value};
 
-use crate::ask::{Ask, invalid};
+use crate::ask::{Ask, Extras, invalid, is_whole};
 
 impl Ask {
     /// One that is valid as v1 is answered in v1, else it is read as v2.
@@ -15,41 +13,38 @@ impl Ask {
             Err(error) => error,
         };
         match decode::from_slice::<v2::ServiceRequest>(body) {
-            Ok(request) => Ok(Self::from_v2(request)),
+            Ok(request) => Self::from_v2(request),
             // The default profile's complaint is the more helpful one, unless the body is plainly meant as v2.
             Err(second) => Err(invalid(if is_v2(body) { &second } else { &first })),
         }
     }
 
     fn from_v1(request: ServiceRequest) -> Result<Self, Fault> {
-        let payload = request.payload.payload;
-        let (message, history) = turn_of(&payload)?;
+        let payload = RawObject::from_serialize(&request.payload.payload);
+        let extras =
+            payload.and_then(Extras::of_payload).map_err(|e| invalid(&e.inside("payload.payload")))?;
+        let (messages, is_whole) = messages_of(&request.payload.payload, !extras.answers.is_empty())?;
+        let (key, session) = (request.request_id.to_string(), request.context.session_id.to_string());
         Ok(Self {
-            key: request.request_id.to_string(),
-            profile: Profile::V1,
-            session: request.context.session_id.to_string(),
             agent_id: Some(request.context.agent_id),
-            message,
-            history,
-            capabilities: request.payload.capabilities,
-            payload: Arc::new(payload),
+            is_whole,
+            supported_events: request.payload.capabilities.map(|c| c.supported_events),
+            extras,
+            ..Self::new(key, session, messages)
         })
     }
 
-    fn from_v2(request: v2::ServiceRequest) -> Self {
+    fn from_v2(request: v2::ServiceRequest) -> Result<Self, Fault> {
         let mut payload = request.payload.meta;
         payload.insert("query".into(), request.payload.query.clone().into());
         payload.insert("files".into(), request.payload.files.into());
-        Self {
-            key: request.request_id.to_string(),
-            profile: Profile::V2,
-            session: request.context.session_id,
-            agent_id: None,
-            message: ChatMessage::user(request.payload.query),
-            history: None,
-            capabilities: None,
-            payload: Arc::new(payload),
-        }
+        let payload = RawObject::from_serialize(&payload);
+        let extras = payload.and_then(Extras::of_payload).map_err(|e| invalid(&e.inside("payload.meta")))?;
+        // Who answers has nothing else to say.
+        let is_answer = request.payload.query.is_empty() && !extras.answers.is_empty();
+        let message = (!is_answer).then(|| ChatMessage::user(request.payload.query));
+        let (key, messages) = (request.request_id.to_string(), message.into_iter().collect());
+        Ok(Self { profile: Profile::V2, extras, ..Self::new(key, request.context.session_id, messages) })
     }
 }
 
@@ -59,26 +54,23 @@ fn is_v2(body: &[u8]) -> bool {
     value.pointer("/payload/query").is_some() || value.pointer("/context/user/id").is_some()
 }
 
-/// The user's turn: the last user message of `messages`, else `query`, else `input`.
-fn turn_of(payload: &Map<String, Value>) -> Result<(ChatMessage, Option<Vec<ChatMessage>>), Fault> {
+/// What the user says: `messages`, else `query`, else `input`; who answers needs none of them. True if it is the whole
+/// conversation.
+fn messages_of(payload: &Map<String, Value>, has_answers: bool) -> Result<(Vec<ChatMessage>, bool), Fault> {
     if let Some(messages) = payload.get("messages") {
-        let mut messages: Vec<ChatMessage> =
-            decode::from_value(messages).map_err(|e| invalid(&e.inside("payload.payload.messages")))?;
-        let last = messages.iter().rposition(|m| m.role == Role::User);
-        let Some(last) = last else {
-            return Err(invalid(&DecodeError::value(
-                "payload.payload.messages",
-                "holds no message of role user",
-            )));
-        };
-        let message = messages.remove(last);
-        messages.truncate(last);
-        return Ok((message, Some(messages)));
+        let place = "payload.payload.messages";
+        let messages: Vec<ChatMessage> =
+            decode::from_value(messages).map_err(|e| invalid(&e.inside(place)))?;
+        let is_whole = is_whole(&messages, has_answers, place)?;
+        return Ok((messages, is_whole));
     }
     let text = ["query", "input"].into_iter().find_map(|name| payload.get(name)?.as_str());
     match text {
-        Some(text) => Ok((ChatMessage::user(text), None)),
-        None => Err(invalid(&DecodeError::value("payload.payload", "needs messages, query or input"))),
+        Some(text) => Ok((vec![ChatMessage::user(text)], false)),
+        None if has_answers => Ok((Vec::new(), false)),
+        None => {
+            Err(invalid(&DecodeError::value("payload.payload", "needs messages, query, input or resume")))
+        }
     }
 }
 
@@ -106,18 +98,47 @@ mod tests {
             json!({ "messages": [text("user", "a"), text("assistant", "b"), text("user", "c")] }),
         ))
         .unwrap();
-        assert_eq!(ask.message.text(), "c");
-        assert_eq!(ask.history.unwrap().iter().map(ChatMessage::text).collect::<Vec<_>>(), ["a", "b"]);
+        assert!(ask.is_whole);
+        assert_eq!(ask.messages.iter().map(ChatMessage::text).collect::<Vec<_>>(), ["a", "b", "c"]);
     }
 
     #[test]
     fn query_and_input_are_turns_without_history() {
         for name in ["query", "input"] {
             let ask = Ask::from_cap(&request(json!({ name: "Hi" }))).unwrap();
-            assert_eq!((ask.message.text().as_str(), ask.history.is_none()), ("Hi", true));
+            assert_eq!((ask.messages[0].text().as_str(), ask.is_whole), ("Hi", false));
         }
         let fault = Ask::from_cap(&request(json!({}))).unwrap_err();
-        assert_eq!(fault.message(), "payload.payload: needs messages, query or input");
+        assert_eq!(fault.message(), "payload.payload: needs messages, query, input or resume");
+    }
+
+    #[test]
+    fn results_and_answers_alone_are_a_request() {
+        let result =
+            json!({ "role": "tool", "parts": [{ "type": "tool_call_response", "id": "c", "response": 7 }] });
+        let ask = Ask::from_cap(&request(json!({ "messages": [result] }))).unwrap();
+        assert_eq!((ask.messages.len(), ask.is_whole), (1, false));
+        let answer = json!({ "interruptId": "i", "status": "cancelled" });
+        let ask = Ask::from_cap(&request(json!({ "resume": [answer] }))).unwrap();
+        assert_eq!((ask.messages.len(), ask.extras.answers.len()), (0, 1));
+        let said = json!({ "role": "assistant", "parts": [] });
+        for wrong in [json!([]), json!([said, result])] {
+            let fault = Ask::from_cap(&request(json!({ "messages": wrong }))).unwrap_err();
+            assert!(fault.message().starts_with("payload.payload.messages: holds no message"), "{fault}");
+        }
+    }
+
+    #[test]
+    fn what_stands_beside_the_messages_is_typed_or_refused() {
+        let ask = Ask::from_cap(&request(json!({ "query": "Hi", "temperature": 0.5, "state": { "n": 1 },
+            "tools": [{ "name": "f", "description": "d" }], "context": [{ "description": "d", "value": "v" }] })))
+        .unwrap()
+        .extras;
+        assert_eq!((ask.parameters.temperature, ask.tools.len(), ask.context.len()), (Some(0.5), 1, 1));
+        assert_eq!(ask.state.unwrap().get(), r#"{"n":1}"#);
+        assert_eq!(ask.payload.to_map()["query"], "Hi");
+        let fault = Ask::from_cap(&request(json!({ "query": "Hi", "tools": [{}] }))).unwrap_err();
+        assert!(fault.message().starts_with("payload.payload.tools[0]"), "{fault}");
     }
 
     #[test]

@@ -107,6 +107,10 @@ impl Screen {
             EventView::Thought(trace) => self.line(harmless(&trace.thought).dimmed().italic()),
             EventView::UserError(error) => self.user_error(error),
             EventView::Reset(_) => self.reset(so_far)?,
+            EventView::Interrupt(asked) => {
+                let question = asked.message.as_deref().unwrap_or(&asked.reason);
+                self.line(format!("{} {}", "?".yellow(), harmless(question)));
+            }
             EventView::Other => {}
         }
         Ok(())
