@@ -20,6 +20,7 @@
 
 mod about;
 mod cancel;
+mod clock;
 mod trace;
 mod turn;
 mod writer;
@@ -29,6 +30,7 @@ pub use async_trait::async_trait;
 pub use cancel::{Cancel, CancelReason, Canceller};
 use capstan_protocol::Fault;
 pub use capstan_protocol::agui::{Context, Interrupt, ResumeEntry, ResumeStatus, Tool};
+pub use clock::{Clock, Timer};
 use std::time::Duration;
 pub use trace::TraceParent;
 pub use turn::{Sent, Turn};

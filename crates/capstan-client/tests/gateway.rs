@@ -6,9 +6,10 @@ mod common;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use capstan_agent::Timer;
 use capstan_client::protocol::{Cursor, Payload, Profile, Transcript};
 use capstan_client::{CapClient, CapError, Notice, Options, PacketStream, blocking};
-use common::{Server, quick};
+use common::{InProcess, Server, quick};
 use uuid::Uuid;
 
 async fn all(packets: &mut PacketStream) -> Result<Transcript, CapError> {
@@ -47,13 +48,17 @@ async fn both_profiles_tell_the_same() {
     assert_eq!(text(Profile::V1).await, text(Profile::V2).await);
 }
 
-#[tokio::test]
-async fn a_run_that_waits_is_woken_again_until_its_attempts_are_spent() {
-    let server = Server::start().await;
-    let notices = Arc::new(Mutex::new(Vec::new()));
+/// What a client tells of.
+fn listen(options: Options) -> (Options, Arc<Mutex<Vec<Notice>>>) {
+    let notices = Arc::<Mutex<Vec<Notice>>>::default();
     let heard = Arc::clone(&notices);
-    let options = quick().on_notice(move |notice| heard.lock().unwrap().push(notice.clone()));
-    let client = CapClient::with_options(&server.url, "", options).unwrap();
+    (options.on_notice(move |notice| heard.lock().unwrap().push(notice.clone())), notices)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_is_woken_again_until_its_attempts_are_spent() {
+    let (options, notices) = listen(Options::new().transport(InProcess::start().await));
+    let client = CapClient::with_options("http://localhost", "", options).unwrap();
     let error = client.chat("/fault upstream_truncated").collect().await.unwrap_err();
     let runtime = error.as_runtime().unwrap();
     assert_eq!((runtime.code(), runtime.severity().as_str()), ("upstream_truncated", "FATAL"));
@@ -62,13 +67,19 @@ async fn a_run_that_waits_is_woken_again_until_its_attempts_are_spent() {
     let count = |wanted: fn(&Notice) -> bool| notices.iter().filter(|notice| wanted(notice)).count();
     assert_eq!(count(|n| matches!(n, Notice::AttemptFailed { .. })), 2);
     assert_eq!(count(|n| matches!(n, Notice::Resumed { .. })), 2);
+    let wait_of = |n: &Notice| if let Notice::Retrying { wait, .. } = n { Some(*wait) } else { None };
+    let waits: Vec<_> = notices.iter().filter_map(wait_of).collect();
+    assert_eq!(waits, [Duration::from_secs(1); 2], "as long as it was told");
 }
 
 #[tokio::test]
 async fn a_wait_of_the_gateways_own_is_not_noticed() {
     let server = Server::start().await;
-    let client = CapClient::new(&server.url, "").unwrap();
-    let healed = client.chat("/flaky 2 --wait 200ms").collect().await.unwrap();
+    let (options, notices) = listen(Options::new());
+    let client = CapClient::with_options(&server.url, "", options).unwrap();
+    let healed = client.chat("/flaky 2 --wait 2").collect().await.unwrap();
+    assert_eq!(server.clock.asked(Timer::Again).len(), 2, "the gateway waited");
+    assert!(!notices.lock().unwrap().iter().any(|notice| matches!(notice, Notice::Retrying { .. })));
     assert_eq!(healed, client.chat("/flaky 0").collect().await.unwrap());
 }
 

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
 
-use capstan_agent::Agent;
+use capstan_agent::{Agent, Clock};
 use capstan_journal::{ErrorKind, Journal, JournalError, Run};
 use capstan_protocol::{ErrorDomain, Exposure, Fault, FaultKind};
 use tokio_util::sync::CancellationToken;
@@ -38,6 +38,7 @@ pub struct Gateway {
     settings: Settings,
     page: &'static [Asset],
     traces: Option<Arc<dyn TraceCollector>>,
+    clock: Clock,
 }
 
 /// An agent under its name.
@@ -51,7 +52,8 @@ pub(crate) struct Registered {
 impl Gateway {
     /// A gateway over a journal, without agents yet.
     pub fn new(journal: Journal) -> Self {
-        Self { journal, agents: Vec::new(), settings: Settings::default(), page: &[], traces: None }
+        let (agents, settings, clock) = (Vec::new(), Settings::default(), Clock::default());
+        Self { journal, agents, settings, page: &[], traces: None, clock }
     }
 
     /// Adds an agent. Its id is derived from its name, so that it stays the same.
@@ -85,6 +87,13 @@ impl Gateway {
         self
     }
 
+    /// Waits by this clock before a run is tried again. Tests move it by hand.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
     pub(crate) fn into_app(self) -> App {
         // Here, so that nobody who builds a gateway can forget it.
         let tenants = self.settings.tenants.clone();
@@ -100,6 +109,7 @@ impl Gateway {
             page: self.page,
             metrics: Metrics::new(&faces),
             traces: Traces::new(self.traces),
+            clock: self.clock,
             runs: Runs::default(),
             waits: Waits::default(),
             faces,
@@ -125,6 +135,7 @@ pub(crate) struct Shared {
     pub(crate) page: &'static [Asset],
     pub(crate) metrics: Metrics,
     pub(crate) traces: Traces,
+    pub(crate) clock: Clock,
     pub(crate) limiter: Limiter,
     pub(crate) runs: Runs,
     pub(crate) waits: Waits,

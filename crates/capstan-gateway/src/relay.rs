@@ -11,7 +11,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capstan_agent::{CancelReason, Canceller, Sent, TraceParent, Turn};
+use capstan_agent::{CancelReason, Canceller, Sent, Timer, TraceParent, Turn};
 use capstan_journal::{ArmedBy, JournalError, Run};
 use capstan_protocol::{Backoff, ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
 use futures_util::FutureExt as _;
@@ -32,8 +32,6 @@ use packet_writer::PacketWriter;
 
 /// A wait up to this is slept through by the gateway itself; a longer one is the client's to come back after.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
-/// The least waits between attempts. Not spread: clients count on the wait that they are told.
-const BACKOFF: Backoff = Backoff { jitter: false, ..Backoff::DEFAULT };
 
 /// How an attempt ended.
 enum Ended {
@@ -206,7 +204,7 @@ impl Relay {
             biased;
             Some(done) = self.stop.recv() => Some(Ended::Stopped(done)),
             () = self.app.stopped.cancelled() => Some(Ended::Drained),
-            () = tokio::time::sleep(wait) => None,
+            () = self.app.clock.sleep(Timer::Again, wait) => None,
         }
     }
 
@@ -214,7 +212,7 @@ impl Relay {
     async fn next_attempt(&mut self, fault: Fault, is_final: bool) -> Result<bool, JournalError> {
         failure::record(&self.app, &self.run, &fault);
         let is_last = self.run.attempt >= self.run.max_attempts;
-        let wait = wait_after(&fault, self.run.attempt);
+        let wait = self.app.wait_after(&fault, self.run.attempt);
         // A run that will be gone by then must not be promised to anybody.
         let is_too_long = wait > self.app.settings.timeouts.waiting;
         if fault.severity() != ErrorSeverity::Transient || is_last || is_too_long {
@@ -238,7 +236,8 @@ impl Relay {
         if self.run.attempt >= self.run.max_attempts {
             return self.finish(Ending::Failed(fault)).await;
         }
-        self.suspend(fault, BACKOFF.first, CancelReason::Drained).await
+        let wait = self.app.settings.timeouts.backoff;
+        self.suspend(fault, wait, CancelReason::Drained).await
     }
 
     /// What earlier attempts sent, for the agent's eyes.
@@ -247,10 +246,15 @@ impl Relay {
     }
 }
 
-/// A fault's own wait, or backoff that doubles with each attempt; whichever is longer.
-pub(crate) fn wait_after(fault: &Fault, attempt: u32) -> Duration {
-    let backoff = BACKOFF.delay(attempt.saturating_sub(1), 1.0);
-    fault.retry_after().map_or(backoff, |seconds| Duration::from_secs(seconds).max(backoff))
+impl App {
+    /// A fault's own wait, or backoff that doubles with each attempt; whichever is longer.
+    fn wait_after(&self, fault: &Fault, attempt: u32) -> Duration {
+        let first = self.settings.timeouts.backoff;
+        // Not spread: clients count on the wait that they are told.
+        let backoff = Backoff { first, least: Duration::ZERO, jitter: false, ..Backoff::DEFAULT };
+        let backoff = backoff.delay(attempt.saturating_sub(1), 1.0);
+        fault.retry_after().map_or(backoff, |seconds| Duration::from_secs(seconds).max(backoff))
+    }
 }
 
 pub(crate) fn later(wait: Duration) -> Timestamp {

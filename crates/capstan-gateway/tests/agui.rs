@@ -391,6 +391,7 @@ async fn a_run_that_waits_ends_in_run_error_and_goes_on_after_it() {
     assert_eq!(types(&second)[..3], ["RUN_STARTED", "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT"]);
     assert_eq!(second[1].event["messageId"], first[1].event["messageId"], "the same message goes on");
     assert_eq!(types(&second).last(), Some(&"RUN_FINISHED"));
+    assert_eq!(server.waits(), [6.0], "it goes on when the wait is over, and not before");
     let whole = run(&server, &json!({ "threadId": "t", "runId": "steady", "messages": [{ "id": "u", "role": "user", "content": "/flaky 0" }] })).await;
     assert_eq!(text(&first) + &text(&second), text(&whole));
     // For whoever replays it later, the failed attempt is history.

@@ -26,6 +26,7 @@ async fn an_agent_that_says_nothing_times_out_in_every_attempt_and_then_for_good
     let told: Vec<_> = errors(&packets).iter().map(|e| (e.code.clone(), e.severity)).collect();
     let warning = ("timeout".to_owned(), ErrorSeverity::Warning);
     assert_eq!(told, [warning.clone(), warning, ("timeout".to_owned(), ErrorSeverity::Fatal)]);
+    assert_eq!(server.waits().len(), 2);
     assert_eq!(close_reason(&packets).as_deref(), Some("error"));
     server.stop().await;
 }

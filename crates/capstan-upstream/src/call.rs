@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use capstan_agent::{About, Agent, Cancel, CancelReason, Outcome, Output, Stopped, Turn, Writer};
+use capstan_agent::{
+    About, Agent, Cancel, CancelReason, Clock, Outcome, Output, Stopped, Timer, Turn, Writer,
+};
 use capstan_protocol::fault::Upstream;
 use capstan_protocol::{Fault, sse};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response};
 use serde_json::Value;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use url::Url;
 
 use crate::api_key::ApiKey;
@@ -18,10 +20,10 @@ use crate::attempt_writer::AttemptWriter;
 use crate::decode::{Decode, Step, malformed, truncated};
 use crate::failed_call::FailedCall;
 use crate::far_runs::{FarRuns, far_id};
-use crate::http::{self, Limit, cut, timed_out, unsent};
+use crate::http::{self, cut, timed_out, unsent};
 use crate::kinds::{Common, ConfigError};
 use crate::retries::Retries;
-use crate::timeouts::CallTimeouts;
+use crate::timeouts::{CallTimeouts, left};
 use crate::upstream_failure::UpstreamFailure;
 
 /// A refusal's body is read up to this.
@@ -62,6 +64,7 @@ pub(crate) struct HttpAgent<D> {
     retries: Retries,
     times: CallTimeouts,
     far_runs: Option<FarRuns>,
+    clock: Clock,
 }
 
 impl<D: Dialect> HttpAgent<D> {
@@ -69,7 +72,8 @@ impl<D: Dialect> HttpAgent<D> {
         let client = http::client(common.times.connect)?;
         let far_runs = FarRuns::new(client.clone(), dialect.url(), secret.clone());
         let far_runs = Some(far_runs).filter(|_| dialect.starts_runs());
-        Ok(Self { dialect, client, secret, retries: common.retries, times: common.times, far_runs })
+        let (retries, times, clock) = (common.retries, common.times, common.clock.clone());
+        Ok(Self { dialect, client, secret, retries, times, far_runs, clock })
     }
 
     /// One call, with what the log is to tell of it if it fails.
@@ -99,9 +103,9 @@ impl<D: Dialect> HttpAgent<D> {
         let began = Instant::now();
         let request = self.client.post(self.dialect.url().clone()).headers(headers.clone());
         let sending = self.send(request.body(body.clone()), cancel);
-        let response = timeout_at(began + self.times.first_token.min(self.times.total), sending)
-            .await
-            .map_err(|_| timed_out(Limit::FirstToken))??;
+        let patience = self.times.first_token.min(self.times.total);
+        let response = self.clock.within(Timer::FirstToken, patience, sending).await;
+        let response = response.ok_or_else(|| timed_out(Timer::FirstToken))??;
         seen.status = Some(response.status().as_u16());
         seen.request_id = http::request_id(response.headers(), &self.secret);
         let response = self.accept(response).await?;
@@ -130,7 +134,7 @@ impl<D: Dialect> HttpAgent<D> {
             return Ok(response);
         }
         let headers = response.headers().clone();
-        let body = beginning(response, self.times.idle).await;
+        let body = self.beginning(response).await;
         let told = UpstreamFailure::from_response(status, &headers, &body);
         // An error may come in a response that claims success.
         if status >= 300 || told.status.is_some() || !told.words.is_empty() {
@@ -139,21 +143,35 @@ impl<D: Dialect> HttpAgent<D> {
         Err(malformed(format!("status {status} with {essence:?} instead of a stream")).into())
     }
 
+    /// The beginning of a refusal; what does not come in time is not there.
+    async fn beginning(&self, mut response: Response) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let until = Instant::now() + self.times.idle;
+        while let Some(Ok(Some(chunk))) = self.clock.within(Timer::Idle, left(until), response.chunk()).await
+        {
+            bytes.extend_from_slice(&chunk);
+            if bytes.len() >= REFUSAL_BYTES {
+                break;
+            }
+        }
+        bytes
+    }
+
     async fn read(
         &self,
         response: Response,
         began: Instant,
         out: &mut AttemptWriter<'_>,
     ) -> Result<(), FailedCall> {
-        let mut reading = Reading::new(response, self.dialect.decoder());
+        let mut reading = Reading::new(response, self.dialect.decoder(), &self.clock);
         let mut outputs = Vec::new();
         let (total, mut heard_at) = (began + self.times.total, None);
         loop {
             let (limit, patience) = match heard_at {
-                None => (Limit::FirstToken, began + self.times.first_token),
-                Some(at) => (Limit::Idle, at + self.times.idle),
+                None => (Timer::FirstToken, began + self.times.first_token),
+                Some(at) => (Timer::Idle, at + self.times.idle),
             };
-            let (limit, until) = if total < patience { (Limit::Total, total) } else { (limit, patience) };
+            let (limit, until) = if total < patience { (Timer::Total, total) } else { (limit, patience) };
             let step = reading.step(limit, until, &mut outputs).await;
             out.say(&mut outputs).await?;
             match step? {
@@ -172,11 +190,11 @@ impl<D: Dialect> HttpAgent<D> {
     /// The answer is complete: what follows is welcome, but cannot fail it any more.
     async fn usage(
         &self,
-        mut reading: Reading<D::Decoder>,
+        mut reading: Reading<'_, D::Decoder>,
         out: &mut AttemptWriter<'_>,
     ) -> Result<(), FailedCall> {
         let (until, mut outputs) = (Instant::now() + USAGE_GRACE, Vec::new());
-        while let Ok(step) = reading.step(Limit::Idle, until, &mut outputs).await {
+        while let Ok(step) = reading.step(Timer::Grace, until, &mut outputs).await {
             if step == Step::Done {
                 reading.drain();
                 break;
@@ -211,7 +229,7 @@ impl<D: Dialect> Agent for HttpAgent<D> {
                 return Err(self.retries.verdict(trouble.fault, speaker.has_written()).into());
             };
             trouble.log_retry(&turn, made, wait);
-            tokio::time::sleep(wait).await;
+            self.clock.sleep(Timer::Again, wait).await;
         }
     }
 
@@ -232,19 +250,20 @@ impl<D: Dialect> Agent for HttpAgent<D> {
 }
 
 /// A response being read.
-struct Reading<D> {
+struct Reading<'a, D> {
     response: Response,
     frames: sse::Decoder,
     decoder: D,
+    clock: &'a Clock,
 }
 
-impl<D: Decode> Reading<D> {
-    fn new(response: Response, decoder: D) -> Self {
-        Self { response, frames: sse::Decoder::new(), decoder }
+impl<'a, D: Decode> Reading<'a, D> {
+    fn new(response: Response, decoder: D, clock: &'a Clock) -> Self {
+        Self { response, frames: sse::Decoder::new(), decoder, clock }
     }
 
     /// The next frame, or at least bytes, before the limit strikes.
-    async fn step(&mut self, limit: Limit, until: Instant, out: &mut Vec<Output>) -> Result<Step, Fault> {
+    async fn step(&mut self, limit: Timer, until: Instant, out: &mut Vec<Output>) -> Result<Step, Fault> {
         let mut strongest = Step::Quiet;
         while let Some(frame) = self.frames.next_frame() {
             let frame = frame.map_err(|e| malformed(e.to_string()))?;
@@ -257,8 +276,8 @@ impl<D: Decode> Reading<D> {
         if strongest == Step::Heard {
             return Ok(strongest);
         }
-        let chunk = timeout_at(until, self.response.chunk()).await.map_err(|_| timed_out(limit))?;
-        match chunk {
+        let chunk = self.clock.within(limit, left(until), self.response.chunk()).await;
+        match chunk.ok_or_else(|| timed_out(limit))? {
             Ok(Some(bytes)) => self.frames.push(&bytes),
             Ok(None) if self.decoder.is_complete() => return Ok(Step::Done),
             Ok(None) => return Err(truncated()),
@@ -269,22 +288,10 @@ impl<D: Decode> Reading<D> {
     }
 
     /// Lets the response end behind our back: its connection can then be used again.
-    fn drain(mut self) {
+    fn drain(self) {
+        let mut response = self.response;
         tokio::spawn(tokio::time::timeout(DRAIN, async move {
-            while let Ok(Some(_)) = self.response.chunk().await {}
+            while let Ok(Some(_)) = response.chunk().await {}
         }));
     }
-}
-
-/// The beginning of a refusal; what does not come in time is not there.
-async fn beginning(mut response: Response, limit: Duration) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let until = Instant::now() + limit;
-    while let Ok(Ok(Some(chunk))) = timeout_at(until, response.chunk()).await {
-        bytes.extend_from_slice(&chunk);
-        if bytes.len() >= REFUSAL_BYTES {
-            break;
-        }
-    }
-    bytes
 }

@@ -9,7 +9,7 @@ mod request;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use capstan_agent::{About, Agent, CancelReason, Outcome, Output, Turn, Work, Writer};
+use capstan_agent::{About, Agent, CancelReason, Clock, Outcome, Output, Timer, Turn, Work, Writer};
 use capstan_client::{CapClient, CapError, Options, PacketStream, RuntimeError};
 use capstan_protocol::fault::{Cause, Upstream};
 use capstan_protocol::{
@@ -18,7 +18,7 @@ use capstan_protocol::{
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use url::Url;
 
 use crate::api_key::ApiKey;
@@ -26,10 +26,10 @@ use crate::attempt_writer::AttemptWriter;
 use crate::decode::malformed;
 use crate::failed_call::FailedCall;
 use crate::far_runs::FarRuns;
-use crate::http::{self, Limit, timed_out};
+use crate::http::{self, timed_out};
 use crate::kinds::{Common, ConfigError};
 use crate::retries::Retries;
-use crate::timeouts::CallTimeouts;
+use crate::timeouts::{CallTimeouts, left};
 use crate::upstream_failure::UpstreamFailure;
 use calls::Calls;
 
@@ -67,6 +67,7 @@ struct Cap {
     secret: ApiKey,
     retries: Retries,
     times: CallTimeouts,
+    clock: Clock,
 }
 
 pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, ConfigError> {
@@ -89,6 +90,7 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, C
         secret,
         retries: common.retries,
         times: common.times,
+        clock: common.clock.clone(),
     }))
 }
 
@@ -111,7 +113,7 @@ impl Agent for Cap {
                 return Err(self.retries.verdict(trouble.fault, speaker.has_written()).into());
             };
             trouble.log_retry(&turn, calls.made(), wait);
-            tokio::time::sleep(wait).await;
+            self.clock.sleep(Timer::Again, wait).await;
         }
     }
 
@@ -157,7 +159,7 @@ impl Cap {
         let mut has_begun = false;
         loop {
             let is_total = has_begun || total < first;
-            let (limit, until) = if is_total { (Limit::Total, total) } else { (Limit::FirstToken, first) };
+            let (limit, until) = if is_total { (Timer::Total, total) } else { (Timer::FirstToken, first) };
             let next = tokio::select! {
                 biased;
                 // Long before the first packet, if that takes its time.
@@ -166,7 +168,9 @@ impl Cap {
                     out.say(&mut id.map(Output::FarId).into_iter().collect()).await?;
                     continue;
                 }
-                next = timeout_at(until, packets.next()) => next.map_err(|_| timed_out(limit))?,
+                next = self.clock.within(limit, left(until), packets.next()) => {
+                    next.ok_or_else(|| timed_out(limit))?
+                }
             };
             let Some(packet) = next.map_err(|error| self.failed(error))? else { return Ok(()) };
             if !has_begun && far_id.borrow().is_none() {

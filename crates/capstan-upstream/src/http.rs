@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use capstan_agent::{TraceParent, Turn};
+use capstan_agent::{Timer, TraceParent, Turn};
 use capstan_protocol::fault::{Cause, Upstream, is_tls_failure};
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -110,7 +110,7 @@ pub(crate) fn unsent(error: reqwest::Error) -> FailedCall {
     let cause = cause_of(&error);
     let is_connect = error.is_connect();
     if error.is_timeout() {
-        let trouble = FailedCall::from(timed_out(Limit::Connect).with_cause(cause));
+        let trouble = FailedCall::from(timed_out(Timer::Connect).with_cause(cause));
         return if is_connect { trouble.refused() } else { trouble };
     }
     // A certificate that does not verify will not verify next time either.
@@ -138,26 +138,9 @@ fn cause_of(error: &reqwest::Error) -> Cause {
     Cause { error_type: "reqwest::Error".into(), chain }
 }
 
-/// Which of the time-outs struck.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Limit {
-    Connect,
-    FirstToken,
-    Idle,
-    Total,
-}
-
 /// A time-out, told by its name.
-pub(crate) fn timed_out(limit: Limit) -> Fault {
-    let fault = |name: &str| {
-        let cause = Cause { error_type: "Timeout".into(), chain: vec![format!("timeouts.{name} struck")] };
-        Fault::new(FaultKind::UpstreamTimeout).with_detail("timeout", name).with_cause(cause)
-    };
-    match limit {
-        Limit::Connect => fault("connect"),
-        Limit::FirstToken => fault("first_token"),
-        Limit::Idle => fault("idle"),
-        // Another attempt would take as long again.
-        Limit::Total => fault("total").with_severity(ErrorSeverity::Fatal),
-    }
+pub(crate) fn timed_out(limit: Timer) -> Fault {
+    let fault = Fault::new(FaultKind::UpstreamTimeout).with_detail("timeout", limit.as_str());
+    // Another attempt would take as long again.
+    if limit == Timer::Total { fault.with_severity(ErrorSeverity::Fatal) } else { fault }
 }

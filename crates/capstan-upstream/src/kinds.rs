@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use capstan_agent::Agent;
+use capstan_agent::{Agent, Clock};
 use capstan_demo::Demo;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -92,6 +92,7 @@ struct NoKeys {}
 pub(crate) struct Common {
     pub(crate) retries: Retries,
     pub(crate) times: CallTimeouts,
+    pub(crate) clock: Clock,
 }
 
 #[derive(Default, Deserialize)]
@@ -107,7 +108,16 @@ struct CommonConfig {
 const COMMON: [&str; 4] = ["attempts", "max_calls", "on_cut", "timeouts"];
 
 /// Makes the agent that a table describes; `keys` holds everything but `name` and `kind`.
-pub fn build(kind: &str, mut keys: Map<String, Value>) -> Result<Box<dyn Agent>, ConfigError> {
+pub fn build(kind: &str, keys: Map<String, Value>) -> Result<Box<dyn Agent>, ConfigError> {
+    build_with(kind, keys, Clock::default())
+}
+
+/// The same, with a clock to wait by.
+pub fn build_with(
+    kind: &str,
+    mut keys: Map<String, Value>,
+    clock: Clock,
+) -> Result<Box<dyn Agent>, ConfigError> {
     let Some(row) = KINDS.iter().find(|row| row.name == kind) else {
         let known = KINDS.iter().map(|row| row.name.to_owned()).collect();
         return Err(ConfigError { known, ..ConfigError::at("kind", format!("unknown kind {kind:?}")) });
@@ -119,7 +129,7 @@ pub fn build(kind: &str, mut keys: Map<String, Value>) -> Result<Box<dyn Agent>,
         }
     }
     let shared = if row.name == "demo" { Map::new() } else { take_common(&mut keys) };
-    let common = common(own(shared)?, row)?;
+    let common = common(own(shared)?, row, clock)?;
     (row.build)(keys, &common).map_err(|error| error.with_common(row.name != "demo"))
 }
 
@@ -137,7 +147,7 @@ fn take_common(keys: &mut Keys) -> Keys {
     taken.collect()
 }
 
-fn common(config: CommonConfig, row: &Kind) -> Result<Common, ConfigError> {
+fn common(config: CommonConfig, row: &Kind, clock: Clock) -> Result<Common, ConfigError> {
     let mut retries = row.retries;
     retries.max_calls = config.max_calls.unwrap_or(retries.max_calls);
     retries.on_cut = config.on_cut.unwrap_or(retries.on_cut);
@@ -151,7 +161,7 @@ fn common(config: CommonConfig, row: &Kind) -> Result<Common, ConfigError> {
     }
     let wrong = |name: &str| ConfigError::at("timeouts", format!("{name}: expected a number of seconds"));
     let times = config.timeouts.over(row.timeouts).map_err(wrong)?;
-    Ok(Common { retries, times })
+    Ok(Common { retries, times, clock })
 }
 
 /// Reads a kind's own keys; a mistake is told with the key that it stands at.

@@ -29,7 +29,7 @@ mod upstream_failure;
 
 pub use api_key::ApiKey;
 pub use decode::{Decode, Step};
-pub use kinds::{ConfigError, KINDS, Kind, build, missing_key};
+pub use kinds::{ConfigError, KINDS, Kind, build, build_with, missing_key};
 pub use retries::{MAX_CALLS, OnCut, Retries};
 pub use timeouts::CallTimeouts;
 pub use upstream_failure::UpstreamFailure;

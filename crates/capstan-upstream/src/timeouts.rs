@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use tokio::time::Instant;
 
 /// The limits of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,11 @@ impl CallTimeouts {
             total: seconds(total),
         }
     }
+}
+
+/// What is left until then.
+pub(crate) fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
 }
 
 /// The `timeouts` of a configuration, in seconds.

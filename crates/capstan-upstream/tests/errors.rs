@@ -4,9 +4,8 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use capstan_agent::{Agent, Turn};
+use capstan_agent::{Agent, Clock, Timer, Turn};
 use capstan_protocol::agui::{AguiEvent, RunError};
 use capstan_protocol::{ErrorSeverity, Exposure, Fault, Problem};
 use common::*;
@@ -29,20 +28,24 @@ fn stands(label: &str, fault: &Fault) {
 
 /// One call and no more, so that the fault is the call's own.
 fn config(url: &str) -> Value {
-    json!({ "url": url, "model": "m", "max_calls": 1,
-        "timeouts": { "connect": 1, "first_token": 1, "idle": 1, "total": 10 } })
+    json!({ "url": url, "model": "m", "max_calls": 1 })
 }
 
 async fn fault_of(kind: &str, url: &str) -> Fault {
-    let (_, outcome) = run(agent(kind, config(url)), Turn::new("Hi")).await;
+    fault_by(Clock::default(), kind, url).await
+}
+
+async fn fault_by(clock: Clock, kind: &str, url: &str) -> Fault {
+    let agent = || agent_by(clock.clone(), kind, config(url));
+    let (_, outcome) = run(agent(), Turn::new("Hi")).await;
     let fault = outcome.unwrap_err();
-    on_the_wire(agent(kind, config(url)), &fault).await;
+    on_the_wire(agent(), &fault).await;
     fault
 }
 
 async fn fault(kind: &str, acts: Vec<Do>) -> Fault {
     let provider = Provider::start(move |_| acts.clone()).await;
-    let fault = fault_of(kind, &provider.url).await;
+    let fault = fault_by(provider.clock.clone(), kind, &provider.url).await;
     assert_eq!(provider.calls(), 2, "one by itself, one behind a gateway");
     fault
 }
@@ -247,9 +250,9 @@ async fn a_certificate_that_does_not_verify_is_fatal() {
 async fn answers_that_break_are_typed() {
     let begun = |rest: Vec<Do>| [vec![stream_head(), token("tok1 ")], rest].concat();
     for (label, acts) in [
-        ("no first token in time", vec![stream_head(), Do::Hang]),
-        ("no answer at all", vec![Do::Hang]),
-        ("stall in mid-stream", begun(vec![Do::Hang])),
+        ("no first token in time", vec![stream_head(), Do::Strike(Timer::FirstToken), Do::Hang]),
+        ("no answer at all", vec![Do::Strike(Timer::FirstToken), Do::Hang]),
+        ("stall in mid-stream", begun(vec![Do::Strike(Timer::Idle), Do::Hang])),
         ("malformed chunk", begun(vec![Do::Write("data: {oops\n\n".into())])),
         ("cut without a finish", begun(vec![])),
         ("reset in mid-stream", begun(vec![Do::Reset])),
@@ -267,11 +270,12 @@ async fn answers_that_break_are_typed() {
 
 #[tokio::test]
 async fn a_call_that_takes_too_long_in_all_is_fatal() {
-    let drip: Vec<Do> = (0..40).flat_map(|_| [token("x"), Do::Pause(Duration::from_millis(50))]).collect();
-    let provider = Provider::start(move |_| [vec![stream_head()], drip.clone()].concat()).await;
+    let provider =
+        Provider::start(|_| vec![stream_head(), token("x"), Do::Strike(Timer::Total), Do::Hang]).await;
     let mut config = config(&provider.url);
-    config["timeouts"]["total"] = json!(0.7);
-    let (_, outcome) = run(agent("openai", config), Turn::new("Hi")).await;
+    // Below the other limits, so that it is the one to strike.
+    config["timeouts"] = json!({ "total": 9 });
+    let (_, outcome) = run(provider.agent("openai", config), Turn::new("Hi")).await;
     stands("total time-out", &outcome.unwrap_err());
 }
 

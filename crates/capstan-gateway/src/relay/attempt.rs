@@ -113,7 +113,8 @@ impl Relay {
                 | Output::Event { .. }
                 | Output::Model(_)
                 | Output::Usage(_)
-                | Output::Reason(_) => {}
+                | Output::Reason(_)
+                | Output::Interrupt(_) => {}
             }
             let fault = self.packets.take(output).err();
             // Outputs are counted, not packets: an agent that writes what becomes none must not keep us here.

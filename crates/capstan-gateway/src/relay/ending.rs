@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 use uuid::Uuid;
 
 use super::packet_writer::PacketWriter;
-use super::{Relay, failure, later, wait_after};
+use super::{Relay, failure, later};
 use crate::app::App;
 use crate::ask::Ask;
 use crate::conversation;
@@ -221,7 +221,7 @@ pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
     }
     let from = (run.state, run.attempt);
     let (mut run, mut packets) = (run.clone(), PacketWriter::new(app, run));
-    let wait = wait_after(&fault, run.attempt);
+    let wait = app.wait_after(&fault, run.attempt);
     write_wait(app, &mut packets, &mut run, &fault, wait);
     let frames: Vec<Frame> = packets.take_frames();
     if app.journal.transition(from, run.clone(), frames, None).await.map_err(journal_fault)? {

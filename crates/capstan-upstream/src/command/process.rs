@@ -3,7 +3,7 @@
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use capstan_agent::{Cancel, Turn};
+use capstan_agent::{Cancel, Clock, Timer, Turn};
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -29,10 +29,11 @@ pub(super) struct Process {
     group: Option<Pid>,
     stderr: StderrTail,
     cancel: Cancel,
+    clock: Clock,
 }
 
 impl Process {
-    pub(super) fn start(config: &Config, turn: &Turn, prompt: Prompt) -> Result<Self, Fault> {
+    pub(super) fn start(config: &Config, turn: &Turn, prompt: Prompt, clock: &Clock) -> Result<Self, Fault> {
         let mut child = program(config, turn, &prompt).spawn().map_err(|error| unstarted(config, &error))?;
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -42,14 +43,14 @@ impl Process {
         // Beside reading, since a process may speak before it has read everything.
         tokio::spawn(feed(stdin, prompt.input));
         let stderr = StderrTail::of(stderr, &config.env);
-        let cancel = turn.cancel.clone();
-        Ok(Self { output, child: Some(child), group, stderr, cancel })
+        let (cancel, clock) = (turn.cancel.clone(), clock.clone());
+        Ok(Self { output, child: Some(child), group, stderr, cancel, clock })
     }
 
     /// Why there is no result, from how the process ended.
     pub(super) async fn failure(&mut self, had_result: bool) -> Fault {
         let status = match &mut self.child {
-            Some(child) if !had_result => tokio::time::timeout(GRACE, child.wait()).await.ok(),
+            Some(child) if !had_result => self.clock.within(Timer::Grace, GRACE, child.wait()).await,
             _ => None,
         };
         match status.and_then(Result::ok) {
@@ -66,9 +67,10 @@ impl Process {
     /// All is said: the process may end by itself, behind our back, before what is left of its group goes.
     pub(super) fn end(mut self) {
         if let (Some(mut child), group) = (self.child.take(), self.group.take()) {
+            let clock = self.clock.clone();
             self.cancel.outlive(async move {
-                let _ = tokio::time::timeout(GRACE, child.wait()).await;
-                stop(&mut child, group).await;
+                let _ = clock.within(Timer::Grace, GRACE, child.wait()).await;
+                stop(&mut child, group, &clock).await;
             });
         }
     }
@@ -79,18 +81,19 @@ impl Drop for Process {
     fn drop(&mut self) {
         let (Some(mut child), group) = (self.child.take(), self.group.take()) else { return };
         signal(group, Signal::TERM);
+        let clock = self.clock.clone();
         match tokio::runtime::Handle::try_current() {
             // A drain waits for it: whoever does not listen would outlive us.
-            Ok(_) => self.cancel.outlive(async move { stop(&mut child, group).await }),
+            Ok(_) => self.cancel.outlive(async move { stop(&mut child, group, &clock).await }),
             Err(_) => signal(group, Signal::KILL),
         }
     }
 }
 
-async fn stop(child: &mut Child, group: Option<Pid>) {
+async fn stop(child: &mut Child, group: Option<Pid>, clock: &Clock) {
     if child.try_wait().ok().flatten().is_none() {
         signal(group, Signal::TERM);
-        let _ = tokio::time::timeout(GRACE, child.wait()).await;
+        let _ = clock.within(Timer::Grace, GRACE, child.wait()).await;
     }
     // Its children may have stayed, and it may not have listened.
     signal(group, Signal::KILL);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::keys::new_key;
-use crate::process::Server;
+use crate::process::{Server, hasty_folder};
 use crate::terminal::{CTRL_C, CTRL_D, Terminal, UP};
 
 fn chat(args: &[&str]) -> Output {
@@ -19,7 +19,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn a_pipe_gets_the_text_and_nothing_else() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = hasty_folder();
     let server = Server::start(folder.path());
     let plain = chat(&[&server.url, "/tokens 3"]);
     assert_eq!((plain.status.code(), text(&plain.stdout).as_str()), (Some(0), "tok1 tok2 tok3 \n"));

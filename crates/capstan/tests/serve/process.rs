@@ -18,6 +18,13 @@ fn command(folder: &Path) -> Command {
     command
 }
 
+/// A folder whose server tries again without a wait worth speaking of.
+pub(crate) fn hasty_folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("capstan.toml"), "[timeouts]\nbackoff = 0.001\n").unwrap();
+    folder
+}
+
 /// Runs `capstan serve` with arguments that it should refuse.
 pub(crate) fn refused(folder: &Path, args: &[&str]) -> Output {
     command(folder).args(args).output().unwrap()
