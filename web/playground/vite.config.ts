@@ -28,5 +28,5 @@ export default defineConfig({
     assetsInlineLimit: 0,
     chunkSizeWarningLimit: 400,
   },
-  server: { proxy: { "/v1": "http://localhost:8787", "/health": "http://localhost:8787" } },
+  server: { proxy: Object.fromEntries(["/v1", "/health", "/docs", "/openapi.json", "/errors"].map((path) => [path, "http://localhost:8787"])) },
 });

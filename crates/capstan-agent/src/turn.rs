@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use capstan_protocol::agui::{Context, ResumeEntry, Tool};
 use capstan_protocol::{ChatMessage, Parameters, RawJson, RawObject, Role};
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::cancel::Cancel;
 use crate::trace::TraceParent;
 
 /// One turn of a conversation, for one attempt.
@@ -43,8 +43,8 @@ pub struct Turn {
     pub sent: Sent,
     /// The trace that this attempt is a part of, to be passed on to whatever it calls.
     pub trace: Option<TraceParent>,
-    /// Fires when the run is stopped. The attempt's future is dropped as well; this is for work that outlives it.
-    pub cancel: CancellationToken,
+    /// Says why the attempt is broken off, if it is. Its future is dropped as well; this is for work that outlives it.
+    pub cancel: Cancel,
 }
 
 /// What earlier attempts have sent to the reader.
@@ -87,7 +87,7 @@ impl Turn {
             attempt: 1,
             sent: Sent::default(),
             trace: None,
-            cancel: CancellationToken::new(),
+            cancel: Cancel::default(),
         }
     }
 

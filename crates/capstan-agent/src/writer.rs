@@ -39,6 +39,8 @@ pub enum Output {
     Reason(String),
     /// What a person must answer before the conversation can go on. It holds if the attempt then succeeds.
     Interrupt(Interrupt),
+    /// What this attempt works with elsewhere, under the id by which it can be ended.
+    FarId(String),
 }
 
 /// The run was stopped: nobody takes what is written any more. Returning it with `?` is the right thing to do.
@@ -168,6 +170,12 @@ impl Writer {
     /// Says what it took so far; the last word counts.
     pub async fn usage(&mut self, usage: Map<String, Value>) -> Result<(), Stopped> {
         self.send(Output::Usage(usage)).await
+    }
+
+    /// Says what was started elsewhere, so that a stop can reach it: see [`Agent::end`](crate::Agent::end). It is on
+    /// record before anything that is written after it.
+    pub async fn far_id(&mut self, id: impl Into<String>) -> Result<(), Stopped> {
+        self.send(Output::FarId(id.into())).await
     }
 
     /// Says why the answer ends, if not because it is complete.

@@ -24,6 +24,7 @@ pub mod blocking;
 mod chat;
 mod client;
 mod error;
+mod exchange;
 mod listing;
 pub mod machine;
 mod notice;

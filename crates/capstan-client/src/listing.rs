@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::client::{CapClient, read};
+use crate::client::CapClient;
 use crate::error::CapError;
+use crate::exchange::read;
 
 /// A page of runs, newest first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -9,6 +9,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use http::{HeaderMap, Method};
+use reqwest::redirect;
+
+/// More is a loop.
+const MAX_REDIRECTS: usize = 10;
 
 /// A request, ready to be sent.
 #[derive(Debug, Clone)]
@@ -66,9 +70,19 @@ pub(crate) fn reqwest_client(connect_timeout: Duration) -> Result<reqwest::Clien
     // No time-out for the whole: a stream may take hours. Reading has one of its own.
     reqwest::Client::builder()
         .connect_timeout(connect_timeout)
+        .redirect(within_origin())
         .tcp_nodelay(true)
         .build()
         .map_err(from_reqwest)
+}
+
+/// Redirects are followed within their origin: another server gets neither the key nor what is asked.
+fn within_origin() -> redirect::Policy {
+    redirect::Policy::custom(|attempt| {
+        let asked = attempt.previous();
+        let is_near = asked.first().is_some_and(|url| url.origin() == attempt.url().origin());
+        if is_near && asked.len() <= MAX_REDIRECTS { attempt.follow() } else { attempt.stop() }
+    })
 }
 
 #[async_trait]

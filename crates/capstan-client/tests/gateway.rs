@@ -68,7 +68,7 @@ async fn a_run_that_waits_is_woken_again_until_its_attempts_are_spent() {
 async fn a_wait_of_the_gateways_own_is_not_noticed() {
     let server = Server::start().await;
     let client = CapClient::new(&server.url, "").unwrap();
-    let healed = client.chat("/flaky 2 --wait 2").collect().await.unwrap();
+    let healed = client.chat("/flaky 2 --wait 200ms").collect().await.unwrap();
     assert_eq!(healed, client.chat("/flaky 0").collect().await.unwrap());
 }
 
@@ -142,6 +142,40 @@ async fn a_warning_is_a_packet_like_any_other() {
     assert_eq!(transcript.error().unwrap().severity.as_str(), "WARNING");
 }
 
+/// What `tracing` was told, one line each.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_warning_is_logged_once_by_packets_and_by_text() {
+    let server = Server::start().await;
+    let client = CapClient::new(&server.url, "").unwrap();
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter("capstan_client=warn")
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    all(&mut client.assist(&client.question(Uuid::now_v7(), "/warn"))).await.unwrap();
+    client.chat("/warn").collect().await.unwrap();
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(text.matches("the agent warns: ").count(), 2, "{text}");
+    assert!(text.lines().all(|line| line.contains("WARN capstan_client")), "{text}");
+}
+
 #[tokio::test]
 async fn a_stop_ends_the_run_for_everybody() {
     let server = Server::start().await;
@@ -208,6 +242,7 @@ fn wrong_urls_and_keys_are_refused_at_once_and_keys_stay_out_of_debug() {
         assert!(CapClient::new(url, "").unwrap_err().to_string().contains("expected http"), "{url}");
     }
     assert!(CapClient::new("http://x", "a\nb").is_err());
+    assert!(!CapClient::new("ftp://me:sk_secret@x", "").unwrap_err().to_string().contains("sk_secret"));
     let client = CapClient::new("http://x", "sk_secret").unwrap();
     assert!(!format!("{client:?}").contains("sk_secret"));
 }

@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use capstan_agent::{Agent, Output, Turn, channel};
+use capstan_agent::{Agent, Cancel, CancelReason, Output, Turn, channel};
 use capstan_demo::Demo;
 use capstan_protocol::{
     CATALOGUE, ChatMessage, ErrorDomain, ErrorSeverity, Event, EventView, Fault, FaultKind,
@@ -277,13 +277,13 @@ async fn a_second_attempt_diverges_after_a_common_beginning() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hanging_run_says_nothing_until_it_is_stopped() {
-    let turn = Turn::new("/hang");
-    let cancel = turn.cancel.clone();
+    let (canceller, cancel) = Cancel::new(Default::default());
+    let turn = Turn { cancel, ..Turn::new("/hang") };
     let hanging = tokio::spawn(async move { run(&Demo::new(), turn).await });
     tokio::time::advance(Duration::from_secs(86_400)).await;
     tokio::task::yield_now().await;
     assert!(!hanging.is_finished());
-    cancel.cancel();
+    canceller.cancel(CancelReason::Stopped);
     let attempt = hanging.await.unwrap();
     assert_eq!(attempt.outputs, []);
     attempt.outcome.unwrap_err();

@@ -21,6 +21,7 @@ use crate::routes::page::Asset;
 use crate::runs::Runs;
 use crate::settings::Settings;
 use crate::traces::{TraceCollector, Traces};
+use crate::waits::Waits;
 
 /// A gateway: a journal, agents, settings. The first agent is the default one.
 ///
@@ -100,8 +101,10 @@ impl Gateway {
             metrics: Metrics::new(&faces),
             traces: Traces::new(self.traces),
             runs: Runs::default(),
+            waits: Waits::default(),
             faces,
             tasks: TaskTracker::new(),
+            agents_at_work: TaskTracker::new(),
             draining: CancellationToken::new(),
             stopped: CancellationToken::new(),
             closing: CancellationToken::new(),
@@ -124,9 +127,12 @@ pub(crate) struct Shared {
     pub(crate) traces: Traces,
     pub(crate) limiter: Limiter,
     pub(crate) runs: Runs,
+    pub(crate) waits: Waits,
     pub(crate) faces: Vec<Arc<dyn Face>>,
     /// Relays at work; the end waits for them.
     pub(crate) tasks: TaskTracker,
+    /// Agents, and what they were told to end when their run did; the end waits for them, too, but not for ever.
+    pub(crate) agents_at_work: TaskTracker,
     /// New runs are refused from here on.
     pub(crate) draining: CancellationToken,
     /// Runs end here.

@@ -20,6 +20,7 @@ use capstan_protocol::{Fault, sse};
 use futures_util::future::BoxFuture;
 use http::HeaderMap;
 use http::request::Parts;
+use uuid::Uuid;
 
 use crate::app::App;
 use crate::ask::Ask;
@@ -95,6 +96,9 @@ pub(crate) trait Face: Send + Sync + 'static {
 
     /// Begins to tell a run.
     async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault>;
+
+    /// A stream was erased: nothing of it may be remembered.
+    fn forget(&self, _stream: Uuid) {}
 
     /// Whether this viewer has all that the run will ever say.
     async fn has_all(&self, _app: &App, opening: &Opening<'_>) -> Result<bool, Fault> {

@@ -34,6 +34,7 @@ mod tenants;
 mod tickets;
 mod tls;
 mod traces;
+mod waits;
 
 pub use app::Gateway;
 pub use capstan_journal::{Retention, TenantRetention};

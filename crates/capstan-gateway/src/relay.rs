@@ -11,9 +11,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capstan_agent::{Sent, TraceParent, Turn};
-use capstan_journal::{ArmedBy, JournalError, Run, RunState};
-use capstan_protocol::{ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
+use capstan_agent::{CancelReason, Canceller, Sent, TraceParent, Turn};
+use capstan_journal::{ArmedBy, JournalError, Run};
+use capstan_protocol::{Backoff, ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
@@ -24,14 +24,16 @@ use crate::ask::{Ask, invalid};
 use crate::conversation;
 use crate::interrupts;
 use crate::limits::Slot;
+use crate::runs::StopSender;
 use crate::traces::{self, RunTrace};
+use crate::waits::until;
 pub(crate) use ending::{Ending, close_waiting, interrupt, lose};
 use packet_writer::PacketWriter;
 
 /// A wait up to this is slept through by the gateway itself; a longer one is the client's to come back after.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
-/// The least wait before a second attempt; it doubles from there.
-const FIRST_BACKOFF: Duration = Duration::from_millis(500);
+/// The least waits between attempts. Not spread: clients count on the wait that they are told.
+const BACKOFF: Backoff = Backoff { jitter: false, ..Backoff::DEFAULT };
 
 /// How an attempt ended.
 enum Ended {
@@ -54,6 +56,8 @@ struct Relay {
     stop: mpsc::Receiver<oneshot::Sender<()>>,
     packets: PacketWriter,
     trace: RunTrace,
+    /// Of the present attempt, or the last.
+    canceller: Option<Canceller>,
     /// What is left of the run's total time.
     budget: Duration,
     started: Instant,
@@ -69,54 +73,69 @@ pub(crate) fn spawn(
     slot: Slot,
 ) {
     let (sender, stop) = mpsc::channel(1);
-    app.runs.register(run.stream_id, sender);
-    let app = app.clone();
+    let at_work = AtWork::new(app, run.stream_id, sender, slot);
     let tasks = app.tasks.clone();
     let work = async move {
-        app.metrics.active_runs.inc();
-        let stream = run.stream_id;
-        let work = work_on(app.clone(), agent, run, ask, stop, request);
-        if AssertUnwindSafe(work).catch_unwind().await.is_err() {
-            interrupt_broken(&app, stream).await;
+        let (app, stream, name) = (&at_work.app, at_work.stream, Arc::clone(&agent.name));
+        // A run whose relay is gone would never end, and a stop would never be heard.
+        let working = AssertUnwindSafe(work(app.clone(), agent, run, ask, request, stop));
+        if let Err(panic) = working.catch_unwind().await {
+            let fault = Fault::from_panic(panic.as_ref());
+            let cause = app.loggable(&fault);
+            tracing::error!(%stream, agent = %name, cause, "the relay panicked; its run is ended");
+            if let Err(fault) = ending::close_panicked(app, stream, fault).await {
+                let cause = app.loggable(&fault);
+                tracing::error!(%stream, code = fault.code(), cause, "the run could not be ended");
+            }
         }
-        app.runs.forget(stream);
-        app.metrics.active_runs.dec();
-        drop(slot);
     };
     // Its lines carry the id of the request that started it.
     tasks.spawn(work.in_current_span());
 }
 
-async fn work_on(
+async fn work(
     app: App,
     agent: Registered,
     run: Run,
     ask: Arc<Ask>,
-    stop: mpsc::Receiver<oneshot::Sender<()>>,
     request: Option<TraceParent>,
+    stop: mpsc::Receiver<oneshot::Sender<()>>,
 ) {
     let (stream, name, budget) = (run.stream_id, Arc::clone(&agent.name), app.settings.timeouts.run);
     let packets = PacketWriter::new(&app, &run);
     let trace = app.traces.begin(&run, agent.agent.about(), request);
     let span = trace.span().clone();
+    let here = app.clone();
     let started = Instant::now();
-    let relay = Relay { app: app.clone(), agent, run, ask, stop, packets, trace, budget, started };
+    let relay = Relay { app, agent, run, ask, stop, packets, trace, canceller: None, budget, started };
     if let Err(error) = relay.work().await {
         // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
         tracing::error!(%stream, agent = %name, %error, "the journal failed; open responses are cut");
-        app.metrics.fault(FaultKind::JournalUnavailable, app.agent_label(&name));
+        here.metrics.fault(FaultKind::JournalUnavailable, here.agent_label(&name));
         traces::failed(&span, FaultKind::JournalUnavailable.entry().code);
-        app.break_off();
+        here.break_off();
     }
 }
 
-/// A relay panicked: its run must not look as if somebody were at work on it.
-async fn interrupt_broken(app: &App, stream: Uuid) {
-    tracing::error!(%stream, "the relay panicked; its run is interrupted");
-    let found = app.journal.store().run(stream).await;
-    let Some(run) = found.ok().flatten().filter(|run| run.state == RunState::Running) else { return };
-    if let Err(fault) = interrupt(app, &run).await {
-        tracing::error!(%stream, code = fault.code(), cause = app.loggable(&fault), "the run could not be interrupted");
+/// A run is known to be at work as long as this lives, whatever becomes of the work.
+struct AtWork {
+    app: App,
+    stream: Uuid,
+    _slot: Slot,
+}
+
+impl AtWork {
+    fn new(app: &App, stream: Uuid, stop: StopSender, slot: Slot) -> Self {
+        app.runs.register(stream, stop);
+        app.metrics.active_runs.inc();
+        Self { app: app.clone(), stream, _slot: slot }
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.app.runs.forget(self.stream);
+        self.app.metrics.active_runs.dec();
     }
 }
 
@@ -195,17 +214,19 @@ impl Relay {
     async fn next_attempt(&mut self, fault: Fault, is_final: bool) -> Result<bool, JournalError> {
         failure::record(&self.app, &self.run, &fault);
         let is_last = self.run.attempt >= self.run.max_attempts;
-        if fault.severity() != ErrorSeverity::Transient || is_last {
+        let wait = wait_after(&fault, self.run.attempt);
+        // A run that will be gone by then must not be promised to anybody.
+        let is_too_long = wait > self.app.settings.timeouts.waiting;
+        if fault.severity() != ErrorSeverity::Transient || is_last || is_too_long {
             self.finish(Ending::Failed(fault)).await?;
             return Ok(false);
         }
-        let wait = wait_after(&fault, self.run.attempt);
         match self.run.armed_by {
-            ArmedBy::Client if wait > SHORT_WAIT || is_final => self.suspend(fault, wait).await?,
-            // Nobody will come: the gateway waits itself, unless that is of no use or beyond reason.
-            ArmedBy::Gateway if wait > self.app.settings.timeouts.waiting || is_final => {
-                self.finish(Ending::Failed(fault)).await?;
+            ArmedBy::Client if wait > SHORT_WAIT || is_final => {
+                self.suspend(fault, wait, CancelReason::Retried).await?;
             }
+            // Nobody will come: the gateway waits itself, unless that is of no use.
+            ArmedBy::Gateway if is_final => self.finish(Ending::Failed(fault)).await?,
             ArmedBy::Client | ArmedBy::Gateway => return self.retry(fault, wait).await,
         }
         Ok(false)
@@ -217,7 +238,7 @@ impl Relay {
         if self.run.attempt >= self.run.max_attempts {
             return self.finish(Ending::Failed(fault)).await;
         }
-        self.suspend(fault, FIRST_BACKOFF).await
+        self.suspend(fault, BACKOFF.first, CancelReason::Drained).await
     }
 
     /// What earlier attempts sent, for the agent's eyes.
@@ -228,7 +249,7 @@ impl Relay {
 
 /// A fault's own wait, or backoff that doubles with each attempt; whichever is longer.
 pub(crate) fn wait_after(fault: &Fault, attempt: u32) -> Duration {
-    let backoff = FIRST_BACKOFF * 2_u32.saturating_pow(attempt.saturating_sub(1).min(8));
+    let backoff = BACKOFF.delay(attempt.saturating_sub(1), 1.0);
     fault.retry_after().map_or(backoff, |seconds| Duration::from_secs(seconds).max(backoff))
 }
 
@@ -236,8 +257,4 @@ pub(crate) fn later(wait: Duration) -> Timestamp {
     Timestamp::from_micros(
         Timestamp::now().as_micros() + i64::try_from(wait.as_micros()).unwrap_or(i64::MAX / 2),
     )
-}
-
-fn until(moment: Timestamp) -> Duration {
-    Duration::from_micros(u64::try_from(moment.as_micros() - Timestamp::now().as_micros()).unwrap_or(0))
 }

@@ -23,7 +23,7 @@ use crate::resume::ResumePoint;
 #[derive(Default)]
 pub(crate) struct Runs {
     stops: Mutex<HashMap<Uuid, StopSender>>,
-    registered: Notify,
+    changed: Notify,
 }
 
 /// Who wants a run to end sends what is dropped when it has ended.
@@ -39,7 +39,7 @@ impl Runs {
 
     pub(crate) fn register(&self, stream: Uuid, stop: StopSender) {
         self.lock().insert(stream, stop);
-        self.registered.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     /// Forgets a relay that is done. The next attempt's may have registered already, and that one stays.
@@ -47,17 +47,23 @@ impl Runs {
         let mut stops = self.lock();
         if stops.get(&stream).is_some_and(StopSender::is_closed) {
             stops.remove(&stream);
+            self.changed.notify_waiters();
         }
     }
 
-    async fn wait_for(&self, stream: Uuid) -> StopSender {
+    /// The relay of a run, once it is there; `None` if it was there and is gone.
+    async fn wait_for(&self, stream: Uuid) -> Option<StopSender> {
+        let mut is_ending = false;
         loop {
             // Listening begins before looking, so that nothing is missed in between.
-            let news = self.registered.notified();
+            let news = self.changed.notified();
             tokio::pin!(news);
             news.as_mut().enable();
-            if let Some(relay) = self.lock().get(&stream).cloned() {
-                return relay;
+            match self.lock().get(&stream) {
+                Some(relay) if !relay.is_closed() => return Some(relay.clone()),
+                Some(_) => is_ending = true,
+                None if is_ending => return None,
+                None => {}
             }
             news.await;
         }
@@ -243,12 +249,15 @@ pub(crate) async fn stop(app: &App, mut run: Run) -> Result<Run, Fault> {
 /// Asks the relay to end; returns when it has, or false if there is none. A relay that has written its end has left
 /// `Running` behind.
 async fn stop_relay(app: &App, stream: Uuid) -> bool {
-    // A relay registers right after its claim; one of another process never does.
-    let Ok(relay) = tokio::time::timeout(PATIENCE, app.runs.wait_for(stream)).await else { return false };
-    let (done, stopped) = oneshot::channel();
-    if relay.send(done).await.is_ok() {
-        // The relay answers by dropping the sender.
-        let _ = stopped.await;
+    loop {
+        // A relay registers right after its claim; one of another process never does.
+        let found = tokio::time::timeout(PATIENCE, app.runs.wait_for(stream)).await;
+        let Ok(Some(relay)) = found else { return false };
+        let (done, stopped) = oneshot::channel();
+        if relay.send(done).await.is_ok() {
+            // The relay answers by dropping the sender.
+            let _ = stopped.await;
+            return true;
+        }
     }
-    true
 }

@@ -597,3 +597,21 @@ async fn events_are_counted_by_type_and_errors_by_code() {
     }
     server.stop().await;
 }
+
+#[tokio::test]
+async fn of_many_who_join_a_long_stream_one_reads_it() {
+    const PACKETS: usize = 3000;
+    let store = common::odd_store::OddStore::new().shared();
+    let gateway = capstan_gateway::Gateway::new(store.journal()).agent("demo", common::demo());
+    let server = common::serve_gateway(gateway).await;
+    let response = server.post(&common::ask(&format!("/tokens {PACKETS}"))).await;
+    let path = format!("/v1/streams/{}?face=ag-ui", common::stream_of(&response));
+    let said = common::text(&common::all(response).await);
+    let before = store.frames.load(std::sync::atomic::Ordering::Relaxed);
+    for _ in 0..10 {
+        let body = server.get(&path).await.text().await.unwrap();
+        assert!(body.contains(said.trim_end()) && body.contains("RUN_FINISHED"));
+    }
+    let read = store.frames.load(std::sync::atomic::Ordering::Relaxed) - before;
+    assert!(read < 2 * PACKETS, "{read} frames were read for ten viewers of {PACKETS}");
+}

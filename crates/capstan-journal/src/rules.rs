@@ -63,6 +63,7 @@ pub(crate) fn advance(run: &Run, to: Run, frames: &[Frame]) -> Run {
         model: to.model,
         usage: to.usage,
         asked: to.asked,
+        far_id: to.far_id,
         ..run.clone()
     };
     count(&mut next, frames);

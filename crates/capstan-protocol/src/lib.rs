@@ -17,6 +17,7 @@
 
 pub mod agui;
 pub mod assistant;
+mod backoff;
 pub mod cursor;
 pub mod decode;
 mod error;
@@ -38,6 +39,7 @@ mod time;
 mod transcript;
 pub mod v2;
 
+pub use backoff::Backoff;
 pub use cursor::{Cursor, CursorError, LastEventId};
 pub use decode::{DecodeError, DecodeErrorKind};
 pub use error::{ErrorSeverity, StreamError};

@@ -58,6 +58,11 @@ impl Dialect for AgUi {
         Decoder::default()
     }
 
+    /// A gateway's do, and it names them. Any other ends with its connection.
+    fn starts_runs(&self) -> bool {
+        true
+    }
+
     fn about(&self) -> About {
         About::agent("ag-ui", Work::Agent)
     }

@@ -21,7 +21,11 @@ impl<'a> AttemptWriter<'a> {
         for output in outputs.drain(..) {
             self.has_written |= match output {
                 Output::Delta(_) | Output::Event { .. } | Output::Again { .. } | Output::Interrupt(_) => true,
-                Output::Warning(_) | Output::Model(_) | Output::Usage(_) | Output::Reason(_) => false,
+                Output::Warning(_)
+                | Output::Model(_)
+                | Output::Usage(_)
+                | Output::Reason(_)
+                | Output::FarId(_) => false,
             };
             self.out.put(output).await?;
         }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use capstan_agent::{About, Agent, Outcome, Output, Turn, Writer};
+use capstan_agent::{About, Agent, Cancel, CancelReason, Outcome, Output, Stopped, Turn, Writer};
 use capstan_protocol::fault::Upstream;
 use capstan_protocol::{Fault, sse};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Client, Response};
+use reqwest::{Client, RequestBuilder, Response};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -17,6 +17,7 @@ use crate::api_key::ApiKey;
 use crate::attempt_writer::AttemptWriter;
 use crate::decode::{Decode, Step, malformed, truncated};
 use crate::failed_call::FailedCall;
+use crate::far_runs::{FarRuns, far_id};
 use crate::http::{self, Limit, cut, timed_out, unsent};
 use crate::kinds::{Common, ConfigError};
 use crate::retries::Retries;
@@ -45,6 +46,11 @@ pub(crate) trait Dialect: Send + Sync + 'static {
 
     fn decoder(&self) -> Self::Decoder;
 
+    /// Whether a call starts a run that outlives its connection, if the answer names one.
+    fn starts_runs(&self) -> bool {
+        false
+    }
+
     fn about(&self) -> About;
 }
 
@@ -55,12 +61,15 @@ pub(crate) struct HttpAgent<D> {
     secret: ApiKey,
     retries: Retries,
     times: CallTimeouts,
+    far_runs: Option<FarRuns>,
 }
 
 impl<D: Dialect> HttpAgent<D> {
     pub(crate) fn new(dialect: D, secret: ApiKey, common: &Common) -> Result<Self, ConfigError> {
         let client = http::client(common.times.connect)?;
-        Ok(Self { dialect, client, secret, retries: common.retries, times: common.times })
+        let far_runs = FarRuns::new(client.clone(), dialect.url(), secret.clone());
+        let far_runs = Some(far_runs).filter(|_| dialect.starts_runs());
+        Ok(Self { dialect, client, secret, retries: common.retries, times: common.times, far_runs })
     }
 
     /// One call, with what the log is to tell of it if it fails.
@@ -68,10 +77,11 @@ impl<D: Dialect> HttpAgent<D> {
         &self,
         headers: &HeaderMap,
         body: &Bytes,
+        cancel: &Cancel,
         out: &mut AttemptWriter<'_>,
     ) -> Result<(), FailedCall> {
         let mut seen = Upstream { host: Some(http::host_of(self.dialect.url())), ..Upstream::default() };
-        let called = self.call(headers, body, out, &mut seen).await;
+        let called = self.call(headers, body, cancel, out, &mut seen).await;
         called.map_err(|trouble| FailedCall {
             fault: http::with_log_details(trouble.fault, seen, &self.secret),
             ..trouble
@@ -82,20 +92,32 @@ impl<D: Dialect> HttpAgent<D> {
         &self,
         headers: &HeaderMap,
         body: &Bytes,
+        cancel: &Cancel,
         out: &mut AttemptWriter<'_>,
         seen: &mut Upstream,
     ) -> Result<(), FailedCall> {
         let began = Instant::now();
-        let sending = self.client.post(self.dialect.url().clone()).headers(headers.clone());
-        let sending = sending.body(body.clone()).send();
+        let request = self.client.post(self.dialect.url().clone()).headers(headers.clone());
+        let sending = self.send(request.body(body.clone()), cancel);
         let response = timeout_at(began + self.times.first_token.min(self.times.total), sending)
             .await
-            .map_err(|_| timed_out(Limit::FirstToken))?
-            .map_err(unsent)?;
+            .map_err(|_| timed_out(Limit::FirstToken))??;
         seen.status = Some(response.status().as_u16());
         seen.request_id = http::request_id(response.headers(), &self.secret);
         let response = self.accept(response).await?;
+        if self.far_runs.is_some() {
+            let id = far_id(response.headers());
+            out.say(&mut id.map(Output::FarId).into_iter().collect()).await?;
+        }
         self.read(response, began, out).await
+    }
+
+    /// The head of the answer. Dropping this hangs up, unless that would leave a run behind.
+    async fn send(&self, request: RequestBuilder, cancel: &Cancel) -> Result<Response, FailedCall> {
+        let Some(far_runs) = &self.far_runs else { return request.send().await.map_err(unsent) };
+        let id_of = |answer: &reqwest::Result<Response>| far_id(answer.as_ref().ok()?.headers());
+        let answer = far_runs.send(cancel, request.send(), id_of).await;
+        answer.ok_or(Stopped)?.map_err(unsent)
     }
 
     /// A response that is a stream; everything else is a failure in the upstream's own words.
@@ -181,7 +203,7 @@ impl<D: Dialect> Agent for HttpAgent<D> {
         let mut made = 0;
         loop {
             made += 1;
-            let Err(trouble) = self.call_logged(&headers, &body, &mut speaker).await else {
+            let Err(trouble) = self.call_logged(&headers, &body, &turn.cancel, &mut speaker).await else {
                 return Ok(());
             };
             let wait = self.retries.wait(&trouble, turn.attempt, made).filter(|_| !speaker.has_written());
@@ -190,6 +212,13 @@ impl<D: Dialect> Agent for HttpAgent<D> {
             };
             trouble.log_retry(&turn, made, wait);
             tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn end(&self, far_id: &str, _reason: CancelReason) -> Result<(), Fault> {
+        match &self.far_runs {
+            Some(far_runs) => far_runs.end(far_id).await,
+            None => Ok(()),
         }
     }
 

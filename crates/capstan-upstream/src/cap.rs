@@ -9,7 +9,7 @@ mod request;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use capstan_agent::{About, Agent, Outcome, Output, Turn, Work, Writer};
+use capstan_agent::{About, Agent, CancelReason, Outcome, Output, Turn, Work, Writer};
 use capstan_client::{CapClient, CapError, Options, PacketStream, RuntimeError};
 use capstan_protocol::fault::{Cause, Upstream};
 use capstan_protocol::{
@@ -17,6 +17,7 @@ use capstan_protocol::{
 };
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
@@ -24,6 +25,7 @@ use crate::api_key::ApiKey;
 use crate::attempt_writer::AttemptWriter;
 use crate::decode::malformed;
 use crate::failed_call::FailedCall;
+use crate::far_runs::FarRuns;
 use crate::http::{self, Limit, timed_out};
 use crate::kinds::{Common, ConfigError};
 use crate::retries::Retries;
@@ -59,6 +61,7 @@ struct Cap {
     url: Url,
     path: Option<String>,
     http: reqwest::Client,
+    far_runs: FarRuns,
     profile: Profile,
     system: Option<String>,
     secret: ApiKey,
@@ -74,13 +77,16 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, C
     if config.system.is_some() && profile == Profile::V2 {
         return Err(ConfigError::at("system", "profile v2 has no place for a system prompt"));
     }
+    let (url, http) = (http::base_url(&config.url)?, http::client(common.times.connect)?);
+    let secret = ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?;
     Ok(Box::new(Cap {
-        url: http::base_url(&config.url)?,
         path: config.path,
-        http: http::client(common.times.connect)?,
+        far_runs: FarRuns::new(http.clone(), &url, secret.clone()),
+        url,
+        http,
         profile,
         system: config.system,
-        secret: ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?,
+        secret,
         retries: common.retries,
         times: common.times,
     }))
@@ -89,7 +95,8 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, C
 #[async_trait]
 impl Agent for Cap {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
-        let calls = Calls::new(self.http.clone(), self.retries.calls(turn.attempt));
+        let limit = self.retries.calls(turn.attempt);
+        let calls = Calls::new(self.http.clone(), self.far_runs.clone(), turn.cancel.clone(), limit);
         let client = self.client(&turn, calls.clone())?;
         let mut speaker = AttemptWriter::new(out);
         loop {
@@ -97,7 +104,7 @@ impl Agent for Cap {
                 Profile::V1 => client.assist(&request::v1(&turn, self.system.as_deref())),
                 Profile::V2 => client.assist(&request::v2(&turn)?),
             };
-            let Err(trouble) = self.read(packets, &mut speaker).await else { return Ok(()) };
+            let Err(trouble) = self.read(packets, calls.far_id(), &mut speaker).await else { return Ok(()) };
             let trouble = self.with_log_details(trouble, &calls);
             let wait = self.retries.wait(&trouble, turn.attempt, calls.made());
             let Some(wait) = wait.filter(|_| !speaker.has_written()) else {
@@ -106,6 +113,10 @@ impl Agent for Cap {
             trouble.log_retry(&turn, calls.made(), wait);
             tokio::time::sleep(wait).await;
         }
+    }
+
+    async fn end(&self, far_id: &str, _reason: CancelReason) -> Result<(), Fault> {
+        self.far_runs.end(far_id).await
     }
 
     fn max_attempts(&self) -> u32 {
@@ -134,7 +145,12 @@ impl Cap {
     }
 
     /// The first packet and the whole have limits of their own; silence in between is the client's to notice.
-    async fn read(&self, mut packets: PacketStream, out: &mut AttemptWriter<'_>) -> Result<(), FailedCall> {
+    async fn read(
+        &self,
+        mut packets: PacketStream,
+        mut far_id: watch::Receiver<Option<String>>,
+        out: &mut AttemptWriter<'_>,
+    ) -> Result<(), FailedCall> {
         let began = Instant::now();
         let (first, total) = (began + self.times.first_token, began + self.times.total);
         let mut reader = Reader::default();
@@ -142,8 +158,21 @@ impl Cap {
         loop {
             let is_total = has_begun || total < first;
             let (limit, until) = if is_total { (Limit::Total, total) } else { (Limit::FirstToken, first) };
-            let next = timeout_at(until, packets.next()).await.map_err(|_| timed_out(limit))?;
+            let next = tokio::select! {
+                biased;
+                // Long before the first packet, if that takes its time.
+                Ok(()) = far_id.changed() => {
+                    let id = far_id.borrow_and_update().clone();
+                    out.say(&mut id.map(Output::FarId).into_iter().collect()).await?;
+                    continue;
+                }
+                next = timeout_at(until, packets.next()) => next.map_err(|_| timed_out(limit))?,
+            };
             let Some(packet) = next.map_err(|error| self.failed(error))? else { return Ok(()) };
+            if !has_begun && far_id.borrow().is_none() {
+                // A server that names its stream in its packets only.
+                out.say(&mut vec![Output::FarId(packet.stream_id.to_string())]).await?;
+            }
             has_begun = true;
             out.say(&mut reader.outputs(packet)).await?;
         }

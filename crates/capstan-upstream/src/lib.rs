@@ -15,6 +15,7 @@ mod citation;
 pub mod command;
 mod decode;
 mod failed_call;
+mod far_runs;
 mod http;
 mod kinds;
 pub mod openai;

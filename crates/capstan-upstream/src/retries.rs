@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use capstan_protocol::{ErrorSeverity, Fault};
+use capstan_protocol::{Backoff, ErrorSeverity, Fault};
 use serde::Deserialize;
 
 use crate::failed_call::FailedCall;
@@ -15,8 +15,6 @@ use crate::failed_call::FailedCall;
 pub const MAX_CALLS: u32 = 4;
 /// A provider's wait up to this is slept through within the attempt; a longer one is the gateway's to deal with.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
-/// The wait before the second call; it doubles from there.
-const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 
 /// What happens when an answer breaks off after its first token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -70,7 +68,8 @@ impl Retries {
             return None;
         }
         let told = trouble.wait.unwrap_or_default();
-        (told <= SHORT_WAIT).then(|| told.max(backoff(made)))
+        (told <= SHORT_WAIT)
+            .then(|| told.max(Backoff::DEFAULT.delay(made.saturating_sub(1), fastrand::f64())))
     }
 
     /// What an attempt ends with.
@@ -80,12 +79,6 @@ impl Retries {
             OnCut::Fail | OnCut::Restart => fault,
         }
     }
-}
-
-/// Doubling, spread over the upper half so that many runs do not come back as one.
-fn backoff(made: u32) -> Duration {
-    let whole = FIRST_BACKOFF * 2_u32.saturating_pow(made.saturating_sub(1).min(4));
-    whole.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
 #[cfg(test)]

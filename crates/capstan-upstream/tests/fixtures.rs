@@ -20,6 +20,7 @@ fn shown(output: &Output) -> Value {
         Output::Usage(usage) => json!({ "usage": usage }),
         Output::Reason(reason) => json!({ "reason": reason }),
         Output::Interrupt(asked) => json!({ "interrupt": asked }),
+        Output::FarId(id) => json!({ "far_id": id }),
     }
 }
 

@@ -1,6 +1,8 @@
 //! A real gateway on a free port of loopback.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+pub mod scripted;
+
 use std::time::Duration;
 
 use capstan_client::Options;

@@ -15,6 +15,7 @@ mod routes;
 #[cfg(test)]
 mod tests;
 mod transcript;
+mod transcripts;
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ use capstan_journal::{JournalError, Run, RunState};
 use capstan_protocol::agui::{AguiEvent, EventBody};
 use capstan_protocol::{Cursor, ErrorSeverity, Fault, Payload, StreamPacket, Timestamp, sse};
 use http::request::Parts;
+use uuid::Uuid;
 
 use super::{Asker, Face, FaceWriter, Next, Opening, Telling};
 use crate::access::Caller;
@@ -135,6 +137,10 @@ impl Face for Agui {
         Ok(Box::new(writer))
     }
 
+    fn forget(&self, stream: Uuid) {
+        self.states.forget(stream);
+    }
+
     async fn has_all(&self, app: &App, opening: &Opening<'_>) -> Result<bool, Fault> {
         let run = opening.run;
         let Some(cursor) = opening.point.cursor_in(run) else { return Ok(false) };
@@ -220,11 +226,12 @@ impl AguiWriter {
         seq: u64,
         part: u32,
     ) -> Result<Self, JournalError> {
-        let told = AguiTranscript::load(app, &facts, seq).await?;
+        let look = |told: &AguiTranscript| (told.preamble(), told.fold.clone());
+        let (preamble, fold) = states.transcripts.at(app, &facts, seq, look).await?;
         let places = (PREAMBLE + 1..).map(|part| Cursor::with_part(facts.stream, seq, part));
-        let all = places.zip(told.preamble()).filter(|(cursor, _)| cursor.part > Some(part));
+        let all = places.zip(preamble).filter(|(cursor, _)| cursor.part > Some(part));
         let due = all.map(|(cursor, said)| (Some(cursor), said)).collect();
-        Ok(Self::new(states, told.fold, seq, (seq, u32::MAX), due))
+        Ok(Self::new(states, fold, seq, (seq, u32::MAX), due))
     }
 
     fn write_due(&mut self, app: &App, out: &mut Vec<u8>) {
@@ -260,7 +267,8 @@ impl AguiWriter {
         }
         let said = match reset_of(&packet) {
             Some(reset) => {
-                let cut = AguiTranscript::load(app, &self.fold.facts, seq - 1).await?.cut(reset.after_seq);
+                let told = self.states.transcripts.at(app, &self.fold.facts, seq, AguiTranscript::last_cut);
+                let cut = told.await?;
                 self.fold.reset(&packet, &reset, &cut)
             }
             None => self.fold.take(&packet),

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use capstan_agent::{Failure, Outcome, Output, TraceParent, Turn, channel};
+use capstan_agent::{Cancel, Failure, Outcome, Output, TraceParent, Turn, channel};
 use capstan_journal::JournalError;
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{Fault, FaultKind};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{Instrument as _, Span};
 
 use super::{Ended, Relay};
@@ -24,7 +23,6 @@ const BATCH: usize = IN_FLIGHT;
 struct Work {
     task: JoinHandle<Outcome>,
     inbox: mpsc::Receiver<Output>,
-    _cancel: DropGuard,
 }
 
 impl Drop for Work {
@@ -54,17 +52,20 @@ impl Relay {
         ended
     }
 
-    fn start(&self, mut turn: Turn, trace: Option<TraceParent>) -> Work {
+    fn start(&mut self, mut turn: Turn, trace: Option<TraceParent>) -> Work {
         let (mut writer, inbox) = channel(IN_FLIGHT);
-        let cancel = CancellationToken::new();
+        let (canceller, cancel) = Cancel::new(self.app.agents_at_work.clone());
+        self.canceller = Some(canceller);
         turn.attempt = self.run.attempt;
         turn.sent = self.sent();
         turn.trace = trace;
-        turn.cancel = cancel.clone();
+        turn.cancel = cancel;
         let agent = Arc::clone(&self.agent.agent);
-        // In the span of the request, so that whatever it logs, its panic included, can be found.
-        let task = tokio::spawn(async move { agent.run(turn, &mut writer).await }.in_current_span());
-        Work { task, inbox, _cancel: cancel.drop_guard() }
+        // Tracked, since what an agent leaves behind is only left when its future is dropped; in the span of the request, so
+        // that whatever it logs, its panic included, can be found.
+        let work = async move { agent.run(turn, &mut writer).await };
+        let task = self.app.agents_at_work.spawn(work.in_current_span());
+        Work { task, inbox }
     }
 
     async fn drive(&mut self, work: &mut Work, span: &Span) -> Result<Ended, JournalError> {
@@ -77,8 +78,9 @@ impl Relay {
                 biased;
                 Some(done) = self.stop.recv() => return Ok(Ended::Stopped(done)),
                 () = stopped.cancelled() => return Ok(Ended::Drained),
-                output = work.inbox.recv() => output,
+                // Before the inbox, which an agent can keep filled for ever.
                 () = &mut deadline => return Ok(timed_out("The run took longer than it may.").fatal()),
+                output = work.inbox.recv() => output,
                 () = &mut idle => return Ok(timed_out("The agent said nothing for too long.")),
             };
             let Some(first) = first else { break };
@@ -97,20 +99,40 @@ impl Relay {
         inbox: &mut mpsc::Receiver<Output>,
         span: &Span,
     ) -> Result<Option<Fault>, JournalError> {
-        let mut next = Some(first);
-        let mut fault = None;
-        while let Some(output) = next {
-            if let Output::Warning(error) = &output {
-                traces::warned(span, &error.code);
+        let (mut output, mut taken) = (first, 0);
+        let fault = loop {
+            match &output {
+                Output::Warning(error) => traces::warned(span, &error.code),
+                Output::FarId(id) => self.note_far_id(id).await?,
+                Output::Again { .. } if !self.packets.compares() => {
+                    self.flush().await?;
+                    self.packets.compare().await?;
+                }
+                _ => {}
             }
-            fault = self.packets.take(output).err();
-            if fault.is_some() || self.packets.pending() >= BATCH {
-                break;
+            let fault = self.packets.take(output).err();
+            // Outputs are counted, not packets: an agent that writes what becomes none must not keep us here.
+            taken += 1;
+            if fault.is_some() || taken >= BATCH {
+                break fault;
             }
-            next = inbox.try_recv().ok();
-        }
+            match inbox.try_recv() {
+                Ok(next) => output = next,
+                Err(_) => break None,
+            }
+        };
         self.flush().await?;
         Ok(fault)
+    }
+
+    /// Puts on record what the agent works with elsewhere, so that a stop reaches it even after a crash.
+    async fn note_far_id(&mut self, id: &str) -> Result<(), JournalError> {
+        if self.run.far_id.as_deref() == Some(id) {
+            return Ok(());
+        }
+        self.run.far_id = Some(id.to_owned());
+        let here = (self.run.state, self.run.attempt);
+        self.app.journal.transition(here, self.run.clone(), Vec::new(), None).await.map(|_| ())
     }
 
     /// Commits what was written.

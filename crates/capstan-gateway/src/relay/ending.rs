@@ -1,10 +1,14 @@
 //! How a run ends, waits, or goes on with the next attempt: the transitions of its record.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use capstan_agent::{CancelReason, END_LIMIT};
 use capstan_journal::{Asked, Frame, JournalError, Run, RunState, Turn};
 use capstan_protocol::cursor::LOST_TAIL_GAP;
 use capstan_protocol::{ChatMessage, Close, ErrorSeverity, Fault, FaultKind, Payload, Timestamp};
+use futures_util::FutureExt as _;
+use uuid::Uuid;
 
 use super::packet_writer::PacketWriter;
 use super::{Relay, failure, later, wait_after};
@@ -34,6 +38,16 @@ impl Ending {
             Self::Failed(_) => "error",
         }
     }
+
+    /// Why work elsewhere has to end; a complete answer leaves none.
+    fn cancel_reason(&self) -> Option<CancelReason> {
+        match self {
+            Self::Completed => None,
+            Self::Cancelled => Some(CancelReason::Stopped),
+            Self::Failed(fault) if fault.kind() == FaultKind::Timeout => Some(CancelReason::TimedOut),
+            Self::Failed(_) => Some(CancelReason::Failed),
+        }
+    }
 }
 
 impl Relay {
@@ -47,6 +61,10 @@ impl Relay {
         if self.app.journal.transition(from, self.run.clone(), frames, turn).await? {
             traces::ended(self.trace.span(), &self.run);
             log_end(&self.app, &self.run);
+            end_elsewhere(&self.app, &self.run, &ending);
+        }
+        if let Some(reason) = ending.cancel_reason() {
+            self.cancel(reason);
         }
         Ok(())
     }
@@ -54,7 +72,7 @@ impl Relay {
     /// What the session remembers of this run.
     async fn remembered(&mut self, is_partial: bool) -> Result<Turn, JournalError> {
         let last = last_messages(&self.app, &self.run, &self.ask).await?;
-        let said = self.packets.take_messages();
+        let said = self.packets.take_messages().await?;
         let mut turn = turn_of(&self.run, &self.ask, &last, said, is_partial);
         if !is_partial {
             let asked =
@@ -62,6 +80,13 @@ impl Relay {
             turn.interrupts = asked.collect();
         }
         Ok(turn)
+    }
+
+    /// Tells what outlives the attempt why it is over.
+    fn cancel(&mut self, reason: CancelReason) {
+        if let Some(canceller) = self.canceller.take() {
+            canceller.cancel(reason);
+        }
     }
 
     /// Rule 1: the gateway tries again by itself; viewers see a warning.
@@ -73,18 +98,28 @@ impl Relay {
         self.run.attempt += 1;
         self.run.not_before = Some(later(wait));
         self.run.updated_at = Timestamp::now();
+        self.cancel(CancelReason::Retried);
         self.app.journal.transition(from, self.run.clone(), Vec::new(), None).await
     }
 
     /// Rule 2: the run waits for its client to come back.
-    pub(super) async fn suspend(&mut self, fault: Fault, wait: Duration) -> Result<(), JournalError> {
+    pub(super) async fn suspend(
+        &mut self,
+        fault: Fault,
+        wait: Duration,
+        reason: CancelReason,
+    ) -> Result<(), JournalError> {
+        self.cancel(reason);
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
         write_wait(&self.app, &mut self.packets, &mut self.run, &fault, wait);
         let frames = self.packets.take_frames();
         // Before it can be armed again, which goes on with this span.
         self.app.traces.keep(self.run.stream_id, &self.trace);
-        self.app.journal.transition(from, self.run.clone(), frames, None).await.map(|_| ())
+        if self.app.journal.transition(from, self.run.clone(), frames, None).await? {
+            self.app.waits.add(&self.run, self.app.settings.timeouts.waiting);
+        }
+        Ok(())
     }
 }
 
@@ -119,21 +154,62 @@ fn write_wait(app: &App, packets: &mut PacketWriter, run: &mut Run, fault: &Faul
     (run.last_seq, run.bytes) = (packets.seq(), packets.bytes());
 }
 
-/// Ends a run that waits: stopped, or waiting for too long. Whoever is first wins.
+/// Ends a run that nobody is at work on: one that waits, was stopped, or has waited for too long. Whoever is first wins.
 pub(crate) async fn close_waiting(app: &App, run: &Run, ending: Ending) -> Result<(), Fault> {
+    let turn = turn_so_far(app, run).await.map_err(journal_fault)?;
+    close(app, run, ending, turn).await
+}
+
+async fn close(app: &App, run: &Run, ending: Ending, turn: Option<Turn>) -> Result<(), Fault> {
     let from = (run.state, run.attempt);
     let mut run = run.clone();
     let mut packets = PacketWriter::new(app, &run);
     write_end(app, &mut packets, &mut run, &ending);
     let frames = packets.take_frames();
-    let turn = turn_so_far(app, &run).await.map_err(journal_fault)?;
+    let turn = turn.map(|turn| Turn { closed_at: run.updated_at, ..turn });
     if app.journal.transition(from, run.clone(), frames, turn).await.map_err(journal_fault)? {
         if let Some(span) = app.traces.take(run.stream_id) {
             traces::ended(&span, &run);
         }
         log_end(app, &run);
+        end_elsewhere(app, &run, &ending);
     }
     Ok(())
+}
+
+/// Ends what the run's agent has started elsewhere. Only a drain waits for it.
+fn end_elsewhere(app: &App, run: &Run, ending: &Ending) {
+    let Some(reason) = ending.cancel_reason() else { return };
+    let (Some(far_id), Some(agent)) = (run.far_id.clone(), app.agent(&run.agent).cloned()) else { return };
+    let stream = run.stream_id;
+    app.agents_at_work.spawn(async move {
+        match tokio::time::timeout(END_LIMIT, agent.agent.end(&far_id, reason)).await {
+            Ok(Ok(())) => tracing::debug!(%stream, far_id, ?reason, "ended what ran elsewhere"),
+            Ok(Err(fault)) => {
+                tracing::warn!(%stream, far_id, code = fault.code(), cause = ?fault.cause(), "what runs elsewhere could not be ended");
+            }
+            Err(_) => tracing::warn!(%stream, far_id, "what runs elsewhere did not end in time"),
+        }
+    });
+}
+
+/// A run whose relay panicked. Its turn is left out if it is what cannot be told.
+pub(super) async fn close_panicked(app: &App, stream: Uuid, fault: Fault) -> Result<(), Fault> {
+    let mut failed = Ok(());
+    // What the relay was writing may reach the journal after the first look.
+    for _ in 0..3 {
+        let Some(run) = app.journal.store().run(stream).await.map_err(journal_fault)? else { return Ok(()) };
+        if run.state != RunState::Running {
+            return Ok(());
+        }
+        let turn = AssertUnwindSafe(turn_so_far(app, &run)).catch_unwind().await;
+        let turn = turn.unwrap_or(Ok(None)).map_err(journal_fault)?;
+        failed = close(app, &run, Ending::Failed(fault.clone()), turn).await;
+        if failed.is_ok() {
+            break;
+        }
+    }
+    failed
 }
 
 /// A run whose process died: it waits for its client, or ends if no attempt is left.
@@ -148,7 +224,10 @@ pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
     let wait = wait_after(&fault, run.attempt);
     write_wait(app, &mut packets, &mut run, &fault, wait);
     let frames: Vec<Frame> = packets.take_frames();
-    app.journal.transition(from, run, frames, None).await.map(|_| ()).map_err(journal_fault)
+    if app.journal.transition(from, run.clone(), frames, None).await.map_err(journal_fault)? {
+        app.waits.add(&run, app.settings.timeouts.waiting);
+    }
+    Ok(())
 }
 
 /// A run whose last packets may be missing is never continued: it is closed beyond the gap.
@@ -164,9 +243,10 @@ async fn turn_so_far(app: &App, run: &Run) -> Result<Option<Turn>, JournalError>
     let Some(body) = app.journal.store().body(run.stream_id).await? else { return Ok(None) };
     let Ok(ask) = app.asked(run, &body) else { return Ok(None) };
     let mut packets = PacketWriter::new(app, run);
-    packets.replay().await?;
-    let last = last_messages(app, run, &ask).await?;
-    Ok(Some(turn_of(run, &ask, &last, packets.take_messages(), true)))
+    // Resets among its packets count.
+    packets.compare().await?;
+    let (last, said) = (last_messages(app, run, &ask).await?, packets.take_messages().await?);
+    Ok(Some(turn_of(run, &ask, &last, said, true)))
 }
 
 /// What the session's last turn said; only who answers a question may repeat it.

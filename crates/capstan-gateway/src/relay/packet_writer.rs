@@ -11,7 +11,7 @@ use capstan_protocol::{
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::attempt_diff::{AttemptDiff, Met};
+use super::attempt_diff::{AttemptDiff, Forgotten, Met};
 use super::tool_log::ToolLog;
 use crate::app::App;
 
@@ -56,7 +56,8 @@ impl PacketWriter {
             buffer: Vec::new(),
             ends: Vec::new(),
             events: 0,
-            diff: AttemptDiff::default(),
+            // What has one attempt has nothing to compare, unless it goes back by itself.
+            diff: AttemptDiff::new(run.max_attempts > 1),
             tools: ToolLog::default(),
             asked: Vec::new(),
             heard: 0,
@@ -73,14 +74,26 @@ impl PacketWriter {
         self.diff.is_empty()
     }
 
-    /// The answer as a viewer has it now, resets applied.
+    /// Whether what comes can be compared with what was sent.
+    pub(super) fn compares(&self) -> bool {
+        self.diff.compares()
+    }
+
+    /// Makes ready for comparing, by reading what was sent so far. It must be in the journal.
+    pub(super) async fn compare(&mut self) -> Result<(), JournalError> {
+        (self.diff, self.tools, self.events) = (AttemptDiff::new(true), ToolLog::default(), 0);
+        self.replay().await
+    }
+
+    /// The answer as a viewer has it now, resets applied; of a very long one, the beginning.
     pub(super) fn text(&self) -> &str {
         self.diff.text()
     }
 
     /// What was said as messages, when nothing more will be said.
-    pub(super) fn take_messages(&mut self) -> Vec<ChatMessage> {
-        std::mem::take(&mut self.tools).messages(&self.diff.take_text())
+    pub(super) async fn take_messages(&mut self) -> Result<Vec<ChatMessage>, JournalError> {
+        let text = self.take_text().await?;
+        Ok(std::mem::take(&mut self.tools).messages(&text))
     }
 
     /// What the run asks, if it ends now.
@@ -102,12 +115,18 @@ impl PacketWriter {
         self.asked.push(Interrupt { id, ..interrupt });
     }
 
-    pub(super) fn events(&self) -> u64 {
-        self.events
+    /// The whole text, when nothing more will be said. A long one is read from the journal.
+    async fn take_text(&mut self) -> Result<String, JournalError> {
+        if let Some(text) = self.diff.take_text() {
+            return Ok(text);
+        }
+        (self.diff, self.tools) = (AttemptDiff::with_limit(true, usize::MAX), ToolLog::default());
+        self.replay().await?;
+        Ok(self.diff.take_text().unwrap_or_default())
     }
 
-    pub(super) fn pending(&self) -> usize {
-        self.ends.len()
+    pub(super) fn events(&self) -> u64 {
+        self.events
     }
 
     pub(super) fn seq(&self) -> u64 {
@@ -172,7 +191,7 @@ impl PacketWriter {
                 } else {
                     self.events += 1;
                     self.diff.sent_event(seq, raw);
-                    self.tools.note(seq, self.diff.text().len(), &event);
+                    self.tools.note(seq, self.diff.text_len(), &event);
                 }
             }
             Payload::Error(_) | Payload::Close(_) => {}
@@ -196,13 +215,15 @@ impl PacketWriter {
                 self.heard += text.len();
                 self.delta(&text)?;
             }
-            Output::Again { keep } => self.again(keep),
+            Output::Again { keep } => self.again(keep)?,
             Output::Event { kind, payload } => self.event(&kind, payload)?,
             Output::Warning(error) => self.write(Payload::Error(error)),
             Output::Model(model) => self.model = Some(model),
             Output::Usage(usage) => (self.usage, self.has_counted) = (Some(usage), true),
             Output::Reason(reason) => self.reason = Some(reason),
             Output::Interrupt(interrupt) => self.ask(interrupt),
+            // The record's, not the stream's.
+            Output::FarId(_) => {}
         }
         let limits = &self.app.settings.limits;
         if self.seq > limits.packets_per_stream || self.bytes > limits.bytes_per_stream {
@@ -223,11 +244,11 @@ impl PacketWriter {
     }
 
     /// The agent goes back within its attempt. Its places do not count blocks that became text, ours do.
-    fn again(&mut self, keep: usize) {
+    fn again(&mut self, keep: usize) -> Result<(), Fault> {
         self.heard = keep.min(self.heard);
         self.turned.retain(|(at, _)| *at <= keep);
         let turned: usize = self.turned.iter().map(|(_, len)| len).sum();
-        self.diff.rewind_to(self.heard + turned);
+        self.diff.rewind_to(self.heard + turned).map_err(diverged)
     }
 
     fn say(&mut self, text: &str) {
@@ -260,7 +281,7 @@ impl PacketWriter {
         self.diff.sent_event(self.seq, &payload);
         // Few events are about tools, and only these are looked into.
         if payload.get().contains("TOOL_CALL_") {
-            self.tools.note(self.seq, self.diff.text().len(), &Event::of(&payload));
+            self.tools.note(self.seq, self.diff.text_len(), &Event::of(&payload));
         }
     }
 
@@ -269,7 +290,7 @@ impl PacketWriter {
         if !self.accepts_reset {
             return Err(Fault::new(FaultKind::AttemptDiverged));
         }
-        let cut = self.diff.cut();
+        let cut = self.diff.cut().map_err(diverged)?;
         let data = StreamReset { attempt: self.attempt, after_seq: cut.after_seq };
         let payload = event::envelope(event::STREAM_RESET, &data).map_err(Fault::from_error)?;
         self.write(Payload::Event(payload));
@@ -313,4 +334,9 @@ impl PacketWriter {
         self.app.metrics.packet(packet.op());
         self.ends.push(self.buffer.len());
     }
+}
+
+/// It may say something else, and what it said before is not kept.
+fn diverged(_: Forgotten) -> Fault {
+    Fault::new(FaultKind::AttemptDiverged)
 }

@@ -8,6 +8,8 @@
     clippy::indexing_slicing
 )]
 
+pub mod odd_store;
+
 use std::time::Duration;
 
 use capstan_demo::Demo;

@@ -3,7 +3,7 @@
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use capstan_agent::Turn;
+use capstan_agent::{Cancel, Turn};
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -28,6 +28,7 @@ pub(super) struct Process {
     child: Option<Child>,
     group: Option<Pid>,
     stderr: StderrTail,
+    cancel: Cancel,
 }
 
 impl Process {
@@ -41,7 +42,8 @@ impl Process {
         // Beside reading, since a process may speak before it has read everything.
         tokio::spawn(feed(stdin, prompt.input));
         let stderr = StderrTail::of(stderr, &config.env);
-        Ok(Self { output, child: Some(child), group, stderr })
+        let cancel = turn.cancel.clone();
+        Ok(Self { output, child: Some(child), group, stderr, cancel })
     }
 
     /// Why there is no result, from how the process ended.
@@ -64,7 +66,7 @@ impl Process {
     /// All is said: the process may end by itself, behind our back, before what is left of its group goes.
     pub(super) fn end(mut self) {
         if let (Some(mut child), group) = (self.child.take(), self.group.take()) {
-            tokio::spawn(async move {
+            self.cancel.outlive(async move {
                 let _ = tokio::time::timeout(GRACE, child.wait()).await;
                 stop(&mut child, group).await;
             });
@@ -78,9 +80,8 @@ impl Drop for Process {
         let (Some(mut child), group) = (self.child.take(), self.group.take()) else { return };
         signal(group, Signal::TERM);
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => {
-                runtime.spawn(async move { stop(&mut child, group).await });
-            }
+            // A drain waits for it: whoever does not listen would outlive us.
+            Ok(_) => self.cancel.outlive(async move { stop(&mut child, group).await }),
             Err(_) => signal(group, Signal::KILL),
         }
     }

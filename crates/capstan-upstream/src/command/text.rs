@@ -87,6 +87,7 @@ mod tests {
                 | Output::Model(_)
                 | Output::Usage(_)
                 | Output::Reason(_)
+                | Output::FarId(_)
                 | Output::Interrupt(_) => {}
             }
         }

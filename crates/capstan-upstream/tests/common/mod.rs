@@ -103,7 +103,7 @@ async fn attend(
     let _ = stream.shutdown().await;
 }
 
-async fn request(stream: &mut TcpStream) -> Option<(String, Value)> {
+pub async fn request(stream: &mut TcpStream) -> Option<(String, Value)> {
     let mut bytes = Vec::new();
     loop {
         let end = bytes.windows(4).position(|w| w == b"\r\n\r\n");

@@ -4,11 +4,9 @@ import type { CapStreamState } from "capstan/react";
 import { useSecondsLeft } from "capstan/react";
 import { memo, type ReactNode } from "react";
 
-import { Markdown } from "../markdown.js";
 import { Badge, type Tone } from "../ui/Badge.js";
-import { Icon } from "../ui/Icon.js";
-import { EventBlock } from "./EventBlock.js";
-import { Interrupt, isInterrupt, type OnAnswer } from "./Interrupt.js";
+import { BlockView } from "./BlockView.js";
+import type { OnAnswer } from "./Interrupt.js";
 
 export interface TurnData {
   id: string;
@@ -28,13 +26,7 @@ export const Turn = memo(function Turn({ turn, onRetry, onAnswer }: Props): Reac
     <article className="turn" data-status={state.status}>
       <p className="question">{question}</p>
       <div className="answer">
-        {state.status !== "idle" && latest(state.blocks).map((block) => {
-          const key = `${block.type}-${block.seq}`;
-          if (block.type === "text") return <Markdown key={key} text={block.text} />;
-          if (block.type === "event" && isInterrupt(block.event)) return <Interrupt key={key} data={block.event["data"]} onAnswer={onAnswer} />;
-          if (block.type === "event") return <EventBlock key={key} view={block.view} onRetry={onRetry} />;
-          return <div key={key} className="card notice tone-warning" role="note"><Icon name="alert" /><p>{block.error.message}</p></div>;
-        })}
+        {state.status !== "idle" && latest(state.blocks).map((block) => <BlockView key={`${block.type}-${block.seq}`} block={block} onRetry={onRetry} onAnswer={onAnswer} />)}
         <Status state={state} />
       </div>
     </article>
@@ -44,8 +36,8 @@ export const Turn = memo(function Turn({ turn, onRetry, onAnswer }: Props): Reac
 /** Progress is shown where it stands: an earlier word on the same work is history. */
 function latest(blocks: readonly Block[]): readonly Block[] {
   const label = (block: Block) => (block.type === "event" && block.view.type === "progress" ? block.view.data.label : undefined);
-  const isHistory = (block: Block, at: number) => label(block) !== undefined && blocks.some((later, n) => n > at && label(later) === label(block));
-  return blocks.filter((block, at) => !isHistory(block, at));
+  const last = new Map(blocks.map((block) => [label(block), block]));
+  return blocks.filter((block) => label(block) === undefined || last.get(label(block)) === block);
 }
 
 function Status({ state }: { state: CapStreamState }): ReactNode {

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
 use super::fold::State;
+use super::transcripts::Transcripts;
 
 /// Packets between two places: a resume folds at most this many that it does not send.
 // Tests have short streams.
@@ -18,7 +19,11 @@ const PER_STREAM: usize = 64;
 const STREAMS: usize = 4096;
 
 #[derive(Default)]
-pub(crate) struct FoldStates(Mutex<Kept>);
+pub(crate) struct FoldStates {
+    kept: Mutex<Kept>,
+    /// And what some of them have told.
+    pub(super) transcripts: Transcripts,
+}
 
 #[derive(Default)]
 struct Kept {
@@ -28,7 +33,7 @@ struct Kept {
 
 impl FoldStates {
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The last known place at or before `seq`; the start, if there is none.
@@ -37,6 +42,15 @@ impl FoldStates {
         let places = kept.states.get(&stream);
         let found = places.and_then(|places| places.iter().rev().find(|(at, _)| *at <= seq));
         found.cloned().unwrap_or_default()
+    }
+
+    /// Forgets a stream that was erased.
+    pub(super) fn forget(&self, stream: Uuid) {
+        let mut kept = self.lock();
+        kept.states.remove(&stream);
+        kept.order.retain(|known| *known != stream);
+        drop(kept);
+        self.transcripts.forget(stream);
     }
 
     /// Remembers the state after packet `seq`, if it is one of those that are kept.

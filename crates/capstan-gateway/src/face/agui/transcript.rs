@@ -1,6 +1,6 @@
 //! Everything that a stream has told so far: what a reset or a late joiner needs, and nobody else.
 //!
-//! It is as large as the text, so it is made by reading the stream when it is needed, and dropped.
+//! It is as large as the text, so it is made by reading the stream when it is needed, and shared: see `transcripts`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -50,6 +50,12 @@ pub(crate) struct AguiTranscript {
     states: Vec<OutgoingEvent>,
     /// Events that a reset does not take back, by their own ids.
     shown: Vec<(u64, String)>,
+    /// The last packet that was taken.
+    seq: u64,
+    /// Bytes that were taken.
+    size: usize,
+    /// What the last packet took away, if it was a reset.
+    cut: Option<Arc<Cut>>,
 }
 
 /// What a reset leaves, and what it takes away.
@@ -65,27 +71,58 @@ pub(super) struct Cut {
 impl AguiTranscript {
     pub(super) fn new(facts: Arc<Facts>, input: Input) -> Self {
         let fold = Fold::new(facts, State::default());
-        Self { fold, input, items: vec![], customs: vec![], states: vec![], shown: vec![] }
+        let (items, customs, states, shown) = (vec![], vec![], vec![], vec![]);
+        Self { fold, input, items, customs, states, shown, seq: 0, size: 0, cut: None }
     }
 
     /// Reads a stream up to a packet.
     pub(super) async fn load(app: &App, facts: &Arc<Facts>, upto: u64) -> Result<Self, JournalError> {
-        let store = app.journal.store();
         let mut told = Self::new(Arc::clone(facts), Input::load(app, facts.stream).await?);
-        let mut after = 0;
-        while after < upto {
-            let frames = store.read(facts.stream, after, 1024, 1024 * 1024).await?;
-            let Some(last) = frames.last() else { break };
-            after = last.seq;
-            let due = frames.iter().filter(|frame| frame.seq <= upto);
-            due.filter_map(|frame| sse::decode_packet(&frame.bytes)).for_each(|packet| told.take(&packet));
-        }
+        told.read_on(app, upto).await?;
         Ok(told)
     }
 
+    /// Reads on, up to a packet.
+    pub(super) async fn read_on(&mut self, app: &App, upto: u64) -> Result<(), JournalError> {
+        let (store, stream) = (app.journal.store(), self.fold.facts.stream);
+        while self.seq < upto {
+            let frames = store.read(stream, self.seq, 1024, 1024 * 1024).await?;
+            if frames.is_empty() {
+                break;
+            }
+            for frame in frames.iter().filter(|frame| frame.seq <= upto) {
+                if let Some(packet) = sse::decode_packet(&frame.bytes) {
+                    self.take(&packet);
+                }
+                self.seq = frame.seq;
+                self.size += frame.bytes.len();
+            }
+            if frames.last().is_some_and(|last| last.seq > upto) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Roughly what it takes.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// What the last packet took away, if it was a reset.
+    pub(super) fn last_cut(&self) -> Arc<Cut> {
+        self.cut.clone().unwrap_or_default()
+    }
+
     pub(super) fn take(&mut self, packet: &StreamPacket) {
+        self.cut = None;
         if let Some(reset) = reset_of(packet) {
-            let cut = self.cut(reset.after_seq);
+            let cut = Arc::new(self.cut(reset.after_seq));
+            self.cut = Some(Arc::clone(&cut));
             let said = self.fold.reset(packet, &reset, &cut);
             said.into_iter().for_each(|said| self.note(packet.seq, said));
             return;
