@@ -40,11 +40,13 @@ export const EVENTS = [
   event("THOUGHT_TRACE", { thought: "Hm." }),
   event("user_error", { message: "The search is down.", code: 503, domain: "tool", retryable: true }),
   event("stream_reset", { attempt: 2, after_seq: 1 }),
+  event("INTERRUPT", { id: "s:i", reason: "approval", message: "Send it?", responseSchema: { properties: { ok: { type: "boolean", title: "Yes" }, how: { enum: ["a", 1] } }, required: ["ok"] } }),
   event("TOOL_CALL_START", { toolCallId: "1", toolCallName: "search" }),
 ];
 
 /** One of each AG-UI event that says something. */
 export const AGUI_EVENTS = [
+  { type: "RUN_FINISHED", threadId: "t", runId: "r", outcome: { type: "interrupt", interrupts: [{ id: "s:i", reason: "approval", responseSchema: { properties: { n: { type: "number" } } } }] } },
   { type: "RUN_STARTED", threadId: "t", runId: "r" },
   { type: "TEXT_MESSAGE_START", messageId: "m", role: "assistant" },
   { type: "TEXT_MESSAGE_CONTENT", messageId: "m", delta: "Hello" },
