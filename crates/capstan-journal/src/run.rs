@@ -178,9 +178,6 @@ pub struct Run {
     /// What the run ended by asking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
-    /// What the agent works with elsewhere, under the id by which it can be ended; the agent's own word.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub far_id: Option<String>,
 }
 
 /// The questions with which a run ended, and who answered them.

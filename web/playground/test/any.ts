@@ -46,7 +46,6 @@ export const EVENTS = [
 
 /** One of each AG-UI event that says something. */
 export const AGUI_EVENTS = [
-  { type: "RUN_FINISHED", threadId: "t", runId: "r", outcome: { type: "interrupt", interrupts: [{ id: "s:i", reason: "approval", responseSchema: { properties: { n: { type: "number" } } } }] } },
   { type: "RUN_STARTED", threadId: "t", runId: "r" },
   { type: "TEXT_MESSAGE_START", messageId: "m", role: "assistant" },
   { type: "TEXT_MESSAGE_CONTENT", messageId: "m", delta: "Hello" },

@@ -101,7 +101,6 @@ impl Relay {
     ) -> Result<Option<Fault>, JournalError> {
         let (mut output, mut taken) = (first, 0);
         let fault = loop {
-            #[allow(clippy::wildcard_enum_match_arm)] // The others are the packet writer's alone.
             match &output {
                 Output::Warning(error) => traces::warned(span, &error.code),
                 Output::FarId(id) => self.note_far_id(id).await?,

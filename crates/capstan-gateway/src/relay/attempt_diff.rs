@@ -120,11 +120,6 @@ impl AttemptDiff {
         &self.text
     }
 
-    /// The length of all that was sent and not taken back.
-    pub(super) fn text_len(&self) -> usize {
-        self.len
-    }
-
     pub(super) fn sent_text(&mut self, seq: u64, text: &str) {
         let is_kept = self.text.len() == self.len && self.len + text.len() <= self.limit;
         if is_kept {

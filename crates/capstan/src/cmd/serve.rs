@@ -139,7 +139,6 @@ fn unopened(error: &JournalError) -> Failure {
         | ErrorKind::OutOfOrder
         | ErrorKind::Corrupt
         | ErrorKind::NotFound
-        | ErrorKind::Answered
         | ErrorKind::Expired
         | ErrorKind::Unsupported => failure.with_help("choose another folder with --journal disk:<folder>"),
     }

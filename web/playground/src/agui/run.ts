@@ -46,7 +46,6 @@ export class AguiRun {
     said: { messages: readonly AguiMessage[]; resume?: readonly ResumeEntry[] },
     readonly options: { current: AguiOptions },
     readonly setState: (state: CapStreamState) => void,
-    resume?: readonly ResumeEntry[],
   ) {
     const input = { threadId: conversationId, runId: newId(), ...said, tools: [], context: [], state: {}, forwardedProps: {} };
     // Serialised once: another body under the same id would be a conflict.

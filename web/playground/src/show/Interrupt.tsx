@@ -50,19 +50,18 @@ export function Interrupt({ asked, onAnswer }: { asked: Asked; onAnswer: OnAnswe
   const fields = Object.entries(asked.responseSchema?.properties ?? { answer: {} });
   const settle = (status: ResumeEntry["status"], payload?: unknown) => {
     setDone(true);
-    const entry = { interruptId: String(asked["id"]), status, ...(payload === undefined ? {} : { payload }) };
-    onAnswer([entry], status === "resolved" ? JSON.stringify(payload) : "(no answer)");
+    onAnswer([{ interruptId: asked.id, status, ...(payload === undefined ? {} : { payload }) }], status === "resolved" ? JSON.stringify(payload) : "(no answer)");
   };
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const form = new FormData(event.currentTarget);
-    settle("resolved", Object.fromEntries(fields.flatMap((field) => valueOf(field, form.get(field.name)))));
+    settle("resolved", Object.fromEntries(fields.flatMap(([name, field]) => valueOf(field, form.get(name), name))));
   };
   return (
     <form className="card interrupt" aria-label="Question" onSubmit={submit}>
-      <strong>{textOf(asked["message"]) ?? textOf(asked["reason"]) ?? "?"}</strong>
+      <strong>{asked.message ?? asked.reason}</strong>
       <fieldset disabled={isDone}>
-        {fields.map((field) => <Input key={field.name} field={field} />)}
+        {fields.map(([name, field]) => <Input key={name} name={name} field={field} isRequired={asked.responseSchema?.required?.includes(name) ?? false} />)}
         <div className="row">
           <Button type="submit" look="primary" size="small">Answer</Button>
           <Button size="small" onClick={() => settle("cancelled")}>Rather not</Button>
@@ -72,42 +71,28 @@ export function Interrupt({ asked, onAnswer }: { asked: Asked; onAnswer: OnAnswe
   );
 }
 
-/** The fields of a schema; without any, one for whatever there is to say. */
-function fieldsOf(schema: unknown): Field[] {
-  const properties = isObject(schema) && isObject(schema["properties"]) ? schema["properties"] : { answer: {} };
-  const required = isObject(schema) && Array.isArray(schema["required"]) ? schema["required"] : [];
-  return Object.entries(properties).map(([name, property]) => {
-    const { type, title, enum: choices } = isObject(property) ? property : {};
-    return { name, type, label: textOf(title) ?? name, choices: Array.isArray(choices) ? choices : undefined, isRequired: required.includes(name) };
-  });
-}
-
-function Input({ field: { name, type, label, choices, isRequired } }: { field: Field }): ReactNode {
-  if (type === "boolean") return <label className="row"><input type="checkbox" name={name} /> {label}</label>;
+function Input({ name, field, isRequired }: { name: string; field: Field; isRequired: boolean }): ReactNode {
+  const label = field.title ?? name;
+  if (field.type === "boolean") return <label className="row"><input type="checkbox" name={name} /> {label}</label>;
   return (
     <label className="field">
       <span className="field-label">{label}</span>
       {field.enum ? (
         <select className="input" name={name} required={isRequired}>{field.enum.map((value, n) => <option key={n}>{String(value)}</option>)}</select>
       ) : (
-        <input className="input" name={name} required={isRequired} type={isNumber(type) ? "number" : "text"} step="any" />
+        <input className="input" name={name} required={isRequired} type={isNumber(field) ? "number" : "text"} step="any" />
       )}
     </label>
   );
 }
 
+function isNumber(field: Field): boolean {
+  return field.type === "number" || field.type === "integer";
+}
+
 /** The answer of one field; none if it was left empty. */
-function valueOf({ name, type, choices }: Field, typed: FormDataEntryValue | null): [string, unknown][] {
-  if (type === "boolean") return [[name, typed !== null]];
+function valueOf(field: Field, typed: FormDataEntryValue | null, name: string): [string, unknown][] {
+  if (field.type === "boolean") return [[name, typed !== null]];
   if (typed === null || typed === "") return [];
-  if (choices) return [[name, choices[Number(typed)]]];
-  return [[name, isNumber(type) ? Number(typed) : typed]];
-}
-
-function isNumber(type: unknown): boolean {
-  return type === "number" || type === "integer";
-}
-
-function textOf(value: unknown): string | undefined {
-  return typeof value === "string" ? value : undefined;
+  return [[name, isNumber(field) ? Number(typed) : (field.enum?.find((value) => String(value) === typed) ?? typed)]];
 }
