@@ -125,9 +125,9 @@ impl<'a> From<&'a Turn> for SessionTurn<'a> {
     fn from(turn: &'a Turn) -> Self {
         Self {
             stream_id: turn.stream_id,
-            user: &turn.user,
-            assistant: &turn.assistant,
-            partial: turn.is_partial,
+            user: turn.said.get("user").unwrap_or(&Value::Null),
+            assistant: turn.said.get("assistant").and_then(Value::as_str).unwrap_or_default(),
+            partial: turn.said.get("is_partial").and_then(Value::as_bool).unwrap_or_default(),
             closed_at: turn.closed_at,
         }
     }

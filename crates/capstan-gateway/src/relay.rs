@@ -19,6 +19,7 @@ use crate::app::{App, Registered};
 use crate::ask::Ask;
 use crate::limits::Slot;
 use crate::traces::{self, RunTrace};
+use ending::Said;
 pub(crate) use ending::{Ending, close_waiting, interrupt, lose};
 use pen::Pen;
 pub(crate) use pen::packet_of;
@@ -124,11 +125,16 @@ impl Relay {
         if let Some(history) = &ask.history {
             return Ok(history.clone());
         }
-        let turns = self.app.journal.store().turns(&self.run.tenant, &self.run.session).await?;
+        let Run { tenant, session, turns_before, .. } = &self.run;
+        let turns = self.app.journal.store().turns(tenant, session, 0, usize::MAX).await?;
         let mut messages = Vec::new();
-        for turn in turns.into_iter().filter(|t| !t.is_partial && t.closed_at <= self.run.created_at) {
-            messages.extend(serde_json::from_value(turn.user).ok());
-            messages.push(ChatMessage::assistant(turn.assistant));
+        // By their numbers: what clocks say may step.
+        for turn in turns.into_iter().filter(|turn| turn.number <= *turns_before) {
+            let Ok(said) = serde_json::from_value::<Said>(turn.said) else { continue };
+            if !said.is_partial {
+                messages.extend(serde_json::from_value(said.user).ok());
+                messages.push(ChatMessage::assistant(said.assistant));
+            }
         }
         Ok(messages)
     }

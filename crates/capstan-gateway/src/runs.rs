@@ -148,8 +148,8 @@ async fn admit(app: &App, start: &Start<'_>) -> Result<crate::limits::Slot, Faul
     let limits = &app.settings.limits;
     app.limiter.check_rate(start.tenant)?;
     let store = app.journal.store();
-    let turns = store.turns(start.tenant, &start.ask.session).await.map_err(journal_fault)?.len();
-    if turns >= limits.messages_per_session {
+    let turns = store.turn_count(start.tenant, &start.ask.session).await.map_err(journal_fault)?;
+    if turns >= limits.messages_per_session as u64 {
         return Err(Fault::new(FaultKind::MessageLimitExceeded));
     }
     // Counting costs a look at each session, so it happens only where a limit keeps them few.
@@ -168,9 +168,6 @@ fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32], key: Str
         .as_ref()
         .is_some_and(|e| e.iter().any(|e| e == capstan_protocol::event::STREAM_RESET));
     Claim {
-        tenant: start.tenant.to_owned(),
-        key,
-        stream_id: Uuid::now_v7(),
         agent: agent.name.to_string(),
         session: start.ask.session.clone(),
         face: start.face.to_owned(),
@@ -179,7 +176,7 @@ fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32], key: Str
         max_attempts: agent.agent.max_attempts(),
         accepts_reset: start.accepts_reset || announced,
         supported_events,
-        created_at: Timestamp::now(),
+        ..Claim::new(start.tenant, key, Uuid::now_v7(), Timestamp::now())
     }
 }
 

@@ -160,16 +160,28 @@ async fn turn_so_far(app: &App, run: &Run) -> Result<Option<Turn>, JournalError>
     Ok(turn_of(run, &body, pen.take_text(), true))
 }
 
+/// What a turn says.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(super) struct Said {
+    /// The user's message.
+    pub(super) user: serde_json::Value,
+    /// The whole answer.
+    pub(super) assistant: String,
+    /// The run failed or was stopped: shown, but not sent to agents.
+    pub(super) is_partial: bool,
+}
+
+impl Said {
+    const VERSION: u32 = 1;
+}
+
 /// What the session remembers of a run that ends.
 fn turn_of(run: &Run, body: &[u8], text: String, is_partial: bool) -> Option<Turn> {
     let ask = Ask::decode(&run.face, body).ok()?;
-    Some(Turn {
-        stream_id: run.stream_id,
-        user: serde_json::to_value(&ask.message).unwrap_or_default(),
-        assistant: text,
-        is_partial,
-        closed_at: run.closed_at.unwrap_or_else(Timestamp::now),
-    })
+    let user = serde_json::to_value(&ask.message).unwrap_or_default();
+    let said = serde_json::to_value(Said { user, assistant: text, is_partial }).ok()?;
+    let closed_at = run.closed_at.unwrap_or_else(Timestamp::now);
+    Some(Turn::new(run.stream_id, closed_at, Said::VERSION, said))
 }
 
 fn log_end(app: &App, run: &Run) {

@@ -53,7 +53,7 @@ pub(crate) async fn turns(
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
     check(&app, &caller, &id).await?;
-    let turns = app.journal.store().turns(&caller.tenant, &id).await?;
+    let turns = app.journal.store().turns(&caller.tenant, &id, 0, usize::MAX).await?;
     let turns = turns.iter().map(SessionTurn::from).collect();
     Ok(Json(Session { session_id: &id, turns }).into_response())
 }

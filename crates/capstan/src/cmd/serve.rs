@@ -129,7 +129,7 @@ fn durability(word: &str) -> Result<Durability, Failure> {
 pub(super) async fn check(config: &Config) -> Result<(), Failure> {
     durability(&config.durability)?;
     tls::Files::of(config)?.map(|files| files.open()).transpose()?;
-    capstan_journal::check(&config.journal).map_err(Failure::usage)?;
+    capstan_journal::check_url(&config.journal).map_err(Failure::usage)?;
     allowed_addresses(config, config.settings()?.tenants.is_empty()).await.map(drop)
 }
 
