@@ -27,6 +27,9 @@ mod view;
 mod walk;
 mod writer;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;

@@ -285,7 +285,8 @@ struct Output {
     frames: u32,
     groups: u64,
     copied: Vec<Copied>,
-    summaries: Vec<(Entry, Vec<u8>)>,
+    /// By the offset of their frames.
+    summaries: BTreeMap<u32, Vec<u8>>,
 }
 
 impl Output {
@@ -293,7 +294,7 @@ impl Output {
         let file = files.create(path)?;
         file.write_at(&header.encode(), 0)?;
         let group = vec![0; GROUP_HEAD];
-        let (copied, summaries) = (Vec::new(), Vec::new());
+        let (copied, summaries) = (Vec::new(), BTreeMap::new());
         Ok(Self { file, at: HEADER as u64, group, frames: 0, groups: 0, copied, summaries })
     }
 
@@ -309,7 +310,7 @@ impl Output {
         let entry = Entry { offset: u32::try_from(offset).map_err(io::Error::other)?, length, ..entry };
         if walk::has_summary(kind) {
             let summary = super::record::split_summary(written).map(|(summary, _)| summary.to_vec());
-            self.summaries.extend(summary.map(|summary| (entry, summary)));
+            self.summaries.extend(summary.map(|summary| (entry.offset, summary)));
         }
         if let Some(place) = self.group.get_mut(start - FRAME_HEAD..start) {
             place.copy_from_slice(&head);
@@ -359,9 +360,7 @@ impl Output {
     fn finish(mut self) -> io::Result<(Contents, Vec<Copied>, u64)> {
         self.flush()?;
         let entries: Vec<_> = self.copied.iter().map(|copied| copied.entry).collect();
-        let mut summaries = self.summaries.into_iter().peekable();
-        let of = |entry: &Entry| summaries.next_if(|(of, _)| of == entry).map(|(_, summary)| summary);
-        let summaries = walk::summaries(&entries, of);
+        let summaries = walk::summaries(&entries, |entry| self.summaries.remove(&entry.offset));
         let contents = Contents { entries, summaries, last_group: 0 };
         self.file.write_at(&contents.encode(self.at), self.at)?;
         self.file.sync()?;

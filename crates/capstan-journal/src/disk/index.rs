@@ -91,6 +91,8 @@ pub(crate) struct Session {
     pub(crate) last_turn: u64,
     pub(crate) turns: u64,
     gone_turns: BTreeSet<u64>,
+    /// Turns that were erased already when they were found, and so never counted.
+    erased_turns: BTreeSet<u64>,
     is_known: bool,
 }
 
@@ -205,6 +207,7 @@ impl Session {
             last_turn: 0,
             turns: 0,
             gone_turns: BTreeSet::new(),
+            erased_turns: BTreeSet::new(),
             is_known: false,
         }
     }
@@ -373,6 +376,16 @@ impl Index {
         self.weigh(segment, weight(entry));
     }
 
+    /// A turn of which nothing is left but its place.
+    pub(crate) fn admit_erased_turn(&mut self, segment: u32, entry: &Entry) {
+        if !self.gone.contains_key(&entry.owner) {
+            let session = self.sessions.entry(entry.owner).or_insert_with(Session::new);
+            session.last_turn = session.last_turn.max(entry.seq);
+            session.erased_turns.insert(entry.seq);
+        }
+        self.admit_dead(segment, entry);
+    }
+
     /// The summary is the weight of the turn, so that it need not be looked for.
     fn admit_turn_gone(&mut self, segment: u32, entry: &Entry, summary: &[u8]) {
         let session = self.sessions.entry(entry.owner).or_insert_with(Session::new);
@@ -381,7 +394,9 @@ impl Index {
         let is_news = session.gone_turns.insert(entry.seq);
         let place = read_number(summary).map(|packed| ((packed >> 32) as u32, packed as u32));
         if let Some((of, turn)) = place.filter(|_| is_news && session.turns > 0) {
-            let has_turn = session.parts.0.iter().any(|part| part.segment == of && part.last >= entry.seq);
+            let is_counted = !session.erased_turns.contains(&entry.seq);
+            let has_turn =
+                is_counted && session.parts.0.iter().any(|part| part.segment == of && part.last >= entry.seq);
             if has_turn {
                 session.turns -= 1;
                 session.parts.lighten(of, turn);
@@ -526,6 +541,12 @@ impl Index {
         };
         if let Some(parts) = parts {
             parts.lighten(from.segment, weight);
+            // What is written again is the end of what the segment held.
+            if let Some(part) = parts.0.iter_mut().find(|part| part.segment == from.segment)
+                && let Some(seq) = seq
+            {
+                part.last = part.last.min(seq - 1);
+            }
             parts.add(to.segment, weight, seq);
         } else if let Some(gone) = self.gone.get_mut(&from.entry.owner) {
             gone.segments.insert(to.segment);
@@ -551,6 +572,21 @@ impl Index {
     /// To be called when what was kept of a dropped segment has been admitted.
     pub(crate) fn forget_done(&mut self, entries: &[Entry]) {
         entries.iter().for_each(|entry| self.forget_if_done(entry.owner));
+    }
+
+    /// Whether a frame may have been overwritten on purpose.
+    pub(crate) fn may_be_erased(&self, entry: &Entry) -> bool {
+        match entry.kind {
+            Kind::Gone | Kind::Erased | Kind::TurnGone => false,
+            Kind::Turn
+                if self.sessions.get(&entry.owner).is_some_and(|session| session.has_lost(entry.seq)) =>
+            {
+                true
+            }
+            Kind::Body | Kind::Packets | Kind::Record | Kind::Turn | Kind::Session => {
+                self.gone.contains_key(&entry.owner)
+            }
+        }
     }
 
     /// Whether cleaning has to keep a frame.

@@ -176,19 +176,15 @@ impl Keeper {
     /// Writes the footers of full segments whose groups are all on the disk.
     fn seal(&mut self) -> io::Result<()> {
         let mut is_done = false;
-        for segment in std::mem::take(&mut self.to_seal) {
+        // In order: of two neighbours the earlier is never the one without a footer.
+        while let Some(segment) = self.to_seal.first() {
             if self.shared.log.is_unsynced(segment.id) {
                 self.shared.log.want_all();
-                self.to_seal.push(segment);
-                continue;
+                break;
             }
-            match seal(&segment) {
-                Ok(()) => is_done = true,
-                Err(error) => {
-                    self.to_seal.push(segment);
-                    return Err(error);
-                }
-            }
+            seal(segment)?;
+            self.to_seal.remove(0);
+            is_done = true;
         }
         if is_done { self.save() } else { Ok(()) }
     }

@@ -22,7 +22,7 @@ use super::scan::{self, Scan};
 use super::segment::{Payload, Segment};
 use super::shared::{CLEANED, Settings, io_failure, segment_id};
 use super::{DiskStore, boot_id, clean, walk};
-use crate::{Damage, Durability, ErrorKind, JournalError, Report};
+use crate::{Damage, Durability, ErrorKind, JournalError, Report, RunState};
 
 /// Reads a folder and says what is in it; `is_deep` reads every packet. Nothing is changed.
 pub fn check(folder: &Path, is_deep: bool) -> Result<Report, JournalError> {
@@ -102,17 +102,28 @@ struct Losses {
 fn look_deep(index: &Index) -> io::Result<Losses> {
     let mut losses = Losses::default();
     let mut packets: BTreeMap<Uuid, Vec<(u64, u64, bool)>> = BTreeMap::new();
+    let mut lasts = BTreeMap::new();
     for held in index.segments.values() {
         let segment = &held.segment;
         let file = segment.file()?;
+        if let Some(broken) = walk::walk(&read_range(&*file, 0, file.length()?)?).broken
+            && broken.offset < segment.size()
+        {
+            let what = "the head of a group is not what was written".to_owned();
+            losses.damage.push(Damage { file: segment.path.clone(), offset: broken.offset, what });
+        }
         for entry in segment.entries()? {
-            if !index.is_live(segment.id, &entry) {
+            if index.may_be_erased(&entry) {
                 continue;
             }
+            let is_live = index.is_live(segment.id, &entry);
             let payload = segment.payload(&*file, &entry)?;
             let is_whole = matches!(&payload, Payload::Whole(payload) if is_readable(&entry, payload));
             if !is_whole {
                 losses.damage.push(damage(segment, &entry));
+            }
+            if !is_live {
+                continue;
             }
             match (entry.kind, payload) {
                 (Kind::Packets, Payload::Whole(payload)) => {
@@ -122,7 +133,12 @@ fn look_deep(index: &Index) -> io::Result<Losses> {
                 (Kind::Packets, Payload::Damaged) => {
                     packets.entry(entry.owner).or_default().push((entry.seq, entry.seq, false));
                 }
-                (Kind::Body | Kind::Record, _) if !is_whole => drop(losses.lost.insert(entry.owner, 0)),
+                (Kind::Record, Payload::Whole(payload)) => {
+                    let run = Record::read(&payload).map(|record| record.run);
+                    let ended = run.filter(|run| run.state != RunState::Running);
+                    lasts.extend(ended.map(|run| (entry.owner, run.last_seq)));
+                }
+                (Kind::Body | Kind::Record, Payload::Damaged) => drop(losses.lost.insert(entry.owner, 0)),
                 _ => {}
             }
         }
@@ -135,7 +151,10 @@ fn look_deep(index: &Index) -> io::Result<Losses> {
         let mut blocks = packets.remove(stream).unwrap_or_default();
         blocks.sort_unstable();
         let is_missing = found.body.is_none();
-        if let Some(upto) = whole_up_to(&blocks).or(is_missing.then_some(0)) {
+        let last = blocks.last().map_or(0, |(_, last, _)| *last);
+        // While a run is under way its last packet is what the journal says.
+        let is_short = lasts.get(stream).is_some_and(|recorded| *recorded > last);
+        if let Some(upto) = whole_up_to(&blocks).or(is_missing.then_some(0)).or(is_short.then_some(last)) {
             let lost = losses.lost.entry(*stream).or_insert(upto);
             *lost = (*lost).min(upto);
         }
@@ -207,12 +226,23 @@ fn rebuild(
             manifest.segments.insert(id, Some(bytes.len() as u64));
             continue;
         }
-        let whole: Vec<_> = groups
-            .iter()
-            .flat_map(|group| &group.frames)
-            .filter(|found| found.is_whole)
-            .map(|found| (found.entry, payload(&bytes, &found.entry)))
-            .collect();
+        // A segment whose list of contents is whole is read by that, another one by its groups.
+        let mut whole: BTreeSet<Entry> = BTreeSet::new();
+        whole.extend(
+            groups
+                .iter()
+                .flat_map(|group| &group.frames)
+                .filter(|found| found.is_whole)
+                .map(|found| found.entry),
+        );
+        if let Some(held) = scan.index.segments.get(&id).filter(|held| held.segment.is_sealed()) {
+            for entry in held.segment.entries()? {
+                if matches!(held.segment.payload(&*file, &entry)?, Payload::Whole(_)) {
+                    whole.insert(entry);
+                }
+            }
+        }
+        let whole: Vec<_> = whole.into_iter().map(|entry| (entry, payload(&bytes, &entry))).collect();
         if !whole.is_empty() {
             let (new, length) = clean::write_frames(&**files, folder, next, manifest.salt, whole)?;
             manifest.segments.insert(new, Some(length));

@@ -218,7 +218,16 @@ impl Scan {
     fn suspect(&mut self, segment: u32, entry: &Entry) {
         let path = self.index.segments.get(&segment).map(|held| held.segment.path.clone());
         self.suspects.push((path.unwrap_or_default(), Place { segment, entry: *entry }));
-        self.index.admit_dead(segment, entry);
+        match entry.kind {
+            Kind::Turn => self.index.admit_erased_turn(segment, entry),
+            Kind::Body
+            | Kind::Packets
+            | Kind::Record
+            | Kind::Session
+            | Kind::Gone
+            | Kind::TurnGone
+            | Kind::Erased => self.index.admit_dead(segment, entry),
+        }
     }
 
     /// Decides where the log ends: which groups are missing, and whether they had been promised.
@@ -238,7 +247,8 @@ impl Scan {
                 self.torn.push(Torn { path: one.path, keep: 0, dropped: one.bytes.len() as u64 });
                 continue;
             }
-            let next = headers.get(&(one.id + 1)).copied().flatten();
+            // Segments are sealed in order, so none has been dropped between this one and the next.
+            let next = headers.range(one.id + 1..CLEANED).find_map(|(_, header)| *header);
             is_over = self.judge_one(files, one, next, promised, boot);
         }
         let is_same_boot = boot != [0; 16] && self.manifest.boot == boot;
@@ -336,21 +346,10 @@ impl Scan {
     fn judge_suspects(&mut self) {
         for (path, Place { entry, .. }) in std::mem::take(&mut self.suspects) {
             let Entry { owner, kind, seq, offset, .. } = entry;
-            let is_needed = match kind {
-                Kind::Body | Kind::Packets | Kind::Record | Kind::Turn | Kind::Session
-                    if self.index.gone.contains_key(&owner) =>
-                {
-                    false
-                }
-                Kind::Record => {
-                    let newest = self.index.streams.get(&owner).and_then(|stream| stream.record);
-                    newest.is_none_or(|place| place.entry.seq < seq)
-                }
-                Kind::Turn => self.index.sessions.get(&owner).is_some_and(|session| !session.has_lost(seq)),
-                Kind::Body | Kind::Packets | Kind::Session | Kind::Gone | Kind::TurnGone | Kind::Erased => {
-                    true
-                }
-            };
+            let is_newest =
+                |stream: &super::index::Stream| stream.record.is_none_or(|place| place.entry.seq < seq);
+            let is_needed = !self.index.may_be_erased(&entry)
+                && (kind != Kind::Record || self.index.streams.get(&owner).is_none_or(is_newest));
             if is_needed {
                 let what = format!("{kind:?} {seq} of {owner} is not what was written");
                 self.damaged(&path, offset.into(), &what);

@@ -75,6 +75,10 @@ fn missing<T>(segment: &Segment, error: io::Error) -> Result<Look<T>, JournalErr
     Err(io_failure("read", &segment.path, error))
 }
 
+fn no_segment(shared: &Shared, owner: Uuid) -> JournalError {
+    corrupt(&shared.folder, 0, &format!("a file with something of {owner} is missing"))
+}
+
 fn segment_of(index: &Index, id: u32) -> Option<Arc<Segment>> {
     index.segments.get(&id).map(|held| held.segment.clone())
 }
@@ -114,9 +118,10 @@ fn last_packets(shared: &Shared, stream: Uuid) -> Result<Option<(u64, u64)>, Jou
             let index = shared.index();
             let parts = index.streams.get(&stream).map(|stream| stream.parts_after(0)).unwrap_or_default();
             let last = parts.into_iter().max_by_key(|part| part.last);
-            last.and_then(|part| Some((segment_of(&index, part.segment)?, part.last)))
+            last.map(|part| (segment_of(&index, part.segment), part.last))
         };
         let Some((segment, last)) = part else { return Ok(Look::Found(None)) };
+        let Some(segment) = segment else { return Ok(Look::Moved(no_segment(shared, stream))) };
         let found = match segment.find(stream, Kind::Packets, last - 1, 1) {
             Ok(found) => found,
             Err(error) => return missing(&segment, error),
@@ -167,10 +172,11 @@ fn numbered(
     kind: Kind,
     after: u64,
 ) -> Result<Look<Places>, JournalError> {
-    let parts: Vec<_> = {
+    let parts: Option<Vec<_>> = {
         let index = shared.index();
-        parts(&index).into_iter().filter_map(|part| Some((segment_of(&index, part.segment)?, part))).collect()
+        parts(&index).into_iter().map(|part| Some((segment_of(&index, part.segment)?, part))).collect()
     };
+    let Some(parts) = parts else { return Ok(Look::Moved(no_segment(shared, owner))) };
     let (mut found, mut bound) = (Vec::new(), u64::MAX);
     for (segment, part) in parts {
         if part.first > bound {
