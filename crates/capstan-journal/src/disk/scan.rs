@@ -14,10 +14,11 @@ use super::format::{HEADER, Header, Kind, Origin};
 use super::index::{Held, Index, Place};
 use super::manifest::Manifest;
 use super::names::Names;
-use super::segment::Segment;
+use super::segment::{Payload, Segment};
 use super::shared::{CLEANED, io_failure, segment_id, segment_path};
 use super::walk::{self, Walk};
 use crate::{Damage, JournalError};
+use uuid::Uuid;
 
 /// A file of which only a part counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +87,7 @@ pub(crate) fn scan(files: &Arc<dyn Files>, folder: &Path, boot: [u8; 16]) -> Res
     scan.judge(files, walked, &headers, boot);
     scan.index.settle();
     scan.judge_suspects();
+    scan.judge_open().map_err(fail)?;
     Ok(scan)
 }
 
@@ -360,6 +362,35 @@ impl Scan {
                 tracing::warn!(%stream, "packets without a run in the journal");
             }
         }
+    }
+
+    /// What is needed to go on with a run has to be whole: its record, and its last packets.
+    fn judge_open(&mut self) -> io::Result<()> {
+        let mut damaged = Vec::new();
+        for stream in self.index.open.iter().filter_map(|id| self.index.streams.get(id)) {
+            let last = stream.parts_after(0).into_iter().max_by_key(|part| part.last);
+            let last = last.and_then(|part| Some((self.index.segments.get(&part.segment)?, part.last)));
+            let last = match last {
+                Some((held, last)) => {
+                    let owner = stream.record.map_or(Uuid::nil(), |place| place.entry.owner);
+                    let found = held.segment.find(owner, Kind::Packets, last - 1, 1)?;
+                    found.first().map(|entry| Place { segment: held.segment.id, entry: *entry })
+                }
+                None => None,
+            };
+            for Place { segment, entry } in [stream.record, last].into_iter().flatten() {
+                let Some(held) = self.index.segments.get(&segment) else { continue };
+                let file = held.segment.file()?;
+                if let Payload::Damaged = held.segment.payload(&*file, &entry)? {
+                    damaged.push((held.segment.path.clone(), entry));
+                }
+            }
+        }
+        for (path, Entry { owner, kind, seq, offset, .. }) in damaged {
+            let what = format!("{kind:?} {seq} of {owner}, which is under way, is not what was written");
+            self.damaged(&path, offset.into(), &what);
+        }
+        Ok(())
     }
 
     pub(crate) fn names(&self) -> Names {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::watch;
 
@@ -49,6 +49,8 @@ impl Settings {
     }
 }
 
+type Spare = Option<(u32, Arc<dyn Data>)>;
+
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) files: Arc<dyn Files>,
@@ -67,7 +69,7 @@ pub(crate) struct Shared {
     next_cleaned: AtomicU32,
     index: RwLock<Index>,
     /// The next segment's file, made ahead of time: making one takes a sync of the folder.
-    spare: Mutex<Option<(u32, Arc<dyn Data>)>>,
+    spare: Mutex<Spare>,
     // Last: the folder is given back when nobody writes to it any more.
     _held: Option<Folder>,
 }
@@ -123,38 +125,33 @@ impl Shared {
 
     /// Makes the file of the segment to come, unless it is there.
     pub(crate) fn make_spare(&self) -> io::Result<()> {
-        if self.lock_spare().is_some() {
-            return Ok(());
+        self.with_spare(&mut self.lock_spare()).map(drop)
+    }
+
+    fn lock_spare(&self) -> MutexGuard<'_, Spare> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Made under the lock: segments are used in the order of their ids.
+    fn with_spare(&self, spare: &mut Spare) -> io::Result<(u32, Arc<dyn Data>)> {
+        if let Some(spare) = spare {
+            return Ok(spare.clone());
         }
         let id = self.next_segment.fetch_add(1, Ordering::Relaxed);
         let file = self.files.create(&segment_path(&self.folder, id))?;
         self.files.sync_folder(&self.folder.join("log"))?;
-        *self.lock_spare() = Some((id, file));
-        Ok(())
-    }
-
-    fn lock_spare(&self) -> std::sync::MutexGuard<'_, Option<(u32, Arc<dyn Data>)>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(spare.insert((id, file)).clone())
     }
 
     /// A segment to write to, whose first group will be this one. It is in the index.
     pub(crate) fn begin_segment(&self, first_group: u64) -> io::Result<Arc<Segment>> {
-        if self.lock_spare().is_none() {
-            self.make_spare()?;
-        }
-        let spare = self.lock_spare().take();
-        let (id, file) = spare.ok_or_else(|| io::Error::other("no new segment"))?;
-        let header = Header {
-            id,
-            origin: Origin::Written,
-            first_group,
-            boot: self.settings.boot,
-            salt: self.names.salt,
-        };
-        if let Err(error) = file.write_at(&header.encode(), 0) {
-            *self.lock_spare() = Some((id, file));
-            return Err(error);
-        }
+        let mut spare = self.lock_spare();
+        let (id, file) = self.with_spare(&mut spare)?;
+        let (boot, salt) = (self.settings.boot, self.names.salt);
+        let header = Header { id, origin: Origin::Written, first_group, boot, salt };
+        file.write_at(&header.encode(), 0)?;
+        *spare = None;
+        drop(spare);
         let path = segment_path(&self.folder, id);
         let segment = Arc::new(Segment::open(id, path, self.files.clone(), file, HEADER as u64));
         self.index_mut().segments.insert(id, Held::new(segment.clone()));

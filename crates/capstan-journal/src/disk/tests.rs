@@ -55,6 +55,11 @@ impl DiskStore {
     }
 }
 
+/// How thorough the long tests are: `make soak` says more.
+fn seeds() -> u64 {
+    std::env::var("CAPSTAN_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(50)
+}
+
 /// A generator that a test can start anywhere.
 struct Random(u64);
 
