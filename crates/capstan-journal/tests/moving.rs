@@ -132,3 +132,28 @@ fn a_folder_whose_store_is_missing_is_refused() {
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains("store is missing"), "{error}");
 }
+
+/// Not a test of its own: what the killed process does.
+#[test]
+fn child() {
+    let Ok(folder) = std::env::var("CAPSTAN_TEST_FOLDER") else { return };
+    drop(open(&url(Path::new(&folder)), Durability::Process).unwrap());
+}
+
+#[cfg(failpoints)]
+#[tokio::test]
+async fn a_move_that_dies_at_a_failpoint_is_finished_at_the_next_opening() {
+    for failpoint in ["before_seal", "after_seal", "before_move", "after_move"] {
+        let temp = fixture();
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+            .env("CAPSTAN_TEST_FOLDER", temp.path())
+            .env("CAPSTAN_FAILPOINT", failpoint)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .status();
+        assert!(!status.unwrap().success(), "{failpoint}");
+        assert_carried_over(temp.path()).await;
+        assert!(!temp.path().join("store").exists());
+    }
+}

@@ -105,6 +105,7 @@ pub(crate) struct Writer {
     pub(crate) closing: Vec<Uuid>,
     tasks: std_mpsc::Sender<Task>,
     segment: Option<Arc<Segment>>,
+    withdrawn: Vec<Uuid>,
     is_closed: bool,
 }
 
@@ -115,11 +116,13 @@ impl Writer {
         open: HashMap<Uuid, Record>,
         tasks: std_mpsc::Sender<Task>,
     ) -> Self {
-        Self { shared, boot, open, closing: Vec::new(), tasks, segment: None, is_closed: false }
+        let (closing, withdrawn) = (Vec::new(), Vec::new());
+        Self { shared, boot, open, closing, tasks, segment: None, withdrawn, is_closed: false }
     }
 
     /// Works until the store is closed or dropped.
     pub(crate) fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        let _watch = Watch(self.shared.clone());
         let mut next = None;
         while !self.is_closed
             && let Some(first) = next.take().or_else(|| commands.blocking_recv())
@@ -140,7 +143,20 @@ impl Writer {
                 room -= 1;
             }
             self.commit(group);
+            self.withdraw_all();
         }
+    }
+
+    /// Claims that failed while nothing could be written are taken back as soon as something can.
+    fn withdraw_all(&mut self) {
+        if self.withdrawn.is_empty() || self.shared.log.has_failed() {
+            return;
+        }
+        let mut group = Group::new();
+        for stream in std::mem::take(&mut self.withdrawn) {
+            self.withdraw(stream, &mut group);
+        }
+        self.commit(group);
     }
 
     fn apply(&mut self, command: Command, group: &mut Group) {
@@ -149,11 +165,7 @@ impl Writer {
                 let result = self.check().and_then(|()| self.claim(*claim, group));
                 group.answer(reply, result);
             }
-            Command::Withdraw { stream } => {
-                if self.check().is_ok() {
-                    self.withdraw(stream, group);
-                }
-            }
+            Command::Withdraw { stream } => self.withdrawn.push(stream),
             Command::Append { stream, attempt, frames, reply } => {
                 let result = self.check().and_then(|()| self.append(stream, attempt, &frames, group));
                 group.answer(reply, result);
@@ -362,6 +374,20 @@ impl Writer {
             let _ = self.tasks.send(Task::Seal(old));
         }
         Ok(())
+    }
+}
+
+/// Says so if the thread ends by a bug: nobody else can write.
+struct Watch(Arc<Shared>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let why =
+                "the journal's writer has ended by a mistake of its own; only a restart helps".to_owned();
+            tracing::error!("{why}");
+            self.0.health.send_replace(Health::Broken(why));
+        }
     }
 }
 

@@ -113,6 +113,26 @@ async fn while_it_cannot_write_finished_streams_are_served_and_new_runs_are_refu
 }
 
 #[tokio::test]
+async fn a_claim_that_could_not_be_synced_never_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::default();
+    let store = open_on(folder.path(), Durability::Process, Arc::new(recorder.clone()));
+    run_once(&store, 3, |_, _| ()).await.unwrap();
+    store.housekeep().await;
+    let id = Uuid::now_v7();
+    // The claim is written, and from then on nothing works.
+    recorder.fail(Some(Fault { at: 1, count: usize::MAX }));
+    assert_eq!(store.claim(claim(id)).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    recorder.fail(None);
+    drop(store.health().wait_for(|health| *health == Health::Well).await.unwrap());
+    // Any write comes after the claim was taken back.
+    run_once(&store, 3, |_, _| ()).await.unwrap();
+    assert_eq!(store.run(id).await.unwrap(), None);
+    assert_eq!(store.orphans(9).await.unwrap(), []);
+    assert!(store.claim(claim(id)).await.unwrap().is_new);
+}
+
+#[tokio::test]
 async fn below_the_floor_of_free_space_new_runs_are_refused_and_running_ones_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let id = Uuid::now_v7();
