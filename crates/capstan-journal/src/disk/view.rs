@@ -11,8 +11,9 @@ use uuid::Uuid;
 
 use super::footer::Entry;
 use super::format::Kind;
-use super::index::{Index, Part, Place};
+use super::index::{Index, Place};
 use super::packets;
+use super::parts::Part;
 use super::record::{Record, split_summary};
 use super::segment::{Payload, Segment};
 use super::shared::{Shared, corrupt, io_failure};
