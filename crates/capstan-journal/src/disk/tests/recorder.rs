@@ -214,7 +214,7 @@ fn apply(bytes: &mut Vec<u8>, op: &Op) {
             bytes[*offset as usize..end].copy_from_slice(data);
         }
         Op::Length(_, length) => bytes.resize(*length as usize, 0),
-        _ => {}
+        Op::Create(..) | Op::Sync(_) | Op::Rename(..) | Op::Remove(_) | Op::SyncFolder => {}
     }
 }
 
