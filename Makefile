@@ -12,7 +12,7 @@ run: ## Build and start the gateway with the embedded journal and the demo agent
 test: ## Run every suite; installs what is missing
 	@scripts/test
 
-check: ## Format, lints, docs, licences, generated files, the map of requirements, what documents link to and quote
+check: ## Format, lints (Rust, effects of the page), docs, licences, generated files, the map of requirements, what documents link to and quote
 	@scripts/check
 
 gen: ## Write the generated files: schemas, TypeScript types, OpenAPI, the references of errors, commands and checks
@@ -30,7 +30,7 @@ soak: ## The long versions of the tests
 	PROPTEST_CASES=20000 CAPSTAN_SEEDS=5000 cargo test --workspace --release
 	CAPSTAN_EXAMPLES=200 scripts/literal tests/python/test_openapi.py
 
-release: ## The optimised binary: target/dist/capstan
-	cargo build --profile dist --package capstan
+release: ## The optimised binary, with the playground in it: target/dist/capstan
+	@scripts/release
 
 .PHONY: help run test check gen bench fuzz soak release

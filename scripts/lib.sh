@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Shared by the scripts here: suites one after the other or side by side, skipping, installing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -7,70 +8,108 @@ summary=()
 failed=()
 
 # note NAME SECONDS STATUS: a line of the summary, beside what the suite may take.
-declare -A budget=()
+declare -A budget=() results=()
 note() {
-  local result=ok
-  if [ "$3" != 0 ]; then result=FAILED failed+=("$1"); fi
-  summary+=("$(printf '%4ds %6s  %-6s  %s' "$2" "${budget[$1]:+of ${budget[$1]}}" "$result" "$1")")
+  results[$1]=ok
+  if [ "$3" != 0 ]; then results[$1]=FAILED failed+=("$1"); fi
+  summary+=("$(printf '%4ds %6s  %-6s  %s' "$2" "${budget[$1]:+of ${budget[$1]}}" "${results[$1]}" "$1")")
 }
 
-# suite NAME COMMAND...: runs a suite, remembers how long it took and whether it held. The others run all the same.
+# suite NAME COMMAND...: runs a suite, and notes how long it took and whether it held. The others run all the same.
+# Never behind `if`, `&&` or `||`, where `set -e` would not hold inside; ask `held NAME` afterwards.
 suite() {
-  local name=$1 start=$SECONDS status
-  shift
-  printf '\n== %s\n' "$name"
-  # In a shell of its own and not behind `if` or `||`, where `set -e` would not hold.
-  set +e
-  (set -e; trap - EXIT; "$@")
-  status=$?
-  set -e
-  note "$name" $((SECONDS - start)) $status
+  printf '\n== %s\n' "$1"
+  start "$@"
+  finish
 }
 
 # begin NAME COMMAND...: starts a suite beside others. What it says is kept until `join` prints it whole.
-begun=()
-logs=$(mktemp -d)
 begin() {
-  local name=$1
-  shift
-  set -m # A process group of its own: whoever is interrupted can end all of it.
-  (trap 'echo $SECONDS >"$logs/$name.seconds"' EXIT; SECONDS=0; "$@") >"$logs/$name" 2>&1 </dev/null &
-  begun+=("$! $name")
+  start "$@" >"$logs/$1" 2>&1
+}
+
+# join: waits for the suites that were begun, and prints them in that order.
+join() {
+  while [ ${#running[@]} -gt 0 ]; do finish; done
+}
+
+# held NAME: the suite has run, and has not failed.
+held() {
+  [ "${results[$1]:-}" = ok ]
+}
+
+# What runs, oldest first: PID NAME.
+running=()
+logs=$(mktemp -d)
+
+# start NAME COMMAND...: in a process group of its own, so that all of it can be ended at once.
+start() {
+  set -m
+  (
+    # Its words are put in now: when a command fails, this function's are gone.
+    # shellcheck disable=SC2064
+    trap "echo \$((EPOCHSECONDS - $EPOCHSECONDS)) >'$logs/$1.seconds'" EXIT
+    "${@:2}"
+  ) </dev/null &
+  running+=("$! $1")
   set +m
 }
 
-# join: waits for the suites that were begun, prints them in that order, and remembers which of them failed.
-join() {
-  local suite pid name status
-  for suite in "${begun[@]}"; do
-    read -r pid name <<<"$suite"
-    status=0
-    wait "$pid" || status=$?
-    printf '\n== %s\n' "$name"
-    cat "$logs/$name"
-    note "$name" "$(cat "$logs/$name.seconds" 2>/dev/null || echo 0)" $status
-  done
-  begun=()
+# finish: waits for the oldest, and notes it.
+finish() {
+  local pid name status=0
+  read -r pid name <<<"${running[0]}"
+  wait "$pid" || status=$?
+  running=("${running[@]:1}")
+  told "$name"
+  note "$name" "$(cat "$logs/$name.seconds" 2>/dev/null || echo 0)" $status
 }
 
-# At the end, and whenever it ends early: nothing that was begun is left behind, and the summary is the last thing printed.
+# told NAME: prints what a suite that was begun has said.
+told() {
+  if [ -f "$logs/$1" ]; then printf '\n== %s\n' "$1" && cat "$logs/$1"; fi
+}
+
+# stop: what still runs is interrupted, as by Ctrl-C, so that test runners tell how far they came; what does not listen is killed.
+stop() {
+  local signal entry
+  for signal in INT TERM KILL; do signal "$signal"; done
+  wait
+  for entry in "${running[@]}"; do
+    told "${entry#* }"
+    summary+=("            ended   ${entry#* }")
+  done
+}
+
+# signal NAME: sends it to all that runs, and waits up to 5 s for its end.
+signal() {
+  local entry tries=50
+  for entry in "${running[@]}"; do kill "-$1" -- "-${entry%% *}" || true; done
+  for entry in "${running[@]}"; do
+    while [ $tries -gt 0 ] && kill -0 -- "-${entry%% *}"; do
+      tries=$((tries - 1))
+      sleep 0.1
+    done
+  done
+}
+
+# At the end, and whenever it ends early: nothing is left behind, and the summary is the last thing printed.
 leave() {
   local status=$? suite
   trap - EXIT
-  for suite in "${begun[@]}"; do
-    kill -- "-${suite%% *}" 2>/dev/null || true
-    summary+=("            ended   ${suite#* }")
-  done
-  wait
+  trap '' HUP INT TERM
+  stop 2>/dev/null
   rm -rf "$logs"
   if [ ${#summary[@]} -gt 0 ]; then
-    printf '\n%s\n' "${summary[@]}" "$(printf '%4ds %6s  in all' $SECONDS "${budget[all]:+of ${budget[all]}}")"
+    printf '\n'
+    printf '%s\n' "${summary[@]}" "$(printf '%4ds %6s  in all' $SECONDS "${budget[all]:+of ${budget[all]}}")"
   fi
   for suite in "${failed[@]}"; do echo "error: failed: $suite"; done
   if [ ${#failed[@]} -gt 0 ]; then status=1; fi
   exit $status
 }
 trap leave EXIT
+trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
@@ -87,7 +126,7 @@ install() {
   command -v apt-get >/dev/null && [ "$(id -u)" = 0 ] || return 1
   [ "$refreshed" ] || apt-get update -qq >/dev/null || echo "warning: the package lists could not be refreshed" >&2
   refreshed=1
-  apt-get install -qq -y --no-install-recommends "$@" >/dev/null
+  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >/dev/null
 }
 
 # have COMMAND PACKAGE: the command is there, or was just installed.
@@ -139,4 +178,10 @@ page() {
   npm_ci
   [ -f "$built" ] && [ -z "$(find web/playground web/packages/capstan/src web/package-lock.json -newer "$built" -type f -not -path '*/dist/*' -not -name .tsbuildinfo -print -quit)" ] && return
   (cd web && npm run build --workspace capstan-playground --silent)
+}
+
+# page_if_node: without Node the gateway serves a plain page instead of the playground.
+page_if_node() {
+  command -v node >/dev/null && command -v npm >/dev/null || return 0
+  page || echo "warning: the playground could not be built; the gateway serves a plain page" >&2
 }

@@ -4,14 +4,14 @@ import { fileURLToPath } from "node:url";
 
 import { expect, test } from "vitest";
 
-import { count, ended, launch, say, visit } from "./test/browser.js";
+import { connect, count, ended, say, visit } from "./test/browser.js";
 import { startGateway } from "../testing/gateway.mjs";
 
 const folder = fileURLToPath(new URL("../../docs/pictures/", import.meta.url));
 
 test("pictures", async () => {
   mkdirSync(folder, { recursive: true });
-  const [browser, gateway] = await Promise.all([launch(), startGateway()]);
+  const [browser, gateway] = await Promise.all([connect(), startGateway()]);
   const size = { viewport: { width: 1180, height: 720 } };
 
   const { page } = await visit(browser, gateway.url, size);

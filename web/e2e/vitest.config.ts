@@ -5,5 +5,5 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   resolve: { alias: { capstan: fileURLToPath(new URL("../packages/capstan/src/index.ts", import.meta.url)) } },
   // Three at a time: these tests mostly wait.
-  test: { include: ["test/*.test.ts"], testTimeout: 40_000, hookTimeout: 40_000, maxWorkers: 3 },
+  test: { include: ["test/*.test.ts"], globalSetup: "test/chromium.ts", testTimeout: 40_000, hookTimeout: 40_000, maxWorkers: 3 },
 });

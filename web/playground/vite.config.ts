@@ -27,6 +27,8 @@ export default defineConfig({
     // Nothing inline: the policy allows data: for pictures only.
     assetsInlineLimit: 0,
     chunkSizeWarningLimit: 400,
+    // The package loads sonner when a toast is due; this page has it anyway.
+    rolldownOptions: { checks: { ineffectiveDynamicImport: false } },
   },
-  server: { proxy: { "/v1": "http://localhost:8787", "/health": "http://localhost:8787" } },
+  server: { proxy: Object.fromEntries(["/v1", "/health", "/docs", "/openapi.json", "/errors"].map((path) => [path, "http://localhost:8787"])) },
 });

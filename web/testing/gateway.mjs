@@ -1,4 +1,4 @@
-// The real binary on a free port of loopback: a gateway with a journal in memory, or a proxy that breaks streams.
+// The real binary on a free port of loopback: a gateway, with a journal in memory unless told otherwise, or a proxy that breaks streams.
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,10 +9,10 @@ const binary = process.env["CAPSTAN_BIN"] ?? fileURLToPath(new URL("../../target
 
 /**
  * Starts a gateway; `config` is the text of a capstan.toml.
- * @param {{ args?: string[], config?: string }} [options]
+ * @param {{ args?: string[], config?: string, listen?: string, journal?: string }} [options]
  */
-export async function startGateway({ args = [], config = "" } = {}) {
-  const started = await start(["serve", "--listen", "127.0.0.1:0", "--journal", "memory:", ...args], config);
+export async function startGateway({ args = [], config = "", listen = "127.0.0.1:0", journal = "memory:" } = {}) {
+  const started = await start(["serve", "--listen", listen, "--journal", journal, ...args], config);
   return { ...started, endpoint: `${started.url}/v1/ag-ui` };
 }
 

@@ -50,7 +50,11 @@ pub(crate) fn duration(seconds: Option<f64>) -> PyResult<Duration> {
 fn header_map(headers: Vec<(String, String)>) -> PyResult<HeaderMap> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
-        let wrong = || PyValueError::new_err(format!("header {name:?}: not a header"));
+        let wrong = || {
+            PyValueError::new_err(format!(
+                "headers[{name:?}]: no header can have this name, or carry this value"
+            ))
+        };
         let value = HeaderValue::from_str(&value).map_err(|_| wrong())?;
         map.insert(HeaderName::try_from(name.as_str()).map_err(|_| wrong())?, value);
     }
@@ -66,8 +70,10 @@ pub(crate) struct Settings {
     pub(crate) max_retries: u32,
     pub(crate) max_wait: f64,
     pub(crate) resume_patience: f64,
+    pub(crate) deadline: Option<f64>,
     pub(crate) backoff_first: f64,
     pub(crate) backoff_max: f64,
+    pub(crate) least_wait: f64,
     pub(crate) strict: bool,
     pub(crate) profile: String,
     path: String,
@@ -80,13 +86,18 @@ impl Settings {
     }
 
     fn options(self) -> PyResult<Options> {
-        Ok(Options::new()
+        let options = match self.deadline {
+            Some(seconds) => Options::new().deadline(duration(Some(seconds))?),
+            None => Options::new(),
+        };
+        Ok(options
             .read_timeout(duration(self.read_timeout)?)
             .connect_timeout(duration(self.connect_timeout)?)
             .max_retries(self.max_retries)
             .max_wait(duration(Some(self.max_wait))?)
             .resume_patience(duration(Some(self.resume_patience))?)
             .backoff(duration(Some(self.backoff_first))?, duration(Some(self.backoff_max))?)
+            .least_wait(duration(Some(self.least_wait))?)
             .strict(self.strict)
             .profile(self.profile()?)
             .path(self.path)

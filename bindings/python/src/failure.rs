@@ -1,6 +1,6 @@
 //! Failures as the exceptions of RFC 004, section 5.
 
-use capstan_client::{CapError, RuntimeError};
+use capstan_client::{CapError, ConnectionError, RuntimeError};
 use capstan_protocol::DecodeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -14,10 +14,15 @@ pub(crate) fn raised(py: Python<'_>, error: &CapError) -> PyErr {
 
 fn build<'py>(py: Python<'py>, error: &CapError) -> PyResult<Bound<'py, PyAny>> {
     match error {
-        CapError::Connection(e) => imports::connection_error(py)?.call1((e.to_string(), e.retries)),
+        CapError::Connection(e) => connection(py, e),
         CapError::Protocol(e) => imports::protocol_error(py)?.call1((e.to_string(),)),
         CapError::Runtime(e) => runtime(py, e),
     }
+}
+
+fn connection<'py>(py: Python<'py>, error: &ConnectionError) -> PyResult<Bound<'py, PyAny>> {
+    let deadline = error.deadline.map(|limit| limit.as_secs_f64());
+    imports::connection_error(py)?.call1((error.to_string(), error.retries, &error.address, deadline))
 }
 
 fn runtime<'py>(py: Python<'py>, error: &RuntimeError) -> PyResult<Bound<'py, PyAny>> {

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use capstan_client::Notice;
 use capstan_client::machine::{self, Action, Head, Policy, Refusal};
+use capstan_client::{CapError, ConnectionError, Notice};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use serde_json::{Value, json};
@@ -42,11 +42,22 @@ impl Step {
 pub(crate) struct Machine {
     state: Mutex<machine::Machine>,
     epoch: Instant,
+    /// The server that a failure names.
+    address: Option<String>,
 }
 
 impl Machine {
     fn now(&self, now: Option<f64>) -> Duration {
         now.and_then(|s| Duration::try_from_secs_f64(s).ok()).unwrap_or_else(|| self.epoch.elapsed())
+    }
+
+    fn placed(&self, error: CapError) -> CapError {
+        match error {
+            CapError::Connection(e) => {
+                CapError::Connection(ConnectionError { address: self.address.clone(), ..e })
+            }
+            other @ (CapError::Protocol(_) | CapError::Runtime(_)) => other,
+        }
     }
 
     /// Moves what the machine has for the caller into `items`, and says what to do next.
@@ -64,7 +75,7 @@ impl Machine {
                     return Some(Step::Wait(until.saturating_sub(now).as_secs_f64()));
                 }
                 Action::Done => *end = Some(Ok(())),
-                Action::Fail(error) => *end = Some(Err(error)),
+                Action::Fail(error) => *end = Some(Err(self.placed(error))),
             }
         }
         None
@@ -74,9 +85,10 @@ impl Machine {
 #[pymethods]
 impl Machine {
     #[new]
-    #[pyo3(signature = (settings, *, last_event_id = None, viewer = false, jitter = true, seed = None))]
+    #[pyo3(signature = (settings, *, address = None, last_event_id = None, viewer = false, jitter = true, seed = None))]
     fn new(
         settings: Settings,
+        address: Option<String>,
         last_event_id: Option<String>,
         viewer: bool,
         jitter: bool,
@@ -86,6 +98,7 @@ impl Machine {
             max_retries: settings.max_retries,
             max_wait: duration(Some(settings.max_wait))?,
             resume_patience: duration(Some(settings.resume_patience))?,
+            deadline: settings.deadline.map(|limit| duration(Some(limit))).transpose()?,
             is_strict: settings.strict,
             profile: settings.profile()?,
             is_viewer: viewer,
@@ -93,10 +106,11 @@ impl Machine {
         };
         policy.backoff.first = duration(Some(settings.backoff_first))?;
         policy.backoff.max = duration(Some(settings.backoff_max))?;
+        policy.backoff.least = duration(Some(settings.least_wait))?;
         policy.backoff.jitter = jitter;
         let seed = seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
         let state = Mutex::new(machine::Machine::attach(policy, seed, last_event_id));
-        Ok(Self { state, epoch: Instant::now() })
+        Ok(Self { state, epoch: Instant::now(), address })
     }
 
     /// What to do now: `(what, with what)`, one thing at a time.
@@ -113,13 +127,20 @@ impl Machine {
                 ("notice", imports::from_json(py, &notice_json(&notice).to_string())?).into_pyobject(py)
             }
             Action::Done => ("done", py.None()).into_pyobject(py),
-            Action::Fail(error) => ("fail", failure::raised(py, &error)).into_pyobject(py),
+            Action::Fail(error) => ("fail", failure::raised(py, &self.placed(error))).into_pyobject(py),
         }
     }
 
-    /// The server answered with a success.
-    fn opened(&self, status: u16, content_type: &str) {
-        lock(&self.state).opened(Head { status, content_type });
+    /// The server answered with a success, or with a redirect.
+    #[pyo3(signature = (status, content_type, location = None))]
+    fn opened(&self, status: u16, content_type: &str, location: Option<&str>) {
+        lock(&self.state).opened(Head { status, content_type, location });
+    }
+
+    /// The seconds that are left of the call's deadline, if it has one.
+    fn left(&self) -> Option<f64> {
+        let end = lock(&self.state).deadline()?;
+        Some(end.saturating_sub(self.epoch.elapsed()).as_secs_f64())
     }
 
     /// The server refused.
@@ -159,6 +180,7 @@ fn notice_json(notice: &Notice) -> Value {
         Notice::Duplicate { seq } => json!({ "duplicate": { "seq": seq } }),
         Notice::Gap { expected, found } => json!({ "gap": { "expected": expected, "found": found } }),
         Notice::AttemptFailed { error } => json!({ "attempt_failed": { "error": error } }),
+        Notice::Warning { error } => json!({ "warning": { "error": error } }),
         other => json!(other.to_string()),
     }
 }

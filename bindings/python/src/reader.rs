@@ -59,8 +59,6 @@ pub(crate) enum Handed {
     Packet(StreamPacket),
     /// A packet that text readers do not see.
     Nothing,
-    /// To be logged, then handed out.
-    Warning(String, Option<StreamPacket>),
     /// Text that was handed out is void.
     Reset(Box<CapError>),
 }
@@ -99,10 +97,6 @@ impl Reader {
     pub(crate) fn take(&mut self, packet: StreamPacket) -> Handed {
         self.stream_id = Some(packet.stream_id);
         self.cursor = Some(packet.cursor());
-        if let Payload::Error(error) = &packet.payload {
-            let words = error.to_string();
-            return Handed::Warning(words, self.conversation.is_none().then_some(packet));
-        }
         if self.conversation.is_none() {
             return Handed::Packet(packet);
         }
@@ -114,7 +108,7 @@ impl Reader {
                     return Handed::Reset(Box::new(self.reset()));
                 }
             }
-            // Events are not kept: a reader of text never asks for them.
+            // Events are not kept: a reader of text never asks for them. A WARNING was logged before it came.
             Payload::Event(_) | Payload::Error(_) => {}
         }
         match packet.payload {
@@ -147,25 +141,19 @@ fn is_reset(raw: &RawObject) -> bool {
     raw.get().contains(STREAM_RESET) && matches!(Event::of(raw).view(), EventView::Reset(_))
 }
 
-/// Turns what was handed into Python's, logging on the way.
+/// Turns what was handed into Python's.
 pub(crate) fn show(py: Python<'_>, handed: Handed) -> PyResult<Option<Bound<'_, PyAny>>> {
     match handed {
         Handed::Text(text) => Ok(Some(PyString::new(py, &text).into_any())),
         Handed::Packet(packet) => Ok(Some(Bound::new(py, Packet::from(packet))?.into_any())),
         Handed::Nothing => Ok(None),
-        Handed::Warning(words, packet) => {
-            imports::log(py)?.call1((true, words))?;
-            packet.map_or(Ok(None), |packet| show(py, Handed::Packet(packet)))
-        }
         Handed::Reset(error) => Err(failure::raised(py, &error)),
     }
 }
 
 /// Logs a notice, as RFC 004 words it.
 pub(crate) fn log(py: Python<'_>, notice: &Notice) -> PyResult<()> {
-    let is_warning =
-        matches!(notice, Notice::Retrying { .. } | Notice::Gap { .. } | Notice::AttemptFailed { .. });
-    imports::log(py)?.call1((is_warning, notice.to_string())).map(drop)
+    imports::log(py)?.call1((notice.is_warning(), notice.to_string())).map(drop)
 }
 
 /// The usage that CLOSE reports, as JSON text.

@@ -1,17 +1,33 @@
-"""A real gateway on a free port, and `capstan chaos` before it, which breaks connections on purpose."""
+"""A real gateway on a free port, `capstan chaos` before it, which breaks connections on purpose, and servers that say
+exactly what a script says.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import socket
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
+from coreason_client import _settings
+
+QUICK: dict[str, Any] = {"backoff": (0.001, 0.001), "max_wait": 0.01}
+"""For tests that wait for failures. A server may ask for more; `max_wait` is the limit of what is granted."""
+
 ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def least_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is hammered here, so tries need not be 0.1 s apart."""
+    monkeypatch.setattr(_settings, "LEAST_WAIT", 0.001)
 
 
 def target() -> Path:
@@ -40,6 +56,66 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield address(process.stdout)
         finally:
             process.kill()  # runs that nobody waits for would hold up a polite end
+
+
+class Scripted:
+    """Answers each connection with the next of `answers`, then hangs up. An answer of `None` is silence."""
+
+    def __init__(self, *answers: bytes | None) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.requests: list[str] = []
+        self._held: list[socket.socket] = []
+        threading.Thread(target=self._serve, args=(answers,), daemon=True).start()
+
+    def _serve(self, answers: tuple[bytes | None, ...]) -> None:
+        for answer in answers:
+            with contextlib.suppress(OSError):
+                connection, _ = self._listener.accept()
+                self.requests.append(self._request(connection))
+                if answer is None:
+                    self._held.append(connection)
+                    continue
+                connection.sendall(answer)
+                connection.shutdown(socket.SHUT_WR)
+                connection.close()
+
+    @staticmethod
+    def _request(connection: socket.socket) -> str:
+        seen = b""
+        while True:
+            head, end, body = seen.partition(b"\r\n\r\n")
+            found = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+            if end and len(body) >= (int(found[1]) if found else 0):
+                return seen.decode()
+            piece = connection.recv(65536)
+            if not piece:
+                return seen.decode()
+            seen += piece
+
+    def close(self) -> None:
+        for connection in (self._listener, *self._held):
+            connection.close()
+
+
+@pytest.fixture
+def scripted() -> Iterator[Callable[..., Scripted]]:
+    """Makes servers that follow a script."""
+    made: list[Scripted] = []
+
+    def make(*answers: bytes | None) -> Scripted:
+        made.append(Scripted(*answers))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.close()
+
+
+def answer(body: str, content_type: str = "text/event-stream", status: str = "200 OK", *headers: str) -> bytes:
+    """A response that ends with its connection."""
+    lines = [f"HTTP/1.1 {status}", f"Content-Type: {content_type}", "Connection: close", *headers, "", body]
+    return "\r\n".join(lines).encode()
 
 
 class Chaos:

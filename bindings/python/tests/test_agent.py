@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from conftest import ROOT, address, target
+from conftest import QUICK, ROOT, address, target
 from coreason_client import (
     AsyncCAPClient,
     CAPClient,
@@ -59,6 +59,19 @@ def test_everything_that_can_be_written_is_read_back() -> None:
     assert packets[2].p.view() == UserError("Down")
 
 
+def test_a_stream_that_asks_ends_with_its_question() -> None:
+    async def answer(stream: PacketWriter) -> None:
+        await stream.write_delta("One moment. ")
+        await stream.ask("send", "approval", message="Send it?", response_schema={"type": "object"})
+
+    packets = written(answer)
+    assert [p.op.value for p in packets] == ["DELTA", "EVENT", "CLOSE"]
+    assert packets[1].p["type"] == "INTERRUPT"
+    asked = {"id": "send", "reason": "approval", "message": "Send it?", "responseSchema": {"type": "object"}}
+    assert packets[1].p["data"] == asked
+    assert packets[2].p == "interrupt"
+
+
 def test_an_error_that_is_a_string_is_both_a_type_and_a_value_error() -> None:
     async def main() -> None:
         stream = PacketWriter()
@@ -84,9 +97,41 @@ def test_what_is_raised_ends_the_stream_in_types() -> None:
 
     error, close = written(answer, is_debug=False)
     assert (error.p.code, error.p.severity.value, error.p.details) == ("agent_execution_error", "FATAL", None)
-    assert close.op is StreamOpCode.CLOSE and "secret" not in error.to_json()
+    assert (close.op, close.p) == (StreamOpCode.CLOSE, "error") and "secret" not in error.to_json()
     error, _ = written(answer, is_debug=True)
     assert error.p.details["error_type"] == "KeyError"
+
+
+def test_a_transient_error_that_nothing_follows_ends_the_body_without_close() -> None:
+    passing = StreamError("busy", "Busy.", "TRANSIENT")
+
+    async def written_last(stream: PacketWriter) -> None:
+        await stream.write_delta("a")
+        await stream.write_error(passing)
+
+    async def raised(stream: PacketWriter) -> None:
+        await stream.write_delta("a")
+        raise TimeoutError
+
+    async def as_a_dict(stream: PacketWriter) -> None:
+        await stream.write_delta("a")
+        await stream.write_packet(op="ERROR", p=passing.to_dict())
+        await stream.close()
+
+    for answer in (written_last, raised, as_a_dict):
+        packets = written(answer)
+        assert [p.op.value for p in packets] == ["DELTA", "ERROR"], answer.__name__
+
+    async def goes_on(stream: PacketWriter) -> None:
+        await stream.write_error(passing)
+        await stream.write_delta("a")
+
+    async def says_why(stream: PacketWriter) -> None:
+        await stream.write_error(passing)
+        await stream.close("error")
+
+    assert [p.op.value for p in written(goes_on)] == ["ERROR", "DELTA", "CLOSE"]
+    assert [p.p for p in written(says_why)] == [passing, "error"]
 
 
 def test_a_plain_asgi_app_serves_it_and_notices_that_the_reader_left() -> None:
@@ -153,7 +198,7 @@ FAILURES = [
 def test_the_examples_failures_are_typed_for_the_python_client(
     agent: str, message: str, code: str, wait: float | None
 ) -> None:
-    with CAPClient(agent, "") as client, pytest.raises(CAPRuntimeError) as failed:
+    with CAPClient(agent, "", **QUICK) as client, pytest.raises(CAPRuntimeError) as failed:
         client.chat(message).text()
     assert (failed.value.code, failed.value.retry_after) == (code, wait)
     assert "secret" not in str(failed.value)
@@ -163,7 +208,7 @@ def test_the_examples_failures_are_typed_for_the_python_client(
 def test_the_examples_failures_are_typed_for_the_rust_client(
     agent: str, message: str, code: str, wait: float | None
 ) -> None:
-    done = subprocess.run([target() / "examples" / "ask", agent, message], capture_output=True, check=False)
+    done = subprocess.run([target() / "examples" / "ask", agent, message, "0"], capture_output=True, check=False)
     assert done.returncode == 1 and done.stderr.decode().startswith(f"{code}: ")
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, Literal
 
+import fastapi.exceptions
 import httpx
 import pydantic
 import pytest
@@ -79,6 +80,35 @@ def test_waits_are_told() -> None:
     assert create_error_event(agui.A2ARateLimitExceeded(retry_after=2.5)).retry_after == 3
     assert create_error_event(agui.A2ASessionLimitExceeded()).retry_after is None
     assert create_error_event(status_error(429, **{"Retry-After": "7"})).retry_after == 7
+
+
+def test_a_validation_error_names_the_field_and_never_shows_the_value() -> None:
+    class Inner(pydantic.BaseModel):
+        size: int
+        kind: Literal["a", "b"] = "a"
+
+        @pydantic.field_validator("size")
+        @classmethod
+        def check(cls, size: int) -> int:
+            raise ValueError(f"not {size}, which is secret")
+
+    class Outer(pydantic.BaseModel):
+        count: int
+        inner: Inner
+        late: str
+
+    with pytest.raises(pydantic.ValidationError) as wrong:
+        Outer.model_validate({"count": "secret", "inner": {"size": 7, "kind": "secret"}})
+    event = create_error_event(wrong.value)
+    assert event.code is AGUIErrorCode.INVALID_REQUEST
+    assert event.message == (
+        "The request is invalid. count: Input should be a valid integer, unable to parse string as an integer; "
+        "inner.size: value_error; inner.kind: literal_error; late: Field required."
+    )
+    assert create_stream_error(wrong.value).message == event.message
+    assert "secret" not in event.to_sse()
+    theirs = fastapi.exceptions.RequestValidationError(wrong.value.errors())
+    assert create_error_event(theirs) == event, "FastAPI tells the same in an exception of its own"
 
 
 def test_causes_leave_in_debug_mode_only() -> None:

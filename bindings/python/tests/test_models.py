@@ -41,7 +41,7 @@ def request() -> ServiceRequest:
     return ServiceRequest(
         request_id=uuid4(),
         context=SessionContext(user_id="user_123", session_id=uuid4()),
-        payload=AgentRequest(messages=[ChatMessage.user("Hi")]),
+        payload=AgentRequest(messages=[ChatMessage.user("/tokens 2")]),
     )
 
 
@@ -131,7 +131,8 @@ def test_errors_name_the_member() -> None:
         (lambda: StreamError("c", "m", "LOUD"), "severity"),
         (lambda: StreamError("c", "m", "FATAL", {"x": float("nan")}), "details.x"),
         (lambda: ChatMessage("user", [{"type": "text"}]), "parts[0].content"),
-        (lambda: SessionContext(session_id="x", user_id="u"), "session_id"),
+        (lambda: SessionContext(session_id=7, user_id="u"), "session_id"),  # type: ignore[arg-type]
+        (lambda: SessionContext(session_id="7c9e6679-7425-40de-944b-e07fc1f90ae", user_id="u"), "session_id"),
         (lambda: AgentRequest(), "payload"),
     ]
     for build, path in cases:

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from uuid import uuid4
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from uuid import NAMESPACE_URL, uuid5
 
+import httpx
 import pytest
 
-from coreason_client import AsyncCAPClient, CAPClient, CAPError, CAPRuntimeError
+from conftest import QUICK, Scripted, answer
+from coreason_client import (
+    AsyncCAPClient,
+    CAPClient,
+    CAPConnectionError,
+    CAPError,
+    CAPProtocolError,
+    CAPRuntimeError,
+)
 
 
 def test_scenario_a_runs_as_written(gateway: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,83 +47,111 @@ def test_scenario_a_runs_as_written(gateway: str, capsys: pytest.CaptureFixture[
     client.close()
 
 
-def test_scenario_b_differs_only_in_prefix_and_session_id(gateway: str, capsys: pytest.CaptureFixture[str]) -> None:
-    from coreason_client import CAPClient, ServiceRequest
-    from coreason_client.definitions.message import ChatMessage
-    from coreason_client.definitions.presentation import StreamOpCode
-    from coreason_client.definitions.request import AgentRequest
+SCENARIO_B = """
+from uuid import uuid4  # the RFC leaves it out
+
+from coreason_client import CAPClient, ServiceRequest
+from coreason_manifest.definitions.session import SessionContext
+from coreason_manifest.definitions.request import AgentRequest
+from coreason_manifest.definitions.message import ChatMessage
+from coreason_manifest.definitions.presentation import StreamOpCode
+
+client = CAPClient(base_url="...", api_key="...")
+
+# 1. Manually construct the envelope
+context = SessionContext(
+    user_id="user_123",
+    session_id="sess_abc",
+    # ... other required fields
+)
+
+payload = AgentRequest(
+    messages=[
+        ChatMessage.user("Analyze this data."),
+        # ... attached files or complex history
+    ]
+)
+
+request = ServiceRequest(
+    request_id=uuid4(),
+    context=context,
+    payload=payload
+)
+
+# 2. Iterate strictly over packets
+for packet in client.assist(request):
+    if packet.op == StreamOpCode.DELTA:
+        print(packet.p, end="")
+    elif packet.op == StreamOpCode.EVENT:
+        event = packet.p
+        if event['type'] == 'CITATION_BLOCK':
+            print(f"\\n[Citation: {event['data']['citations'][0]['uri']}]")
+"""
+
+
+def run(source: str) -> str:
+    """What a program of its own prints."""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_scenario_b_runs_as_written(gateway: str) -> None:
+    source = SCENARIO_B.replace('base_url="..."', f"base_url={gateway!r}")
+    assert "“Analyze”" in run(source), "the demo says what it was asked"
+    assert "[Citation: http" in run(source.replace("Analyze this data.", "/events"))
+
+
+def test_a_session_may_have_a_name_of_its_own() -> None:
+    """On the wire it is a UUID, always the same; a UUID with a slip in it is refused."""
     from coreason_client.definitions.session import SessionContext
 
-    client = CAPClient(base_url=gateway, api_key="...")
-
-    # 1. Manually construct the envelope
-    context = SessionContext(
-        user_id="user_123",
-        session_id=uuid4(),
-    )
-
-    payload = AgentRequest(
-        messages=[
-            ChatMessage.user("/events"),
-        ]
-    )
-
-    request = ServiceRequest(
-        request_id=uuid4(),
-        context=context,
-        payload=payload,
-    )
-
-    # 2. Iterate strictly over packets
-    for packet in client.assist(request):
-        if packet.op == StreamOpCode.DELTA:
-            print(packet.p, end="")
-        elif packet.op == StreamOpCode.EVENT:
-            event = packet.p
-            if event["type"] == "CITATION_BLOCK":
-                print(f"\n[Citation: {event['data']['citations'][0]['uri']}]")
-
-    assert "[Citation: http" in capsys.readouterr().out
-    client.close()
-
-
-def test_a_session_id_that_is_no_uuid_says_what_to_do() -> None:
-    from coreason_client.definitions.session import SessionContext
-
-    with pytest.raises(ValueError, match=r"session_id: expected a UUID, found 'sess_abc'; make one with uuid\.uuid4"):
-        SessionContext(user_id="user_123", session_id="sess_abc")
+    session = SessionContext(user_id="user_123", session_id="sess_abc").session_id
+    assert session == uuid5(NAMESPACE_URL, "sess_abc") == SessionContext("sess_abc", "other").session_id
+    client = CAPClient("http://localhost", "")
+    assert client.chat("Hi", conversation_id="sess_abc").conversation_id == str(session)
+    assert client.chat("Hi", conversation_id=str(session)).conversation_id == str(session)
+    with pytest.raises(ValueError, match=r"session_id: expected a UUID, found '7c9e6679-7425-40de-944b-e07fc1f90'"):
+        SessionContext(user_id="user_123", session_id="7c9e6679-7425-40de-944b-e07fc1f90")
+    with pytest.raises(ValueError, match=r"conversation_id: expected a UUID, found 7; make one with uuid\.uuid4\(\)"):
+        client.chat("Hi", conversation_id=7)  # type: ignore[arg-type]
 
 
 def test_the_async_twin_reads_the_same(gateway: str) -> None:
     async def main() -> tuple[str, str]:
         async with AsyncCAPClient(base_url=gateway, api_key="sk_...") as client:
-            stream = await client.chat("What is a capstan?")
+            stream = await client.chat("/tokens 20")
             awaited = "".join([chunk async for chunk in stream])
             direct = ""
-            async for chunk in client.chat("What is a capstan?", conversation_id=stream.conversation_id):
+            async for chunk in client.chat("/tokens 20", conversation_id=stream.conversation_id):
                 direct += chunk
             return awaited, direct
 
     awaited, direct = asyncio.run(main())
     with CAPClient(gateway, "") as client:
-        assert awaited and awaited == client.chat("What is a capstan?").text()
-    assert direct
+        assert awaited and awaited == direct == client.chat("/tokens 20").text()
 
 
 def test_failures_are_the_rfcs_three_kinds(gateway: str) -> None:
-    from coreason_client import CAPConnectionError, CAPProtocolError
-
     assert {k.__base__ for k in (CAPConnectionError, CAPProtocolError, CAPRuntimeError)} == {CAPError}
-    client = CAPClient("http://127.0.0.1:9", "", max_retries=1, backoff=(0.1, 0.1))
-    with pytest.raises(CAPConnectionError) as lost:
-        client.chat("Hi").text()
-    assert lost.value.retries == 1
-    with CAPClient(gateway, "") as real, pytest.raises(CAPRuntimeError) as failed:
-        real.chat("/fault content_refused --after 2").text()
+    with CAPClient(gateway, "") as client, pytest.raises(CAPRuntimeError) as failed:
+        client.chat("/fault content_refused --after 2").text()
     error = failed.value
     assert (error.code, error.severity, error.is_retryable) == ("content_refused", "FATAL", False)
     assert error.error is not None and error.error.code == "content_refused" and error.partial_text
-    client.close()
+
+
+@pytest.mark.parametrize("http", [None, httpx.Client()], ids=["native", "httpx"])
+def test_a_connection_error_says_to_check_the_network_or_to_try_later(http: httpx.Client | None) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with CAPClient(url, "", max_retries=1, http_client=http, **QUICK) as client:
+        for call, retries in ((lambda: client.chat("Hi").text(), 1), (client.health, 0)):
+            with pytest.raises(CAPConnectionError) as lost:
+                call()
+            assert (lost.value.retries, lost.value.address, lost.value.is_retryable) == (retries, url, True)
+            assert str(lost.value).startswith(f"no connection to {url}: ")
+            assert str(lost.value).endswith("; check the address and the network, or try again later")
 
 
 def test_a_refusal_carries_its_problem(gateway: str) -> None:
@@ -119,20 +161,46 @@ def test_a_refusal_carries_its_problem(gateway: str) -> None:
     assert refused.value.problem is not None and refused.value.problem["code"] == refused.value.code
 
 
-def test_a_body_that_is_no_stream_is_a_protocol_error(gateway: str) -> None:
-    from coreason_client import CAPProtocolError
+PACKET = '{"stream_id":"7c9e6679-7425-40de-944b-e07fc1f90ae7","seq":1,"op":"DELTA","t":"2026-02-03T10:15:37Z","p":"a"}'
+BREACHES = {
+    "a page": (answer("<p>Hello", "text/html"), "content type: expected text/event-stream, found text/html"),
+    "an answer without a body": (answer("", "", "204 No Content"), "status 204"),
+    "malformed JSON": (answer(f"data: {PACKET[:-1]}\n\n"), "EOF"),
+    "a member that is missing": (answer("data: " + PACKET.replace('"seq":1,', "") + "\n\n"), "seq: "),
+    "an unknown op": (answer("data: " + PACKET.replace("DELTA", "SHOUT") + "\n\n"), "op: "),
+    "a redirect": (
+        answer("", "", "307 Temporary Redirect", "Location: https://other.example/assist?token=secret"),
+        "redirected to https://other.example, which is not followed",
+    ),
+}
 
-    with CAPClient(gateway, "", path="/health") as client, pytest.raises((CAPProtocolError, CAPRuntimeError)):
+
+@pytest.mark.parametrize("breach", BREACHES)
+@pytest.mark.parametrize("http", [None, httpx.Client()], ids=["native", "httpx"])
+def test_a_breach_of_the_protocol_says_to_check_versions_or_to_report_it(
+    scripted: Callable[..., Scripted], breach: str, http: httpx.Client | None
+) -> None:
+    said, what = BREACHES[breach]
+    server = scripted(said, said)
+    with CAPClient(server.address, "", http_client=http, **QUICK) as client, pytest.raises(CAPProtocolError) as broken:
         client.chat("Hi").text()
+    told = str(broken.value)
+    assert told.startswith("the server does not speak the protocol: ") and what in told, told
+    assert re.search(r"; check that client \([\d.]+\) and server fit together, or report it$", told), told
+    assert "secret" not in told and not broken.value.is_retryable
+    assert len(server.requests) == 1, "what is wrong stays wrong"
 
 
 def test_timeouts_are_floats_or_httpx_timeouts(gateway: str) -> None:
-    import httpx
-
-    for timeout in (5, 5.0, httpx.Timeout(5.0, connect=1.0), httpx.Timeout(None), None):
+    for timeout, read, connect in (
+        (5, 5.0, 10.0),
+        (0.5, 0.5, 10.0),
+        (httpx.Timeout(5.0, connect=1.0), 5.0, 1.0),
+        (httpx.Timeout(None), None, None),
+        (None, None, 10.0),
+    ):
         with CAPClient(gateway, "", timeout=timeout) as client:
+            assert (client._settings["read_timeout"], client._settings["connect_timeout"]) == (read, connect)
             assert client.chat("/tokens 2").text()
-    with pytest.raises(ValueError):
-        CAPClient(gateway, "", timeout=-1.0)
-    with pytest.raises(ValueError, match="expected http"):
-        CAPClient("localhost:8787", "")
+    with CAPClient(gateway, "") as client:
+        assert (client._settings["read_timeout"], client._settings["max_retries"]) == (60.0, 3)

@@ -150,6 +150,8 @@ def machine_of(trace: dict[str, Any]) -> _core.Machine:
         "resume_patience": policy["resume_patience"] / 1000,
         "backoff_first": policy["backoff_first"] / 1000,
         "backoff_max": policy["backoff_max"] / 1000,
+        "least_wait": 0.1,
+        "deadline": None,
         "strict": policy["strict"],
         "profile": policy["profile"],
         "path": "",

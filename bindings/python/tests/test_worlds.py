@@ -11,10 +11,21 @@ import sys
 import threading
 import time
 from pathlib import Path
+from uuid import uuid4
 
+import httpx
 import pytest
 
-from coreason_client import AsyncCAPClient, CAPClient, CAPRuntimeError
+from coreason_client import (
+    AgentRequest,
+    AsyncCAPClient,
+    CAPClient,
+    CAPRuntimeError,
+    ErrorSeverity,
+    ServiceRequest,
+    SessionContext,
+    StreamOpCode,
+)
 
 SLOW = "/tokens 100000 --delay 20ms"
 SILENT = "/tokens 5 --delay 600000ms"
@@ -110,21 +121,26 @@ def test_ctrl_c_interrupts_at_once(gateway: str, kind: str) -> None:
         "async": "asyncio.run(go())",
     }[kind]
     source = f"""
-import asyncio, sys
+import asyncio, signal, sys
 from coreason_client import AsyncCAPClient, CAPClient
+# Whoever started the suite may ignore the signal, as a shell does for what runs in the background; that is inherited.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 url = {gateway!r}
 async def go():
     async for _ in AsyncCAPClient(url, '').chat({SILENT!r}): pass
 print('up', flush=True)
 {program}
 """
-    process = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"up\n"
-    while not is_asleep(process.pid):
-        os.sched_yield()
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=PATIENCE)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", source], **pipes) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"up\n"
+            while not is_asleep(process.pid):
+                os.sched_yield()
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
     assert b"KeyboardInterrupt" in errors, errors
 
 
@@ -331,21 +347,42 @@ def test_resets_raise_in_text_and_are_applied_in_the_whole(gateway: str) -> None
 
 
 def test_warnings_are_yielded_and_logged(gateway: str, caplog: pytest.LogCaptureFixture) -> None:
-    from uuid import uuid4
-
-    from coreason_client import AgentRequest, ErrorSeverity, ServiceRequest, SessionContext
-
     context = SessionContext(session_id=uuid4(), user_id="u")
     request = ServiceRequest(context=context, payload=AgentRequest(query="/warn"))
     with CAPClient(gateway, "") as client, caplog.at_level("WARNING", "coreason_client"):
-        warnings = [packet.p for packet in client.assist(request) if packet.op == "ERROR"]
+        warnings = [packet.p for packet in client.assist(request) if packet.op is StreamOpCode.ERROR]
     assert [w.severity for w in warnings] == [ErrorSeverity.WARNING]
-    assert len(caplog.records) == 1
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and record.getMessage() == f"the agent warns: WARNING {warnings[0].code}: " + (
+        warnings[0].message
+    )
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("has_http", [False, True])
+def test_warnings_are_logged_in_text_as_well(
+    gateway: str, caplog: pytest.LogCaptureFixture, is_async: bool, has_http: bool
+) -> None:
+    async def aside() -> str:
+        async with (
+            httpx.AsyncClient() as http,
+            AsyncCAPClient(gateway, http_client=http if has_http else None) as client,
+        ):
+            return await client.chat("/warn").text()
+
+    with caplog.at_level("WARNING", "coreason_client"):
+        if is_async:
+            assert asyncio.run(aside())
+        else:
+            with httpx.Client() as http, CAPClient(gateway, http_client=http if has_http else None) as client:
+                assert client.chat("/warn").text()
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and record.getMessage().startswith("the agent warns: WARNING ")
 
 
 def test_both_profiles_tell_the_same(gateway: str) -> None:
     texts = []
     for profile in ("v1", "v2"):
         with CAPClient(gateway, "", profile=profile) as client:
-            texts.append(client.chat("What is a capstan?").text())
+            texts.append(client.chat("/echo What is a capstan?").text())
     assert texts[0] == texts[1] != ""

@@ -19,18 +19,25 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod about;
-mod demo;
+mod cancel;
+mod clock;
 mod trace;
 mod turn;
 mod writer;
 
 pub use about::{About, Work};
 pub use async_trait::async_trait;
+pub use cancel::{Cancel, CancelReason, Canceller};
 use capstan_protocol::Fault;
-pub use demo::Demo;
-pub use trace::TraceContext;
+pub use capstan_protocol::agui::{Context, Interrupt, ResumeEntry, ResumeStatus, Tool};
+pub use clock::{Clock, Timer};
+use std::time::Duration;
+pub use trace::TraceParent;
 pub use turn::{Sent, Turn};
 pub use writer::{Output, Stopped, WriteError, Writer, channel};
+
+/// How long ending what was started elsewhere may take; a drain waits for it.
+pub const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// What produces packets.
 #[async_trait]
@@ -40,6 +47,13 @@ pub trait Agent: Send + Sync + 'static {
     /// An agent may simply return errors with `?`: they are classified by the catalogue. A panic becomes
     /// `agent_execution_error`.
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome;
+
+    /// Ends what an attempt of this agent has started elsewhere, under the id that it gave to
+    /// [`Writer::far_id`]. Called once a run has ended otherwise than by being complete, possibly in another life of
+    /// the process than the attempt's. What does not return in [`END_LIMIT`] is given up.
+    async fn end(&self, _far_id: &str, _reason: CancelReason) -> Result<(), Fault> {
+        Ok(())
+    }
 
     /// How often a run may be tried. One, unless trying again does no harm: agents with side effects keep this.
     fn max_attempts(&self) -> u32 {
@@ -57,6 +71,10 @@ pub trait Agent: Send + Sync + 'static {
 impl Agent for Box<dyn Agent> {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         (**self).run(turn, out).await
+    }
+
+    async fn end(&self, far_id: &str, reason: CancelReason) -> Result<(), Fault> {
+        (**self).end(far_id, reason).await
     }
 
     fn max_attempts(&self) -> u32 {

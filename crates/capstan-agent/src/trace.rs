@@ -2,7 +2,7 @@
 
 /// Where a request stands in a distributed trace: `traceparent`, and `tracestate` if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TraceContext {
+pub struct TraceParent {
     parent: String,
     state: Option<String>,
 }
@@ -12,7 +12,7 @@ const LENGTH: usize = 55;
 /// A `tracestate` up to this must be passed on; a longer one may be dropped.
 const LONGEST_STATE: usize = 512;
 
-impl TraceContext {
+impl TraceParent {
     /// The header that carries the place in the trace.
     pub const PARENT: &str = "traceparent";
     /// The header that carries what tracing systems add to it.
@@ -70,11 +70,11 @@ mod tests {
 
     #[test]
     fn a_context_is_passed_on_as_it_came() {
-        let context = TraceContext::parse(PARENT, Some("vendor=1,other=2")).unwrap();
+        let context = TraceParent::parse(PARENT, Some("vendor=1,other=2")).unwrap();
         let headers: Vec<_> = context.headers().collect();
         assert_eq!(headers, [("traceparent", PARENT), ("tracestate", "vendor=1,other=2")]);
         let later = format!("cc{}-what-the-future-brings", &PARENT[2..]);
-        assert_eq!(TraceContext::parse(&later, None).unwrap().traceparent(), later);
+        assert_eq!(TraceParent::parse(&later, None).unwrap().traceparent(), later);
     }
 
     #[test]
@@ -93,14 +93,14 @@ mod tests {
             &format!("cc{} more", &PARENT[2..]),
             &format!("{}é", &PARENT[..54]),
         ] {
-            assert_eq!(TraceContext::parse(wrong, None), None, "{wrong:?}");
+            assert_eq!(TraceParent::parse(wrong, None), None, "{wrong:?}");
         }
     }
 
     #[test]
     fn a_state_that_cannot_be_passed_on_is_dropped_alone() {
         for wrong in ["", "a=\n", "a=é", &"x".repeat(513)] {
-            assert_eq!(TraceContext::parse(PARENT, Some(wrong)).unwrap().tracestate(), None);
+            assert_eq!(TraceParent::parse(PARENT, Some(wrong)).unwrap().tracestate(), None);
         }
     }
 }

@@ -2,34 +2,49 @@
 
 use std::sync::Arc;
 
-use capstan_protocol::ChatMessage;
-use serde_json::{Map, Value};
-use tokio_util::sync::CancellationToken;
+use capstan_protocol::agui::{Context, ResumeEntry, Tool};
+use capstan_protocol::{ChatMessage, Parameters, RawJson, RawObject, Role};
 use uuid::Uuid;
 
-use crate::trace::TraceContext;
+use crate::cancel::Cancel;
+use crate::trace::TraceParent;
 
 /// One turn of a conversation, for one attempt.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Turn {
     /// The run, the same in all its attempts: a key for upstreams that start a run once.
     pub run: Uuid,
-    /// What the user says now.
-    pub message: ChatMessage,
+    /// The name under which the agent is asked.
+    pub agent: Arc<str>,
+    /// From the last user message on: the message itself, and what has been called and answered since.
+    pub messages: Arc<[ChatMessage]>,
     /// What was said before, oldest first.
-    pub history: Arc<Vec<ChatMessage>>,
+    pub history: Arc<[ChatMessage]>,
     /// The conversation.
     pub session: String,
-    /// The request's free-form payload, for agents that want more than the message.
-    pub payload: Arc<Map<String, Value>>,
+    /// The caller's tools: a call of one is answered by the caller, in its next request.
+    pub tools: Arc<[Tool]>,
+    /// What the caller wants to be known besides.
+    pub context: Arc<[Context]>,
+    /// The caller's state.
+    pub state: Option<Arc<RawJson>>,
+    /// What the caller's application passes on.
+    pub forwarded: Option<Arc<RawJson>>,
+    /// Answers to what an earlier run asked.
+    pub answers: Arc<[ResumeEntry]>,
+    /// How a model should answer.
+    pub parameters: Arc<Parameters>,
+    /// The request's free-form payload as it came, for agents that want more than all this.
+    pub payload: Arc<RawObject>,
     /// 1 for the first attempt.
     pub attempt: u32,
     /// What earlier attempts have already sent.
     pub sent: Sent,
     /// The trace that this attempt is a part of, to be passed on to whatever it calls.
-    pub trace: Option<TraceContext>,
-    /// Fires when the run is stopped. The attempt's future is dropped as well; this is for work that outlives it.
-    pub cancel: CancellationToken,
+    pub trace: Option<TraceParent>,
+    /// Says why the attempt is broken off, if it is. Its future is dropped as well; this is for work that outlives it.
+    pub cancel: Cancel,
 }
 
 /// What earlier attempts have sent to the reader.
@@ -44,21 +59,76 @@ pub struct Sent {
 impl Turn {
     /// A first attempt at a lone message.
     pub fn new(text: impl Into<String>) -> Self {
+        Self::of(ChatMessage::user(text))
+    }
+
+    /// A first attempt at a lone message of any parts.
+    pub fn of(message: ChatMessage) -> Self {
+        Self::talk(vec![message])
+    }
+
+    /// A first attempt at a conversation: what stands before its last user message is history.
+    pub fn talk(mut messages: Vec<ChatMessage>) -> Self {
+        let last = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
+        let tail = messages.split_off(last);
         Self {
             run: Uuid::now_v7(),
-            message: ChatMessage::user(text),
-            history: Arc::default(),
+            agent: Arc::from(""),
+            messages: tail.into(),
+            history: messages.into(),
             session: String::new(),
+            tools: Arc::default(),
+            context: Arc::default(),
+            state: None,
+            forwarded: None,
+            answers: Arc::default(),
+            parameters: Arc::default(),
             payload: Arc::default(),
             attempt: 1,
             sent: Sent::default(),
             trace: None,
-            cancel: CancellationToken::new(),
+            cancel: Cancel::default(),
         }
     }
 
-    /// The text of the message.
+    /// What the user says; nothing if there is no user message at all.
+    pub fn message(&self) -> Option<&ChatMessage> {
+        self.messages.first().filter(|message| message.role == Role::User)
+    }
+
+    /// The text of what the user says.
     pub fn text(&self) -> String {
-        self.message.text()
+        self.message().map(ChatMessage::text).unwrap_or_default()
+    }
+
+    /// The whole conversation, oldest first.
+    pub fn conversation(&self) -> impl Iterator<Item = &ChatMessage> {
+        self.history.iter().chain(self.messages.iter())
+    }
+
+    /// The answer to an interrupt, if it was answered.
+    pub fn answer(&self, interrupt: &str) -> Option<&ResumeEntry> {
+        self.answers.iter().find(|answer| answer.interrupt_id == interrupt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_the_tail_from_the_last_user_message_on() {
+        let said = vec![
+            ChatMessage::user("a"),
+            ChatMessage::assistant("b"),
+            ChatMessage::user("c"),
+            ChatMessage::assistant("calls"),
+            ChatMessage::tool("id", "result"),
+        ];
+        let turn = Turn::talk(said);
+        assert_eq!((turn.history.len(), turn.messages.len(), turn.text().as_str()), (2, 3, "c"));
+        assert_eq!(turn.conversation().count(), 5);
+        let bare = Turn::talk(vec![ChatMessage::tool("id", "result")]);
+        assert_eq!((bare.text().as_str(), bare.message()), ("", None));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
     CitationBlock, DecodeError, ErrorSeverity, Fault, MarkdownBlock, MediaCarousel, PresentationEventType,
     ProgressUpdate, RawObject, StreamError, ThoughtTrace, UserError, event,
@@ -36,6 +37,10 @@ pub enum Output {
     Usage(Map<String, Value>),
     /// Why the answer ends, if not because it is complete: `length`, for example.
     Reason(String),
+    /// What this attempt works with elsewhere, under the id by which it can be ended.
+    FarId(String),
+    /// What a person must answer before the conversation can go on. It holds if the attempt then succeeds.
+    Interrupt(Interrupt),
 }
 
 /// The run was stopped: nobody takes what is written any more. Returning it with `?` is the right thing to do.
@@ -167,8 +172,20 @@ impl Writer {
         self.send(Output::Usage(usage)).await
     }
 
+    /// Says what was started elsewhere, so that a stop can reach it: see [`Agent::end`](crate::Agent::end). It is on
+    /// record before anything that is written after it.
+    pub async fn far_id(&mut self, id: impl Into<String>) -> Result<(), Stopped> {
+        self.send(Output::FarId(id.into())).await
+    }
+
     /// Says why the answer ends, if not because it is complete.
     pub async fn reason(&mut self, reason: impl Into<String>) -> Result<(), Stopped> {
         self.send(Output::Reason(reason.into())).await
+    }
+
+    /// Asks a person. Return after the last question: the run ends with it, and the next one has the answers in
+    /// [`Turn::answers`](crate::Turn::answers), under the same ids. An id is the agent's own, unique within the run.
+    pub async fn ask(&mut self, interrupt: Interrupt) -> Result<(), Stopped> {
+        self.send(Output::Interrupt(interrupt)).await
     }
 }

@@ -6,8 +6,8 @@ mod common;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use capstan_agent::Demo;
 use capstan_chaos::{After, At, Cut, Faults, Repeat, With};
+use capstan_demo::Demo;
 use capstan_gateway::{Gateway, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
 use capstan_protocol::{

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::client::Envelope;
 use crate::error::CapError;
-use crate::listing::StreamPage;
+use crate::listing::{AgentSummary, StreamPage};
 use crate::options::Options;
 
 /// A blocking client of one server. Cheap to clone. Not to be used inside an async runtime.
@@ -55,6 +55,11 @@ impl CapClient {
     /// Follows a stream that exists; see [`crate::CapClient::attach`].
     pub fn attach(&self, cursor: Cursor) -> Packets {
         Packets { inner: self.enter(|| self.inner.attach(cursor)), runtime: Arc::clone(&self.runtime) }
+    }
+
+    /// The agents of the server; see [`crate::CapClient::agents`].
+    pub fn agents(&self) -> Result<Vec<AgentSummary>, CapError> {
+        self.runtime.block_on(self.inner.agents())
     }
 
     /// The tenant's runs, newest first; see [`crate::CapClient::streams`].

@@ -3,13 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use capstan_protocol::{
-    AgentRequest, Cursor, HealthCheckResponse, Identity, Problem, Profile, ServiceRequest, ServiceResponse,
-    SessionContext, decode, event, v2,
-};
+use capstan_protocol::{AgentRequest, Cursor, Identity, Profile, ServiceRequest, SessionContext, event, v2};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{HeaderName, Method};
-use serde::de::DeserializeOwned;
 use url::Url;
 use uuid::Uuid;
 
@@ -17,19 +13,16 @@ use crate::chat::ChatStream;
 use crate::error::CapError;
 use crate::machine::Policy;
 use crate::options::Options;
-use crate::stream::{Call, PacketStream, read_up_to};
-use crate::transport::{Request, Transport, TransportError, reqwest_client};
-
-/// An answer in one object is read up to this.
-const ANSWER_BYTES: usize = 64 * 1024 * 1024;
+use crate::stream::{Call, PacketStream};
+use crate::transport::{Request, Transport, reqwest_client};
 
 /// A client of one server. Cheap to clone.
 #[derive(Clone)]
 pub struct CapClient {
-    base: Url,
+    pub(crate) base: Url,
     headers: HeaderMap,
-    options: Options,
-    transport: Arc<dyn Transport>,
+    pub(crate) options: Options,
+    pub(crate) transport: Arc<dyn Transport>,
 }
 
 impl std::fmt::Debug for CapClient {
@@ -82,9 +75,11 @@ impl CapClient {
 
     /// A client with options of your own.
     pub fn with_options(base_url: &str, api_key: &str, options: Options) -> Result<Self, CapError> {
+        // Who may stand before the host is nobody's business.
+        let shown = base_url.rsplit('@').next().unwrap_or_default();
         let wrong = |why: &dyn std::fmt::Display| {
             CapError::connection(
-                format!("base URL {base_url:?}: {why}; expected http://host:port or https://host"),
+                format!("base URL {shown:?}: {why}; expected http://host:port or https://host"),
                 0,
             )
         };
@@ -172,33 +167,6 @@ impl CapClient {
         PacketStream::new(self.call(request, policy, Some(cursor.to_string())))
     }
 
-    /// Stops a run; returns when its end is journalled. A finished one stays as it is.
-    pub async fn stop(&self, stream: Uuid) -> Result<(), CapError> {
-        let request = self.request(Method::DELETE, self.stream_url(stream));
-        self.exchange(request).await.map(drop)
-    }
-
-    /// How the server feels.
-    pub async fn health(&self) -> Result<HealthCheckResponse, CapError> {
-        read(&self.exchange(self.request(Method::GET, self.url("/health"))).await?)
-    }
-
-    /// The whole answer in one object. The key makes it safe to try again, so lost connections are.
-    pub async fn ask<E: Envelope>(&self, request: &E) -> Result<ServiceResponse, CapError> {
-        let request = self.post(request, "application/json");
-        let mut retries = 0;
-        loop {
-            match self.exchange(request.clone()).await {
-                Err(CapError::Connection(_)) if retries < self.options.policy.max_retries => {
-                    tokio::time::sleep(self.options.policy.backoff.first * 2_u32.saturating_pow(retries))
-                        .await;
-                    retries += 1;
-                }
-                answer => return read(&answer?),
-            }
-        }
-    }
-
     fn call(&self, request: Request, policy: Policy, last_event_id: Option<String>) -> Call {
         Call {
             transport: Arc::clone(&self.transport),
@@ -210,7 +178,7 @@ impl CapClient {
         }
     }
 
-    fn post<E: Envelope>(&self, envelope: &E, accepted: &'static str) -> Request {
+    pub(crate) fn post<E: Envelope>(&self, envelope: &E, accepted: &'static str) -> Request {
         let mut request = self.request(Method::POST, self.url(&self.options.path));
         request.body = Bytes::from(envelope.to_body());
         accept(&mut request, accepted);
@@ -227,14 +195,14 @@ impl CapClient {
         Request { method, url, headers: self.headers.clone(), body: Bytes::new() }
     }
 
-    fn url(&self, path: &str) -> Url {
+    pub(crate) fn url(&self, path: &str) -> Url {
         let mut url = self.base.clone();
         let whole = format!("{}/{}", url.path().trim_end_matches('/'), path.trim_start_matches('/'));
         url.set_path(&whole);
         url
     }
 
-    fn stream_url(&self, stream: Uuid) -> Url {
+    pub(crate) fn stream_url(&self, stream: Uuid) -> Url {
         self.versioned(&format!("/streams/{stream}"))
     }
 
@@ -242,20 +210,6 @@ impl CapClient {
     pub(crate) fn versioned(&self, path: &str) -> Url {
         let version = if self.base.path().ends_with("/v1") { "" } else { "/v1" };
         self.url(&format!("{version}{path}"))
-    }
-
-    /// One request, one whole answer.
-    pub(crate) async fn exchange(&self, request: Request) -> Result<Vec<u8>, CapError> {
-        let lost = |e: TransportError| CapError::connection(e.0, 0);
-        let response = self.transport.send(request).await.map_err(lost)?;
-        let (status, headers) = (response.status, response.headers);
-        let body = read_up_to(response.body, ANSWER_BYTES).await;
-        if status < 400 {
-            return Ok(body);
-        }
-        let retry_after = headers.get(header::RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
-        let problem = serde_json::from_slice::<Problem>(&body).ok();
-        Err(CapError::refused(status, problem, retry_after.map(std::time::Duration::from_secs)))
     }
 }
 
@@ -275,8 +229,4 @@ fn headers(api_key: &str, options: &Options) -> Result<HeaderMap, CapError> {
 
 fn accept(request: &mut Request, kind: &'static str) {
     request.headers.insert(HeaderName::from_static("accept"), HeaderValue::from_static(kind));
-}
-
-pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, CapError> {
-    decode::from_slice(body).map_err(|e| CapError::protocol(e.to_string()))
 }

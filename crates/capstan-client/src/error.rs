@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use capstan_protocol::{AguiErrorCode, ErrorSeverity, FaultKind, Problem, StreamError};
+use url::Url;
 
 /// A failed call.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,12 +18,16 @@ pub enum CapError {
 }
 
 /// The connection could not be made, or not be kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConnectionError {
     /// What happened last.
     pub message: String,
     /// How often it was tried again since the last new packet.
     pub retries: u32,
+    /// The server: scheme, host and port. None if it never came to a request.
+    pub address: Option<String>,
+    /// The call's own deadline, if that is what ended it.
+    pub deadline: Option<Duration>,
 }
 
 /// Data that violates the protocol.
@@ -49,7 +54,31 @@ pub struct RuntimeError {
 
 impl CapError {
     pub(crate) fn connection(message: impl Into<String>, retries: u32) -> Self {
-        Self::Connection(ConnectionError { message: message.into(), retries })
+        Self::Connection(ConnectionError { message: message.into(), retries, ..ConnectionError::default() })
+    }
+
+    /// The call took longer than it may.
+    pub(crate) fn late(deadline: Duration, retries: u32) -> Self {
+        let message = format!("not done within the deadline of {} s", deadline.as_secs_f64());
+        Self::Connection(ConnectionError { message, retries, address: None, deadline: Some(deadline) })
+    }
+
+    /// A redirect that is not followed. Only its origin is told: the rest may be a secret.
+    pub(crate) fn redirected(status: u16, location: Option<&str>) -> Self {
+        let target = location.and_then(|location| Url::parse(location).ok()).map(|url| address(&url));
+        let target = target.map_or(String::new(), |target| format!(" to {target}"));
+        Self::protocol(format!(
+            "status {status}: redirected{target}, which is not followed, since what is asked would go there; if that \
+             is the right server, make it the base URL"
+        ))
+    }
+
+    /// The same failure with the server that it is about.
+    pub(crate) fn at(self, url: &Url) -> Self {
+        match self {
+            Self::Connection(e) => Self::Connection(ConnectionError { address: Some(address(url)), ..e }),
+            other @ (Self::Protocol(_) | Self::Runtime(_)) => other,
+        }
     }
 
     pub(crate) fn protocol(message: impl Into<String>) -> Self {
@@ -131,6 +160,11 @@ impl RuntimeError {
     }
 }
 
+/// Scheme, host and port; no user, no path, no query.
+fn address(url: &Url) -> String {
+    url.origin().ascii_serialization()
+}
+
 fn is_retryable_error(error: &StreamError) -> bool {
     let told = error.details.as_ref().and_then(|details| details.get("retryable")).and_then(|v| v.as_bool());
     let kind = || FaultKind::parse(&error.code).map(|kind| kind.entry().retryable);
@@ -152,18 +186,28 @@ impl fmt::Display for CapError {
 
 impl fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no connection: {}", self.message)?;
-        match self.retries {
-            0 => Ok(()),
-            1 => f.write_str(" (tried again once)"),
-            n => write!(f, " (tried again {n} times)"),
+        match (&self.address, self.deadline) {
+            (None, _) => return f.write_str(&self.message),
+            (Some(address), Some(_)) => write!(f, "{address}: {}", self.message)?,
+            (Some(address), None) => write!(f, "no connection to {address}: {}", self.message)?,
         }
+        match self.retries {
+            0 => {}
+            1 => f.write_str(" (tried again once)")?,
+            n => write!(f, " (tried again {n} times)")?,
+        }
+        f.write_str(match self.deadline {
+            Some(_) => "; a run that was started goes on: allow more time, or attach to it",
+            None => "; check the address and the network, or try again later",
+        })
     }
 }
 
 impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the server does not speak the protocol: {}", self.message)
+        let version = env!("CARGO_PKG_VERSION");
+        write!(f, "the server does not speak the protocol: {}", self.message)?;
+        write!(f, "; check that client ({version}) and server fit together, or report it")
     }
 }
 
@@ -186,3 +230,54 @@ impl std::error::Error for CapError {}
 impl std::error::Error for ConnectionError {}
 impl std::error::Error for ProtocolError {}
 impl std::error::Error for RuntimeError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server() -> Url {
+        "http://user:secret@localhost:8787/path?key=secret".parse().unwrap()
+    }
+
+    #[test]
+    fn a_connection_error_names_the_address_and_what_to_do() {
+        let told = CapError::connection("cannot connect: Connection refused", 3).at(&server()).to_string();
+        assert_eq!(
+            told,
+            "no connection to http://localhost:8787: cannot connect: Connection refused (tried again 3 times); check the \
+             address and the network, or try again later"
+        );
+    }
+
+    #[test]
+    fn a_protocol_error_says_to_check_versions_or_to_report_it() {
+        let told = CapError::protocol("op: unknown").to_string();
+        let version = env!("CARGO_PKG_VERSION");
+        assert!(
+            told.ends_with(&format!("check that client ({version}) and server fit together, or report it"))
+        );
+    }
+
+    #[test]
+    fn a_deadline_is_told_apart_and_says_that_the_run_goes_on() {
+        let error = CapError::late(Duration::from_millis(1500), 0).at(&server());
+        let CapError::Connection(e) = &error else { panic!("{error:?}") };
+        assert_eq!(e.deadline, Some(Duration::from_millis(1500)));
+        assert!(
+            error
+                .to_string()
+                .starts_with("http://localhost:8787: not done within the deadline of 1.5 s; a run")
+        );
+    }
+
+    #[test]
+    fn of_a_redirect_only_the_origin_is_told() {
+        let told = CapError::redirected(307, Some("https://other.example/assist?token=secret")).to_string();
+        assert!(
+            told.contains("status 307: redirected to https://other.example, which is not followed"),
+            "{told}"
+        );
+        assert!(!told.contains("secret"));
+        assert!(CapError::redirected(302, None).to_string().contains("make it the base URL"));
+    }
+}

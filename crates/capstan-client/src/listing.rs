@@ -1,4 +1,4 @@
-//! The runs of a tenant, as the server lists them.
+//! The runs of a tenant and the agents, as the server lists them.
 
 use capstan_protocol::Timestamp;
 use http::Method;
@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::client::{CapClient, read};
+use crate::client::CapClient;
 use crate::error::CapError;
+use crate::exchange::read;
 
 /// A page of runs, newest first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,7 +56,27 @@ pub struct StreamSummary {
     pub usage: Option<Map<String, Value>>,
 }
 
+/// An agent of the server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentSummary {
+    /// What stands in paths: `/v1/agents/<name>/assist`.
+    pub name: String,
+    /// What a request's `context.agent_id` may name.
+    pub id: Uuid,
+}
+
+#[derive(Deserialize)]
+struct AgentList {
+    agents: Vec<AgentSummary>,
+}
+
 impl CapClient {
+    /// The agents of the server, the default one first.
+    pub async fn agents(&self) -> Result<Vec<AgentSummary>, CapError> {
+        let request = self.request(Method::GET, self.versioned("/agents"));
+        read::<AgentList>(&self.exchange(request).await?).map(|list| list.agents)
+    }
+
     /// The tenant's runs, newest first: at most `limit` of them, older than `before`.
     pub async fn streams(&self, before: Option<Uuid>, limit: usize) -> Result<StreamPage, CapError> {
         let mut url = self.versioned("/streams");

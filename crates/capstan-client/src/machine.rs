@@ -16,8 +16,8 @@
 //! assert!(matches!(machine.poll(now), Action::Wait { .. }));
 //! ```
 
-mod backoff;
 mod packets;
+mod policy;
 mod seen;
 
 use std::collections::VecDeque;
@@ -26,8 +26,9 @@ use std::time::Duration;
 use capstan_protocol::cursor::LOST_TAIL_GAP;
 use capstan_protocol::{ErrorSeverity, FaultKind, Payload, Problem, StreamError, StreamPacket};
 
-pub use backoff::{Backoff, Policy};
+pub use capstan_protocol::Backoff;
 use packets::Packets;
+pub use policy::Policy;
 use seen::{Place, Seen};
 
 use crate::error::CapError;
@@ -62,10 +63,12 @@ pub enum Action {
 /// The head of a response that was not refused.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Head<'a> {
-    /// 200, or another success.
+    /// 200, or another success, or a redirect that was not followed.
     pub status: u16,
     /// The header `Content-Type`.
     pub content_type: &'a str,
+    /// The header `Location`.
+    pub location: Option<&'a str>,
 }
 
 /// A response of status 400 or above.
@@ -108,6 +111,8 @@ pub struct Machine {
     retries: u32,
     /// TRANSIENT errors that took effect in this call.
     transients: u32,
+    /// When the call began.
+    began_at: Option<Duration>,
     /// When the last new packet came, or the call began.
     progress_at: Option<Duration>,
     /// A TRANSIENT error that takes effect if nothing follows it.
@@ -127,6 +132,7 @@ impl Machine {
             was_open: false,
             retries: 0,
             transients: 0,
+            began_at: None,
             progress_at: None,
             pending: None,
         }
@@ -141,17 +147,34 @@ impl Machine {
 
     /// What to do now. Asked again after each thing that was done.
     pub fn poll(&mut self, now: Duration) -> Action {
+        self.began_at.get_or_insert(now);
+        self.progress_at.get_or_insert(now);
+        self.check_deadline(now);
         if let Some(action) = self.queue.pop_front() {
             return action;
         }
-        self.progress_at.get_or_insert(now);
         match self.state {
             State::Due => self.connect(),
             State::Waiting(until) if until <= now => self.connect(),
-            State::Waiting(until) => Action::Wait { until },
+            State::Waiting(until) => {
+                Action::Wait { until: self.deadline().map_or(until, |end| end.min(until)) }
+            }
             State::Connecting => Action::Connect { last_event_id: self.packets.last_event_id() },
             State::Reading => self.read(now),
             State::Over => Action::Done,
+        }
+    }
+
+    /// When the call has to be over, on the clock that `now` is read from. A shell neither sends nor reads beyond it.
+    pub fn deadline(&self) -> Option<Duration> {
+        Some(self.began_at?.saturating_add(self.policy.deadline?))
+    }
+
+    fn check_deadline(&mut self, now: Duration) {
+        let is_late = self.deadline().is_some_and(|end| end <= now) && !matches!(self.state, State::Over);
+        if let (true, Some(limit)) = (is_late, self.policy.deadline) {
+            self.queue.clear();
+            self.fail(CapError::late(limit, self.retries));
         }
     }
 
@@ -166,6 +189,8 @@ impl Machine {
         if head.status == 204 && self.policy.is_viewer {
             // The stream is over and all of it was seen.
             self.state = State::Over;
+        } else if (300..400).contains(&head.status) {
+            self.fail(CapError::redirected(head.status, head.location));
         } else if !essence.eq_ignore_ascii_case("text/event-stream") {
             let found = if essence.is_empty() { "none" } else { essence };
             let message =
@@ -211,6 +236,7 @@ impl Machine {
 
     /// The connection is gone. A frame that was not asked for yet comes again: the cursor has not passed it.
     fn lost(&mut self, why: String, now: Duration) {
+        self.check_deadline(now);
         if matches!(self.state, State::Over) {
             return;
         }
@@ -247,7 +273,7 @@ impl Machine {
 
     fn wait(&mut self, because: String, floor: Option<Duration>, now: Duration) {
         let policy = &self.policy;
-        let delay = policy.backoff.delay(self.retries, &mut self.random);
+        let delay = policy.backoff.delay(self.retries, self.random.f64());
         let floors = [floor, self.packets.retry()].into_iter().flatten().map(|floor| policy.clamp(floor));
         let wait = floors.fold(delay, Duration::max);
         self.state = State::Waiting(now.saturating_add(wait));
@@ -289,7 +315,7 @@ impl Machine {
                     return self.over(Action::Fail(CapError::protocol(message)));
                 }
                 let action = self.accept(packet, now);
-                self.queue.push_back(action);
+                self.queue.push_front(action);
                 return Action::Notice(Notice::Gap { expected, found });
             }
         }
@@ -307,7 +333,11 @@ impl Machine {
             (Payload::Close(_), None) => self.over(Action::Packet(packet)),
             (Payload::Error(error), _) => match error.severity {
                 ErrorSeverity::Fatal => self.over(Action::Fail(CapError::stream(error.clone()))),
-                ErrorSeverity::Warning => Action::Packet(packet),
+                ErrorSeverity::Warning => {
+                    let error = error.clone();
+                    self.queue.push_back(Action::Packet(packet));
+                    Action::Notice(Notice::Warning { error })
+                }
                 ErrorSeverity::Transient => {
                     self.pending = Some(error.clone());
                     Action::Notice(Notice::AttemptFailed { error: error.clone() })

@@ -45,6 +45,25 @@ pub enum Notice {
         /// How.
         error: StreamError,
     },
+    /// A minor part failed and the stream goes on. The packet itself follows.
+    Warning {
+        /// What failed.
+        error: StreamError,
+    },
+}
+
+impl Notice {
+    /// Whether it belongs into a log at the level of warnings; the rest is for who looks closely.
+    pub fn is_warning(&self) -> bool {
+        match self {
+            Self::Retrying { .. } | Self::Gap { .. } | Self::AttemptFailed { .. } | Self::Warning { .. } => {
+                true
+            }
+            Self::Connecting { .. } | Self::Connected | Self::Resumed { .. } | Self::Duplicate { .. } => {
+                false
+            }
+        }
+    }
 }
 
 impl fmt::Display for Notice {
@@ -60,6 +79,7 @@ impl fmt::Display for Notice {
             Self::Duplicate { seq } => write!(f, "packet {seq} came again and was dropped"),
             Self::Gap { expected, found } => write!(f, "packet {found} came where {expected} was due"),
             Self::AttemptFailed { error } => write!(f, "an attempt failed: {error}"),
+            Self::Warning { error } => write!(f, "the agent warns: {error}"),
         }
     }
 }

@@ -23,6 +23,7 @@ pub(crate) type Listener = Arc<dyn Fn(&Notice) + Send + Sync>;
 pub struct Options {
     pub(crate) connect_timeout: Duration,
     pub(crate) read_timeout: Duration,
+    pub(crate) ask_timeout: Duration,
     pub(crate) policy: Policy,
     pub(crate) user: UserContext,
     pub(crate) headers: HeaderMap,
@@ -37,6 +38,8 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(10),
             // Four heartbeats of the gateway's: less is a slow network, more is a dead one.
             read_timeout: Duration::from_secs(60),
+            // A gateway is silent until the run is over, and lets it work for an hour.
+            ask_timeout: Duration::from_secs(3600),
             policy: Policy::default(),
             user: UserContext::new("anonymous"),
             headers: HeaderMap::new(),
@@ -60,10 +63,25 @@ impl Options {
         self
     }
 
-    /// How long a response may be silent; 60 s.
+    /// How long a response may be silent, and all that [`stop`](crate::CapClient::stop),
+    /// [`health`](crate::CapClient::health) and [`streams`](crate::CapClient::streams) may take; 60 s.
     #[must_use]
     pub fn read_timeout(mut self, limit: Duration) -> Self {
         self.read_timeout = limit;
+        self
+    }
+
+    /// How long [`ask`](crate::CapClient::ask) may take, tries and waits included; 1 h.
+    #[must_use]
+    pub fn ask_timeout(mut self, limit: Duration) -> Self {
+        self.ask_timeout = limit;
+        self
+    }
+
+    /// How long any call may take, from its first byte to its last, however lively it is; no limit.
+    #[must_use]
+    pub fn deadline(mut self, limit: Duration) -> Self {
+        self.policy.deadline = Some(limit);
         self
     }
 
@@ -92,6 +110,15 @@ impl Options {
     #[must_use]
     pub fn backoff(mut self, first: Duration, max: Duration) -> Self {
         (self.policy.backoff.first, self.policy.backoff.max) = (first, max);
+        self
+    }
+
+    /// For tests that break hundreds of connections: the least wait between tries, 0.1 s otherwise. A client that hammers
+    /// is no good neighbour.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn least_wait(mut self, wait: Duration) -> Self {
+        self.policy.backoff.least = wait;
         self
     }
 
@@ -163,6 +190,7 @@ mod tests {
         let options = Options::new();
         let seconds = |d: Duration| d.as_secs_f64();
         assert_eq!((seconds(options.connect_timeout), seconds(options.read_timeout)), (10.0, 60.0));
+        assert_eq!((seconds(options.ask_timeout), options.policy.deadline), (3600.0, None));
         assert_eq!((options.policy.max_retries, seconds(options.policy.backoff.first)), (3, 0.5));
         assert_eq!((seconds(options.policy.backoff.max), seconds(options.policy.max_wait)), (30.0, 30.0));
         assert_eq!(options.path, "/assist");

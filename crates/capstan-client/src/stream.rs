@@ -18,7 +18,7 @@ use crate::options::Listener;
 use crate::transport::{Body, Request, Response, Transport, TransportError};
 
 /// A refusal's body is read up to this: a problem is small.
-const PROBLEM_BYTES: usize = 64 * 1024;
+pub(crate) const PROBLEM_BYTES: usize = 64 * 1024;
 
 type Sending = Pin<Box<dyn Future<Output = Result<Answer, TransportError>> + Send>>;
 
@@ -95,7 +95,7 @@ impl PacketStream {
                 Action::Fail(error) => {
                     self.is_over = true;
                     self.under = Under::Nothing;
-                    return Err(error);
+                    return Err(error.at(&self.request.url));
                 }
             }
         }
@@ -128,10 +128,11 @@ impl PacketStream {
     }
 
     fn tell(&self, notice: &Notice) {
-        if matches!(notice, Notice::Retrying { .. } | Notice::Gap { .. } | Notice::AttemptFailed { .. }) {
-            tracing::warn!(stream = ?self.stream_id, "{notice}");
+        let stream = self.stream_id.map(tracing::field::display);
+        if notice.is_warning() {
+            tracing::warn!(stream, "{notice}");
         } else {
-            tracing::debug!(stream = ?self.stream_id, "{notice}");
+            tracing::debug!(stream, "{notice}");
         }
         if let Some(listener) = &self.listener {
             listener(notice);
@@ -160,14 +161,21 @@ impl PacketStream {
         let named = text(HeaderName::from_static("x-stream-id")).and_then(|id| id.parse().ok());
         self.stream_id = named.or(self.stream_id);
         let content_type = text(header::CONTENT_TYPE).unwrap_or_default();
-        self.machine.opened(Head { status: response.status, content_type });
+        let location = text(header::LOCATION);
+        self.machine.opened(Head { status: response.status, content_type, location });
         self.under = Under::Reading(response.body);
+    }
+
+    /// How long silence is put up with: not beyond the deadline.
+    fn patience(&self) -> Duration {
+        let left = self.machine.deadline().map(|end| end.saturating_sub(self.epoch.elapsed()));
+        left.map_or(self.read_timeout, |left| left.min(self.read_timeout))
     }
 
     /// Sends the request and, if it is refused, reads why.
     fn send(&self, last_event_id: Option<String>) -> Sending {
         let (transport, mut request, limit) =
-            (Arc::clone(&self.transport), self.request.clone(), self.read_timeout);
+            (Arc::clone(&self.transport), self.request.clone(), self.patience());
         if let Some(id) = last_event_id.and_then(|id| HeaderValue::from_str(&id).ok()) {
             request.headers.insert("last-event-id", id);
         }
@@ -188,17 +196,18 @@ impl PacketStream {
     }
 
     async fn read(&mut self) {
+        let limit = self.patience();
         let Under::Reading(body) = &mut self.under else {
             return self.machine.failed("the body is gone", self.epoch.elapsed());
         };
-        let why = match tokio::time::timeout(self.read_timeout, body.next()).await {
+        let why = match tokio::time::timeout(limit, body.next()).await {
             Ok(Some(Ok(bytes))) => return self.machine.bytes(&bytes),
             Ok(Some(Err(error))) => error.to_string(),
             Ok(None) => {
                 self.under = Under::Nothing;
                 return self.machine.ended(self.epoch.elapsed());
             }
-            Err(_) => format!("nothing came for {} s", self.read_timeout.as_secs_f64()),
+            Err(_) => format!("nothing came for {} s", limit.as_secs_f64()),
         };
         self.under = Under::Nothing;
         self.machine.failed(why, self.epoch.elapsed());

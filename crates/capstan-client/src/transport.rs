@@ -9,6 +9,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use http::{HeaderMap, Method};
+use reqwest::redirect;
+
+/// More is a loop.
+const MAX_REDIRECTS: usize = 3;
 
 /// A request, ready to be sent.
 #[derive(Debug, Clone)]
@@ -66,9 +70,19 @@ pub(crate) fn reqwest_client(connect_timeout: Duration) -> Result<reqwest::Clien
     // No time-out for the whole: a stream may take hours. Reading has one of its own.
     reqwest::Client::builder()
         .connect_timeout(connect_timeout)
+        .redirect(redirect::Policy::custom(follow))
         .tcp_nodelay(true)
         .build()
         .map_err(from_reqwest)
+}
+
+/// Only within the origin: another server gets neither the key nor what is asked. And only where POST stays POST.
+fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    let asked = attempt.previous();
+    let keeps_body = matches!(attempt.status().as_u16(), 307 | 308);
+    let is_near = asked.first().is_some_and(|first| first.origin() == attempt.url().origin());
+    let is_short = asked.len() <= MAX_REDIRECTS;
+    if keeps_body && is_near && is_short { attempt.follow() } else { attempt.stop() }
 }
 
 #[async_trait]

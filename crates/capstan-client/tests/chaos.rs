@@ -16,10 +16,21 @@ use uuid::Uuid;
 /// More than any single run needs; the point is what is lost, not how fast one gives up.
 fn stubborn() -> Options {
     Options::new()
-        .max_retries(50)
+        .max_retries(1000)
         .backoff(Duration::from_millis(1), Duration::from_millis(20))
-        .read_timeout(Duration::from_secs(2))
+        .least_wait(Duration::from_millis(1))
+        .max_wait(Duration::from_millis(20))
+        .read_timeout(Duration::from_millis(300))
         .strict(true)
+}
+
+/// The harshest settings, ten times as fast: what is lost does not depend on how long it takes.
+fn brutal(budget: u64) -> Faults {
+    let millis = |from, to| Duration::from_millis(from)..=Duration::from_millis(to);
+    let mut faults = Faults { budget: Some(budget), ..Faults::brutal() };
+    (faults.delay.time, faults.stall.time) = (millis(5, 50), millis(10, 400));
+    faults.throttle.bytes_per_second *= 10;
+    faults
 }
 
 /// A proxy before the server; its URL.
@@ -56,7 +67,7 @@ async fn through_a_hundred_seeds_of_brutal_faults_nothing_is_lost_or_doubled() {
     let runs = (0..seeds).map(|seed| {
         let (server, whole) = (&server, &whole);
         async move {
-            let url = broken(server, Faults { budget: Some(30), ..Faults::brutal() }, seed).await;
+            let url = broken(server, brutal(30), seed).await;
             let client = CapClient::with_options(&url, "", stubborn()).unwrap();
             assert_eq!(&follow(&client, "/tokens 60").await, whole, "seed {seed}");
         }
@@ -69,7 +80,7 @@ fn the_blocking_client_heals_as_well() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (server, url) = runtime.block_on(async {
         let server = Server::start().await;
-        let url = broken(&server, Faults { budget: Some(20), ..Faults::brutal() }, 7).await;
+        let url = broken(&server, brutal(20), 7).await;
         (server, url)
     });
     let text = |url: &str| -> String {

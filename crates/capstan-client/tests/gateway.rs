@@ -6,9 +6,10 @@ mod common;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use capstan_agent::Timer;
 use capstan_client::protocol::{Cursor, Payload, Profile, Transcript};
 use capstan_client::{CapClient, CapError, Notice, Options, PacketStream, blocking};
-use common::{Server, quick};
+use common::{InProcess, Server, quick};
 use uuid::Uuid;
 
 async fn all(packets: &mut PacketStream) -> Result<Transcript, CapError> {
@@ -47,13 +48,17 @@ async fn both_profiles_tell_the_same() {
     assert_eq!(text(Profile::V1).await, text(Profile::V2).await);
 }
 
-#[tokio::test]
-async fn a_run_that_waits_is_woken_again_until_its_attempts_are_spent() {
-    let server = Server::start().await;
-    let notices = Arc::new(Mutex::new(Vec::new()));
+/// What a client tells of.
+fn listen(options: Options) -> (Options, Arc<Mutex<Vec<Notice>>>) {
+    let notices = Arc::<Mutex<Vec<Notice>>>::default();
     let heard = Arc::clone(&notices);
-    let options = quick().on_notice(move |notice| heard.lock().unwrap().push(notice.clone()));
-    let client = CapClient::with_options(&server.url, "", options).unwrap();
+    (options.on_notice(move |notice| heard.lock().unwrap().push(notice.clone())), notices)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_is_woken_again_until_its_attempts_are_spent() {
+    let (options, notices) = listen(Options::new().transport(InProcess::start().await));
+    let client = CapClient::with_options("http://localhost", "", options).unwrap();
     let error = client.chat("/fault upstream_truncated").collect().await.unwrap_err();
     let runtime = error.as_runtime().unwrap();
     assert_eq!((runtime.code(), runtime.severity().as_str()), ("upstream_truncated", "FATAL"));
@@ -62,13 +67,19 @@ async fn a_run_that_waits_is_woken_again_until_its_attempts_are_spent() {
     let count = |wanted: fn(&Notice) -> bool| notices.iter().filter(|notice| wanted(notice)).count();
     assert_eq!(count(|n| matches!(n, Notice::AttemptFailed { .. })), 2);
     assert_eq!(count(|n| matches!(n, Notice::Resumed { .. })), 2);
+    let wait_of = |n: &Notice| if let Notice::Retrying { wait, .. } = n { Some(*wait) } else { None };
+    let waits: Vec<_> = notices.iter().filter_map(wait_of).collect();
+    assert_eq!(waits, [Duration::from_secs(1); 2], "as long as it was told");
 }
 
 #[tokio::test]
 async fn a_wait_of_the_gateways_own_is_not_noticed() {
     let server = Server::start().await;
-    let client = CapClient::new(&server.url, "").unwrap();
+    let (options, notices) = listen(Options::new());
+    let client = CapClient::with_options(&server.url, "", options).unwrap();
     let healed = client.chat("/flaky 2 --wait 2").collect().await.unwrap();
+    assert_eq!(server.clock.asked(Timer::Again).len(), 2, "the gateway waited");
+    assert!(!notices.lock().unwrap().iter().any(|notice| matches!(notice, Notice::Retrying { .. })));
     assert_eq!(healed, client.chat("/flaky 0").collect().await.unwrap());
 }
 
@@ -142,6 +153,40 @@ async fn a_warning_is_a_packet_like_any_other() {
     assert_eq!(transcript.error().unwrap().severity.as_str(), "WARNING");
 }
 
+/// What `tracing` was told, one line each.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_warning_is_logged_once_by_packets_and_by_text() {
+    let server = Server::start().await;
+    let client = CapClient::new(&server.url, "").unwrap();
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter("capstan_client=warn")
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    all(&mut client.assist(&client.question(Uuid::now_v7(), "/warn"))).await.unwrap();
+    client.chat("/warn").collect().await.unwrap();
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(text.matches("the agent warns: ").count(), 2, "{text}");
+    assert!(text.lines().all(|line| line.contains("WARN capstan_client")), "{text}");
+}
+
 #[tokio::test]
 async fn a_stop_ends_the_run_for_everybody() {
     let server = Server::start().await;
@@ -208,6 +253,7 @@ fn wrong_urls_and_keys_are_refused_at_once_and_keys_stay_out_of_debug() {
         assert!(CapClient::new(url, "").unwrap_err().to_string().contains("expected http"), "{url}");
     }
     assert!(CapClient::new("http://x", "a\nb").is_err());
+    assert!(!CapClient::new("ftp://me:sk_secret@x", "").unwrap_err().to_string().contains("sk_secret"));
     let client = CapClient::new("http://x", "sk_secret").unwrap();
     assert!(!format!("{client:?}").contains("sk_secret"));
 }

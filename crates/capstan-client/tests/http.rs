@@ -2,101 +2,16 @@
 //! known to get wrong, and a plain CAP server that knows nothing of our extensions.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod common;
+
 use std::time::Duration;
 
-use capstan_client::protocol::{Close, Cursor, Payload, StreamPacket, Timestamp};
+use capstan_client::protocol::{Cursor, Payload};
 use capstan_client::{CapClient, CapError, Options, PacketStream};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use common::scripted::{STREAM, close, frame, packet, read_request, respond, scripted, sse};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
 use uuid::Uuid;
-
-const STREAM: Uuid = Uuid::from_u128(7);
-
-/// A request as it came over the socket.
-#[derive(Debug, Clone)]
-struct Seen {
-    line: String,
-    headers: Vec<(String, String)>,
-    body: String,
-}
-
-impl Seen {
-    fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
-    }
-}
-
-struct Scripted {
-    url: String,
-    requests: mpsc::UnboundedReceiver<Seen>,
-}
-
-/// Answers each connection with the next of `answers`, then hangs up.
-async fn scripted(answers: Vec<Vec<u8>>) -> Scripted {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let (sender, requests) = mpsc::unbounded_channel();
-    tokio::spawn(async move {
-        for answer in answers {
-            let (mut socket, _) = listener.accept().await.unwrap();
-            let _ = sender.send(read_request(&mut socket).await);
-            // In small pieces, so that no client can count on frames coming whole.
-            for piece in answer.chunks(7) {
-                if socket.write_all(piece).await.is_err() {
-                    break;
-                }
-            }
-            let _ = socket.shutdown().await;
-        }
-    });
-    Scripted { url, requests }
-}
-
-async fn read_request(socket: &mut TcpStream) -> Seen {
-    let mut bytes = Vec::new();
-    loop {
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let mut lines = head.lines();
-            let line = lines.next().unwrap().to_owned();
-            let headers: Vec<_> = lines
-                .filter_map(|l| l.split_once(": "))
-                .map(|(n, v)| (n.to_ascii_lowercase(), v.to_owned()))
-                .collect();
-            let length =
-                headers.iter().find(|(n, _)| n == "content-length").map_or(0, |(_, v)| v.parse().unwrap());
-            if body.len() >= length {
-                return Seen { line, headers, body: body.to_owned() };
-            }
-        }
-        if socket.read_buf(&mut bytes).await.unwrap() == 0 {
-            panic!("the request broke off: {text:?}", text = String::from_utf8_lossy(&bytes));
-        }
-    }
-}
-
-fn respond(status: &str, headers: &str, body: &str) -> Vec<u8> {
-    format!("HTTP/1.1 {status}\r\n{headers}connection: close\r\n\r\n{body}").into_bytes()
-}
-
-fn sse(body: &str) -> Vec<u8> {
-    respond("200 OK", "content-type: text/event-stream\r\n", body)
-}
-
-fn packet(seq: u64, payload: Payload) -> StreamPacket {
-    StreamPacket { stream_id: STREAM, seq, t: Timestamp::from_micros(0), payload }
-}
-
-/// A frame with an id of the server's own choosing.
-fn frame(id: Option<&str>, seq: u64, text: &str) -> String {
-    let id = id.map_or(String::new(), |id| format!("id: {id}\n"));
-    format!("{id}data: {}\n\n", packet(seq, Payload::Delta(text.into())).to_json())
-}
-
-fn close(seq: u64) -> String {
-    format!("data: {}\n\n", packet(seq, Payload::Close(Close::Reason("completed".into()))).to_json())
-}
 
 fn client(url: &str) -> CapClient {
     let options = Options::new().backoff(Duration::from_millis(100), Duration::from_millis(100));
@@ -197,17 +112,89 @@ async fn an_id_with_a_nul_is_ignored() {
 }
 
 #[tokio::test]
-async fn redirects_that_keep_the_method_are_followed() {
+async fn redirects_within_the_origin_are_followed_with_method_and_key() {
     for status in ["307 Temporary Redirect", "308 Permanent Redirect"] {
-        let target = scripted(vec![sse(&format!("{}{}", frame(None, 1, "a"), close(2)))]).await;
-        let location = format!("location: {}/elsewhere\r\ncontent-length: 0\r\n", target.url);
-        let server = scripted(vec![respond(status, &location, "")]).await;
-        let mut requests = target.requests;
+        let moved = respond(status, "location: /elsewhere\r\ncontent-length: 0\r\n", "");
+        let server = scripted(vec![moved, sse(&format!("{}{}", frame(None, 1, "a"), close(2)))]).await;
+        let mut requests = server.requests;
         assert_eq!(ask(&server.url).await.unwrap(), "a");
-        let request = requests.recv().await.unwrap();
-        assert_eq!(request.line, "POST /elsewhere HTTP/1.1");
-        assert!(request.body.contains("request_id"), "{status}");
-        assert_eq!(request.header("authorization"), None, "a key does not go to another server");
+        let (first, second) = (requests.recv().await.unwrap(), requests.recv().await.unwrap());
+        assert_eq!(second.line, "POST /elsewhere HTTP/1.1");
+        assert_eq!(first.body, second.body);
+        assert_eq!(second.header("authorization"), Some("Bearer sk_test"), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_goes_to_another_origin() {
+    for status in ["301 Moved Permanently", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"] {
+        let mut target = scripted(vec![sse(&close(1))]).await;
+        let location = format!("location: {}/elsewhere?token=secret\r\ncontent-length: 0\r\n", target.url);
+        let server = scripted(vec![respond(status, &location, ""); 3]).await;
+        let whole = client(&server.url).ask(&client(&server.url).question(Uuid::now_v7(), "Hi")).await;
+        let errors = [
+            ask(&server.url).await.unwrap_err(),
+            whole.unwrap_err(),
+            client(&server.url).health().await.unwrap_err(),
+        ];
+        for error in errors {
+            assert!(matches!(error, CapError::Protocol(_)), "{error:?}");
+            let told = error.to_string();
+            assert!(told.contains(&format!("redirected to {}, which is not followed", target.url)), "{told}");
+            assert!(!told.contains("secret"), "{told}");
+        }
+        assert!(target.requests.try_recv().is_err(), "the other server was asked");
+    }
+}
+
+#[tokio::test]
+async fn a_whole_answer_that_breaks_off_is_asked_for_again() {
+    let id = Uuid::now_v7();
+    let answer = serde_json::json!({
+        "request_id": id, "created_at": "2026-02-03T10:15:37Z", "output": { "text": "a" }, "metrics": null,
+    });
+    let answer = answer.to_string();
+    let half = &answer[..answer.len() / 2];
+    let told = format!("content-type: application/json\r\ncontent-length: {}\r\n", answer.len());
+    let json = "content-type: application/json\r\n";
+    let server = scripted(vec![
+        respond("200 OK", &told, half),
+        respond("200 OK", json, half),
+        respond("200 OK", json, &answer),
+    ])
+    .await;
+    let mut requests = server.requests;
+    let client = client(&server.url);
+    let whole = client.ask(&client.question(Uuid::now_v7(), "Hi")).await.unwrap();
+    assert_eq!(whole.output["text"], "a");
+    let bodies =
+        [requests.recv().await, requests.recv().await, requests.recv().await].map(|r| r.unwrap().body);
+    assert!(bodies.iter().all(|body| *body == bodies[0]), "the very same request");
+}
+
+#[tokio::test]
+async fn a_connection_that_cannot_be_made_names_the_address() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let options = Options::new().max_retries(1).backoff(Duration::ZERO, Duration::ZERO);
+    let client = CapClient::with_options(&url, "", options).unwrap();
+    let question = client.question(Uuid::now_v7(), "Hi");
+    for (error, retries) in [
+        (client.chat("Hi").collect().await.unwrap_err(), 1),
+        (client.ask(&question).await.unwrap_err(), 1),
+        (client.health().await.unwrap_err(), 0),
+        (client.stop(STREAM).await.unwrap_err(), 0),
+        (client.streams(None, 1).await.unwrap_err(), 0),
+    ] {
+        let CapError::Connection(e) = &error else { panic!("{error:?}") };
+        assert_eq!((e.address.as_deref(), e.retries), (Some(url.as_str()), retries));
+        let told = error.to_string();
+        assert!(
+            told.starts_with(&format!("no connection to {url}: cannot connect: Connection refused")),
+            "{told}"
+        );
+        assert!(told.ends_with("; check the address and the network, or try again later"), "{told}");
     }
 }
 

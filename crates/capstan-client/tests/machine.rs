@@ -116,7 +116,7 @@ impl Net<'_> {
                 machine.failed("refused", now);
             }
             Fate::Opened { repeats, chunk, cut, is_clean } => {
-                machine.opened(Head { status: 200, content_type: "text/event-stream" });
+                machine.opened(Head { status: 200, content_type: "text/event-stream", location: None });
                 let mut bytes = body(self.packets, self.ids, id, repeats);
                 bytes.truncate(cut);
                 let chunks: Vec<_> = bytes.chunks(chunk).map(<[u8]>::to_vec).collect();
@@ -199,7 +199,7 @@ proptest! {
         let mut input = chunks.into_iter().chain([text.into_bytes()]);
         loop {
             match machine.poll(now) {
-                Action::Connect { .. } => machine.opened(Head { status: 200, content_type: "text/event-stream" }),
+                Action::Connect { .. } => machine.opened(Head { status: 200, content_type: "text/event-stream", location: None }),
                 Action::Read => match input.next() {
                     Some(bytes) => machine.bytes(&bytes),
                     None => machine.ended(now),

@@ -38,7 +38,7 @@ pub(crate) async fn authenticate(State(app): State<App>, request: Request, next:
             head.extensions.insert(caller);
             next.run(Request::from_parts(head, body)).await
         }
-        Err(fault) => Refusal(fault).into_response(),
+        Err(fault) => Refusal::from(fault).into_response(),
     }
 }
 
@@ -111,7 +111,7 @@ pub(crate) async fn guard_loopback(State(app): State<App>, request: Request, nex
             let fault = Fault::new(FaultKind::TenantUnauthorized).with_message(
                 "Without tenants this server answers only to this machine: check Host and Origin.",
             );
-            return Refusal(fault).into_response();
+            return Refusal::from(fault).into_response();
         }
     }
     next.run(request).await

@@ -1,7 +1,7 @@
 //! The JSON objects that routes answer with. Their documentation is what `/openapi.json` says of them.
 
-use capstan_journal::{Run, RunState, Turn};
-use capstan_protocol::{StreamPacket, Timestamp};
+use capstan_journal::{Run, RunState};
+use capstan_protocol::{ChatMessage, StreamPacket, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -103,34 +103,25 @@ pub(crate) struct StreamTicket<'a> {
 pub(crate) struct Session<'a> {
     pub(crate) session_id: &'a str,
     /// Oldest first.
-    pub(crate) turns: Vec<SessionTurn<'a>>,
+    pub(crate) turns: Vec<SessionTurn>,
+    /// `from` of the next page, if there are more turns.
+    pub(crate) next: Option<u64>,
 }
 
-/// One question and its answer.
+/// What one run added to a conversation.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct SessionTurn<'a> {
+pub(crate) struct SessionTurn {
     /// The stream of the run.
-    stream_id: Uuid,
-    /// The user's message.
-    user: &'a Value,
-    /// The whole answer.
-    assistant: &'a str,
+    pub(crate) stream_id: Uuid,
+    /// What was asked, called, answered and said, oldest first.
+    pub(crate) messages: Vec<ChatMessage>,
+    /// What the run ended by asking, if nobody has answered it yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) interrupts: Vec<Value>,
     /// The run failed or was stopped: shown, but not sent to agents.
-    partial: bool,
+    pub(crate) partial: bool,
     /// When the run ended.
-    closed_at: Timestamp,
-}
-
-impl<'a> From<&'a Turn> for SessionTurn<'a> {
-    fn from(turn: &'a Turn) -> Self {
-        Self {
-            stream_id: turn.stream_id,
-            user: turn.said.get("user").unwrap_or(&Value::Null),
-            assistant: turn.said.get("assistant").and_then(Value::as_str).unwrap_or_default(),
-            partial: turn.said.get("is_partial").and_then(Value::as_bool).unwrap_or_default(),
-            closed_at: turn.closed_at,
-        }
-    }
+    pub(crate) closed_at: Timestamp,
 }
 
 /// What was erased.

@@ -5,15 +5,15 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
 
-use capstan_agent::Agent;
-use capstan_journal::{ErrorKind, Journal, JournalError};
-use capstan_protocol::{Exposure, Fault, FaultKind};
+use capstan_agent::{Agent, Clock};
+use capstan_journal::{ErrorKind, Journal, JournalError, Run};
+use capstan_protocol::{ErrorDomain, Exposure, Fault, FaultKind};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::ask::Ask;
-use crate::face::agui::Places;
+use crate::face::{self, Face};
 use crate::limits::Limiter;
 use crate::metrics::Metrics;
 use crate::refusal::journal_fault;
@@ -21,6 +21,7 @@ use crate::routes::page::Asset;
 use crate::runs::Runs;
 use crate::settings::Settings;
 use crate::traces::{TraceCollector, Traces};
+use crate::waits::Waits;
 
 /// A gateway: a journal, agents, settings. The first agent is the default one.
 ///
@@ -37,6 +38,7 @@ pub struct Gateway {
     settings: Settings,
     page: &'static [Asset],
     traces: Option<Arc<dyn TraceCollector>>,
+    clock: Clock,
 }
 
 /// An agent under its name.
@@ -50,7 +52,8 @@ pub(crate) struct Registered {
 impl Gateway {
     /// A gateway over a journal, without agents yet.
     pub fn new(journal: Journal) -> Self {
-        Self { journal, agents: Vec::new(), settings: Settings::default(), page: &[], traces: None }
+        let (agents, settings, clock) = (Vec::new(), Settings::default(), Clock::default());
+        Self { journal, agents, settings, page: &[], traces: None, clock }
     }
 
     /// Adds an agent. Its id is derived from its name, so that it stays the same.
@@ -84,11 +87,19 @@ impl Gateway {
         self
     }
 
+    /// Waits by this clock before a run is tried again. Tests move it by hand.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
     pub(crate) fn into_app(self) -> App {
         // Here, so that nobody who builds a gateway can forget it.
         let tenants = self.settings.tenants.clone();
         let journal = self.journal.keeping_in_memory(move |tenant| tenants.is_unstored(tenant));
         let by_name = self.agents.iter().map(|a| (a.name.to_string(), a.clone())).collect();
+        let faces = face::all();
         App(Arc::new(Shared {
             limiter: Limiter::new(&self.settings.limits),
             default_agent: self.agents.first().cloned(),
@@ -96,11 +107,14 @@ impl Gateway {
             journal,
             settings: self.settings,
             page: self.page,
-            metrics: Metrics::new(),
+            metrics: Metrics::new(&faces),
             traces: Traces::new(self.traces),
+            clock: self.clock,
             runs: Runs::default(),
-            places: Places::default(),
+            waits: Waits::default(),
+            faces,
             tasks: TaskTracker::new(),
+            agents_at_work: TaskTracker::new(),
             draining: CancellationToken::new(),
             stopped: CancellationToken::new(),
             closing: CancellationToken::new(),
@@ -121,12 +135,15 @@ pub(crate) struct Shared {
     pub(crate) page: &'static [Asset],
     pub(crate) metrics: Metrics,
     pub(crate) traces: Traces,
+    pub(crate) clock: Clock,
     pub(crate) limiter: Limiter,
     pub(crate) runs: Runs,
-    /// Where the AG-UI fold stood, for resumes.
-    pub(crate) places: Places,
+    pub(crate) waits: Waits,
+    pub(crate) faces: Vec<Arc<dyn Face>>,
     /// Relays at work; the end waits for them.
     pub(crate) tasks: TaskTracker,
+    /// Agents, and what they were told to end when their run did; the end waits for them, too, but not for ever.
+    pub(crate) agents_at_work: TaskTracker,
     /// New runs are refused from here on.
     pub(crate) draining: CancellationToken,
     /// Runs end here.
@@ -162,6 +179,18 @@ impl App {
         named.or(self.default_agent.as_ref()).ok_or_else(|| Fault::new(FaultKind::AgentNotFound))
     }
 
+    /// The face under a name.
+    pub(crate) fn face(&self, name: &str) -> Option<&Arc<dyn Face>> {
+        self.faces.iter().find(|face| face.name() == name)
+    }
+
+    /// What a run was asked, from the body that is kept with it.
+    pub(crate) fn asked(&self, run: &Run, body: &[u8]) -> Result<Ask, Fault> {
+        let unknown =
+            || Fault::new(FaultKind::AgentExecutionError).with_message("The run is of an unknown face.");
+        self.face(&run.face).ok_or_else(unknown)?.decode(body)
+    }
+
     pub(crate) fn agent(&self, name: &str) -> Option<&Registered> {
         self.agents.get(name)
     }
@@ -188,14 +217,26 @@ impl App {
         journal_fault(error)
     }
 
-    /// What may be logged of a fault's cause. The words of an unclassified one in production, too, since the log is
-    /// the operator's own and nothing else tells; its type only in debug mode.
+    /// The agent as metrics name it. Of runs whose agent is no longer configured there may be any number of names.
+    pub(crate) fn agent_label(&self, name: &str) -> &str {
+        self.agent(name).map_or("other", |agent| &agent.name)
+    }
+
+    /// What may be logged of a fault's cause: the error chain, since the log is the operator's own and nothing else
+    /// tells why. Not if the request was wrong: the words of such a fault repeat what a user sent. Types only in
+    /// debug mode.
     pub(crate) fn loggable(&self, fault: &Fault) -> Option<String> {
+        /// Longer ones are somebody's data.
+        const LONGEST: usize = 2000;
         let cause = fault.cause()?;
-        match (self.settings.exposure, fault.kind()) {
-            (Exposure::Debug, _) => Some(format!("{}: {}", cause.error_type, cause.chain.join(": "))),
-            (Exposure::Production, FaultKind::AgentExecutionError) => Some(cause.chain.join(": ")),
-            (Exposure::Production, _) => None,
-        }
+        let words = match (self.settings.exposure, fault.domain()) {
+            (Exposure::Debug, _) => format!("{}: {cause}", cause.error_type),
+            (Exposure::Production, ErrorDomain::Client) => return None,
+            (
+                Exposure::Production,
+                ErrorDomain::System | ErrorDomain::Llm | ErrorDomain::Tool | ErrorDomain::Security,
+            ) => cause.to_string(),
+        };
+        Some(words.chars().take(LONGEST).collect())
     }
 }

@@ -9,27 +9,37 @@ mod access;
 mod answers;
 mod app;
 mod ask;
+mod conversation;
 mod face;
 mod html;
+mod interrupts;
 mod limits;
 mod metrics;
 mod openapi;
-mod patient;
+mod post;
 mod purge;
 mod query;
 mod reader;
 mod recovery;
 mod refusal;
 mod relay;
+mod resume;
 mod router;
 mod routes;
 mod runs;
 mod server;
 mod settings;
+mod stall_timeout;
 mod tenants;
 mod tickets;
 mod tls;
 mod traces;
+mod waits;
+
+/// The examples of the page about agents of one's own, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/own-agent.md")]
+struct OwnAgent;
 
 pub use app::Gateway;
 pub use capstan_journal::{Retention, TenantRetention};

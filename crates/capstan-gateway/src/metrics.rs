@@ -1,8 +1,9 @@
 //! What is counted, for Prometheus.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use capstan_protocol::agui::EventBody;
 use capstan_protocol::{Close, FaultKind, StreamOpCode};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -11,21 +12,52 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::face::Face;
+use crate::resume::ResumePoint;
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Label {
     name: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    outcome: &'static str,
+    agent: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Failed {
+    code: &'static str,
+    agent: String,
+}
+
+/// The agent of a fault that is no agent's: a request that was refused.
+pub(crate) const NO_AGENT: &str = "";
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FaceLabel {
+    face: &'static str,
+    name: String,
+}
+
+impl FaceLabel {
+    fn new(face: &'static str, name: &str) -> Self {
+        Self { face, name: name.to_owned() }
+    }
+}
+
 /// The gateway's numbers.
 pub(crate) struct Metrics {
     registry: Registry,
-    runs: Family<Label, Counter>,
-    faults: Family<Label, Counter>,
+    runs: Family<Ended, Counter>,
+    faults: Family<Failed, Counter>,
     packets: [Counter; 4],
-    agui_events: Vec<(&'static str, Counter)>,
-    agui_errors: Family<Label, Counter>,
+    /// By face and type.
+    face_events: HashMap<(&'static str, &'static str), Counter>,
+    face_errors: Family<FaceLabel, Counter>,
     pub(crate) attempts: Counter,
-    pub(crate) resumes: Counter,
+    resumes: Counter,
     pub(crate) replayed: Counter<u64, AtomicU64>,
     pub(crate) attached: Counter,
     pub(crate) stalled_readers: Counter,
@@ -40,24 +72,28 @@ const OUTCOMES: [&str; 6] =
     [Close::COMPLETED, Close::CANCELLED, "error", "length", "tool_calls", "interrupt"];
 
 impl Metrics {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(faces: &[Arc<dyn Face>]) -> Self {
         let mut registry = Registry::with_prefix("capstan");
-        let (runs, faults) = (Family::<Label, Counter>::default(), Family::<Label, Counter>::default());
-        registry.register("runs", "Runs that ended, by outcome", runs.clone());
-        registry.register("faults", "Faults, by code", faults.clone());
+        let (runs, faults) = (Family::<Ended, Counter>::default(), Family::<Failed, Counter>::default());
+        registry.register("runs", "Runs that ended, by outcome and agent", runs.clone());
+        registry.register("faults", "Faults, by code and agent", faults.clone());
         let by_op = Family::<Label, Counter>::default();
         registry.register("packets", "Packets written, by op", by_op.clone());
         // Looked up once: a packet must not cost a search.
         let packets =
             StreamOpCode::ALL.map(|op| by_op.get_or_create_owned(&Label { name: op.as_str().to_owned() }));
-        let by_type = Family::<Label, Counter>::default();
-        registry.register("agui_events", "AG-UI events sent, by type", by_type.clone());
-        let agui_events = EventBody::KINDS
-            .iter()
-            .map(|kind| (*kind, by_type.get_or_create_owned(&Label { name: (*kind).to_owned() })))
+        let by_type = Family::<FaceLabel, Counter>::default();
+        registry.register("face_events", "Events of faces sent, by face and type", by_type.clone());
+        let types = faces.iter().flat_map(|face| face.event_types().iter().map(|kind| (face.name(), *kind)));
+        let face_events = types
+            .map(|(face, kind)| ((face, kind), by_type.get_or_create_owned(&FaceLabel::new(face, kind))))
             .collect();
-        let agui_errors = Family::<Label, Counter>::default();
-        registry.register("agui_errors", "RUN_ERROR events sent, by code", agui_errors.clone());
+        let face_errors = Family::<FaceLabel, Counter>::default();
+        registry.register(
+            "face_errors",
+            "Errors told in a face's own words, by face and code",
+            face_errors.clone(),
+        );
         let mut counter = |name, help| {
             let counter = Counter::default();
             registry.register(name, help, counter.clone());
@@ -89,8 +125,8 @@ impl Metrics {
             runs,
             faults,
             packets,
-            agui_events,
-            agui_errors,
+            face_events,
+            face_errors,
             attempts,
             resumes,
             replayed,
@@ -104,13 +140,14 @@ impl Metrics {
     }
 
     /// Reasons that an agent made up are counted together, else it could fill the memory with them.
-    pub(crate) fn run_ended(&self, outcome: &str) {
-        let name = if OUTCOMES.contains(&outcome) { outcome } else { "other" };
-        self.runs.get_or_create(&Label { name: name.to_owned() }).inc();
+    pub(crate) fn run_ended(&self, outcome: &str, agent: &str) {
+        let outcome = OUTCOMES.into_iter().find(|known| *known == outcome).unwrap_or("other");
+        self.runs.get_or_create(&Ended { outcome, agent: agent.to_owned() }).inc();
     }
 
-    pub(crate) fn fault(&self, kind: FaultKind) {
-        self.faults.get_or_create(&Label { name: kind.entry().code.to_owned() }).inc();
+    /// A failed attempt, or a request that was refused.
+    pub(crate) fn fault(&self, kind: FaultKind, agent: &str) {
+        self.faults.get_or_create(&Failed { code: kind.entry().code, agent: agent.to_owned() }).inc();
     }
 
     pub(crate) fn packet(&self, op: StreamOpCode) {
@@ -119,13 +156,20 @@ impl Metrics {
         }
     }
 
-    /// An event of the AG-UI face was sent; RUN_ERROR also with its code.
-    pub(crate) fn agui(&self, kind: &'static str, code: Option<&str>) {
-        if let Some((_, counter)) = self.agui_events.iter().find(|(known, _)| *known == kind) {
+    /// An event of a face was sent; one that tells of an error also with its code.
+    pub(crate) fn face_event(&self, face: &'static str, kind: &'static str, code: Option<&str>) {
+        if let Some(counter) = self.face_events.get(&(face, kind)) {
             counter.inc();
         }
         if let Some(code) = code {
-            self.agui_errors.get_or_create(&Label { name: code.to_owned() }).inc();
+            self.face_errors.get_or_create(&FaceLabel::new(face, code)).inc();
+        }
+    }
+
+    /// A viewer says where it reads on.
+    pub(crate) fn resumed(&self, point: ResumePoint) {
+        if point.cursor.is_some() {
+            self.resumes.inc();
         }
     }
 
@@ -140,16 +184,17 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::face;
 
     #[test]
     fn reasons_that_an_agent_made_up_are_counted_together() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::new(&face::all());
         for n in 0..100 {
-            metrics.run_ended(&format!("reason {n}"));
+            metrics.run_ended(&format!("reason {n}"), "a");
         }
-        metrics.run_ended(Close::COMPLETED);
+        metrics.run_ended(Close::COMPLETED, "a");
         let text = metrics.encode();
-        assert!(text.contains("capstan_runs_total{name=\"other\"} 100"), "{text}");
+        assert!(text.contains("capstan_runs_total{outcome=\"other\",agent=\"a\"} 100"), "{text}");
         assert_eq!(text.matches("capstan_runs_total{").count(), 2, "{text}");
     }
 
@@ -157,19 +202,25 @@ mod tests {
 
     /// The row that the documentation should have, from a metric's own description.
     fn row(name: &str, help: &str, kind: &str) -> String {
-        // Those that are counted by a name say by what.
-        let label = if help.contains(", by ") { "{name}" } else { "" };
+        // Those that are counted by something say by what.
+        let help = help.trim_end_matches('.');
+        let label = match help.split_once(", by ") {
+            Some((_, by)) if by.starts_with("face and ") => "{face,name}".to_owned(),
+            Some((_, by)) if by.contains(" and ") => format!("{{{}}}", by.replace(" and ", ", ")),
+            Some(_) => "{name}".to_owned(),
+            None => String::new(),
+        };
         let total = if kind == "counter" { "_total" } else { "" };
-        format!("| `{name}{total}{label}` | {kind} | {} |", help.trim_end_matches('.'))
+        format!("| `{name}{total}{label}` | {kind} | {help} |")
     }
 
     #[test]
     fn the_documentation_lists_every_metric_as_it_describes_itself() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::new(&face::all());
         // A family is told of once it has a member.
-        metrics.run_ended("completed");
-        metrics.fault(FaultKind::Timeout);
-        metrics.agui("RUN_ERROR", Some("TIMEOUT"));
+        metrics.run_ended("completed", "a");
+        metrics.fault(FaultKind::Timeout, "a");
+        metrics.face_event("ag-ui", "RUN_ERROR", Some("TIMEOUT"));
         let text = metrics.encode();
         let described = |mark: &str| {
             let lines: Vec<(String, String)> = text

@@ -6,23 +6,23 @@ mod document;
 mod headers;
 mod models;
 mod page;
-mod places;
+mod parameters;
 mod routes;
-mod told;
+mod schemas;
 
 use capstan_protocol::FaultKind;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::Value;
 
-pub(crate) use bodies::{Body, RUN_INPUT, SERVICE_REQUEST};
+pub(crate) use bodies::{Body, of_user};
 use document::document;
 pub(crate) use headers::{
     ALLOW_RESET, CURSOR, ETAG, Header, KNOWN_TAG, REQUEST_ID, STREAM_ID, STREAM_TICKET, TENANT_ID, WAIT,
 };
 pub(crate) use page::page;
-pub(crate) use places::{AGENT, FILE, Place, SESSION, SLUG, STREAM};
+pub(crate) use parameters::{AGENT, FILE, PathParameter, SESSION, SLUG, STREAM};
 pub(crate) use routes::{Described, Routes};
-pub(crate) use told::{LINKS_OF_INPUT, LINKS_OF_RUN, packets, told_in_any_face, whole_run};
+pub(crate) use schemas::{events_of_any_face, face_names, of_session, of_stream};
 
 /// A type's JSON Schema.
 pub(crate) type Model = fn(&mut SchemaGenerator) -> Schema;
@@ -35,13 +35,13 @@ pub(crate) fn model<T: schemars::JsonSchema>(generator: &mut SchemaGenerator) ->
 /// One route and method, in words and types. Statuses of refusals are not here: they are the faults' own.
 pub(crate) struct Row {
     /// Which part of the page it belongs to.
-    pub(crate) tag: Tag,
+    pub(crate) tag: &'static Tag,
     /// A headline.
     pub(crate) summary: &'static str,
     /// What it does, in markdown of the plainest kind: paragraphs and `code`.
     pub(crate) says: &'static str,
     /// What stands in the braces of the path.
-    pub(crate) place: Option<&'static Place>,
+    pub(crate) place: Option<&'static PathParameter>,
     /// A struct with a member for each parameter of the query: its own schema, not a reference.
     pub(crate) query: Option<Model>,
     /// Headers that it reads, beside those that all read.
@@ -59,7 +59,7 @@ pub(crate) struct Row {
 impl Row {
     /// For the rest of a row.
     pub(crate) const NONE: Self = Self {
-        tag: Tag::Server,
+        tag: &Tag::SERVER,
         summary: "",
         says: "",
         place: None,
@@ -72,32 +72,24 @@ impl Row {
     };
 }
 
-/// The parts of the page, in order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tag {
-    Runs,
-    Streams,
-    Sessions,
-    Agui,
-    Faults,
-    Server,
+/// A part of the page.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Tag {
+    pub(crate) name: &'static str,
+    /// What belongs to it.
+    pub(crate) says: &'static str,
 }
 
 impl Tag {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Runs, Self::Streams, Self::Sessions, Self::Agui, Self::Faults, Self::Server];
-
-    /// Its name, and what belongs to it.
-    pub(crate) fn told(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Runs => ("Runs", "Start a run, or attach to one that was started."),
-            Self::Streams => ("Streams", "Watch, list, page through, stop and erase the streams of runs."),
-            Self::Sessions => ("Sessions", "What a conversation remembers, and how it is forgotten."),
-            Self::Agui => ("AG-UI", "The same runs in the words of AG-UI."),
-            Self::Faults => ("Faults", "The catalogue: every way in which a request or a run can fail."),
-            Self::Server => ("Server", "How the server feels, and its pages."),
-        }
-    }
+    pub(crate) const RUNS: Self =
+        Self { name: "Runs", says: "Start a run, or attach to one that was started." };
+    pub(crate) const STREAMS: Self =
+        Self { name: "Streams", says: "Watch, list, page through, stop and erase the streams of runs." };
+    pub(crate) const SESSIONS: Self =
+        Self { name: "Sessions", says: "What a conversation remembers, and how it is forgotten." };
+    pub(crate) const FAULTS: Self =
+        Self { name: "Faults", says: "The catalogue: every way in which a request or a run can fail." };
+    pub(crate) const SERVER: Self = Self { name: "Server", says: "How the server feels, and its pages." };
 }
 
 /// One way to answer.

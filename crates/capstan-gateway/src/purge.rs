@@ -14,6 +14,7 @@ const PAGE: usize = 1000;
 pub(crate) async fn stream(app: &App, run: Run) -> Result<Run, Fault> {
     let run = runs::stop(app, run).await?;
     app.journal.purge(run.stream_id, Timestamp::now()).await.map_err(journal_fault)?;
+    app.faces.iter().for_each(|face| face.forget(run.stream_id));
     tracing::info!(stream = %run.stream_id, tenant = %run.tenant, "purged");
     Ok(run)
 }

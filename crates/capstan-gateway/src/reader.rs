@@ -4,19 +4,20 @@ mod collect;
 
 use std::io;
 use std::pin::Pin;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use capstan_journal::{Reader, Run, Step};
-use capstan_protocol::{Cursor, sse};
+use capstan_protocol::Fault;
 use futures_util::stream;
 use http::{HeaderValue, header};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::app::App;
-use crate::face::{Face, Next};
+use crate::face::{Face, FaceWriter, Next, Opening, Telling};
 use crate::limits::Slot;
 pub(crate) use collect::collect;
 
@@ -34,7 +35,7 @@ pub(crate) enum View {
 struct Open {
     app: App,
     reader: Reader,
-    face: Face,
+    writer: Box<dyn FaceWriter>,
     view: View,
     opening: Option<Bytes>,
     /// The face has said its last word.
@@ -45,6 +46,7 @@ struct Open {
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Not moved with every packet: when it fires, `silent_since` tells whether it was too early.
     heartbeat: Pin<Box<Sleep>>,
+    interval: Duration,
     silent_since: Instant,
     _slot: Slot,
 }
@@ -55,37 +57,44 @@ impl Drop for Open {
     }
 }
 
-/// The SSE response of a viewer whose face reads the journal after `after`.
-pub(crate) fn respond(app: &App, run: &Run, after: u64, mut face: Face, view: View, slot: Slot) -> Response {
+/// The response of a viewer: a body that its face writes.
+pub(crate) async fn respond(
+    app: &App,
+    face: &dyn Face,
+    viewer: Opening<'_>,
+    slot: Slot,
+) -> Result<Response, Fault> {
+    let mut writer = face.open(app, viewer).await?;
     app.metrics.active_readers.inc();
-    let opening = match &mut face {
-        Face::Cap(cap) => cap.opening(&Cursor::new(run.stream_id, after)),
-        Face::Agui(agui) => agui.opening(app),
-    };
-    // At the end a client gets the CLOSE again, so that it knows. It opens at its own cursor all the same: a lower one
-    // would take back what the client has. The AG-UI face has a way of its own for this.
-    let is_over = view == View::Post && !run.is_open() && after >= run.last_seq;
-    let from = if is_over && matches!(face, Face::Cap(_)) { run.last_seq.saturating_sub(1) } else { after };
+    let (run, from, opening) = (viewer.run, writer.base(), writer.opening(app));
     let reader = app.journal.reader_of(run, from);
+    let interval = writer.heartbeat_every(app.settings.timeouts.heartbeat);
     // Boxed, because it is moved with every chunk.
     let open = Box::new(Open {
         app: app.clone(),
         reader,
-        face,
-        view,
-        opening: Some(opening),
+        writer,
+        view: viewer.view,
+        opening: Some(opening).filter(|opening| !opening.is_empty()),
         is_over: false,
         behind: run.last_seq.saturating_sub(from),
         ended: Box::pin(app.ended.clone().cancelled_owned()),
-        heartbeat: Box::pin(tokio::time::sleep(app.settings.timeouts.heartbeat)),
+        heartbeat: Box::pin(tokio::time::sleep(interval)),
+        interval,
         silent_since: Instant::now(),
         _slot: slot,
     });
     let mut response = sse_response(Body::from_stream(stream::unfold(open, next_chunk)));
+    name_stream(run, &mut response);
+    face.headers(app, &viewer, response.headers_mut()).await?;
+    Ok(response)
+}
+
+/// Says which stream an answer is about.
+pub(crate) fn name_stream(run: &Run, response: &mut Response) {
     if let Ok(id) = HeaderValue::from_str(&run.stream_id.to_string()) {
         response.headers_mut().insert("x-stream-id", id);
     }
-    response
 }
 
 /// A body of server-sent events: never stored, never held back.
@@ -128,13 +137,13 @@ impl Open {
                 step = self.reader.next() => step,
                 () = self.ended.as_mut() => return self.end(),
                 () = self.heartbeat.as_mut() => match self.beat() {
-                    true => return Next::Write(Bytes::from_static(sse::HEARTBEAT)),
+                    true => return Next::Write(Bytes::from_static(self.writer.heartbeat())),
                     false => continue,
                 },
             };
             let next = match step {
                 Ok(Step::Frames(frames)) => self.show(frames).await,
-                Ok(Step::State(state)) => self.face.stands(&self.app, state, self.view),
+                Ok(Step::State(state)) => self.writer.caught_up(&self.app, state, self.view),
                 Err(_) => Next::Cut,
             };
             // Not everything that happens is worth a write.
@@ -145,16 +154,15 @@ impl Open {
     }
 
     /// The server stops, or the journal failed: then the body must not look finished.
-    fn end(&self) -> Next {
-        if self.app.broken.is_cancelled() { Next::Cut } else { self.face.closing() }
+    fn end(&mut self) -> Next {
+        if self.app.broken.is_cancelled() { Next::Cut } else { self.writer.closing() }
     }
 
     /// Sets the timer anew; true if nothing was sent for a whole interval.
     fn beat(&mut self) -> bool {
-        let interval = self.app.settings.timeouts.heartbeat;
-        let is_due = self.silent_since.elapsed() >= interval;
+        let is_due = self.silent_since.elapsed() >= self.interval;
         let from = if is_due { Instant::now() } else { self.silent_since };
-        self.heartbeat.as_mut().reset(from + interval);
+        self.heartbeat.as_mut().reset(from + self.interval);
         is_due
     }
 
@@ -162,6 +170,9 @@ impl Open {
         let replayed = self.behind.min(frames.len() as u64);
         self.behind -= replayed;
         self.app.metrics.replayed.inc_by(replayed);
-        self.face.frames(&self.app, frames).await.unwrap_or(Next::Cut)
+        match self.writer.frames(&self.app, frames) {
+            Telling::Now(next) => next,
+            Telling::Later(next) => next.await.unwrap_or(Next::Cut),
+        }
     }
 }

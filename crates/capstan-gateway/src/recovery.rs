@@ -1,58 +1,102 @@
-//! What happens without being asked: after a restart, and every now and then.
+//! What happens without being asked: after a restart, and when something is due.
 
 use std::time::Duration;
 
-use capstan_journal::RunState;
+use capstan_journal::{ArmedBy, Run, RunState};
 use capstan_protocol::{Fault, FaultKind, Timestamp};
 
 use crate::app::App;
 use crate::refusal::journal_fault;
 use crate::relay::{self, Ending};
+use crate::runs;
+use crate::waits::Wait;
 
-/// How often runs that wait for too long are ended and old streams are dropped.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
+/// How often old streams are dropped.
+const EXPIRE_EVERY: Duration = Duration::from_secs(60);
+/// After a run that could not be ended, it is tried again in a while; the others do not wait for it.
+const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-/// After a restart every stream that was running is interrupted: an agent is never run again unasked.
+/// After a restart every stream that was running is interrupted. An agent is never run again unasked, except for clients
+/// of a face in which nobody asks again: there the gateway goes on.
 pub(crate) async fn recover(app: &App) -> Result<usize, Fault> {
     let open = app.journal.store().open_runs().await.map_err(journal_fault)?;
-    let mut interrupted = 0;
-    for run in open.iter().filter(|run| run.state == RunState::Running) {
-        if app.journal.store().is_tail_certain(run.stream_id).await.map_err(journal_fault)? {
-            relay::interrupt(app, run).await?;
-        } else {
-            relay::lose(app, run).await?;
+    let (mut interrupted, mut lost, mut waiting) = (0, 0, 0);
+    for run in &open {
+        match run.state {
+            RunState::Running if recover_one(app, run).await? => interrupted += 1,
+            RunState::Running => lost += 1,
+            RunState::Waiting => {
+                app.waits.add(run, app.settings.timeouts.waiting);
+                waiting += 1;
+            }
+            RunState::Closed => {}
         }
-        interrupted += 1;
     }
-    Ok(interrupted)
+    if !open.is_empty() {
+        tracing::info!(interrupted, lost, waiting, "recovered the runs that an earlier life left open");
+    }
+    arm_own(app).await?;
+    Ok(interrupted + lost)
 }
 
-/// Sweeps until the server stops.
-pub(crate) async fn sweep(app: App) {
-    loop {
-        tokio::select! {
-            () = app.stopped.cancelled() => return,
-            () = tokio::time::sleep(SWEEP_EVERY) => {}
-        }
-        if let Err(fault) = sweep_once(&app).await {
-            tracing::warn!(code = fault.code(), cause = ?fault.cause(), "sweeping failed");
-        }
+/// Interrupts a run that nobody is at work on, or ends it if some of it may be lost; true if it was interrupted.
+async fn recover_one(app: &App, run: &Run) -> Result<bool, Fault> {
+    let is_certain = app.journal.store().is_tail_certain(run.stream_id).await.map_err(journal_fault)?;
+    if is_certain {
+        relay::interrupt(app, run).await?
+    } else {
+        relay::lose(app, run).await?
     }
+    Ok(is_certain)
 }
 
-async fn sweep_once(app: &App) -> Result<(), Fault> {
-    let store = app.journal.store();
-    let patience = i64::try_from(app.settings.timeouts.waiting.as_micros()).unwrap_or(i64::MAX);
-    for run in store.open_runs().await.map_err(journal_fault)? {
-        let waited = Timestamp::now().as_micros() - run.updated_at.as_micros();
-        if run.state == RunState::Waiting && waited > patience {
-            let kind = run.fault.as_deref().and_then(FaultKind::parse).unwrap_or(FaultKind::RunInterrupted);
-            relay::close_waiting(app, &run, Ending::Failed(Fault::new(kind))).await?;
+/// Arms the runs that wait for the gateway itself. Their relays sleep until the attempt may begin.
+async fn arm_own(app: &App) -> Result<(), Fault> {
+    for run in app.journal.store().open_runs().await.map_err(journal_fault)? {
+        if run.state == RunState::Waiting && run.armed_by == ArmedBy::Gateway {
+            runs::arm(app, run, None, None).await?;
         }
     }
-    // Twice as long: who waits too long is ended above, with its span.
-    app.traces.forget(app.settings.timeouts.waiting.saturating_mul(2));
-    let retention = app.settings.tenants.retention(&app.settings.retention);
-    store.expire(&retention, Timestamp::now()).await.map_err(journal_fault)?;
     Ok(())
+}
+
+/// Keeps house until the server stops.
+pub(crate) async fn sweep(app: App) {
+    tokio::select! {
+        () = app.stopped.cancelled() => {}
+        () = end_waits(&app) => {}
+        () = expire(&app) => {}
+    }
+}
+
+/// Ends runs that wait for too long, one by one as they are due.
+async fn end_waits(app: &App) {
+    loop {
+        let wait = app.waits.due().await;
+        if let Err(fault) = end_wait(app, wait).await {
+            tracing::warn!(stream = %wait.stream, code = fault.code(), cause = app.loggable(&fault), "a run that waits for too long could not be ended");
+            app.waits.postpone(wait, AGAIN_AFTER);
+        }
+    }
+}
+
+async fn end_wait(app: &App, wait: Wait) -> Result<(), Fault> {
+    let run = app.journal.store().run(wait.stream).await.map_err(journal_fault)?;
+    let is_the_one = |run: &Run| (run.state, run.attempt) == (RunState::Waiting, wait.attempt);
+    let Some(run) = run.filter(is_the_one) else { return Ok(()) };
+    let kind = run.fault.as_deref().and_then(FaultKind::parse).unwrap_or(FaultKind::RunInterrupted);
+    relay::close_waiting(app, &run, Ending::Failed(Fault::new(kind))).await
+}
+
+/// Drops what retention no longer covers, every now and then.
+async fn expire(app: &App) {
+    loop {
+        tokio::time::sleep(EXPIRE_EVERY).await;
+        // Longer than any wait: who waits too long is ended with its span.
+        app.traces.forget(app.settings.timeouts.waiting.saturating_mul(3));
+        let retention = app.settings.tenants.retention(&app.settings.retention);
+        if let Err(error) = app.journal.store().expire(&retention, Timestamp::now()).await {
+            tracing::warn!(%error, "old streams could not be dropped");
+        }
+    }
 }

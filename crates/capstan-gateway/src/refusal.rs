@@ -7,36 +7,40 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use capstan_journal::{ErrorKind, JournalError};
-use capstan_protocol::agui::RunErrorForm;
 use capstan_protocol::fault::Cause;
-use capstan_protocol::{Fault, FaultKind, Timestamp, problem};
+use capstan_protocol::{Fault, FaultKind, problem};
 use http::{HeaderValue, StatusCode, header};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::face::agui;
-use crate::reader::sse_response;
+use crate::face::Asker;
+use crate::metrics::NO_AGENT;
 
 /// A fault on its way to becoming a response.
 #[derive(Debug)]
-pub(crate) struct Refusal(pub(crate) Fault);
+pub(crate) struct Refusal {
+    // Boxed, because every step of every handler returns room for it.
+    fault: Box<Fault>,
+    /// The answer in the words of a face; without one it is a problem.
+    shape: Option<Box<Response>>,
+}
 
 impl From<Fault> for Refusal {
     fn from(fault: Fault) -> Self {
-        Self(fault)
+        Self { fault: Box::new(fault), shape: None }
     }
 }
 
 impl From<FaultKind> for Refusal {
     fn from(kind: FaultKind) -> Self {
-        Self(Fault::new(kind))
+        Self::from(Fault::new(kind))
     }
 }
 
 impl From<JournalError> for Refusal {
     fn from(error: JournalError) -> Self {
-        Self(journal_fault(error))
+        Self::from(journal_fault(error))
     }
 }
 
@@ -44,6 +48,9 @@ impl From<JournalError> for Refusal {
 pub(crate) fn journal_fault(error: JournalError) -> Fault {
     if error.kind() == ErrorKind::Expired {
         return Fault::new(FaultKind::StreamExpired);
+    }
+    if error.kind() == ErrorKind::Answered {
+        return Fault::new(FaultKind::InterruptNotOpen);
     }
     let cause = Cause { error_type: "JournalError".into(), chain: vec![error.to_string()] };
     Fault::new(FaultKind::JournalUnavailable).with_cause(cause)
@@ -53,6 +60,10 @@ pub(crate) fn journal_fault(error: JournalError) -> Fault {
 #[derive(Debug, Clone, Copy)]
 struct OfARun;
 
+/// Marks a response that a face has shaped: it stays as it is.
+#[derive(Debug, Clone, Copy)]
+struct Shaped;
+
 impl Refusal {
     /// The failure of a run as the answer to the one who asked for it in one object.
     pub(crate) fn of_a_run(self) -> Response {
@@ -60,28 +71,35 @@ impl Refusal {
         response.extensions_mut().insert(OfARun);
         response
     }
+
+    /// The same in a face's own words, if it has any.
+    pub(crate) fn shaped_as(mut self, shape: Option<Response>) -> Self {
+        self.shape = shape.map(Box::new);
+        self
+    }
 }
 
 impl IntoResponse for Refusal {
     /// Carries the fault to [`render`], which knows how much may be said.
     fn into_response(self) -> Response {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() =
-            StatusCode::from_u16(self.0.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        response.extensions_mut().insert(self.0);
+        let mut response = match self.shape {
+            Some(mut shape) => {
+                shape.extensions_mut().insert(Shaped);
+                *shape
+            }
+            None => {
+                let mut response = Response::new(Body::empty());
+                *response.status_mut() = status_of(&self.fault);
+                response
+            }
+        };
+        response.extensions_mut().insert(*self.fault);
         response
     }
 }
 
-/// A refusal in AG-UI: its clients read neither `Retry-After` nor a problem, but a stream whose only event is RUN_ERROR.
-pub(crate) fn run_error(app: &App, fault: &Fault, form: RunErrorForm) -> Response {
-    app.metrics.fault(fault.kind());
-    tracing::info!(code = fault.code(), status = fault.status(), cause = ?app.loggable(fault), "refused in AG-UI");
-    let now = Some(Timestamp::now().as_millis());
-    let event = agui::Said::from(fault.to_run_error(app.settings.exposure).to_event(form, now));
-    let mut frame = Vec::new();
-    agui::write(app, None, &event, &mut frame);
-    sse_response(Body::from(frame))
+fn status_of(fault: &Fault) -> StatusCode {
+    StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 /// The id under which a request is found in the logs; a client's own is kept if it is harmless.
@@ -107,11 +125,17 @@ pub(crate) async fn render(State(app): State<App>, request: Request, next: Next)
     if let Some(fault) = response.extensions_mut().remove::<Fault>() {
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         if response.extensions().get::<OfARun>().is_none() {
-            app.metrics.fault(fault.kind());
+            app.metrics.fault(fault.kind(), NO_AGENT);
         }
         let cause = app.loggable(&fault);
         tracing::info!(parent: &span, %method, path, code = fault.code(), status = fault.status(), ms, cause, "refused");
-        response = problem_response(&app, &fault, &id, &response);
+        let is_shaped = response.extensions().get::<Shaped>().is_some();
+        if !is_shaped {
+            // Refused before its face saw it, by credentials for example.
+            let face = app.faces.iter().find(|face| face.owns(&path));
+            let shaped = face.and_then(|face| face.refuse(&app, &fault, Asker::Unread));
+            response = shaped.unwrap_or_else(|| problem_response(&app, &fault, &id, &response));
+        }
     }
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert("x-request-id", value);

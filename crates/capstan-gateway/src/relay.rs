@@ -1,33 +1,37 @@
 //! The relay: the only writer of a stream. It drives the agent through its attempts and writes what they say.
 
 mod attempt;
+mod attempt_diff;
 mod ending;
-mod pen;
-mod swallow;
+mod failure;
+mod packet_writer;
+mod tool_log;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use capstan_agent::{Sent, TraceContext};
-use capstan_journal::{JournalError, Run};
-use capstan_protocol::{ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
+use capstan_agent::{CancelReason, Canceller, Sent, Timer, TraceParent, Turn};
+use capstan_journal::{ArmedBy, JournalError, Run};
+use capstan_protocol::{Backoff, ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
+use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
+use uuid::Uuid;
 
 use crate::app::{App, Registered};
-use crate::ask::Ask;
+use crate::ask::{Ask, invalid};
+use crate::conversation::{self, Said};
+use crate::interrupts;
 use crate::limits::Slot;
+use crate::runs::StopSender;
 use crate::traces::{self, RunTrace};
-use ending::Said;
+use crate::waits::until;
 pub(crate) use ending::{Ending, close_waiting, interrupt, lose};
-use pen::Pen;
-pub(crate) use pen::packet_of;
+use packet_writer::PacketWriter;
 
 /// A wait up to this is slept through by the gateway itself; a longer one is the client's to come back after.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
-/// The least wait before a second attempt; it doubles from there.
-const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 
 /// How an attempt ended.
 enum Ended {
@@ -46,11 +50,12 @@ struct Relay {
     app: App,
     agent: Registered,
     run: Run,
-    /// The request's.
-    body: Bytes,
+    ask: Arc<Ask>,
     stop: mpsc::Receiver<oneshot::Sender<()>>,
-    pen: Pen,
+    packets: PacketWriter,
     trace: RunTrace,
+    /// Of the present attempt, or the last.
+    canceller: Option<Canceller>,
     /// What is left of the run's total time.
     budget: Duration,
     started: Instant,
@@ -61,47 +66,90 @@ pub(crate) fn spawn(
     app: &App,
     agent: Registered,
     run: Run,
-    body: Bytes,
-    request: Option<TraceContext>,
+    ask: Arc<Ask>,
+    request: Option<TraceParent>,
     slot: Slot,
 ) {
     let (sender, stop) = mpsc::channel(1);
-    app.runs.register(run.stream_id, sender);
-    let app = app.clone();
+    let at_work = AtWork::new(app, run.stream_id, sender, slot);
     let tasks = app.tasks.clone();
     let work = async move {
-        app.metrics.active_runs.inc();
-        let (stream, budget) = (run.stream_id, app.settings.timeouts.run);
-        let pen = Pen::new(&app, &run);
-        let trace = app.traces.begin(&run, agent.agent.about(), request);
-        let span = trace.span().clone();
-        let relay =
-            Relay { app: app.clone(), agent, run, body, stop, pen, trace, budget, started: Instant::now() };
-        if let Err(error) = relay.work().await {
-            // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
-            tracing::error!(%stream, %error, "the journal failed; open responses are cut");
-            traces::failed(&span, FaultKind::JournalUnavailable.entry().code);
-            app.break_off();
+        let (app, stream, name) = (&at_work.app, at_work.stream, Arc::clone(&agent.name));
+        // A run whose relay is gone would never end, and a stop would never be heard.
+        let working = AssertUnwindSafe(work(app.clone(), agent, run, ask, request, stop));
+        if let Err(panic) = working.catch_unwind().await {
+            let fault = Fault::from_panic(panic.as_ref());
+            let cause = app.loggable(&fault);
+            tracing::error!(%stream, agent = %name, cause, "the relay panicked; its run is ended");
+            if let Err(fault) = ending::close_panicked(app, stream, fault).await {
+                let cause = app.loggable(&fault);
+                tracing::error!(%stream, code = fault.code(), cause, "the run could not be ended");
+            }
         }
-        app.runs.forget(stream);
-        app.metrics.active_runs.dec();
-        drop(slot);
     };
     // Its lines carry the id of the request that started it.
     tasks.spawn(work.in_current_span());
 }
 
+async fn work(
+    app: App,
+    agent: Registered,
+    run: Run,
+    ask: Arc<Ask>,
+    request: Option<TraceParent>,
+    stop: mpsc::Receiver<oneshot::Sender<()>>,
+) {
+    let (stream, name, budget) = (run.stream_id, Arc::clone(&agent.name), app.settings.timeouts.run);
+    let packets = PacketWriter::new(&app, &run);
+    let trace = app.traces.begin(&run, agent.agent.about(), request);
+    let span = trace.span().clone();
+    let here = app.clone();
+    let started = Instant::now();
+    let relay = Relay { app, agent, run, ask, stop, packets, trace, canceller: None, budget, started };
+    if let Err(error) = relay.work().await {
+        // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
+        tracing::error!(%stream, agent = %name, %error, "the journal failed; open responses are cut");
+        here.metrics.fault(FaultKind::JournalUnavailable, here.agent_label(&name));
+        traces::failed(&span, FaultKind::JournalUnavailable.entry().code);
+        here.break_off();
+    }
+}
+
+/// A run is known to be at work as long as this lives, whatever becomes of the work.
+struct AtWork {
+    app: App,
+    stream: Uuid,
+    _slot: Slot,
+}
+
+impl AtWork {
+    fn new(app: &App, stream: Uuid, stop: StopSender, slot: Slot) -> Self {
+        app.runs.register(stream, stop);
+        app.metrics.active_runs.inc();
+        Self { app: app.clone(), stream, _slot: slot }
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.app.runs.forget(self.stream);
+        self.app.metrics.active_runs.dec();
+    }
+}
+
 impl Relay {
     async fn work(mut self) -> Result<(), JournalError> {
-        let ask = match Ask::decode(&self.run.face, &self.body) {
-            Ok(ask) => ask,
-            Err(fault) => return self.finish(Ending::Failed(fault)).await,
+        let turn = match self.turn().await? {
+            Ok(turn) => turn,
+            Err(fault) => {
+                failure::record(&self.app, &self.run, &fault);
+                return self.finish(Ending::Failed(fault)).await;
+            }
         };
-        let history = Arc::new(self.history(&ask).await?);
         loop {
             let ended = match self.wait().await {
                 Some(ended) => ended,
-                None => self.attempt(&ask, Arc::clone(&history)).await?,
+                None => self.attempt(&turn).await?,
             };
             match ended {
                 Ended::Completed => return self.finish(Ending::Completed).await,
@@ -120,23 +168,35 @@ impl Relay {
         }
     }
 
-    /// The conversation before this turn: the request's own account of it, else the turns closed before it began.
-    async fn history(&self, ask: &Ask) -> Result<Vec<ChatMessage>, JournalError> {
-        if let Some(history) = &ask.history {
-            return Ok(history.clone());
-        }
+    /// What the agent is asked, the same in all attempts.
+    async fn turn(&self) -> Result<Result<Turn, Fault>, JournalError> {
+        let stored = if self.ask.is_whole { Vec::new() } else { self.stored().await? };
+        let messages = match conversation::whole(&self.ask, stored) {
+            Ok(messages) => messages,
+            Err(error) => return Ok(Err(invalid(&error))),
+        };
+        let extras = &self.ask.extras;
+        let mut turn = Turn::talk(messages);
+        turn.run = self.run.stream_id;
+        turn.agent = Arc::clone(&self.agent.name);
+        turn.session.clone_from(&self.run.session);
+        turn.tools = Arc::clone(&extras.tools);
+        turn.context = Arc::clone(&extras.context);
+        turn.state.clone_from(&extras.state);
+        turn.forwarded.clone_from(&extras.forwarded);
+        turn.answers = extras.answers.iter().map(interrupts::for_agent).collect();
+        turn.parameters = Arc::clone(&extras.parameters);
+        turn.payload = Arc::clone(&extras.payload);
+        Ok(Ok(turn))
+    }
+
+    /// What the session remembers: the turns that were closed before this one began.
+    async fn stored(&self) -> Result<Vec<ChatMessage>, JournalError> {
         let Run { tenant, session, turns_before, .. } = &self.run;
         let turns = self.app.journal.store().turns(tenant, session, 0, usize::MAX).await?;
-        let mut messages = Vec::new();
         // By their numbers: what clocks say may step.
-        for turn in turns.into_iter().filter(|turn| turn.number <= *turns_before) {
-            let Ok(said) = serde_json::from_value::<Said>(turn.said) else { continue };
-            if !said.is_partial {
-                messages.extend(serde_json::from_value(said.user).ok());
-                messages.push(ChatMessage::assistant(said.assistant));
-            }
-        }
-        Ok(messages)
+        let earlier = turns.into_iter().filter(|turn| turn.number <= *turns_before).map(Said::of);
+        Ok(earlier.filter(|said| !said.is_partial).flat_map(Said::into_messages).collect())
     }
 
     /// Sleeps until the attempt may begin. Something else may happen first.
@@ -146,54 +206,61 @@ impl Relay {
             biased;
             Some(done) = self.stop.recv() => Some(Ended::Stopped(done)),
             () = self.app.stopped.cancelled() => Some(Ended::Drained),
-            () = tokio::time::sleep(wait) => None,
+            () = self.app.clock.sleep(Timer::Again, wait) => None,
         }
     }
 
     /// The three rules for a failed attempt. True if another attempt follows right here.
     async fn next_attempt(&mut self, fault: Fault, is_final: bool) -> Result<bool, JournalError> {
-        self.app.metrics.fault(fault.kind());
-        tracing::info!(stream = %self.run.stream_id, tenant = %self.run.tenant, attempt = self.run.attempt, code = fault.code(),
-            severity = %fault.severity(), cause = self.app.loggable(&fault), "attempt failed");
+        failure::record(&self.app, &self.run, &fault);
         let is_last = self.run.attempt >= self.run.max_attempts;
-        if fault.severity() != ErrorSeverity::Transient || is_last {
+        let wait = self.app.wait_after(&fault, self.run.attempt);
+        // A run that will be gone by then must not be promised to anybody.
+        let is_too_long = wait > self.app.settings.timeouts.waiting;
+        if fault.severity() != ErrorSeverity::Transient || is_last || is_too_long {
             self.finish(Ending::Failed(fault)).await?;
             return Ok(false);
         }
-        let wait = wait_after(&fault, self.run.attempt);
-        if wait > SHORT_WAIT || is_final {
-            self.suspend(fault, wait).await?;
-            return Ok(false);
+        match self.run.armed_by {
+            ArmedBy::Client if wait > SHORT_WAIT || is_final => {
+                self.suspend(fault, wait, CancelReason::Retried).await?;
+            }
+            // Nobody will come: the gateway waits itself, unless that is of no use.
+            ArmedBy::Gateway if is_final => self.finish(Ending::Failed(fault)).await?,
+            ArmedBy::Client | ArmedBy::Gateway => return self.retry(fault, wait).await,
         }
-        self.retry(fault, wait).await
+        Ok(false)
     }
 
     async fn interrupted(mut self) -> Result<(), JournalError> {
         let fault = Fault::new(FaultKind::RunInterrupted);
+        failure::record(&self.app, &self.run, &fault);
         if self.run.attempt >= self.run.max_attempts {
             return self.finish(Ending::Failed(fault)).await;
         }
-        self.suspend(fault, FIRST_BACKOFF).await
+        let wait = self.app.settings.timeouts.backoff;
+        self.suspend(fault, wait, CancelReason::Drained).await
     }
 
     /// What earlier attempts sent, for the agent's eyes.
     fn sent(&self) -> Sent {
-        Sent { text: self.pen.text().to_owned(), events: self.pen.events() }
+        Sent { text: self.packets.text().to_owned(), events: self.packets.events() }
     }
 }
 
-/// A fault's own wait, or backoff that doubles with each attempt; whichever is longer.
-pub(crate) fn wait_after(fault: &Fault, attempt: u32) -> Duration {
-    let backoff = FIRST_BACKOFF * 2_u32.saturating_pow(attempt.saturating_sub(1).min(8));
-    fault.retry_after().map_or(backoff, |seconds| Duration::from_secs(seconds).max(backoff))
+impl App {
+    /// A fault's own wait, or backoff that doubles with each attempt; whichever is longer.
+    fn wait_after(&self, fault: &Fault, attempt: u32) -> Duration {
+        let first = self.settings.timeouts.backoff;
+        // Not spread: clients count on the wait that they are told.
+        let backoff = Backoff { first, least: Duration::ZERO, jitter: false, ..Backoff::DEFAULT };
+        let backoff = backoff.delay(attempt.saturating_sub(1), 1.0);
+        fault.retry_after().map_or(backoff, |seconds| Duration::from_secs(seconds).max(backoff))
+    }
 }
 
 pub(crate) fn later(wait: Duration) -> Timestamp {
     Timestamp::from_micros(
         Timestamp::now().as_micros() + i64::try_from(wait.as_micros()).unwrap_or(i64::MAX / 2),
     )
-}
-
-fn until(moment: Timestamp) -> Duration {
-    Duration::from_micros(u64::try_from(moment.as_micros() - Timestamp::now().as_micros()).unwrap_or(0))
 }

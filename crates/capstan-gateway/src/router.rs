@@ -1,33 +1,30 @@
 //! The routes and the layers around them. Each route comes with the row that describes it.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::Response;
 use http::HeaderValue;
 
 use crate::app::App;
+use crate::face::{self, Face};
 use crate::openapi::{Described, Routes};
-use crate::routes::{agents, agui, assist, docs, errors, health, page, sessions, streams, tickets};
+use crate::routes::{agents, docs, errors, health, page, sessions, streams, tickets};
 use crate::{access, refusal};
 
-/// Routes that ask whose request it is.
-fn for_tenants() -> Routes {
-    Routes::default()
-        .post("/v1/assist", assist::post, &assist::POST)
-        .post("/v1/agents/{name}/assist", assist::post_to, &assist::POST)
-        .post("/assist", assist::post, &assist::POST)
-        .get("/v1/agents", agents::list, &agents::LIST)
+/// Routes that ask whose request it is: those of the faces, and those that serve all of them.
+fn for_tenants(faces: &[Arc<dyn Face>]) -> Routes {
+    let routes = Routes::default()
         .get("/v1/streams", streams::list, &streams::LIST)
         .get(access::WATCH, streams::watch, &streams::WATCH)
         .delete(access::WATCH, streams::stop, &streams::STOP)
         .get("/v1/streams/{id}/packets", streams::packets, &streams::PACKETS)
         .post("/v1/streams/{id}/ticket", tickets::issue, &tickets::ISSUE)
         .get("/v1/sessions/{id}", sessions::turns, &sessions::TURNS)
-        .delete("/v1/sessions/{id}", sessions::purge, &sessions::PURGE)
-        .post("/v1/ag-ui", agui::post, &agui::POST)
-        .get("/v1/ag-ui", agui::join, &agui::JOIN)
-        .post("/v1/agents/{name}/ag-ui", agui::post_to, &agui::POST)
-        .get("/v1/agents/{name}/ag-ui", agui::join_of, &agui::JOIN)
+        .delete("/v1/sessions/{id}", sessions::purge, &sessions::PURGE);
+    let of_faces = faces.iter().map(|face| face.clone().routes());
+    of_faces.fold(routes, Routes::merge).get("/v1/agents", agents::list, &agents::LIST)
 }
 
 /// Routes that are open to everybody.
@@ -48,13 +45,14 @@ fn open() -> Routes {
 
 /// What all routes say of themselves.
 pub(crate) fn described() -> Vec<Described> {
-    for_tenants().described(true).chain(open().described(false)).collect()
+    for_tenants(&face::all()).described(true).chain(open().described(false)).collect()
 }
 
 pub(crate) fn router(app: &App) -> Router {
     // Whose request is it?
-    let for_tenants =
-        for_tenants().into_router().route_layer(from_fn_with_state(app.clone(), access::authenticate));
+    let for_tenants = for_tenants(&app.faces)
+        .into_router()
+        .route_layer(from_fn_with_state(app.clone(), access::authenticate));
     open()
         .into_router()
         .merge(for_tenants)

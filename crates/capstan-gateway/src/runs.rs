@@ -1,27 +1,29 @@
 //! Starting, attaching, arming, stopping: what a request does to a run.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use capstan_agent::TraceContext;
-use capstan_journal::{Claim, Found, Run, RunState};
-use capstan_protocol::{Fault, FaultKind, LastEventId, Timestamp};
+use capstan_agent::TraceParent;
+use capstan_journal::{ArmedBy, Claim, Found, Run, RunState};
+use capstan_protocol::{Fault, FaultKind, Timestamp};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::app::{App, Registered};
 use crate::ask::{Ask, body_hash};
+use crate::interrupts;
 use crate::refusal::journal_fault;
 use crate::relay;
+use crate::resume::ResumePoint;
 
 /// The relays of this process, by stream: how a stop reaches the one who writes.
 #[derive(Default)]
 pub(crate) struct Runs {
     stops: Mutex<HashMap<Uuid, StopSender>>,
-    registered: Notify,
+    changed: Notify,
 }
 
 /// Who wants a run to end sends what is dropped when it has ended.
@@ -37,7 +39,7 @@ impl Runs {
 
     pub(crate) fn register(&self, stream: Uuid, stop: StopSender) {
         self.lock().insert(stream, stop);
-        self.registered.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     /// Forgets a relay that is done. The next attempt's may have registered already, and that one stays.
@@ -45,87 +47,72 @@ impl Runs {
         let mut stops = self.lock();
         if stops.get(&stream).is_some_and(StopSender::is_closed) {
             stops.remove(&stream);
+            self.changed.notify_waiters();
         }
     }
 
-    async fn wait_for(&self, stream: Uuid) -> StopSender {
+    /// The relay of a run, once it is there; `None` if it was there and is gone.
+    async fn wait_for(&self, stream: Uuid) -> Option<StopSender> {
+        let mut is_ending = false;
         loop {
             // Listening begins before looking, so that nothing is missed in between.
-            let news = self.registered.notified();
+            let news = self.changed.notified();
             tokio::pin!(news);
             news.as_mut().enable();
-            if let Some(relay) = self.lock().get(&stream).cloned() {
-                return relay;
+            match self.lock().get(&stream) {
+                Some(relay) if !relay.is_closed() => return Some(relay.clone()),
+                Some(_) => is_ending = true,
+                None if is_ending => return None,
+                None => {}
             }
             news.await;
         }
     }
 }
 
-/// Where a viewer says it stands: its cursor, else `?after=`, else nowhere yet.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Place {
-    pub(crate) cursor: Option<LastEventId>,
-    pub(crate) after: Option<u64>,
-}
-
-impl Place {
-    pub(crate) fn is_resume(self) -> bool {
-        self.cursor.is_some() || self.after.is_some_and(|after| after > 0)
-    }
-
-    /// The packet after which it reads on in this run.
-    pub(crate) fn in_run(self, run: &Run) -> Result<u64, Fault> {
-        if let Some(id) = self.cursor.filter(|id| id.stream_id() != run.stream_id) {
-            let (named, own) = (id.stream_id(), run.stream_id);
-            let message = format!("Last-Event-ID: names stream {named}, but this request is about {own}");
-            return Err(Fault::new(FaultKind::InvalidRequest).with_message(message));
-        }
-        let after = self.cursor.map(|id| id.cursor().seq).or(self.after).unwrap_or(0);
-        if after > run.last_seq { Err(Fault::new(FaultKind::StreamLost)) } else { Ok(after) }
-    }
-}
-
 /// A POST, taken apart.
 pub(crate) struct Start<'a> {
     pub(crate) tenant: &'a str,
-    pub(crate) ask: &'a Ask,
+    /// Under which it runs at most once.
+    pub(crate) key: String,
+    pub(crate) ask: &'a Arc<Ask>,
     pub(crate) body: Bytes,
     /// The agent that the path names.
     pub(crate) agent: Option<&'a str>,
     pub(crate) face: &'static str,
     /// The client can take a `stream_reset`.
     pub(crate) accepts_reset: bool,
+    pub(crate) armed_by: ArmedBy,
     /// Where the client reads on; one that was somewhere before must find its run.
-    pub(crate) place: Place,
+    pub(crate) point: ResumePoint,
     /// The trace that the request is a part of.
-    pub(crate) trace: Option<TraceContext>,
+    pub(crate) trace: Option<TraceParent>,
 }
 
 /// The run that a request is about, started or found.
 pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, Fault> {
     let hash = body_hash(&start.body, start.agent, start.face);
-    let key = start.ask.key.clone();
-    match app.journal.store().find(start.tenant, &key).await.map_err(journal_fault)? {
-        Some(Found::Run(run)) => return attach(app, run, hash, start.place, start.trace).await,
+    match app.journal.store().find(start.tenant, &start.key).await.map_err(journal_fault)? {
+        Some(Found::Run(run)) => return attach(app, run, hash, start).await,
         Some(Found::Expired) => return Err(Fault::new(FaultKind::StreamExpired)),
-        None if start.place.is_resume() => return Err(Fault::new(FaultKind::StreamExpired)),
+        None if start.point.is_resume() => return Err(Fault::new(FaultKind::StreamExpired)),
         None => {}
     }
     let agent = app.agent_for(start.agent, start.ask)?.clone();
+    let answers = interrupts::asker(app, start.tenant, start.ask).await?;
     let slot = admit(app, &start).await?;
-    let claim = claim_of(&start, &agent, hash, key);
-    let (place, trace) = (start.place, start.trace.clone());
-    let (here, body) = (app.clone(), start.body.clone());
+    let claim = Claim { answers, ..claim_of(&start, &agent, hash) };
+    let trace = start.trace.clone();
+    let (here, ask) = (app.clone(), Arc::clone(start.ask));
     let claimed = carry_out(app, async move {
         let claimed = here.journal.claim(claim).await.map_err(|error| here.write_failed(error))?;
         if claimed.is_new {
-            relay::spawn(&here, agent, claimed.run.clone(), body, trace, slot);
+            relay::spawn(&here, agent, claimed.run.clone(), ask, trace, slot);
         }
         Ok(claimed)
     });
     let claimed = claimed.await?;
-    if claimed.is_new { Ok(claimed.run) } else { attach(app, claimed.run, hash, place, start.trace).await }
+    if claimed.is_new { Ok(claimed.run) } else { attach(app, claimed.run, hash, start).await }
 }
 
 /// Does the work in a task of its own. A client that hangs up drops its request wherever it stands; a run that was
@@ -162,8 +149,8 @@ async fn admit(app: &App, start: &Start<'_>) -> Result<crate::limits::Slot, Faul
     app.limiter.take_run(start.tenant, limits)
 }
 
-fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32], key: String) -> Claim {
-    let supported_events = start.ask.supported_events();
+fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32]) -> Claim {
+    let supported_events = start.ask.supported_events.clone();
     let announced = supported_events
         .as_ref()
         .is_some_and(|e| e.iter().any(|e| e == capstan_protocol::event::STREAM_RESET));
@@ -176,35 +163,41 @@ fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32], key: Str
         max_attempts: agent.agent.max_attempts(),
         accepts_reset: start.accepts_reset || announced,
         supported_events,
-        ..Claim::new(start.tenant, key, Uuid::now_v7(), Timestamp::now())
+        armed_by: start.armed_by,
+        ..Claim::new(start.tenant, start.key.clone(), Uuid::now_v7(), Timestamp::now())
     }
 }
 
 /// The same key: the same body attaches in whatever state the run is, another body is a conflict.
-async fn attach(
-    app: &App,
-    run: Run,
-    hash: [u8; 32],
-    place: Place,
-    trace: Option<TraceContext>,
-) -> Result<Run, Fault> {
+async fn attach(app: &App, run: Run, hash: [u8; 32], start: Start<'_>) -> Result<Run, Fault> {
     if run.body_hash != hash {
         return Err(Fault::new(FaultKind::RequestConflict));
     }
     // A cursor that leads nowhere must not wake a run.
-    place.in_run(&run)?;
+    start.point.in_run(&run)?;
     app.metrics.attached.inc();
-    if run.state == RunState::Waiting { arm(app, run, trace).await } else { Ok(run) }
+    if run.state == RunState::Waiting { arm(app, run, Some(start.ask), start.trace).await } else { Ok(run) }
 }
 
 /// Arms the next attempt of a waiting run. Whoever loses the race attaches to the winner's.
-async fn arm(app: &App, run: Run, trace: Option<TraceContext>) -> Result<Run, Fault> {
+pub(crate) async fn arm(
+    app: &App,
+    run: Run,
+    ask: Option<&Arc<Ask>>,
+    trace: Option<TraceParent>,
+) -> Result<Run, Fault> {
     let Some(agent) = app.agent(&run.agent).cloned() else { return Ok(run) };
     if app.draining.is_cancelled() {
         return Ok(run);
     }
     let store = app.journal.store();
-    let Some(body) = store.body(run.stream_id).await.map_err(journal_fault)? else { return Ok(run) };
+    let ask = match ask {
+        Some(ask) => Arc::clone(ask),
+        None => {
+            let body = store.body(run.stream_id).await.map_err(journal_fault)?;
+            Arc::new(app.asked(&run, &body.unwrap_or_default())?)
+        }
+    };
     let slot = app.limiter.keep_run(&run.tenant);
     let from = (run.state, run.attempt);
     let armed =
@@ -217,7 +210,7 @@ async fn arm(app: &App, run: Run, trace: Option<TraceContext>) -> Result<Run, Fa
             .await
             .map_err(|error| here.write_failed(error))?;
         if is_armed {
-            relay::spawn(&here, agent, next, body, trace, slot);
+            relay::spawn(&here, agent, next, ask, trace, slot);
         }
         Ok(is_armed)
     });
@@ -252,12 +245,15 @@ pub(crate) async fn stop(app: &App, mut run: Run) -> Result<Run, Fault> {
 /// Asks the relay to end; returns when it has, or false if there is none. A relay that has written its end has left
 /// `Running` behind.
 async fn stop_relay(app: &App, stream: Uuid) -> bool {
-    // A relay registers right after its claim; one of another process never does.
-    let Ok(relay) = tokio::time::timeout(PATIENCE, app.runs.wait_for(stream)).await else { return false };
-    let (done, stopped) = oneshot::channel();
-    if relay.send(done).await.is_ok() {
-        // The relay answers by dropping the sender.
-        let _ = stopped.await;
+    loop {
+        // A relay registers right after its claim; one of another process never does.
+        let found = tokio::time::timeout(PATIENCE, app.runs.wait_for(stream)).await;
+        let Ok(Some(relay)) = found else { return false };
+        let (done, stopped) = oneshot::channel();
+        if relay.send(done).await.is_ok() {
+            // The relay answers by dropping the sender.
+            let _ = stopped.await;
+            return true;
+        }
     }
-    true
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
+use capstan_agent::END_LIMIT;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
@@ -20,7 +21,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::ServiceExt as _;
 
 use crate::app::{App, Gateway};
-use crate::patient::Patient;
+use crate::stall_timeout::StallTimeout;
 use crate::{recovery, router};
 
 /// What a connection may buffer before it asks for no more: the least there is, so that a thousand readers that never
@@ -152,9 +153,9 @@ fn patient(
     app: &App,
     socket: TcpStream,
     peer: SocketAddr,
-) -> Patient<TcpStream, impl FnMut(&TcpStream) + use<>> {
+) -> StallTimeout<TcpStream, impl FnMut(&TcpStream) + use<>> {
     let (app, patience) = (app.clone(), app.settings.timeouts.stalled_reader);
-    Patient::new(socket, patience, move |socket| {
+    StallTimeout::new(socket, patience, move |socket| {
         tracing::debug!(%peer, "a reader takes nothing and is cut");
         app.metrics.stalled_readers.inc();
         // A reset: the body must not look finished, and what the kernel holds for the reader is free at once.
@@ -201,6 +202,9 @@ async fn silence(patience: Duration, spoken: CancellationToken) {
     }
 }
 
+/// Bodies end at their next frame; a reader that does not read is not waited for.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 async fn drain(app: &App, connections: &TaskTracker) {
     app.draining.cancel();
     app.tasks.close();
@@ -214,7 +218,8 @@ async fn drain(app: &App, connections: &TaskTracker) {
     app.traces.forget(Duration::ZERO);
     app.closing.cancel();
     app.ended.cancel();
-    /// Bodies end at their next frame; a reader that does not read is not waited for.
-    const LAST_WORDS: Duration = Duration::from_secs(1);
     let _ = tokio::time::timeout(LAST_WORDS, connections.wait()).await;
+    // What agents were told to end, here and elsewhere. An agent that never yields is not waited for.
+    app.agents_at_work.close();
+    let _ = tokio::time::timeout(END_LIMIT + LAST_WORDS, app.agents_at_work.wait()).await;
 }

@@ -109,6 +109,8 @@ pub struct Timeouts {
     pub heartbeat: Duration,
     /// How long a run may wait for its client to come back.
     pub waiting: Duration,
+    /// The wait before a second attempt, unless its fault names a longer one; it doubles with each attempt.
+    pub backoff: Duration,
     /// How long open responses are served after the signal to stop.
     pub drain: Duration,
     /// A reader that takes nothing of what is there for it; as long as it likes if zero.
@@ -123,6 +125,8 @@ impl Default for Timeouts {
             request: Duration::from_secs(30),
             heartbeat: Duration::from_secs(15),
             waiting: Duration::from_secs(300),
+            // A hiccup is over by then, and nobody notices the wait.
+            backoff: Duration::from_millis(500),
             drain: Duration::from_secs(10),
             // As long as common proxies wait. Who reads again later goes on from its cursor.
             stalled_reader: Duration::from_secs(60),

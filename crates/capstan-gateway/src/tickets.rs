@@ -3,11 +3,10 @@
 //! A ticket is `<end of validity>.<tenant in hex>.<HMAC-SHA256 in hex>`. It is signed with the store's own secret, so
 //! it outlives a restart and every process that shares the store can check it.
 
-use axum::response::Response;
 use capstan_journal::Run;
 use capstan_protocol::{Fault, FaultKind, Timestamp};
 use hmac::{Hmac, Mac};
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 use sha2::Sha256;
 use uuid::Uuid;
 
@@ -69,18 +68,18 @@ impl Tickets {
 }
 
 /// Adds a ticket for its stream to the answer of one who has shown a key. Without tenants nobody needs one.
-pub(crate) async fn attach(app: &App, run: &Run, mut response: Response) -> Result<Response, Fault> {
+pub(crate) async fn attach(app: &App, run: &Run, headers: &mut HeaderMap) -> Result<(), Fault> {
     if !app.settings.tenants.is_empty() {
         let ticket = Tickets::of(app).await?.issue(&run.tenant, run.stream_id, Timestamp::now());
-        ticket.put_into(&mut response);
+        ticket.put_into(headers);
     }
-    Ok(response)
+    Ok(())
 }
 
 impl Ticket {
-    pub(crate) fn put_into(&self, response: &mut Response) {
+    pub(crate) fn put_into(&self, headers: &mut HeaderMap) {
         if let Ok(value) = HeaderValue::from_str(&self.text) {
-            response.headers_mut().insert(HEADER, value);
+            headers.insert(HEADER, value);
         }
     }
 }

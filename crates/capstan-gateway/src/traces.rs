@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use capstan_agent::{About, TraceContext, Work};
+use capstan_agent::{About, TraceParent, Work};
 use capstan_journal::Run;
 use http::HeaderMap;
 use serde_json::{Map, Value};
@@ -26,22 +26,22 @@ const LONGEST_ID: usize = 256;
 /// Whoever collects spans, as far as `tracing` has no words for what it must be told.
 pub trait TraceCollector: Send + Sync + 'static {
     /// The span continues a trace that began elsewhere.
-    fn continue_from(&self, span: &Span, context: &TraceContext);
+    fn continue_from(&self, span: &Span, context: &TraceParent);
 
     /// The span has a cause in another trace as well.
-    fn link(&self, span: &Span, context: &TraceContext);
+    fn link(&self, span: &Span, context: &TraceParent);
 
     /// The span's own place in its trace, for whatever is called within it.
-    fn context(&self, span: &Span) -> Option<TraceContext>;
+    fn context(&self, span: &Span) -> Option<TraceParent>;
 }
 
 /// The trace that a request is a part of, if its headers say so. More than one `traceparent` is none.
-pub(crate) fn context_of(headers: &HeaderMap) -> Option<TraceContext> {
-    let mut parents = headers.get_all(TraceContext::PARENT).iter();
+pub(crate) fn context_of(headers: &HeaderMap) -> Option<TraceParent> {
+    let mut parents = headers.get_all(TraceParent::PARENT).iter();
     let (Some(parent), None) = (parents.next(), parents.next()) else { return None };
-    let states = headers.get_all(TraceContext::STATE).iter().map(|state| state.to_str());
+    let states = headers.get_all(TraceParent::STATE).iter().map(|state| state.to_str());
     let state = states.collect::<Result<Vec<_>, _>>().map(|states| states.join(",")).ok();
-    TraceContext::parse(parent.to_str().ok()?, state.as_deref())
+    TraceParent::parse(parent.to_str().ok()?, state.as_deref())
 }
 
 /// The spans of a gateway.
@@ -57,7 +57,7 @@ pub(crate) struct RunTrace {
     span: Span,
     about: About,
     /// The request that set the relay to work.
-    request: Option<TraceContext>,
+    request: Option<TraceParent>,
     /// Whether that request came to a run with a trace of its own: its first attempt is linked to it.
     is_resumed: bool,
 }
@@ -72,7 +72,7 @@ impl Traces {
     }
 
     /// The run goes on with the span that it waited with, or begins one as a part of the request's trace.
-    pub(crate) fn begin(&self, run: &Run, about: About, request: Option<TraceContext>) -> RunTrace {
+    pub(crate) fn begin(&self, run: &Run, about: About, request: Option<TraceParent>) -> RunTrace {
         let mut trace = RunTrace { span: Span::none(), about, request, is_resumed: false };
         let Some(collector) = &self.collector else { return trace };
         if let Some(span) = self.take(run.stream_id) {
@@ -86,7 +86,7 @@ impl Traces {
     }
 
     /// An attempt within its run, and the context for what it calls: its own, or without a collector the request's.
-    pub(crate) fn attempt(&self, trace: &mut RunTrace, run: &Run) -> (Span, Option<TraceContext>) {
+    pub(crate) fn attempt(&self, trace: &mut RunTrace, run: &Run) -> (Span, Option<TraceParent>) {
         let Some(collector) = &self.collector else { return (Span::none(), trace.request.clone()) };
         let span = attempt_span(&trace.span, run, &trace.about);
         if std::mem::take(&mut trace.is_resumed)
@@ -236,6 +236,6 @@ mod tests {
         assert_eq!(context_of(&headers(&[("traceparent", "nonsense"), ("tracestate", "a=1")])), None);
         let both =
             context_of(&headers(&[("traceparent", PARENT), ("tracestate", "a=1"), ("tracestate", "b=2")]));
-        assert_eq!(both, TraceContext::parse(PARENT, Some("a=1,b=2")));
+        assert_eq!(both, TraceParent::parse(PARENT, Some("a=1,b=2")));
     }
 }

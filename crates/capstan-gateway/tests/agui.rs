@@ -6,7 +6,8 @@ mod common;
 use std::fmt;
 use std::time::Duration;
 
-use capstan_agent::{Agent, Demo, Failure, Outcome, Turn, Writer, async_trait};
+use capstan_agent::{Agent, Failure, Outcome, Turn, Writer, async_trait};
+use capstan_demo::Demo;
 use capstan_gateway::{Gateway, KeyHash, Limits, Settings, Tenant, Timeouts};
 use capstan_protocol::fault::{
     AgentNotFound, CapabilityNotFound, MessageLimitExceeded, PermissionDenied, RateLimitExceeded,
@@ -39,8 +40,8 @@ struct Failing;
 impl Agent for Failing {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         if turn.text() == "payload" {
-            let names = ["tools", "state", "context", "forwardedProps"];
-            let given: Value = names.iter().map(|name| turn.payload[*name].clone()).collect();
+            let given =
+                json!([&*turn.tools, turn.state.as_deref(), &*turn.context, turn.forwarded.as_deref()]);
             let history: Vec<String> = turn.history.iter().map(|message| message.text()).collect();
             out.delta(json!([given, history]).to_string()).await?;
             return Ok(());
@@ -390,6 +391,7 @@ async fn a_run_that_waits_ends_in_run_error_and_goes_on_after_it() {
     assert_eq!(types(&second)[..3], ["RUN_STARTED", "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT"]);
     assert_eq!(second[1].event["messageId"], first[1].event["messageId"], "the same message goes on");
     assert_eq!(types(&second).last(), Some(&"RUN_FINISHED"));
+    assert_eq!(server.waits(), [6.0], "it goes on when the wait is over, and not before");
     let whole = run(&server, &json!({ "threadId": "t", "runId": "steady", "messages": [{ "id": "u", "role": "user", "content": "/flaky 0" }] })).await;
     assert_eq!(text(&first) + &text(&second), text(&whole));
     // For whoever replays it later, the failed attempt is history.
@@ -586,13 +588,31 @@ async fn events_are_counted_by_type_and_errors_by_code() {
     post_to(&server, "/v1/agents/nobody/ag-ui", &input("Hi"), &[]).await.text().await.unwrap();
     let metrics = server.get("/metrics").await.text().await.unwrap();
     for line in [
-        "capstan_agui_events_total{name=\"RUN_STARTED\"} 2",
-        "capstan_agui_events_total{name=\"TEXT_MESSAGE_CONTENT\"} 7",
-        "capstan_agui_events_total{name=\"RUN_ERROR\"} 2",
-        "capstan_agui_errors_total{name=\"UPSTREAM_ERROR\"} 1",
-        "capstan_agui_errors_total{name=\"CAPABILITY_NOT_FOUND\"} 1",
+        "capstan_face_events_total{face=\"ag-ui\",name=\"RUN_STARTED\"} 2",
+        "capstan_face_events_total{face=\"ag-ui\",name=\"TEXT_MESSAGE_CONTENT\"} 7",
+        "capstan_face_events_total{face=\"ag-ui\",name=\"RUN_ERROR\"} 2",
+        "capstan_face_errors_total{face=\"ag-ui\",name=\"UPSTREAM_ERROR\"} 1",
+        "capstan_face_errors_total{face=\"ag-ui\",name=\"CAPABILITY_NOT_FOUND\"} 1",
     ] {
         assert!(metrics.contains(line), "{line} in\n{metrics}");
     }
     server.stop().await;
+}
+
+#[tokio::test]
+async fn of_many_who_join_a_long_stream_one_reads_it() {
+    const PACKETS: usize = 3000;
+    let store = common::odd_store::OddStore::new().shared();
+    let gateway = capstan_gateway::Gateway::new(store.journal()).agent("demo", common::demo());
+    let server = common::serve_gateway(gateway).await;
+    let response = server.post(&common::ask(&format!("/tokens {PACKETS}"))).await;
+    let path = format!("/v1/streams/{}?face=ag-ui", common::stream_of(&response));
+    let said = common::text(&common::all(response).await);
+    let before = store.frames.load(std::sync::atomic::Ordering::Relaxed);
+    for _ in 0..10 {
+        let body = server.get(&path).await.text().await.unwrap();
+        assert!(body.contains(said.trim_end()) && body.contains("RUN_FINISHED"));
+    }
+    let read = store.frames.load(std::sync::atomic::Ordering::Relaxed) - before;
+    assert!(read < 2 * PACKETS, "{read} frames were read for ten viewers of {PACKETS}");
 }

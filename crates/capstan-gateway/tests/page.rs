@@ -3,7 +3,7 @@
 
 mod common;
 
-use capstan_agent::Demo;
+use capstan_demo::Demo;
 use capstan_gateway::{Asset, Gateway, KeyHash, Settings, Tenant};
 use common::{client, journal, serve_gateway, start};
 use serde_json::{Value, json};

@@ -43,8 +43,10 @@ async fn a_session_tells_its_turns_and_an_unknown_one_is_not_found() {
     assert_eq!(told["session_id"], session.to_string());
     let turns = told["turns"].as_array().unwrap();
     assert_eq!(turns.iter().map(|t| t["stream_id"].as_str().unwrap()).collect::<Vec<_>>(), streams);
-    assert_eq!((&turns[0]["assistant"], &turns[0]["partial"]), (&"tok1 tok2 ".into(), &false.into()));
-    assert_eq!(turns[0]["user"]["role"], "user");
+    let said = &turns[0]["messages"][1];
+    assert_eq!((&said["role"], &said["parts"][0]["content"]), (&"assistant".into(), &"tok1 tok2 ".into()));
+    assert_eq!(turns[0]["partial"], false);
+    assert_eq!(turns[0]["messages"][0]["role"], "user");
     assert_eq!(turns[1]["partial"], true);
     for path in [format!("/v1/sessions/{}", Uuid::now_v7()), "/v1/sessions/no%20such".into()] {
         assert_eq!(refused(server.get(&path).await).await, (404, "session_not_found".into()));

@@ -104,6 +104,7 @@ async fn a_transient_fault_waits_for_its_client_and_ends_when_no_attempt_is_left
     assert_eq!(errors(&last).pop().unwrap().severity, ErrorSeverity::Fatal);
     assert_eq!(close_reason(&last).as_deref(), Some("error"));
     assert_eq!(text(&last), text(&first), "what was said before is not said again");
+    assert_eq!(server.waits(), [0.5, 1.0], "each attempt begins when its wait is over");
     server.stop().await;
 }
 
@@ -115,6 +116,9 @@ async fn the_gateway_heals_short_interruptions_itself() {
     assert_eq!(text(&healed), text(&untroubled));
     assert_eq!(errors(&healed).iter().map(|e| e.severity).collect::<Vec<_>>(), [ErrorSeverity::Warning]);
     assert_eq!(close_reason(&healed).as_deref(), Some("completed"));
+    assert_eq!(server.waits(), [0.5]);
+    all(server.post(&ask("/flaky 2 --wait 2")).await).await;
+    assert_eq!(server.waits(), [0.5, 2.0, 2.0], "a fault's own wait, if it is longer");
     server.stop().await;
 }
 
@@ -204,11 +208,9 @@ async fn a_waiting_run_is_armed_even_if_no_further_run_may_start() {
     assert_eq!(problem(server.post(&ask("/tokens 1")).await).await.code, "service_unavailable");
     let armed = server.post(&waiting).await;
     assert_eq!(armed.status(), 200, "it was admitted when it started");
-    for response in [&armed, &busy] {
-        let stream = response.headers()["x-stream-id"].to_str().unwrap();
-        client().delete(format!("{}/v1/streams/{stream}", server.url)).send().await.unwrap();
-    }
-    assert_eq!(close_reason(&all(armed).await).as_deref(), Some("cancelled"));
+    assert_eq!(close_reason(&all(armed).await).as_deref(), Some("completed"));
+    assert_eq!(server.waits(), [6.0]);
+    server.delete(&format!("/v1/streams/{}", common::stream_of(&busy))).await;
     server.stop().await;
 }
 
@@ -336,7 +338,7 @@ async fn the_server_tells_how_it_feels_and_what_it_counted() {
     }
     let metrics = server.get("/metrics").await.text().await.unwrap();
     for line in [
-        "capstan_runs_total{name=\"completed\"} 1",
+        "capstan_runs_total{outcome=\"completed\",agent=\"demo\"} 1",
         "capstan_packets_total{name=\"DELTA\"} 4",
         "capstan_attempts_total 1",
     ] {

@@ -5,8 +5,10 @@ mod common;
 
 use std::time::Duration;
 
-use capstan_gateway::{Settings, Timeouts};
+use capstan_agent::{About, Agent, Outcome, Turn, Writer, async_trait};
+use capstan_gateway::{Gateway, Limits, Settings, Timeouts};
 use capstan_protocol::ErrorSeverity;
+use common::odd_store::OddStore;
 use common::{Server, all, ask, close_reason, errors, problem, start};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -24,6 +26,7 @@ async fn an_agent_that_says_nothing_times_out_in_every_attempt_and_then_for_good
     let told: Vec<_> = errors(&packets).iter().map(|e| (e.code.clone(), e.severity)).collect();
     let warning = ("timeout".to_owned(), ErrorSeverity::Warning);
     assert_eq!(told, [warning.clone(), warning, ("timeout".to_owned(), ErrorSeverity::Fatal)]);
+    assert_eq!(server.waits().len(), 2);
     assert_eq!(close_reason(&packets).as_deref(), Some("error"));
     server.stop().await;
 }
@@ -109,5 +112,59 @@ async fn a_body_that_never_ends_is_a_time_out() {
         answer.contains("application/problem+json") && answer.contains("took too long to arrive"),
         "{answer}"
     );
+    server.stop().await;
+}
+
+/// Writes faster than anybody can commit, and never stops.
+struct Flood;
+
+#[async_trait]
+impl Agent for Flood {
+    async fn run(&self, _turn: Turn, out: &mut Writer) -> Outcome {
+        loop {
+            out.delta("x").await?;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_writes_faster_than_the_journal_commits_meets_its_deadline() {
+    let store = OddStore { is_slow: true, ..OddStore::new() }.shared();
+    let timeouts = Timeouts { run: SOON, ..Timeouts::default() };
+    let limits = Limits { packets_per_stream: 100_000, ..Limits::default() };
+    let gateway = Gateway::new(store.journal()).agent("flood", Flood);
+    let server =
+        common::serve_gateway(gateway.settings(Settings { timeouts, limits, ..Settings::default() })).await;
+    let packets = all(server.post(&ask("x")).await).await;
+    assert_eq!(errors(&packets).pop().unwrap().code, "timeout", "after {} packets", packets.len());
+}
+
+/// Breaks the relay itself, where no agent's task catches it.
+struct Rude;
+
+#[async_trait]
+impl Agent for Rude {
+    async fn run(&self, _turn: Turn, _out: &mut Writer) -> Outcome {
+        Ok(())
+    }
+
+    fn about(&self) -> About {
+        panic!("nothing to say about me")
+    }
+}
+
+#[tokio::test]
+async fn a_run_whose_relay_panics_ends_and_can_be_stopped() {
+    let server = common::serve_gateway(Gateway::new(common::journal()).agent("rude", Rude)).await;
+    let response = server.post(&ask("x")).await;
+    let path = format!("/v1/streams/{}", common::stream_of(&response));
+    let packets = tokio::time::timeout(Duration::from_secs(5), all(response)).await.expect("the run ends");
+    let error = errors(&packets).pop().unwrap();
+    assert_eq!((error.code.as_str(), error.severity), ("agent_execution_error", ErrorSeverity::Fatal));
+    assert_eq!(close_reason(&packets).as_deref(), Some("error"));
+    let stopped = tokio::time::timeout(Duration::from_secs(5), server.delete(&path)).await;
+    assert_eq!(stopped.expect("DELETE answers").status(), 200);
+    let metrics = server.get("/metrics").await.text().await.unwrap();
+    assert!(metrics.contains("capstan_active_runs 0"), "{metrics}");
     server.stop().await;
 }

@@ -25,6 +25,8 @@ pub enum ErrorKind {
     NotFound,
     /// The key was claimed once, and its stream was deleted by retention.
     Expired,
+    /// What the claim answers is not asked, or not any more.
+    Answered,
     /// A URL, a format version or a size that this build does not know.
     Unsupported,
 }

@@ -50,7 +50,7 @@ pub use journal::Journal;
 pub use reader::{Reader, Step};
 pub use report::{Damage, Report};
 pub use retention::{Expired, Retention, TenantRetention};
-pub use run::{ArmedBy, Attempt, Claim, Frame, NameKind, Run, RunState, Turn};
+pub use run::{ArmedBy, Asked, Attempt, Claim, Frame, NameKind, Run, RunState, Turn};
 pub use secret::Secret;
 pub use store::{Claimed, Found, Store};
 pub use tails::TailLimits;

@@ -88,6 +88,11 @@ impl State {
             let stream = self.streams.get(&held.stream).ok_or_else(|| expired(&claim.key))?;
             return Ok(Claimed { run: shown(stream.run.clone()), is_new: false });
         }
+        if let Some(asker) = claim.answers {
+            let asker = self.streams.get_mut(&asker);
+            let answered = rules::answer(asker.as_ref().map(|stream| stream.run.clone()), &claim)?;
+            asker.into_iter().for_each(|stream| stream.run = answered.clone());
+        }
         let mut run = claim.to_run();
         run.turns_before = self.touch(&claim.tenant, &claim.session, claim.created_at).last_turn;
         self.claims.insert(key, Held { stream: claim.stream_id, gone_at: None });

@@ -3,7 +3,7 @@
 use capstan_protocol::cursor::LOST_TAIL_GAP;
 
 use crate::plant::{self, Bug};
-use crate::{Attempt, ErrorKind, Frame, JournalError, Run, RunState};
+use crate::{Attempt, Claim, ErrorKind, Frame, JournalError, Run, RunState};
 
 /// Whether `frames` may be appended to the run by `attempt`.
 pub(crate) fn check_append(run: &Run, attempt: u32, frames: &[Frame]) -> Result<(), JournalError> {
@@ -67,6 +67,7 @@ pub(crate) fn advance(run: &Run, to: Run, frames: &[Frame]) -> Run {
         attempts: capped(to.attempts),
         owner: to.owner,
         far_id: to.far_id,
+        asked: to.asked,
         webhook: to.webhook,
         more,
         ..run.clone()
@@ -81,6 +82,21 @@ fn capped(mut attempts: Vec<Attempt>) -> Vec<Attempt> {
         attempts.drain(1..=over);
     }
     attempts
+}
+
+/// The run whose questions a claim answers, as it is from then on. Questions are answered once, in their own session.
+pub(crate) fn answer(asker: Option<Run>, claim: &Claim) -> Result<Run, JournalError> {
+    let is_open = |run: &Run| {
+        let is_ours = (&run.tenant, &run.session) == (&claim.tenant, &claim.session);
+        is_ours && run.asked.as_ref().is_some_and(|asked| asked.answered_by.is_none())
+    };
+    let Some(mut run) = asker.filter(is_open) else {
+        return Err(JournalError::new(ErrorKind::Answered, "what is answered is not asked any more"));
+    };
+    if let Some(asked) = &mut run.asked {
+        asked.answered_by = Some(claim.stream_id);
+    }
+    Ok(run)
 }
 
 /// Adds frames to the run's counts.

@@ -32,14 +32,16 @@ pub struct Claim {
     pub accepts_reset: bool,
     /// The event types that the caller listed, if it did.
     pub supported_events: Option<Vec<String>>,
+    /// The stream of the run whose questions this one answers: of several claims that do, the first wins.
+    pub answers: Option<Uuid>,
+    /// Who arms the next attempt of the run when one has failed.
+    pub armed_by: ArmedBy,
     /// When the request came.
     pub created_at: Timestamp,
     /// The request's X-Request-ID.
     pub request_id: Option<String>,
     /// The trace that the request belongs to.
     pub trace_id: Option<String>,
-    /// Who arms the next attempt.
-    pub armed_by: ArmedBy,
     /// The process that works on the run, where several share a store.
     pub owner: Option<String>,
     /// The response that this one continues, in faces that chain them.
@@ -68,10 +70,11 @@ impl Claim {
             max_attempts: 1,
             accepts_reset: false,
             supported_events: None,
+            answers: None,
+            armed_by: ArmedBy::Client,
             created_at,
             request_id: None,
             trace_id: None,
-            armed_by: ArmedBy::Client,
             owner: None,
             previous_response: None,
             chat: None,
@@ -91,6 +94,7 @@ impl Claim {
             max_attempts: self.max_attempts,
             accepts_reset: self.accepts_reset,
             supported_events: self.supported_events.clone(),
+            armed_by: self.armed_by,
             created_at: self.created_at,
             state: RunState::Running,
             attempt: 1,
@@ -108,8 +112,8 @@ impl Claim {
             trace_id: self.trace_id.clone(),
             turns_before: 0,
             owner: self.owner.clone(),
-            armed_by: self.armed_by,
             far_id: None,
+            asked: None,
             previous_response: self.previous_response.clone(),
             chat: self.chat.clone(),
             webhook: None,
@@ -119,14 +123,14 @@ impl Claim {
     }
 }
 
-/// Who arms the next attempt of a run that waits.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+/// Who arms the next attempt of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArmedBy {
-    /// A client that posts again.
+    /// The client that started it, by sending its request again. An agent is never run again unasked.
     #[default]
     Client,
-    /// The gateway itself: nobody else will come.
+    /// The gateway: in the protocol that asked nobody sends a request again.
     Gateway,
 }
 
@@ -244,6 +248,9 @@ pub struct Run {
     pub accepts_reset: bool,
     /// The event types that the caller listed, if it did.
     pub supported_events: Option<Vec<String>>,
+    /// Who arms the next attempt.
+    #[serde(default, skip_serializing_if = "ArmedBy::is_client")]
+    pub armed_by: ArmedBy,
     /// When the request came.
     pub created_at: Timestamp,
     /// Where the run stands.
@@ -283,12 +290,6 @@ pub struct Run {
     /// The process that works on the run, where several share a store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Who arms the next attempt.
-    #[serde(default, skip_serializing_if = "ArmedBy::is_client")]
-    pub armed_by: ArmedBy,
-    /// What the agent calls the run over there, so that it can be stopped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub far_id: Option<String>,
     /// The response that this one continues, in faces that chain them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_response: Option<String>,
@@ -301,9 +302,24 @@ pub struct Run {
     /// What follows this packet was damaged, and a repair has said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_after: Option<u64>,
+    /// What the agent works with elsewhere, under the id by which it can be ended; the agent's own word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far_id: Option<String>,
+    /// What the run ended by asking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
     /// What a later build has added: it survives a rewrite by this one.
     #[serde(flatten)]
     pub more: Map<String, Value>,
+}
+
+/// The questions with which a run ended, and who answered them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// What was asked: by which id it is answered, and until when.
+    pub questions: Vec<(String, Option<Timestamp>)>,
+    /// The stream of the run whose claim brought the answers.
+    pub answered_by: Option<Uuid>,
 }
 
 impl Run {

@@ -37,7 +37,8 @@ pub enum Found {
 pub trait Store: Send + Sync + 'static {
     /// Claims (tenant, key): the first wins, everyone else gets the winner's run. Synced before it returns.
     ///
-    /// `Expired` if the key was claimed and its stream is gone.
+    /// `Expired` if the key was claimed and its stream is gone; `Answered` if another claim has answered what this one
+    /// answers, or nothing of the kind is asked in its session.
     async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError>;
 
     /// The body with which the stream was claimed.

@@ -18,8 +18,8 @@ fn claim(tenant: &str, key: &str) -> Claim {
 async fn run(journal: &Journal, tenant: &str, key: &str) -> Run {
     let run = journal.claim(claim(tenant, key)).await.unwrap().run;
     journal.append(run.stream_id, 1, vec![Frame::new(1, "data: quinquereme\n\n")]).await.unwrap();
-    let said = serde_json::json!({"user": "quinquereme", "assistant": "quinquereme"});
-    let turn = Turn::new(run.stream_id, Timestamp::now(), 1, said);
+    let said = serde_json::json!({"messages": ["quinquereme"], "interrupts": ["quinquereme"]});
+    let turn = Turn::new(run.stream_id, Timestamp::now(), 2, said);
     let to = Run { state: RunState::Closed, ..run.clone() };
     assert!(journal.transition((RunState::Running, 1), to, vec![], Some(turn)).await.unwrap());
     run

@@ -5,12 +5,14 @@
 
 mod event;
 mod input;
+mod interrupt;
 mod message;
 mod run_error;
 mod verify;
 
 pub use event::{AguiEvent, EventBody, Outcome, TextRole, TokenUsage};
 pub use input::{Context, ResumeEntry, ResumeStatus, RunAgentInput, Tool};
+pub use interrupt::Interrupt;
 pub use message::{AguiMessage, ContentPart, FunctionCall, MessageContent, PartSource, ToolCall};
 pub use run_error::{AguiCode, CapstanMetadata, RunError, RunErrorForm};
 pub use verify::{Verifier, null_member};

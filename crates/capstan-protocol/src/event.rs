@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use url::Url;
 use uuid::Uuid;
 
+use crate::agui::Interrupt;
 use crate::decode::{self, DecodeError};
 use crate::json::RawObject;
 use crate::time::Timestamp;
@@ -217,6 +218,9 @@ pub const USER_ERROR: &str = "user_error";
 /// The spelling of the `stream_reset` event type (an extension).
 pub const STREAM_RESET: &str = "stream_reset";
 
+/// The spelling of the event type with which a run that ends by asking says what it asks (v1; an extension).
+pub const INTERRUPT: &str = "INTERRUPT";
+
 /// The typed view of an event payload, in either profile.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventView {
@@ -234,6 +238,8 @@ pub enum EventView {
     UserError(UserError),
     /// Text and events after a seq no longer count.
     Reset(StreamReset),
+    /// What the run asks a person for.
+    Interrupt(Box<Interrupt>),
     /// Anything else: an unknown type, or a known one whose data does not fit it.
     Other,
 }
@@ -281,6 +287,8 @@ impl Event {
             self.read().map(EventView::UserError)
         } else if kind == STREAM_RESET {
             self.read().map(EventView::Reset)
+        } else if kind.eq_ignore_ascii_case(INTERRUPT) {
+            self.read().map(Box::new).map(EventView::Interrupt)
         } else {
             None
         };

@@ -12,6 +12,8 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 pub use catalogue::{AguiErrorCode, CATALOGUE, Entry, FaultKind};
+#[cfg(feature = "reqwest")]
+pub use classify::is_tls_failure;
 pub use exceptions::{
     AgentNotFound, CapabilityNotFound, MessageLimitExceeded, PermissionDenied, RateLimitExceeded,
     ServiceUnavailable, SessionLimitExceeded, SessionNotFound, TenantRequired, UpstreamStatus,
@@ -57,6 +59,7 @@ pub struct Fault {
     // Boxed, so that a `Result` with a fault stays small.
     details: Box<Map<String, Value>>,
     cause: Option<Box<Cause>>,
+    upstream: Option<Box<Upstream>>,
 }
 
 /// What a fault came from. Leaves the process only under [`Exposure::Debug`].
@@ -66,6 +69,26 @@ pub struct Cause {
     pub error_type: String,
     /// The error and its sources, outermost first.
     pub chain: Vec<String>,
+}
+
+/// The upstream that failed, for the operator's log. No dialect carries it, not even under [`Exposure::Debug`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Upstream {
+    /// The server that was asked, with its port if that is unusual.
+    pub host: Option<String>,
+    /// The status that it answered with.
+    pub status: Option<u16>,
+    /// Under which it knows the request, for its support.
+    pub request_id: Option<String>,
+    /// The last lines that a process wrote to standard error.
+    pub stderr: Option<String>,
+}
+
+impl fmt::Display for Cause {
+    /// The chain in one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.chain.join(": "))
+    }
 }
 
 impl Fault {
@@ -81,6 +104,7 @@ impl Fault {
             retry_after: entry.retry_after,
             details: Box::default(),
             cause: None,
+            upstream: None,
         }
     }
 
@@ -133,6 +157,13 @@ impl Fault {
         self
     }
 
+    /// Says which upstream failed, for the log.
+    #[must_use]
+    pub fn with_upstream(mut self, upstream: Upstream) -> Self {
+        self.upstream = Some(Box::new(upstream));
+        self
+    }
+
     /// The kind.
     pub fn kind(&self) -> FaultKind {
         self.kind
@@ -171,6 +202,11 @@ impl Fault {
     /// What it came from.
     pub fn cause(&self) -> Option<&Cause> {
         self.cause.as_deref()
+    }
+
+    /// The upstream that failed.
+    pub fn upstream(&self) -> Option<&Upstream> {
+        self.upstream.as_deref()
     }
 
     /// Where the failure comes from.

@@ -1,4 +1,4 @@
-//! JSON objects that are kept as the text they arrived in: event payloads, free-form bodies.
+//! JSON that is kept as the text it arrived in: event payloads, free-form bodies, state.
 //!
 //! Keeping the text keeps every number and unknown member exactly, and lets a replay copy bytes.
 
@@ -66,6 +66,13 @@ impl RawObject {
     }
 }
 
+/// The empty object.
+impl Default for RawObject {
+    fn default() -> Self {
+        Self::from_serialize(&Map::new()).unwrap_or_else(|_| Self(RawValue::NULL.to_owned()))
+    }
+}
+
 impl std::fmt::Debug for RawObject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.get())
@@ -100,6 +107,79 @@ impl schemars::JsonSchema for RawObject {
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({ "type": "object", "additionalProperties": true })
+    }
+}
+
+/// Any JSON value as text, for what is only passed on: a tool's schema, an agent's state.
+///
+/// Like every raw text it cannot be read inside of a tagged enum, because serde has taken those apart by then.
+#[derive(Clone)]
+pub struct RawJson(Box<RawValue>);
+
+impl RawJson {
+    /// Serialises a value.
+    pub fn from_serialize(value: &impl Serialize) -> Result<Self, DecodeError> {
+        let raw = serde_json::value::to_raw_value(value);
+        raw.map(Self).map_err(|e| DecodeError::value("", e.to_string()))
+    }
+
+    /// The text.
+    pub fn get(&self) -> &str {
+        self.0.get()
+    }
+
+    /// Decodes the value into a type of the caller's.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, DecodeError> {
+        decode::from_str(self.get())
+    }
+
+    /// The value as a tree; null if a number is too large for any tree.
+    pub fn to_value(&self) -> Value {
+        serde_json::from_str(self.get()).unwrap_or_default()
+    }
+}
+
+impl From<RawObject> for RawJson {
+    fn from(object: RawObject) -> Self {
+        Self(object.0)
+    }
+}
+
+impl std::fmt::Debug for RawJson {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.get())
+    }
+}
+
+impl PartialEq for RawJson {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get() || self.to_value() == other.to_value()
+    }
+}
+
+impl Serialize for RawJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        check(raw.get(), MAX_DEPTH).map_err(decode::nested)?;
+        Ok(Self(raw))
+    }
+}
+
+impl schemars::JsonSchema for RawJson {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Any".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        true.into()
     }
 }
 

@@ -17,6 +17,7 @@
 
 pub mod agui;
 pub mod assistant;
+mod backoff;
 pub mod cursor;
 pub mod decode;
 mod error;
@@ -28,6 +29,7 @@ mod message;
 pub mod model;
 mod nearest;
 mod packet;
+mod parameters;
 pub mod problem;
 mod request;
 mod response;
@@ -37,6 +39,7 @@ mod time;
 mod transcript;
 pub mod v2;
 
+pub use backoff::Backoff;
 pub use cursor::{Cursor, CursorError, LastEventId};
 pub use decode::{DecodeError, DecodeErrorKind};
 pub use error::{ErrorSeverity, StreamError};
@@ -46,11 +49,12 @@ pub use event::{
     UserError,
 };
 pub use fault::{AguiErrorCode, CATALOGUE, Exposure, Fault, FaultKind};
-pub use json::RawObject;
+pub use json::{RawJson, RawObject};
 pub use message::{Arguments, ChatMessage, Modality, Part, Role};
 pub use model::Profile;
 pub use nearest::nearest;
 pub use packet::{Close, CloseReport, Payload, StreamOpCode, StreamPacket};
+pub use parameters::{AnswerSchema, Effort, Parameters, ResponseFormat, ToolChoice};
 pub use problem::Problem;
 pub use request::{
     AgentRequest, ClientCapabilities, ServiceRequest, SessionContext, TraceContext, UserContext,

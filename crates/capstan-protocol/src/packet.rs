@@ -71,6 +71,8 @@ impl Close {
     pub const COMPLETED: &str = "completed";
     /// The run was stopped on purpose.
     pub const CANCELLED: &str = "cancelled";
+    /// The run asks: the INTERRUPT events before it say what for.
+    pub const INTERRUPT: &str = "interrupt";
 
     /// The reason, wherever it stands.
     pub fn reason(&self) -> String {

@@ -4,4 +4,6 @@ mod decoder;
 mod encoder;
 
 pub use decoder::{Decoder, Frame, FrameTooLarge};
-pub use encoder::{EVENT_NAME, HEARTBEAT, encode_json, encode_opening, encode_packet, encode_packet_v2};
+pub use encoder::{
+    EVENT_NAME, HEARTBEAT, decode_packet, encode_json, encode_opening, encode_packet, encode_packet_v2,
+};

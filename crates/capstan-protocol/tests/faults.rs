@@ -11,6 +11,7 @@ use capstan_protocol::{
     AguiErrorCode, CATALOGUE, DecodeError, ErrorDomain, ErrorSeverity, Exposure, Fault, FaultKind, Problem,
     StreamError, UserError,
 };
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// What the story calls `create_error_event`.
@@ -496,6 +497,7 @@ const TABLE: &[Columns] = &[
     ("route_not_found", "INVALID_REQUEST", 404, "FATAL", "client", false, None),
     ("method_not_allowed", "INVALID_REQUEST", 405, "FATAL", "client", false, None),
     ("unsupported_media_type", "INVALID_REQUEST", 415, "FATAL", "client", false, None),
+    ("interrupt_not_open", "INVALID_REQUEST", 409, "FATAL", "client", false, None),
     ("agent_not_found", "CAPABILITY_NOT_FOUND", 404, "FATAL", "client", false, None),
     ("capability_not_found", "CAPABILITY_NOT_FOUND", 404, "FATAL", "client", false, None),
     ("session_not_found", "SESSION_NOT_FOUND", 404, "FATAL", "client", false, None),
@@ -542,4 +544,44 @@ fn there_are_five_error_domains() {
     let words = json!(["client", "system", "llm", "tool", "security"]);
     assert_eq!(serde_json::to_value(ErrorDomain::ALL).unwrap(), words);
     assert_eq!(serde_json::from_value::<Vec<ErrorDomain>>(words).unwrap(), ErrorDomain::ALL);
+}
+
+/// Any fault, foreign codes of any kind among them.
+fn any_fault() -> impl Strategy<Value = Fault> {
+    let kind = prop::sample::select(FaultKind::ALL.to_vec());
+    let severity = prop::sample::select(ErrorSeverity::ALL.to_vec());
+    let wait = prop::option::of(0_u32..100_000);
+    let details = prop::collection::hash_map("[a-m_]{1,6}", any::<i32>(), 0..3);
+    (kind, prop::option::of("x_[a-z]{1,8}"), ".{0,12}", severity, any::<bool>(), wait, details).prop_map(
+        |(kind, foreign, message, severity, retryable, wait, details)| {
+            let fault =
+                Fault::new(kind).with_message(message).with_severity(severity).with_retryable(retryable);
+            let fault =
+                details.into_iter().fold(fault, |fault, (name, value)| fault.with_detail(name, value));
+            let fault = match wait {
+                Some(seconds) => fault.with_retry_after(seconds),
+                None => fault.without_retry_after(),
+            };
+            let Some(code) = foreign else { return fault };
+            // A foreign code can only be read.
+            let mut problem = fault.to_problem(Exposure::Production);
+            problem.code = code;
+            Fault::from(problem)
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn every_dialect_that_names_a_fault_keeps_all_of_it(fault in any_fault()) {
+        let stream_error = serde_json::to_string(&fault.to_stream_error(Exposure::Production)).unwrap();
+        prop_assert_eq!(&Fault::from(serde_json::from_str::<StreamError>(&stream_error).unwrap()), &fault);
+        let problem = serde_json::to_string(&fault.to_problem(Exposure::Production)).unwrap();
+        prop_assert_eq!(&Fault::from(serde_json::from_str::<Problem>(&problem).unwrap()), &fault);
+        for form in [RunErrorForm::Story, RunErrorForm::MetadataOnly] {
+            let event = fault.to_run_error(Exposure::Production).to_event(form, None);
+            let event: AguiEvent = serde_json::from_str(&serde_json::to_string(&event).unwrap()).unwrap();
+            prop_assert_eq!(&Fault::from(RunError::from_event(&event).unwrap()), &fault);
+        }
+    }
 }

@@ -12,10 +12,10 @@ use url::Url;
 
 pub use decoder::Decoder;
 
+use crate::api_key::ApiKey;
 use crate::call::{Dialect, HttpAgent};
 use crate::http;
 use crate::kinds::{Common, ConfigError};
-use crate::secret::Secret;
 
 /// The kind's own keys.
 #[derive(Debug, Deserialize)]
@@ -30,11 +30,11 @@ pub(crate) struct Config {
 struct AgUi {
     url: Url,
     system: Option<String>,
-    secret: Secret,
+    secret: ApiKey,
 }
 
 pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, ConfigError> {
-    let secret = Secret::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?;
+    let secret = ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?;
     let dialect = AgUi { url: http::base_url(&config.url)?, system: config.system, secret: secret.clone() };
     Ok(Box::new(HttpAgent::new(dialect, secret, common)?))
 }
@@ -56,6 +56,11 @@ impl Dialect for AgUi {
 
     fn decoder(&self) -> Decoder {
         Decoder::default()
+    }
+
+    /// A gateway's do, and it names them. Any other ends with its connection.
+    fn starts_runs(&self) -> bool {
+        true
     }
 
     fn about(&self) -> About {

@@ -1,5 +1,6 @@
 //! `anthropic`: Messages streaming.
 
+mod asked;
 mod content;
 mod decoder;
 
@@ -17,7 +18,7 @@ use crate::provider::{Config, Defaults, Provider};
 
 pub(crate) use content::blocks;
 
-const DEFAULTS: Defaults = Defaults {
+pub(crate) const DEFAULTS: Defaults = Defaults {
     url: "https://api.anthropic.com",
     path: "v1/messages",
     key_env: "ANTHROPIC_API_KEY",
@@ -67,8 +68,7 @@ impl Dialect for Anthropic {
             body.insert("system".into(), system.into());
         }
         body.insert("messages".into(), messages.into());
-        body.extend(self.0.parameters.clone());
-        Ok(Value::Object(body))
+        Ok(self.0.body(body, asked::of(turn)?))
     }
 
     fn decoder(&self) -> Decoder {

@@ -4,23 +4,27 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use capstan_agent::{About, Agent, Outcome, Output, Turn, Writer};
+use capstan_agent::{
+    About, Agent, Cancel, CancelReason, Clock, Outcome, Output, Stopped, Timer, Turn, Writer,
+};
+use capstan_protocol::fault::Upstream;
 use capstan_protocol::{Fault, sse};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Client, Response};
+use reqwest::{Client, RequestBuilder, Response};
 use serde_json::Value;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use url::Url;
 
+use crate::api_key::ApiKey;
+use crate::attempt_writer::AttemptWriter;
 use crate::decode::{Decode, Step, malformed, truncated};
-use crate::http::{self, Limit, cut, timed_out, unsent};
+use crate::failed_call::FailedCall;
+use crate::far_runs::{FarRuns, far_id};
+use crate::http::{self, cut, timed_out, unsent};
 use crate::kinds::{Common, ConfigError};
 use crate::retries::Retries;
-use crate::secret::Secret;
-use crate::speaker::Speaker;
-use crate::times::Timeouts;
-use crate::told::Told;
-use crate::trouble::Trouble;
+use crate::timeouts::{CallTimeouts, left};
+use crate::upstream_failure::UpstreamFailure;
 
 /// A refusal's body is read up to this.
 const REFUSAL_BYTES: usize = 64 * 1024;
@@ -44,6 +48,11 @@ pub(crate) trait Dialect: Send + Sync + 'static {
 
     fn decoder(&self) -> Self::Decoder;
 
+    /// Whether a call starts a run that outlives its connection, if the answer names one.
+    fn starts_runs(&self) -> bool {
+        false
+    }
+
     fn about(&self) -> About;
 }
 
@@ -51,31 +60,72 @@ pub(crate) trait Dialect: Send + Sync + 'static {
 pub(crate) struct HttpAgent<D> {
     dialect: D,
     client: Client,
-    secret: Secret,
+    secret: ApiKey,
     retries: Retries,
-    times: Timeouts,
+    times: CallTimeouts,
+    far_runs: Option<FarRuns>,
+    clock: Clock,
 }
 
 impl<D: Dialect> HttpAgent<D> {
-    pub(crate) fn new(dialect: D, secret: Secret, common: &Common) -> Result<Self, ConfigError> {
+    pub(crate) fn new(dialect: D, secret: ApiKey, common: &Common) -> Result<Self, ConfigError> {
         let client = http::client(common.times.connect)?;
-        Ok(Self { dialect, client, secret, retries: common.retries, times: common.times })
+        let far_runs = FarRuns::new(client.clone(), dialect.url(), secret.clone());
+        let far_runs = Some(far_runs).filter(|_| dialect.starts_runs());
+        let (retries, times, clock) = (common.retries, common.times, common.clock.clone());
+        Ok(Self { dialect, client, secret, retries, times, far_runs, clock })
     }
 
-    async fn call(&self, headers: &HeaderMap, body: &Bytes, out: &mut Speaker<'_>) -> Result<(), Trouble> {
+    /// One call, with what the log is to tell of it if it fails.
+    async fn call_logged(
+        &self,
+        headers: &HeaderMap,
+        body: &Bytes,
+        cancel: &Cancel,
+        out: &mut AttemptWriter<'_>,
+    ) -> Result<(), FailedCall> {
+        let mut seen = Upstream { host: Some(http::host_of(self.dialect.url())), ..Upstream::default() };
+        let called = self.call(headers, body, cancel, out, &mut seen).await;
+        called.map_err(|trouble| FailedCall {
+            fault: http::with_log_details(trouble.fault, seen, &self.secret),
+            ..trouble
+        })
+    }
+
+    async fn call(
+        &self,
+        headers: &HeaderMap,
+        body: &Bytes,
+        cancel: &Cancel,
+        out: &mut AttemptWriter<'_>,
+        seen: &mut Upstream,
+    ) -> Result<(), FailedCall> {
         let began = Instant::now();
-        let sending = self.client.post(self.dialect.url().clone()).headers(headers.clone());
-        let sending = sending.body(body.clone()).send();
-        let response = timeout_at(began + self.times.first_token.min(self.times.total), sending)
-            .await
-            .map_err(|_| timed_out(Limit::FirstToken))?
-            .map_err(unsent)?;
+        let request = self.client.post(self.dialect.url().clone()).headers(headers.clone());
+        let sending = self.send(request.body(body.clone()), cancel);
+        let patience = self.times.first_token.min(self.times.total);
+        let response = self.clock.within(Timer::FirstToken, patience, sending).await;
+        let response = response.ok_or_else(|| timed_out(Timer::FirstToken))??;
+        seen.status = Some(response.status().as_u16());
+        seen.request_id = http::request_id(response.headers(), &self.secret);
         let response = self.accept(response).await?;
+        if self.far_runs.is_some() {
+            let id = far_id(response.headers());
+            out.say(&mut id.map(Output::FarId).into_iter().collect()).await?;
+        }
         self.read(response, began, out).await
     }
 
+    /// The head of the answer. Dropping this hangs up, unless that would leave a run behind.
+    async fn send(&self, request: RequestBuilder, cancel: &Cancel) -> Result<Response, FailedCall> {
+        let Some(far_runs) = &self.far_runs else { return request.send().await.map_err(unsent) };
+        let id_of = |answer: &reqwest::Result<Response>| far_id(answer.as_ref().ok()?.headers());
+        let answer = far_runs.send(cancel, request.send(), id_of).await;
+        answer.ok_or(Stopped)?.map_err(unsent)
+    }
+
     /// A response that is a stream; everything else is a failure in the upstream's own words.
-    async fn accept(&self, response: Response) -> Result<Response, Trouble> {
+    async fn accept(&self, response: Response) -> Result<Response, FailedCall> {
         let status = response.status().as_u16();
         let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let essence = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_owned();
@@ -84,8 +134,8 @@ impl<D: Dialect> HttpAgent<D> {
             return Ok(response);
         }
         let headers = response.headers().clone();
-        let body = beginning(response, self.times.idle).await;
-        let told = Told::from_response(status, &headers, &body);
+        let body = self.beginning(response).await;
+        let told = UpstreamFailure::from_response(status, &headers, &body);
         // An error may come in a response that claims success.
         if status >= 300 || told.status.is_some() || !told.words.is_empty() {
             return Err(told.to_trouble(&self.secret));
@@ -93,16 +143,35 @@ impl<D: Dialect> HttpAgent<D> {
         Err(malformed(format!("status {status} with {essence:?} instead of a stream")).into())
     }
 
-    async fn read(&self, response: Response, began: Instant, out: &mut Speaker<'_>) -> Result<(), Trouble> {
-        let mut reading = Reading::new(response, self.dialect.decoder());
+    /// The beginning of a refusal; what does not come in time is not there.
+    async fn beginning(&self, mut response: Response) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let until = Instant::now() + self.times.idle;
+        while let Some(Ok(Some(chunk))) = self.clock.within(Timer::Idle, left(until), response.chunk()).await
+        {
+            bytes.extend_from_slice(&chunk);
+            if bytes.len() >= REFUSAL_BYTES {
+                break;
+            }
+        }
+        bytes
+    }
+
+    async fn read(
+        &self,
+        response: Response,
+        began: Instant,
+        out: &mut AttemptWriter<'_>,
+    ) -> Result<(), FailedCall> {
+        let mut reading = Reading::new(response, self.dialect.decoder(), &self.clock);
         let mut outputs = Vec::new();
         let (total, mut heard_at) = (began + self.times.total, None);
         loop {
             let (limit, patience) = match heard_at {
-                None => (Limit::FirstToken, began + self.times.first_token),
-                Some(at) => (Limit::Idle, at + self.times.idle),
+                None => (Timer::FirstToken, began + self.times.first_token),
+                Some(at) => (Timer::Idle, at + self.times.idle),
             };
-            let (limit, until) = if total < patience { (Limit::Total, total) } else { (limit, patience) };
+            let (limit, until) = if total < patience { (Timer::Total, total) } else { (limit, patience) };
             let step = reading.step(limit, until, &mut outputs).await;
             out.say(&mut outputs).await?;
             match step? {
@@ -119,9 +188,13 @@ impl<D: Dialect> HttpAgent<D> {
     }
 
     /// The answer is complete: what follows is welcome, but cannot fail it any more.
-    async fn usage(&self, mut reading: Reading<D::Decoder>, out: &mut Speaker<'_>) -> Result<(), Trouble> {
+    async fn usage(
+        &self,
+        mut reading: Reading<'_, D::Decoder>,
+        out: &mut AttemptWriter<'_>,
+    ) -> Result<(), FailedCall> {
         let (until, mut outputs) = (Instant::now() + USAGE_GRACE, Vec::new());
-        while let Ok(step) = reading.step(Limit::Idle, until, &mut outputs).await {
+        while let Ok(step) = reading.step(Timer::Grace, until, &mut outputs).await {
             if step == Step::Done {
                 reading.drain();
                 break;
@@ -144,17 +217,26 @@ impl<D: Dialect> HttpAgent<D> {
 impl<D: Dialect> Agent for HttpAgent<D> {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let (headers, body) = self.prepare(&turn)?;
-        let mut speaker = Speaker::new(out);
+        let mut speaker = AttemptWriter::new(out);
         let mut made = 0;
         loop {
             made += 1;
-            let Err(trouble) = self.call(&headers, &body, &mut speaker).await else { return Ok(()) };
-            let wait = self.retries.wait(&trouble, turn.attempt, made).filter(|_| !speaker.has_spoken());
-            let Some(wait) = wait else {
-                return Err(self.retries.verdict(trouble.fault, speaker.has_spoken()).into());
+            let Err(trouble) = self.call_logged(&headers, &body, &turn.cancel, &mut speaker).await else {
+                return Ok(());
             };
-            tracing::debug!(code = trouble.fault.code(), ?wait, made, "the upstream is called again");
-            tokio::time::sleep(wait).await;
+            let wait = self.retries.wait(&trouble, turn.attempt, made).filter(|_| !speaker.has_written());
+            let Some(wait) = wait else {
+                return Err(self.retries.verdict(trouble.fault, speaker.has_written()).into());
+            };
+            trouble.log_retry(&turn, made, wait);
+            self.clock.sleep(Timer::Again, wait).await;
+        }
+    }
+
+    async fn end(&self, far_id: &str, _reason: CancelReason) -> Result<(), Fault> {
+        match &self.far_runs {
+            Some(far_runs) => far_runs.end(far_id).await,
+            None => Ok(()),
         }
     }
 
@@ -168,19 +250,20 @@ impl<D: Dialect> Agent for HttpAgent<D> {
 }
 
 /// A response being read.
-struct Reading<D> {
+struct Reading<'a, D> {
     response: Response,
     frames: sse::Decoder,
     decoder: D,
+    clock: &'a Clock,
 }
 
-impl<D: Decode> Reading<D> {
-    fn new(response: Response, decoder: D) -> Self {
-        Self { response, frames: sse::Decoder::new(), decoder }
+impl<'a, D: Decode> Reading<'a, D> {
+    fn new(response: Response, decoder: D, clock: &'a Clock) -> Self {
+        Self { response, frames: sse::Decoder::new(), decoder, clock }
     }
 
     /// The next frame, or at least bytes, before the limit strikes.
-    async fn step(&mut self, limit: Limit, until: Instant, out: &mut Vec<Output>) -> Result<Step, Fault> {
+    async fn step(&mut self, limit: Timer, until: Instant, out: &mut Vec<Output>) -> Result<Step, Fault> {
         let mut strongest = Step::Quiet;
         while let Some(frame) = self.frames.next_frame() {
             let frame = frame.map_err(|e| malformed(e.to_string()))?;
@@ -193,8 +276,8 @@ impl<D: Decode> Reading<D> {
         if strongest == Step::Heard {
             return Ok(strongest);
         }
-        let chunk = timeout_at(until, self.response.chunk()).await.map_err(|_| timed_out(limit))?;
-        match chunk {
+        let chunk = self.clock.within(limit, left(until), self.response.chunk()).await;
+        match chunk.ok_or_else(|| timed_out(limit))? {
             Ok(Some(bytes)) => self.frames.push(&bytes),
             Ok(None) if self.decoder.is_complete() => return Ok(Step::Done),
             Ok(None) => return Err(truncated()),
@@ -205,22 +288,10 @@ impl<D: Decode> Reading<D> {
     }
 
     /// Lets the response end behind our back: its connection can then be used again.
-    fn drain(mut self) {
+    fn drain(self) {
+        let mut response = self.response;
         tokio::spawn(tokio::time::timeout(DRAIN, async move {
-            while let Ok(Some(_)) = self.response.chunk().await {}
+            while let Ok(Some(_)) = response.chunk().await {}
         }));
     }
-}
-
-/// The beginning of a refusal; what does not come in time is not there.
-async fn beginning(mut response: Response, limit: Duration) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let until = Instant::now() + limit;
-    while let Ok(Ok(Some(chunk))) = timeout_at(until, response.chunk()).await {
-        bytes.extend_from_slice(&chunk);
-        if bytes.len() >= REFUSAL_BYTES {
-            break;
-        }
-    }
-    bytes
 }

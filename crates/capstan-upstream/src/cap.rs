@@ -9,26 +9,28 @@ mod request;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use capstan_agent::{About, Agent, Outcome, Output, Turn, Work, Writer};
+use capstan_agent::{About, Agent, CancelReason, Clock, Outcome, Output, Timer, Turn, Work, Writer};
 use capstan_client::{CapClient, CapError, Options, PacketStream, RuntimeError};
-use capstan_protocol::fault::Cause;
+use capstan_protocol::fault::{Cause, Upstream};
 use capstan_protocol::{
     Close, ErrorSeverity, Event, EventView, Fault, FaultKind, Payload, Profile, StreamError, StreamPacket,
 };
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::watch;
+use tokio::time::Instant;
 use url::Url;
 
+use crate::api_key::ApiKey;
+use crate::attempt_writer::AttemptWriter;
 use crate::decode::malformed;
-use crate::http::{self, Limit, timed_out};
+use crate::failed_call::FailedCall;
+use crate::far_runs::FarRuns;
+use crate::http::{self, timed_out};
 use crate::kinds::{Common, ConfigError};
 use crate::retries::Retries;
-use crate::secret::Secret;
-use crate::speaker::Speaker;
-use crate::times::Timeouts;
-use crate::told::Told;
-use crate::trouble::Trouble;
+use crate::timeouts::{CallTimeouts, left};
+use crate::upstream_failure::UpstreamFailure;
 use calls::Calls;
 
 /// Interruptions of one answer that the client heals: each resumes where it was.
@@ -59,11 +61,13 @@ struct Cap {
     url: Url,
     path: Option<String>,
     http: reqwest::Client,
+    far_runs: FarRuns,
     profile: Profile,
     system: Option<String>,
-    secret: Secret,
+    secret: ApiKey,
     retries: Retries,
-    times: Timeouts,
+    times: CallTimeouts,
+    clock: Clock,
 }
 
 pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, ConfigError> {
@@ -74,36 +78,47 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, C
     if config.system.is_some() && profile == Profile::V2 {
         return Err(ConfigError::at("system", "profile v2 has no place for a system prompt"));
     }
+    let (url, http) = (http::base_url(&config.url)?, http::client(common.times.connect)?);
+    let secret = ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?;
     Ok(Box::new(Cap {
-        url: http::base_url(&config.url)?,
         path: config.path,
-        http: http::client(common.times.connect)?,
+        far_runs: FarRuns::new(http.clone(), &url, secret.clone()),
+        url,
+        http,
         profile,
         system: config.system,
-        secret: Secret::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?,
+        secret,
         retries: common.retries,
         times: common.times,
+        clock: common.clock.clone(),
     }))
 }
 
 #[async_trait]
 impl Agent for Cap {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
-        let calls = Calls::new(self.http.clone(), self.retries.calls(turn.attempt));
+        let limit = self.retries.calls(turn.attempt);
+        let calls = Calls::new(self.http.clone(), self.far_runs.clone(), turn.cancel.clone(), limit);
         let client = self.client(&turn, calls.clone())?;
-        let mut speaker = Speaker::new(out);
+        let mut speaker = AttemptWriter::new(out);
         loop {
             let packets = match self.profile {
                 Profile::V1 => client.assist(&request::v1(&turn, self.system.as_deref())),
                 Profile::V2 => client.assist(&request::v2(&turn)?),
             };
-            let Err(trouble) = self.read(packets, &mut speaker).await else { return Ok(()) };
+            let Err(trouble) = self.read(packets, calls.far_id(), &mut speaker).await else { return Ok(()) };
+            let trouble = self.with_log_details(trouble, &calls);
             let wait = self.retries.wait(&trouble, turn.attempt, calls.made());
-            let Some(wait) = wait.filter(|_| !speaker.has_spoken()) else {
-                return Err(self.retries.verdict(trouble.fault, speaker.has_spoken()).into());
+            let Some(wait) = wait.filter(|_| !speaker.has_written()) else {
+                return Err(self.retries.verdict(trouble.fault, speaker.has_written()).into());
             };
-            tokio::time::sleep(wait).await;
+            trouble.log_retry(&turn, calls.made(), wait);
+            self.clock.sleep(Timer::Again, wait).await;
         }
+    }
+
+    async fn end(&self, far_id: &str, _reason: CancelReason) -> Result<(), Fault> {
+        self.far_runs.end(far_id).await
     }
 
     fn max_attempts(&self) -> u32 {
@@ -132,22 +147,54 @@ impl Cap {
     }
 
     /// The first packet and the whole have limits of their own; silence in between is the client's to notice.
-    async fn read(&self, mut packets: PacketStream, out: &mut Speaker<'_>) -> Result<(), Trouble> {
+    async fn read(
+        &self,
+        mut packets: PacketStream,
+        mut far_id: watch::Receiver<Option<String>>,
+        out: &mut AttemptWriter<'_>,
+    ) -> Result<(), FailedCall> {
         let began = Instant::now();
         let (first, total) = (began + self.times.first_token, began + self.times.total);
         let mut reader = Reader::default();
         let mut has_begun = false;
         loop {
             let is_total = has_begun || total < first;
-            let (limit, until) = if is_total { (Limit::Total, total) } else { (Limit::FirstToken, first) };
-            let next = timeout_at(until, packets.next()).await.map_err(|_| timed_out(limit))?;
+            let (limit, until) = if is_total { (Timer::Total, total) } else { (Timer::FirstToken, first) };
+            let next = tokio::select! {
+                biased;
+                // Long before the first packet, if that takes its time.
+                Ok(()) = far_id.changed() => {
+                    let id = far_id.borrow_and_update().clone();
+                    out.say(&mut id.map(Output::FarId).into_iter().collect()).await?;
+                    continue;
+                }
+                next = self.clock.within(limit, left(until), packets.next()) => {
+                    next.ok_or_else(|| timed_out(limit))?
+                }
+            };
             let Some(packet) = next.map_err(|error| self.failed(error))? else { return Ok(()) };
+            if !has_begun && far_id.borrow().is_none() {
+                // A server that names its stream in its packets only.
+                out.say(&mut vec![Output::FarId(packet.stream_id.to_string())]).await?;
+            }
             has_begun = true;
             out.say(&mut reader.outputs(packet)).await?;
         }
     }
 
-    fn failed(&self, error: CapError) -> Trouble {
+    /// With what the log is to tell of the last exchange.
+    fn with_log_details(&self, trouble: FailedCall, calls: &Calls) -> FailedCall {
+        let (status, headers) = calls.last_head().unzip();
+        let seen = Upstream {
+            host: Some(http::host_of(&self.url)),
+            status,
+            request_id: headers.and_then(|headers| http::request_id(&headers, &self.secret)),
+            stderr: None,
+        };
+        FailedCall { fault: http::with_log_details(trouble.fault, seen, &self.secret), ..trouble }
+    }
+
+    fn failed(&self, error: CapError) -> FailedCall {
         let words = self.secret.scrub(&error.to_string());
         match error {
             CapError::Connection(_) => {
@@ -163,11 +210,11 @@ impl Cap {
     }
 
     /// A run that failed keeps its code; a request that was refused is the gateway's matter, so its status decides.
-    fn told(&self, error: RuntimeError) -> Trouble {
+    fn told(&self, error: RuntimeError) -> FailedCall {
         if let Some(error) = error.error {
             return Fault::from(error).into();
         }
-        let told = Told {
+        let told = UpstreamFailure {
             status: error.status,
             words: error.problem.as_ref().map(|problem| problem.code.clone()).into_iter().collect(),
             text: error.message(),
@@ -201,6 +248,9 @@ impl Reader {
                     self.len = self.ends.last_key_value().map_or(0, |(_, end)| *end);
                     return vec![Output::Again { keep: self.len }];
                 }
+                if let EventView::Interrupt(interrupt) = event.view() {
+                    return vec![Output::Interrupt(*interrupt)];
+                }
                 vec![Output::Event { kind: event.kind.unwrap_or_default(), payload }]
             }
             Payload::Error(error) => {
@@ -215,7 +265,8 @@ impl Reader {
 fn closed(close: &Close) -> Vec<Output> {
     let mut outputs = Vec::new();
     let reason = close.reason();
-    if reason != Close::COMPLETED && !reason.is_empty() {
+    // That it asks follows from its questions.
+    if ![Close::COMPLETED, Close::INTERRUPT, ""].contains(&reason.as_str()) {
         outputs.push(Output::Reason(reason));
     }
     if let Close::Report(report) = close {

@@ -4,6 +4,7 @@ mod decoder;
 mod lines;
 mod process;
 mod prompt;
+mod stderr_tail;
 mod text;
 
 use std::collections::BTreeMap;
@@ -11,21 +12,22 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::BytesMut;
-use capstan_agent::{About, Agent, Outcome, Turn, Work, Writer};
+use capstan_agent::{About, Agent, Clock, Outcome, Timer, Turn, Work, Writer};
 use capstan_protocol::Fault;
+use capstan_protocol::fault::Upstream;
 use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 pub use decoder::Decoder;
 pub use lines::Lines;
 
+use crate::attempt_writer::AttemptWriter;
 use crate::decode::Step;
-use crate::http::{Limit, timed_out};
+use crate::http::timed_out;
 use crate::kinds::{Common, ConfigError};
 use crate::retries::Retries;
-use crate::speaker::Speaker;
-use crate::times::Timeouts;
+use crate::timeouts::{CallTimeouts, left};
 use process::Process;
 use prompt::PromptBy;
 
@@ -56,27 +58,30 @@ fn yes() -> bool {
 struct Command {
     config: Config,
     retries: Retries,
-    times: Timeouts,
+    times: CallTimeouts,
+    clock: Clock,
 }
 
 pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, ConfigError> {
     if config.command.first().is_none_or(String::is_empty) {
         return Err(ConfigError::at("command", "needs a program and, after it, its arguments"));
     }
-    Ok(Box::new(Command { config, retries: common.retries, times: common.times }))
+    let (retries, times, clock) = (common.retries, common.times, common.clock.clone());
+    Ok(Box::new(Command { config, retries, times, clock }))
 }
 
 #[async_trait]
 impl Agent for Command {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
-        let mut speaker = Speaker::new(out);
+        let mut speaker = AttemptWriter::new(out);
         let prompt = prompt::make(&turn, self.config.prompt, self.config.history)?;
-        let mut process = Process::start(&self.config, &turn, prompt)?;
-        let outcome = self.listen(&mut process, &mut speaker).await;
-        if outcome.is_ok() {
+        let mut process = Process::start(&self.config, &turn, prompt, &self.clock)?;
+        let Err(fault) = self.listen(&mut process, &mut speaker).await else {
             process.end();
-        }
-        outcome.map_err(|fault| self.retries.verdict(fault, speaker.has_spoken()).into())
+            return Ok(());
+        };
+        let seen = Upstream { stderr: process.stderr_tail().await, ..Upstream::default() };
+        Err(self.retries.verdict(fault.with_upstream(seen), speaker.has_written()).into())
     }
 
     fn max_attempts(&self) -> u32 {
@@ -89,7 +94,7 @@ impl Agent for Command {
 }
 
 impl Command {
-    async fn listen(&self, process: &mut Process, out: &mut Speaker<'_>) -> Result<(), Fault> {
+    async fn listen(&self, process: &mut Process, out: &mut AttemptWriter<'_>) -> Result<(), Fault> {
         let began = Instant::now();
         let mut lines = Lines::new(self.config.max_line_bytes.unwrap_or(DEFAULT_MAX_LINE_BYTES));
         let mut decoder = Decoder::new();
@@ -97,13 +102,13 @@ impl Command {
         let mut buffer = BytesMut::with_capacity(64 * 1024);
         loop {
             buffer.clear();
-            let until = self.patience(began, heard_at, ends_at);
-            match timeout_at(until.1, process.output.read_buf(&mut buffer)).await {
+            let (limit, until) = self.patience(began, heard_at, ends_at);
+            match self.clock.within(limit, left(until), process.output.read_buf(&mut buffer)).await {
                 // It said its result and lingers: that is the end.
-                Err(_) if ends_at.is_some() => break,
-                Err(_) => return Err(timed_out(until.0)),
-                Ok(Ok(0) | Err(_)) => break,
-                Ok(Ok(_)) => lines.push(&buffer),
+                None if ends_at.is_some() => break,
+                None => return Err(timed_out(limit)),
+                Some(Ok(0) | Err(_)) => break,
+                Some(Ok(_)) => lines.push(&buffer),
             }
             let step = take(&mut lines, &mut decoder, &mut outputs);
             out.say(&mut outputs).await.map_err(Fault::from_error)?;
@@ -126,14 +131,14 @@ impl Command {
         began: Instant,
         heard_at: Option<Instant>,
         ends_at: Option<Instant>,
-    ) -> (Limit, Instant) {
-        let (limit, until) = match heard_at {
-            None => (Limit::FirstToken, began + self.times.first_token),
-            Some(at) => (Limit::Idle, at + self.times.idle),
+    ) -> (Timer, Instant) {
+        let (limit, until) = match (ends_at, heard_at) {
+            (Some(end), _) => (Timer::Grace, end),
+            (None, Some(at)) => (Timer::Idle, at + self.times.idle),
+            (None, None) => (Timer::FirstToken, began + self.times.first_token),
         };
-        let until = ends_at.unwrap_or(until);
         let total = began + self.times.total;
-        if total < until { (Limit::Total, total) } else { (limit, until) }
+        if total < until { (Timer::Total, total) } else { (limit, until) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a decoder of server-sent events is: frames in, outputs or a fault out, no I/O.
 
 use capstan_agent::Output;
+use capstan_protocol::fault::Cause;
 use capstan_protocol::{Fault, FaultKind};
 use serde_json::{Map, Value};
 
@@ -28,13 +29,14 @@ pub trait Decode: Send {
 
 /// The stream ended without its protocol's own finish.
 pub(crate) fn truncated() -> Fault {
+    let chain = vec!["the stream ended without its protocol's own finish".into()];
     Fault::new(FaultKind::UpstreamTruncated)
+        .with_cause(Cause { error_type: "TruncatedUpstream".into(), chain })
 }
 
 /// The upstream broke its protocol; the words say how, for developers.
 pub(crate) fn malformed(what: impl Into<String>) -> Fault {
-    let cause =
-        capstan_protocol::fault::Cause { error_type: "MalformedUpstream".into(), chain: vec![what.into()] };
+    let cause = Cause { error_type: "MalformedUpstream".into(), chain: vec![what.into()] };
     Fault::new(FaultKind::UpstreamMalformed).with_cause(cause)
 }
 

@@ -3,19 +3,28 @@
 use std::error::Error;
 use std::time::Duration;
 
-use capstan_agent::{TraceContext, Turn};
-use capstan_protocol::fault::Cause;
+use capstan_agent::{Timer, TraceParent, Turn};
+use capstan_protocol::fault::{Cause, Upstream, is_tls_failure};
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, StatusCode};
-use url::Url;
+use url::{Position, Url};
 
+use crate::api_key::ApiKey;
+use crate::failed_call::FailedCall;
 use crate::kinds::ConfigError;
-use crate::trouble::Trouble;
 
 /// A redirect within one server may be followed this often.
 const REDIRECTS: usize = 3;
+
+/// Under which name servers and the proxies before them tell their id of a request; the first that is there counts.
+const REQUEST_IDS: [&str; 5] =
+    ["x-request-id", "request-id", "apim-request-id", "x-amzn-requestid", "cf-ray"];
+/// A longer id is none.
+const LONGEST_ID: usize = 128;
+/// What is kept of an upstream's words, and of an error's.
+const LONGEST_TEXT: usize = 500;
 
 /// A client that never carries a key to another server.
 pub(crate) fn client(connect: Duration) -> Result<Client, ConfigError> {
@@ -62,25 +71,55 @@ pub(crate) fn join(base: &Url, path: &str) -> Url {
 /// The trace that a call belongs to, in the headers that carry it.
 pub(crate) fn trace_headers(turn: &Turn) -> HeaderMap {
     let header = |(name, value)| Some((HeaderName::from_static(name), HeaderValue::from_str(value).ok()?));
-    turn.trace.iter().flat_map(TraceContext::headers).filter_map(header).collect()
+    turn.trace.iter().flat_map(TraceParent::headers).filter_map(header).collect()
+}
+
+/// The server that a call goes to, for the log.
+pub(crate) fn host_of(url: &Url) -> String {
+    url[Position::BeforeHost..Position::AfterPort].to_owned()
+}
+
+/// The server's id of a request, for the log. It is the server's word, so it may repeat a key.
+pub(crate) fn request_id(headers: &HeaderMap, key: &ApiKey) -> Option<String> {
+    let id = REQUEST_IDS.iter().find_map(|name| headers.get(*name)?.to_str().ok())?;
+    let is_plain = !id.is_empty() && id.len() <= LONGEST_ID && id.bytes().all(|b| b.is_ascii_graphic());
+    is_plain.then(|| key.scrub(id))
+}
+
+/// A fault with what the log tells of its upstream, without the key in anything that the upstream said, and not at
+/// any length.
+pub(crate) fn with_log_details(fault: Fault, upstream: Upstream, key: &ApiKey) -> Fault {
+    let scrubbed = fault.cause().map(|cause| Cause {
+        error_type: cause.error_type.clone(),
+        chain: cause.chain.iter().map(|text| short(&key.scrub(text))).collect(),
+    });
+    let fault = fault.with_upstream(upstream);
+    match scrubbed {
+        Some(cause) => fault.with_cause(cause),
+        None => fault,
+    }
+}
+
+pub(crate) fn short(text: &str) -> String {
+    text.chars().take(LONGEST_TEXT).collect()
 }
 
 /// The request failed before a response came.
-pub(crate) fn unsent(error: reqwest::Error) -> Trouble {
+pub(crate) fn unsent(error: reqwest::Error) -> FailedCall {
     let error = error.without_url();
     let cause = cause_of(&error);
     let is_connect = error.is_connect();
     if error.is_timeout() {
-        let trouble = Trouble::from(timed_out(Limit::Connect).with_cause(cause));
+        let trouble = FailedCall::from(timed_out(Timer::Connect).with_cause(cause));
         return if is_connect { trouble.refused() } else { trouble };
     }
     // A certificate that does not verify will not verify next time either.
-    let is_tls = cause.chain.iter().any(|text| text.contains("certificate"));
+    let is_tls = is_tls_failure(&error);
     let fault = Fault::new(FaultKind::UpstreamUnreachable).with_cause(cause);
     if is_tls {
         return fault.with_severity(ErrorSeverity::Fatal).with_retryable(false).into();
     }
-    let trouble = Trouble::from(fault);
+    let trouble = FailedCall::from(fault);
     if is_connect { trouble.refused() } else { trouble }
 }
 
@@ -99,23 +138,9 @@ fn cause_of(error: &reqwest::Error) -> Cause {
     Cause { error_type: "reqwest::Error".into(), chain }
 }
 
-/// Which of the time-outs struck.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Limit {
-    Connect,
-    FirstToken,
-    Idle,
-    Total,
-}
-
 /// A time-out, told by its name.
-pub(crate) fn timed_out(limit: Limit) -> Fault {
-    let fault = |name: &str| Fault::new(FaultKind::UpstreamTimeout).with_detail("timeout", name);
-    match limit {
-        Limit::Connect => fault("connect"),
-        Limit::FirstToken => fault("first_token"),
-        Limit::Idle => fault("idle"),
-        // Another attempt would take as long again.
-        Limit::Total => fault("total").with_severity(ErrorSeverity::Fatal),
-    }
+pub(crate) fn timed_out(limit: Timer) -> Fault {
+    let fault = Fault::new(FaultKind::UpstreamTimeout).with_detail("timeout", limit.as_str());
+    // Another attempt would take as long again.
+    if limit == Timer::Total { fault.with_severity(ErrorSeverity::Fatal) } else { fault }
 }

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use capstan_agent::{Agent, Demo};
+use capstan_agent::{Agent, Clock};
+use capstan_demo::Demo;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::retries::{OnCut, Retries};
-use crate::times::{Timeouts, TimeoutsConfig};
+use crate::timeouts::{CallTimeouts, TimeoutsConfig};
 use crate::{agui, anthropic, cap, command, openai};
 
 /// The keys of one agent's table, without `name` and `kind`.
@@ -24,7 +25,9 @@ pub struct Kind {
     /// How often and when it is called, unless the configuration says otherwise.
     pub retries: Retries,
     /// How long a call may take, unless the configuration says otherwise.
-    pub timeouts: Timeouts,
+    pub timeouts: CallTimeouts,
+    /// The environment variable that holds its key, unless the configuration names another place.
+    pub key_env: Option<&'static str>,
     build: Build,
 }
 
@@ -34,42 +37,48 @@ pub const KINDS: &[Kind] = &[
         name: "command",
         what: "a process that speaks stream-json",
         retries: Retries::CAREFUL,
-        timeouts: Timeouts::PROCESS,
+        timeouts: CallTimeouts::PROCESS,
+        key_env: None,
         build: |keys, common| command::build(own(keys)?, common),
     },
     Kind {
         name: "openai",
         what: "a server of OpenAI's Chat Completions",
         retries: Retries::PROVIDER,
-        timeouts: Timeouts::PROVIDER,
+        timeouts: CallTimeouts::PROVIDER,
+        key_env: Some(openai::DEFAULTS.key_env),
         build: |keys, common| openai::build(own(keys)?, common),
     },
     Kind {
         name: "anthropic",
         what: "a server of Anthropic's Messages",
         retries: Retries::PROVIDER,
-        timeouts: Timeouts::PROVIDER,
+        timeouts: CallTimeouts::PROVIDER,
+        key_env: Some(anthropic::DEFAULTS.key_env),
         build: |keys, common| anthropic::build(own(keys)?, common),
     },
     Kind {
         name: "ag-ui",
         what: "an AG-UI agent",
         retries: Retries::CAREFUL,
-        timeouts: Timeouts::FOREIGN,
+        timeouts: CallTimeouts::FOREIGN,
+        key_env: None,
         build: |keys, common| agui::build(own(keys)?, common),
     },
     Kind {
         name: "cap",
         what: "another CAP server",
         retries: Retries::CAREFUL,
-        timeouts: Timeouts::FOREIGN,
+        timeouts: CallTimeouts::FOREIGN,
+        key_env: None,
         build: |keys, common| cap::build(own(keys)?, common),
     },
     Kind {
         name: "demo",
         what: "the demo agent",
         retries: Retries::PROVIDER,
-        timeouts: Timeouts::PROVIDER,
+        timeouts: CallTimeouts::PROVIDER,
+        key_env: None,
         build: |keys, _| own::<NoKeys>(keys).map(|_| Box::new(Demo::new()) as Box<dyn Agent>),
     },
 ];
@@ -82,7 +91,8 @@ struct NoKeys {}
 #[derive(Debug, Clone)]
 pub(crate) struct Common {
     pub(crate) retries: Retries,
-    pub(crate) times: Timeouts,
+    pub(crate) times: CallTimeouts,
+    pub(crate) clock: Clock,
 }
 
 #[derive(Default, Deserialize)]
@@ -98,7 +108,16 @@ struct CommonConfig {
 const COMMON: [&str; 4] = ["attempts", "max_calls", "on_cut", "timeouts"];
 
 /// Makes the agent that a table describes; `keys` holds everything but `name` and `kind`.
-pub fn build(kind: &str, mut keys: Map<String, Value>) -> Result<Box<dyn Agent>, ConfigError> {
+pub fn build(kind: &str, keys: Map<String, Value>) -> Result<Box<dyn Agent>, ConfigError> {
+    build_with(kind, keys, Clock::default())
+}
+
+/// The same, with a clock to wait by.
+pub fn build_with(
+    kind: &str,
+    mut keys: Map<String, Value>,
+    clock: Clock,
+) -> Result<Box<dyn Agent>, ConfigError> {
     let Some(row) = KINDS.iter().find(|row| row.name == kind) else {
         let known = KINDS.iter().map(|row| row.name.to_owned()).collect();
         return Err(ConfigError { known, ..ConfigError::at("kind", format!("unknown kind {kind:?}")) });
@@ -110,8 +129,17 @@ pub fn build(kind: &str, mut keys: Map<String, Value>) -> Result<Box<dyn Agent>,
         }
     }
     let shared = if row.name == "demo" { Map::new() } else { take_common(&mut keys) };
-    let common = common(own(shared)?, row)?;
+    let common = common(own(shared)?, row, clock)?;
     (row.build)(keys, &common).map_err(|error| error.with_common(row.name != "demo"))
+}
+
+/// The environment variable in which the key of such an agent is looked for, if it is not there: calls will go out
+/// without a key, which is fine for a server that asks for none.
+pub fn missing_key(kind: &str, keys: &Map<String, Value>) -> Option<&'static str> {
+    let usual = KINDS.iter().find(|row| row.name == kind)?.key_env?;
+    let is_named = keys.contains_key("key_env") || keys.contains_key("key_file");
+    let is_set = std::env::var(usual).is_ok_and(|key| !key.trim().is_empty());
+    (!is_named && !is_set).then_some(usual)
 }
 
 fn take_common(keys: &mut Keys) -> Keys {
@@ -119,7 +147,7 @@ fn take_common(keys: &mut Keys) -> Keys {
     taken.collect()
 }
 
-fn common(config: CommonConfig, row: &Kind) -> Result<Common, ConfigError> {
+fn common(config: CommonConfig, row: &Kind, clock: Clock) -> Result<Common, ConfigError> {
     let mut retries = row.retries;
     retries.max_calls = config.max_calls.unwrap_or(retries.max_calls);
     retries.on_cut = config.on_cut.unwrap_or(retries.on_cut);
@@ -133,7 +161,7 @@ fn common(config: CommonConfig, row: &Kind) -> Result<Common, ConfigError> {
     }
     let wrong = |name: &str| ConfigError::at("timeouts", format!("{name}: expected a number of seconds"));
     let times = config.timeouts.over(row.timeouts).map_err(wrong)?;
-    Ok(Common { retries, times })
+    Ok(Common { retries, times, clock })
 }
 
 /// Reads a kind's own keys; a mistake is told with the key that it stands at.

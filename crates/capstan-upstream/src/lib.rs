@@ -2,33 +2,34 @@
 //!
 //! A kind turns a [`Turn`](capstan_agent::Turn) into its upstream's request and decodes the answer. Decoders do no
 //! I/O ([`Decode`], [`command::Decoder`]); how often is tried, how long is waited and what a failure means is decided
-//! in one place for all kinds ([`Retries`], [`Timeouts`], [`Told`]). Nothing here knows of journals or of serving.
+//! in one place for all kinds ([`Retries`], [`CallTimeouts`], [`UpstreamFailure`]). Nothing here knows of journals or of serving.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 pub mod agui;
 pub mod anthropic;
+mod api_key;
+mod attempt_writer;
 mod call;
 pub mod cap;
 mod citation;
 pub mod command;
 mod decode;
+mod failed_call;
+mod far_runs;
 mod http;
 mod kinds;
 pub mod openai;
 mod parts;
 mod provider;
 mod retries;
-mod secret;
-mod speaker;
 mod thoughts;
-mod times;
-mod told;
+mod timeouts;
 mod tools;
-mod trouble;
+mod upstream_failure;
 
+pub use api_key::ApiKey;
 pub use decode::{Decode, Step};
-pub use kinds::{ConfigError, KINDS, Kind, build};
+pub use kinds::{ConfigError, KINDS, Kind, build, build_with, missing_key};
 pub use retries::{MAX_CALLS, OnCut, Retries};
-pub use secret::Secret;
-pub use times::Timeouts;
-pub use told::Told;
+pub use timeouts::CallTimeouts;
+pub use upstream_failure::UpstreamFailure;

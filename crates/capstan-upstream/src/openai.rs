@@ -1,5 +1,6 @@
 //! `openai`: Chat Completions streaming, of OpenAI or any compatible server.
 
+mod asked;
 mod decoder;
 mod request;
 
@@ -15,7 +16,7 @@ use crate::call::{Dialect, HttpAgent};
 use crate::kinds::{Common, ConfigError};
 use crate::provider::{Config, Defaults, Provider};
 
-const DEFAULTS: Defaults = Defaults {
+pub(crate) const DEFAULTS: Defaults = Defaults {
     url: "https://api.openai.com/v1",
     path: "chat/completions",
     key_env: "OPENAI_API_KEY",
@@ -47,8 +48,7 @@ impl Dialect for OpenAi {
         body.insert("stream".into(), true.into());
         body.insert("stream_options".into(), serde_json::json!({ "include_usage": true }));
         body.insert("messages".into(), request::messages(turn, self.0.system.as_deref())?.into());
-        body.extend(self.0.parameters.clone());
-        Ok(Value::Object(body))
+        Ok(self.0.body(body, asked::of(turn)))
     }
 
     fn decoder(&self) -> Decoder {

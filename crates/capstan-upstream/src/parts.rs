@@ -2,21 +2,39 @@
 
 use capstan_agent::Turn;
 use capstan_protocol::{ChatMessage, Fault, FaultKind, Part};
+use serde_json::Value;
 
 /// The conversation: what was said before, and what is said now.
 pub(crate) fn messages(turn: &Turn) -> impl Iterator<Item = (usize, &ChatMessage)> {
-    turn.history.iter().chain(std::iter::once(&turn.message)).enumerate()
+    turn.conversation().enumerate()
+}
+
+/// What the caller wants to be known besides, as a text for a system message.
+pub(crate) fn context(turn: &Turn) -> Option<String> {
+    let facts = turn.context.iter().map(|fact| format!("\n- {}: {}", fact.description, fact.value));
+    (!turn.context.is_empty()).then(|| format!("Context of this conversation:{}", facts.collect::<String>()))
+}
+
+/// A tool's answer as text; a text goes without its quotes.
+pub(crate) fn response_text(response: &Value) -> String {
+    response.as_str().map_or_else(|| response.to_string(), str::to_owned)
 }
 
 /// Where a part stands.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct PartPath {
     pub(crate) message: usize,
     pub(crate) part: usize,
 }
 
+/// A parameter that the upstream has no word for. It is named, never dropped.
+pub(crate) fn refused_parameter(name: &str, why: &str) -> Fault {
+    let message = format!("{name}: {why}.");
+    Fault::new(FaultKind::InvalidRequest).with_message(message).with_detail("path", name)
+}
+
 /// A part that the upstream cannot take. It is named, never dropped.
-pub(crate) fn refused(place: Place, part: &Part, why: &str) -> Fault {
+pub(crate) fn refused(place: PartPath, part: &Part, why: &str) -> Fault {
     let path = format!("messages[{}].parts[{}]", place.message, place.part);
     let message = format!("{path}: {} {why}.", kind(part));
     Fault::new(FaultKind::InvalidRequest).with_message(message).with_detail("path", path)
@@ -35,7 +53,7 @@ fn kind(part: &Part) -> &'static str {
 }
 
 /// The media type of a blob; without one its bytes mean nothing to a provider.
-pub(crate) fn mime<'a>(place: Place, part: &Part, mime: &'a Option<String>) -> Result<&'a str, Fault> {
+pub(crate) fn mime<'a>(place: PartPath, part: &Part, mime: &'a Option<String>) -> Result<&'a str, Fault> {
     mime.as_deref().ok_or_else(|| refused(place, part, "needs a mime_type for this agent"))
 }
 

@@ -4,9 +4,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use url::Url;
 
+use crate::api_key::ApiKey;
 use crate::http;
 use crate::kinds::ConfigError;
-use crate::secret::Secret;
 
 /// The keys of a provider's table.
 #[derive(Debug, Deserialize)]
@@ -39,7 +39,7 @@ pub(crate) struct Provider {
     pub(crate) model: String,
     pub(crate) system: Option<String>,
     pub(crate) parameters: Map<String, Value>,
-    pub(crate) secret: Secret,
+    pub(crate) secret: ApiKey,
 }
 
 impl Provider {
@@ -54,7 +54,50 @@ impl Provider {
             model: config.model,
             system: config.system,
             parameters: config.parameters,
-            secret: Secret::find(config.key_env.as_deref(), config.key_file.as_deref(), key_env)?,
+            secret: ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), key_env)?,
         })
     }
+
+    /// The body of a call: ours, then what is configured, then what the request asks for.
+    pub(crate) fn body(&self, ours: Map<String, Value>, asked: Asked) -> Value {
+        let mut body = ours;
+        body.extend(self.parameters.clone());
+        if !asked.tools.is_empty() {
+            // Of two tools with one name the caller's counts: the caller is there to answer it.
+            let tools = body.entry("tools").or_insert_with(|| Value::Array(Vec::new()));
+            if let Value::Array(tools) = tools {
+                tools.retain(|tool| !asked.tools.iter().any(|own| name_of(own) == name_of(tool)));
+                tools.extend(asked.tools);
+            }
+        }
+        if let Some(asked) = asked.max_tokens {
+            let known = LIMITS.iter().find(|name| self.parameters.contains_key(**name));
+            let ceiling = known.and_then(|name| self.parameters.get(*name)?.as_u64());
+            let limit = ceiling.map_or(asked.value, |ceiling| ceiling.min(asked.value));
+            body.insert(known.copied().unwrap_or(asked.name).into(), limit.into());
+        }
+        body.extend(asked.members);
+        Value::Object(body)
+    }
+}
+
+/// The spellings of a token limit. One that is configured is kept, and no request gets beyond it.
+const LIMITS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+
+/// What a request asks for, in the provider's words.
+#[derive(Default)]
+pub(crate) struct Asked {
+    pub(crate) tools: Vec<Value>,
+    pub(crate) max_tokens: Option<TokenLimit>,
+    pub(crate) members: Map<String, Value>,
+}
+
+/// A token limit under the provider's name for it.
+pub(crate) struct TokenLimit {
+    pub(crate) name: &'static str,
+    pub(crate) value: u64,
+}
+
+fn name_of(tool: &Value) -> Option<&str> {
+    tool.get("name").or_else(|| tool.pointer("/function/name"))?.as_str()
 }

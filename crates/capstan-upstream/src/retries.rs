@@ -6,17 +6,15 @@
 
 use std::time::Duration;
 
-use capstan_protocol::{ErrorSeverity, Fault};
+use capstan_protocol::{Backoff, ErrorSeverity, Fault};
 use serde::Deserialize;
 
-use crate::trouble::Trouble;
+use crate::failed_call::FailedCall;
 
 /// Calls of one run: enough for a hiccup and a restart, too few to hurt a provider that is down.
 pub const MAX_CALLS: u32 = 4;
 /// A provider's wait up to this is slept through within the attempt; a longer one is the gateway's to deal with.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
-/// The wait before the second call; it doubles from there.
-const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 
 /// What happens when an answer breaks off after its first token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -63,29 +61,24 @@ impl Retries {
     }
 
     /// The wait before the next call of an attempt that has made `made` and said nothing, if there may be one.
-    pub(crate) fn wait(&self, trouble: &Trouble, attempt: u32, made: u32) -> Option<Duration> {
+    pub(crate) fn wait(&self, trouble: &FailedCall, attempt: u32, made: u32) -> Option<Duration> {
         let passes = trouble.fault.severity() == ErrorSeverity::Transient;
         let is_safe = self.is_repeatable || trouble.is_refusal;
         if !passes || !is_safe || made >= self.calls(attempt) {
             return None;
         }
         let told = trouble.wait.unwrap_or_default();
-        (told <= SHORT_WAIT).then(|| told.max(backoff(made)))
+        (told <= SHORT_WAIT)
+            .then(|| told.max(Backoff::DEFAULT.delay(made.saturating_sub(1), fastrand::f64())))
     }
 
     /// What an attempt ends with.
-    pub(crate) fn verdict(&self, fault: Fault, has_spoken: bool) -> Fault {
+    pub(crate) fn verdict(&self, fault: Fault, has_written: bool) -> Fault {
         match self.on_cut {
-            OnCut::Fail if has_spoken => fault.with_severity(ErrorSeverity::Fatal),
+            OnCut::Fail if has_written => fault.with_severity(ErrorSeverity::Fatal),
             OnCut::Fail | OnCut::Restart => fault,
         }
     }
-}
-
-/// Doubling, spread over the upper half so that many runs do not come back as one.
-fn backoff(made: u32) -> Duration {
-    let whole = FIRST_BACKOFF * 2_u32.saturating_pow(made.saturating_sub(1).min(4));
-    whole.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
 #[cfg(test)]
@@ -94,8 +87,8 @@ mod tests {
 
     use super::*;
 
-    fn trouble(kind: FaultKind) -> Trouble {
-        Trouble::from(Fault::new(kind))
+    fn trouble(kind: FaultKind) -> FailedCall {
+        FailedCall::from(Fault::new(kind))
     }
 
     #[test]
@@ -115,7 +108,7 @@ mod tests {
         assert_eq!(retries.wait(&trouble(FaultKind::UpstreamAuth), 1, 1), None, "FATAL");
         assert_eq!(retries.wait(&trouble(FaultKind::UpstreamError), 1, 2), None, "the calls are spent");
         assert_eq!(retries.wait(&trouble(FaultKind::UpstreamError), 2, 1), None, "so are a later attempt's");
-        let told = |seconds| Trouble {
+        let told = |seconds| FailedCall {
             wait: Some(Duration::from_secs(seconds)),
             ..trouble(FaultKind::UpstreamError)
         };

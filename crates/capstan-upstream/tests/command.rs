@@ -6,7 +6,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use capstan_agent::{Output, Turn};
+use capstan_agent::{Clock, Output, Timer, Turn};
 use capstan_protocol::ErrorSeverity;
 use common::*;
 use serde_json::{Value, json};
@@ -144,11 +144,12 @@ fn is_alive(pid: &str) -> bool {
 }
 
 async fn eventually(what: impl Fn() -> bool) -> bool {
-    for _ in 0..100 {
+    // Another process does it, and tells nobody.
+    for _ in 0..1000 {
         if what() {
             return true;
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
     false
 }
@@ -165,7 +166,9 @@ fn stubborn(file: &Path) -> String {
 async fn a_stopped_run_ends_its_whole_process_group() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pids");
-    let gateway = gateway(agent("command", json!({ "command": ["sh", "-c", stubborn(&file)] }))).await;
+    let clock = Clock::by_hand();
+    let config = json!({ "command": ["sh", "-c", stubborn(&file)] });
+    let gateway = gateway(agent_by(clock.clone(), "command", config)).await;
     let response = post(&gateway, &question("Hi"), "text/event-stream").await;
     let stream = response.headers()["x-stream-id"].to_str().unwrap().to_owned();
     let pids = || std::fs::read_to_string(&file).unwrap_or_default();
@@ -173,6 +176,7 @@ async fn a_stopped_run_ends_its_whole_process_group() {
     let stopped = client().delete(format!("{gateway}/v1/streams/{stream}")).send().await.unwrap();
     assert_eq!(stopped.status(), 200);
     assert!(pids().lines().all(is_alive), "the stop does not wait for the process");
+    clock.strike(Timer::Grace);
     assert!(eventually(|| pids().lines().all(|pid| !is_alive(pid))).await, "parent and child are gone");
 }
 
@@ -180,19 +184,25 @@ async fn a_stopped_run_ends_its_whole_process_group() {
 async fn a_silent_process_is_ended_by_its_timeout() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pids");
-    let config = json!({ "command": ["sh", "-c", stubborn(&file)], "timeouts": { "first_token": 0.5 } });
-    let (_, outcome) = run(agent("command", config), Turn::new("Hi")).await;
+    let (clock, config) = (Clock::by_hand(), json!({ "command": ["sh", "-c", stubborn(&file)] }));
+    let running = tokio::spawn(run(agent_by(clock.clone(), "command", config), Turn::new("Hi")));
+    let pids = || std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(eventually(|| pids().lines().count() == 2).await);
+    clock.strike(Timer::FirstToken);
+    let (_, outcome) = running.await.unwrap();
     let fault = outcome.unwrap_err();
     assert_eq!((fault.code(), &fault.details()["timeout"]), ("upstream_timeout", &json!("first_token")));
-    let pids = std::fs::read_to_string(&file).unwrap();
-    assert!(eventually(|| pids.lines().all(|pid| !is_alive(pid))).await);
+    clock.strike(Timer::Grace);
+    assert!(eventually(|| pids().lines().all(|pid| !is_alive(pid))).await);
 }
 
 #[tokio::test]
 async fn a_process_that_lingers_after_its_result_is_done() {
     let script = format!("{ECHO}; sleep 3600");
-    let running = run(agent("command", json!({ "command": ["sh", "-c", script, "sh"] })), Turn::new("x"));
-    let (outputs, outcome) = tokio::time::timeout(Duration::from_secs(60), running).await.expect("it ends");
+    let (clock, config) = (Clock::by_hand(), json!({ "command": ["sh", "-c", script, "sh"] }));
+    clock.strike(Timer::Grace);
+    let (outputs, outcome) = run(agent_by(clock.clone(), "command", config), Turn::new("x")).await;
     outcome.unwrap();
     assert_eq!(text(&outputs), "in=x arg= run=set");
+    assert!(clock.asked(Timer::Grace)[0] <= Duration::from_secs(2), "{:?}", clock.asked(Timer::Grace));
 }

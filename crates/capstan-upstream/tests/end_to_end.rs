@@ -5,7 +5,8 @@ mod common;
 
 use std::time::Duration;
 
-use capstan_agent::{Agent, Demo};
+use capstan_agent::{Agent, Timer};
+use capstan_demo::Demo;
 use common::*;
 use serde_json::{Value, json};
 
@@ -201,23 +202,24 @@ async fn what_a_foreign_cap_server_takes_back_is_taken_back() {
 #[tokio::test]
 async fn a_careful_kind_is_called_again_only_after_a_refusal() {
     let refused = Provider::start(|nth| if nth == 0 { status(503, &[], "") } else { agui_answer() }).await;
-    let told = ask(&gateway(agent("ag-ui", json!({ "url": refused.url }))).await, "Hi").await;
+    let told = ask(&refused.gateway("ag-ui", json!({ "url": refused.url })).await, "Hi").await;
     assert_eq!((told.text, refused.calls()), (words(60), 2));
     let broken = Provider::start(|_| status(500, &[], "")).await;
-    let told = ask(&gateway(agent("ag-ui", json!({ "url": broken.url }))).await, "Hi").await;
+    let told = ask(&broken.gateway("ag-ui", json!({ "url": broken.url })).await, "Hi").await;
     assert_eq!((told.errors.last().unwrap().code.as_str(), broken.calls()), ("upstream_error", 1));
     let closed = Provider::start(|_| status(503, &[], "")).await;
     for kind in ["ag-ui", "cap"] {
         let before = closed.calls();
-        ask(&gateway(agent(kind, json!({ "url": closed.url }))).await, "Hi").await;
+        ask(&closed.gateway(kind, json!({ "url": closed.url })).await, "Hi").await;
         assert_eq!(closed.calls() - before, 4, "{kind}");
     }
+    assert_eq!(closed.clock.asked(Timer::Again).len(), 2 * 3, "none without a wait");
 }
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 /// Asks as a part of a trace, or of none.
-async fn ask_within(gateway: &str, headers: &[(&str, &str)]) -> Told {
+async fn ask_within(gateway: &str, headers: &[(&str, &str)]) -> RunSeen {
     let post = client().post(format!("{gateway}/v1/assist")).json(&question("Hi"));
     let post = headers.iter().fold(post, |post, (name, value)| post.header(*name, *value));
     read(&post.send().await.unwrap().bytes().await.unwrap())

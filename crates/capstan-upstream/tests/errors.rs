@@ -4,10 +4,10 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use capstan_agent::Turn;
-use capstan_protocol::{Exposure, Fault};
+use capstan_agent::{Agent, Clock, Timer, Turn};
+use capstan_protocol::agui::{AguiEvent, RunError};
+use capstan_protocol::{ErrorSeverity, Exposure, Fault, Problem};
 use common::*;
 use serde_json::{Value, json};
 use tokio_rustls::rustls;
@@ -28,20 +28,52 @@ fn stands(label: &str, fault: &Fault) {
 
 /// One call and no more, so that the fault is the call's own.
 fn config(url: &str) -> Value {
-    json!({ "url": url, "model": "m", "max_calls": 1,
-        "timeouts": { "connect": 1, "first_token": 1, "idle": 1, "total": 10 } })
+    json!({ "url": url, "model": "m", "max_calls": 1 })
 }
 
 async fn fault_of(kind: &str, url: &str) -> Fault {
-    let (_, outcome) = run(agent(kind, config(url)), Turn::new("Hi")).await;
-    outcome.unwrap_err()
+    fault_by(Clock::default(), kind, url).await
+}
+
+async fn fault_by(clock: Clock, kind: &str, url: &str) -> Fault {
+    let agent = || agent_by(clock.clone(), kind, config(url));
+    let (_, outcome) = run(agent(), Turn::new("Hi")).await;
+    let fault = outcome.unwrap_err();
+    on_the_wire(agent(), &fault).await;
+    fault
 }
 
 async fn fault(kind: &str, acts: Vec<Do>) -> Fault {
     let provider = Provider::start(move |_| acts.clone()).await;
-    let fault = fault_of(kind, &provider.url).await;
-    assert_eq!(provider.calls(), 1);
+    let fault = fault_by(provider.clock.clone(), kind, &provider.url).await;
+    assert_eq!(provider.calls(), 2, "one by itself, one behind a gateway");
     fault
+}
+
+/// What callers read of the same failure, in every dialect: nothing that a fault says is lost on the way.
+async fn on_the_wire(agent: Box<dyn Agent>, fault: &Fault) {
+    let gateway = gateway(agent).await;
+    let request = question("Hi");
+    let response = post(&gateway, &request, "text/event-stream").await;
+    let stream = response.headers()["x-stream-id"].to_str().unwrap().to_owned();
+    let mut told = read(&response.bytes().await.unwrap());
+    let error = Fault::from(told.errors.pop().expect("the stream ends in an error"));
+    let problem: Problem = post(&gateway, &request, "application/json").await.json().await.unwrap();
+    let events = client().get(format!("{gateway}/v1/streams/{stream}?face=ag-ui")).send().await.unwrap();
+    let events = events.text().await.unwrap();
+    let last = events.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().unwrap();
+    let last: AguiEvent = serde_json::from_str(last).unwrap();
+    let run_error = Fault::from(RunError::from_event(&last).expect("the events end in RUN_ERROR"));
+    let essence = |fault: &Fault| {
+        let message = fault.message().to_owned();
+        let rest = (fault.domain(), fault.is_retryable(), fault.retry_after(), fault.details().clone());
+        (fault.kind(), fault.code().to_owned(), message, rest)
+    };
+    for (dialect, read) in [("ERROR", error), ("problem", Fault::from(problem)), ("RUN_ERROR", run_error)] {
+        assert_eq!(essence(&read), essence(fault), "as {dialect}");
+        // There is one attempt: what was TRANSIENT ends by rule 3.
+        assert_eq!(read.severity(), ErrorSeverity::Fatal, "as {dialect}");
+    }
 }
 
 fn openai(kind: &str, code: &str, message: &str) -> String {
@@ -218,9 +250,9 @@ async fn a_certificate_that_does_not_verify_is_fatal() {
 async fn answers_that_break_are_typed() {
     let begun = |rest: Vec<Do>| [vec![stream_head(), token("tok1 ")], rest].concat();
     for (label, acts) in [
-        ("no first token in time", vec![stream_head(), Do::Hang]),
-        ("no answer at all", vec![Do::Hang]),
-        ("stall in mid-stream", begun(vec![Do::Hang])),
+        ("no first token in time", vec![stream_head(), Do::Strike(Timer::FirstToken), Do::Hang]),
+        ("no answer at all", vec![Do::Strike(Timer::FirstToken), Do::Hang]),
+        ("stall in mid-stream", begun(vec![Do::Strike(Timer::Idle), Do::Hang])),
         ("malformed chunk", begun(vec![Do::Write("data: {oops\n\n".into())])),
         ("cut without a finish", begun(vec![])),
         ("reset in mid-stream", begun(vec![Do::Reset])),
@@ -238,11 +270,12 @@ async fn answers_that_break_are_typed() {
 
 #[tokio::test]
 async fn a_call_that_takes_too_long_in_all_is_fatal() {
-    let drip: Vec<Do> = (0..40).flat_map(|_| [token("x"), Do::Pause(Duration::from_millis(50))]).collect();
-    let provider = Provider::start(move |_| [vec![stream_head()], drip.clone()].concat()).await;
+    let provider =
+        Provider::start(|_| vec![stream_head(), token("x"), Do::Strike(Timer::Total), Do::Hang]).await;
     let mut config = config(&provider.url);
-    config["timeouts"]["total"] = json!(0.7);
-    let (_, outcome) = run(agent("openai", config), Turn::new("Hi")).await;
+    // Below the other limits, so that it is the one to strike.
+    config["timeouts"] = json!({ "total": 9 });
+    let (_, outcome) = run(provider.agent("openai", config), Turn::new("Hi")).await;
     stands("total time-out", &outcome.unwrap_err());
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use capstan_agent::Output;
 use capstan_protocol::{Exposure, Fault, sse};
-use capstan_upstream::{Decode, Secret, Step, agui, anthropic, command, openai};
+use capstan_upstream::{ApiKey, Decode, Step, agui, anthropic, command, openai};
 use serde_json::{Value, json};
 
 fn shown(output: &Output) -> Value {
@@ -19,6 +19,8 @@ fn shown(output: &Output) -> Value {
         Output::Model(model) => json!({ "model": model }),
         Output::Usage(usage) => json!({ "usage": usage }),
         Output::Reason(reason) => json!({ "reason": reason }),
+        Output::FarId(id) => json!({ "far_id": id }),
+        Output::Interrupt(asked) => json!({ "interrupt": asked }),
     }
 }
 
@@ -72,8 +74,8 @@ fn lines(body: &[u8], size: usize) -> Value {
 
 fn decoded(kind: &str, body: &[u8], size: usize) -> Value {
     match kind {
-        "openai" => frames(openai::Decoder::new(Secret::none()), body, size),
-        "anthropic" => frames(anthropic::Decoder::new(Secret::none()), body, size),
+        "openai" => frames(openai::Decoder::new(ApiKey::none()), body, size),
+        "anthropic" => frames(anthropic::Decoder::new(ApiKey::none()), body, size),
         "ag-ui" => frames(agui::Decoder::default(), body, size),
         "command" => lines(body, size),
         other => panic!("no decoder for {other}"),

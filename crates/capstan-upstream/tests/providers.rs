@@ -5,39 +5,33 @@ mod common;
 
 use std::time::Duration;
 
+use capstan_agent::Timer;
 use capstan_protocol::{ErrorSeverity, Exposure};
+use capstan_upstream::CallTimeouts;
 use common::*;
 use serde_json::{Value, json};
 
-/// Time-outs of the tests; the faults last as long as these make them.
-const FIRST_TOKEN: f64 = 1.5;
-const IDLE: f64 = 1.5;
-/// How long a test waits for what must come before it is given up.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// The least wait before any second call.
-const LEAST_GAP: Duration = Duration::from_millis(240);
+const LEAST_WAIT: Duration = Duration::from_millis(250);
 
 fn config(provider: &Provider) -> Value {
-    json!({ "url": format!("{}/v1", provider.url), "model": "m",
-        "timeouts": { "connect": 1, "first_token": FIRST_TOKEN, "idle": IDLE, "total": 10 } })
+    json!({ "url": format!("{}/v1", provider.url), "model": "m" })
 }
 
-async fn told_by(provider: &Provider) -> Told {
-    ask(&gateway(agent("openai", config(provider))).await, "Hi").await
+/// No time-out strikes unless the provider says so.
+async fn told_by(provider: &Provider) -> RunSeen {
+    ask(&provider.gateway("openai", config(provider)).await, "Hi").await
 }
 
-/// What is told when the time-outs are of no help: an hour long, far beyond the test's patience.
-async fn without_idling(provider: &Provider) -> Told {
-    let mut config = config(provider);
-    for limit in ["idle", "total"] {
-        config["timeouts"][limit] = json!(3600);
-    }
-    let gateway = gateway(agent("openai", config)).await;
-    tokio::time::timeout(PATIENCE, ask(&gateway, "Hi")).await.expect("it is closed by itself")
+/// As many waits as there were further calls, and none of them short.
+fn assert_waits(provider: &Provider) {
+    let waits = provider.clock.asked(Timer::Again);
+    assert_eq!(waits.len(), provider.calls() - 1);
+    assert!(waits.iter().all(|wait| *wait >= LEAST_WAIT), "{waits:?}");
 }
 
 /// The whole answer came, after so many calls, none of them right after another.
-async fn heals(calls: usize, provider: &Provider) -> Told {
+async fn heals(calls: usize, provider: &Provider) -> RunSeen {
     let told = told_by(provider).await;
     assert_eq!(told.text, words(60), "{:?}", told.errors);
     let close = told.close.clone().unwrap();
@@ -45,18 +39,18 @@ async fn heals(calls: usize, provider: &Provider) -> Told {
     assert_eq!(close["usage"]["output_tokens"], 60);
     assert_eq!(close["model"], "m-1");
     assert_eq!(provider.calls(), calls);
-    assert!(provider.gaps().iter().all(|gap| *gap >= LEAST_GAP), "{:?}", provider.gaps());
+    assert_waits(provider);
     told
 }
 
 /// The run failed with a code, after so many calls.
-async fn fails(code: &str, calls: usize, provider: &Provider) -> Told {
+async fn fails(code: &str, calls: usize, provider: &Provider) -> RunSeen {
     let told = told_by(provider).await;
     let last = told.errors.last().unwrap();
     assert_eq!((last.code.as_str(), last.severity), (code, ErrorSeverity::Fatal));
     assert_eq!(told.close.as_ref().unwrap()["reason"], "error");
     assert_eq!(provider.calls(), calls);
-    assert!(provider.gaps().iter().all(|gap| *gap >= LEAST_GAP), "{:?}", provider.gaps());
+    assert_waits(provider);
     told
 }
 
@@ -76,7 +70,7 @@ const RATE_LIMIT: &str =
 async fn a_429_with_a_short_retry_after_is_waited_out() {
     let provider = once(status(429, &[("retry-after", "1")], RATE_LIMIT)).await;
     let told = heals(2, &provider).await;
-    assert!(provider.gaps()[0] >= Duration::from_secs(1), "{:?}", provider.gaps());
+    assert_eq!(provider.clock.asked(Timer::Again), [Duration::from_secs(1)]);
     assert!(told.errors.is_empty(), "it was healed within the attempt");
     assert_eq!(told.close.unwrap()["attempts"], 1);
 }
@@ -85,7 +79,7 @@ async fn a_429_with_a_short_retry_after_is_waited_out() {
 async fn a_429_with_retry_after_ms_is_waited_out_to_the_millisecond() {
     let provider = once(status(429, &[("retry-after-ms", "700"), ("retry-after", "60")], RATE_LIMIT)).await;
     heals(2, &provider).await;
-    assert!((700..1500).contains(&provider.gaps()[0].as_millis()), "{:?}", provider.gaps());
+    assert_eq!(provider.clock.asked(Timer::Again), [Duration::from_millis(700)]);
 }
 
 #[tokio::test]
@@ -123,15 +117,16 @@ async fn a_reset_before_the_headers_is_healed() {
 
 #[tokio::test]
 async fn no_answer_at_all_is_a_timeout_after_four_calls() {
-    let provider = always(vec![Do::Hang]).await;
+    let provider = always(vec![Do::Strike(Timer::FirstToken), Do::Hang]).await;
     let told = fails("upstream_timeout", 4, &provider).await;
     assert_eq!(told.errors.last().unwrap().details.as_ref().unwrap()["timeout"], "first_token");
+    assert_eq!(provider.clock.asked(Timer::FirstToken), [CallTimeouts::PROVIDER.first_token; 4]);
 }
 
 #[tokio::test]
 async fn a_late_first_token_is_asked_for_again() {
-    let late = [vec![stream_head(), Do::Hang], tokens(1, 60)];
-    heals(2, &once(late.concat()).await).await;
+    let late = vec![stream_head(), Do::Strike(Timer::FirstToken), Do::Hang];
+    heals(2, &once(late).await).await;
 }
 
 #[tokio::test]
@@ -159,10 +154,12 @@ async fn a_cut_each_time_fails_after_three_calls() {
 
 #[tokio::test]
 async fn a_stall_is_continued() {
-    let stall = [vec![stream_head()], tokens(1, 40), vec![Do::Hang]].concat();
-    let told = heals(2, &once(stall).await).await;
+    let stall = [vec![stream_head()], tokens(1, 40), vec![Do::Strike(Timer::Idle), Do::Hang]].concat();
+    let provider = once(stall).await;
+    let told = heals(2, &provider).await;
     assert_eq!(told.errors[0].code, "upstream_timeout");
     assert_eq!(told.errors[0].details.as_ref().unwrap()["timeout"], "idle");
+    assert!(provider.clock.asked(Timer::Idle)[0] <= CallTimeouts::PROVIDER.idle);
 }
 
 #[tokio::test]
@@ -185,16 +182,18 @@ async fn a_complete_answer_is_closed_at_once_even_if_its_connection_stays_open()
     bare.pop();
     bare.push(Do::Hang);
     let provider = always(bare).await;
-    let told = without_idling(&provider).await;
+    let told = told_by(&provider).await;
     assert_eq!((told.text, provider.calls()), (words(60), 1));
 }
 
 #[tokio::test]
 async fn a_complete_answer_without_usage_is_closed_soon() {
-    let acts = [vec![stream_head()], tokens(1, 60), finish("stop")[..1].to_vec(), vec![Do::Hang]].concat();
-    let provider = always(acts).await;
-    let told = without_idling(&provider).await;
+    let end = vec![finish("stop").remove(0), Do::Strike(Timer::Grace), Do::Hang];
+    let provider = always([vec![stream_head()], tokens(1, 60), end].concat()).await;
+    let told = told_by(&provider).await;
     assert_eq!((told.text, provider.calls()), (words(60), 1));
+    let graces = provider.clock.asked(Timer::Grace);
+    assert!(graces.iter().all(|grace| *grace <= Duration::from_millis(300)), "{graces:?}");
 }
 
 #[tokio::test]
@@ -234,7 +233,7 @@ async fn a_cut_fails_the_run_if_the_configuration_says_so() {
     let provider = once([vec![stream_head()], tokens(1, 40)].concat()).await;
     let mut config = config(&provider);
     config["on_cut"] = json!("fail");
-    let told = ask(&gateway(agent("openai", config)).await, "Hi").await;
+    let told = ask(&provider.gateway("openai", config).await, "Hi").await;
     assert_eq!(told.errors.last().unwrap().code, "upstream_truncated");
     assert_eq!((told.text, provider.calls()), (words(40), 1));
 }
@@ -267,7 +266,7 @@ async fn a_key_is_sent_and_never_shown() {
         let provider = always(status(401, &[], body)).await;
         let mut config = config(&provider);
         config["key_file"] = json!(file.path());
-        let gateway = gateway_in(agent(kind, config), Exposure::Debug).await;
+        let gateway = gateway_by(provider.clock.clone(), provider.agent(kind, config), Exposure::Debug).await;
         let told = ask(&gateway, "Hi").await;
         assert_eq!(told.errors.last().unwrap().code, "upstream_auth");
         assert!(told.raw.contains("[key]") && !told.raw.contains("very-secret"), "{}", told.raw);
@@ -277,25 +276,26 @@ async fn a_key_is_sent_and_never_shown() {
 
 #[tokio::test]
 async fn the_total_time_of_a_call_is_limited() {
-    let drip: Vec<Do> =
-        (1..=60).flat_map(|n| [token(&format!("tok{n} ")), Do::Pause(Duration::from_millis(100))]).collect();
-    let provider = always([vec![stream_head()], drip].concat()).await;
+    let slow = [vec![stream_head()], tokens(1, 20), vec![Do::Strike(Timer::Total), Do::Hang]].concat();
+    let provider = always(slow).await;
     let mut config = config(&provider);
-    config["timeouts"]["total"] = json!(1);
-    let told = ask(&gateway(agent("openai", config)).await, "Hi").await;
+    // Below the other limits, so that it is the one to strike.
+    config["timeouts"] = json!({ "total": 9 });
+    let told = ask(&provider.gateway("openai", config).await, "Hi").await;
     let error = told.errors.last().unwrap();
     assert_eq!((error.code.as_str(), error.severity), ("upstream_timeout", ErrorSeverity::Fatal));
     assert_eq!(error.details.as_ref().unwrap()["timeout"], "total");
+    assert!(provider.clock.asked(Timer::Total)[0] <= Duration::from_secs(9));
     assert_eq!(provider.calls(), 1, "another attempt would take as long");
 }
 
 #[tokio::test]
 async fn json_mode_answers_with_the_whole_run_or_its_problem() {
     let provider = once(status(500, &[], "")).await;
-    let (status_code, answer) = ask_json(&gateway(agent("openai", config(&provider))).await, "Hi").await;
+    let (status_code, answer) = ask_json(&provider.gateway("openai", config(&provider)).await, "Hi").await;
     assert_eq!((status_code, &answer["output"]["text"]), (200, &json!(words(60))));
     assert_eq!(answer["metrics"]["usage"]["output_tokens"], 60);
     let down = always(status(401, &[], "{}")).await;
-    let (status_code, problem) = ask_json(&gateway(agent("openai", config(&down))).await, "Hi").await;
+    let (status_code, problem) = ask_json(&down.gateway("openai", config(&down)).await, "Hi").await;
     assert_eq!((status_code, &problem["code"]), (502, &json!("upstream_auth")));
 }

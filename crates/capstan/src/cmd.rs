@@ -1,5 +1,6 @@
 //! The subcommands, a file each, and how they fail.
 
+mod agents;
 mod chaos;
 mod chat;
 mod check;
@@ -7,6 +8,7 @@ mod completions;
 mod config;
 mod connection;
 mod errors;
+mod input;
 mod journal;
 mod key;
 mod logs;
@@ -32,6 +34,7 @@ const USAGE: u8 = 2;
 pub(crate) enum Command {
     Serve(serve::Args),
     Chat(chat::Args),
+    Agents(agents::Args),
     Streams(streams::Args),
     Tail(tail::Args),
     Stop(stop::Args),
@@ -51,6 +54,7 @@ impl Command {
         match self {
             Self::Serve(args) => args.run(),
             Self::Chat(args) => args.run(),
+            Self::Agents(args) => args.run(),
             Self::Streams(args) => args.run(),
             Self::Tail(args) => args.run(),
             Self::Stop(args) => args.run(),

@@ -51,6 +51,8 @@ fn every_value_is_told_with_the_place_that_it_comes_from() {
     let env = [("CAPSTAN_JOURNAL", "memory:"), ("CAPSTAN_ENV", "development")];
     let checked = config(folder.path(), &["check", "--config", "my.toml", "--listen", "127.0.0.1:0"], &env);
     assert_eq!(row(&checked, "listen"), ["listen", "\"127.0.0.1:0\"", "--listen"]);
+    let other = config(folder.path(), &["check", "--port", "9"], &env);
+    assert_eq!(row(&other, "listen"), ["listen", "\"localhost:9\"", "--port"]);
     assert_eq!(row(&checked, "journal"), ["journal", "\"memory:\"", "CAPSTAN_JOURNAL"]);
     assert_eq!(row(&checked, "durability"), ["durability", "\"power\"", "my.toml:1"]);
     assert_eq!(row(&checked, "debug"), ["debug", "true", "CAPSTAN_ENV"]);
@@ -67,10 +69,72 @@ fn what_would_keep_the_server_from_starting_is_said() {
         (["--listen", "0.0.0.0:8787"], "capstan key new"),
         (["--durability", "forever"], "expected process or power"),
         (["--journal", "paper:"], "memory: or disk:"),
+        (["--journal", "./folder"], "did you mean `disk:./folder`?"),
         (["--config", "missing.toml"], "missing.toml"),
     ] {
         let checked = config(folder.path(), &[&["check"], args.as_slice()].concat(), &[]);
         assert_eq!(checked.status.code(), Some(2), "{args:?}");
         assert!(text(&checked.stderr).contains(part), "{part} in {}", text(&checked.stderr));
     }
+}
+
+/// What a server would say that is started the same way.
+fn serve(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_capstan"));
+    command
+        .arg("serve")
+        .args(args)
+        .current_dir(folder)
+        .env_clear()
+        .envs(env.iter().copied())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn the_check_refuses_what_the_server_refuses_in_the_same_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let tenant =
+        |name: &str| format!("[[tenants]]\nname = {name:?}\nkeys = [\"sha256:{}\"]\n", "ab".repeat(32));
+    let agent = |lines: &str| format!("[[agents]]\nname = \"a\"\n{lines}\n");
+    let openai = "kind = \"openai\"\nmodel = \"m\"\n";
+    for (file, part) in [
+        (agent("kind = \"opnai\""), "did you mean `openai`?"),
+        (agent("kind = \"openai\""), "`model` is missing"),
+        (agent("kind = \"command\"\ncommand = []"), "needs a program"),
+        (agent("kind = \"cap\"\nurl = \"ftp://x\""), "expected http://host"),
+        (agent(&format!("{openai}key_env = \"NO_SUCH_KEY\"")), "NO_SUCH_KEY is not set"),
+        (agent(&format!("{openai}attempts = 9")), "between 1 and max_calls"),
+        (agent("kind = \"demo\"").repeat(2), "is taken"),
+        (tenant("a") + &tenant("b"), "\"a\" and \"b\" have a key in common"),
+        (tenant("a").repeat(2), "two tables"),
+        ("tls_cert = \"cert.pem\"\n".to_owned(), "tls_key"),
+        ("[retention]\nclaim_age = 1\n".to_owned(), "retention.claim_age"),
+    ] {
+        fs::write(folder.path().join("capstan.toml"), &file).unwrap();
+        let (checked, served) =
+            (config(folder.path(), &["check"], &[]), serve(folder.path(), &["--port", "0"], &[]));
+        assert_eq!((checked.status.code(), served.status.code()), (Some(2), Some(2)), "{file}");
+        assert_eq!(text(&checked.stderr), text(&served.stderr), "{file}");
+        assert!(text(&checked.stderr).contains(part), "{part} in {}", text(&checked.stderr));
+    }
+    fs::remove_file(folder.path().join("capstan.toml")).unwrap();
+    let env =
+        [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318"), ("OTEL_TRACES_SAMPLER", "sometimes")];
+    let checked = config(folder.path(), &["check"], &env);
+    assert_eq!(text(&checked.stderr), text(&serve(folder.path(), &["--port", "0"], &env).stderr));
+    assert!(text(&checked.stderr).contains("OTEL_TRACES_SAMPLER"), "{}", text(&checked.stderr));
+}
+
+#[test]
+fn a_key_that_is_not_in_the_environment_is_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = "[[agents]]\nname = \"gpt\"\nkind = \"openai\"\nmodel = \"m\"\n";
+    fs::write(folder.path().join("capstan.toml"), file).unwrap();
+    let without = config(folder.path(), &["check"], &[]);
+    let told = text(&without.stderr);
+    assert!(told.contains("gpt: OPENAI_API_KEY is not set") && told.contains("key_env"), "{told}");
+    assert_eq!(without.status.code(), Some(0));
+    let with = config(folder.path(), &["check"], &[("OPENAI_API_KEY", "sk-1")]);
+    assert_eq!(text(&with.stderr), "");
 }

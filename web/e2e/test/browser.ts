@@ -1,15 +1,10 @@
-// Debian's chromium, and pages that note every complaint.
-import { existsSync } from "node:fs";
-
+// Pages that note every complaint, and what tests do with them.
 import { type Browser, type BrowserContextOptions, chromium, type Locator, type Page } from "playwright-core";
+import { inject } from "vitest";
 
-const PLACES = [process.env["CHROMIUM"], "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-
-export function launch(): Promise<Browser> {
-  const executablePath = PLACES.find((path) => path !== undefined && existsSync(path));
-  if (!executablePath) throw new Error("chromium is missing: apt-get install chromium, or name it in CHROMIUM");
-  // In a container there is no user namespace for the sandbox; the pages are our own.
-  return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
+/** The browser that all files share. */
+export function connect(): Promise<Browser> {
+  return chromium.connect(inject("browser"));
 }
 
 export interface Visit {

@@ -1,4 +1,4 @@
-// Tenants and their keys, pages of other origins, the AG-UI face.
+// Tenants and their keys, pages of other origins.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
@@ -77,15 +77,4 @@ test("a page of another origin chats, heals and stops", async () => {
   expect(complaints).toEqual([]);
   await page.context().close();
   server.close();
-});
-
-test("the page speaks the AG-UI face, and heals in it", async () => {
-  const page = await stage.start();
-  await page.getByLabel("Face").selectOption("ag-ui");
-  await page.getByLabel("Cut by itself").selectOption("10");
-  await say(page, "/tokens 30");
-  await ended(page, "closed");
-  expect(await textOf(page)).toBe(Array.from({ length: 30 }, (_, n) => `tok${n + 1}`).join(" "));
-  await say(page, "/fault rate_limited --retry-after 9");
-  await page.locator("[data-sonner-toast]").getByText("Too many requests", { exact: true }).waitFor();
 });

@@ -1,7 +1,7 @@
 // Failures as a user sees them: each of the ten codes, events, and text that would like to be script.
 import { readFileSync } from "node:fs";
 
-import { AGUIErrorCode, CATALOGUE, ERROR_STATUS, ERROR_TITLES } from "capstan";
+import { AGUIErrorCode, ERROR_MESSAGES, ERROR_STATUS, ERROR_TITLES, faultOf } from "capstan";
 import type { Page } from "playwright-core";
 import { afterEach, beforeAll, expect, test } from "vitest";
 
@@ -13,6 +13,8 @@ let open: Visit;
 
 beforeAll(async () => {
   open = await visit(stage.browser, stage.gateway.url);
+  // Time passes as ever, and faster where a test says so.
+  await open.page.clock.install();
 });
 afterEach(() => expect(open.complaints, "the console has no errors").toEqual([]));
 
@@ -22,15 +24,17 @@ const WAITING: readonly string[] = ["RATE_LIMITED", "TIMEOUT", "UPSTREAM_ERROR",
 test.each(Object.values(AGUIErrorCode))("%s shows its toast", async (code) => {
   const { page } = open;
   const isWaiting = WAITING.includes(code);
-  await say(page, `/fault ${code}${isWaiting ? " --retry-after 2" : ""}`);
+  await say(page, `/fault ${code}${isWaiting ? " --retry-after 25" : ""}`);
   const toast = page.locator("[data-sonner-toast][data-visible=true]");
-  await toast.getByText(ERROR_TITLES[code], { exact: true }).waitFor();
-  const message = CATALOGUE.find((fault) => fault.title === ERROR_TITLES[code] && fault.agui_code === code)?.message;
-  expect(await toast.innerText()).toContain(message);
+  await toast.getByText(ERROR_MESSAGES[code], { exact: true }).first().waitFor();
+  expect(await toast.innerText()).toContain(faultOf(code)?.message);
+  await lastTurn(page).getByText(ERROR_TITLES[code], { exact: true }).waitFor();
   expect(await toast.getAttribute("data-type")).toBe(ERROR_STATUS[code] >= 500 ? "error" : null);
   expect(await toast.getByRole(ERROR_STATUS[code] >= 500 ? "alert" : "status").count()).toBe(1);
   if (isWaiting) {
-    await toast.getByText("Please retry in 1 second.").waitFor();
+    await toast.getByText(/Please retry in \d+ seconds\./).waitFor();
+    expect(await toast.getByRole("button", { name: /^Retry in \d+ s$/ }).getAttribute("aria-disabled")).toBe("true");
+    await page.clock.fastForward(25_000);
     await toast.getByRole("button", { name: "Retry", exact: true }).waitFor();
   }
   expect(await toast.getByRole("timer").count()).toBe(0);
@@ -42,7 +46,8 @@ test("any fault of the catalogue is two clicks away", async () => {
   const { page } = open;
   await page.getByLabel("Fail with").selectOption("content_refused");
   await page.getByRole("button", { name: "Fail", exact: true }).click();
-  await page.locator("[data-sonner-toast]").getByText("The model declined", { exact: true }).waitFor();
+  await page.locator("[data-sonner-toast]").getByText("External service unavailable.", { exact: true }).waitFor();
+  await lastTurn(page).getByText("The model declined", { exact: true }).waitFor();
   await page.getByRole("button", { name: "New conversation" }).click();
 });
 

@@ -3,7 +3,7 @@ import { CapClient } from "capstan";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
 
-import { launch, visit, type Visit } from "./browser.js";
+import { connect, visit, type Visit } from "./browser.js";
 import { type Gateway, startGateway } from "../../testing/gateway.mjs";
 
 export interface Stage {
@@ -20,7 +20,7 @@ export function setStage(): Stage {
   const stage = {} as Stage;
   let open: Visit | undefined;
   beforeAll(async () => {
-    [stage.browser, stage.gateway] = await Promise.all([launch(), startGateway()]);
+    [stage.browser, stage.gateway] = await Promise.all([connect(), startGateway()]);
   });
   afterAll(() => Promise.all([stage.browser?.close(), stage.gateway?.stop()]));
   afterEach(async () => {

@@ -11,7 +11,7 @@ test("a run that waits goes on where it stood when its retry wakes", async () =>
   const page = await stage.start();
   await say(page, "/flaky 1 --wait 6");
   const toast = page.locator("[data-sonner-toast]");
-  await toast.getByText("The answer broke off").waitFor();
+  await toast.getByText("External service unavailable.").waitFor();
   const retry = toast.getByRole("button", { name: /^Retry/ });
   expect(await retry.getAttribute("aria-disabled")).toBe("true");
   await toast.getByRole("button", { name: "Retry", exact: true }).click({ timeout: 10_000 });
@@ -72,4 +72,44 @@ test("a narrow screen shows everything without a sideways scroll", async () => {
   await page.locator(".composer").getByRole("button", { name: "Cut my connection" }).tap();
   await ended(page, "closed");
   expect(await count(page, "cut")).toBe(1);
+});
+
+test("the way to the API's documentation is in sight, on a desk and on a phone", async () => {
+  for (const width of [1280, 320]) {
+    const page = await stage.start({ viewport: { width, height: 640 } });
+    const link = page.getByRole("link", { name: "Docs" });
+    expect(await link.isVisible()).toBe(true);
+    const box = await link.boundingBox();
+    expect(box && box.x >= 0 && box.x + box.width <= width && box.y + box.height <= 640).toBe(true);
+    const [docs] = await Promise.all([page.context().waitForEvent("page"), link.click()]);
+    await docs.getByRole("heading", { level: 1 }).waitFor();
+    expect(new URL(docs.url()).pathname).toBe("/docs");
+    await page.context().close();
+  }
+});
+
+test.each([[320, 640], [390, 844], [1280, 800]])("a toast leaves the header of a screen of %i × %i free", async (width, height) => {
+  const page = await stage.start({ viewport: { width, height }, isMobile: width < 800, hasTouch: width < 800 });
+  await say(page, "/fault content_refused");
+  const toast = page.locator("[data-sonner-toast][data-visible=true]");
+  await toast.waitFor();
+  const header = await page.locator(".header").boundingBox();
+  // It slides in; what counts is where it comes to rest.
+  await expect.poll(async () => (await toast.boundingBox())?.y ?? 0).toBeGreaterThanOrEqual((header?.y ?? 0) + (header?.height ?? 0));
+  await page.getByRole("button", { name: "New conversation" }).click({ timeout: 2_000 });
+  await page.getByText("Cut the line. The answer heals.").waitFor();
+});
+
+test.each(["cap", "ag-ui"])("a question is a form, and its answer goes on in the same conversation (%s)", async (face) => {
+  const page = await stage.start();
+  await page.getByLabel("Face").selectOption(face);
+  await say(page, "/ask Paint it blue?");
+  await ended(page, "closed");
+  const form = page.getByRole("form", { name: "Question" });
+  await form.getByText("Paint it blue?").waitFor();
+  await form.getByLabel("Go on").check();
+  await form.getByLabel("Note").fill("navy");
+  await form.getByRole("button", { name: "Answer" }).click();
+  await expect.poll(() => textOf(page)).toBe('You answered {"approved":true,"note":"navy"}, so I go on.');
+  expect(await form.getByRole("button", { name: "Answer" }).isDisabled()).toBe(true);
 });

@@ -7,8 +7,12 @@ export default defineConfig({
     "fault-help": "src/generated/fault-help.ts",
     "react/index": "src/react/index.ts",
   },
-  format: "esm",
+  // CommonJS as well: under `node16` its types are asked for, and older Nodes cannot require a module.
+  format: ["esm", "cjs"],
   platform: "neutral",
   target: "es2022",
-  dts: true,
+  sourcemap: true,
+  dts: { sourcemap: false },
+  // npm takes a licence from the package's own folder only.
+  copy: [{ from: "../../../LICENSE", to: "." }],
 });

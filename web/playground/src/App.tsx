@@ -8,6 +8,8 @@ import { Composer } from "./parts/Composer.js";
 import { Frames } from "./parts/Frames.js";
 import { KeyDialog } from "./parts/KeyDialog.js";
 import { Timeline } from "./parts/Timeline.js";
+import { Boundary } from "./show/Boundary.js";
+import { Raw } from "./show/Raw.js";
 import { Turn } from "./show/Turn.js";
 import { Button } from "./ui/Button.js";
 import { Icon } from "./ui/Icon.js";
@@ -16,7 +18,10 @@ import { useAgents } from "./use-agents.js";
 import { type Face, useConversation } from "./use-conversation.js";
 import { useTheme } from "./use-theme.js";
 
-const TRY = ["What is a capstan?", "/events", "/flaky 1", "/diverge", "/tokens 200 --delay 30ms"];
+const TRY = ["What is a capstan?", "/events", "/flaky 1", "/diverge", "/ask", "/tokens 200 --delay 30ms"];
+
+/** A toast covers the conversation, never the header. */
+const BELOW_HEADER = { top: 72 };
 
 export function App(): ReactNode {
   const [theme, toggleTheme] = useTheme();
@@ -31,15 +36,26 @@ export function App(): ReactNode {
   const view = useLog(chat.log);
   chat.line.trouble = trouble;
 
-  useEffect(() => setAsking(agents.complaint !== null), [agents.complaint]);
+  useEffect(() => {
+    setAsking(agents.complaint !== null);
+  }, [agents.complaint]);
   const last = chat.turns.at(-1)?.state;
-  useEffect(() => end.current?.scrollIntoView({ block: "nearest" }), [last]);
+  useEffect(() => {
+    end.current?.scrollIntoView({ block: "nearest" });
+  }, [last]);
+
+  const startOver = () => {
+    chat.clear();
+    // On a phone the whole page scrolls, and it was far down.
+    window.scrollTo(0, 0);
+  };
 
   return (
     <>
       <header className="header">
         <h1><Logo /> Capstan</h1>
         <div className="row">
+          <a className="button button-ghost docs" href="/docs" target="_blank" rel="noopener"><Icon name="book" /> Docs</a>
           <Select label="Agent" isQuiet value={agent} onChange={(event) => setAgent(event.target.value)}>
             {agents.names.length === 0 && <option value="">default</option>}
             {agents.names.map((name, n) => <option key={name} value={n === 0 ? "" : name}>{name}</option>)}
@@ -48,7 +64,7 @@ export function App(): ReactNode {
             <option value="cap">CAP</option>
             <option value="ag-ui">AG-UI</option>
           </Select>
-          <Button size="icon" look="ghost" aria-label="New conversation" onClick={chat.clear}><Icon name="plus" /></Button>
+          <Button size="icon" look="ghost" aria-label="New conversation" onClick={startOver}><Icon name="plus" /></Button>
           {(agents.key !== "" || agents.complaint !== null) && <Button size="icon" look="ghost" aria-label="Key" onClick={() => setAsking(true)}><Icon name="key" /></Button>}
           <Button size="icon" look="ghost" aria-label={theme === "dark" ? "Light theme" : "Dark theme"} onClick={toggleTheme}><Icon name={theme === "dark" ? "sun" : "moon"} /></Button>
         </div>
@@ -57,19 +73,23 @@ export function App(): ReactNode {
         <section className="chat" aria-label="Conversation">
           <div className="turns">
             {chat.turns.length === 0 && <Welcome onTry={chat.send} />}
-            {chat.turns.map((turn) => <Turn key={turn.id} turn={turn} onRetry={chat.resend} />)}
+            {chat.turns.map((turn) => (
+              <Boundary key={turn.id} of={turn.state} instead={<Raw title={`This answer could not be shown: ${turn.question}`} value={turn.state} isOpen />}>
+                <Turn turn={turn} onRetry={chat.resend} onAnswer={chat.answer} />
+              </Boundary>
+            ))}
             <div ref={end} />
           </div>
           <Composer box={box} isRunning={chat.isRunning} onSend={chat.send} onStop={chat.stop} onCut={() => chat.line.cut()} />
         </section>
         <aside className="side" aria-label="The line">
           <BreakBar isRunning={chat.isRunning} trouble={trouble} onTrouble={setTrouble} onCut={() => chat.line.cut()} onFault={chat.send} />
-          <Timeline view={view} />
-          <Frames frames={view.frames} />
+          <Boundary of={view} instead={<p className="panel muted">The timeline could not be shown.</p>}><Timeline view={view} /></Boundary>
+          <Boundary of={view} instead={<p className="panel muted">The frames could not be shown.</p>}><Frames frames={view.frames} /></Boundary>
         </aside>
       </main>
       <KeyDialog isOpen={isAsking} complaint={agents.key === "" ? null : agents.complaint} onKey={(key) => { agents.setKey(key); setAsking(false); }} onClose={() => setAsking(false)} />
-      <Toaster theme={theme} richColors position="top-center" closeButton />
+      <Toaster theme={theme} richColors position="top-center" offset={BELOW_HEADER} mobileOffset={BELOW_HEADER} closeButton />
     </>
   );
 }

@@ -1,34 +1,39 @@
 // Markdown, the useful part of it, straight into React elements: there is no HTML in between that could run.
-import { Fragment, type ReactNode } from "react";
+//
+// Any text has a rendering, at a cost linear in its length and of bounded depth; what is not understood is text.
+import { Fragment, memo, type ReactNode } from "react";
 
-import { safeLink } from "./safe-url.js";
+import { inline } from "./inline.js";
+
+/** Quotes within quotes, at most. */
+const DEEPEST = 6;
 
 /** Renders markdown. */
-export function Markdown({ text }: { text: string }): ReactNode {
-  return <div className="prose">{blocks(text.replaceAll("\r\n", "\n").split("\n"))}</div>;
-}
+export const Markdown = memo(function Markdown({ text }: { text: string }): ReactNode {
+  return <div className="prose">{blocks(text.replaceAll("\r\n", "\n").split("\n"), DEEPEST)}</div>;
+});
 
-type Rule = (lines: string[], at: number) => { node: ReactNode; next: number } | undefined;
+type Rule = (lines: string[], at: number, depth: number) => { node: ReactNode; next: number } | undefined;
 
 const RULES: Rule[] = [fence, heading, ruler, quote, table, list, paragraph];
 
-function blocks(lines: string[]): ReactNode[] {
+function blocks(lines: string[], depth: number): ReactNode[] {
   const nodes: ReactNode[] = [];
   for (let at = 0; at < lines.length; ) {
     if (lines[at]?.trim() === "") {
       at += 1;
       continue;
     }
-    const found = firstOf(lines, at);
+    const found = firstOf(lines, at, depth);
     nodes.push(<Fragment key={at}>{found.node}</Fragment>);
     at = Math.max(found.next, at + 1);
   }
   return nodes;
 }
 
-function firstOf(lines: string[], at: number): { node: ReactNode; next: number } {
+function firstOf(lines: string[], at: number, depth: number): { node: ReactNode; next: number } {
   for (const rule of RULES) {
-    const found = rule(lines, at);
+    const found = rule(lines, at, depth);
     if (found) return found;
   }
   return { node: lines[at], next: at + 1 };
@@ -50,25 +55,32 @@ function fence(lines: string[], at: number) {
 }
 
 function heading(lines: string[], at: number) {
-  const [, marks, text] = /^(#{1,6})\s+(.*?)\s*#*$/.exec(lines[at] ?? "") ?? [];
+  const [, marks, text] = /^(#{1,6})\s+(.*)$/s.exec(lines[at] ?? "") ?? [];
   if (!marks) return undefined;
   // The page has headings of its own above these.
   const Tag = `h${Math.min(marks.length + 2, 6)}` as "h3";
-  return { node: <Tag>{inline(text ?? "")}</Tag>, next: at + 1 };
+  return { node: <Tag>{inline(withoutEnd(text ?? "", "#"))}</Tag>, next: at + 1 };
+}
+
+/** A heading may be closed by marks as well. By hand, since a pattern that looks for an end is quadratic. */
+function withoutEnd(text: string, mark: string): string {
+  let end = text.length;
+  while (text[end - 1] === mark) end -= 1;
+  return text.slice(0, end).trim();
 }
 
 function ruler(lines: string[], at: number) {
   return /^\s*([-*_])(\s*\1){2,}\s*$/.test(lines[at] ?? "") ? { node: <hr />, next: at + 1 } : undefined;
 }
 
-function quote(lines: string[], at: number) {
-  const end = until(lines, at, (line) => line.startsWith(">"));
+function quote(lines: string[], at: number, depth: number) {
+  const end = depth === 0 ? at : until(lines, at, (line) => line.startsWith(">"));
   if (end === at) return undefined;
   const inner = lines.slice(at, end).map((line) => line.replace(/^>\s?/, ""));
-  return { node: <blockquote>{blocks(inner)}</blockquote>, next: end };
+  return { node: <blockquote>{blocks(inner, depth - 1)}</blockquote>, next: end };
 }
 
-const ROW = /^\s*\|.*\|\s*$/;
+const ROW = /^\s*\|.*\|\s*$/s;
 
 function table(lines: string[], at: number) {
   const isTable = ROW.test(lines[at] ?? "") && /^\s*\|[\s:|-]+\|\s*$/.test(lines[at + 1] ?? "");
@@ -93,7 +105,7 @@ function cells(line: string): string[] {
   return line.trim().slice(1, -1).split("|").map((cell) => cell.trim());
 }
 
-const ITEM = /^\s*(?:[-*+]|(\d+)[.)])\s+/;
+const ITEM = /^\s*(?:[-*+]|(\d{1,9})[.)])\s+/;
 
 function list(lines: string[], at: number) {
   const first = ITEM.exec(lines[at] ?? "");
@@ -112,38 +124,4 @@ function paragraph(lines: string[], at: number) {
   const isMore = (line: string) => line.trim() !== "" && !/^(#{1,6}\s|>|\s*```)/.test(line) && !ITEM.test(line) && !ROW.test(line);
   const end = Math.max(until(lines, at + 1, isMore), at + 1);
   return { node: <p>{inline(lines.slice(at, end).join("\n"))}</p>, next: end };
-}
-
-/** Code, strong, emphasis, links and bare addresses; the earliest match wins. */
-const INLINE = /(`+)(.+?)\1|\*\*(.+?)\*\*|__(.+?)__|\*([^\s*].*?)\*|(?<!\w)_([^\s_].*?)_(?!\w)|!?\[([^\]]*)\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)\)|(https?:\/\/[^\s<>")\]]+)/s;
-
-function inline(text: string): ReactNode[] {
-  const nodes: ReactNode[] = [];
-  let rest = text;
-  for (let found = INLINE.exec(rest); found; found = INLINE.exec(rest)) {
-    nodes.push(rest.slice(0, found.index), <Fragment key={nodes.length}>{span(found)}</Fragment>);
-    rest = rest.slice(found.index + found[0].length);
-  }
-  nodes.push(rest);
-  return nodes;
-}
-
-function span([whole, , code, strong, strong2, em, em2, label, address, bare]: RegExpExecArray): ReactNode {
-  if (code !== undefined) return <code>{code.trim()}</code>;
-  if (strong ?? strong2) return <strong>{inline(strong ?? strong2 ?? "")}</strong>;
-  if (em ?? em2) return <em>{inline(em ?? em2 ?? "")}</em>;
-  if (bare !== undefined) return <Link address={bare}>{bare}</Link>;
-  // A picture from elsewhere is a link to it: showing it would tell its server who reads.
-  return <Link address={address ?? ""}>{label || address || whole}</Link>;
-}
-
-/** A link that leaves nothing behind; what may not be followed stays text. */
-export function Link({ address, children }: { address: string; children: ReactNode }): ReactNode {
-  const href = safeLink(address);
-  if (href === undefined) return <span title="This address is not followed.">{children}</span>;
-  return (
-    <a href={href} target="_blank" rel="noopener noreferrer nofollow">
-      {children}
-    </a>
-  );
 }

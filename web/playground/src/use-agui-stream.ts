@@ -1,84 +1,50 @@
 // The AG-UI face as React state, in the shape of useCapStream, so that the page need not care which face it speaks.
-import type { Fetch, Notice } from "capstan";
-import { newId } from "capstan";
+import type { ResumeEntry } from "capstan";
 import type { CapStream, CapStreamState } from "capstan/react";
 import { useEffect, useMemo, useRef, useState } from "react";
 
-import { AguiTranscript, type AguiEvent, runAgui } from "./agui.js";
+import { type AguiMessage, type AguiOptions, AguiRun } from "./agui/run.js";
 
-export interface AguiStreamOptions {
-  url: string;
-  headers: Record<string, string>;
-  fetch: Fetch;
-  stopRun: (streamId: string) => Promise<void>;
-  onEvent: (event: AguiEvent) => void;
-  onNotice: (notice: Notice) => void;
-  onError: (error: unknown) => void;
+export interface AguiStream extends Pick<CapStream, "state" | "retry" | "stop" | "reset"> {
+  /** Says the last of the messages; those before it are the conversation so far. */
+  send: (messages: readonly AguiMessage[], conversationId: string) => void;
+  /** Answers what the last run asked. */
+  answer: (resume: readonly ResumeEntry[], conversationId: string) => void;
 }
 
-export function useAguiStream(options: AguiStreamOptions): Omit<CapStream, "attach" | "retry"> {
+export function useAguiStream(options: AguiOptions, stopRun: (streamId: string) => Promise<void>): AguiStream {
   const [state, setState] = useState<CapStreamState>({ status: "idle" });
   const latest = useRef(options);
-  const left = useRef<AbortController | null>(null);
-  const streamId = useRef<string | undefined>(undefined);
+  const current = useRef<AguiRun | null>(null);
   useEffect(() => {
     latest.current = options;
   });
-  useEffect(() => () => left.current?.abort(), []);
+  useEffect(() => () => current.current?.end(), []);
 
   const actions = useMemo(
     () => ({
-      send: (message: string, conversationId = newId()) => {
-        left.current?.abort();
-        left.current = new AbortController();
-        streamId.current = undefined;
-        void follow(latest.current, message, conversationId, left.current.signal, streamId, setState);
+      send: (messages: readonly AguiMessage[], conversationId: string) => {
+        current.current?.end();
+        current.current = new AguiRun(conversationId, { messages }, latest, setState);
+        void current.current.follow();
       },
+      answer: (resume: readonly ResumeEntry[], conversationId: string) => {
+        current.current?.end();
+        current.current = new AguiRun(conversationId, { messages: [], resume }, latest, setState);
+        void current.current.follow();
+      },
+      retry: () => current.current?.again() ?? false,
       stop: async () => {
-        if (streamId.current) await latest.current.stopRun(streamId.current);
+        const streamId = current.current?.streamId;
+        if (streamId !== undefined) await stopRun(streamId);
       },
       reset: () => {
-        left.current?.abort();
+        current.current?.end();
+        current.current = null;
         setState({ status: "idle" });
       },
     }),
-    [],
+    [stopRun],
   );
   return { state, ...actions };
-}
-
-async function follow(
-  options: AguiStreamOptions,
-  message: string,
-  conversationId: string,
-  signal: AbortSignal,
-  streamId: { current: string | undefined },
-  setState: (state: CapStreamState) => void,
-): Promise<void> {
-  const transcript = new AguiTranscript();
-  const answer = () => ({ text: transcript.text, blocks: transcript.blocks, streamId: streamId.current, conversationId });
-  const fetch: Fetch = async (url, init) => {
-    const response = await options.fetch(url, init);
-    streamId.current = response.headers.get("x-stream-id") ?? streamId.current;
-    return response;
-  };
-  const onNotice = (notice: Notice) => {
-    options.onNotice(notice);
-    if (notice.type === "retrying") setState({ status: "retrying", because: notice.because, until: Date.now() + notice.wait, ...answer() });
-    if (notice.type === "resumed") setState({ status: "streaming", ...answer() });
-  };
-  const onEvent = (event: AguiEvent) => {
-    transcript.take(event);
-    options.onEvent(event);
-    setState({ status: "streaming", ...answer() });
-  };
-  setState({ status: "streaming", ...answer() });
-  try {
-    await runAgui({ ...options, fetch, threadId: conversationId, message, signal, onNotice, onEvent });
-    setState({ status: "closed", reason: "completed", ...answer() });
-  } catch (error) {
-    if (signal.aborted) return;
-    setState({ status: "failed", error, ...answer() });
-    options.onError(error);
-  }
 }

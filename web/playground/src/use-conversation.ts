@@ -1,9 +1,10 @@
 // The conversation: turns so far and the one that runs, in either face, over a line that can be broken.
-import { CapClient, describeNotice, newId, type Notice, type StreamPacket } from "capstan";
+import { CapClient, describeNotice, newId, type Notice, parseAGUIError, type ResumeEntry, type StreamPacket } from "capstan";
 import { useAGUIErrorHandler, useCapStream } from "capstan/react";
 import { useCallback, useMemo, useRef, useState } from "react";
 
-import type { AguiEvent } from "./agui.js";
+import type { AguiMessage } from "./agui/run.js";
+import type { AguiEvent } from "./agui/transcript.js";
 import { Line } from "./line.js";
 import { Log } from "./log.js";
 import type { TurnData } from "./show/Turn.js";
@@ -35,12 +36,13 @@ export function useConversation({ agent, face, apiKey }: Setup) {
   });
   const base = `${location.origin}/v1`;
   const route = agent === "" ? "" : `/agents/${encodeURIComponent(agent)}`;
-  const client = useMemo(() => new CapClient(base, apiKey, { fetch: line.fetch, path: `${route}/assist`, maxWait: MAX_WAIT }), [apiKey, base, line, route]);
+  // Warnings are shown in the answer; the console need not have them, too.
+  const client = useMemo(() => new CapClient(base, apiKey, { fetch: line.fetch, path: `${route}/assist`, maxWait: MAX_WAIT, warn: () => {} }), [apiKey, base, line, route]);
 
   const onNotice = useCallback((notice: Notice) => markNotice(log, notice), [log]);
   const onError = useCallback(
     (error: unknown) => {
-      log.mark("error", error instanceof Error ? error.message : "the run failed");
+      log.mark("error", parseAGUIError(error)?.message ?? "the run failed");
       line.rest();
       handleError(error);
     },
@@ -52,30 +54,42 @@ export function useConversation({ agent, face, apiKey }: Setup) {
   };
   const onEvent = (event: AguiEvent) => {
     const isText = event.type === "TEXT_MESSAGE_CONTENT";
-    log.mark(event.type === "RUN_FINISHED" ? "close" : isText ? "delta" : "event", event.type);
+    log.mark(event.type === "RUN_FINISHED" ? "close" : isText ? "delta" : "event", event.type.slice(0, 60));
     if (event.type === "RUN_FINISHED") line.rest();
   };
   const cap = useCapStream(client, { onPacket, onNotice, onError });
   const stopRun = useCallback((streamId: string) => client.stop(streamId), [client]);
-  const agui = useAguiStream({ url: `${base}${route}/ag-ui`, headers: authorization(apiKey), fetch: line.fetch, stopRun, onEvent, onNotice, onError });
+  const agui = useAguiStream({ url: `${base}${route}/ag-ui`, headers: authorization(apiKey), fetch: line.fetch, maxWait: MAX_WAIT, onEvent, onNotice, onError }, stopRun);
 
   const stream = (current?.face ?? face) === "cap" ? cap : agui;
   const isRunning = current !== null && (stream.state.status === "streaming" || stream.state.status === "retrying");
   const turn = current && { id: current.id, question: current.question, state: stream.state };
 
-  const send = (question: string) => {
-    if (turn) setPast([...past, turn]);
+  const turns = turn ? [...past, turn] : past;
+
+  const begin = (question: string): string => {
+    const id = newId();
+    setPast(turns);
     dismiss();
     log.begin();
-    last.current = question;
-    setCurrent({ id: newId(), question, face });
+    setCurrent({ id, question, face });
     (face === "cap" ? agui : cap).reset();
-    (face === "cap" ? cap : agui).send(question, conversation.current);
+    return id;
+  };
+  const send = (question: string) => {
+    const id = begin(question);
+    last.current = question;
+    if (face === "cap") cap.send(question, conversation.current);
+    else agui.send([...messagesOf(turns), { id, role: "user", content: question }], conversation.current);
+  };
+  const answer = (resume: readonly ResumeEntry[], said: string) => {
+    begin(said);
+    (face === "cap" ? cap : agui).answer(resume, conversation.current);
   };
   resend.current = () => {
     dismiss();
     // A run that waits for its client goes on; any other failure needs a new question.
-    if (current?.face !== "cap" || !cap.retry()) send(last.current);
+    if (!stream.retry()) send(last.current);
   };
   const clear = () => {
     cap.reset();
@@ -87,8 +101,15 @@ export function useConversation({ agent, face, apiKey }: Setup) {
     setCurrent(null);
   };
   const stop = () => void stream.stop().catch(handleError);
-  const turns = turn ? [...past, turn] : past;
-  return { turns, isRunning, send, resend: () => resend.current(), stop, clear, line, log };
+  return { turns, isRunning, send, answer, resend: () => resend.current(), stop, clear, line, log };
+}
+
+/** The conversation as AG-UI has it: the client brings it along. As at the gateway, what failed or was stopped is not part of it. */
+function messagesOf(turns: readonly TurnData[]): AguiMessage[] {
+  return turns.flatMap(({ id, question, state }) => {
+    if (state.status !== "closed" || state.reason === "cancelled") return [];
+    return [{ id, role: "user", content: question }, { id: `${id}-answer`, role: "assistant", content: state.text }];
+  });
 }
 
 function markNotice(log: Log, notice: Notice): void {
@@ -107,6 +128,7 @@ function markNotice(log: Log, notice: Notice): void {
     case "gap":
       return log.mark("error", label);
     case "connecting":
+    case "warning":
       return;
   }
 }

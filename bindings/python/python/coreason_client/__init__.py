@@ -9,6 +9,7 @@ for text in client.chat("Explain quantum mechanics."):
 
 from __future__ import annotations
 
+from . import _manifest
 from ._core import StreamPacket
 from ._streams import AsyncChatStream, AsyncPacketStream, ChatStream, PacketStream
 from .client import AsyncCAPClient, CAPClient
@@ -31,6 +32,8 @@ from .errors import (
     CAPRuntimeError,
     CAPValidationError,
 )
+
+_manifest.install()
 
 __all__ = [
     "AgentRequest",

@@ -4,10 +4,10 @@ import builtins
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Generator, Mapping
 from datetime import datetime
-from typing import Any, Literal, final
+from typing import Any, Generic, Literal, final
 from uuid import UUID
 
-from typing_extensions import Self, disjoint_base
+from typing_extensions import Self, TypeVar, disjoint_base
 
 from .definitions.presentation import PresentationEvent, StreamError, StreamOpCode, UserError
 
@@ -32,9 +32,12 @@ __all__ = [
     "wake",
 ]
 
+_Op = TypeVar("_Op", bound=StreamOpCode, covariant=True, default=StreamOpCode)
+_Payload = TypeVar("_Payload", covariant=True, default=str | PresentationEvent | StreamError | dict[str, Any])
+
 @final
-class StreamPacket:
-    """One packet of a stream: `stream_id`, `seq`, `op`, `t` and `p`."""
+class StreamPacket(Generic[_Op, _Payload]):
+    """One packet of a stream: `stream_id`, `seq`, `op`, `t` and `p`. For type checkers `op` tells the type of `p`."""
 
     def __new__(
         cls,
@@ -50,11 +53,11 @@ class StreamPacket:
     @property
     def seq(self) -> int: ...
     @property
-    def op(self) -> StreamOpCode: ...
+    def op(self) -> _Op: ...
     @property
     def t(self) -> datetime: ...
     @property
-    def p(self) -> Any: ...
+    def p(self) -> _Payload: ...
     @property
     def cursor(self) -> str: ...
     def to_json(self) -> str: ...
@@ -186,6 +189,7 @@ class Machine:
         cls,
         settings: Mapping[str, Any],
         *,
+        address: str | None = None,
         last_event_id: str | None = None,
         viewer: bool = False,
         jitter: bool = True,
@@ -194,7 +198,8 @@ class Machine:
     def poll(
         self, now: float | None = None
     ) -> tuple[Literal["connect", "read", "wait", "packet", "notice", "done", "fail"], Any]: ...
-    def opened(self, status: int, content_type: str) -> None: ...
+    def opened(self, status: int, content_type: str, location: str | None = None) -> None: ...
+    def left(self) -> float | None: ...
     def refused(self, status: int, retry_after: str | None, body: builtins.bytes, now: float | None = None) -> None: ...
     def bytes(self, data: builtins.bytes) -> None: ...
     def ended(self, now: float | None = None) -> None: ...

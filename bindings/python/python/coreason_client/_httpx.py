@@ -5,6 +5,8 @@ Imported only when `http_client=` is used; `httpx` is not a dependency.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,8 @@ from uuid import UUID
 import httpx
 
 from . import _core
+from ._loop import sleep
+from .errors import CAPError, CAPProtocolError
 
 if TYPE_CHECKING:
     from ._settings import Settings
@@ -29,14 +33,17 @@ class Way:
 
     def __init__(self, base_url: str, api_key: str, settings: Settings, http: Any) -> None:
         self._base = base_url
+        url = httpx.URL(base_url)
+        self._address = f"{url.scheme}://{url.netloc.decode()}"
         self._settings = settings
         self._http = http
         self._headers = dict(settings["headers"])
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
-        read, connect = settings["read_timeout"], settings["connect_timeout"]
         # A stream may take hours; only silence is limited. httpx's own default of 5 s is shorter than a heartbeat.
-        self._timeout = httpx.Timeout(read, connect=connect)
+        read, deadline = settings["read_timeout"], settings["deadline"]
+        read = read if deadline is None or (read is not None and read < deadline) else deadline
+        self._timeout = httpx.Timeout(read, connect=settings["connect_timeout"])
 
     def url(self, path: str) -> str:
         """A path below the base URL."""
@@ -69,14 +76,50 @@ class Way:
 
     def exchange(self, method: str, url: str) -> str:
         """One request, one whole answer."""
-        return _answer(self._http.request(method, url, headers=self._headers, timeout=self._timeout))
+        try:
+            response = self._http.request(method, url, headers=self._headers, timeout=self._timeout)
+        except httpx.TransportError as error:
+            raise self._lost(error) from error
+        return self._answer(response)
 
     async def exchange_async(self, method: str, url: str) -> str:
         """The same for asyncio."""
-        return _answer(await self._http.request(method, url, headers=self._headers, timeout=self._timeout))
+        try:
+            response = await self._http.request(method, url, headers=self._headers, timeout=self._timeout)
+        except httpx.TransportError as error:
+            raise self._lost(error) from error
+        return self._answer(response)
+
+    def read(self, text: str) -> dict[str, Any]:
+        """An answer that must be an object."""
+        try:
+            answer = json.loads(text)
+        except ValueError as error:
+            raise CAPProtocolError(f"the server does not speak the protocol: the answer is not JSON: {error}") from None
+        return answer if isinstance(answer, dict) else {}
+
+    def _answer(self, response: httpx.Response) -> str:
+        status, headers = response.status_code, response.headers
+        if status < 300:
+            return response.text
+        machine = self._judge()
+        if status < 400:
+            machine.opened(status, headers.get("content-type", ""), headers.get("location"))
+        else:
+            machine.refused(status, headers.get("retry-after"), response.content[:PROBLEM_BYTES])
+        raise _verdict(machine)
+
+    def _lost(self, error: Exception) -> CAPError:
+        machine = self._judge()
+        machine.failed(_words(error))
+        return _verdict(machine)
+
+    def _judge(self) -> _core.Machine:
+        """A call that is not tried again: it finds the exception for what happened."""
+        return _core.Machine({**self._settings, "max_retries": 0, "resume_patience": 0.0}, address=self._address)
 
     def _machine(self, profile: str) -> _core.Machine:
-        return _core.Machine({**self._settings, "profile": profile})
+        return _core.Machine({**self._settings, "profile": profile}, address=self._address)
 
     def _posting(self, prepared: _core.Prepared) -> dict[str, Any]:
         headers = {
@@ -90,38 +133,19 @@ class Way:
         return {"method": "POST", "url": url, "headers": headers, "content": prepared.body, "timeout": self._timeout}
 
     def _viewing(self, cursor: str) -> tuple[_core.Machine, dict[str, Any]]:
-        stream, _, seq = cursor.partition(":")
         headers = {**self._headers, "Accept": "text/event-stream"}
-        url = self.stream_url(UUID(stream))
+        url = self.stream_url(cursor.partition(":")[0])
         if self._settings["profile"] == "v2":
             url += "?profile=v2"
-        machine = _core.Machine(self._settings, last_event_id=f"{stream}:{seq or 0}", viewer=True)
+        machine = _core.Machine(self._settings, address=self._address, last_event_id=cursor, viewer=True)
         return machine, {"method": "GET", "url": url, "headers": headers, "timeout": self._timeout}
 
 
-def _answer(response: httpx.Response) -> str:
-    if response.status_code < 400:
-        return response.text
-    machine = _core.Machine(_PLAIN)
-    machine.refused(response.status_code, response.headers.get("retry-after"), response.content)
+def _verdict(machine: _core.Machine) -> CAPError:
     while (action := machine.poll())[0] != "fail":
         pass
-    raise action[1]
-
-
-_PLAIN: Settings = {
-    "read_timeout": None,
-    "connect_timeout": None,
-    "max_retries": 0,
-    "max_wait": 0.0,
-    "resume_patience": 0.0,
-    "backoff_first": 0.5,
-    "backoff_max": 30.0,
-    "strict": False,
-    "profile": "v1",
-    "path": "",
-    "headers": [],
-}
+    error: CAPError = action[1]
+    return error
 
 
 class _Driver:
@@ -142,7 +166,8 @@ class _Driver:
 
     def _opened(self, response: httpx.Response) -> None:
         self._response = response
-        self._machine.opened(response.status_code, response.headers.get("content-type", ""))
+        headers = response.headers
+        self._machine.opened(response.status_code, headers.get("content-type", ""), headers.get("location"))
 
     def _refused(self, response: httpx.Response, body: bytes) -> None:
         self._machine.refused(response.status_code, response.headers.get("retry-after"), body[:PROBLEM_BYTES])
@@ -206,18 +231,21 @@ class AsyncDriver(_Driver):
 
     async def step(self, what: str, value: Any) -> None:
         """Does what the machine wants done, and tells it how that went."""
-        import asyncio
-
         try:
-            if what == "connect":
-                await self._connect(value)
-            elif what == "read":
-                await self._read()
-            else:
-                await asyncio.sleep(value)
-        except (httpx.HTTPError, httpx.StreamError) as error:
+            left = self._machine.left()
+            doing = self._do(what, value)
+            await (doing if left is None else asyncio.wait_for(doing, left))
+        except (httpx.HTTPError, httpx.StreamError, asyncio.TimeoutError) as error:
             await self.close()
             self._machine.failed(_words(error))
+
+    async def _do(self, what: str, value: Any) -> None:
+        if what == "connect":
+            await self._connect(value)
+        elif what == "read":
+            await self._read()
+        else:
+            await sleep(value)
 
     async def _connect(self, last_event_id: str | None) -> None:
         response = await self._http.send(self._build(last_event_id), stream=True)

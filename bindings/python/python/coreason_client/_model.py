@@ -6,10 +6,11 @@ A model is built once per request or event, not once per packet, so it may take 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from enum import Enum
-from uuid import UUID
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 from . import _core
 from .errors import CAPValidationError
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar
 
     from typing_extensions import Self
+
+UUID_LIKE = re.compile(r"(urn:uuid:)?\{?[0-9a-f-]{30,}\}?", re.IGNORECASE)
+"""A UUID, or one with a slip in it."""
 
 
 def to_jsonable(value: Any) -> Any:
@@ -37,9 +41,17 @@ def to_jsonable(value: Any) -> Any:
         return list(value)
     if isinstance(value, _core.StreamPacket):
         return value.to_dict()
-    if hasattr(value, "model_dump"):  # pydantic
-        return value.model_dump(mode="json", exclude_none=True)
+    if hasattr(value, "model_dump"):
+        return _dump_of(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _dump_of(value: Any) -> Any:
+    """Pydantic's dump can leave nothing but JSON; those of other families may take no arguments."""
+    try:
+        return value.model_dump(mode="json", exclude_none=True)
+    except TypeError:
+        return value.model_dump()
 
 
 def to_json_text(value: Any) -> str:
@@ -69,17 +81,22 @@ def now() -> datetime:
 
 
 def to_uuid(name: str, value: Any) -> UUID:
-    """An id as the protocol has it; the way out for others is told."""
+    """An id as the protocol has it."""
     if isinstance(value, UUID):
         return value
     try:
         return UUID(value)
     except (ValueError, AttributeError, TypeError):
-        raise CAPValidationError(
-            name,
-            f"expected a UUID, found {value!r}; make one with uuid.uuid4(), or keep your own id with "
-            f"uuid.uuid5(uuid.NAMESPACE_URL, {value!r})",
-        ) from None
+        raise CAPValidationError(name, f"expected a UUID, found {value!r}; make one with uuid.uuid4()") from None
+
+
+def to_session(name: str, value: Any) -> UUID:
+    """The id of a session. The protocol's are UUIDs; a name of your own, such as `sess_abc`, stands for one, always the
+    same.
+    """
+    if isinstance(value, str) and value and not UUID_LIKE.fullmatch(value):
+        return uuid5(NAMESPACE_URL, value)
+    return to_uuid(name, value)
 
 
 class Model:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from uuid import UUID, uuid4
 
-from ._model import to_uuid
+from . import _arguments as check
 
 TYPE_CHECKING = False  # without `typing`, which takes longer to import than all of this
 if TYPE_CHECKING:
@@ -31,8 +30,10 @@ if TYPE_CHECKING:
         max_retries: int
         max_wait: float
         resume_patience: float
+        deadline: float | None
         backoff_first: float
         backoff_max: float
+        least_wait: float
         strict: bool
         profile: str
         path: str
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 
 CONNECT_TIMEOUT = 10.0
+
+LEAST_WAIT = 0.1
+"""No wait between tries is shorter: a client must not hammer. Tests that break hundreds of connections set it."""
 
 
 def make_settings(
@@ -52,27 +56,29 @@ def make_settings(
     strict: bool = False,
     max_wait: float = 30.0,
     resume_patience: float = 0.0,
+    deadline: float | None = None,
     backoff: tuple[float, float] = (0.5, 30.0),
 ) -> Settings:
-    """Checks nothing: the native half does, and names what is wrong."""
+    """Checks what a caller gave, and names what is wrong."""
     read, connect = timeout, CONNECT_TIMEOUT
+    name = "timeout"
     if hasattr(timeout, "read"):
-        read, connect = timeout.read, timeout.connect
+        read, connect, name = timeout.read, timeout.connect, "timeout.read"
+    if profile not in ("v1", "v2"):
+        raise check.wrong("profile", "'v1' or 'v2'", profile)
+    first, longest = check.pair("backoff", backoff)
     return {
-        "read_timeout": read,
-        "connect_timeout": connect,
-        "max_retries": max_retries,
-        "max_wait": max_wait,
-        "resume_patience": resume_patience,
-        "backoff_first": backoff[0],
-        "backoff_max": backoff[1],
-        "strict": strict,
+        "read_timeout": check.limit(name, read),
+        "connect_timeout": check.limit("timeout.connect", connect),
+        "max_retries": check.count("max_retries", max_retries),
+        "max_wait": check.wait("max_wait", max_wait),
+        "resume_patience": check.wait("resume_patience", resume_patience),
+        "deadline": check.limit("deadline", deadline),
+        "backoff_first": first,
+        "backoff_max": longest,
+        "least_wait": LEAST_WAIT,
+        "strict": check.flag("strict", strict),
         "profile": profile,
-        "path": path,
-        "headers": list((headers or {}).items()),
+        "path": check.text("path", path, "a path below the base URL, such as '/assist'"),
+        "headers": check.headers(headers),
     }
-
-
-def to_conversation(conversation_id: UUID | str | None) -> UUID:
-    """The conversation to continue, or a new one."""
-    return uuid4() if conversation_id is None else to_uuid("conversation_id", conversation_id)

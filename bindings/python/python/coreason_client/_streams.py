@@ -5,15 +5,26 @@ from __future__ import annotations
 from types import TracebackType
 
 from . import _core
+from ._loop import running_loop, sleep
 
 TYPE_CHECKING = False  # without `typing`, which takes longer to import than all of this
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from typing import Any, cast
+    from typing import Any, Literal, cast
+    from uuid import UUID
 
     from typing_extensions import Self
 
     from ._httpx import AsyncDriver
+    from .definitions.presentation import PresentationEvent, StreamError, StreamOpCode
+
+    AnyPacket = (
+        _core.StreamPacket[Literal[StreamOpCode.DELTA], str]
+        | _core.StreamPacket[Literal[StreamOpCode.EVENT], PresentationEvent]
+        | _core.StreamPacket[Literal[StreamOpCode.ERROR], StreamError]
+        | _core.StreamPacket[Literal[StreamOpCode.CLOSE], str | dict[str, Any]]
+    )
+    """A packet whose op tells the type of its `p`."""
 else:
 
     def cast(kind, value):
@@ -21,6 +32,26 @@ else:
 
 
 __all__ = ["AsyncChatStream", "AsyncPacketStream", "ChatStream", "PacketStream"]
+
+SHOWN = 60
+"""So much of the text a repr shows, from its end."""
+
+
+def _packets_repr(stream: PacketStream | AsyncPacketStream) -> str:
+    return f"{type(stream).__name__}(stream_id={_shown(stream.stream_id)}, cursor={stream.cursor!r})"
+
+
+def _chat_repr(stream: ChatStream | AsyncChatStream) -> str:
+    text = stream.text_so_far
+    text = text if len(text) <= SHOWN else "…" + text[-SHOWN:]
+    return (
+        f"{type(stream).__name__}(conversation_id={stream.conversation_id!r}, stream_id={_shown(stream.stream_id)}, "
+        f"reason={stream.reason!r}, text_so_far={text!r})"
+    )
+
+
+def _shown(stream_id: UUID | None) -> str | None:
+    return None if stream_id is None else repr(str(stream_id))
 
 
 class PacketStream(_core.Stream):
@@ -30,9 +61,11 @@ class PacketStream(_core.Stream):
     at the server, and `client.attach(stream.cursor)` follows it from there.
     """
 
+    __repr__ = _packets_repr
+
     if TYPE_CHECKING:
 
-        def __next__(self) -> _core.StreamPacket: ...
+        def __next__(self) -> AnyPacket: ...
 
     def __enter__(self) -> Self:
         return self
@@ -49,6 +82,8 @@ class ChatStream(_core.Stream):
     A `stream_reset` takes back text that was already handed out, which pieces of text cannot express: it raises
     `CAPRuntimeError` with code `stream_reset`. `text()` applies it instead.
     """
+
+    __repr__ = _chat_repr
 
     if TYPE_CHECKING:
 
@@ -104,9 +139,7 @@ class _AsyncStream(_core.AsyncStream):
 
     async def _sleep(self) -> None:
         """Until the worker has something: one wake-up per batch."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         future = loop.create_future()
         if self._arm(loop, future):
             await future
@@ -119,10 +152,8 @@ class _AsyncStream(_core.AsyncStream):
 
     async def _breathe(self) -> Any:
         """Lets other tasks run; a fast stream would otherwise never let go of the loop."""
-        import asyncio
-
         try:
-            await asyncio.sleep(0)
+            await sleep(0)
         except BaseException:
             await self.close()
             raise
@@ -152,9 +183,11 @@ class AsyncPacketStream(_AsyncStream):
     Cancelling the task that reads closes the connection; the run goes on at the server.
     """
 
+    __repr__ = _packets_repr
+
     if TYPE_CHECKING:
 
-        async def __anext__(self) -> _core.StreamPacket: ...
+        async def __anext__(self) -> AnyPacket: ...
 
     def __await__(self) -> Generator[Any, None, Self]:
         return cast("Generator[Any, None, Self]", _core.Ready(self))
@@ -162,6 +195,8 @@ class AsyncPacketStream(_AsyncStream):
 
 class AsyncChatStream(_AsyncStream):
     """The text of one answer, piece by piece: `async for text in stream`. Awaiting it gives it back at once."""
+
+    __repr__ = _chat_repr
 
     if TYPE_CHECKING:
 

@@ -7,8 +7,9 @@
 
         return PacketWriter(answer).response()
 
-A function that raises ends its stream with a typed ERROR and CLOSE. A plain agent keeps nothing: what makes its streams
-survive a cut is the gateway in front of it.
+A function that raises ends its stream in types: a FATAL error is followed by CLOSE; after a TRANSIENT one the body just
+ends, so that the client comes back. A plain agent keeps nothing: what makes its streams survive a cut is the gateway in
+front of it.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from . import _core
+from ._arguments import wrong
+from ._loop import running_loop
+from ._model import to_uuid
 from .agui import create_stream_error
 from .definitions.presentation import PresentationEvent, StreamError, StreamOpCode
 from .errors import UntypedErrorError
@@ -60,7 +65,7 @@ class PacketWriter:
         self,
         answer: Callable[[PacketWriter], Awaitable[None]] | None = None,
         *,
-        stream_id: UUID | None = None,
+        stream_id: UUID | str | None = None,
         is_debug: bool | None = None,
     ) -> None:
         """
@@ -70,13 +75,18 @@ class PacketWriter:
             stream_id: The stream's id; a new one without it.
             is_debug: Whether exceptions' types and texts may go out; by default in development only (`CAPSTAN_ENV`).
         """
-        self._pen = _core.Pen(stream_id)
+        if answer is not None and not callable(answer):
+            raise wrong("answer", "an async function that takes the writer", answer)
+        self._pen = _core.Pen(None if stream_id is None else to_uuid("stream_id", stream_id))
         self._answer = answer
         self._is_debug = _is_development() if is_debug is None else is_debug
         self._frames: asyncio.Queue[bytes | None] = asyncio.Queue(FULL)
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
         self._is_read = False
+        self._is_waiting = False
+        """The last packet was a TRANSIENT error."""
+        self._has_asked = False
 
     @property
     def stream_id(self) -> UUID:
@@ -85,7 +95,7 @@ class PacketWriter:
 
     @property
     def is_closed(self) -> bool:
-        """Whether CLOSE was written."""
+        """Whether the stream has ended: nothing more can be written."""
         return self._is_closed
 
     async def write_delta(self, text: str) -> None:
@@ -99,13 +109,49 @@ class PacketWriter:
         await self._put(self._pen.packet(StreamOpCode.EVENT, event))
 
     async def write_error(self, error: StreamError) -> None:
-        """A typed error. A FATAL one ends the stream.
+        """A typed error. A FATAL one ends the stream; after a TRANSIENT one that nothing follows the client comes back.
 
         Raises:
             UntypedErrorError: If it is a string, or anything else that is not a `StreamError`. It is both a `TypeError`
                 and a `ValueError`.
         """
         await self.write_packet(op=StreamOpCode.ERROR, p=error)
+
+    async def ask(
+        self,
+        interrupt_id: str,
+        reason: str,
+        *,
+        message: str | None = None,
+        response_schema: Mapping[str, Any] | None = None,
+        expires_at: datetime | None = None,
+        tool_call_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Asks a person. Return after the last question: the stream ends with it, and a later request answers.
+
+        The answers are in that request's payload, `resume`, under the same ids.
+
+        Args:
+            interrupt_id: By which it is answered; unique within the stream.
+            reason: Why the stream ends, in a word such as `approval`.
+            message: The question, for whoever answers.
+            response_schema: A JSON Schema of the answer, so that a form can be made of it.
+            expires_at: Until when it can be answered.
+            tool_call_id: The tool call that it is about.
+            metadata: Anything else.
+        """
+        asked = {
+            "id": interrupt_id,
+            "reason": reason,
+            "message": message,
+            "toolCallId": tool_call_id,
+            "responseSchema": response_schema,
+            "expiresAt": expires_at.isoformat() if expires_at else None,
+            "metadata": metadata,
+        }
+        await self.write_event("INTERRUPT", {name: value for name, value in asked.items() if value is not None})
+        self._has_asked = True
 
     async def write_packet(self, *, op: StreamOpCode | str, p: Any) -> None:
         """Any packet. A payload that does not fit its op raises `ValueError`, and nothing is written."""
@@ -117,16 +163,26 @@ class PacketWriter:
             await self._end()
         elif op is StreamOpCode.ERROR and _severity(p) == "FATAL":
             await self.close("error")
+        elif op is StreamOpCode.ERROR and _severity(p) == "TRANSIENT":
+            self._is_waiting = True
 
-    async def close(self, reason: str = "completed") -> None:
-        """Ends the stream. Closing twice is no mistake."""
-        if not self._is_closed:
-            await self._put(self._pen.close(reason))
-            await self._end()
+    async def close(self, reason: str | None = None) -> None:
+        """Ends the stream. Closing twice is no mistake.
+
+        Args:
+            reason: What CLOSE says; without it `completed`, or `interrupt` if something was asked. After a TRANSIENT error
+                there is no CLOSE without it: the body ends, which tells the client to wait and to ask again.
+        """
+        if self._is_closed:
+            return
+        if reason is not None or not self._is_waiting:
+            await self._put(self._pen.close(reason or ("interrupt" if self._has_asked else "completed")))
+        await self._end()
 
     async def _put(self, frame: bytes) -> None:
         if self._is_closed:
-            raise RuntimeError("the stream is closed: nothing follows CLOSE")
+            raise RuntimeError("the stream is closed: nothing follows its end")
+        self._is_waiting = False
         await self._frames.put(frame)
 
     async def _end(self) -> None:
@@ -141,14 +197,13 @@ class PacketWriter:
         except Exception as error:
             if not self._is_closed:
                 await self.write_packet(op=StreamOpCode.ERROR, p=create_stream_error(error, self._is_debug))
-            await self.close("error")
-        else:
-            await self.close()
+        await self.close()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """The frames as bytes, heartbeats between them. Can be read once."""
         if self._is_read:
             raise RuntimeError("the stream was read before")
+        running_loop("PacketWriter", "serve the agent with uvicorn, or another server of asyncio's")
         self._is_read = True
         if self._answer is not None:
             self._task = asyncio.create_task(self._run())

@@ -306,11 +306,34 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _from_pydantic(error: BaseException) -> _core.Fault | None:
     core = sys.modules.get("pydantic_core")
-    if core is None or not isinstance(error, core.ValidationError):
+    if core is None or not (isinstance(error, core.ValidationError) or _is_fastapis(error)):
         return None
-    # Where and which rule, but never the value: it may be anybody's.
-    places = [f"{'.'.join(map(str, e['loc'])) or 'document'}: {e['type']}" for e in error.errors(include_url=False)]
-    return _core.Fault("invalid_request", message="; ".join(places[:5]))
+    problems: list[dict[str, Any]] = error.errors()  # type: ignore[attr-defined]
+    told = "; ".join(_problem(problem) for problem in problems[:5])
+    more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+    return _core.Fault("invalid_request", message=f"The request is invalid. {told}{more}.")
+
+
+def _is_fastapis(error: BaseException) -> bool:
+    """FastAPI tells pydantic's errors of a request in an exception of its own."""
+    exceptions = sys.modules.get("fastapi.exceptions")
+    return exceptions is not None and isinstance(error, exceptions.RequestValidationError)
+
+
+def _problem(problem: Mapping[str, Any]) -> str:
+    """The field and what is wrong with it, but never the value: it may be anybody's."""
+    field = ".".join(map(str, problem["loc"])) or "document"
+    # A text with a context may quote the value, or whatever a validator of the program's own said.
+    is_plain = not problem.get("ctx") and problem["type"] in _plain_types()
+    return f"{field}: {problem['msg'] if is_plain else problem['type']}"
+
+
+def _plain_types() -> tuple[str, ...]:
+    from typing import get_args
+
+    from pydantic_core import core_schema
+
+    return get_args(core_schema.ErrorType)
 
 
 def _from_python(error: BaseException) -> _core.Fault | None:

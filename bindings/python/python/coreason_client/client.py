@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from types import TracebackType
-from uuid import UUID
+from uuid import UUID, uuid4
 
+from . import _arguments as check
 from . import _core
 from ._exit import remember
-from ._model import to_uuid
-from ._settings import make_settings, to_conversation
+from ._loop import running_loop
+from ._model import to_session
+from ._settings import make_settings
 from ._streams import AsyncChatStream, AsyncPacketStream, ChatStream, PacketStream
 
 TYPE_CHECKING = False  # without `typing`, which takes longer to import than all of this
@@ -52,13 +54,15 @@ class _Client:
         strict: bool = False,
         max_wait: float = 30.0,
         resume_patience: float = 0.0,
+        deadline: float | None = None,
         backoff: tuple[float, float] = (0.5, 30.0),
     ) -> None:
         """
         Args:
             base_url: The root URL of the service.
             api_key: Sent as `Authorization: Bearer …`; an empty one sends none.
-            timeout: Seconds a response may be silent (60), or an `httpx.Timeout`.
+            timeout: Seconds a response may be silent, and all that `stop()` and `health()` may take (60), or an
+                `httpx.Timeout`.
             max_retries: Interruptions since the last new packet that are healed (3).
             http_client: Your own `httpx.Client` (`httpx.AsyncClient` for the async client), to connect through.
             user_id: Who asks in `chat()`.
@@ -68,11 +72,15 @@ class _Client:
             strict: Missing packets raise `CAPProtocolError` instead of being logged.
             max_wait: The longest wait that is slept through; a longer `retry_after` raises at once and says so.
             resume_patience: While resuming, go on beyond `max_retries` until nothing new came for so many seconds.
+            deadline: Seconds that any call may take as a whole, however lively it is; no limit without it.
             backoff: The first and the longest wait between tries, in seconds.
+
+        Raises:
+            CAPValidationError: If an argument is not what it should be; it names the argument. It is a `ValueError`.
         """
-        self.base_url = base_url.rstrip("/")
-        self.max_retries = max_retries
-        self._user_id = user_id
+        self.base_url = check.base_url(base_url).rstrip("/")
+        key = check.api_key(api_key)
+        self._user_id = check.text("user_id", user_id)
         self._settings = make_settings(
             timeout,
             max_retries,
@@ -82,18 +90,20 @@ class _Client:
             strict=strict,
             max_wait=max_wait,
             resume_patience=resume_patience,
+            deadline=deadline,
             backoff=backoff,
         )
-        self._core = _core.Client(base_url, api_key or "", self._settings, self._is_async)
+        self.max_retries = max_retries
+        self._core = _core.Client(base_url, key, self._settings, self._is_async)
         remember(self._core)
         self._way: Way | None = None
         if http_client is not None:
             from ._httpx import Way
 
-            self._way = Way(self.base_url, api_key or "", self._settings, http_client)
+            self._way = Way(self.base_url, key, self._settings, check.http_client(http_client, self._is_async))
 
     def _question(self, message: str, conversation: UUID) -> _core.Prepared:
-        return _core.question(self._settings["profile"], conversation, message, self._user_id)
+        return _core.question(self._settings["profile"], conversation, check.text("message", message), self._user_id)
 
     @property
     def is_closed(self) -> bool:
@@ -126,6 +136,7 @@ class CAPClient(_Client):
             strict: bool = False,
             max_wait: float = 30.0,
             resume_patience: float = 0.0,
+            deadline: float | None = None,
             backoff: tuple[float, float] = (0.5, 30.0),
         ) -> None: ...
 
@@ -133,7 +144,7 @@ class CAPClient(_Client):
         """Starts a run, or attaches to it if its key is known; its packets, healed.
 
         Args:
-            request: A `ServiceRequest`, a dict of the same shape, or a pydantic model of it.
+            request: A `ServiceRequest`, a dict of the same shape, or any model of it that has `model_dump`.
 
         Raises:
             CAPConnectionError: If retries are exhausted.
@@ -141,7 +152,7 @@ class CAPClient(_Client):
             CAPRuntimeError: If the server refuses, or the run fails.
             ValueError: If the request is invalid; nothing was sent.
         """
-        prepared = _core.prepare(request)
+        prepared = _prepared(request)
         if self._way is not None:
             return PacketStream(*self._way.post(prepared))
         return PacketStream(self._core.call(prepared))
@@ -151,9 +162,10 @@ class CAPClient(_Client):
 
         Args:
             message: What to say.
-            conversation_id: The conversation to continue; a new one without it.
+            conversation_id: The conversation to continue; a new one without it. A name of your own stands for a UUID,
+                always the same.
         """
-        conversation = to_conversation(conversation_id)
+        conversation = _conversation(conversation_id)
         prepared = self._question(message, conversation)
         if self._way is not None:
             machine, _, step = self._way.post(prepared)
@@ -163,12 +175,12 @@ class CAPClient(_Client):
     def attach(self, cursor: UUID | str) -> PacketStream:
         """Follows a stream that exists, from a cursor (or the id of a stream) on. Starts nothing."""
         if self._way is not None:
-            return PacketStream(*self._way.attach(str(cursor)))
-        return PacketStream(self._core.attach(str(cursor)))
+            return PacketStream(*self._way.attach(check.cursor(cursor)))
+        return PacketStream(self._core.attach(check.cursor(cursor)))
 
     def stop(self, stream_id: UUID | str) -> None:
         """Stops a run; returns when its end is journalled. A finished one stays as it is."""
-        stream = to_uuid("stream_id", stream_id)
+        stream = check.stream_id(stream_id)
         if self._way is not None:
             self._way.exchange("DELETE", self._way.stream_url(stream))
         else:
@@ -177,11 +189,8 @@ class CAPClient(_Client):
     def health(self) -> dict[str, Any]:
         """How the server feels."""
         if self._way is not None:
-            text: str | None = self._way.exchange("GET", self._way.url("/health"))
-        else:
-            text = self._core.health()
-        answer: dict[str, Any] = json.loads(text or "{}")
-        return answer
+            return self._way.read(self._way.exchange("GET", self._way.url("/health")))
+        return _object(self._core.health())
 
     def close(self) -> None:
         """Ends every call; no thread is left when it returns. A `http_client` of your own stays open."""
@@ -218,19 +227,20 @@ class AsyncCAPClient(_Client):
             strict: bool = False,
             max_wait: float = 30.0,
             resume_patience: float = 0.0,
+            deadline: float | None = None,
             backoff: tuple[float, float] = (0.5, 30.0),
         ) -> None: ...
 
     def assist(self, request: ServiceRequest | Mapping[str, Any] | Any) -> AsyncPacketStream:
         """Starts a run, or attaches to it if its key is known; see `CAPClient.assist`."""
-        prepared = _core.prepare(request)
+        prepared = _prepared(request)
         if self._way is not None:
             return self._driven(AsyncPacketStream, *self._way.post_async(prepared))
         return AsyncPacketStream(self._core.call(prepared))
 
     def chat(self, message: str, conversation_id: UUID | str | None = None) -> AsyncChatStream:
         """Says something; the text of the answer. See `CAPClient.chat`."""
-        conversation = to_conversation(conversation_id)
+        conversation = _conversation(conversation_id)
         prepared = self._question(message, conversation)
         if self._way is not None:
             return self._driven(AsyncChatStream, *self._way.post_async(prepared), conversation)
@@ -239,12 +249,12 @@ class AsyncCAPClient(_Client):
     def attach(self, cursor: UUID | str) -> AsyncPacketStream:
         """Follows a stream that exists, from a cursor (or the id of a stream) on. Starts nothing."""
         if self._way is not None:
-            return self._driven(AsyncPacketStream, *self._way.attach_async(str(cursor)))
-        return AsyncPacketStream(self._core.attach(str(cursor)))
+            return self._driven(AsyncPacketStream, *self._way.attach_async(check.cursor(cursor)))
+        return AsyncPacketStream(self._core.attach(check.cursor(cursor)))
 
     async def stop(self, stream_id: UUID | str) -> None:
         """Stops a run; returns when its end is journalled. A finished one stays as it is."""
-        stream = to_uuid("stream_id", stream_id)
+        stream = check.stream_id(stream_id)
         if self._way is not None:
             await self._way.exchange_async("DELETE", self._way.stream_url(stream))
         else:
@@ -253,11 +263,8 @@ class AsyncCAPClient(_Client):
     async def health(self) -> dict[str, Any]:
         """How the server feels."""
         if self._way is not None:
-            text: str | None = await self._way.exchange_async("GET", self._way.url("/health"))
-        else:
-            text = await self._exchange(self._core.begin_health)
-        answer: dict[str, Any] = json.loads(text or "{}")
-        return answer
+            return self._way.read(await self._way.exchange_async("GET", self._way.url("/health")))
+        return _object(await self._exchange(self._core.begin_health))
 
     async def close(self) -> None:
         """Ends every call; no thread is left when the last client is closed. A `http_client` of your own stays open."""
@@ -281,10 +288,24 @@ class AsyncCAPClient(_Client):
         return stream
 
     async def _exchange(self, begin: Any, *arguments: Any) -> str | None:
-        import asyncio
-
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         future = loop.create_future()
         pending: _core.Pending = begin(*arguments, loop, future)
         await future
         return pending.result()
+
+
+def _prepared(request: Any) -> _core.Prepared:
+    if isinstance(request, Mapping) or hasattr(request, "model_dump"):
+        return _core.prepare(request)
+    raise check.wrong("request", "a ServiceRequest, a dict of its members, or a model with model_dump()", request)
+
+
+def _conversation(conversation_id: UUID | str | None) -> UUID:
+    """The conversation to continue, or a new one."""
+    return uuid4() if conversation_id is None else to_session("conversation_id", conversation_id)
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(text or "{}")
+    return answer

@@ -30,10 +30,16 @@ class CAPConnectionError(CAPError):
 
     is_retryable = True
 
-    def __init__(self, message: str, retries: int = 0) -> None:
+    def __init__(
+        self, message: str, retries: int = 0, address: str | None = None, deadline: float | None = None
+    ) -> None:
         super().__init__(message)
         self.retries = retries
         """How often it was tried again since the last new packet."""
+        self.address = address
+        """The server: scheme, host and port."""
+        self.deadline = deadline
+        """The call's own deadline in seconds, if that is what ended it."""
 
 
 class CAPProtocolError(CAPError):
@@ -75,7 +81,7 @@ class CAPRuntimeError(CAPError):
 
 
 class CAPValidationError(CAPError, ValueError):
-    """A document breaks its model; `path` names the member."""
+    """A document breaks its model, or an argument is not what it should be; `path` names the member or the argument."""
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(path, what)

@@ -11,8 +11,8 @@
 use std::time::Duration;
 
 use axum::Router;
-use capstan_agent::Demo;
 use capstan_check::{Report, Target, Verdict};
+use capstan_demo::Demo;
 use capstan_gateway::{Gateway, KeyHash, Settings, Tenant, Timeouts, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
 use hyper::server::conn::http1;

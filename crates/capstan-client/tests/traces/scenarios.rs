@@ -141,6 +141,7 @@ fn refusals() -> Vec<Script> {
 
 fn errors() -> Vec<Script> {
     let waits = |seq, retry_after| frame(&error(seq, "upstream_error", Transient, retry_after));
+    let warning = |seq| frame(&error(seq, "upstream_error", Warning, None));
     let effective = |seq| vec![Open, bytes(&[waits(seq, None)]), End, Pass(500)];
     vec![
         script(
@@ -154,9 +155,18 @@ fn errors() -> Vec<Script> {
                 ]),
             ],
         ),
+        script("WARNING is told and handed out", vec![Open, bytes(&[warning(1), frame(&close(2))])]),
         script(
-            "WARNING is a packet",
-            vec![Open, bytes(&[frame(&error(1, "upstream_error", Warning, None)), frame(&close(2))])],
+            "a repeated WARNING is told once",
+            vec![Open, bytes(&[warning(1)]), End, Pass(500), Open, bytes(&[warning(1), frame(&close(2))])],
+        ),
+        script(
+            "a WARNING after a gap comes after the gap's notice",
+            vec![Open, bytes(&[frame(&delta(1, "a")), warning(3), frame(&close(4))])],
+        ),
+        script(
+            "a WARNING makes a TRANSIENT history",
+            vec![Open, bytes(&[waits(1, None), warning(2), frame(&close(3))])],
         ),
         script(
             "TRANSIENT at the end of the body waits and comes back",

@@ -89,8 +89,10 @@ impl Script {
 
 fn apply(machine: &mut Machine, step: &In, now: &mut Duration) {
     match step {
-        In::Open => machine.opened(Head { status: 200, content_type: "text/event-stream" }),
-        In::Head { status, content_type } => machine.opened(Head { status: *status, content_type }),
+        In::Open => machine.opened(Head { status: 200, content_type: "text/event-stream", location: None }),
+        In::Head { status, content_type } => {
+            machine.opened(Head { status: *status, content_type, location: None })
+        }
         In::Refuse { status, retry_after, body } => {
             machine
                 .refused(Refusal { status: *status, retry_after: *retry_after, body: body.as_bytes() }, *now);
@@ -153,6 +155,7 @@ fn notice_json(notice: &Notice) -> Value {
         Notice::Duplicate { seq } => json!({ "duplicate": { "seq": seq } }),
         Notice::Gap { expected, found } => json!({ "gap": { "expected": expected, "found": found } }),
         Notice::AttemptFailed { error } => json!({ "attempt_failed": { "error": error } }),
+        Notice::Warning { error } => json!({ "warning": { "error": error } }),
         other => panic!("{other:?} has no spelling yet"),
     }
 }

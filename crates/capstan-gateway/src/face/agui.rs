@@ -3,35 +3,49 @@
 //! Live, replay and resume are one path here, too: packets are folded into events, and events up to the reader's
 //! cursor are made but not sent. See `fold` for the mapping and `ending` for how a body ends.
 
+mod ask;
 mod ending;
 mod event;
 mod facts;
 mod fold;
+mod fold_states;
 mod input;
-mod places;
-mod said;
+mod outgoing;
+mod routes;
 #[cfg(test)]
 mod tests;
-mod told;
+mod transcript;
+mod transcripts;
 
 use std::sync::Arc;
 
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Path, Request as HttpRequest, State as AppState};
+use axum::response::Response;
 use bytes::Bytes;
+use capstan_agent::async_trait;
 use capstan_journal::{JournalError, Run, RunState};
-use capstan_protocol::{Cursor, ErrorSeverity, Payload, StreamPacket, sse};
+use capstan_protocol::agui::{AguiEvent, EventBody};
+use capstan_protocol::{Cursor, ErrorSeverity, Fault, Payload, StreamPacket, Timestamp, sse};
+use http::request::Parts;
+use uuid::Uuid;
 
-use super::Next;
+use super::{Asker, Face, FaceWriter, Next, Opening, Telling};
+use crate::access::Caller;
 use crate::app::App;
-use crate::reader::View;
-use crate::relay::packet_of;
-pub(crate) use facts::{Facts, declares_version, form};
+use crate::ask::Ask;
+use crate::openapi::{Model, Routes, model};
+use crate::reader::{View, sse_response};
+use crate::refusal::journal_fault;
+use facts::{Facts, declares_version, form};
 use fold::{Fold, State, is_transient, reset_of};
-pub(crate) use places::Places;
-pub(crate) use said::Said;
-use told::Told;
+use fold_states::FoldStates;
+use outgoing::OutgoingEvent;
+use transcript::AguiTranscript;
 
 /// The name under which claims of this face are kept.
-pub(crate) const NAME: &str = "ag-ui";
+const NAME: &str = "ag-ui";
 
 /// Parts from here on count the events with which a late joiner is brought up to date, not those of the packet: a cut
 /// among them is resumed among them.
@@ -43,78 +57,181 @@ const END_PACKETS: u64 = 2;
 
 /// Where a reader begins.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Begin {
+enum Begin {
     /// After an event that it has.
     After(Cursor),
     /// In the middle, with messages of its own: it is told the conversation as a whole.
     Join,
 }
 
-/// One response.
+/// AG-UI: what it remembers between requests.
+#[derive(Default)]
 pub(crate) struct Agui {
+    /// Where the fold stood in recent streams, for resumes.
+    states: Arc<FoldStates>,
+}
+
+#[async_trait]
+impl Face for Agui {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn routes(self: Arc<Self>) -> Routes {
+        let join = |agui: Arc<Self>| {
+            async move |app: AppState<App>,
+                        caller: Extension<Caller>,
+                        agent: Option<Path<String>>,
+                        request: HttpRequest| {
+                routes::join(agui, app, caller, agent, request).await
+            }
+        };
+        Routes::default()
+            .start("/v1/ag-ui", self.clone(), &routes::POST)
+            .get("/v1/ag-ui", join(self.clone()), &routes::JOIN)
+            .start("/v1/agents/{name}/ag-ui", self.clone(), &routes::POST)
+            .get("/v1/agents/{name}/ag-ui", join(self), &routes::JOIN)
+    }
+
+    fn events(&self) -> Model {
+        model::<AguiEvent>
+    }
+
+    fn event_types(&self) -> &'static [&'static str] {
+        EventBody::KINDS
+    }
+
+    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+        Ask::from_agui(body)
+    }
+
+    /// A reset becomes MESSAGES_SNAPSHOT, which every client knows.
+    fn accepts_reset(&self, _: &Parts) -> bool {
+        true
+    }
+
+    /// Its clients read neither `Retry-After` nor a problem, but a stream whose only event is RUN_ERROR. What cannot be
+    /// read as AG-UI is refused as HTTP.
+    fn refuse(&self, app: &App, fault: &Fault, asker: Asker<'_>) -> Option<Response> {
+        let is_v1 = match asker {
+            Asker::Unread => return None,
+            Asker::Viewer => false,
+            Asker::Client(body) => declares_version(body),
+        };
+        let now = Some(Timestamp::now().as_millis());
+        let error = fault.to_run_error(app.settings.exposure).to_event(form(is_v1), now);
+        let mut frame = Vec::new();
+        write(app, None, &OutgoingEvent::from(error), &mut frame);
+        Some(sse_response(Body::from(frame)))
+    }
+
+    async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
+        let (run, facts) = (opening.run, self.facts(app, &opening).await?);
+        // Without a cursor, whoever comes to a stream that has begun may hold some of it already.
+        let begin = match opening.point.cursor_in(run) {
+            Some(cursor) => Begin::After(cursor),
+            None if run.last_seq == 0 => Begin::After(Cursor::start(run.stream_id)),
+            None => Begin::Join,
+        };
+        let writer = AguiWriter::open(app, &self.states, run, facts, begin).await.map_err(journal_fault)?;
+        Ok(Box::new(writer))
+    }
+
+    fn forget(&self, stream: Uuid) {
+        self.states.forget(stream);
+    }
+
+    async fn has_all(&self, app: &App, opening: &Opening<'_>) -> Result<bool, Fault> {
+        let run = opening.run;
+        let Some(cursor) = opening.point.cursor_in(run) else { return Ok(false) };
+        let facts = self.facts(app, opening).await?;
+        AguiWriter::has_all(app, &self.states, run, facts, cursor).await.map_err(journal_fault)
+    }
+}
+
+impl Agui {
+    /// Whoever looks gets what the client that started the run gets.
+    async fn facts(&self, app: &App, opening: &Opening<'_>) -> Result<Facts, Fault> {
+        let run = opening.run;
+        if let Some((body, _)) = opening.posted {
+            return Ok(Facts::new(run, Some(body), &app.settings));
+        }
+        let body = app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+        Ok(Facts::new(run, body.as_ref(), &app.settings))
+    }
+}
+
+/// One response.
+pub(super) struct AguiWriter {
+    states: Arc<FoldStates>,
     fold: Fold,
     /// The packet after which the journal is read.
     base: u64,
     /// The last event that the reader has.
     seen: (u64, u32),
     /// Events to be written, each under its id if it has one.
-    due: Vec<(Option<Cursor>, Said)>,
+    due: Vec<(Option<Cursor>, OutgoingEvent)>,
     /// A TRANSIENT error whose meaning the next packet or the run's state decides.
     held: Option<StreamPacket>,
     /// The error after which the reader came back.
     reopened: Option<StreamPacket>,
     /// A terminal event that the reader has already.
-    end: Option<Said>,
+    end: Option<OutgoingEvent>,
 }
 
-impl Agui {
-    pub(crate) async fn open(app: &App, run: &Run, facts: Facts, place: Begin) -> Result<Self, JournalError> {
+impl AguiWriter {
+    async fn open(
+        app: &App,
+        states: &Arc<FoldStates>,
+        run: &Run,
+        facts: Facts,
+        begin: Begin,
+    ) -> Result<Self, JournalError> {
         let facts = Arc::new(facts);
-        match place {
-            Begin::Join => Self::join(app, facts, before_end(app, run).await?, PREAMBLE).await,
+        match begin {
+            Begin::Join => Self::join(app, states, facts, before_end(app, run).await?, PREAMBLE).await,
             Begin::After(Cursor { seq, part: Some(part), .. }) if part >= PREAMBLE => {
-                Self::join(app, facts, seq, part).await
+                Self::join(app, states, facts, seq, part).await
             }
-            Begin::After(Cursor { seq, part, .. }) => Ok(Self::resume(app, facts, seq, part)),
+            Begin::After(Cursor { seq, part, .. }) => Ok(Self::resume(states, facts, seq, part)),
         }
     }
 
-    fn new(fold: Fold, base: u64, seen: (u64, u32), due: Vec<(Option<Cursor>, Said)>) -> Self {
-        Self { fold, base, seen, due, held: None, reopened: None, end: None }
+    fn new(
+        states: &Arc<FoldStates>,
+        fold: Fold,
+        base: u64,
+        seen: (u64, u32),
+        due: Vec<(Option<Cursor>, OutgoingEvent)>,
+    ) -> Self {
+        Self { states: states.clone(), fold, base, seen, due, held: None, reopened: None, end: None }
     }
 
-    fn resume(app: &App, facts: Arc<Facts>, seq: u64, part: Option<u32>) -> Self {
+    fn resume(states: &Arc<FoldStates>, facts: Arc<Facts>, seq: u64, part: Option<u32>) -> Self {
         let stream = facts.stream;
         if seq == 0 && part.unwrap_or(0) == 0 {
             let started = (Some(Cursor::with_part(stream, 0, 1)), facts.started(facts.created));
-            return Self::new(Fold::new(facts, State::default()), 0, (0, 1), vec![started]);
+            return Self::new(states, Fold::new(facts, State::default()), 0, (0, 1), vec![started]);
         }
-        let (base, state) = app.places.nearest(stream, seq.saturating_sub(1));
+        let (base, state) = states.nearest(stream, seq.saturating_sub(1));
         // A cursor of CAP's has the packet as a whole.
-        Self::new(Fold::new(facts, state), base, (seq, part.unwrap_or(u32::MAX)), Vec::new())
+        Self::new(states, Fold::new(facts, state), base, (seq, part.unwrap_or(u32::MAX)), Vec::new())
     }
 
     /// Tells the conversation up to packet `seq`, from the event after `part` on.
-    async fn join(app: &App, facts: Arc<Facts>, seq: u64, part: u32) -> Result<Self, JournalError> {
-        let told = Told::load(app, &facts, seq).await?;
+    async fn join(
+        app: &App,
+        states: &Arc<FoldStates>,
+        facts: Arc<Facts>,
+        seq: u64,
+        part: u32,
+    ) -> Result<Self, JournalError> {
+        let look = |told: &AguiTranscript| (told.preamble(), told.fold.clone());
+        let (preamble, fold) = states.transcripts.at(app, &facts, seq, look).await?;
         let places = (PREAMBLE + 1..).map(|part| Cursor::with_part(facts.stream, seq, part));
-        let all = places.zip(told.preamble()).filter(|(cursor, _)| cursor.part > Some(part));
+        let all = places.zip(preamble).filter(|(cursor, _)| cursor.part > Some(part));
         let due = all.map(|(cursor, said)| (Some(cursor), said)).collect();
-        Ok(Self::new(told.fold, seq, (seq, u32::MAX), due))
-    }
-
-    /// The packet after which the journal is to be read.
-    pub(crate) fn base(&self) -> u64 {
-        self.base
-    }
-
-    /// What the response begins with, at once.
-    pub(crate) fn opening(&mut self, app: &App) -> Bytes {
-        // A comment, if there is nothing else to say: proxies and clients see that the response has begun.
-        let is_fresh = self.seen == (0, 1) && !self.due.is_empty();
-        let mut out = if is_fresh { b"retry: 500\n".to_vec() } else { sse::HEARTBEAT.to_vec() };
-        self.write_due(app, &mut out);
-        out.into()
+        Ok(Self::new(states, fold, seq, (seq, u32::MAX), due))
     }
 
     fn write_due(&mut self, app: &App, out: &mut Vec<u8>) {
@@ -123,9 +240,9 @@ impl Agui {
         }
     }
 
-    pub(crate) async fn frames(&mut self, app: &App, frames: &[Bytes]) -> Result<Next, JournalError> {
+    async fn tell(&mut self, app: &App, frames: &[Bytes]) -> Result<Next, JournalError> {
         let mut is_over = false;
-        for packet in frames.iter().filter_map(|frame| packet_of(frame)) {
+        for packet in frames.iter().filter_map(|frame| sse::decode_packet(frame)) {
             is_over = is_over || self.take(app, packet).await?;
         }
         let mut out = Vec::new();
@@ -150,12 +267,13 @@ impl Agui {
         }
         let said = match reset_of(&packet) {
             Some(reset) => {
-                let cut = Told::load(app, &self.fold.facts, seq - 1).await?.cut(reset.after_seq);
+                let told = self.states.transcripts.at(app, &self.fold.facts, seq, AguiTranscript::last_cut);
+                let cut = told.await?;
                 self.fold.reset(&packet, &reset, &cut)
             }
             None => self.fold.take(&packet),
         };
-        app.places.note(self.fold.facts.stream, seq, &self.fold.state);
+        self.states.note(self.fold.facts.stream, seq, &self.fold.state);
         Ok(self.send(seq, 0, said))
     }
 
@@ -175,8 +293,63 @@ impl Agui {
         false
     }
 
-    /// All packets were read and the run stands still.
-    pub(crate) fn stands(&mut self, app: &App, state: RunState, view: View) -> Next {
+    /// Whether a reader at `cursor` has all that a closed run will ever say.
+    async fn has_all(
+        app: &App,
+        states: &Arc<FoldStates>,
+        run: &Run,
+        facts: Facts,
+        cursor: Cursor,
+    ) -> Result<bool, JournalError> {
+        if run.state != RunState::Closed || cursor.seq + END_PACKETS < run.last_seq {
+            return Ok(false);
+        }
+        let mut writer = Self::open(app, states, run, facts, Begin::After(cursor)).await?;
+        loop {
+            let frames = app.journal.store().read(run.stream_id, writer.base, 1024, 1024 * 1024).await?;
+            let Some(last) = frames.last() else { return Ok(writer.end.is_some() && writer.due.is_empty()) };
+            writer.base = last.seq;
+            for packet in frames.iter().filter_map(|frame| sse::decode_packet(&frame.bytes)) {
+                writer.take(app, packet).await?;
+            }
+        }
+    }
+
+    /// Makes due what the reader does not have yet, numbered after `part`; true if that ends the response.
+    fn send(&mut self, seq: u64, part: u32, said: Vec<OutgoingEvent>) -> bool {
+        let mut is_over = false;
+        for (part, said) in (part + 1..).zip(said) {
+            let is_new = (seq, part) > self.seen;
+            if said.is_terminal() {
+                is_over |= is_new;
+                self.end = Some(said.clone());
+            }
+            if is_new {
+                self.due.push((Some(Cursor::with_part(self.fold.facts.stream, seq, part)), said));
+            }
+        }
+        is_over
+    }
+}
+
+impl FaceWriter for AguiWriter {
+    fn base(&self) -> u64 {
+        self.base
+    }
+
+    fn opening(&mut self, app: &App) -> Bytes {
+        // A comment, if there is nothing else to say: proxies and clients see that the response has begun.
+        let is_fresh = self.seen == (0, 1) && !self.due.is_empty();
+        let mut out = if is_fresh { b"retry: 500\n".to_vec() } else { sse::HEARTBEAT.to_vec() };
+        self.write_due(app, &mut out);
+        out.into()
+    }
+
+    fn frames<'a>(&'a mut self, app: &'a App, frames: Vec<Bytes>) -> Telling<'a> {
+        Telling::Later(Box::pin(async move { self.tell(app, &frames).await }))
+    }
+
+    fn caught_up(&mut self, app: &App, state: RunState, view: View) -> Next {
         match state {
             RunState::Running => return Next::Write(Bytes::new()),
             RunState::Waiting => {
@@ -198,20 +371,9 @@ impl Agui {
         Next::Last(out.into())
     }
 
-    /// Makes due what the reader does not have yet, numbered after `part`; true if that ends the response.
-    fn send(&mut self, seq: u64, part: u32, said: Vec<Said>) -> bool {
-        let mut is_over = false;
-        for (part, said) in (part + 1..).zip(said) {
-            let is_new = (seq, part) > self.seen;
-            if said.is_terminal() {
-                is_over |= is_new;
-                self.end = Some(said.clone());
-            }
-            if is_new {
-                self.due.push((Some(Cursor::with_part(self.fold.facts.stream, seq, part)), said));
-            }
-        }
-        is_over
+    /// A clean end without a terminal event would be read as success.
+    fn closing(&mut self) -> Next {
+        Next::Cut
     }
 }
 
@@ -221,7 +383,7 @@ async fn before_end(app: &App, run: &Run) -> Result<u64, JournalError> {
     let after = run.last_seq.saturating_sub(END_PACKETS);
     let frames = app.journal.store().read(run.stream_id, after, 1024, 1024 * 1024).await?;
     let due = frames.iter().filter(|frame| frame.seq <= run.last_seq);
-    let packets: Vec<StreamPacket> = due.filter_map(|frame| packet_of(&frame.bytes)).collect();
+    let packets: Vec<StreamPacket> = due.filter_map(|frame| sse::decode_packet(&frame.bytes)).collect();
     let last = packets.iter().rfind(|packet| match &packet.payload {
         Payload::Close(_) => false,
         Payload::Error(error) => error.severity == ErrorSeverity::Warning,
@@ -230,33 +392,12 @@ async fn before_end(app: &App, run: &Run) -> Result<u64, JournalError> {
     Ok(last.map_or(after, |packet| packet.seq))
 }
 
-fn count(said: &[Said]) -> u32 {
+fn count(said: &[OutgoingEvent]) -> u32 {
     u32::try_from(said.len()).unwrap_or(u32::MAX)
 }
 
 /// Encodes and counts.
-pub(crate) fn write(app: &App, id: Option<&Cursor>, said: &Said, out: &mut Vec<u8>) {
-    app.metrics.agui(said.kind(), said.error_code());
+fn write(app: &App, id: Option<&Cursor>, said: &OutgoingEvent, out: &mut Vec<u8>) {
+    app.metrics.face_event(NAME, said.kind(), said.error_code());
     said.encode(id, out);
-}
-
-/// Whether a reader at `cursor` has all that a closed run will ever say.
-pub(crate) async fn has_all(
-    app: &App,
-    run: &Run,
-    facts: Facts,
-    cursor: Cursor,
-) -> Result<bool, JournalError> {
-    if run.state != RunState::Closed || cursor.seq + END_PACKETS < run.last_seq {
-        return Ok(false);
-    }
-    let mut agui = Agui::open(app, run, facts, Begin::After(cursor)).await?;
-    loop {
-        let frames = app.journal.store().read(run.stream_id, agui.base, 1024, 1024 * 1024).await?;
-        let Some(last) = frames.last() else { return Ok(agui.end.is_some() && agui.due.is_empty()) };
-        agui.base = last.seq;
-        for packet in frames.iter().filter_map(|frame| packet_of(&frame.bytes)) {
-            agui.take(app, packet).await?;
-        }
-    }
 }

@@ -1,47 +1,159 @@
-//! The CAP face: journalled frames as they are (v1), or said again in v2.
+//! The CAP face: journalled frames as they are (v1), or said again in v2; or a whole run in one object.
 
+mod ask;
+mod routes;
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
-use capstan_protocol::{Cursor, Profile, sse};
+use capstan_agent::async_trait;
+use capstan_journal::{Run, RunState};
+use capstan_protocol::{Cursor, Fault, Profile, event, sse};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
 
-use crate::relay::packet_of;
+use self::routes::Params;
+use super::{Face, FaceWriter, Next, Opening, Request, Telling};
+use crate::app::App;
+use crate::ask::Ask;
+use crate::openapi::{Model, Routes};
+use crate::post::header_lists;
+use crate::reader::{self, View};
+use crate::refusal::Refusal;
+use crate::resume::ResumePoint;
+use crate::{query, tickets};
 
 /// The reconnection time that a response opens with, in milliseconds.
 const RETRY_MS: u32 = 500;
 
-/// The name under which claims of this face are kept.
+/// The name under which runs of this face are kept.
 pub(crate) const NAME: &str = "cap";
 
-/// CAP in one of its profiles.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Cap(pub(crate) Profile);
+/// CAP, in both of its profiles.
+pub(crate) struct Cap;
 
-impl Cap {
-    /// What a response opens with: a client can resume before the first packet.
-    pub(crate) fn opening(self, cursor: &Cursor) -> Bytes {
+#[async_trait]
+impl Face for Cap {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn routes(self: Arc<Self>) -> Routes {
+        Routes::default()
+            .start("/v1/assist", self.clone(), &routes::POST)
+            .start("/v1/agents/{name}/assist", self.clone(), &routes::POST)
+            .start("/assist", self, &routes::POST)
+    }
+
+    fn events(&self) -> Model {
+        routes::packets
+    }
+
+    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+        Ask::from_cap(body)
+    }
+
+    fn resume_point(&self, request: &Parts) -> Result<ResumePoint, Fault> {
+        let params: Params = query::parse(&request.uri)?;
+        Ok(ResumePoint::of_headers(&request.headers)?.or_after(params.after))
+    }
+
+    fn accepts_reset(&self, request: &Parts) -> bool {
+        header_lists(&request.headers, "x-cap-accept", event::STREAM_RESET)
+    }
+
+    /// `Accept: application/json` without `text/event-stream` asks for one object.
+    async fn whole(&self, app: &App, request: &Request<'_>, run: &Run) -> Option<Response> {
+        let lists = |kind| header_lists(&request.parts.headers, "accept", kind);
+        if !lists("application/json") || lists("text/event-stream") {
+            return None;
+        }
+        // A run's own fault was counted by its relay.
+        let mut response = match reader::collect(app, run, request.ask.key.parse().unwrap_or_default()).await
+        {
+            Ok(answer) => Json(answer).into_response(),
+            Err(fault) => Refusal::from(fault).of_a_run(),
+        };
+        reader::name_stream(run, &mut response);
+        Some(response)
+    }
+
+    async fn open(&self, _app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
+        let params: Params = query::parse(&opening.parts.uri)?;
+        let asked = opening.posted.map(|(_, ask)| ask.profile);
+        let profile = params.profile.or(asked).unwrap_or_default();
+        let (run, after) = (opening.run, opening.point.in_run(opening.run)?);
+        // At the end a client gets the CLOSE again, so that it knows. It opens at its own cursor all the same: a lower one
+        // would take back what the client has.
+        let is_over = opening.view == View::Post && !run.is_open() && after >= run.last_seq;
+        let base = if is_over { run.last_seq.saturating_sub(1) } else { after };
+        Ok(Box::new(CapWriter { profile, cursor: Cursor::new(run.stream_id, after), base }))
+    }
+
+    /// Whoever posted may watch with a ticket.
+    async fn headers(
+        &self,
+        app: &App,
+        opening: &Opening<'_>,
+        headers: &mut HeaderMap<HeaderValue>,
+    ) -> Result<(), Fault> {
+        if opening.view == View::Post { tickets::attach(app, opening.run, headers).await } else { Ok(()) }
+    }
+}
+
+/// One response of CAP.
+struct CapWriter {
+    profile: Profile,
+    /// What the client has.
+    cursor: Cursor,
+    base: u64,
+}
+
+impl FaceWriter for CapWriter {
+    fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// A client can resume before the first packet.
+    fn opening(&mut self, _: &App) -> Bytes {
         let mut out = Vec::new();
-        sse::encode_opening(cursor, RETRY_MS, &mut out);
+        sse::encode_opening(&self.cursor, RETRY_MS, &mut out);
         out.into()
     }
 
-    /// Frames that are due, joined: one write instead of many when a reader catches up.
-    pub(crate) fn frames(self, frames: Vec<Bytes>) -> Bytes {
-        if let (Profile::V1, [only]) = (self.0, frames.as_slice()) {
-            return only.clone();
+    /// Joined: one write instead of many when a reader catches up.
+    fn frames<'a>(&'a mut self, _: &'a App, frames: Vec<Bytes>) -> Telling<'a> {
+        if let (Profile::V1, [only]) = (self.profile, frames.as_slice()) {
+            return Telling::Now(Next::Write(only.clone()));
         }
         let mut out = BytesMut::with_capacity(frames.iter().map(Bytes::len).sum());
         for frame in &frames {
-            match self.0 {
+            match self.profile {
                 Profile::V1 => out.extend_from_slice(frame),
                 Profile::V2 => out.extend_from_slice(&to_v2(frame)),
             }
         }
-        out.freeze()
+        Telling::Now(Next::Write(out.freeze()))
+    }
+
+    fn caught_up(&mut self, _: &App, state: RunState, view: View) -> Next {
+        match (state, view) {
+            (RunState::Closed, _) | (RunState::Waiting, View::Post) => Next::End,
+            // A viewer stays: the next step comes when the run goes on.
+            (RunState::Waiting | RunState::Running, _) => Next::Write(Bytes::new()),
+        }
+    }
+
+    fn closing(&mut self) -> Next {
+        Next::End
     }
 }
 
 fn to_v2(frame: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    if let Some(packet) = packet_of(frame) {
+    if let Some(packet) = sse::decode_packet(frame) {
         sse::encode_packet_v2(&packet, &mut out);
     }
     out

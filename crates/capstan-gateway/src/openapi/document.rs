@@ -29,7 +29,14 @@ pub(crate) fn document(routes: &[Described]) -> Value {
             methods.insert(route.method.to_owned(), operation(route, &mut models));
         }
     }
-    let tags = Tag::ALL.map(Tag::told).map(|(name, says)| json!({ "name": name, "description": says }));
+    let mut tags: Vec<&Tag> = Vec::new();
+    for route in routes {
+        if !tags.contains(&route.row.tag) {
+            tags.push(route.row.tag);
+        }
+    }
+    let tags: Vec<Value> =
+        tags.iter().map(|tag| json!({ "name": tag.name, "description": tag.says })).collect();
     let mut document = json!({
         "openapi": "3.1.1",
         "info": {
@@ -60,7 +67,7 @@ fn security_schemes() -> Value {
 fn operation(route: &Described, models: &mut Models) -> Value {
     let row = route.row;
     let mut operation = json!({
-        "tags": [row.tag.told().0],
+        "tags": [row.tag.name],
         "operationId": operation_id(route.method, route.path),
         "summary": row.summary,
         "description": row.says,

@@ -1,11 +1,16 @@
 //! Routes and what they say of themselves, added together: neither can lack what the other has.
 
-use axum::Router;
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
 use axum::handler::Handler;
 use axum::routing::{MethodRouter, delete, get, post};
+use axum::{Extension, Router};
 
 use super::Row;
+use crate::access::Caller;
 use crate::app::App;
+use crate::face::Face;
 
 /// Handlers with their rows.
 #[derive(Default)]
@@ -46,6 +51,24 @@ impl Routes {
         T: 'static,
     {
         self.add("delete", path, delete(handler), row)
+    }
+
+    /// The way in to a face: a POST that starts a run or attaches to it. The path may name the agent.
+    pub(crate) fn start(self, path: &'static str, face: Arc<dyn Face>, row: &'static Row) -> Self {
+        let handler = async move |State(app): State<App>,
+                                  Extension(caller): Extension<Caller>,
+                                  agent: Option<Path<String>>,
+                                  request: Request| {
+            let agent = agent.as_ref().map(|Path(name)| name.as_str());
+            crate::post::post(&app, &caller, face, agent, request).await
+        };
+        self.post(path, handler, row)
+    }
+
+    /// These, and those.
+    pub(crate) fn merge(mut self, other: Self) -> Self {
+        self.described.extend(other.described);
+        Self { router: self.router.merge(other.router), ..self }
     }
 
     fn add(

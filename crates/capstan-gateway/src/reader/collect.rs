@@ -1,14 +1,13 @@
 //! A whole run in one object: the reader of JSON mode.
 
 use capstan_journal::{JournalError, Run, RunState, Step};
-use capstan_protocol::{Close, Fault, FaultKind, ServiceResponse, Timestamp, Transcript};
+use capstan_protocol::{Close, Fault, FaultKind, ServiceResponse, Timestamp, Transcript, sse};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::answers::{RunMetrics, RunOutput};
 use crate::app::App;
 use crate::refusal::journal_fault;
-use crate::relay::packet_of;
 
 /// Follows a run to its end, or until it waits.
 pub(crate) async fn collect(app: &App, run: &Run, request_id: uuid::Uuid) -> Result<ServiceResponse, Fault> {
@@ -22,7 +21,7 @@ pub(crate) async fn collect(app: &App, run: &Run, request_id: uuid::Uuid) -> Res
         };
         match step {
             Step::Frames(frames) => {
-                for packet in frames.iter().filter_map(|frame| packet_of(frame)) {
+                for packet in frames.iter().filter_map(|frame| sse::decode_packet(frame)) {
                     whole.take(&packet);
                 }
             }

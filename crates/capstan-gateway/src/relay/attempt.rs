@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use capstan_agent::{Failure, Outcome, Output, TraceContext, Turn, channel};
+use capstan_agent::{Cancel, Failure, Outcome, Output, TraceParent, Turn, channel};
 use capstan_journal::JournalError;
-use capstan_protocol::{ChatMessage, Fault, FaultKind};
+use capstan_protocol::fault::Cause;
+use capstan_protocol::{Fault, FaultKind};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio_util::sync::{CancellationToken, DropGuard};
-use tracing::Span;
+use tracing::{Instrument as _, Span};
 
 use super::{Ended, Relay};
-use crate::ask::Ask;
 use crate::traces;
 
 /// Outputs that may be under way between agent and journal: enough to keep both busy, not enough to hide a slow one.
@@ -24,7 +23,6 @@ const BATCH: usize = IN_FLIGHT;
 struct Work {
     task: JoinHandle<Outcome>,
     inbox: mpsc::Receiver<Output>,
-    _cancel: DropGuard,
 }
 
 impl Drop for Work {
@@ -34,22 +32,18 @@ impl Drop for Work {
 }
 
 impl Relay {
-    pub(super) async fn attempt(
-        &mut self,
-        ask: &Ask,
-        history: Arc<Vec<ChatMessage>>,
-    ) -> Result<Ended, JournalError> {
+    pub(super) async fn attempt(&mut self, turn: &Turn) -> Result<Ended, JournalError> {
         self.app.metrics.attempts.inc();
-        if self.run.last_seq > 0 && self.pen.is_fresh() {
-            self.pen.replay().await?;
+        if self.run.last_seq > 0 && self.packets.is_fresh() {
+            self.packets.replay().await?;
         }
-        self.pen.begin_attempt(self.run.attempt);
+        self.packets.begin_attempt(self.run.attempt);
         let (span, trace) = self.app.traces.attempt(&mut self.trace, &self.run);
-        let mut work = self.start(ask, history, trace);
+        let mut work = self.start(turn.clone(), trace);
         let began = Instant::now();
         let ended = self.drive(&mut work, &span).await;
         self.budget = self.budget.saturating_sub(began.elapsed());
-        traces::answered(&span, self.pen.model().map(String::as_str), self.pen.attempt_usage());
+        traces::answered(&span, self.packets.model().map(String::as_str), self.packets.attempt_usage());
         match ended.as_ref().map(Ended::code) {
             Ok(None) => {}
             Ok(Some(code)) => traces::failed(&span, code),
@@ -58,23 +52,20 @@ impl Relay {
         ended
     }
 
-    fn start(&self, ask: &Ask, history: Arc<Vec<ChatMessage>>, trace: Option<TraceContext>) -> Work {
+    fn start(&mut self, mut turn: Turn, trace: Option<TraceParent>) -> Work {
         let (mut writer, inbox) = channel(IN_FLIGHT);
-        let cancel = CancellationToken::new();
-        let turn = Turn {
-            run: self.run.stream_id,
-            message: ask.message.clone(),
-            history,
-            session: self.run.session.clone(),
-            payload: Arc::clone(&ask.payload),
-            attempt: self.run.attempt,
-            sent: self.sent(),
-            trace,
-            cancel: cancel.clone(),
-        };
+        let (canceller, cancel) = Cancel::new(self.app.agents_at_work.clone());
+        self.canceller = Some(canceller);
+        turn.attempt = self.run.attempt;
+        turn.sent = self.sent();
+        turn.trace = trace;
+        turn.cancel = cancel;
         let agent = Arc::clone(&self.agent.agent);
-        let task = tokio::spawn(async move { agent.run(turn, &mut writer).await });
-        Work { task, inbox, _cancel: cancel.drop_guard() }
+        // Tracked, since what an agent leaves behind is only left when its future is dropped; in the span of the request, so
+        // that whatever it logs, its panic included, can be found.
+        let work = async move { agent.run(turn, &mut writer).await };
+        let task = self.app.agents_at_work.spawn(work.in_current_span());
+        Work { task, inbox }
     }
 
     async fn drive(&mut self, work: &mut Work, span: &Span) -> Result<Ended, JournalError> {
@@ -87,8 +78,9 @@ impl Relay {
                 biased;
                 Some(done) = self.stop.recv() => return Ok(Ended::Stopped(done)),
                 () = stopped.cancelled() => return Ok(Ended::Drained),
-                output = work.inbox.recv() => output,
+                // Before the inbox, which an agent can keep filled for ever.
                 () = &mut deadline => return Ok(timed_out("The run took longer than it may.").fatal()),
+                output = work.inbox.recv() => output,
                 () = &mut idle => return Ok(timed_out("The agent said nothing for too long.")),
             };
             let Some(first) = first else { break };
@@ -107,20 +99,62 @@ impl Relay {
         inbox: &mut mpsc::Receiver<Output>,
         span: &Span,
     ) -> Result<Option<Fault>, JournalError> {
-        let mut next = Some(first);
-        let mut fault = None;
-        while let Some(output) = next {
-            if let Output::Warning(error) = &output {
-                traces::warned(span, &error.code);
+        let (mut output, mut taken) = (first, 0);
+        let fault = loop {
+            match &output {
+                Output::Warning(error) => traces::warned(span, &error.code),
+                Output::FarId(id) => self.note_far_id(id).await?,
+                Output::Again { .. } if !self.packets.compares() => {
+                    self.flush().await?;
+                    self.packets.compare().await?;
+                }
+                Output::Again { .. }
+                | Output::Delta(_)
+                | Output::Event { .. }
+                | Output::Model(_)
+                | Output::Usage(_)
+                | Output::Reason(_)
+                | Output::Interrupt(_) => {}
             }
-            fault = self.pen.take(output).err();
-            if fault.is_some() || self.pen.pending() >= BATCH {
-                break;
+            let fault = self.packets.take(output).err();
+            // Outputs are counted, not packets: an agent that writes what becomes none must not keep us here.
+            taken += 1;
+            if fault.is_some() || taken >= BATCH {
+                break fault;
             }
-            next = inbox.try_recv().ok();
-        }
+            match inbox.try_recv() {
+                Ok(next) => output = next,
+                Err(_) => break None,
+            }
+        };
         self.flush().await?;
         Ok(fault)
+    }
+
+    /// Puts on record what the agent works with elsewhere, so that a stop reaches it even after a crash.
+    async fn note_far_id(&mut self, id: &str) -> Result<(), JournalError> {
+        if self.run.far_id.as_deref() == Some(id) {
+            return Ok(());
+        }
+        self.run.far_id = Some(id.to_owned());
+        let here = (self.run.state, self.run.attempt);
+        self.app.journal.transition(here, self.run.clone(), Vec::new(), None).await.map(|_| ())
+    }
+
+    /// Commits what was written.
+    pub(super) async fn flush(&mut self) -> Result<(), JournalError> {
+        let frames = self.packets.take_frames();
+        if frames.is_empty() {
+            return Ok(());
+        }
+        if self.run.last_seq == 0 {
+            self.app.metrics.first_packet_seconds.observe(self.started.elapsed().as_secs_f64());
+        }
+        let began = Instant::now();
+        self.app.journal.append(self.run.stream_id, self.run.attempt, frames).await?;
+        self.app.metrics.append_seconds.observe(began.elapsed().as_secs_f64());
+        self.run.last_seq = self.packets.seq();
+        Ok(())
     }
 
     fn outcome(&mut self, joined: Result<Outcome, tokio::task::JoinError>) -> Ended {
@@ -129,7 +163,7 @@ impl Relay {
             Ended::Failed(failure.into_fault(), is_final)
         };
         match joined {
-            Ok(Ok(())) => match self.pen.end_attempt() {
+            Ok(Ok(())) => match self.packets.end_attempt() {
                 Ok(()) => Ended::Completed,
                 Err(fault) => Ended::Failed(fault, false),
             },
@@ -143,7 +177,8 @@ impl Relay {
 }
 
 fn timed_out(message: &str) -> Ended {
-    Ended::Failed(Fault::new(FaultKind::Timeout).with_message(message), false)
+    let cause = Cause { error_type: "Timeout".into(), chain: vec![message.to_owned()] };
+    Ended::Failed(Fault::new(FaultKind::Timeout).with_message(message).with_cause(cause), false)
 }
 
 impl Ended {

@@ -1,15 +1,20 @@
 //! How a run ends, waits, or goes on with the next attempt: the transitions of its record.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use capstan_journal::{Frame, JournalError, Run, RunState, Turn};
+use capstan_agent::{CancelReason, END_LIMIT};
+use capstan_journal::{Asked, Frame, JournalError, Run, RunState, Turn};
 use capstan_protocol::cursor::LOST_TAIL_GAP;
-use capstan_protocol::{Close, ErrorSeverity, Fault, FaultKind, Payload, Timestamp};
+use capstan_protocol::{ChatMessage, Close, ErrorSeverity, Fault, FaultKind, Payload, Timestamp};
+use futures_util::FutureExt as _;
+use uuid::Uuid;
 
-use super::pen::Pen;
-use super::{Relay, later, wait_after};
+use super::packet_writer::PacketWriter;
+use super::{Relay, failure, later};
 use crate::app::App;
 use crate::ask::Ask;
+use crate::conversation::{self, Said};
 use crate::refusal::journal_fault;
 use crate::traces;
 
@@ -25,168 +30,243 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    fn reason(&self) -> &'static str {
+    fn reason(&self, packets: &PacketWriter) -> &'static str {
         match self {
+            Self::Completed if !packets.asked().is_empty() => Close::INTERRUPT,
             Self::Completed => Close::COMPLETED,
             Self::Cancelled => Close::CANCELLED,
             Self::Failed(_) => "error",
         }
     }
+
+    /// Why work elsewhere has to end; a complete answer leaves none.
+    fn cancel_reason(&self) -> Option<CancelReason> {
+        match self {
+            Self::Completed => None,
+            Self::Cancelled => Some(CancelReason::Stopped),
+            Self::Failed(fault) if fault.kind() == FaultKind::Timeout => Some(CancelReason::TimedOut),
+            Self::Failed(_) => Some(CancelReason::Failed),
+        }
+    }
 }
 
 impl Relay {
-    /// Commits what the pen has written.
-    pub(super) async fn flush(&mut self) -> Result<(), JournalError> {
-        let frames = self.pen.take_frames();
-        if frames.is_empty() {
-            return Ok(());
-        }
-        if self.run.last_seq == 0 {
-            self.app.metrics.first_packet_seconds.observe(self.started.elapsed().as_secs_f64());
-        }
-        let began = std::time::Instant::now();
-        self.app.journal.append(self.run.stream_id, self.run.attempt, frames).await?;
-        self.app.metrics.append_seconds.observe(began.elapsed().as_secs_f64());
-        self.run.last_seq = self.pen.seq();
-        Ok(())
-    }
-
     /// Writes the end and the turn, together.
     pub(super) async fn finish(&mut self, ending: Ending) -> Result<(), JournalError> {
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
-        write_end(&self.app, &mut self.pen, &mut self.run, &ending);
-        let frames = self.pen.take_frames();
-        let turn = turn_of(&self.run, &self.body, self.pen.take_text(), !matches!(ending, Ending::Completed));
+        write_end(&self.app, &mut self.packets, &mut self.run, &ending);
+        let frames = self.packets.take_frames();
+        let turn = Some(self.remembered(!matches!(ending, Ending::Completed)).await?);
         if self.app.journal.transition(from, self.run.clone(), frames, turn).await? {
             traces::ended(self.trace.span(), &self.run);
             log_end(&self.app, &self.run);
+            end_elsewhere(&self.app, &self.run, &ending);
+        }
+        if let Some(reason) = ending.cancel_reason() {
+            self.cancel(reason);
         }
         Ok(())
+    }
+
+    /// Tells what outlives the attempt why it is over.
+    fn cancel(&mut self, reason: CancelReason) {
+        if let Some(canceller) = self.canceller.take() {
+            canceller.cancel(reason);
+        }
+    }
+
+    /// What the session remembers of this run.
+    async fn remembered(&mut self, is_partial: bool) -> Result<Turn, JournalError> {
+        let last = last_messages(&self.app, &self.run, &self.ask).await?;
+        let said = self.packets.take_messages().await?;
+        let mut said = said_of(&self.ask, &last, &said, is_partial);
+        if !is_partial {
+            let asked =
+                self.packets.asked().iter().map(|asked| serde_json::to_value(asked).unwrap_or_default());
+            said.interrupts = asked.collect();
+        }
+        Ok(said.into_turn(self.run.stream_id, self.run.closed_at.unwrap_or_else(Timestamp::now)))
     }
 
     /// Rule 1: the gateway tries again by itself; viewers see a warning.
     pub(super) async fn retry(&mut self, fault: Fault, wait: Duration) -> Result<bool, JournalError> {
         let warning = fault.with_severity(ErrorSeverity::Warning).with_detail("attempt", self.run.attempt);
-        self.pen.write(Payload::Error(warning.to_stream_error(self.app.settings.exposure)));
+        self.packets.write(Payload::Error(warning.to_stream_error(self.app.settings.exposure)));
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
         self.run.attempt += 1;
         self.run.not_before = Some(later(wait));
         self.run.updated_at = Timestamp::now();
+        self.cancel(CancelReason::Retried);
         self.app.journal.transition(from, self.run.clone(), Vec::new(), None).await
     }
 
     /// Rule 2: the run waits for its client to come back.
-    pub(super) async fn suspend(&mut self, fault: Fault, wait: Duration) -> Result<(), JournalError> {
+    pub(super) async fn suspend(
+        &mut self,
+        fault: Fault,
+        wait: Duration,
+        reason: CancelReason,
+    ) -> Result<(), JournalError> {
+        self.cancel(reason);
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
-        write_wait(&self.app, &mut self.pen, &mut self.run, &fault, wait);
-        let frames = self.pen.take_frames();
+        write_wait(&self.app, &mut self.packets, &mut self.run, &fault, wait);
+        let frames = self.packets.take_frames();
         // Before it can be armed again, which goes on with this span.
         self.app.traces.keep(self.run.stream_id, &self.trace);
-        self.app.journal.transition(from, self.run.clone(), frames, None).await.map(|_| ())
+        if self.app.journal.transition(from, self.run.clone(), frames, None).await? {
+            self.app.waits.add(&self.run, self.app.settings.timeouts.waiting);
+        }
+        Ok(())
     }
 }
 
-fn write_end(app: &App, pen: &mut Pen, run: &mut Run, ending: &Ending) {
+fn write_end(app: &App, packets: &mut PacketWriter, run: &mut Run, ending: &Ending) {
     if let Ending::Failed(fault) = ending {
         let fatal = fault.clone().with_severity(ErrorSeverity::Fatal);
-        pen.write(Payload::Error(fatal.to_stream_error(app.settings.exposure)));
+        packets.write(Payload::Error(fatal.to_stream_error(app.settings.exposure)));
     }
     // A run that was healed has no fault.
     run.fault = if let Ending::Failed(fault) = ending { Some(fault.code().to_owned()) } else { None };
-    let close = pen.close(ending.reason(), &run.agent);
+    if matches!(ending, Ending::Completed) && !packets.asked().is_empty() {
+        packets.write_asked();
+        let questions = packets.asked().iter().map(|asked| (asked.id.clone(), asked.deadline())).collect();
+        run.asked = Some(Asked { questions, answered_by: None });
+    }
+    let close = packets.close(ending.reason(packets), &run.agent);
     run.reason = Some(close.reason());
-    pen.write(Payload::Close(close));
+    packets.write(Payload::Close(close));
     let now = Timestamp::now();
     (run.state, run.updated_at, run.closed_at) = (RunState::Closed, now, Some(now));
-    (run.model, run.usage) = (pen.model().cloned(), pen.usage().cloned());
-    (run.last_seq, run.bytes) = (pen.seq(), pen.bytes());
+    (run.model, run.usage) = (packets.model().cloned(), packets.usage().cloned());
+    (run.last_seq, run.bytes) = (packets.seq(), packets.bytes());
 }
 
-fn write_wait(app: &App, pen: &mut Pen, run: &mut Run, fault: &Fault, wait: Duration) {
+fn write_wait(app: &App, packets: &mut PacketWriter, run: &mut Run, fault: &Fault, wait: Duration) {
     let told = fault.clone().with_severity(ErrorSeverity::Transient).with_retry_after(wait.as_secs_f64());
-    pen.write(Payload::Error(told.to_stream_error(app.settings.exposure)));
+    packets.write(Payload::Error(told.to_stream_error(app.settings.exposure)));
     run.state = RunState::Waiting;
     run.fault = Some(fault.code().to_owned());
     run.not_before = Some(later(wait));
     run.updated_at = Timestamp::now();
-    (run.last_seq, run.bytes) = (pen.seq(), pen.bytes());
+    (run.last_seq, run.bytes) = (packets.seq(), packets.bytes());
 }
 
-/// Ends a run that waits: stopped, or waiting for too long. Whoever is first wins.
+/// Ends a run that nobody is at work on: one that waits, was stopped, or has waited for too long. Whoever is first wins.
 pub(crate) async fn close_waiting(app: &App, run: &Run, ending: Ending) -> Result<(), Fault> {
+    let turn = turn_so_far(app, run).await.map_err(journal_fault)?;
+    close(app, run, ending, turn).await
+}
+
+async fn close(app: &App, run: &Run, ending: Ending, turn: Option<Turn>) -> Result<(), Fault> {
     let from = (run.state, run.attempt);
     let mut run = run.clone();
-    let mut pen = Pen::new(app, &run);
-    write_end(app, &mut pen, &mut run, &ending);
-    let frames = pen.take_frames();
-    let turn = turn_so_far(app, &run).await.map_err(journal_fault)?;
+    let mut packets = PacketWriter::new(app, &run);
+    write_end(app, &mut packets, &mut run, &ending);
+    let frames = packets.take_frames();
+    let turn = turn.map(|turn| Turn { closed_at: run.updated_at, ..turn });
     if app.journal.transition(from, run.clone(), frames, turn).await.map_err(journal_fault)? {
         if let Some(span) = app.traces.take(run.stream_id) {
             traces::ended(&span, &run);
         }
         log_end(app, &run);
+        end_elsewhere(app, &run, &ending);
     }
     Ok(())
+}
+
+/// Ends what the run's agent has started elsewhere. Only a drain waits for it.
+fn end_elsewhere(app: &App, run: &Run, ending: &Ending) {
+    let Some(reason) = ending.cancel_reason() else { return };
+    let (Some(far_id), Some(agent)) = (run.far_id.clone(), app.agent(&run.agent).cloned()) else { return };
+    let stream = run.stream_id;
+    app.agents_at_work.spawn(async move {
+        match tokio::time::timeout(END_LIMIT, agent.agent.end(&far_id, reason)).await {
+            Ok(Ok(())) => tracing::debug!(%stream, far_id, ?reason, "ended what ran elsewhere"),
+            Ok(Err(fault)) => {
+                tracing::warn!(%stream, far_id, code = fault.code(), cause = ?fault.cause(), "what runs elsewhere could not be ended");
+            }
+            Err(_) => tracing::warn!(%stream, far_id, "what runs elsewhere did not end in time"),
+        }
+    });
+}
+
+/// A run whose relay panicked. Its turn is left out if it is what cannot be told.
+pub(super) async fn close_panicked(app: &App, stream: Uuid, fault: Fault) -> Result<(), Fault> {
+    let mut failed = Ok(());
+    // What the relay was writing may reach the journal after the first look.
+    for _ in 0..3 {
+        let Some(run) = app.journal.store().run(stream).await.map_err(journal_fault)? else { return Ok(()) };
+        if run.state != RunState::Running {
+            return Ok(());
+        }
+        let turn = AssertUnwindSafe(turn_so_far(app, &run)).catch_unwind().await;
+        let turn = turn.unwrap_or(Ok(None)).map_err(journal_fault)?;
+        failed = close(app, &run, Ending::Failed(fault.clone()), turn).await;
+        if failed.is_ok() {
+            break;
+        }
+    }
+    failed
 }
 
 /// A run whose process died: it waits for its client, or ends if no attempt is left.
 pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
     let fault = Fault::new(FaultKind::RunInterrupted);
+    failure::record(app, run, &fault);
     if run.attempt >= run.max_attempts {
         return close_waiting(app, run, Ending::Failed(fault)).await;
     }
     let from = (run.state, run.attempt);
-    let (mut run, mut pen) = (run.clone(), Pen::new(app, run));
-    let wait = wait_after(&fault, run.attempt);
-    write_wait(app, &mut pen, &mut run, &fault, wait);
-    let frames: Vec<Frame> = pen.take_frames();
-    app.journal.transition(from, run, frames, None).await.map(|_| ()).map_err(journal_fault)
+    let (mut run, mut packets) = (run.clone(), PacketWriter::new(app, run));
+    let wait = app.wait_after(&fault, run.attempt);
+    write_wait(app, &mut packets, &mut run, &fault, wait);
+    let frames: Vec<Frame> = packets.take_frames();
+    if app.journal.transition(from, run.clone(), frames, None).await.map_err(journal_fault)? {
+        app.waits.add(&run, app.settings.timeouts.waiting);
+    }
+    Ok(())
 }
 
 /// A run whose last packets may be missing is never continued: it is closed beyond the gap.
 pub(crate) async fn lose(app: &App, run: &Run) -> Result<(), Fault> {
+    let fault = Fault::new(FaultKind::StreamLost);
+    failure::record(app, run, &fault);
     let beyond = Run { last_seq: run.last_seq + LOST_TAIL_GAP - 1, ..run.clone() };
-    close_waiting(app, &beyond, Ending::Failed(Fault::new(FaultKind::StreamLost))).await
+    close_waiting(app, &beyond, Ending::Failed(fault)).await
 }
 
 /// The turn of a run that nobody is at work on, with what its viewers have seen.
 async fn turn_so_far(app: &App, run: &Run) -> Result<Option<Turn>, JournalError> {
     let Some(body) = app.journal.store().body(run.stream_id).await? else { return Ok(None) };
-    let mut pen = Pen::new(app, run);
-    pen.replay().await?;
-    Ok(turn_of(run, &body, pen.take_text(), true))
+    let Ok(ask) = app.asked(run, &body) else { return Ok(None) };
+    let mut packets = PacketWriter::new(app, run);
+    // Resets among its packets count.
+    packets.compare().await?;
+    let last = last_messages(app, run, &ask).await?;
+    let said = said_of(&ask, &last, &packets.take_messages().await?, true);
+    Ok(Some(said.into_turn(run.stream_id, Timestamp::now())))
 }
 
-/// What a turn says.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-pub(super) struct Said {
-    /// The user's message.
-    pub(super) user: serde_json::Value,
-    /// The whole answer.
-    pub(super) assistant: String,
-    /// The run failed or was stopped: shown, but not sent to agents.
-    pub(super) is_partial: bool,
+/// What the session's last turn said; only who answers a question may repeat it.
+async fn last_messages(app: &App, run: &Run, ask: &Ask) -> Result<Vec<ChatMessage>, JournalError> {
+    if ask.extras.answers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let turns = app.journal.store().turns(&run.tenant, &run.session, run.turns_before, usize::MAX).await?;
+    Ok(turns.into_iter().next_back().map(|turn| Said::of(turn).into_messages()).unwrap_or_default())
 }
 
-impl Said {
-    const VERSION: u32 = 1;
-}
-
-/// What the session remembers of a run that ends.
-fn turn_of(run: &Run, body: &[u8], text: String, is_partial: bool) -> Option<Turn> {
-    let ask = Ask::decode(&run.face, body).ok()?;
-    let user = serde_json::to_value(&ask.message).unwrap_or_default();
-    let said = serde_json::to_value(Said { user, assistant: text, is_partial }).ok()?;
-    let closed_at = run.closed_at.unwrap_or_else(Timestamp::now);
-    Some(Turn::new(run.stream_id, closed_at, Said::VERSION, said))
+/// What the session remembers of a run that ends: what the request added to it, and what was said.
+fn said_of(ask: &Ask, last: &[ChatMessage], said: &[ChatMessage], is_partial: bool) -> Said {
+    Said::new(conversation::added(ask, last).into_iter().chain(said), is_partial)
 }
 
 fn log_end(app: &App, run: &Run) {
     let reason = run.reason.as_deref().unwrap_or_default();
-    app.metrics.run_ended(reason);
+    app.metrics.run_ended(reason, app.agent_label(&run.agent));
     tracing::info!(stream = %run.stream_id, tenant = %run.tenant, key = %run.key, agent = %run.agent, attempts = run.attempt,
         packets = run.last_seq, reason, fault = run.fault.as_deref().unwrap_or("none"), "run ended");
 }
@@ -198,7 +278,6 @@ mod tests {
 
     use super::*;
     use crate::Gateway;
-    use crate::relay::packet_of;
 
     #[tokio::test]
     async fn a_lost_tail_is_closed_beyond_the_gap_and_never_continued() {
@@ -206,17 +285,20 @@ mod tests {
         let app = Gateway::new(journal.clone()).into_app();
         let claim = Claim { max_attempts: 3, ..Claim::new("t", "k", Uuid::now_v7(), Timestamp::now()) };
         let mut run = journal.claim(claim).await.unwrap().run;
-        let mut pen = Pen::new(&app, &run);
-        pen.write(Payload::Delta("half".into()));
-        journal.append(run.stream_id, 1, pen.take_frames()).await.unwrap();
+        let mut packets = PacketWriter::new(&app, &run);
+        packets.write(Payload::Delta("half".into()));
+        journal.append(run.stream_id, 1, packets.take_frames()).await.unwrap();
         run.last_seq = 1;
         lose(&app, &run).await.unwrap();
         let frames = journal.store().read(run.stream_id, 1, 10, 10_000).await.unwrap();
-        let packets: Vec<_> = frames.iter().filter_map(|frame| packet_of(&frame.bytes)).collect();
+        let packets: Vec<_> =
+            frames.iter().filter_map(|frame| capstan_protocol::sse::decode_packet(&frame.bytes)).collect();
         assert_eq!(packets.iter().map(|p| p.seq).collect::<Vec<_>>(), [1 + (1 << 20), 2 + (1 << 20)]);
         assert!(
             matches!(&packets[0].payload, Payload::Error(e) if e.code == "stream_lost" && e.severity == ErrorSeverity::Fatal)
         );
         assert_eq!(journal.store().run(run.stream_id).await.unwrap().unwrap().state, RunState::Closed);
+        let counted = "capstan_faults_total{code=\"stream_lost\",agent=\"other\"} 1\n";
+        assert!(app.metrics.encode().contains(counted), "{}", app.metrics.encode());
     }
 }

@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::openapi::{Answer, Content, Row, Tag, model};
 
 pub(crate) const LIST: Row = Row {
-    tag: Tag::Runs,
+    tag: &Tag::RUNS,
     summary: "List the agents",
     says: "The default agent stands first. It answers whatever names no other.",
     answers: &[Answer::ok("The agents.", &[Content::Json(model::<AgentList<'_>>)])],

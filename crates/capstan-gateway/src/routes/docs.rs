@@ -10,7 +10,7 @@ use crate::html;
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
 
 pub(crate) const OPENAPI: Row = Row {
-    tag: Tag::Server,
+    tag: &Tag::SERVER,
     summary: "This description, for machines",
     says: "OpenAPI 3.1, made from the same rows and models that serve.",
     answers: &[Answer::ok(
@@ -21,7 +21,7 @@ pub(crate) const OPENAPI: Row = Row {
 };
 
 pub(crate) const PAGE: Row = Row {
-    tag: Tag::Server,
+    tag: &Tag::SERVER,
     summary: "This description, for people",
     says: "A page that loads nothing from elsewhere.",
     answers: &[Answer::ok("The page.", &[Content::Text("text/html")])],
@@ -29,7 +29,7 @@ pub(crate) const PAGE: Row = Row {
 };
 
 pub(crate) const STYLE: Row = Row {
-    tag: Tag::Server,
+    tag: &Tag::SERVER,
     summary: "The style of the plain pages",
     says: "A file of its own, since the pages allow no style inside them.",
     answers: &[Answer::ok("The style.", &[Content::Text("text/css")])],

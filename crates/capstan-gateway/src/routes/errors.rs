@@ -11,7 +11,7 @@ use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::refusal::Refusal;
 
 pub(crate) const LIST: Row = Row {
-    tag: Tag::Faults,
+    tag: &Tag::FAULTS,
     summary: "Read the catalogue",
     says: "Every kind of fault: its codes, its status, what it means and what to do.",
     answers: &[Answer::ok("The kinds of fault.", &[Content::Json(model::<Vec<Entry>>)])],
@@ -19,7 +19,7 @@ pub(crate) const LIST: Row = Row {
 };
 
 pub(crate) const PAGE: Row = Row {
-    tag: Tag::Faults,
+    tag: &Tag::FAULTS,
     summary: "Read of one kind of fault",
     says: "What the `type` of a problem points to: a page for people.",
     place: Some(&openapi::SLUG),

@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 use crate::tenants::KeyHash;
 
 pub(crate) const HEALTH: Row = Row {
-    tag: Tag::Server,
+    tag: &Tag::SERVER,
     summary: "How the server feels",
     says: "The data contract's health check. It answers 200 as long as the process can answer; its `status` tells the rest.",
     answers: &[Answer::ok("How it feels.", &[Content::Json(model::<HealthCheckResponse>)])],
@@ -24,7 +24,7 @@ pub(crate) const HEALTH: Row = Row {
 };
 
 pub(crate) const LIVE: Row = Row {
-    tag: Tag::Server,
+    tag: &Tag::SERVER,
     summary: "Is the process alive?",
     says: "For whoever restarts it.",
     answers: &[Answer::ok("It is.", &[])],
@@ -32,7 +32,7 @@ pub(crate) const LIVE: Row = Row {
 };
 
 pub(crate) const READY: Row = Row {
-    tag: Tag::Server,
+    tag: &Tag::SERVER,
     summary: "Does it take new runs?",
     says: "For whoever sends it requests. It does not while it drains, and when its journal is broken.",
     answers: &[Answer::ok("It does.", &[])],
@@ -41,7 +41,7 @@ pub(crate) const READY: Row = Row {
 };
 
 pub(crate) const METRICS: Row = Row {
-    tag: Tag::Server,
+    tag: &Tag::SERVER,
     summary: "Metrics",
     says: "For loopback, or whoever sends the metrics key as `Authorization: Bearer`.",
     answers: &[Answer::ok("In the text format of OpenMetrics.", &[Content::Text(METRICS_TYPE)])],

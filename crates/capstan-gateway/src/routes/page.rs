@@ -12,7 +12,7 @@ use crate::openapi::{self, Answer, Content, Row, Tag};
 use crate::refusal::Refusal;
 
 pub(crate) const INDEX: Row = Row {
-    tag: Tag::Server,
+    tag: &Tag::SERVER,
     summary: "The playground",
     says: "A page to talk to the agents, or a plain one where the build holds none.",
     headers: &[&openapi::KNOWN_TAG],
@@ -24,7 +24,7 @@ pub(crate) const INDEX: Row = Row {
 };
 
 pub(crate) const ASSET: Row = Row {
-    tag: Tag::Server,
+    tag: &Tag::SERVER,
     summary: "A file of the playground",
     says: "Its name changes with its content, so that it may be kept for good.",
     place: Some(&openapi::FILE),

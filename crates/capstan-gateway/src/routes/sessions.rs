@@ -3,28 +3,37 @@
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
+use capstan_journal::Turn;
 use capstan_protocol::FaultKind;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use crate::access::Caller;
 use crate::answers::{PurgedSession, Session, SessionTurn};
 use crate::app::App;
+use crate::conversation::Said;
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::purge;
+use crate::query::Query;
 use crate::refusal::Refusal;
 
+/// The most turns of a page.
+const PAGE: usize = 1000;
+
 pub(crate) const TURNS: Row = Row {
-    tag: Tag::Sessions,
+    tag: &Tag::SESSIONS,
     summary: "Read a session",
-    says: "Its turns, oldest first. A turn is stored when its stream closes; one whose run failed or was stopped is partial, \
-        and is not sent to agents.",
+    says: "Its turns, oldest first: the messages that each run added, and what it asks that nobody has answered yet. A turn is \
+        stored when its stream closes; one whose run failed or was stopped is partial, and is not sent to agents.",
     place: Some(&openapi::SESSION),
+    query: Some(TurnParams::json_schema),
     answers: &[Answer::ok("The session.", &[Content::Json(model::<Session<'_>>)])],
     faults: &[FaultKind::SessionNotFound, FaultKind::JournalUnavailable],
     ..Row::NONE
 };
 
 pub(crate) const PURGE: Row = Row {
-    tag: Tag::Sessions,
+    tag: &Tag::SESSIONS,
     summary: "Erase a session",
     says: "Its runs are stopped; its turns and streams are erased for good. The keys of its runs stay taken, so that a duplicate \
         starts no second run.",
@@ -46,16 +55,45 @@ async fn check(app: &App, caller: &Caller, id: &str) -> Result<(), Refusal> {
     is_known.then_some(()).ok_or_else(|| FaultKind::SessionNotFound.into())
 }
 
+/// Which page.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct TurnParams {
+    /// The turn that the page follows: `next` of the page before.
+    from: Option<u64>,
+    /// How many, 100 unless said and 1000 at most.
+    limit: Option<usize>,
+}
+
 /// `GET /v1/sessions/{id}`: its turns, oldest first.
 pub(crate) async fn turns(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
+    Query(params): Query<TurnParams>,
 ) -> Result<Response, Refusal> {
     check(&app, &caller, &id).await?;
-    let turns = app.journal.store().turns(&caller.tenant, &id, 0, usize::MAX).await?;
-    let turns = turns.iter().map(SessionTurn::from).collect();
-    Ok(Json(Session { session_id: &id, turns }).into_response())
+    let (after, limit) = (params.from.unwrap_or(0), params.limit.unwrap_or(100).clamp(1, PAGE));
+    let store = app.journal.store();
+    let mut page = store.turns(&caller.tenant, &id, after.saturating_add(1), limit + 1).await?;
+    let has_more = page.len() > limit;
+    page.truncate(limit);
+    let next = page.last().map(|turn| turn.number).filter(|_| has_more);
+    let mut turns = Vec::new();
+    for turn in page {
+        turns.push(shown(&app, turn).await?);
+    }
+    Ok(Json(Session { session_id: &id, turns, next }).into_response())
+}
+
+async fn shown(app: &App, turn: Turn) -> Result<SessionTurn, Refusal> {
+    let (stream_id, closed_at) = (turn.stream_id, turn.closed_at);
+    let mut said = Said::of(turn);
+    let (partial, mut interrupts) = (said.is_partial, std::mem::take(&mut said.interrupts));
+    if !interrupts.is_empty() {
+        let asked = app.journal.store().run(stream_id).await?.and_then(|run| run.asked);
+        interrupts.retain(|_| asked.as_ref().is_some_and(|asked| asked.answered_by.is_none()));
+    }
+    Ok(SessionTurn { stream_id, messages: said.into_messages(), interrupts, partial, closed_at })
 }
 
 /// `DELETE /v1/sessions/{id}`: its runs are stopped, its turns and streams erased.

@@ -1,26 +1,25 @@
 //! `/v1/streams`: watch, list, page through, stop.
 
-use axum::extract::{Path, State};
+use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use capstan_journal::{Run, RunState};
-use capstan_protocol::{Fault, FaultKind, Profile};
-use http::{HeaderMap, StatusCode};
+use capstan_journal::Run;
+use capstan_protocol::{Fault, FaultKind, Profile, sse};
+use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use uuid::Uuid;
 
-use super::agui;
-use super::assist::{last_event_id, place_of};
 use crate::access::Caller;
 use crate::answers::{PacketPage, Stream, StreamPage};
 use crate::app::App;
-use crate::face::{Cap, Face, FaceName};
+use crate::face::{Opening, cap};
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::query::Query;
-use crate::reader::{self, View};
+use crate::reader::View;
 use crate::refusal::{Refusal, journal_fault};
-use crate::{purge, relay, runs};
+use crate::resume::ResumePoint;
+use crate::{post, purge, runs};
 
 /// A page holds at most this many entries.
 const PAGE: usize = 1000;
@@ -44,15 +43,17 @@ pub(super) async fn own_run(app: &App, caller: &Caller, id: &str) -> Result<Run,
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct WatchParams {
     /// The profile of the packets; v1 unless said.
+    #[expect(dead_code, reason = "for the description: CAP reads it")]
     profile: Option<Profile>,
     /// Read on after this packet, unless `Last-Event-ID` says where.
     after: Option<u64>,
     /// The protocol in which the stream is told; cap unless said.
-    face: Option<FaceName>,
+    #[schemars(schema_with = "openapi::face_names")]
+    face: Option<String>,
 }
 
 pub(crate) const WATCH: Row = Row {
-    tag: Tag::Streams,
+    tag: &Tag::STREAMS,
     summary: "Watch a stream",
     says: "Server-sent events, replayed from the start or read on after a cursor, then live until the stream ends. Any number of viewers may \
         watch, an EventSource among them, whichever face the run was started through.\n\nIt only looks: a run that waits for its client \
@@ -65,7 +66,7 @@ pub(crate) const WATCH: Row = Row {
             headers: &[&openapi::STREAM_ID],
             ..Answer::ok(
                 "The packets, an event each. The `id:` of an event is the cursor after it.",
-                &[Content::Events(openapi::told_in_any_face)],
+                &[Content::Events(openapi::events_of_any_face)],
             )
         },
         Answer {
@@ -92,21 +93,25 @@ pub(crate) async fn watch(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     Query(params): Query<WatchParams>,
-    headers: HeaderMap,
+    request: Request,
 ) -> Result<Response, Refusal> {
     let run = own_run(&app, &caller, &id).await?;
-    let place = place_of(&app, last_event_id(&headers)?, params.after);
-    if params.face == Some(FaceName::AgUi) {
-        return agui::watch(&app, &caller, &run, place).await;
-    }
-    let after = place.in_run(&run)?;
-    if run.state == RunState::Closed && after >= run.last_seq {
+    let (parts, _) = request.into_parts();
+    let name = params.face.as_deref().unwrap_or(cap::NAME);
+    let face = app.face(name).ok_or_else(|| unknown_face(&app, name))?;
+    let point = ResumePoint::of_headers(&parts.headers)?.or_after(params.after);
+    let opening = Opening { run: &run, point, view: View::Get, parts: &parts, posted: None };
+    if face.has_all(&app, &opening).await? {
         // An EventSource stops at this.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let face = Face::Cap(Cap(params.profile.unwrap_or_default()));
-    let slot = app.limiter.take_reader(&caller.tenant, &app.settings.limits)?;
-    Ok(reader::respond(&app, &run, after, face, View::Get, slot))
+    Ok(post::watch(&app, &**face, opening).await?)
+}
+
+fn unknown_face(app: &App, name: &str) -> Fault {
+    let known: Vec<&str> = app.faces.iter().map(|face| face.name()).collect();
+    let message = format!("face: {name:?} is none; there are {}", known.join(", "));
+    Fault::new(FaultKind::InvalidRequest).with_message(message)
 }
 
 /// Which page.
@@ -119,7 +124,7 @@ pub(crate) struct ListParams {
 }
 
 pub(crate) const LIST: Row = Row {
-    tag: Tag::Streams,
+    tag: &Tag::STREAMS,
     summary: "List streams",
     says: "The tenant's own, newest first.",
     query: Some(ListParams::json_schema),
@@ -150,7 +155,7 @@ pub(crate) struct PageParams {
 }
 
 pub(crate) const PACKETS: Row = Row {
-    tag: Tag::Streams,
+    tag: &Tag::STREAMS,
     summary: "Page through the packets of a stream",
     says: "What is in the journal now, as JSON instead of a stream.",
     place: Some(&openapi::STREAM),
@@ -171,7 +176,7 @@ pub(crate) async fn packets(
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
     let frames =
         app.journal.store().read(run.stream_id, params.after.unwrap_or(0), limit, PAGE_BYTES).await?;
-    let packets: Vec<_> = frames.iter().filter_map(|frame| relay::packet_of(&frame.bytes)).collect();
+    let packets: Vec<_> = frames.iter().filter_map(|frame| sse::decode_packet(&frame.bytes)).collect();
     let last = frames.last().map(|frame| frame.seq);
     let next = last.filter(|seq| *seq < run.last_seq);
     Ok(Json(PacketPage { stream: Stream::from(&run), packets, next }).into_response())
@@ -186,7 +191,7 @@ pub(crate) struct StopParams {
 }
 
 pub(crate) const STOP: Row = Row {
-    tag: Tag::Streams,
+    tag: &Tag::STREAMS,
     summary: "Stop a run",
     says: "Answers when the stream is closed as `cancelled`; what the agent says later is dropped. A run that is over stays as it is. \
         With `purge=true` its stream and its turn are erased as well; its key stays taken.",

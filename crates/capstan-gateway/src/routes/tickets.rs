@@ -15,7 +15,7 @@ use crate::refusal::Refusal;
 use crate::tickets::Tickets;
 
 pub(crate) const ISSUE: Row = Row {
-    tag: Tag::Streams,
+    tag: &Tag::STREAMS,
     summary: "Get a ticket for a stream",
     says: "A browser's EventSource cannot send a key. A ticket stands in for it in the URL: it only reads, only this stream, and only for \
         minutes.",
@@ -41,6 +41,6 @@ pub(crate) async fn issue(
         StreamTicket { stream_id: run.stream_id, ticket: &ticket.text, expires_at: ticket.expires_at, url };
     let mut response = Json(answer).into_response();
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    ticket.put_into(&mut response);
+    ticket.put_into(response.headers_mut());
     Ok(response)
 }

@@ -8,9 +8,12 @@
     clippy::indexing_slicing
 )]
 
+pub mod odd_store;
+
 use std::time::Duration;
 
-use capstan_agent::Demo;
+use capstan_agent::{Clock, Timer};
+use capstan_demo::Demo;
 use capstan_gateway::{Gateway, Settings, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
 use capstan_protocol::{
@@ -24,6 +27,9 @@ use uuid::Uuid;
 
 pub struct Server {
     pub url: String,
+    /// The gateway waits by it before it tries again: not at all.
+    clock: Clock,
+    http: reqwest::Client,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
@@ -54,10 +60,12 @@ pub async fn serve_gateway(gateway: Gateway) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (stop, stopped) = oneshot::channel::<()>();
+    let clock = Clock::by_hand();
+    let gateway = gateway.clock(clock.clone());
     let task = tokio::spawn(async move {
         let _ = serve(gateway, vec![listener], async { drop(stopped.await) }).await.unwrap();
     });
-    Server { url, stop: Some(stop), task }
+    Server { url, clock, http: client(), stop: Some(stop), task }
 }
 
 impl Server {
@@ -67,12 +75,19 @@ impl Server {
         self.task.await.unwrap();
     }
 
+    /// How long the gateway was to wait before each further attempt, in half seconds rounded up: a moment passes
+    /// between deciding and waiting.
+    pub fn waits(&self) -> Vec<f64> {
+        let half_seconds = |wait: Duration| (wait.as_secs_f64() * 2.0).ceil() / 2.0;
+        self.clock.asked(Timer::Again).into_iter().map(half_seconds).collect()
+    }
+
     pub async fn post(&self, request: &ServiceRequest) -> reqwest::Response {
         self.post_with(request, &[]).await
     }
 
     pub async fn post_with(&self, request: &ServiceRequest, headers: &[(&str, &str)]) -> reqwest::Response {
-        let mut builder = client().post(format!("{}/v1/assist", self.url)).json(request);
+        let mut builder = self.http.post(format!("{}/v1/assist", self.url)).json(request);
         for (name, value) in headers {
             builder = builder.header(*name, *value);
         }
@@ -80,16 +95,17 @@ impl Server {
     }
 
     pub async fn get(&self, path: &str) -> reqwest::Response {
-        client().get(format!("{}{path}", self.url)).send().await.unwrap()
+        self.http.get(format!("{}{path}", self.url)).send().await.unwrap()
     }
 
     pub async fn delete(&self, path: &str) -> reqwest::Response {
-        client().delete(format!("{}{path}", self.url)).send().await.unwrap()
+        self.http.delete(format!("{}{path}", self.url)).send().await.unwrap()
     }
 }
 
 pub fn client() -> reqwest::Client {
-    reqwest::Client::builder().no_proxy().build().unwrap()
+    // It speaks to loopback alone, so it need not read the certificates of this machine.
+    reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap()
 }
 
 pub fn ask(text: &str) -> ServiceRequest {

@@ -17,8 +17,12 @@ use crate::step::Step;
 use crate::store::{Calendar, Shaky};
 use crate::world::Shared;
 
-/// The sweeper comes every ten seconds; a slow store may hold it up.
-const SWEEP: Duration = Duration::from_secs(13);
+/// The sweeper comes every minute; a slow store may hold it up.
+const SWEEP: Duration = Duration::from_secs(63);
+/// How long a run may wait: longer than anything but [`Life::late`] takes.
+const WAITING: Duration = Duration::from_secs(3600);
+/// After this every wait is over, since a client has as long again from when it may come back.
+const TOO_LONG: Duration = Duration::from_secs(2 * 3600 + 60);
 
 /// How a life ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,7 +56,6 @@ pub(crate) struct Life {
 pub(crate) fn live(land: &Land, rng: &mut Rng, fate: Fate) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().unwrap();
-    land.calendar.is_late.store(false, Ordering::Relaxed);
     land.calendar.is_jumping.store(false, Ordering::Relaxed);
     let is_power_cut = land.world.lock().life > 0 && rng.u32(0..6) == 0;
     {
@@ -174,9 +177,7 @@ impl Life {
     pub(crate) async fn late(&mut self) {
         self.world.lock().sweeps += 1;
         let waiting = self.open_runs().await;
-        self.calendar.is_late.store(true, Ordering::Relaxed);
-        tokio::time::sleep(SWEEP).await;
-        self.calendar.is_late.store(false, Ordering::Relaxed);
+        tokio::time::sleep(TOO_LONG).await;
         for run in self.open_runs().await.iter().filter(|run| run.state == RunState::Waiting) {
             let was = waiting.iter().find(|was| was.stream_id == run.stream_id);
             if was.is_some_and(|was| (was.state, was.attempt) == (run.state, run.attempt)) {
@@ -261,6 +262,7 @@ impl Life {
 
 fn gateway(land: &Land, store: Arc<Shaky>, rng: &mut Rng) -> Gateway {
     let mut settings = Settings::default();
+    settings.timeouts.waiting = WAITING;
     if rng.u32(0..4) > 0 {
         // A heartbeat makes a reader look again, which would heal a lost wake-up.
         settings.timeouts.heartbeat = Duration::from_secs(1_000_000);

@@ -26,8 +26,6 @@ const JUMP_MICROS: i64 = 8 * 24 * HOUR_MICROS;
 /// The calendar of all lives. The wall clock stands nearly still in a test, so days pass in here.
 #[derive(Debug, Default)]
 pub(crate) struct Calendar {
-    /// Waiting runs look as if they had waited for an hour.
-    pub(crate) is_late: AtomicBool,
     /// How many times retention has jumped ahead; it is only applied while `is_jumping`.
     pub(crate) jumps: AtomicI64,
     pub(crate) is_jumping: AtomicBool,
@@ -161,13 +159,7 @@ impl Store for Shaky {
     }
 
     async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
-        let mut runs = self.call(self.inner.open_runs()).await?;
-        if self.calendar.is_late.load(Ordering::Relaxed) {
-            for run in &mut runs {
-                run.updated_at = Timestamp::from_micros(run.updated_at.as_micros() - HOUR_MICROS);
-            }
-        }
-        Ok(runs)
+        self.call(self.inner.open_runs()).await
     }
 
     async fn named(
@@ -186,9 +178,6 @@ impl Store for Shaky {
     }
 
     async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>, JournalError> {
-        let is_late = self.calendar.is_late.load(Ordering::Relaxed);
-        let ahead = if is_late { HOUR_MICROS } else { 0 };
-        let before = Timestamp::from_micros(before.as_micros() + ahead);
         self.call(self.inner.waiting(before, limit)).await
     }
 

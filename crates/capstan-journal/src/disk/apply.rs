@@ -29,6 +29,9 @@ impl Writer {
             let message = "the journal's disk is nearly full: no new runs";
             return Err(JournalError::new(ErrorKind::Full, message));
         }
+        if let Some(asker) = claim.answers {
+            self.answer(asker, &claim, group)?;
+        }
         let (session_id, last_turn) = self.session(&claim.tenant, &claim.session, claim.created_at, group);
         let mut run = claim.to_run();
         run.turns_before = last_turn;
@@ -38,6 +41,7 @@ impl Writer {
             boot: self.boot.clone(),
             session_id,
             turn: 0,
+            answers: claim.answers,
             revision: 1,
             more: Map::new(),
         };
@@ -65,7 +69,46 @@ impl Writer {
             .forgotten
             .push((stream, [summary.tenant, summary.key].into_iter().chain(summary.others).collect()));
         group.put(Kind::Gone, stream, 1, &[&gone.encode()]);
-        group.undo.push(Undo::Whole { stream, record: self.open.remove(&stream).map(Box::new) });
+        let withdrawn = self.open.remove(&stream);
+        let asker = withdrawn.as_ref().and_then(|record| record.answers);
+        group.undo.push(Undo::Whole { stream, record: withdrawn.map(Box::new) });
+        if let Some(asker) = asker
+            && let Err(error) = self.ask_again(asker, stream, group)
+        {
+            tracing::warn!(%error, stream = %asker, "a question stays answered by a run that never was");
+        }
+    }
+
+    /// Marks the questions of a run as answered, in the same group as the claim that answers them.
+    fn answer(&mut self, asker: Uuid, claim: &Claim, group: &mut Group) -> Result<(), JournalError> {
+        let record = self.record(asker)?;
+        let run = rules::answer(record.as_ref().map(|record| record.run.clone()), claim)?;
+        record.map_or(Ok(()), |record| self.rewrite_run(record, run, group))
+    }
+
+    /// The claim that answered a run's questions was taken back: they are open again.
+    fn ask_again(&mut self, asker: Uuid, by: Uuid, group: &mut Group) -> Result<(), JournalError> {
+        let Some(record) = self.record(asker)? else { return Ok(()) };
+        let mut run = record.run.clone();
+        match &mut run.asked {
+            Some(asked) if asked.answered_by == Some(by) => asked.answered_by = None,
+            _ => return Ok(()),
+        }
+        self.rewrite_run(record, run, group)
+    }
+
+    /// Writes a record whose run has changed without a transition. Commands behind it in the group see the change.
+    fn rewrite_run(&mut self, record: Record, run: Run, group: &mut Group) -> Result<(), JournalError> {
+        let stream = run.stream_id;
+        let record = Record { run, revision: record.revision + 1, ..record };
+        self.put_record(&record, group)?;
+        self.keep_unsynced(stream, group);
+        if !record.run.is_open() {
+            self.closing.push(stream);
+        }
+        let before = self.open.insert(stream, record).map(Box::new);
+        group.undo.push(Undo::Whole { stream, record: before });
+        Ok(())
     }
 
     pub(crate) fn append(

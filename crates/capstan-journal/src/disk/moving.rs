@@ -177,6 +177,7 @@ impl Mover {
             boot,
             session_id: *id,
             turn: own.map_or(0, |turn| turn.number),
+            answers: None,
             revision: 1,
             more: Map::new(),
         };

@@ -40,13 +40,20 @@ pub(super) struct OldClaim {
     pub(super) gone_at: Timestamp,
 }
 
+/// A turn: what it says is the caller's business here, too.
 #[derive(Deserialize)]
 struct OldTurn {
     stream_id: Uuid,
-    user: Value,
-    assistant: String,
-    is_partial: bool,
     closed_at: Timestamp,
+    #[serde(flatten)]
+    said: Map<String, Value>,
+}
+
+impl OldTurn {
+    /// A question and its answer at first, messages later.
+    fn version(&self) -> u32 {
+        if self.said.contains_key("messages") { 2 } else { 1 }
+    }
 }
 
 impl OldStore {
@@ -96,11 +103,8 @@ impl OldStore {
             let mut from = In(&key);
             let names = read_name(&mut from).zip(read_name(&mut from));
             let (tenant, session) = names.ok_or_else(|| corrupt("a turn's name"))?;
-            let mut said = Map::new();
-            said.insert("user".into(), old.user);
-            said.insert("assistant".into(), old.assistant.into());
-            said.insert("is_partial".into(), old.is_partial.into());
-            turns.push((tenant, session, Turn::new(old.stream_id, old.closed_at, 1, said.into())));
+            let turn = Turn::new(old.stream_id, old.closed_at, old.version(), old.said.into());
+            turns.push((tenant, session, turn));
         }
         turns.sort_by_key(|(_, _, turn)| (turn.closed_at, turn.stream_id));
         Ok(turns)

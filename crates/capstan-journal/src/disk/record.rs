@@ -24,6 +24,9 @@ pub(crate) struct Record {
     /// The number of the turn that the run left; 0 if it left none.
     #[serde(default)]
     pub(crate) turn: u64,
+    /// The stream whose questions the claim answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) answers: Option<Uuid>,
     /// How often it was written.
     #[serde(default)]
     pub(crate) revision: u64,
@@ -239,6 +242,7 @@ mod tests {
             boot: None,
             session_id: Uuid::now_v7(),
             turn: 4,
+            answers: None,
             revision: 5,
             more: Map::new(),
         };

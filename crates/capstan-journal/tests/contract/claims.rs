@@ -1,8 +1,10 @@
 //! Start once.
 
-use capstan_journal::{ErrorKind, Found};
+use capstan_journal::{Asked, Claim, ErrorKind, Found, Run, RunState};
+use capstan_protocol::Timestamp;
+use uuid::Uuid;
 
-use super::{Backend, claim};
+use super::{Backend, claim, frames, moved};
 
 pub(crate) async fn duplicates_race_to_one_winner(backend: &Backend) {
     let tasks: Vec<_> = (0..1000)
@@ -57,4 +59,55 @@ pub(crate) async fn names_too_long_for_a_key_are_refused_or_kept(backend: &Backe
             assert_eq!(backend.store.find("local", &key).await.unwrap(), None);
         }
     }
+}
+
+/// A run that has ended by asking.
+async fn asker(backend: &Backend, tenant: &str, session: &str) -> Run {
+    let mut claim = claim(tenant, &Uuid::new_v4().to_string());
+    claim.session = session.into();
+    let run = backend.store.claim(claim).await.unwrap().run;
+    let asked = Asked { questions: vec![("q".into(), None)], answered_by: None };
+    let to = Run { asked: Some(asked), ..moved(&run, RunState::Closed, 1) };
+    assert!(backend.store.transition((RunState::Running, 1), to, frames(1, 1), None).await.unwrap());
+    backend.store.run(run.stream_id).await.unwrap().unwrap()
+}
+
+fn answering(asker: &Run, key: &str) -> Claim {
+    let mut claim = claim(&asker.tenant, key);
+    claim.session.clone_from(&asker.session);
+    claim.answers = Some(asker.stream_id);
+    claim
+}
+
+pub(crate) async fn questions_are_answered_once_and_in_their_session(backend: &Backend) {
+    let store = &backend.store;
+    let asked = asker(backend, "t", "s").await;
+    let mut stranger = answering(&asked, "k0");
+    stranger.session = "another".into();
+    assert_eq!(store.claim(stranger).await.unwrap_err().kind(), ErrorKind::Answered);
+    assert_eq!(store.find("t", "k0").await.unwrap(), None, "a refused claim leaves nothing behind");
+    let first = store.claim(answering(&asked, "k1")).await.unwrap();
+    assert!(first.is_new);
+    let now = store.run(asked.stream_id).await.unwrap().unwrap();
+    assert_eq!(now.asked.unwrap().answered_by, Some(first.run.stream_id));
+    // The same request again finds its run, another one finds nothing to answer.
+    assert_eq!(store.claim(answering(&asked, "k1")).await.unwrap().run.stream_id, first.run.stream_id);
+    assert_eq!(store.claim(answering(&asked, "k2")).await.unwrap_err().kind(), ErrorKind::Answered);
+    let gone = asker(backend, "t", "s").await;
+    assert!(store.purge(gone.stream_id, Timestamp::now()).await.unwrap());
+    assert_eq!(store.claim(answering(&gone, "k3")).await.unwrap_err().kind(), ErrorKind::Answered);
+}
+
+pub(crate) async fn racing_answers_have_one_winner(backend: &Backend) {
+    let asked = asker(backend, "t", "s").await;
+    let race = |n: u32| {
+        let (store, claim) = (backend.store.clone(), answering(&asked, &format!("k{n}")));
+        tokio::spawn(async move { store.claim(claim).await })
+    };
+    let tasks: Vec<_> = (0..100).map(race).collect();
+    let mut won = 0;
+    for task in tasks {
+        won += usize::from(task.await.unwrap().is_ok());
+    }
+    assert_eq!(won, 1);
 }

@@ -43,6 +43,8 @@ contract! {
         a_claim_keeps_its_body_and_its_terms,
         keys_are_scoped_by_tenant,
         names_too_long_for_a_key_are_refused_or_kept,
+        questions_are_answered_once_and_in_their_session,
+        racing_answers_have_one_winner,
     }
     streams {
         frames_are_appended_in_order_or_not_at_all,
@@ -153,7 +155,9 @@ impl Backend {
         let claim =
             Claim { session: session.into(), created_at: at, ..claim(tenant, &Uuid::new_v4().to_string()) };
         let run = self.store.claim(claim).await.unwrap().run;
-        let turn = Turn::new(run.stream_id, at, 1, json!({"user": "?", "assistant": text}));
+        let said =
+            json!({"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": text}]});
+        let turn = Turn::new(run.stream_id, at, 2, said);
         let to = Run { closed_at: Some(at), ..moved(&run, RunState::Closed, 1) };
         let from = (RunState::Running, 1);
         assert!(self.store.transition(from, to, frames(1, 700), Some(turn.clone())).await.unwrap());

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::input::RunAgentInput;
+use super::interrupt::Interrupt;
 use super::message::{AguiMessage, MessageContent};
 
 /// An event: its body, and what every event may carry.
@@ -73,8 +73,8 @@ pub enum Outcome {
     },
     /// It waits for something outside.
     Interrupt {
-        /// What for.
-        interrupts: Vec<Value>,
+        /// What for; at least one.
+        interrupts: Vec<Interrupt>,
     },
     /// It was stopped.
     Cancelled,
@@ -139,7 +139,7 @@ events! {
         run_id: String,
         #[serde(default, skip_serializing_if = "Option::is_none")] protocol_version: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")] parent_run_id: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")] input: Option<Box<RunAgentInput>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] input: Option<Value>,
     }
     /// Closes a run that did not fail.
     RunFinished = "RUN_FINISHED" {

@@ -2,9 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::message::AguiMessage;
+use crate::json::{RawJson, RawObject};
 
 /// A request to run an agent. `runId` is the key under which the run starts at most once, `threadId` the session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,7 +22,7 @@ pub struct RunAgentInput {
     pub parent_run_id: Option<String>,
     /// The agent's state; a bare null means none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<Value>,
+    pub state: Option<RawJson>,
     /// The conversation so far.
     pub messages: Vec<AguiMessage>,
     /// Tools of the application that the agent may call.
@@ -33,7 +33,7 @@ pub struct RunAgentInput {
     pub context: Vec<Context>,
     /// Anything else, for the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub forwarded_props: Option<Value>,
+    pub forwarded_props: Option<RawJson>,
     /// Answers to interrupts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Vec<ResumeEntry>>,
@@ -48,10 +48,10 @@ pub struct Tool {
     pub description: String,
     /// A JSON Schema of its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parameters: Option<Value>,
+    pub parameters: Option<RawJson>,
     /// Anything else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Map<String, Value>>,
+    pub metadata: Option<RawObject>,
 }
 
 /// A named piece of ambient information.
@@ -83,5 +83,8 @@ pub struct ResumeEntry {
     pub status: ResumeStatus,
     /// The answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub payload: Option<Value>,
+    pub payload: Option<RawJson>,
+    /// What travels with the answer without being it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<RawObject>,
 }

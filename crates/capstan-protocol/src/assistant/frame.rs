@@ -89,7 +89,7 @@ impl SystemMessage {
             "task_notification" => "TaskNotificationMessage",
             "task_updated" => "TaskUpdatedMessage",
             "mirror_error" => "MirrorErrorMessage",
-            subtype if subtype.starts_with("hook_") => "HookEventMessage",
+            "hook_started" | "hook_response" => "HookEventMessage",
             _ => "SystemMessage",
         }
     }
@@ -170,15 +170,9 @@ pub enum Frame {
 impl Frame {
     /// Reads a frame; a member that its type must have and lacks is an error.
     pub fn from_object(object: &Map<String, Value>) -> Result<Self, DecodeError> {
-        let kind = match object.get("type") {
-            None | Some(Value::Null | Value::Bool(false)) => return Err(missing("type")),
-            Some(Value::Array(items)) if items.is_empty() => return Err(missing("type")),
-            Some(Value::Object(members)) if members.is_empty() => return Err(missing("type")),
-            Some(Value::String(kind)) if kind.is_empty() => return Err(missing("type")),
-            Some(Value::String(kind)) => kind.as_str(),
-            Some(other) => return Ok(Self::Unknown(other.to_string())),
-        };
-        match kind {
+        let kind = object.get("type").filter(|kind| !kind.is_null()).ok_or_else(|| missing("type"))?;
+        match kind.as_str().ok_or_else(|| DecodeError::value("type", "expected a string"))? {
+            "" => Err(missing("type")),
             "assistant" => assistant(object).map(Self::Assistant),
             "user" => user(object).map(Self::User),
             "system" => system(object).map(Self::System),
@@ -187,7 +181,7 @@ impl Frame {
             "rate_limit_event" => rate_limit(object).map(Self::RateLimit),
             "conversation_reset" => require(object, &["new_conversation_id", "uuid", "session_id"])
                 .map(|()| Self::ConversationReset),
-            _ => Ok(Self::Unknown(kind.to_owned())),
+            unknown => Ok(Self::Unknown(unknown.to_owned())),
         }
     }
 
@@ -239,7 +233,7 @@ fn assistant(object: &Map<String, Value>) -> Result<AssistantMessage, DecodeErro
     let content = message.get("content").ok_or_else(|| missing("message.content"))?;
     let items =
         content.as_array().ok_or_else(|| DecodeError::value("message.content", "expected an array"))?;
-    let blocks = blocks(items)?;
+    let blocks = blocks(items, ASSISTANT_BLOCKS)?;
     let model = message.get("model").ok_or_else(|| missing("message.model"))?;
     let is_overruled = object.contains_key("error");
     let legacy_error = error_at(message).filter(|error| !is_overruled && error.adr().is_some());
@@ -253,33 +247,41 @@ fn assistant(object: &Map<String, Value>) -> Result<AssistantMessage, DecodeErro
     })
 }
 
-fn blocks(items: &[Value]) -> Result<Vec<Block>, DecodeError> {
+/// The types of blocks that readers know in each message; others are dropped, whatever they lack.
+const ASSISTANT_BLOCKS: &[&str] =
+    &["text", "thinking", "tool_use", "server_tool_use", "tool_result", "advisor_tool_result"];
+const USER_BLOCKS: &[&str] = &["text", "tool_use", "tool_result"];
+
+fn blocks(items: &[Value], known: &[&str]) -> Result<Vec<Block>, DecodeError> {
     let mut blocks = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
         let path = format!("message.content[{index}]");
         let item = item.as_object().ok_or_else(|| DecodeError::value(&path, "expected an object"))?;
-        blocks.extend(block(item).map_err(|e| e.inside(&path))?);
+        let kind = item.get("type").ok_or_else(|| missing("type").inside(&path))?;
+        if let Some(kind) = kind.as_str().filter(|kind| known.contains(kind)) {
+            blocks.extend(block(kind, item).map_err(|e| e.inside(&path))?);
+        }
     }
     Ok(blocks)
 }
 
-fn block(item: &Map<String, Value>) -> Result<Option<Block>, DecodeError> {
+fn block(kind: &str, item: &Map<String, Value>) -> Result<Option<Block>, DecodeError> {
     let string = |name: &str| text(item, name).unwrap_or_default();
-    let block = match item.get("type").ok_or_else(|| missing("type"))?.as_str() {
-        Some("text") => {
+    let block = match kind {
+        "text" => {
             require(item, &["text"])?;
             Block::Text(string("text"))
         }
-        Some("thinking") => {
+        "thinking" => {
             require(item, &["thinking", "signature"])?;
             Block::Thinking(string("thinking"))
         }
-        Some("tool_use" | "server_tool_use") => {
+        "tool_use" | "server_tool_use" => {
             require(item, &["id", "name", "input"])?;
             let input = item.get("input").cloned().unwrap_or_default();
             Block::ToolUse { id: string("id"), name: string("name"), input }
         }
-        Some(kind @ ("tool_result" | "advisor_tool_result")) => {
+        "tool_result" | "advisor_tool_result" => {
             require(
                 item,
                 if kind == "tool_result" { &["tool_use_id"] } else { &["tool_use_id", "content"] },
@@ -296,7 +298,7 @@ fn block(item: &Map<String, Value>) -> Result<Option<Block>, DecodeError> {
 fn user(object: &Map<String, Value>) -> Result<UserMessage, DecodeError> {
     let message = object_at(object, "message")?;
     let blocks = match message.get("content").ok_or_else(|| missing("message.content"))? {
-        Value::Array(items) => blocks(items)?,
+        Value::Array(items) => blocks(items, USER_BLOCKS)?,
         Value::String(text) => vec![Block::Text(text.clone())],
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
     };
@@ -312,11 +314,7 @@ fn system(object: &Map<String, Value>) -> Result<SystemMessage, DecodeError> {
 
 fn result(object: &Map<String, Value>) -> Result<ResultMessage, DecodeError> {
     require(object, &["subtype", "duration_ms", "duration_api_ms", "is_error", "num_turns", "session_id"])?;
-    if let Some(Value::String(_) | Value::Array(_) | Value::Number(_) | Value::Bool(true)) =
-        object.get("deferred_tool_use")
-    {
-        return Err(DecodeError::value("deferred_tool_use", "expected an object"));
-    }
+    deferred(object.get("deferred_tool_use"))?;
     let status = object.get("api_error_status").and_then(Value::as_u64);
     let errors = object.get("errors").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     Ok(ResultMessage {
@@ -329,6 +327,22 @@ fn result(object: &Map<String, Value>) -> Result<ResultMessage, DecodeError> {
         usage: object.get("usage").and_then(Value::as_object).cloned(),
         total_cost_usd: object.get("total_cost_usd").and_then(Value::as_f64),
     })
+}
+
+/// A call that waits for somebody's permission: who resumes it must know which one it is. What is empty is none.
+fn deferred(call: Option<&Value>) -> Result<(), DecodeError> {
+    let is_empty = match call {
+        None | Some(Value::Null | Value::Bool(false)) => true,
+        Some(Value::Bool(true)) => false,
+        Some(Value::Number(number)) => number.as_f64() == Some(0.0),
+        Some(Value::String(text)) => text.is_empty(),
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(Value::Object(members)) => members.is_empty(),
+    };
+    let Some(call) = call.filter(|_| !is_empty) else { return Ok(()) };
+    let path = "deferred_tool_use";
+    let call = call.as_object().ok_or_else(|| DecodeError::value(path, "expected an object"))?;
+    require(call, &["id", "name", "input"]).map_err(|e| e.inside(path))
 }
 
 fn stream_event(object: &Map<String, Value>) -> Result<StreamEvent, DecodeError> {
@@ -344,7 +358,8 @@ fn stream_event(object: &Map<String, Value>) -> Result<StreamEvent, DecodeError>
 
 fn rate_limit(object: &Map<String, Value>) -> Result<RateLimitEvent, DecodeError> {
     let info = object_at(object, "rate_limit_info")?;
-    let status = text(info, "status").ok_or_else(|| missing("rate_limit_info.status"))?;
+    require(info, &["status"]).map_err(|e| e.inside("rate_limit_info"))?;
+    let status = text(info, "status").unwrap_or_default();
     require(object, &["uuid", "session_id"])?;
     Ok(RateLimitEvent { status, resets_at: info.get("resetsAt").and_then(Value::as_i64) })
 }

@@ -147,6 +147,11 @@ catalogue! {
         "The body's Content-Type is not application/json.";
         "Send `Content-Type: application/json`.";
 
+    InterruptNotOpen, "interrupt_not_open", InvalidRequest, 409, "interrupt-not-open", Fatal, Client, false, None;
+        "Already settled"; "This question can no longer be answered.";
+        "The request answers an interrupt that nobody asked, that was answered already, or whose time is over.";
+        "Read the session for what is open; an interrupt whose time is over can still be cancelled.";
+
     // ---- lookups ----
     AgentNotFound, "agent_not_found", CapabilityNotFound, 404, "agent-not-found", Fatal, Client, false, None;
         "No such agent"; "Requested agent not found.";

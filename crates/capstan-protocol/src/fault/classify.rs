@@ -171,14 +171,22 @@ fn from_reqwest(error: &(dyn Error + 'static)) -> Option<Fault> {
     };
     let fault = Fault::new(kind);
     // A certificate that does not verify will not verify next time either.
-    let is_tls = error.is_connect() && mentions(error, "certificate");
-    Some(if is_tls { fault.with_severity(ErrorSeverity::Fatal).with_retryable(false) } else { fault })
+    Some(if is_tls_failure(error) {
+        fault.with_severity(ErrorSeverity::Fatal).with_retryable(false)
+    } else {
+        fault
+    })
 }
 
-/// Whether the error or one of its sources speaks of it.
+/// Whether TLS is what failed: a certificate that does not verify, or no common ground. It fails again next time.
 #[cfg(feature = "reqwest")]
-fn mentions(error: &(dyn Error + 'static), word: &str) -> bool {
-    error.to_string().contains(word) || error.source().is_some_and(|source| mentions(source, word))
+pub fn is_tls_failure(error: &(dyn Error + 'static)) -> bool {
+    if error.is::<rustls::Error>() {
+        return true;
+    }
+    // An I/O error hides the error that it was made of from `source`.
+    let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    inner.is_some_and(|inner| is_tls_failure(inner)) || error.source().is_some_and(is_tls_failure)
 }
 
 #[cfg(feature = "tokio")]

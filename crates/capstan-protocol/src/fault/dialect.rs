@@ -12,6 +12,10 @@ use crate::problem::Problem;
 
 /// The detail under which an assistant's own word stays.
 const ASSISTANT_ERROR: &str = "assistant_error";
+/// The details of a StreamError that are members of a fault.
+const RETRY_AFTER: &str = "retry_after";
+const RETRYABLE: &str = "retryable";
+const KIND: &str = "kind";
 
 impl Fault {
     /// The details that may leave: the public ones, and in debug mode what it came from.
@@ -24,11 +28,18 @@ impl Fault {
         details
     }
 
-    /// As the payload of an ERROR packet; `retry_after` goes into the details.
+    /// As the payload of an ERROR packet. Its members have no room for all of a fault, so the details hold the rest:
+    /// `retry_after`, and what the code and the severity do not tell by themselves, `retryable` and `kind`.
     pub fn to_stream_error(&self, exposure: Exposure) -> StreamError {
         let mut details = self.exposed_details(exposure);
         if let Some(seconds) = self.retry_after {
-            details.insert("retry_after".into(), seconds.into());
+            details.insert(RETRY_AFTER.into(), seconds.into());
+        }
+        if self.retryable != implied_retryable(self.kind, self.foreign_code.is_some(), self.severity) {
+            details.insert(RETRYABLE.into(), self.retryable.into());
+        }
+        if self.foreign_code.is_some() && self.kind != FaultKind::AgentExecutionError {
+            details.insert(KIND.into(), self.kind.entry().code.into());
         }
         let details = (!details.is_empty()).then_some(details);
         StreamError {
@@ -103,6 +114,7 @@ impl Fault {
             | FaultKind::MessageLimitExceeded => AssistantError::RateLimit,
             FaultKind::InvalidRequest
             | FaultKind::RequestConflict
+            | FaultKind::InterruptNotOpen
             | FaultKind::PayloadTooLarge
             | FaultKind::RouteNotFound
             | FaultKind::MethodNotAllowed
@@ -167,9 +179,23 @@ impl Fault {
     }
 }
 
+/// Whether to try again, as far as code and severity tell. A foreign code of unknown kind has no row to ask.
+fn implied_retryable(kind: FaultKind, is_foreign: bool, severity: ErrorSeverity) -> bool {
+    match (kind, is_foreign) {
+        (FaultKind::AgentExecutionError, true) => severity == ErrorSeverity::Transient,
+        (kind, _) => kind.entry().retryable,
+    }
+}
+
 /// A known code becomes its kind; a foreign one is kept beside the closest kind we have.
 fn kind_of(code: &str) -> Option<FaultKind> {
     CATALOGUE.iter().find(|entry| entry.code == code).map(|entry| entry.kind)
+}
+
+/// The kind whose page a problem's `type` names.
+fn kind_of_type(problem_type: &str) -> Option<FaultKind> {
+    let slug = problem_type.rsplit('/').next().unwrap_or_default();
+    CATALOGUE.iter().find(|entry| entry.slug == slug).map(|entry| entry.kind)
 }
 
 impl From<StreamError> for Fault {
@@ -177,27 +203,35 @@ impl From<StreamError> for Fault {
         let retry_after = error.retry_after().and_then(whole_seconds);
         let mut details = error.details.unwrap_or_default();
         if retry_after.is_some() {
-            details.shift_remove("retry_after");
+            details.shift_remove(RETRY_AFTER);
         }
         let (kind, foreign_code) = match kind_of(&error.code) {
             Some(kind) => (kind, None),
-            None => (FaultKind::AgentExecutionError, Some(error.code)),
+            None => {
+                let told = details.get(KIND).and_then(Value::as_str).and_then(kind_of);
+                if told.is_some() {
+                    details.shift_remove(KIND);
+                }
+                (told.unwrap_or(FaultKind::AgentExecutionError), Some(error.code))
+            }
         };
-        // A foreign code has no row to ask, so its severity answers whether to try again.
-        let retryable = match foreign_code {
-            Some(_) => error.severity == ErrorSeverity::Transient,
-            None => kind.entry().retryable,
-        };
+        let told = details.get(RETRYABLE).and_then(Value::as_bool);
+        if told.is_some() {
+            details.shift_remove(RETRYABLE);
+        }
+        let implied = implied_retryable(kind, foreign_code.is_some(), error.severity);
+        let retryable = told.unwrap_or(implied);
         let (message, severity) = (error.message, error.severity);
         let details = Box::new(details);
-        Self { kind, foreign_code, message, severity, retryable, retry_after, details, cause: None }
+        Self { kind, foreign_code, message, severity, retryable, retry_after, details, ..Self::new(kind) }
     }
 }
 
 impl From<RunError> for Fault {
     fn from(error: RunError) -> Self {
         let finer = error.capstan.as_ref().map(|c| c.kind.as_str());
-        let known = finer.and_then(kind_of).or_else(|| match &error.code {
+        let by_type = || error.capstan.as_ref().and_then(|capstan| kind_of_type(&capstan.problem_type));
+        let known = finer.and_then(kind_of).or_else(by_type).or_else(|| match &error.code {
             AguiCode::Known(code) => Some(code.head()),
             AguiCode::Other(code) => kind_of(code),
         });
@@ -223,9 +257,7 @@ impl From<RunError> for Fault {
 
 impl From<Problem> for Fault {
     fn from(problem: Problem) -> Self {
-        let slug = problem.problem_type.rsplit('/').next().unwrap_or_default();
-        let by_slug = || CATALOGUE.iter().find(|entry| entry.slug == slug).map(|entry| entry.kind);
-        let known = kind_of(&problem.code).or_else(by_slug);
+        let known = kind_of(&problem.code).or_else(|| kind_of_type(&problem.problem_type));
         let mut fault = Self::new(known.unwrap_or(FaultKind::AgentExecutionError));
         if kind_of(&problem.code).is_none() && !problem.code.is_empty() {
             fault.foreign_code = Some(problem.code);

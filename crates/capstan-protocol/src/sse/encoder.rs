@@ -58,3 +58,10 @@ pub fn encode_json(id: Option<&Cursor>, name: Option<&str>, json: &str, out: &mu
     escape::write_json(out, json);
     out.extend_from_slice(b"\n\n");
 }
+
+/// The packet of a frame that [`encode_packet`] wrote; `None` for anything else.
+pub fn decode_packet(frame: &[u8]) -> Option<StreamPacket> {
+    let text = std::str::from_utf8(frame).ok()?;
+    let data = text.lines().find_map(|line| line.strip_prefix("data: "))?;
+    StreamPacket::decode(data).ok()
+}

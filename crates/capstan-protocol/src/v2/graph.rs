@@ -19,6 +19,7 @@ pub enum DeliveryMode {
 
 /// What an agent can do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct AgentCapabilities {
     /// How it can be asked.
     #[serde(default = "sse_only")]
@@ -41,8 +42,9 @@ fn yes() -> bool {
 pub struct StreamReference {
     /// Its id.
     pub stream_id: String,
-    /// Its name.
-    pub name: String,
+    /// Its name, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// What flows in it.
     #[serde(default = "plain_text")]
     pub content_type: String,

@@ -158,7 +158,9 @@ impl Decoder {
         self.is_finished = true;
         match outcome {
             Some(Outcome::Cancelled) => out.push(Output::Reason(Close::CANCELLED.into())),
-            Some(Outcome::Interrupt { .. }) => out.push(Output::Reason("interrupt".into())),
+            Some(Outcome::Interrupt { interrupts }) => {
+                out.extend(interrupts.into_iter().map(Output::Interrupt));
+            }
             Some(Outcome::Success { .. }) | None => {}
         }
         for usage in usage.into_iter().flatten() {

@@ -4,10 +4,10 @@ use capstan_agent::Turn;
 use capstan_protocol::agui::{
     AguiMessage, ContentPart, FunctionCall, MessageContent, PartSource, RunAgentInput, ToolCall,
 };
-use capstan_protocol::{Arguments, ChatMessage, Fault, Modality, Part, Role};
-use serde_json::{Value, json};
+use capstan_protocol::{Arguments, ChatMessage, Fault, Modality, Part, RawJson, RawObject, Role};
+use serde_json::Value;
 
-use crate::parts::{self, Place, call_id, mime};
+use crate::parts::{self, PartPath, call_id, mime};
 
 pub(super) fn of(turn: &Turn, system: Option<&str>) -> Result<RunAgentInput, Fault> {
     let mut messages = Vec::new();
@@ -21,13 +21,18 @@ pub(super) fn of(turn: &Turn, system: Option<&str>) -> Result<RunAgentInput, Fau
         protocol_version: None,
         parent_run_id: None,
         // Agents of the 0.0 line insist on these two.
-        state: Some(json!({})),
-        forwarded_props: Some(json!({})),
+        state: Some(turn.state.as_deref().map_or_else(nothing, RawJson::clone)),
+        forwarded_props: Some(turn.forwarded.as_deref().map_or_else(nothing, RawJson::clone)),
         messages,
-        tools: Vec::new(),
-        context: Vec::new(),
-        resume: None,
+        tools: turn.tools.to_vec(),
+        context: turn.context.to_vec(),
+        // They do not know this one.
+        resume: (!turn.answers.is_empty()).then(|| turn.answers.to_vec()),
     })
+}
+
+fn nothing() -> RawJson {
+    RawObject::default().into()
 }
 
 fn append(index: usize, message: &ChatMessage, out: &mut Vec<AguiMessage>) -> Result<(), Fault> {
@@ -40,7 +45,7 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<AguiMessage>) -> Re
             }
             Part::ToolCall { name, arguments, id } => calls.push(call(at, name, arguments, id)),
             Part::ToolCallResponse { response, id: call } => {
-                let text = response.as_str().map_or_else(|| response.to_string(), str::to_owned);
+                let text = parts::response_text(response);
                 let (id, tool_call_id) = (id(&format!(".{at}")), call_id(call, at));
                 out.push(AguiMessage::Tool {
                     id,
@@ -50,7 +55,7 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<AguiMessage>) -> Re
                 });
             }
             Part::Text { .. } | Part::Blob { .. } | Part::File { .. } | Part::Uri { .. } => {
-                content.push(piece(Place { message: index, part: at }, part)?);
+                content.push(piece(PartPath { message: index, part: at }, part)?);
             }
         }
     }
@@ -87,7 +92,7 @@ fn call(at: usize, name: &str, arguments: &Arguments, id: &Option<String>) -> To
     ToolCall { id: call_id(id, at), kind: "function".into(), function }
 }
 
-fn piece(place: Place, part: &Part) -> Result<ContentPart, Fault> {
+fn piece(place: PartPath, part: &Part) -> Result<ContentPart, Fault> {
     let (source, modality) = match part {
         Part::Text { content } => return Ok(ContentPart::Text { text: content.clone() }),
         Part::Blob { content, modality, mime_type } => {
@@ -115,14 +120,15 @@ fn piece(place: Place, part: &Part) -> Result<ContentPart, Fault> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use serde_json::json;
 
     use super::*;
 
     #[test]
     fn a_turn_becomes_an_input_with_the_runs_own_key() {
         let history = vec![ChatMessage::user("a"), ChatMessage::assistant("b"), ChatMessage::tool("c1", 7)];
-        let turn = Turn { history: Arc::new(history), session: "s".into(), ..Turn::new("c") };
+        let mut turn = Turn::talk([history, vec![ChatMessage::user("c")]].concat());
+        turn.session = "s".into();
         let input = of(&turn, Some("Be kind.")).unwrap();
         assert_eq!((input.thread_id.as_str(), input.run_id), ("s", turn.run.to_string()));
         let sent = serde_json::to_value(&input.messages).unwrap();
@@ -139,7 +145,7 @@ mod tests {
             Part::Uri { uri: "https://x/y.mp4".into(), modality: Modality::Video, mime_type: None },
         ];
         let message = ChatMessage { role: Role::User, parts, name: None };
-        let input = of(&Turn { message, ..Turn::new("") }, None).unwrap();
+        let input = of(&Turn::of(message), None).unwrap();
         let sent = serde_json::to_value(&input.messages).unwrap();
         assert_eq!(sent[0]["content"][1]["type"], "video");
     }

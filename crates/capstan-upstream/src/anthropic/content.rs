@@ -4,7 +4,7 @@ use capstan_agent::Turn;
 use capstan_protocol::{Arguments, ChatMessage, Fault, Modality, Part, Role};
 use serde_json::{Value, json};
 
-use crate::parts::{self, Place, call_id, mime, refused};
+use crate::parts::{self, PartPath, call_id, mime, refused, response_text};
 
 /// The pictures that can be sent inline.
 const PICTURES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
@@ -12,19 +12,25 @@ const PDF: &str = "application/pdf";
 
 /// The system prompt and the messages.
 pub(super) fn messages(turn: &Turn, system: Option<&str>) -> Result<(Option<String>, Vec<Value>), Fault> {
-    let mut instructions: Vec<String> = system.map(str::to_owned).into_iter().collect();
-    let mut messages = Vec::new();
+    let mut instructions: Vec<String> =
+        system.map(str::to_owned).into_iter().chain(parts::context(turn)).collect();
+    let mut messages: Vec<(&str, Vec<Value>)> = Vec::new();
     for (index, message) in parts::messages(turn) {
         if message.role == Role::System {
             instructions.push(message.text());
             continue;
         }
         let role = if message.role == Role::Assistant { "assistant" } else { "user" };
-        let content = blocks(index, message)?;
-        if !content.is_empty() {
-            messages.push(json!({ "role": role, "content": content }));
+        let mut content = blocks(index, message)?;
+        match messages.last_mut() {
+            // Answers to calls that were made together must stand in one message, and roles must alternate.
+            Some((last, blocks)) if *last == role => blocks.append(&mut content),
+            _ if content.is_empty() => {}
+            _ => messages.push((role, content)),
         }
     }
+    let messages =
+        messages.into_iter().map(|(role, content)| json!({ "role": role, "content": content })).collect();
     let system = (!instructions.is_empty()).then(|| instructions.join("\n\n"));
     Ok((system, messages))
 }
@@ -32,9 +38,15 @@ pub(super) fn messages(turn: &Turn, system: Option<&str>) -> Result<(Option<Stri
 /// The blocks of one message.
 pub(crate) fn blocks(index: usize, message: &ChatMessage) -> Result<Vec<Value>, Fault> {
     let parts = message.parts.iter().enumerate();
-    // An empty text is refused by the provider, and says nothing.
-    let parts = parts.filter(|(_, part)| !matches!(part, Part::Text { content } if content.is_empty()));
-    parts.map(|(at, part)| block(Place { message: index, part: at }, part)).collect()
+    // An empty text is refused by the provider, and says nothing; thinking goes back only with the provider's own
+    // signature, which a message does not carry.
+    let is_said = |part: &Part| match part {
+        Part::Text { content } => !content.is_empty(),
+        Part::Reasoning { .. } => false,
+        _ => true,
+    };
+    let parts = parts.filter(|(_, part)| is_said(part));
+    parts.map(|(at, part)| block(PartPath { message: index, part: at }, part)).collect()
 }
 
 /// Whether a request refers to uploaded files.
@@ -44,7 +56,7 @@ pub(super) fn has_files(body: &Value) -> bool {
     blocks.any(|block| block.pointer("/source/type").is_some_and(|kind| kind == "file"))
 }
 
-fn block(place: Place, part: &Part) -> Result<Value, Fault> {
+fn block(place: PartPath, part: &Part) -> Result<Value, Fault> {
     let refuse = |why: &str| Err(refused(place, part, why));
     match part {
         Part::Text { content } => Ok(json!({ "type": "text", "text": content })),
@@ -74,6 +86,8 @@ fn block(place: Place, part: &Part) -> Result<Value, Fault> {
         Part::ToolCall { name, arguments, id } => {
             let input = match arguments {
                 Arguments::Object(object) => Value::Object(object.clone()),
+                // A call without arguments has no text at all.
+                Arguments::Text(text) if text.trim().is_empty() => json!({}),
                 Arguments::Text(text) => serde_json::from_str(text).unwrap_or_default(),
             };
             if !input.is_object() {
@@ -82,11 +96,10 @@ fn block(place: Place, part: &Part) -> Result<Value, Fault> {
             Ok(json!({ "type": "tool_use", "id": call_id(id, place.part), "name": name, "input": input }))
         }
         Part::ToolCallResponse { response, id } => {
-            let text = response.as_str().map_or_else(|| response.to_string(), str::to_owned);
+            let text = response_text(response);
             Ok(json!({ "type": "tool_result", "tool_use_id": call_id(id, place.part), "content": text }))
         }
-        // Thinking goes back only with the provider's own signature, which a message does not carry.
-        Part::Reasoning { .. } => refuse("cannot be sent back to this agent"),
+        Part::Reasoning { .. } => refuse("cannot stand here"),
     }
 }
 
@@ -108,19 +121,17 @@ fn document(source: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     fn turn(parts: Vec<Part>) -> Turn {
-        Turn { message: ChatMessage { role: Role::User, parts, name: None }, ..Turn::new("") }
+        Turn::of(ChatMessage { role: Role::User, parts, name: None })
     }
 
     #[test]
     fn system_messages_join_the_configured_prompt() {
         let history =
             vec![ChatMessage::system("Be brief."), ChatMessage::user("a"), ChatMessage::assistant("b")];
-        let turn = Turn { history: Arc::new(history), ..Turn::new("c") };
+        let turn = Turn::talk([history, vec![ChatMessage::user("c")]].concat());
         let (system, sent) = messages(&turn, Some("Be kind.")).unwrap();
         assert_eq!(system.as_deref(), Some("Be kind.\n\nBe brief."));
         let roles: Vec<&Value> = sent.iter().map(|message| &message["role"]).collect();
@@ -166,7 +177,6 @@ mod tests {
                 mime_type: Some("image/tiff".into()),
             },
             Part::File { file_id: "f".into(), modality: Modality::Video, mime_type: None },
-            Part::Reasoning { content: "hm".into() },
             Part::ToolCall { name: "f".into(), arguments: Arguments::Text("[]".into()), id: None },
         ] {
             let fault = messages(&turn(vec![part]), None).unwrap_err();

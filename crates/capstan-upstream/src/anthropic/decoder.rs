@@ -4,17 +4,17 @@ use capstan_agent::Output;
 use capstan_protocol::{Fault, FaultKind};
 use serde_json::{Map, Value};
 
+use crate::api_key::ApiKey;
 use crate::citation;
 use crate::decode::{Decode, Step, member, object, text};
-use crate::secret::Secret;
 use crate::thoughts::Thoughts;
-use crate::told::Told;
 use crate::tools::{self, Tools};
+use crate::upstream_failure::UpstreamFailure;
 
 /// Reads one answer of Messages.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    secret: Secret,
+    secret: ApiKey,
     is_finished: bool,
     usage: Map<String, Value>,
     thoughts: Thoughts,
@@ -23,7 +23,7 @@ pub struct Decoder {
 
 impl Decoder {
     /// A decoder at the beginning of an answer; the key is taken out of what it reports.
-    pub fn new(secret: Secret) -> Self {
+    pub fn new(secret: ApiKey) -> Self {
         Self { secret, ..Self::default() }
     }
 
@@ -122,7 +122,7 @@ impl Decode for Decoder {
                 return Ok(Step::Done);
             }
             Some("error") => {
-                return Err(Told::from_error(member(&event, "error")).to_fault(&self.secret));
+                return Err(UpstreamFailure::from_error(member(&event, "error")).to_fault(&self.secret));
             }
             // Pings, and what may be added one day.
             _ => {}

@@ -5,10 +5,10 @@ use capstan_protocol::{
     AgentRequest, ChatMessage, Fault, Identity, Part, ServiceRequest, SessionContext, Timestamp,
     TraceContext, UserContext, v2,
 };
-use serde_json::Map;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::parts::{self, Place, refused};
+use crate::parts::{self, PartPath, refused};
 
 /// Who asks, towards the upstream.
 const USER: &str = "capstan";
@@ -24,15 +24,29 @@ pub(super) fn v1(turn: &Turn, system: Option<&str>) -> ServiceRequest {
     };
     let said = parts::messages(turn).map(|(_, message)| message.clone());
     let messages: Vec<_> = system.map(ChatMessage::system).into_iter().chain(said).collect();
-    let mut payload = (*turn.payload).clone();
-    for name in ["query", "input"] {
+    let mut payload = turn.payload.to_map();
+    // The messages hold what these said; ids and answers are those of this run, not of the far one.
+    for name in ["query", "input", "threadId", "runId", "resume"] {
         payload.shift_remove(name);
     }
     let mut request = AgentRequest::messages(session, &messages);
     payload.extend(std::mem::take(&mut request.payload));
+    payload.extend(members(turn));
     let request =
         AgentRequest { request_id: turn.run, root_request_id: turn.run, timestamp: time, payload, ..request };
     ServiceRequest { request_id: turn.run, ..ServiceRequest::new(context, request) }
+}
+
+/// What goes beside the messages.
+fn members(turn: &Turn) -> Map<String, Value> {
+    let mut members = Map::new();
+    if let Ok(Value::Object(parameters)) = serde_json::to_value(&*turn.parameters) {
+        members.extend(parameters);
+    }
+    if !turn.answers.is_empty() {
+        members.insert("resume".into(), serde_json::to_value(&*turn.answers).unwrap_or_default());
+    }
+    members
 }
 
 /// When the run began, as its id tells.
@@ -44,10 +58,12 @@ fn time_of(run: Uuid) -> Timestamp {
 
 /// v2 carries one question; the upstream remembers the session by its id.
 pub(super) fn v2(turn: &Turn) -> Result<v2::ServiceRequest, Fault> {
-    for (at, part) in turn.message.parts.iter().enumerate() {
-        if !matches!(part, Part::Text { .. }) {
-            let place = Place { message: turn.history.len(), part: at };
-            return Err(refused(place, part, "cannot be sent in profile v2"));
+    for (index, message) in parts::messages(turn).skip(turn.history.len()) {
+        for (at, part) in message.parts.iter().enumerate() {
+            if !matches!(part, Part::Text { .. }) {
+                let place = PartPath { message: index, part: at };
+                return Err(refused(place, part, "cannot be sent in profile v2"));
+            }
         }
     }
     let user = Identity { id: USER.into(), name: USER.into(), role: None };
@@ -62,7 +78,7 @@ pub(super) fn v2(turn: &Turn) -> Result<v2::ServiceRequest, Fault> {
             files: Vec::new(),
             conversation_id: Some(turn.session.clone()),
             session_id: None,
-            meta: Map::new(),
+            meta: members(turn),
         },
     })
 }
@@ -75,8 +91,10 @@ mod tests {
 
     #[test]
     fn every_attempt_sends_the_same_bytes() {
-        let turn = Turn { session: Uuid::now_v7().to_string(), ..Turn::new("Hi") };
-        let again = Turn { attempt: 2, ..turn.clone() };
+        let mut turn = Turn::new("Hi");
+        turn.session = Uuid::now_v7().to_string();
+        let mut again = turn.clone();
+        again.attempt = 2;
         let bytes = |turn: &Turn| serde_json::to_string(&v1(turn, Some("Be kind."))).unwrap();
         assert_eq!(bytes(&turn), bytes(&again));
         assert!(bytes(&turn).contains("Be kind."));
@@ -86,7 +104,7 @@ mod tests {
     fn a_part_that_v2_cannot_carry_is_named() {
         let part = Part::File { file_id: "f".into(), modality: Modality::Image, mime_type: None };
         let message = ChatMessage { role: Role::User, parts: vec![part], name: None };
-        let fault = v2(&Turn { message, ..Turn::new("") }).unwrap_err();
+        let fault = v2(&Turn::of(message)).unwrap_err();
         assert_eq!(
             (fault.code(), &fault.details()["path"]),
             ("invalid_request", &"messages[0].parts[0]".into())

@@ -12,11 +12,11 @@ use capstan_protocol::{ErrorSeverity, Fault, FaultKind, PresentationEventType, T
 use serde_json::{Map, Value};
 
 use super::text::Text;
+use crate::api_key::ApiKey;
 use crate::decode::{Step, malformed, member, text};
-use crate::secret::Secret;
 use crate::thoughts::make;
-use crate::told::Told;
 use crate::tools;
+use crate::upstream_failure::UpstreamFailure;
 
 /// The model name under which the CLI itself speaks.
 const SYNTHETIC: &str = "<synthetic>";
@@ -198,7 +198,7 @@ impl Decoder {
 /// A failed result without any error word.
 fn unnamed(status: Option<u16>) -> Fault {
     match status {
-        Some(_) => Told { status, ..Told::default() }.to_fault(&Secret::none()),
+        Some(_) => UpstreamFailure { status, ..UpstreamFailure::default() }.to_fault(&ApiKey::none()),
         None => {
             Fault::new(FaultKind::UpstreamError).with_severity(ErrorSeverity::Fatal).with_retryable(false)
         }

@@ -1,19 +1,18 @@
 //! The process itself: in a group of its own, so that it is stopped with everything that it started.
 
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use capstan_agent::Turn;
+use capstan_agent::{Cancel, Clock, Timer, Turn};
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command as Program};
-use tokio::task::JoinHandle;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::{Child, ChildStdin, ChildStdout, Command as Program};
 
 use super::Config;
 use super::prompt::Prompt;
+use super::stderr_tail::StderrTail;
 
 /// Where in the arguments the prompt goes.
 const PLACEHOLDER: &str = "{prompt}";
@@ -22,21 +21,20 @@ const TRACEPARENT: &str = "TRACEPARENT";
 const TRACESTATE: &str = "TRACESTATE";
 /// Between asking a group to end and ending it.
 const GRACE: Duration = Duration::from_secs(2);
-/// What is kept of standard error, for developers.
-const STDERR_BYTES: usize = 4096;
 
 pub(super) struct Process {
     pub(super) output: ChildStdout,
     // Taken by whoever ends it.
     child: Option<Child>,
     group: Option<Pid>,
-    complaints: Arc<Mutex<Vec<u8>>>,
-    listener: JoinHandle<()>,
+    stderr: StderrTail,
+    cancel: Cancel,
+    clock: Clock,
 }
 
 impl Process {
-    pub(super) fn start(config: &Config, turn: &Turn, prompt: Prompt) -> Result<Self, Fault> {
-        let mut child = program(config, turn, &prompt).spawn().map_err(unstarted)?;
+    pub(super) fn start(config: &Config, turn: &Turn, prompt: Prompt, clock: &Clock) -> Result<Self, Fault> {
+        let mut child = program(config, turn, &prompt).spawn().map_err(|error| unstarted(config, &error))?;
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(output), Some(stderr)) = pipes else {
@@ -44,32 +42,35 @@ impl Process {
         };
         // Beside reading, since a process may speak before it has read everything.
         tokio::spawn(feed(stdin, prompt.input));
-        let complaints = Arc::<Mutex<Vec<u8>>>::default();
-        let listener = tokio::spawn(overhear(stderr, Arc::clone(&complaints)));
-        Ok(Self { output, child: Some(child), group, complaints, listener })
+        let stderr = StderrTail::of(stderr, &config.env);
+        let (cancel, clock) = (turn.cancel.clone(), clock.clone());
+        Ok(Self { output, child: Some(child), group, stderr, cancel, clock })
     }
 
     /// Why there is no result, from how the process ended.
     pub(super) async fn failure(&mut self, had_result: bool) -> Fault {
         let status = match &mut self.child {
-            Some(child) if !had_result => tokio::time::timeout(GRACE, child.wait()).await.ok(),
+            Some(child) if !had_result => self.clock.within(Timer::Grace, GRACE, child.wait()).await,
             _ => None,
         };
-        let fault = match status.and_then(Result::ok) {
+        match status.and_then(Result::ok) {
             Some(status) => ended(status),
             None => Fault::new(FaultKind::UpstreamTruncated),
-        };
-        let _ = tokio::time::timeout(GRACE, &mut self.listener).await;
-        let words = self.complaints.lock().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        fault.with_cause(Cause { error_type: "Process".into(), chain: vec![words.unwrap_or_default()] })
+        }
+    }
+
+    /// The last lines of standard error, for the log alone.
+    pub(super) async fn stderr_tail(&mut self) -> Option<String> {
+        self.stderr.last_lines().await
     }
 
     /// All is said: the process may end by itself, behind our back, before what is left of its group goes.
     pub(super) fn end(mut self) {
         if let (Some(mut child), group) = (self.child.take(), self.group.take()) {
-            tokio::spawn(async move {
-                let _ = tokio::time::timeout(GRACE, child.wait()).await;
-                stop(&mut child, group).await;
+            let clock = self.clock.clone();
+            self.cancel.outlive(async move {
+                let _ = clock.within(Timer::Grace, GRACE, child.wait()).await;
+                stop(&mut child, group, &clock).await;
             });
         }
     }
@@ -80,19 +81,19 @@ impl Drop for Process {
     fn drop(&mut self) {
         let (Some(mut child), group) = (self.child.take(), self.group.take()) else { return };
         signal(group, Signal::TERM);
+        let clock = self.clock.clone();
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => {
-                runtime.spawn(async move { stop(&mut child, group).await });
-            }
+            // A drain waits for it: whoever does not listen would outlive us.
+            Ok(_) => self.cancel.outlive(async move { stop(&mut child, group, &clock).await }),
             Err(_) => signal(group, Signal::KILL),
         }
     }
 }
 
-async fn stop(child: &mut Child, group: Option<Pid>) {
+async fn stop(child: &mut Child, group: Option<Pid>, clock: &Clock) {
     if child.try_wait().ok().flatten().is_none() {
         signal(group, Signal::TERM);
-        let _ = tokio::time::timeout(GRACE, child.wait()).await;
+        let _ = clock.within(Timer::Grace, GRACE, child.wait()).await;
     }
     // Its children may have stayed, and it may not have listened.
     signal(group, Signal::KILL);
@@ -140,8 +141,10 @@ fn program(config: &Config, turn: &Turn, prompt: &Prompt) -> Program {
 }
 
 /// It could not be started: a mistake in the configuration, which stays one.
-fn unstarted(error: std::io::Error) -> Fault {
-    let cause = Cause { error_type: "io::Error".into(), chain: vec![error.to_string()] };
+fn unstarted(config: &Config, error: &std::io::Error) -> Fault {
+    let program = config.command.first().map_or("", String::as_str);
+    let chain = vec![format!("cannot start {program:?}"), error.to_string()];
+    let cause = Cause { error_type: "io::Error".into(), chain };
     let fault = Fault::new(FaultKind::UpstreamUnreachable).with_message("The agent could not be started.");
     fault.with_severity(ErrorSeverity::Fatal).with_retryable(false).with_cause(cause)
 }
@@ -149,7 +152,9 @@ fn unstarted(error: std::io::Error) -> Fault {
 /// An end without a result.
 fn ended(status: ExitStatus) -> Fault {
     use std::os::unix::process::ExitStatusExt as _;
-    let truncated = Fault::new(FaultKind::UpstreamTruncated);
+    let chain = vec!["the process ended without a result".into(), status.to_string()];
+    let cause = Cause { error_type: "Process".into(), chain };
+    let truncated = Fault::new(FaultKind::UpstreamTruncated).with_cause(cause.clone());
     if let Some(signal) = status.signal() {
         return truncated.with_detail("signal", signal);
     }
@@ -159,6 +164,7 @@ fn ended(status: ExitStatus) -> Fault {
         Some(code) => Fault::new(FaultKind::UpstreamError)
             .with_severity(ErrorSeverity::Fatal)
             .with_retryable(false)
+            .with_cause(cause)
             .with_detail("exit_code", code),
     }
 }
@@ -167,15 +173,4 @@ fn ended(status: ExitStatus) -> Fault {
 async fn feed(mut stdin: ChildStdin, input: String) {
     let _ = stdin.write_all(input.as_bytes()).await;
     let _ = stdin.shutdown().await;
-}
-
-/// Reads all of standard error, so that the process never waits for it, and keeps the end.
-async fn overhear(mut stderr: ChildStderr, kept: Arc<Mutex<Vec<u8>>>) {
-    let mut buffer = vec![0; STDERR_BYTES];
-    while let Ok(n @ 1..) = stderr.read(&mut buffer).await {
-        let Ok(mut kept) = kept.lock() else { return };
-        kept.extend_from_slice(buffer.get(..n).unwrap_or_default());
-        let surplus = kept.len().saturating_sub(STDERR_BYTES);
-        kept.drain(..surplus);
-    }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::anthropic;
-use crate::parts::{Place, refused};
+use crate::parts::{PartPath, refused};
 
 /// How the prompt reaches the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -33,7 +33,7 @@ pub(super) fn make(turn: &Turn, by: PromptBy, with_history: bool) -> Result<Prom
     if by == PromptBy::StreamJson {
         return frame(turn, before);
     }
-    let text = before + &plain(turn.history.len(), &turn.message)?;
+    let text = before + &said(turn)?;
     Ok(match by {
         PromptBy::Argument => Prompt { argument: Some(argument(text)), ..Prompt::default() },
         PromptBy::Stdin | PromptBy::StreamJson => Prompt { input: text, argument: None },
@@ -47,8 +47,37 @@ fn argument(text: String) -> String {
     if text.starts_with('-') { format!(" {text}") } else { text }
 }
 
+/// The turn as text: the user's words, and behind them what tools have answered since.
+fn said(turn: &Turn) -> Result<String, Fault> {
+    let mut text = String::new();
+    for (at, message) in turn.messages.iter().enumerate() {
+        let words = plain(turn.history.len() + at, message)?;
+        match message.role {
+            _ if at == 0 => text.push_str(&words),
+            role => text.push_str(&format!("\n\n{}: {words}", who(role))),
+        }
+    }
+    Ok(text)
+}
+
+fn who(role: Role) -> &'static str {
+    match role {
+        Role::System => "System",
+        Role::User => "User",
+        Role::Assistant => "Assistant",
+        Role::Tool => "Tool",
+    }
+}
+
 fn frame(turn: &Turn, before: String) -> Result<Prompt, Fault> {
-    let mut content = anthropic::blocks(turn.history.len(), &turn.message)?;
+    let (first, rest) =
+        turn.messages.split_first().map_or((None, Default::default()), |(m, rest)| (Some(m), rest));
+    let mut content =
+        first.map(|first| anthropic::blocks(turn.history.len(), first)).transpose()?.unwrap_or_default();
+    for (at, message) in rest.iter().enumerate() {
+        let words = plain(turn.history.len() + 1 + at, message)?;
+        content.push(json!({ "type": "text", "text": format!("{}: {words}", who(message.role)) }));
+    }
     if !before.is_empty() {
         content.insert(0, json!({ "type": "text", "text": before }));
     }
@@ -60,13 +89,7 @@ fn frame(turn: &Turn, before: String) -> Result<Prompt, Fault> {
 fn history(turn: &Turn) -> Result<String, Fault> {
     let mut text = String::new();
     for (index, message) in turn.history.iter().enumerate() {
-        let who = match message.role {
-            Role::System => "System",
-            Role::User => "User",
-            Role::Assistant => "Assistant",
-            Role::Tool => "Tool",
-        };
-        text.push_str(&format!("{who}: {}\n\n", plain(index, message)?));
+        text.push_str(&format!("{}: {}\n\n", who(message.role), plain(index, message)?));
     }
     if text.is_empty() {
         return Ok(text);
@@ -77,7 +100,7 @@ fn history(turn: &Turn) -> Result<String, Fault> {
 fn plain(index: usize, message: &ChatMessage) -> Result<String, Fault> {
     let mut text = String::new();
     for (at, part) in message.parts.iter().enumerate() {
-        let place = Place { message: index, part: at };
+        let place = PartPath { message: index, part: at };
         match part {
             Part::Text { content } | Part::Reasoning { content } => text.push_str(content),
             Part::ToolCallResponse { response, .. } => text.push_str(&response.to_string()),
@@ -96,16 +119,14 @@ fn plain(index: usize, message: &ChatMessage) -> Result<String, Fault> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use capstan_protocol::Modality;
 
     use super::*;
 
     #[test]
     fn history_comes_before_the_prompt_unless_it_is_switched_off() {
-        let history = vec![ChatMessage::user("a"), ChatMessage::assistant("b")];
-        let turn = Turn { history: Arc::new(history), ..Turn::new("c") };
+        let turn =
+            Turn::talk(vec![ChatMessage::user("a"), ChatMessage::assistant("b"), ChatMessage::user("c")]);
         let prompt = make(&turn, PromptBy::Stdin, true).unwrap();
         assert_eq!(
             prompt.input,
@@ -128,7 +149,7 @@ mod tests {
             mime_type: Some("image/png".into()),
         };
         let message = ChatMessage { role: Role::User, parts: vec![picture], name: None };
-        let turn = Turn { message, ..Turn::new("") };
+        let turn = Turn::of(message);
         let sent = make(&turn, PromptBy::StreamJson, true).unwrap().input;
         assert!(sent.ends_with('\n') && sent.contains(r#""media_type":"image/png""#), "{sent}");
         assert_eq!(make(&turn, PromptBy::Stdin, true).unwrap_err().code(), "invalid_request");

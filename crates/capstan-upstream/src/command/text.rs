@@ -86,7 +86,9 @@ mod tests {
                 | Output::Warning(_)
                 | Output::Model(_)
                 | Output::Usage(_)
-                | Output::Reason(_) => {}
+                | Output::Reason(_)
+                | Output::FarId(_)
+                | Output::Interrupt(_) => {}
             }
         }
         text

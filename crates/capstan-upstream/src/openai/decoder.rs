@@ -4,12 +4,12 @@ use capstan_agent::Output;
 use capstan_protocol::{Fault, FaultKind};
 use serde_json::{Map, Value};
 
+use crate::api_key::ApiKey;
 use crate::citation;
 use crate::decode::{Decode, Step, member, object, text};
-use crate::secret::Secret;
 use crate::thoughts::Thoughts;
-use crate::told::Told;
 use crate::tools::Tools;
+use crate::upstream_failure::UpstreamFailure;
 
 /// The sentinel after the last chunk.
 const SENTINEL: &str = "[DONE]";
@@ -17,7 +17,7 @@ const SENTINEL: &str = "[DONE]";
 /// Reads one answer of Chat Completions.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    secret: Secret,
+    secret: ApiKey,
     has_model: bool,
     has_usage: bool,
     is_finished: bool,
@@ -28,13 +28,13 @@ pub struct Decoder {
 
 impl Decoder {
     /// A decoder at the beginning of an answer; the key is taken out of what it reports.
-    pub fn new(secret: Secret) -> Self {
+    pub fn new(secret: ApiKey) -> Self {
         Self { secret, ..Self::default() }
     }
 
     fn chunk(&mut self, chunk: &Value, out: &mut Vec<Output>) -> Result<Step, Fault> {
         if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
-            return Err(Told::from_error(error).to_fault(&self.secret));
+            return Err(UpstreamFailure::from_error(error).to_fault(&self.secret));
         }
         if let Some(model) = text(chunk, "model").filter(|_| !self.has_model) {
             self.has_model = true;
@@ -99,7 +99,7 @@ impl Decoder {
         self.thoughts.flush(out);
         self.tools.end_all(out);
         if reason == "error" {
-            return Err(Told::from_error(error.unwrap_or(&Value::Null)).to_fault(&self.secret));
+            return Err(UpstreamFailure::from_error(error.unwrap_or(&Value::Null)).to_fault(&self.secret));
         }
         if !self.refusal.is_empty() {
             let fault = Fault::new(FaultKind::ContentRefused);

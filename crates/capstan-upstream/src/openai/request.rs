@@ -4,11 +4,12 @@ use capstan_agent::Turn;
 use capstan_protocol::{Arguments, ChatMessage, Fault, Modality, Part, Role};
 use serde_json::{Map, Value, json};
 
-use crate::parts::{self, Place, call_id, mime, refused};
+use crate::parts::{self, PartPath, call_id, mime, refused, response_text};
 
 pub(super) fn messages(turn: &Turn, system: Option<&str>) -> Result<Vec<Value>, Fault> {
     let mut messages = Vec::new();
-    messages.extend(system.map(|text| json!({ "role": "system", "content": text })));
+    let instructions = system.map(str::to_owned).into_iter().chain(parts::context(turn));
+    messages.extend(instructions.map(|text| json!({ "role": "system", "content": text })));
     for (index, message) in parts::messages(turn) {
         append(index, message, &mut messages)?;
     }
@@ -19,24 +20,27 @@ pub(super) fn messages(turn: &Turn, system: Option<&str>) -> Result<Vec<Value>, 
 fn append(index: usize, message: &ChatMessage, out: &mut Vec<Value>) -> Result<(), Fault> {
     let (mut content, mut calls, mut answers) = (Vec::new(), Vec::new(), Vec::new());
     for (at, part) in message.parts.iter().enumerate() {
-        let place = Place { message: index, part: at };
+        let place = PartPath { message: index, part: at };
         match part {
             Part::ToolCall { name, arguments, id } => calls.push(call(at, name, arguments, id)),
             Part::ToolCallResponse { response, id } => {
-                let text = response.as_str().map_or_else(|| response.to_string(), str::to_owned);
+                let text = response_text(response);
                 answers.push(json!({ "role": "tool", "tool_call_id": call_id(id, at), "content": text }));
             }
-            Part::Text { .. }
-            | Part::Blob { .. }
-            | Part::File { .. }
-            | Part::Uri { .. }
-            | Part::Reasoning { .. } => content.push(piece(place, part)?),
+            // What a model thought does not go back to it: a message holds no proof that it was so.
+            Part::Reasoning { .. } => {}
+            Part::Text { .. } | Part::Blob { .. } | Part::File { .. } | Part::Uri { .. } => {
+                content.push(piece(place, part)?);
+            }
         }
     }
     out.append(&mut answers);
     let content = flat(content);
     // A turn that said nothing, as one of nothing but tools has it in a stored conversation.
     if content.is_null() && calls.is_empty() {
+        return Ok(());
+    }
+    if message.role == Role::Assistant && join(out.last_mut(), &content, &mut calls) {
         return Ok(());
     }
     let mut object = Map::new();
@@ -50,6 +54,27 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<Value>) -> Result<(
     }
     out.push(Value::Object(object));
     Ok(())
+}
+
+/// A front end may tell a text and each of its calls as messages of their own; here they are one, or else the calls
+/// would not be followed by their answers. True if the message before took them.
+fn join(last: Option<&mut Value>, content: &Value, calls: &mut Vec<Value>) -> bool {
+    let Some(Value::Object(last)) = last else { return false };
+    let is_text = |value: Option<&Value>| value.is_some_and(|value| value.is_string() || value.is_null());
+    let is_joined = last.get("role").is_some_and(|role| role == "assistant") && is_text(last.get("content"));
+    if !is_joined || !is_text(Some(content)) {
+        return false;
+    }
+    let texts = [last.get("content"), Some(content)].into_iter().flatten().filter_map(Value::as_str);
+    let text = texts.collect::<Vec<_>>().join("\n\n");
+    last.insert("content".into(), if text.is_empty() { Value::Null } else { text.into() });
+    if !calls.is_empty() {
+        let known = last.entry("tool_calls").or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(known) = known {
+            known.append(calls);
+        }
+    }
+    true
 }
 
 fn role(role: Role) -> &'static str {
@@ -79,7 +104,7 @@ fn call(at: usize, name: &str, arguments: &Arguments, id: &Option<String>) -> Va
     json!({ "id": call_id(id, at), "type": "function", "function": { "name": name, "arguments": arguments } })
 }
 
-fn piece(place: Place, part: &Part) -> Result<Value, Fault> {
+fn piece(place: PartPath, part: &Part) -> Result<Value, Fault> {
     let refuse = |why: &str| Err(refused(place, part, why));
     match part {
         Part::Text { content } => Ok(json!({ "type": "text", "text": content })),
@@ -103,8 +128,9 @@ fn piece(place: Place, part: &Part) -> Result<Value, Fault> {
         Part::File { .. } => refuse("can be a document only for this agent"),
         Part::Uri { uri, modality: Modality::Image, .. } => Ok(image(uri)),
         Part::Uri { .. } => refuse("can be an image only for this agent"),
-        Part::Reasoning { .. } => refuse("cannot be sent back to this agent"),
-        Part::ToolCall { .. } | Part::ToolCallResponse { .. } => refuse("cannot stand here"),
+        Part::Reasoning { .. } | Part::ToolCall { .. } | Part::ToolCallResponse { .. } => {
+            refuse("cannot stand here")
+        }
     }
 }
 
@@ -118,12 +144,10 @@ fn audio(data: &str, format: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     fn turn(parts: Vec<Part>) -> Turn {
-        Turn { message: ChatMessage { role: Role::User, parts, name: None }, ..Turn::new("") }
+        Turn::of(ChatMessage { role: Role::User, parts, name: None })
     }
 
     #[test]
@@ -141,7 +165,7 @@ mod tests {
             },
             ChatMessage::tool("c1", "42"),
         ];
-        let turn = Turn { history: Arc::new(history), ..Turn::new("b") };
+        let turn = Turn::talk([history, vec![ChatMessage::user("b")]].concat());
         let sent = messages(&turn, Some("Be kind.")).unwrap();
         assert_eq!(sent[0], json!({ "role": "system", "content": "Be kind." }));
         assert_eq!(sent[1], json!({ "role": "user", "content": "a" }));
@@ -152,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_said_nothing_is_left_out() {
-        let turn = Turn { history: Arc::new(vec![ChatMessage::assistant("")]), ..Turn::new("b") };
+        let turn = Turn::talk(vec![ChatMessage::assistant(""), ChatMessage::user("b")]);
         assert_eq!(messages(&turn, None).unwrap(), [json!({ "role": "user", "content": "b" })]);
     }
 

@@ -9,9 +9,8 @@
 )]
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
-use capstan_agent::{Agent, Output, Turn, channel};
+use capstan_agent::{Agent, Clock, Output, Timer, Turn, channel};
 use capstan_gateway::{Gateway, Settings, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
 use capstan_protocol::{
@@ -27,7 +26,8 @@ use uuid::Uuid;
 #[derive(Debug, Clone)]
 pub enum Do {
     Write(String),
-    Pause(Duration),
+    /// A limit of the one who called is over, however long it was to be.
+    Strike(Timer),
     /// The connection is reset.
     Reset,
     /// Nothing more comes, but the connection stays until the other side gives it up.
@@ -37,7 +37,6 @@ pub enum Do {
 /// A request as the provider saw it.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    pub at: Instant,
     pub head: String,
     pub body: Value,
 }
@@ -45,6 +44,8 @@ pub struct Seen {
 /// A server on loopback that does what its script says for the nth call (from 0).
 pub struct Provider {
     pub url: String,
+    /// For whoever calls it.
+    pub clock: Clock,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
@@ -52,14 +53,14 @@ impl Provider {
     pub async fn start(script: impl Fn(usize) -> Vec<Do> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let seen = Arc::<Mutex<Vec<Seen>>>::default();
-        let (log, script) = (Arc::clone(&seen), Arc::new(script));
+        let (seen, clock) = (Arc::<Mutex<Vec<Seen>>>::default(), Clock::by_hand());
+        let (log, script, hand) = (Arc::clone(&seen), Arc::new(script), clock.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(attend(stream, Arc::clone(&log), Arc::clone(&script)));
+                tokio::spawn(attend(stream, Arc::clone(&log), Arc::clone(&script), hand.clone()));
             }
         });
-        Self { url, seen }
+        Self { url, clock, seen }
     }
 
     pub fn seen(&self) -> Vec<Seen> {
@@ -70,9 +71,14 @@ impl Provider {
         self.seen.lock().unwrap().len()
     }
 
-    /// The times between calls.
-    pub fn gaps(&self) -> Vec<Duration> {
-        self.seen().windows(2).map(|pair| pair[1].at - pair[0].at).collect()
+    /// An agent that calls it, and waits by its clock.
+    pub fn agent(&self, kind: &str, config: Value) -> Box<dyn Agent> {
+        agent_by(self.clock.clone(), kind, config)
+    }
+
+    /// A gateway with such an agent, which waits by the same clock.
+    pub async fn gateway(&self, kind: &str, config: Value) -> String {
+        gateway_by(self.clock.clone(), self.agent(kind, config), Exposure::Production).await
     }
 }
 
@@ -80,11 +86,12 @@ async fn attend(
     mut stream: TcpStream,
     log: Arc<Mutex<Vec<Seen>>>,
     script: Arc<impl Fn(usize) -> Vec<Do> + Send + Sync + 'static>,
+    clock: Clock,
 ) {
     let Some((head, body)) = request(&mut stream).await else { return };
     let nth = {
         let mut log = log.lock().unwrap();
-        log.push(Seen { at: Instant::now(), head, body });
+        log.push(Seen { head, body });
         log.len() - 1
     };
     for act in script(nth) {
@@ -95,7 +102,7 @@ async fn attend(
                 }
                 let _ = stream.flush().await;
             }
-            Do::Pause(time) => tokio::time::sleep(time).await,
+            Do::Strike(limit) => clock.strike(limit),
             Do::Reset => return stream.set_zero_linger().unwrap(),
             Do::Hang => while matches!(stream.read(&mut [0; 64]).await, Ok(1..)) {},
         }
@@ -103,7 +110,7 @@ async fn attend(
     let _ = stream.shutdown().await;
 }
 
-async fn request(stream: &mut TcpStream) -> Option<(String, Value)> {
+pub async fn request(stream: &mut TcpStream) -> Option<(String, Value)> {
     let mut bytes = Vec::new();
     loop {
         let end = bytes.windows(4).position(|w| w == b"\r\n\r\n");
@@ -176,7 +183,11 @@ pub fn keys(value: Value) -> Map<String, Value> {
 }
 
 pub fn agent(kind: &str, value: Value) -> Box<dyn Agent> {
-    capstan_upstream::build(kind, keys(value)).unwrap()
+    agent_by(Clock::default(), kind, value)
+}
+
+pub fn agent_by(clock: Clock, kind: &str, value: Value) -> Box<dyn Agent> {
+    capstan_upstream::build_with(kind, keys(value), clock).unwrap()
 }
 
 /// Runs an agent without a gateway.
@@ -192,13 +203,13 @@ pub async fn run(agent: Box<dyn Agent>, turn: Turn) -> (Vec<Output>, Result<(), 
 
 /// A gateway with one agent.
 pub async fn gateway(agent: impl Agent) -> String {
-    gateway_in(agent, Exposure::Production).await
+    gateway_by(Clock::by_hand(), agent, Exposure::Production).await
 }
 
-pub async fn gateway_in(agent: impl Agent, exposure: Exposure) -> String {
+pub async fn gateway_by(clock: Clock, agent: impl Agent, exposure: Exposure) -> String {
     let journal = Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
     let settings = Settings { exposure, ..Settings::default() };
-    let gateway = Gateway::new(journal).agent("a", agent).settings(settings);
+    let gateway = Gateway::new(journal).agent("a", agent).settings(settings).clock(clock);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { serve(gateway, vec![listener], std::future::pending()).await });
@@ -206,7 +217,8 @@ pub async fn gateway_in(agent: impl Agent, exposure: Exposure) -> String {
 }
 
 pub fn client() -> reqwest::Client {
-    reqwest::Client::builder().no_proxy().build().unwrap()
+    // It speaks to loopback alone, so it need not read the certificates of this machine.
+    reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap()
 }
 
 pub fn question(text: &str) -> ServiceRequest {
@@ -224,7 +236,7 @@ pub async fn post(gateway: &str, request: &ServiceRequest, accept: &str) -> reqw
 
 /// A run as a CAP client sees it.
 #[derive(Debug)]
-pub struct Told {
+pub struct RunSeen {
     pub text: String,
     pub events: Vec<(String, Value)>,
     pub errors: Vec<StreamError>,
@@ -232,7 +244,7 @@ pub struct Told {
     pub raw: String,
 }
 
-pub async fn ask(gateway: &str, text: &str) -> Told {
+pub async fn ask(gateway: &str, text: &str) -> RunSeen {
     let response = post(gateway, &question(text), "text/event-stream").await;
     read(&response.bytes().await.unwrap())
 }
@@ -242,7 +254,7 @@ pub async fn ask_json(gateway: &str, text: &str) -> (u16, Value) {
     (response.status().as_u16(), response.json().await.unwrap())
 }
 
-pub fn read(body: &[u8]) -> Told {
+pub fn read(body: &[u8]) -> RunSeen {
     let mut decoder = sse::Decoder::new();
     decoder.push(body);
     let mut transcript = capstan_protocol::Transcript::default();
@@ -258,7 +270,7 @@ pub fn read(body: &[u8]) -> Told {
         let map = raw.to_map();
         (map["type"].as_str().unwrap_or_default().to_owned(), map["data"].clone())
     };
-    Told {
+    RunSeen {
         text: transcript.text().to_owned(),
         events: transcript.events().map(event).collect(),
         errors,
@@ -271,6 +283,6 @@ pub fn read(body: &[u8]) -> Told {
     }
 }
 
-pub fn types(told: &Told) -> Vec<&str> {
+pub fn types(told: &RunSeen) -> Vec<&str> {
     told.events.iter().map(|(kind, _)| kind.as_str()).collect()
 }

@@ -1,9 +1,10 @@
 //! `capstan chat`: talk to an agent from the terminal, healing included.
 
+mod editor;
 pub(super) mod screen;
 pub(super) mod turn;
 
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,31 +14,35 @@ use owo_colors::OwoColorize as _;
 use uuid::Uuid;
 
 use super::Failure;
-use super::connection::DEFAULT_URL;
+use super::connection::{Connection, block_on};
+use super::input;
+use editor::{Editor, Entered};
 use screen::Screen;
-use turn::{Outcome, Turn};
+use turn::{INTERRUPTED, Outcome, Turn};
 
 /// Talk to an agent: one message, or a conversation
 ///
-/// Text goes to standard output, everything else to standard error; a pipe gets plain text only. Ctrl-C stops the run,
-/// a second time leaves.
+/// The message is an argument, or comes through a pipe, whole; without either there is a prompt, with the usual keys and a
+/// history. A text of several lines that is pasted there is one message. Answers go to standard output, everything else
+/// to standard error; a pipe gets plain text only.
+///
+/// Ctrl-C stops the run, or ends a wait; the conversation goes on. At the prompt Ctrl-D leaves, or Ctrl-C twice.
 ///
 /// Exit codes: 0 the answer is complete; 1 the run failed or was refused; 2 wrong usage; 3 no connection; 4 the server
 /// does not speak the protocol; 130 interrupted.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The server [default: http://localhost:8787], or the message if it is no URL
+    /// The server, in place of --url; or the message, if it is no URL
     #[arg(value_name = "URL")]
-    url: Option<String>,
+    first: Option<String>,
 
-    /// What to say; without it, an interactive conversation
+    /// What to say; `-` reads it from standard input
     message: Option<String>,
 
-    /// The key of your tenant
-    #[arg(long, env = "CAPSTAN_KEY", hide_env_values = true)]
-    key: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
 
-    /// The agent to talk to, if not the default one
+    /// The agent to talk to, if not the default one; `capstan agents` lists them
     #[arg(long)]
     agent: Option<String>,
 
@@ -48,41 +53,45 @@ pub(crate) struct Args {
     /// The longest wait that is slept through silently, in seconds
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     max_wait: u64,
+
+    /// Where the prompt's history is kept; empty for nowhere [default: ~/.local/state/capstan/history]
+    #[arg(long, env = "CAPSTAN_HISTORY", value_name = "FILE")]
+    history: Option<String>,
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let (url, message) = self.target();
-        let screen = Screen::new();
-        let client = self.client(&url, &screen)?;
-        let conversation = self.conversation.unwrap_or_else(Uuid::now_v7);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let chat = Chat { client, screen, conversation };
-        match message {
-            Some(message) => Ok(runtime.block_on(chat.say(&message))?.code()),
-            None => runtime.block_on(chat.converse(&url)),
+    pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
+        let (url, message) = target(self.first.take(), self.message.take())?;
+        self.connection = self.connection.clone().or_at(url);
+        let screen = self.connection.screen();
+        let client = self.connection.client_with(self.options(), &screen)?;
+        let chat = Chat { client, screen, conversation: self.conversation.unwrap_or_else(Uuid::now_v7) };
+        if message.is_none() && io::stdin().is_terminal() {
+            return block_on(chat.converse(self.connection.url(), self.history));
         }
+        let message = input::text(message)?;
+        block_on(async { Ok(chat.say(&message).await?.code()) })
     }
 
-    /// `capstan chat "Hello"` means the default server.
-    fn target(&self) -> (String, Option<String>) {
-        let is_url = |text: &str| text.starts_with("http://") || text.starts_with("https://");
-        match (self.url.clone(), self.message.clone()) {
-            (Some(message), None) if !is_url(&message) => (DEFAULT_URL.into(), Some(message)),
-            (url, message) => (url.unwrap_or_else(|| DEFAULT_URL.into()), message),
-        }
-    }
-
-    fn client(&self, url: &str, screen: &Screen) -> Result<CapClient, Failure> {
-        let notices = screen.clone();
+    fn options(&self) -> Options {
         let path = self.agent.as_ref().map_or("/assist".into(), |name| format!("/v1/agents/{name}/assist"));
-        let options = Options::new()
-            .path(path)
-            .user(UserContext::new("cli"))
-            .max_wait(Duration::from_secs(self.max_wait))
-            .on_notice(move |notice| notices.notice(notice));
-        let key = self.key.as_deref().unwrap_or_default();
-        CapClient::with_options(url, key, options).map_err(|error| Failure::usage(error.to_string()))
+        let max_wait = Duration::from_secs(self.max_wait);
+        Options::new().path(path).user(UserContext::new("cli")).max_wait(max_wait)
+    }
+}
+
+/// `capstan chat Hello` names no server, `capstan chat URL` says nothing yet.
+fn target(
+    first: Option<String>,
+    message: Option<String>,
+) -> Result<(Option<String>, Option<String>), Failure> {
+    let is_url =
+        first.as_deref().is_some_and(|text| text.contains("://") && !text.contains(char::is_whitespace));
+    match (first, message) {
+        (Some(url), message) if is_url => Ok((Some(url), message)),
+        (first, None) => Ok((None, first)),
+        (_, Some(_)) => Err(Failure::usage("there are two messages")
+            .with_help("put a message of several words into quotes; a server begins with http://")),
     }
 }
 
@@ -98,41 +107,25 @@ impl Chat {
         Turn::new(&self.client, &self.screen, request).play().await
     }
 
-    /// Until the end of the input, or Ctrl-C at the prompt.
-    async fn converse(&self, url: &str) -> Result<ExitCode, Failure> {
-        let is_person = io::stdin().is_terminal();
-        if is_person {
-            let hint = "Ctrl-C stops an answer, Ctrl-D leaves; the demo agent knows /help";
-            anstream::eprintln!("{}", format!("{url}, conversation {}\n{hint}", self.conversation).dimmed());
-        }
-        let mut code = ExitCode::SUCCESS;
-        while let Some(line) = self.prompt(is_person).await? {
-            if line.trim().is_empty() {
-                continue;
+    /// Until the person leaves.
+    async fn converse(&self, url: &str, history: Option<String>) -> Result<ExitCode, Failure> {
+        let hint = "Ctrl-C stops an answer, Ctrl-D leaves";
+        anstream::eprintln!("{}", format!("{url}, conversation {}\n{hint}", self.conversation).dimmed());
+        let mut editor = Editor::open(history)?;
+        let (mut code, mut is_leaving) = (ExitCode::SUCCESS, false);
+        loop {
+            match editor.read().await? {
+                Entered::Message(message) => code = self.say(&message).await?.code(),
+                Entered::Nothing => {}
+                Entered::Interrupt if is_leaving => return Ok(ExitCode::from(INTERRUPTED)),
+                Entered::Interrupt => {
+                    is_leaving = true;
+                    self.screen.note("Ctrl-C again leaves");
+                    continue;
+                }
+                Entered::End => return Ok(code),
             }
-            let outcome = self.say(line.trim()).await?;
-            code = outcome.code();
-            if outcome.is_leaving() {
-                break;
-            }
-        }
-        Ok(code)
-    }
-
-    async fn prompt(&self, is_person: bool) -> io::Result<Option<String>> {
-        if is_person {
-            anstream::eprint!("{} ", "you>".bold());
-            io::stderr().flush()?;
-        }
-        let reading = tokio::task::spawn_blocking(|| {
-            let mut line = String::new();
-            let read = io::stdin().lock().read_line(&mut line)?;
-            Ok((read > 0).then_some(line))
-        });
-        tokio::select! {
-            line = reading => line.unwrap_or(Ok(None)),
-            // The reading thread cannot be woken, so the process ends here.
-            _ = tokio::signal::ctrl_c() => std::process::exit(i32::from(turn::INTERRUPTED)),
+            is_leaving = false;
         }
     }
 }

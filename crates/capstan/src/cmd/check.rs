@@ -9,7 +9,7 @@ use capstan_check::{CHECKS, Faces, Queries, Report, Target};
 use url::Url;
 
 use super::Failure;
-use super::connection::{DEFAULT_URL, block_on};
+use super::connection::{Connection, block_on};
 
 /// Try the contract's promises against any CAP or AG-UI server
 ///
@@ -24,13 +24,12 @@ use super::connection::{DEFAULT_URL, block_on};
 /// Exit codes: 0 nothing is broken; 1 something is; 2 wrong usage, or no server to check.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The server
-    #[arg(value_name = "URL", env = "CAPSTAN_URL", default_value = DEFAULT_URL)]
-    url: Url,
+    /// The server, in place of --url
+    #[arg(value_name = "URL")]
+    server: Option<String>,
 
-    /// The key of a tenant
-    #[arg(long, env = "CAPSTAN_KEY", hide_env_values = true)]
-    key: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
 
     /// The key of another tenant: checks that one sees nothing of the other
     #[arg(long, env = "CAPSTAN_OTHER_KEY", hide_env_values = true, requires = "key")]
@@ -112,21 +111,25 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         let (is_json, is_strict) = (self.json, self.strict);
+        let target = self.target()?;
         let report = block_on(async {
             let watch = |progress: capstan_check::Progress<'_>| {
                 if !is_json {
                     print::progress(&progress)
                 }
             };
-            capstan_check::run(self.target(), watch).await.map_err(unreachable)
+            capstan_check::run(target, watch).await.map_err(unreachable)
         })?;
         print::report(&report, is_json)?;
         Ok(verdict(&report, is_strict))
     }
 
-    fn target(self) -> Target {
-        Target {
-            key: self.key,
+    fn target(self) -> Result<Target, Failure> {
+        let connection = self.connection.or_at(self.server);
+        let wrong = |error| Failure::usage(format!("URL {:?}: {error}", connection.url()));
+        let url = Url::parse(connection.url()).map_err(wrong)?;
+        Ok(Target {
+            key: connection.key().map(str::to_owned),
             other_key: self.other_key,
             agent: self.agent,
             faces: match self.face {
@@ -146,8 +149,8 @@ impl Args {
             timeout: Duration::from_secs(self.timeout),
             slow: self.slow,
             only: self.only,
-            ..Target::new(self.url)
-        }
+            ..Target::new(url)
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use comfy_table::{ContentArrangement, Table, presets};
 use owo_colors::OwoColorize as _;
 
+use super::connection::block_on;
 use super::{Failure, serve};
 use origin::Origins;
 
@@ -42,12 +43,11 @@ impl Args {
 fn check(args: serve::Args) -> Result<(), Failure> {
     let origins = Origins::of(args.file())?;
     let config = args.settle()?;
-    let settings = config.settings()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve::check(&config))?;
+    let plan = block_on(serve::Plan::of(&config))?;
+    let settings = &plan.settings;
     let mut out = anstream::AutoStream::auto(io::stdout().lock());
     let rows: Vec<_> = config
-        .effective(&settings)
+        .effective(settings)
         .into_iter()
         .map(|(key, value)| {
             let origin = origins.of_key(&key, &value);
@@ -61,6 +61,9 @@ fn check(args: serve::Args) -> Result<(), Failure> {
         _ => "Every request needs the key of a tenant.",
     };
     writeln!(out, "\n{}", whose.dimmed())?;
+    for (agent, message) in plan.warnings() {
+        anstream::eprintln!("{} {agent}: {message}", "warning:".yellow().bold());
+    }
     Ok(())
 }
 

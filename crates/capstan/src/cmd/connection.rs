@@ -1,4 +1,4 @@
-//! The server that a command talks to: its URL, the key, and how failures are told.
+//! The server that a command talks to: one way to say where it is and who asks, and how failures are told.
 
 use std::process::ExitCode;
 
@@ -12,37 +12,47 @@ use super::chat::turn::Outcome;
 /// Where `make run` listens.
 pub(crate) const DEFAULT_URL: &str = "http://localhost:8787";
 
-/// The server, as flags.
-#[derive(clap::Args)]
+/// Where and who, the same in every command.
+#[derive(Clone, clap::Args)]
 pub(crate) struct Connection {
     /// The server
     #[arg(long, env = "CAPSTAN_URL", default_value = DEFAULT_URL)]
     url: String,
 
-    #[command(flatten)]
-    key: Key,
-}
-
-/// Who asks.
-#[derive(clap::Args)]
-pub(crate) struct Key {
     /// The key of your tenant
     #[arg(long, env = "CAPSTAN_KEY", hide_env_values = true)]
     key: Option<String>,
 }
 
 impl Connection {
-    pub(crate) fn client(&self, screen: &Screen) -> Result<CapClient, Failure> {
-        self.key.client(&self.url, screen)
+    /// A URL that stands alone, for short, goes before the flag's and the environment's.
+    pub(crate) fn or_at(self, url: Option<String>) -> Self {
+        Self { url: url.unwrap_or(self.url), ..self }
     }
-}
 
-impl Key {
-    pub(crate) fn client(&self, url: &str, screen: &Screen) -> Result<CapClient, Failure> {
+    /// An empty variable is none.
+    pub(crate) fn url(&self) -> &str {
+        if self.url.is_empty() { DEFAULT_URL } else { &self.url }
+    }
+
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.key.as_deref().filter(|key| !key.is_empty())
+    }
+
+    /// Where failures and waits are told.
+    pub(crate) fn screen(&self) -> Screen {
+        Screen::new(self.url())
+    }
+
+    pub(crate) fn client(&self, screen: &Screen) -> Result<CapClient, Failure> {
+        self.client_with(Options::new(), screen)
+    }
+
+    pub(crate) fn client_with(&self, options: Options, screen: &Screen) -> Result<CapClient, Failure> {
         let notices = screen.clone();
-        let options = Options::new().on_notice(move |notice| notices.notice(notice));
-        let key = self.key.as_deref().unwrap_or_default();
-        CapClient::with_options(url, key, options).map_err(|error| Failure::usage(error.to_string()))
+        let options = options.on_notice(move |notice| notices.notice(notice));
+        let key = self.key().unwrap_or_default();
+        CapClient::with_options(self.url(), key, options).map_err(|error| Failure::usage(error.to_string()))
     }
 }
 

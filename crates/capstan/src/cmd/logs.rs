@@ -1,6 +1,7 @@
-//! Logs: structured lines on standard error, never a body or a key, nor the inside unless it was asked for.
+//! Logs: structured lines on standard error, never a body or a key.
 
 use std::io::{self, IsTerminal as _};
+use std::panic::PanicHookInfo;
 
 use capstan_gateway::SPANS;
 use capstan_protocol::Exposure;
@@ -22,7 +23,30 @@ pub(crate) fn start(exposure: Exposure, spans: Option<SpanLayer>) {
         lines.json().flatten_event(true).with_span_list(false).boxed()
     };
     registry().with(spans).with(lines.with_filter(filter)).init();
-    if exposure == Exposure::Production {
-        std::panic::set_hook(Box::new(|_| tracing::error!("a task panicked; --debug shows where")));
-    }
+    log_panics(exposure);
+}
+
+/// A panic is a line like any other, with its place: in the log, which is the operator's own. In debug mode the usual
+/// words follow, with the backtrace if one is asked for.
+fn log_panics(exposure: Exposure) {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tracing::error!(
+            place = panic.location().map(tracing::field::display),
+            words = words(panic),
+            "a task panicked"
+        );
+        if exposure == Exposure::Debug {
+            usual(panic);
+        }
+    }));
+}
+
+fn words(panic: &PanicHookInfo<'_>) -> Option<String> {
+    /// Longer ones are somebody's data.
+    const LONGEST: usize = 500;
+    let payload = panic.payload();
+    let words = payload.downcast_ref::<&str>().copied();
+    let words = words.or_else(|| payload.downcast_ref::<String>().map(String::as_str))?;
+    Some(words.chars().take(LONGEST).collect())
 }

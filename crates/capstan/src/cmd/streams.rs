@@ -8,20 +8,19 @@ use capstan_protocol::Timestamp;
 use comfy_table::{ContentArrangement, Table, presets};
 
 use super::Failure;
-use super::chat::screen::Screen;
-use super::connection::{DEFAULT_URL, Key, block_on, failed};
+use super::connection::{Connection, block_on, failed};
 
 /// List the runs of a server, newest first
 ///
 /// Exit codes: 0 listed; 1 refused; 2 wrong usage; 3 no connection; 4 the server does not speak the protocol.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The server
-    #[arg(value_name = "URL", env = "CAPSTAN_URL", default_value = DEFAULT_URL)]
-    url: String,
+    /// The server, in place of --url
+    #[arg(value_name = "URL")]
+    server: Option<String>,
 
     #[command(flatten)]
-    key: Key,
+    connection: Connection,
 
     /// How many to list at most
     #[arg(long, default_value_t = 20, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -34,8 +33,9 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let screen = Screen::new();
-        let client = self.key.client(&self.url, &screen)?;
+        let connection = self.connection.clone().or_at(self.server.clone());
+        let screen = connection.screen();
+        let client = connection.client(&screen)?;
         block_on(async {
             match client.streams(None, usize::from(self.limit)).await {
                 Ok(page) => self.print(&page),

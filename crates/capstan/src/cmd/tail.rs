@@ -37,7 +37,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let screen = Screen::new();
+        let screen = self.connection.screen();
         let client = self.connection.client(&screen)?;
         block_on(self.watch(&client, &screen))
     }

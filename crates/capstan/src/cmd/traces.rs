@@ -4,7 +4,7 @@ mod otel;
 
 use tracing_subscriber::{Layer, Registry};
 
-pub(crate) use otel::Traces;
+pub(crate) use otel::{Traces, check};
 
 /// What takes spans beside the log.
 pub(crate) type SpanLayer = Box<dyn Layer<Registry> + Send + Sync>;

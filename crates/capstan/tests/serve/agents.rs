@@ -11,13 +11,11 @@ use crate::process::{Server, refused};
 /// A process that answers with one message.
 const SPEAK: &str = r#"printf '{"type":"assistant","message":{"model":"m-1","content":[{"type":"text","text":"%s"}]}}\n{"type":"result","subtype":"success","duration_ms":1,"duration_api_ms":1,"is_error":false,"num_turns":1,"session_id":"s"}\n' "$0""#;
 
-fn configure(folder: &Path, agents: &[(&str, &str)]) {
-    let table = |(name, word): &(&str, &str)| {
-        format!(
-            "[[agents]]\nname = {name:?}\nkind = \"command\"\ncommand = [\"/bin/sh\", \"-c\", {SPEAK:?}, {word:?}]\n"
-        )
-    };
-    fs::write(folder.join("capstan.toml"), agents.iter().map(table).collect::<String>()).unwrap();
+/// The table of an agent that answers with a word.
+pub(crate) fn table(name: &str, word: &str) -> String {
+    format!(
+        "[[agents]]\nname = {name:?}\nkind = \"command\"\ncommand = [\"/bin/sh\", \"-c\", {SPEAK:?}, {word:?}]\n"
+    )
 }
 
 async fn answer(url: &str) -> Value {
@@ -28,7 +26,8 @@ async fn answer(url: &str) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_agent_of_the_file_is_the_default_one() {
     let folder = tempfile::tempdir().unwrap();
-    configure(folder.path(), &[("one", "I am one."), ("two", "I am two.")]);
+    let tables = table("one", "I am one.") + &table("two", "I am two.");
+    fs::write(folder.path().join("capstan.toml"), tables).unwrap();
     let server = Server::start(folder.path());
     let default = answer(&format!("{}/v1/assist", server.url)).await;
     assert_eq!(default["output"]["text"], "I am one.", "{default}");
@@ -63,6 +62,34 @@ async fn a_key_from_the_environment_is_neither_told_nor_logged() {
     server.signal("TERM");
     let (_, log) = server.wait();
     assert!(log.contains("upstream_unreachable") && !log.contains("very-secret"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_says_why_an_upstream_failed_and_the_answer_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "[[agents]]\nname = \"gpt\"\nkind = \"openai\"\nmodel = \"m\"\nurl = \"http://127.0.0.1:9/v1\"\nmax_calls = 1\n\
+        [[agents]]\nname = \"cli\"\nkind = \"command\"\ncommand = [\"sh\", \"-c\", \"echo no profile: staging >&2; exit 3\"]\n";
+    fs::write(folder.path().join("capstan.toml"), text).unwrap();
+    let server = Server::start(folder.path());
+    server.wait_for_line("OPENAI_API_KEY is not set");
+    let mut answers = String::new();
+    for name in ["gpt", "cli"] {
+        answers += &answer(&format!("{}/v1/agents/{name}/assist", server.url)).await.to_string();
+    }
+    server.signal("TERM");
+    let (_, output) = server.wait();
+    let log: Vec<Value> = output.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let failed = |agent: &str| {
+        let is_it = |line: &&Value| line["message"] == "attempt failed" && line["agent"] == agent;
+        log.iter().find(is_it).unwrap_or_else(|| panic!("{output}"))
+    };
+    assert_eq!(failed("gpt")["host"], "127.0.0.1:9");
+    assert!(failed("gpt")["cause"].as_str().unwrap().contains("Connection refused"), "{output}");
+    assert_eq!(failed("cli")["stderr"], "no profile: staging");
+    assert!(!output.contains("Some("), "{output}");
+    for word in ["127.0.0.1", "refused", "staging"] {
+        assert!(!answers.contains(word), "{word} in {answers}");
+    }
 }
 
 /// A process that says what a transcript holds, behind `/v1/ag-ui`; the last event of its run.

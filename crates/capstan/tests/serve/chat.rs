@@ -1,9 +1,12 @@
 //! `capstan chat` as a script and as a person would use it.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::process::Server;
+use crate::keys::new_key;
+use crate::process::{Server, hasty_folder};
+use crate::terminal::{CTRL_C, CTRL_D, Terminal, UP};
 
 fn chat(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_capstan"));
@@ -16,7 +19,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn a_pipe_gets_the_text_and_nothing_else() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = hasty_folder();
     let server = Server::start(folder.path());
     let plain = chat(&[&server.url, "/tokens 3"]);
     assert_eq!((plain.status.code(), text(&plain.stdout).as_str()), (Some(0), "tok1 tok2 tok3 \n"));
@@ -25,15 +28,72 @@ fn a_pipe_gets_the_text_and_nothing_else() {
     assert_eq!(healed.stdout, chat(&[&server.url, "/flaky 0"]).stdout);
 }
 
+/// How many runs there are.
+fn runs(server: &Server) -> usize {
+    let listed = piped(&["streams", "--json", "--url", &server.url], b"");
+    text(&listed.stdout).lines().count()
+}
+
+/// What is said through a pipe.
+fn piped(args: &[&str], input: &[u8]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_capstan"));
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    child.wait_with_output().unwrap()
+}
+
 #[test]
-fn a_conversation_is_read_from_a_pipe_line_by_line() {
+fn a_pipe_is_one_message_whole() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_capstan"));
-    let mut child =
-        command.args(["chat", &server.url]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(b"/tokens 1\n\n/tokens 2\n").unwrap();
-    assert_eq!(text(&child.wait_with_output().unwrap().stdout), "tok1 \ntok1 tok2 \n");
+    for dash in [&[][..], &["-"]] {
+        let args = [&["chat", "--url", &server.url], dash].concat();
+        let said = piped(&args, b"/echo one\n\n  two\nthree\n");
+        assert_eq!((said.status.code(), text(&said.stdout).as_str()), (Some(0), "one\n\n  two\nthree\n"));
+        assert_eq!(piped(&args, b"\n").status.code(), Some(2), "nothing to say");
+    }
+    assert_eq!(runs(&server), 2, "one for each");
+    let request = piped(&["request", "-"], b"one\ntwo\n");
+    assert!(text(&request.stdout).contains(r#""query":"one\ntwo""#), "{}", text(&request.stdout));
+}
+
+#[test]
+fn the_server_and_the_key_are_named_as_in_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let (key, table) = new_key("acme");
+    std::fs::write(folder.path().join("capstan.toml"), table).unwrap();
+    let server = Server::start(folder.path());
+    let code = |args: &[&str], env: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_capstan"));
+        command.args(args).env_clear().envs(env.iter().copied()).stdin(Stdio::null());
+        command.output().unwrap().status.code()
+    };
+    let (url, both) = (server.url.as_str(), [("CAPSTAN_URL", server.url.as_str()), ("CAPSTAN_KEY", &key)]);
+    for command in
+        [&["chat", "/tokens 1"][..], &["streams"], &["agents"], &["tail", "latest"], &["stop", "latest"]]
+    {
+        assert_eq!(code(command, &both), Some(0), "{command:?} by the environment");
+        let flags = [command, &["--url", url, "--key", &key]].concat();
+        assert_eq!(code(&flags, &[("CAPSTAN_URL", "http://127.0.0.1:9")]), Some(0), "{command:?} by flags");
+        assert_eq!(code(command, &both[..1]), Some(1), "{command:?} without a key");
+    }
+    for command in [&["chat", url, "/tokens 1"][..], &["streams", url], &["agents", url]] {
+        assert_eq!(code(command, &both[1..]), Some(0), "{command:?} by a URL alone");
+    }
+}
+
+#[test]
+fn a_failure_says_what_to_do_at_a_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let told = |args: &[&str]| text(&chat(args).stderr);
+    let lost = told(&["--url", "http://127.0.0.1:9", "Hi"]);
+    assert!(lost.contains("http://127.0.0.1:9") && lost.contains("--url or CAPSTAN_URL"), "{lost}");
+    let unknown = told(&[&server.url, "--agent", "nobody", "Hi"]);
+    assert!(unknown.contains("`capstan agents`"), "{unknown}");
+    let two = told(&["two", "words"]);
+    assert!(two.contains("two messages") && two.contains("quotes"), "{two}");
 }
 
 #[test]
@@ -57,42 +117,96 @@ fn exit_codes_tell_failures_apart() {
     assert!(text(&waiting.stderr).contains("try again in 100 s"), "{}", text(&waiting.stderr));
 }
 
-/// In a terminal of its own: what was typed, what was seen.
-fn in_terminal(url: &str, message: &str, until: &str, typed: &[u8]) -> (Option<i32>, String) {
-    let line = format!("{} chat {url} '{message}'", env!("CARGO_BIN_EXE_capstan"));
-    let mut child = Command::new("script")
-        .args(["-qec", &line, "/dev/null"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    let (mut seen, mut buffer, mut is_typed) = (Vec::new(), [0; 1024], false);
-    loop {
-        match stdout.read(&mut buffer).unwrap() {
-            0 => break,
-            read => seen.extend_from_slice(&buffer[..read]),
-        }
-        if !is_typed && text(&seen).contains(until) {
-            is_typed = true;
-            stdin.write_all(typed).unwrap();
-        }
-    }
-    (child.wait().unwrap().code(), text(&seen))
-}
-
 #[test]
 fn a_person_sees_events_and_stops_a_run_with_ctrl_c() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
-    let (code, seen) = in_terminal(&server.url, "/events", "never", b"");
+    let start = |message: &str| Terminal::start(folder.path(), &format!("chat {} '{message}'", server.url));
+    let (code, seen) = start("/events").end();
     assert_eq!(code, Some(0), "{seen}");
     for part in ["[1]", "█", "%"] {
         assert!(seen.contains(part), "{part} in {seen}");
     }
-    let (_, seen) = in_terminal(&server.url, "/user-error", "never", b"");
+    let (_, seen) = start("/user-error").end();
     assert!(seen.contains("tool 503:") && seen.contains("worth another try"), "{seen}");
-    let (code, seen) = in_terminal(&server.url, "/tokens 100000 --delay 5ms", "tok3", b"\x03");
+    let mut terminal = start("/tokens 100000 --delay 5ms");
+    terminal.expect("tok3");
+    terminal.send(CTRL_C);
+    let (code, seen) = terminal.end();
     assert_eq!(code, Some(130), "{seen}");
     assert!(seen.contains("stopping") && seen.contains("cancelled"), "{seen}");
+}
+
+fn converse(folder: &Path, server: &Server) -> Terminal {
+    Terminal::start(folder, &format!("chat --url {}", server.url))
+}
+
+#[test]
+fn a_text_of_several_lines_that_is_pasted_is_one_message() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let mut terminal = converse(folder.path(), &server);
+    terminal.say("/echo \x1b[200~first\rsecond\r\rlast\x1b[201~");
+    terminal.expect("\nfirst\r\nsecond\r\n\r\nlast\r\n");
+    terminal.expect("you> ");
+    terminal.send(CTRL_D);
+    assert_eq!(terminal.end().0, Some(0));
+    assert_eq!(runs(&server), 1);
+}
+
+#[test]
+fn what_was_said_comes_back_with_the_arrow_keys_and_in_the_next_conversation() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let mut terminal = converse(folder.path(), &server);
+    terminal.say("/echo again");
+    terminal.expect("\nagain\r\n");
+    terminal.say(" /echo not to be kept");
+    terminal.expect("\nnot to be kept\r\n");
+    terminal.say(CTRL_D);
+    drop(terminal);
+    let history = folder.path().join(".local/state/capstan/history");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&history.metadata().unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600, "for its owner alone");
+    let mut terminal = converse(folder.path(), &server);
+    terminal.say(UP);
+    terminal.expect("\nagain\r\n");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut terminal = Terminal::start(elsewhere.path(), &format!("chat {} --history ''", server.url));
+    terminal.say("/echo nowhere");
+    terminal.expect("\nnowhere\r\n");
+    terminal.expect("you> ");
+    assert_eq!(elsewhere.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn ctrl_c_ends_a_wait_and_not_the_conversation() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let mut terminal = converse(folder.path(), &server);
+    // A wait that is counted down, and one that the client sleeps through.
+    for (seconds, sign) in [(3600, "Ctrl-C ends the wait"), (25, "Retrying in 25.0 seconds")] {
+        terminal.say(&format!("/fault timeout --retry-after {seconds}"));
+        terminal.expect(sign);
+        terminal.send(CTRL_C);
+        terminal.expect("the answer ended: cancelled");
+    }
+    terminal.say("/tokens 100000 --delay 5ms");
+    terminal.expect("tok3 ");
+    terminal.send(CTRL_C);
+    terminal.expect("the answer ended: cancelled");
+    terminal.say("/echo still here");
+    terminal.expect("\nstill here\r\n");
+    // Nobody there: there is nothing to stop, and no more waiting either.
+    server.kill();
+    terminal.say("/echo lost");
+    terminal.expect("Retrying in");
+    terminal.send(CTRL_C);
+    terminal.expect("not waiting any longer");
+    terminal.expect("you> ");
+    terminal.send(CTRL_C);
+    terminal.expect("Ctrl-C again leaves");
+    terminal.expect("you> ");
+    terminal.send(CTRL_C);
+    assert_eq!(terminal.end().0, Some(130));
 }

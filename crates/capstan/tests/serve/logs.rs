@@ -14,7 +14,7 @@ const KEY: &str = "sk_a_key_that_nobody_may_read";
 const KEY_HASH: &str = "sha256:4d360d3fb47c165c513ad3430449806a7f019537a1fe237b1a9b8361b65286c1";
 /// Stands in every body.
 const SECRET: &str = "quinquereme";
-/// What would tell about the inside: the panic's place, paths of ours, type names, the journal's folder.
+/// What would tell a caller about the inside: the panic's place, paths of ours, type names, the journal's folder.
 const INSIDE: [&str; 12] = [
     ".rs",
     "src/",
@@ -146,16 +146,29 @@ async fn a_log_has_a_line_for_every_run_and_every_fault_with_its_request_and_ten
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn neither_log_nor_answer_tells_a_body_a_key_or_the_inside() {
+async fn neither_log_nor_answer_tells_a_body_or_a_key_and_no_answer_the_inside() {
     let (_, output, answers) = log_of_a_bad_day(&[("RUST_BACKTRACE", "1")]).await;
     assert!(!output.contains(SECRET), "a body in\n{output}");
     for text in [&output, &answers] {
         assert!(!text.contains(KEY), "a key in\n{text}");
-        for word in INSIDE {
-            assert!(!text.contains(word), "{word:?} in\n{text}");
-        }
+    }
+    for word in INSIDE {
+        assert!(!answers.contains(word), "{word:?} in\n{answers}");
     }
     assert!(!answers.contains("asked to panic"), "the words of a panic in\n{answers}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_is_a_line_with_its_place_and_its_request() {
+    let (log, output, _) = log_of_a_bad_day(&[("RUST_BACKTRACE", "1")]).await;
+    let panics = lines(&log, "a task panicked", "trace-panic");
+    assert_eq!(panics.len(), 1, "{output}");
+    let place = panics[0]["place"].as_str().unwrap();
+    let (file, line) = place.split_once(".rs:").unwrap();
+    assert!(file.ends_with("/perform") && line.split(':').all(|n| n.parse::<u32>().is_ok()), "{place}");
+    assert_eq!(panics[0]["words"], "the demo agent was asked to panic");
+    let failed = lines(&log, "attempt failed", "trace-panic");
+    assert_eq!((&failed[0]["agent"], &failed[0]["level"]), (&"demo".into(), &"WARN".into()), "{output}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod agents;
+mod chain;
 mod chat;
 mod check;
 mod client;
@@ -9,13 +10,16 @@ mod debug;
 mod drain;
 #[cfg(failpoints)]
 mod failpoint;
+mod greeting;
 mod keys;
 mod kill;
 mod logs;
 mod peer;
 mod process;
 mod race;
+mod readme;
 mod refuse;
 mod streams;
+mod terminal;
 mod tls;
 mod traces;

@@ -18,6 +18,13 @@ fn command(folder: &Path) -> Command {
     command
 }
 
+/// A folder whose server tries again without a wait worth speaking of.
+pub(crate) fn hasty_folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("capstan.toml"), "[timeouts]\nbackoff = 0.001\n").unwrap();
+    folder
+}
+
 /// Runs `capstan serve` with arguments that it should refuse.
 pub(crate) fn refused(folder: &Path, args: &[&str]) -> Output {
     command(folder).args(args).output().unwrap()
@@ -68,6 +75,13 @@ impl Server {
     pub(crate) fn signal(&self, name: &str) {
         let line = format!("kill -{name} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
+    }
+
+    /// What it prints after its first line, for people: up to the URL that stands alone.
+    pub(crate) fn greeting(&self) -> Vec<String> {
+        let mut output = self.output.lock().unwrap();
+        output.read_to(&format!("  {}\n", self.url));
+        output.read.lines().map(str::to_owned).collect()
     }
 
     /// Waits until it writes a line with this part in it, beyond the lines already waited for.

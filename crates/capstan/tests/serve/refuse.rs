@@ -31,7 +31,17 @@ fn a_taken_port_is_named_with_the_way_to_another() {
     let port = address.rsplit(':').next().unwrap();
     let text = complaint(&refused(folder.path(), &["--listen", address, "--journal", "memory:"]));
     assert!(text.contains(&format!("port {port} is already in use")), "{text}");
-    assert!(text.contains("--listen HOST:PORT"), "{text}");
+    assert!(text.contains("--listen HOST:PORT") && text.contains("--port"), "{text}");
+}
+
+#[test]
+fn an_unknown_journal_is_told_which_there_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = complaint(&refused(folder.path(), &["--port", "0", "--journal", "redis://localhost"]));
+    assert!(text.contains("expected memory: or disk:<folder>"), "{text}");
+    assert!(!text.contains("other process"), "{text}");
+    let text = complaint(&refused(folder.path(), &["--port", "0", "--journal", "disk:/proc/capstan"]));
+    assert!(text.contains("No such file or directory"), "{text}");
 }
 
 #[test]

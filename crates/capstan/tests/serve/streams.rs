@@ -6,7 +6,7 @@ use capstan_protocol::StreamPacket;
 use serde_json::Value;
 
 use crate::client::{ask, http, packets, stream_of};
-use crate::process::Server;
+use crate::process::{Server, hasty_folder};
 
 fn capstan(args: &[&str], env: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_capstan"));
@@ -96,7 +96,7 @@ fn tail_json(stream: &str, url: &str) -> (Vec<StreamPacket>, Output) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tail_prints_every_packet_as_the_journal_has_it() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = hasty_folder();
     let server = Server::start(folder.path());
     let cases = [
         ("/fault upstream_auth", Some(1)),

@@ -1,6 +1,6 @@
-// The canonical module of the AG-UI error codes: story 22-B2's ten, their statuses, titles and retry rules.
+// The canonical module of the AG-UI error codes: story 22-B2's ten, their statuses, texts and retry rules.
 //
-// Nothing is listed here a second time. Every table is derived from the generated catalogue of faults.
+// What a toast says by its code is the story's own wording. Everything else is derived from the generated catalogue of faults.
 import { AGUI_HTTP_STATUS, AGUI_RETRYABLE, AGUIErrorCode, CATALOGUE, type Fault } from "./generated/faults.js";
 import type { ErrorDomain, ErrorSeverity } from "./generated/wire.js";
 
@@ -36,11 +36,22 @@ const CODES: readonly AGUIErrorCode[] = Object.values(AGUIErrorCode);
 /** The fixed HTTP status of each code. */
 export const ERROR_STATUS: Readonly<Record<AGUIErrorCode, number>> = AGUI_HTTP_STATUS;
 
-/** The title of each code, for people. */
-export const ERROR_TITLES: Readonly<Record<AGUIErrorCode, string>> = byCode((fault) => fault.title);
+/** What a toast says by its code, in the story's words. */
+export const ERROR_MESSAGES: Readonly<Record<AGUIErrorCode, string>> = {
+  AGENT_EXECUTION_ERROR: "Something went wrong. Please try again.",
+  TENANT_REQUIRED: "Authentication required.",
+  TENANT_UNAUTHORIZED: "Access denied.",
+  SESSION_NOT_FOUND: "Session expired. Please refresh.",
+  RATE_LIMITED: "Too many requests. Please wait.",
+  TIMEOUT: "Request timed out. Please try again.",
+  INVALID_REQUEST: "Invalid request. Please check your input.",
+  CAPABILITY_NOT_FOUND: "Feature not available.",
+  UPSTREAM_ERROR: "External service unavailable.",
+  SERVICE_UNAVAILABLE: "Service temporarily unavailable.",
+};
 
-/** The message of each code where the sender has none. */
-export const ERROR_MESSAGES: Readonly<Record<AGUIErrorCode, string>> = byCode((fault) => fault.message);
+/** The catalogue's title of each code, as problems and pages have it. */
+export const ERROR_TITLES = Object.fromEntries(CODES.map((code) => [code, headOf(code)?.title])) as Readonly<Record<AGUIErrorCode, string>>;
 
 /** Whether `code` is one of the ten. */
 export function isAGUIErrorCode(code: unknown): code is AGUIErrorCode {
@@ -65,15 +76,15 @@ export function requiresUserAction(error: AGUIErrorCode | string | AGUIErrorData
   return (domain === "client" || domain === "security") && !isRetryableError(error);
 }
 
-/** The headline: the finer kind's, else the code's; for a code that nobody knows, the message itself. */
+/** The title of a toast: what the story says of the code; for a code that nobody knows, the message itself. */
 export function getErrorTitle(error: AGUIErrorData): string {
-  const fault = faultOf(error.kind ?? "") ?? faultOf(error.code);
-  return fault?.title ?? (error.message || ERROR_TITLES[AGUIErrorCode.AGENT_EXECUTION_ERROR]);
+  const code = isAGUIErrorCode(error.code) ? error.code : faultOf(error.code)?.agui_code;
+  return (code && ERROR_MESSAGES[code]) ?? (error.message || ERROR_MESSAGES[AGUIErrorCode.AGENT_EXECUTION_ERROR]);
 }
 
-/** The message for a toast, with the wait that is left if there is one. */
+/** The text of a toast: the message, with the wait that is left if there is one. */
 export function getDisplayMessage(error: AGUIErrorData, secondsLeft = error.retry_after ?? 0): string {
-  const message = error.message || faultOf(error.code)?.message || ERROR_MESSAGES[AGUIErrorCode.AGENT_EXECUTION_ERROR];
+  const message = error.message || (faultOf(error.code) ?? faultOf(AGUIErrorCode.AGENT_EXECUTION_ERROR))?.message || "";
   return secondsLeft > 0 ? `${message} ${retryHint(secondsLeft)}` : message;
 }
 
@@ -85,7 +96,7 @@ export function retryHint(seconds: number): string {
 /** A wait in words, rounded up so that nobody comes too early: "45 seconds", "2 minutes", "1 hour". */
 export function formatRetryAfter(seconds: number): string {
   const whole = Math.max(0, Math.ceil(seconds));
-  if (whole < 90) return plural(whole, "second");
+  if (whole <= 120) return plural(whole, "second");
   return whole < 5400 ? plural(Math.ceil(whole / 60), "minute") : plural(Math.ceil(whole / 3600), "hour");
 }
 
@@ -108,9 +119,4 @@ function finest(error: AGUIErrorData, read: (fault: Fault) => boolean): boolean 
 function headOf(code: AGUIErrorCode): Fault | undefined {
   const slug = code.toLowerCase().replaceAll("_", "-");
   return CATALOGUE.find((fault) => fault.slug === slug || `${fault.slug}-error` === slug);
-}
-
-function byCode(read: (fault: Fault) => string): Record<AGUIErrorCode, string> {
-  const entries = CODES.map((code) => [code, read(headOf(code) ?? CATALOGUE[0])]);
-  return Object.fromEntries(entries) as Record<AGUIErrorCode, string>;
 }

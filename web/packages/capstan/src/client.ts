@@ -1,20 +1,27 @@
 // The client for browsers and Node: the same machine and the same names as the Rust one, over fetch.
 import { ChatStream } from "./chat.js";
 import { Connection, retryAfter } from "./connection.js";
-import { CAPConnectionError, CAPProtocolError, refusal } from "./errors.js";
+import { CAPConnectionError, CAPError, CAPProtocolError, late, refusal } from "./errors.js";
 import { STREAM_RESET } from "./event.js";
 import type { HealthCheckResponse, ServiceRequest, ServiceResponse, UserContext } from "./generated/wire.js";
 import { delay, type HealingOptions, type Policy, policyOf, type Profile } from "./machine/backoff.js";
-import type { Notice } from "./notice.js";
-import { type Envelope, newId, question, questionV2, user } from "./request.js";
+import { describeNotice, type Notice } from "./notice.js";
+import { answering, type Envelope, newId, question, questionV2, type ResumeEntry, user } from "./request.js";
 import { PacketStream } from "./stream.js";
 import { isObject, parseJson } from "./text.js";
-import { type Fetch, pause, reason, within } from "./wait.js";
+import { type Fetch, pause, PROBLEM_BYTES, readUpTo, reason, within } from "./wait.js";
+
+/** A gateway is silent until the run is over, and lets it work for an hour. */
+const ASK_TIMEOUT = 3_600_000;
+/** An answer in one object is read up to this. */
+const ANSWER_BYTES = 64 * 1024 * 1024;
 
 /** The settings of a {@link CapClient}. Times are milliseconds. */
 export interface Options extends HealingOptions {
-  /** How long a response may be silent; 60 s, four heartbeats of the gateway's. */
+  /** How long a response may be silent, and all that `stop` and `health` may take; 60 s, four heartbeats of the gateway's. */
   readTimeout?: number;
+  /** How long `ask` may take, tries and waits included; 1 h. */
+  askTimeout?: number;
   /** Missing packets are an error instead of a notice. */
   strict?: boolean;
   /** The profile that `chat` and `attach` speak; v1. */
@@ -27,8 +34,10 @@ export interface Options extends HealingOptions {
   path?: string;
   /** Another fetch than the platform's. */
   fetch?: Fetch;
-  /** Called with what happens between packets: retries, resumes, repeats. */
+  /** Called with what happens between packets: retries, resumes, repeats, warnings. */
   onNotice?: (notice: Notice) => void;
+  /** Where a WARNING of a stream is logged; the console. */
+  warn?: (message: string) => void;
 }
 
 /** What a single call can be given. */
@@ -78,6 +87,11 @@ export class CapClient {
     return this.#policy.profile === "v1" ? question(conversation, message, who) : questionV2(conversation, message, who);
   }
 
+  /** The request that answers what the last run of a conversation asked. */
+  answers(conversation: string, resume: readonly ResumeEntry[]): Envelope {
+    return answering(this.question(conversation, ""), resume);
+  }
+
   /** Follows a stream that exists, from a cursor on. A viewer neither starts nor arms anything. */
   attach(cursor: string, call: CallOptions = {}): PacketStream {
     const query = this.#policy.profile === "v2" ? "?profile=v2" : "";
@@ -98,19 +112,24 @@ export class CapClient {
 
   /** The whole answer in one object. The key makes it safe to try again, so lost connections are. */
   async ask(request: Envelope, call: CallOptions = {}): Promise<ServiceResponse> {
-    const init = this.#post(request, "application/json");
+    const connection = this.#connection(this.#url(this.#path()), this.#post(request, "application/json"), call);
+    const limit = this.#options.askTimeout ?? ASK_TIMEOUT;
+    const end = performance.now() + Math.min(limit, this.#policy.deadline ?? limit);
     for (let retries = 0; ; retries += 1) {
       try {
-        return (await this.#exchange(this.#url(this.#path()), init, call)) as ServiceResponse;
+        return (await this.#inTime(connection, limit, end)) as ServiceResponse;
       } catch (error) {
-        if (!(error instanceof CAPConnectionError) || retries >= this.#policy.maxRetries) throw error;
-        await pause(delay(this.#policy.backoff, retries, Math.random), call.signal);
+        if (!(error instanceof CAPConnectionError)) throw error;
+        const left = end - performance.now();
+        if (retries >= this.#policy.maxRetries || left <= 0) throw new CAPConnectionError(error.why, retries, error);
+        await pause(Math.min(delay(this.#policy.backoff, retries, Math.random), left), call.signal);
       }
     }
   }
 
   #stream(url: string, init: RequestInit, policy: Policy, lastEventId: string | null, call: CallOptions): PacketStream {
     const tell = (notice: Notice) => {
+      if (notice.type === "warning") this.#warn(describeNotice(notice));
       this.#options.onNotice?.(notice);
       call.onNotice?.(notice);
     };
@@ -148,27 +167,46 @@ export class CapClient {
     return this.#url(`${version}/streams/${encodeURIComponent(stream)}`);
   }
 
-  /** One request, one whole answer. */
-  async #exchange(url: string, init: RequestInit, call: CallOptions): Promise<unknown> {
+  /** One request, one whole answer, in the time that a response may be silent. */
+  #exchange(url: string, init: RequestInit, call: CallOptions): Promise<unknown> {
     const connection = this.#connection(url, init, call);
-    const { status, headers, body } = await answer(connection);
-    if (status >= 400) throw refusal(status, body, retryAfter(headers.get("retry-after")));
-    const value = parseJson(body);
-    if (value === undefined) throw new CAPProtocolError("document: not JSON");
-    return value;
+    const limit = connection.readTimeout;
+    return this.#inTime(connection, limit, performance.now() + Math.min(limit, this.#policy.deadline ?? limit));
+  }
+
+  /** `end` is when the call's own limit is reached, or the deadline of all calls if that comes first. */
+  async #inTime(connection: Connection, limit: number, end: number): Promise<unknown> {
+    try {
+      return await within(answer(connection), end - performance.now(), "no answer", connection.signal);
+    } catch (error) {
+      connection.drop();
+      if (connection.signal?.aborted) throw connection.signal.reason;
+      if (error instanceof CAPConnectionError) throw error.at(connection.address);
+      if (error instanceof CAPError) throw error;
+      const { deadline = Number.POSITIVE_INFINITY } = this.#policy;
+      throw (deadline <= limit ? late(deadline, 0) : new CAPConnectionError(`no answer within ${limit / 1000} s`, 0)).at(connection.address);
+    }
+  }
+
+  #warn(message: string): void {
+    if (this.#options.warn) this.#options.warn(message);
+    else console.warn(message);
   }
 }
 
-async function answer(connection: Connection): Promise<{ status: number; headers: Headers; body: string }> {
-  try {
-    const response = await connection.send(null);
-    const body = await within(response.text(), connection.readTimeout, "no answer", connection.signal);
-    return { status: response.status, headers: response.headers, body };
-  } catch (error) {
-    connection.drop();
-    if (connection.signal?.aborted) throw connection.signal.reason;
-    throw new CAPConnectionError(reason(error), 0, { cause: error });
-  }
+/** One request, one whole answer. */
+async function answer(connection: Connection): Promise<unknown> {
+  const response = await connection.send(null, Number.POSITIVE_INFINITY).catch(lost);
+  const { status, headers } = response;
+  const body = await readUpTo(response, status >= 400 ? PROBLEM_BYTES : ANSWER_BYTES).catch(lost);
+  if (status >= 400) throw refusal(status, body, retryAfter(headers.get("retry-after")));
+  const value = parseJson(body);
+  if (value === undefined) throw new CAPProtocolError("document: not JSON");
+  return value;
+}
+
+function lost(error: unknown): never {
+  throw error instanceof CAPError ? error : new CAPConnectionError(reason(error), 0, { cause: error });
 }
 
 /** A request whose payload is itself one of v1 has a payload; one of v2 has its query in place. */

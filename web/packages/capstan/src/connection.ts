@@ -1,10 +1,13 @@
-// One request that may be sent again and again: the same bytes each time, from the cursor on.
+// One request that may be sent again and again: the same bytes each time, from the cursor on, to one server and no other.
+import { redirected } from "./errors.js";
 import { type Fetch, within } from "./wait.js";
 
 /** How long a response may be silent: four heartbeats of the gateway's. */
 const READ_TIMEOUT = 60_000;
 /** What a deploy or a proxy answers for the server while a stream is resumed. */
 const PASSING_WHILE_RESUMING = [429, 502, 503, 504];
+/** More is a loop. */
+const MAX_REDIRECTS = 10;
 
 /** Whether a refusal while resuming is only an interruption. */
 export function isPassing(status: number): boolean {
@@ -38,13 +41,33 @@ export class Connection {
     return this.#body !== undefined;
   }
 
-  /** Sends the request; the body is read with {@link read}. */
-  async send(lastEventId: string | null): Promise<Response> {
+  /** The server: scheme, host and port. */
+  get address(): string {
+    return new URL(this.url).origin;
+  }
+
+  /** Sends the request; the body is read with {@link read}. Throws a `CAPProtocolError` for a redirect to elsewhere. */
+  async send(lastEventId: string | null, limit = this.readTimeout): Promise<Response> {
     this.#request = new AbortController();
     const headers = new Headers(this.init.headers);
     if (lastEventId !== null) headers.set("last-event-id", lastEventId);
-    const sent = this.#fetch(this.url, { ...this.init, headers, signal: this.#request.signal });
-    return within(sent, this.readTimeout, "no answer", this.signal);
+    const sent = this.#fetchWithin({ ...this.init, headers, redirect: "manual", signal: this.#request.signal });
+    return within(sent, limit, "no answer", this.signal);
+  }
+
+  /** Redirects are followed within their origin: another server gets neither the key nor what is asked. */
+  async #fetchWithin(init: RequestInit): Promise<Response> {
+    let url = this.url;
+    for (let hops = 0; ; hops += 1) {
+      const response = await this.#fetch(url, init);
+      const { status } = response;
+      if (response.type !== "opaqueredirect" && (status < 300 || status >= 400)) return response;
+      const target = targetOf(response, url);
+      // 301 to 303 would make a GET of a POST.
+      const keepsMethod = status >= 307 || (init.method ?? "GET") === "GET";
+      if (target.origin !== this.address || !keepsMethod || hops === MAX_REDIRECTS) throw redirected(status, target.origin);
+      url = target.href;
+    }
   }
 
   /** Takes over the body of a response. */
@@ -53,9 +76,9 @@ export class Connection {
   }
 
   /** The next bytes; `undefined` at the end. */
-  async read(): Promise<Uint8Array | undefined> {
+  async read(limit = this.readTimeout): Promise<Uint8Array | undefined> {
     if (!this.#body) throw new Error("the body is gone");
-    return (await within(this.#body.read(), this.readTimeout, "nothing came", this.signal)).value;
+    return (await within(this.#body.read(), limit, "nothing came", this.signal)).value;
   }
 
   /** Closes what is open. */
@@ -64,4 +87,10 @@ export class Connection {
     this.#request?.abort();
     this.#body = undefined;
   }
+}
+
+/** Where a redirect leads. A browser does not say, and then it is nowhere. */
+function targetOf(response: Response, base: string): URL {
+  const location = response.headers.get("location") ?? "";
+  return new URL(location !== "" && URL.canParse(location, base) ? location : "data:", base);
 }

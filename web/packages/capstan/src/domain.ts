@@ -28,5 +28,6 @@ const VIEWS: Readonly<Record<ErrorDomain, Omit<DomainView, "retry">>> = {
 /** The view of a UserError. A domain that is absent, or not known here, is the system's. */
 export function viewUserError(error: UserErrorData): DomainView {
   const domain = error.domain ?? ErrorDomain.SYSTEM;
-  return { ...(VIEWS[domain] ?? VIEWS.system), retry: error.retryable ? "Try again" : null };
+  const view = Object.hasOwn(VIEWS, domain) ? VIEWS[domain] : VIEWS.system;
+  return { ...view, retry: error.retryable ? "Try again" : null };
 }

@@ -11,21 +11,59 @@ export abstract class CAPError extends Error {
   readonly retryAfter: number | undefined = undefined;
 }
 
-/** No connection, or none that holds, after all retries. */
+/** What is known of a lost connection. */
+export interface Lost extends ErrorOptions {
+  /** The server: scheme, host and port. */
+  address?: string | undefined;
+  /** The call's own deadline in milliseconds, if that is what ended it. */
+  deadline?: number | undefined;
+}
+
+/** No connection, or none that holds, after all retries; or the call took longer than it may. */
 export class CAPConnectionError extends CAPError {
   override readonly name = "CAPConnectionError";
   readonly isRetryable = true;
+  readonly address: string | undefined;
+  readonly deadline: number | undefined;
 
-  /** @param retries how often it was tried again since the last new packet. */
-  constructor(message: string, readonly retries: number, options?: ErrorOptions) {
-    super(message, options);
+  /** @param why what happened last. @param retries how often it was tried again since the last new packet. */
+  constructor(readonly why: string, readonly retries: number, lost: Lost = {}) {
+    super(lostMessage(why, retries, lost), lost);
+    this.address = lost.address;
+    this.deadline = lost.deadline;
   }
+
+  /** The same failure with the server that it is about. */
+  at(address: string): CAPConnectionError {
+    return new CAPConnectionError(this.why, this.retries, { cause: this.cause, deadline: this.deadline, address });
+  }
+}
+
+function lostMessage(why: string, retries: number, { address, deadline }: Lost): string {
+  if (address === undefined) return why;
+  const tries = retries > 0 ? ` (tried again ${retries === 1 ? "once" : `${retries} times`})` : "";
+  if (deadline === undefined) return `no connection to ${address}: ${why}${tries}; check the address and the network, or try again later`;
+  return `${address}: ${why}${tries}; a run that was started goes on: allow more time, or attach to it`;
+}
+
+/** The call took longer than it may. */
+export function late(deadline: number, retries: number): CAPConnectionError {
+  return new CAPConnectionError(`not done within the deadline of ${deadline / 1000} s`, retries, { deadline });
 }
 
 /** The server sent what the protocol does not allow. */
 export class CAPProtocolError extends CAPError {
   override readonly name = "CAPProtocolError";
   readonly isRetryable = false;
+}
+
+/** A redirect that is not followed. Only its origin is told: the rest may be a secret. */
+export function redirected(status: number, origin: string): CAPProtocolError {
+  // A browser tells neither the status nor the target.
+  const what = `${status ? `status ${status}: ` : ""}redirected${origin === "null" ? "" : ` to ${origin}`}`;
+  return new CAPProtocolError(
+    `${what}, which is not followed, since what is asked would go there; if that is the right server, make it the base URL`,
+  );
 }
 
 /** What is known of the server's own failure. */

@@ -1,7 +1,6 @@
 // Presentation events: the raw object of an EVENT packet is kept; this view types it on demand and never fails.
 import type {
   CitationBlock,
-  CitationItem,
   MarkdownBlock,
   MediaCarousel,
   ProgressUpdate,
@@ -9,7 +8,7 @@ import type {
   ThoughtTrace,
   UserErrorData,
 } from "./generated/wire.js";
-import { asCount, asObject, asText, isObject, type JsonObject } from "./text.js";
+import { asCount, asText, isObject, type JsonObject } from "./text.js";
 
 /** An event, typed. */
 export type EventView =
@@ -26,40 +25,38 @@ export type EventView =
 /** The event by which an attempt takes back what an earlier one said. */
 export const STREAM_RESET = "stream_reset";
 
-/** Types an event of either profile. */
+type Check = (value: unknown) => boolean;
+
+const text: Check = (value) => typeof value === "string";
+const flag: Check = (value) => typeof value === "boolean";
+const count: Check = (value) => asCount(value) !== undefined;
+const status: Check = (value) => value === "running" || value === "complete" || value === "failed";
+const optional = (check: Check): Check => (value) => value === undefined || value === null || check(value);
+const list = (check: Check): Check => (value) => Array.isArray(value) && value.every(check);
+const object = (members: Record<string, Check>): Check => (value) => isObject(value) && Object.entries(members).every(([name, check]) => check(value[name]));
+
+const CITATION = object({ source_id: text, uri: text, title: text, snippet: optional(text), confidence: optional(Number.isFinite) });
+const MEDIUM = object({ url: text, mime_type: text, alt_text: optional(text) });
+
+/** What each type of event is shown as, and what its data must hold for that. */
+const BLOCKS = new Map<string, [EventView["type"], Check]>([
+  ["CITATION_BLOCK", ["citations", object({ citations: list(CITATION) })]],
+  ["PROGRESS_INDICATOR", ["progress", object({ label: text, status, progress_percent: optional(Number.isFinite) })]],
+  ["MEDIA_CAROUSEL", ["media", object({ items: list(MEDIUM) })]],
+  ["MARKDOWN_BLOCK", ["markdown", object({ content: text })]],
+  ["THOUGHT_TRACE", ["thought", object({ thought: text })]],
+  ["USER_ERROR", ["user_error", object({ message: text, code: optional(Number.isFinite), domain: optional(text), retryable: optional(flag) })]],
+  ["STREAM_RESET", ["reset", object({ after_seq: count })]],
+]);
+
+/** Types an event of either profile. A member of the wrong kind makes it an `other`: whoever shows a view need not look again. */
 export function viewEvent(event: JsonObject): EventView {
-  const data = asObject(event["data"]);
-  const view = data && read((asText(event["type"]) ?? "").toUpperCase(), data);
-  return view ?? { type: "other", data: event };
+  const [type, fits] = BLOCKS.get((asText(event["type"]) ?? "").toUpperCase()) ?? [];
+  const data = type === "citations" ? citations(event["data"]) : event["data"];
+  return fits?.(data) ? ({ type, data } as EventView) : { type: "other", data: event };
 }
 
-function read(type: string, data: JsonObject): EventView | undefined {
-  switch (type) {
-    case "CITATION_BLOCK":
-      return citations(data);
-    case "PROGRESS_INDICATOR":
-      return asText(data["label"]) === undefined ? undefined : { type: "progress", data: data as ProgressUpdate };
-    case "MEDIA_CAROUSEL":
-      return isList(data["items"], "url") ? { type: "media", data: data as MediaCarousel } : undefined;
-    case "MARKDOWN_BLOCK":
-      return asText(data["content"]) === undefined ? undefined : { type: "markdown", data: data as MarkdownBlock };
-    case "THOUGHT_TRACE":
-      return asText(data["thought"]) === undefined ? undefined : { type: "thought", data: data as ThoughtTrace };
-    case "USER_ERROR":
-      return asText(data["message"]) === undefined ? undefined : { type: "user_error", data: data as UserErrorData };
-    case "STREAM_RESET":
-      return asCount(data["after_seq"]) === undefined ? undefined : { type: "reset", data: data as StreamReset };
-    default:
-      return undefined;
-  }
-}
-
-/** v2 keeps citations under `items`. */
-function citations(data: JsonObject): EventView | undefined {
-  const list = data["citations"] ?? data["items"];
-  return isList(list, "title") ? { type: "citations", data: { citations: list as CitationItem[] } } : undefined;
-}
-
-function isList(value: unknown, member: string): boolean {
-  return Array.isArray(value) && value.every((item) => isObject(item) && typeof item[member] === "string");
+/** v2 keeps citations under `items`, and has no confidence. */
+function citations(data: unknown): unknown {
+  return isObject(data) ? { citations: data["citations"] ?? data["items"] } : data;
 }

@@ -13,7 +13,7 @@ export { type Action, type Head, Machine, type Refusal } from "./machine.js";
 export { type Backoff, DEFAULT_POLICY, type HealingOptions, type Policy, type Profile } from "./machine/backoff.js";
 export { describeNotice, type Notice } from "./notice.js";
 export { DecodeError, decodePacket, EVENT_NAME } from "./packet.js";
-export { type Envelope, newId, question, questionV2, user } from "./request.js";
+export { type Envelope, newId, question, questionV2, user, type ResumeEntry } from "./request.js";
 export { resumableFetch, type ResumableFetchOptions } from "./resumable-fetch.js";
 export { Decoder, type Frame, FrameTooLarge, hasData } from "./sse.js";
 export { PacketStream } from "./stream.js";

@@ -1,12 +1,12 @@
 // The client without its I/O: what came in, what to do next, what time it is. The same machine as in Rust, held to it
 // by the traces that both replay. A shell asks `poll` what to do, does it, and tells how it went.
 import { isPassing, retryAfter } from "./connection.js";
-import { type CAPError, CAPConnectionError, CAPProtocolError, refusal, streamFailure } from "./errors.js";
+import { type CAPError, CAPConnectionError, CAPProtocolError, late, refusal, streamFailure } from "./errors.js";
 import type { StreamError, StreamPacket } from "./generated/wire.js";
 import { clampWait, delay, type Policy } from "./machine/backoff.js";
 import { Packets } from "./machine/packets.js";
 import { Seen } from "./machine/seen.js";
-import type { Notice } from "./notice.js";
+import { describeError, type Notice } from "./notice.js";
 
 /** What the shell has to do next. Times are milliseconds on the clock that `now` is read from. */
 export type Action =
@@ -52,6 +52,8 @@ export class Machine {
   #retries = 0;
   /** TRANSIENT errors that took effect in this call. */
   #transients = 0;
+  /** When the call began. */
+  #beganAt: number | undefined;
   /** When the last new packet came, or the call began. */
   #progressAt: number | undefined;
   /** A TRANSIENT error that takes effect if nothing follows it. */
@@ -64,14 +66,16 @@ export class Machine {
 
   /** What to do now. Asked again after each thing that was done. */
   poll(now: number): Action {
+    this.#beganAt ??= now;
+    this.#progressAt ??= now;
+    this.#checkDeadline(now);
     const queued = this.#queue.shift();
     if (queued) return queued;
-    this.#progressAt ??= now;
     switch (this.#state.is) {
       case "due":
         return this.#connect();
       case "waiting":
-        return this.#state.until <= now ? this.#connect() : { do: "wait", until: this.#state.until };
+        return this.#state.until <= now ? this.#connect() : { do: "wait", until: Math.min(this.#state.until, this.deadline) };
       case "connecting":
         return { do: "connect", lastEventId: this.#packets.lastEventId };
       case "reading":
@@ -79,6 +83,17 @@ export class Machine {
       case "over":
         return { do: "done" };
     }
+  }
+
+  /** When the call has to be over, on the clock of `now`. A shell neither sends nor reads beyond it. */
+  get deadline(): number {
+    return (this.#beganAt ?? 0) + (this.policy.deadline ?? Number.POSITIVE_INFINITY);
+  }
+
+  #checkDeadline(now: number): void {
+    if (this.policy.deadline === undefined || now < this.deadline || this.#state.is === "over") return;
+    this.#queue.length = 0;
+    this.#fail(late(this.policy.deadline, this.#retries));
   }
 
   #connect(): Action {
@@ -132,6 +147,7 @@ export class Machine {
 
   /** The connection is gone. A frame that was not asked for yet comes again: the cursor has not passed it. */
   #lost(why: string, now: number): void {
+    this.#checkDeadline(now);
     if (this.#state.is === "over") return;
     this.#packets.close();
     if (!this.#packets.canResume) {
@@ -149,7 +165,7 @@ export class Machine {
     const failure = streamFailure(error);
     const wait = failure.retryAfter === undefined ? undefined : failure.retryAfter * 1000;
     if (this.#transients > this.policy.maxRetries || this.#isTooLong(wait)) return this.#fail(failure);
-    this.#wait(`${error.severity} ${error.code}: ${error.message}`, wait, now);
+    this.#wait(describeError(error), wait, now);
   }
 
   #interrupted(why: string, floor: number | undefined, now: number): void {
@@ -210,7 +226,7 @@ export class Machine {
       const error = new CAPProtocolError(`seq: packet ${found} came where ${expected} was due`);
       return this.#over({ do: "fail", error });
     }
-    this.#queue.push(this.#accept(packet, now));
+    this.#queue.unshift(this.#accept(packet, now));
     return { do: "notice", notice: { type: "gap", expected, found } };
   }
 
@@ -231,7 +247,8 @@ export class Machine {
       case "FATAL":
         return this.#over({ do: "fail", error: streamFailure(error) });
       case "WARNING":
-        return { do: "packet", packet };
+        this.#queue.push({ do: "packet", packet });
+        return { do: "notice", notice: { type: "warning", error } };
       case "TRANSIENT":
         this.#pending = error;
         return { do: "notice", notice: { type: "attempt_failed", error } };

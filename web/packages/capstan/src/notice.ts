@@ -16,7 +16,9 @@ export type Notice =
   /** Packets are missing. */
   | { type: "gap"; expected: number; found: number }
   /** An attempt failed in a way that passes; the run goes on, or waits. */
-  | { type: "attempt_failed"; error: StreamError };
+  | { type: "attempt_failed"; error: StreamError }
+  /** A minor part failed and the stream goes on. The packet itself follows. */
+  | { type: "warning"; error: StreamError };
 
 /** A notice in words. */
 export function describeNotice(notice: Notice): string {
@@ -34,6 +36,13 @@ export function describeNotice(notice: Notice): string {
     case "gap":
       return `packet ${notice.found} came where ${notice.expected} was due`;
     case "attempt_failed":
-      return `an attempt failed: ${notice.error.severity} ${notice.error.code}: ${notice.error.message}`;
+      return `an attempt failed: ${describeError(notice.error)}`;
+    case "warning":
+      return `the agent warns: ${describeError(notice.error)}`;
   }
+}
+
+/** An error of a stream in words. */
+export function describeError({ severity, code, message }: StreamError): string {
+  return `${severity} ${code}: ${message}`;
 }

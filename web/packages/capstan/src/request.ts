@@ -48,6 +48,22 @@ export function question(conversation: string, message: string, who: UserContext
   };
 }
 
+/** An answer to an interrupt: what a run asked when it ended. */
+export interface ResumeEntry {
+  /** The `id` of the INTERRUPT event's data. */
+  interruptId: string;
+  /** `cancelled`: there will be no answer. */
+  status: "resolved" | "cancelled";
+  /** The answer; any JSON. */
+  payload?: unknown;
+}
+
+/** Answers what the last run of a conversation asked; in either profile. */
+export function answering(request: Envelope, resume: readonly ResumeEntry[]): Envelope {
+  if ("query" in request.payload) return { ...request, payload: { ...request.payload, query: "", meta: { resume } } } as Envelope;
+  return { ...request, payload: { ...request.payload, payload: { resume } } } as Envelope;
+}
+
 /** The same in profile v2. */
 export function questionV2(conversation: string, message: string, who: UserContext): ServiceRequestV2 {
   const request_id = newId();

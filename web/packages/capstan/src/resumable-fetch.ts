@@ -1,13 +1,18 @@
 // A drop-in `fetch` for AG-UI's HttpAgent: its stream survives cuts against any server that sends ids.
 //
 // The agent sees one response whose body never breaks: whole frames only, each id once. Behind it the same request is
-// sent again with `Last-Event-ID` until a terminal event has come.
+// sent again with `Last-Event-ID` until a terminal event has come. A run that was interrupted because its server went down,
+// as in a deploy, waits for its client: that is a cut like any other.
 import { Connection, isPassing, retryAfter } from "./connection.js";
+import { parseCursor } from "./cursor.js";
+import { CAPConnectionError, CAPError } from "./errors.js";
 import { clampWait, delay, type HealingOptions, type Policy, policyOf } from "./machine/backoff.js";
 import type { Notice } from "./notice.js";
+import { parseAGUIError } from "./parse-error.js";
+import { Repeats } from "./repeats.js";
 import { Decoder, type Frame, hasData } from "./sse.js";
 import { asText, isObject, parseJson } from "./text.js";
-import { type Fetch, pause, reason } from "./wait.js";
+import { type Fetch, pause, PROBLEM_BYTES, readUpTo, reason, within } from "./wait.js";
 
 /** The settings of {@link resumableFetch}. Times are milliseconds. */
 export interface ResumableFetchOptions extends HealingOptions {
@@ -24,9 +29,10 @@ export interface ResumableFetchOptions extends HealingOptions {
   onNotice?: (notice: Notice) => void;
 }
 
-const TERMINAL = ["RUN_FINISHED", "RUN_ERROR"];
+/** The server went down in mid-run. */
+const INTERRUPTED = "run_interrupted";
 
-/** A `fetch` for `new HttpAgent({ url, fetch: resumableFetch() })`. */
+/** A `fetch` for `new HttpAgent({ url, fetch: resumableFetch() })`. A `Last-Event-ID` among the headers is where it begins. */
 export function resumableFetch(options: ResumableFetchOptions = {}): Fetch {
   return (url, init) => new Exchange(url, init, options).open();
 }
@@ -36,25 +42,31 @@ class Exchange {
   readonly #connection: Connection;
   readonly #policy: Policy;
   readonly #encoder = new TextEncoder();
-  readonly #seen = new Set<string>();
+  readonly #repeats: Repeats;
   #decoder = new Decoder();
-  #cursor: string | null = null;
+  #cursor: string | null;
   /** The server's wish for reconnections, in milliseconds. */
   #retry = 0;
+  /** Cuts since the last new event. */
   #retries = 0;
-  /** The agent has seen an event. */
-  #hasBegun = false;
+  /** How often the run was interrupted by its server. */
+  #interruptions = 0;
+  /** Events that the agent has seen. */
+  #count = 0;
   #isOver = false;
 
   constructor(url: string, init: RequestInit, readonly options: ResumableFetchOptions) {
     this.#connection = new Connection(url, init, init.signal ?? undefined, options.fetch, options.readTimeout);
     this.#policy = policyOf(options);
+    this.#cursor = new Headers(init.headers).get("last-event-id");
+    this.#repeats = new Repeats(this.#cursor ?? undefined);
   }
 
-  /** The first answer. What is no event stream is handed over as it is. */
+  /** The first answer. What is no event stream is handed over as it is, a refusal up to a size. */
   async open(): Promise<Response> {
     const response = await this.#first();
-    if (!response.ok || !response.body || !isEventStream(response)) return response;
+    if (!response.ok) return this.#refusal(response);
+    if (!response.body || !isEventStream(response)) return response;
     this.#follow(response);
     const body = new ReadableStream<Uint8Array>({
       pull: (controller) => this.#pull(controller),
@@ -68,10 +80,16 @@ class Exchange {
       try {
         return await this.#send();
       } catch (error) {
-        if (this.options.retryFirst === false) throw error;
+        if (this.options.retryFirst === false) throw this.#failure(error);
         await this.#wait(error).catch((final: unknown) => Promise.reject(bare(final)));
       }
     }
+  }
+
+  async #refusal(response: Response): Promise<Response> {
+    const { status, statusText, headers } = response;
+    const read = within(readUpTo(response, PROBLEM_BYTES), this.#connection.readTimeout, "no answer", this.#connection.signal);
+    return new Response((await read.catch(() => "")) || null, { status, statusText, headers });
   }
 
   #send(): Promise<Response> {
@@ -82,6 +100,7 @@ class Exchange {
   #follow(response: Response): void {
     this.#tell(this.#cursor === null ? { type: "connected" } : { type: "resumed", cursor: this.#cursor });
     this.#decoder = new Decoder();
+    this.#repeats.open();
     this.#connection.follow(response);
   }
 
@@ -89,7 +108,7 @@ class Exchange {
   async #pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
     try {
       for (;;) {
-        const frame = this.#next();
+        const frame = await this.#next();
         if (frame) return controller.enqueue(this.#encoder.encode(`${frame.lines.join("\n")}\n\n`));
         if (this.#isOver) break;
         await this.#advance();
@@ -102,28 +121,43 @@ class Exchange {
   }
 
   /** The next frame that has not come before. */
-  #next(): Frame | undefined {
+  async #next(): Promise<Frame | undefined> {
     while (!this.#isOver) {
       const frame = this.#decoder.takeAny();
       if (!frame) break;
-      const { id } = frame;
+      const type = hasData(frame) ? typeOf(frame) : undefined;
+      const cut = type === "RUN_ERROR" && frame.id ? this.#interruption(frame.data, frame.id) : undefined;
+      if (cut) {
+        await this.#lost(cut, false);
+        break;
+      }
       // An id alone moves the cursor; agents need not see it.
-      this.#cursor = id || this.#cursor;
-      if (!hasData(frame) || this.#isRepeat(id)) continue;
+      this.#cursor = frame.id || this.#cursor;
+      if (type === undefined) continue;
+      this.#isOver = type === "RUN_FINISHED" || type === "RUN_ERROR";
+      if (this.#repeats.has(frame.id) && !this.#isOver) {
+        this.#tell({ type: "duplicate", seq: this.#count });
+        continue;
+      }
       this.#retries = 0;
-      this.#hasBegun = true;
-      this.#isOver = isTerminal(frame);
+      this.#count += 1;
       return frame;
     }
     return undefined;
   }
 
-  #isRepeat(id: string | undefined): boolean {
-    if (id === undefined) return false;
-    const isRepeat = this.#seen.has(id);
-    this.#seen.add(id);
-    if (isRepeat) this.#tell({ type: "duplicate", seq: this.#seen.size });
-    return isRepeat;
+  /**
+   * An end that is none: the run waits, and goes on where the agent stands when it is asked for again, as if this event had
+   * never come. It is the agent's to see if it has other events of the same end, or if it comes too often or with too long a wait.
+   */
+  #interruption(data: string, id: string): Cut | undefined {
+    const error = parseAGUIError(data);
+    if (error?.kind !== INTERRUPTED || error.severity !== "TRANSIENT") return undefined;
+    const wait = (error.retry_after ?? 0) * 1000;
+    const isBegun = parseCursor(id)?.seq === parseCursor(this.#repeats.last ?? "")?.seq;
+    if (isBegun || wait > this.#policy.maxWait || this.#interruptions >= this.#policy.maxRetries) return undefined;
+    this.#interruptions += 1;
+    return new Cut(`${error.severity} ${INTERRUPTED}: ${error.message}`, wait);
   }
 
   /** Reads on, or comes back after a cut. */
@@ -142,9 +176,9 @@ class Exchange {
   async #lost(error: unknown, wasClean: boolean): Promise<void> {
     this.#connection.drop();
     this.#retry = this.#decoder.retry ?? this.#retry;
-    if (this.#cursor !== null || (!this.#hasBegun && this.options.retryFirst !== false)) return this.#wait(error);
+    if (this.#cursor !== null || (this.#count === 0 && this.options.retryFirst !== false)) return this.#wait(error);
     // A server without ids gives no place to resume at: what its client would have seen happens.
-    if (!wasClean) throw new Final(error);
+    if (!wasClean) throw new Final(this.#failure(error));
     this.#isOver = true;
   }
 
@@ -152,8 +186,8 @@ class Exchange {
     const response = await this.#send();
     const { status } = response;
     if (isPassing(status)) {
-      this.#retry = (retryAfter(response.headers.get("retry-after")) ?? 0) * 1000 || this.#retry;
-      if (this.#retry <= this.#policy.maxWait) throw new Error(`status ${status}`);
+      const wait = (retryAfter(response.headers.get("retry-after")) ?? 0) * 1000;
+      if (wait <= this.#policy.maxWait) throw new Cut(`status ${status}`, wait);
     }
     if (!response.ok || !response.body) throw new Final(new Error(`the stream cannot be resumed: status ${status}`));
     this.#follow(response);
@@ -161,17 +195,30 @@ class Exchange {
 
   async #wait(error: unknown): Promise<void> {
     const { signal } = this.#connection;
-    if (signal?.aborted) throw new Final(signal.reason);
-    if (this.#retries >= this.#policy.maxRetries) throw new Final(error);
-    const floor = this.#retry && clampWait(this.#policy, this.#retry);
-    const wait = Math.max(delay(this.#policy.backoff, this.#retries, Math.random), floor);
+    if (signal?.aborted || error instanceof CAPError || this.#retries >= this.#policy.maxRetries) throw new Final(this.#failure(error));
+    const floor = Math.max(this.#retry, error instanceof Cut ? error.wait : 0);
+    const wait = Math.max(delay(this.#policy.backoff, this.#retries, Math.random), floor && clampWait(this.#policy, floor));
     this.#retries += 1;
     this.#tell({ type: "retrying", wait, because: reason(error) });
-    await pause(wait, signal);
+    await pause(wait, signal).catch((error: unknown) => Promise.reject(new Final(error)));
+  }
+
+  /** What the agent is told: its own wish to stop as it is, a lost connection with its address. */
+  #failure(error: unknown): unknown {
+    const { signal, address } = this.#connection;
+    if (signal?.aborted) return signal.reason;
+    return error instanceof CAPError ? error : new CAPConnectionError(reason(error), this.#retries, { cause: error, address });
   }
 
   #tell(notice: Notice): void {
     this.options.onNotice?.(notice);
+  }
+}
+
+/** An interruption after which the server names a wait, in milliseconds. */
+class Cut extends Error {
+  constructor(message: string, readonly wait: number) {
+    super(message);
   }
 }
 
@@ -190,7 +237,8 @@ function isEventStream(response: Response): boolean {
   return /^text\/event-stream\b/i.test(response.headers.get("content-type") ?? "");
 }
 
-function isTerminal(frame: Frame): boolean {
+/** The type of an event; empty if it has none that can be read. */
+function typeOf(frame: Frame): string {
   const event = parseJson(frame.data);
-  return isObject(event) && TERMINAL.includes(asText(event["type"]) ?? "");
+  return (isObject(event) && asText(event["type"])) || "";
 }

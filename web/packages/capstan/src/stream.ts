@@ -1,10 +1,11 @@
 // The shell around the machine: fetches, reads, sleeps. All of the deciding is the machine's.
 import { Connection } from "./connection.js";
+import { CAPConnectionError, CAPProtocolError } from "./errors.js";
 import type { StreamPacket } from "./generated/wire.js";
 import { type Action, Machine } from "./machine.js";
 import type { Policy } from "./machine/backoff.js";
 import type { Notice } from "./notice.js";
-import { pause, readText, reason } from "./wait.js";
+import { pause, PROBLEM_BYTES, readUpTo, reason, within } from "./wait.js";
 
 /** The packets of one run, healed. Leaving the loop closes the connection; the run goes on. */
 export class PacketStream implements AsyncIterable<StreamPacket> {
@@ -71,7 +72,7 @@ export class PacketStream implements AsyncIterable<StreamPacket> {
         break;
       case "fail":
         this.close();
-        throw action.error;
+        throw action.error instanceof CAPConnectionError ? action.error.at(this.#connection.address) : action.error;
     }
     return undefined;
   }
@@ -84,10 +85,11 @@ export class PacketStream implements AsyncIterable<StreamPacket> {
   }
 
   async #connect(lastEventId: string | null): Promise<void> {
-    const response = await this.#connection.send(lastEventId);
+    const response = await this.#connection.send(lastEventId, this.#patience());
     const { status, headers } = response;
     if (status >= 400) {
-      const body = await readText(response, this.#connection.readTimeout);
+      // What cannot be read is simply not there.
+      const body = await within(readUpTo(response, PROBLEM_BYTES), this.#patience(), "no answer").catch(() => "");
       return this.#machine.refused({ status, retryAfter: headers.get("retry-after"), body }, performance.now());
     }
     this.streamId = headers.get("x-stream-id") ?? this.streamId;
@@ -96,14 +98,23 @@ export class PacketStream implements AsyncIterable<StreamPacket> {
   }
 
   async #read(): Promise<void> {
-    const bytes = await this.#connection.read();
+    const bytes = await this.#connection.read(this.#patience());
     if (bytes) return this.#machine.bytes(bytes);
     this.#connection.drop();
     this.#machine.ended(performance.now());
   }
 
+  /** How long silence is put up with: not beyond the deadline. */
+  #patience(): number {
+    return Math.min(this.#connection.readTimeout, this.#machine.deadline - performance.now());
+  }
+
   #lost(error: unknown): void {
     this.#heed();
+    if (error instanceof CAPProtocolError) {
+      this.close();
+      throw error;
+    }
     this.#connection.drop();
     this.#machine.failed(reason(error), performance.now());
   }

@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import {
   AGUIErrorCode,
   type AGUIErrorData,
+  ERROR_MESSAGES,
   ERROR_STATUS,
   ERROR_TITLES,
   formatRetryAfter,
@@ -31,7 +32,20 @@ const STATUS = {
   UPSTREAM_ERROR: 502,
   SERVICE_UNAVAILABLE: 503,
 };
-/** A word of each title by which the story's meaning is recognised. */
+/** Story 22-B2, word for word. */
+const WORDS = {
+  AGENT_EXECUTION_ERROR: "Something went wrong. Please try again.",
+  TENANT_REQUIRED: "Authentication required.",
+  TENANT_UNAUTHORIZED: "Access denied.",
+  SESSION_NOT_FOUND: "Session expired. Please refresh.",
+  RATE_LIMITED: "Too many requests. Please wait.",
+  TIMEOUT: "Request timed out. Please try again.",
+  INVALID_REQUEST: "Invalid request. Please check your input.",
+  CAPABILITY_NOT_FOUND: "Feature not available.",
+  UPSTREAM_ERROR: "External service unavailable.",
+  SERVICE_UNAVAILABLE: "Service temporarily unavailable.",
+};
+/** A word of each of the catalogue's titles by which the story's meaning is recognised. */
 const MEANING = {
   AGENT_EXECUTION_ERROR: /went wrong/,
   TENANT_REQUIRED: /Sign in/,
@@ -48,6 +62,14 @@ const MEANING = {
 test("each of the ten codes has its status and a title that means what the story means", () => {
   expect(ERROR_STATUS).toEqual(STATUS);
   for (const code of Object.values(AGUIErrorCode)) expect(ERROR_TITLES[code]).toMatch(MEANING[code]);
+});
+
+test("what a toast says of each code are the words of the story, whatever finer kind it is", () => {
+  expect(ERROR_MESSAGES).toEqual(WORDS);
+  for (const { code: kind, agui_code: code } of CATALOGUE) {
+    expect(getErrorTitle({ code, message: "Because.", http_status: ERROR_STATUS[code], kind })).toBe(WORDS[code]);
+    expect(getErrorTitle({ code: kind, message: "Because.", http_status: 500 })).toBe(WORDS[code]);
+  }
 });
 
 test("three codes mean try again, five want the user", () => {
@@ -72,7 +94,7 @@ test("the finer kind's own flag wins over its code's", () => {
 
 test("for an unknown code the title is the message", () => {
   expect(getErrorTitle({ code: "NOVEL", message: "Something new.", http_status: 500 })).toBe("Something new.");
-  expect(getErrorTitle({ code: "NOVEL", message: "", http_status: 500 })).toBe("Something went wrong");
+  expect(getErrorTitle({ code: "NOVEL", message: "", http_status: 500 })).toBe("Something went wrong. Please try again.");
 });
 
 test("a code is one of the ten or any string", () => {
@@ -81,8 +103,8 @@ test("a code is one of the ten or any string", () => {
 });
 
 test("waits are told in words and rounded up", () => {
-  const words = [0, 1, 1.2, 60, 89, 90, 3600, 7200.1].map(formatRetryAfter);
-  expect(words).toEqual(["0 seconds", "1 second", "2 seconds", "60 seconds", "89 seconds", "2 minutes", "60 minutes", "3 hours"]);
+  const words = [0, 1, 1.2, 60, 120, 121, 3600, 7200.1].map(formatRetryAfter);
+  expect(words).toEqual(["0 seconds", "1 second", "2 seconds", "60 seconds", "120 seconds", "3 minutes", "60 minutes", "3 hours"]);
 });
 
 test("a message tells when to come back", () => {
@@ -127,7 +149,7 @@ describe("parseAGUIError", () => {
         const error = parseAGUIError(dialect);
         expect(error, JSON.stringify(dialect)).toMatchObject({ code: agui_code, kind: code });
         expect(error?.http_status).toBe(ERROR_STATUS[agui_code]);
-        expect(getErrorTitle(error!)).toBe(CATALOGUE.find((fault) => fault.code === code)?.title);
+        expect(getErrorTitle(error!)).toBe(WORDS[agui_code]);
       }
     }
   });

@@ -1,5 +1,5 @@
 // The client over real sockets: it heals, stops, waits and fails as the contract says.
-import { afterEach, expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 
 import { CapClient } from "../src/client.js";
 import { CAPConnectionError, CAPProtocolError, CAPRuntimeError } from "../src/errors.js";
@@ -7,9 +7,14 @@ import type { Notice } from "../src/notice.js";
 import { frame, type Handler, openStream, serve, STREAM, type TestServer } from "./server.js";
 
 const QUICK = { backoff: { first: 1, max: 5 } };
-let server: TestServer;
+let server: TestServer | undefined;
+const more: TestServer[] = [];
 
-afterEach(() => server.close());
+afterEach(async () => {
+  vi.restoreAllMocks();
+  await Promise.all([server, ...more.splice(0)].map((each) => each?.close()));
+  server = undefined;
+});
 
 /** Answers the n-th request with the n-th handler, the last one from then on. */
 function inTurn(...handlers: Handler[]): Handler {
@@ -141,7 +146,7 @@ test("a failure keeps the text that came before it", async () => {
 
 test("attach, stop, health and ask use their own routes", async () => {
   server = await serve((response, { method, path }) => {
-    if (path.startsWith("/v1/streams/") && method === "GET") return whole(response, server.seen[0]!);
+    if (path.startsWith("/v1/streams/") && method === "GET") return whole(response, server!.seen[0]!);
     response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ status: "ok" }));
   });
   const client = new CapClient(`${server.url}/`, "sk");
@@ -170,4 +175,162 @@ test("profile v2 is asked and read in its own words", async () => {
 test("a base URL that is none is refused with what was expected", async () => {
   server = await serve(whole);
   expect(() => new CapClient("localhost:8787")).toThrow("expected http://host:port");
+});
+
+const failureOf = (call: Promise<unknown>) => call.then<undefined, Error>(() => undefined, (error: unknown) => error as Error);
+
+test("a connection error names the address, the cause and the remedy, and no secret", async () => {
+  const closed = await serve(whole);
+  await closed.close();
+  const { port } = new URL(closed.url);
+  const client = new CapClient(`http://user:secret@127.0.0.1:${port}/base?token=secret`, "sk_secret", { ...QUICK, maxRetries: 1, fetch: (url, init) => fetch(url.replace("user:secret@", ""), init) });
+  for (const call of [() => client.chat("hi").collect(), () => client.ask(client.question("c", "hi"))]) {
+    const error = await failureOf(call());
+    expect(error).toBeInstanceOf(CAPConnectionError);
+    expect(error?.message).toBe(`no connection to http://127.0.0.1:${port}: fetch failed: connect ECONNREFUSED 127.0.0.1:${port} (tried again once); check the address and the network, or try again later`);
+  }
+  const error = await failureOf(client.health());
+  expect(error).toMatchObject({ address: `http://127.0.0.1:${port}`, retries: 0 });
+});
+
+test("a name with two addresses that refuse both says so", async () => {
+  const closed = await serve(whole);
+  await closed.close();
+  const { port } = new URL(closed.url);
+  const error = await failureOf(new CapClient(`http://localhost:${port}`).health());
+  expect(error?.message).toContain(`no connection to http://localhost:${port}: fetch failed`);
+  expect(error?.message).toContain(`ECONNREFUSED 127.0.0.1:${port}`);
+});
+
+test.each([301, 302, 303, 307, 308])("a redirect with %i to another origin is not followed, and not tried again", async (status) => {
+  const other = await serve(whole);
+  more.push(other);
+  server = await serve((response) => void response.writeHead(status, { location: `${other.url}/assist?token=secret` }).end());
+  const client = new CapClient(server.url, "sk", QUICK);
+  const calls = [() => client.chat("a secret").collect(), () => client.ask(client.question("c", "a secret")), () => client.health(), () => client.attach(`${STREAM}:0`).next()];
+  for (const call of calls) {
+    const error = await failureOf(call());
+    expect(error).toBeInstanceOf(CAPProtocolError);
+    expect(error?.message).toContain(`status ${status}: redirected to ${other.url}, which is not followed`);
+    expect(error?.message).not.toContain("token");
+  }
+  expect(other.seen).toEqual([]);
+  expect(server.seen).toHaveLength(4);
+});
+
+test("a redirect that a browser hides is none that is followed", async () => {
+  const hidden = Object.defineProperties(new Response(null), { type: { value: "opaqueredirect" }, status: { value: 0 } });
+  const sent: RequestInit[] = [];
+  const fetch = async (_: string, init: RequestInit) => (sent.push(init), hidden);
+  const error = await failureOf(new CapClient("http://test", "", { fetch }).chat("hi").collect());
+  expect(error?.message).toMatch(/^redirected, which is not followed/);
+  expect(sent.map(({ redirect }) => redirect)).toEqual(["manual"]);
+});
+
+test("a redirect within the origin is followed with the same bytes, but not for ever", async () => {
+  server = await serve((response, { path }) => {
+    if (path === "/assist") return void response.writeHead(307, { location: "/v2/assist" }).end();
+    if (path === "/loop") return void response.writeHead(308, { location: "/loop" }).end();
+    return whole(response, server!.seen[0]!);
+  });
+  expect(await new CapClient(server.url).chat("hi").collect()).toBe("Hello");
+  expect(server.seen.map(({ path }) => path)).toEqual(["/assist", "/v2/assist"]);
+  expect(server.seen[1]?.body).toBe(server.seen[0]?.body);
+  const error = await failureOf(new CapClient(server.url, "", { path: "/loop" }).chat("hi").collect());
+  expect(error).toBeInstanceOf(CAPProtocolError);
+  expect(server.seen).toHaveLength(2 + 11);
+});
+
+/** A refusal that never ends. How much of it was taken is known when its connection is closed. */
+function endless(): { handler: Handler; taken: Promise<number> } {
+  let tell: (bytes: number) => void;
+  const taken = new Promise<number>((resolve) => (tell = resolve));
+  const handler: Handler = (response) => {
+    response.writeHead(500, { "content-type": "application/problem+json" });
+    const chunk = Buffer.alloc(64 * 1024, "x");
+    let bytes = 0;
+    const more = () => {
+      while (!response.destroyed && response.write(chunk)) bytes += chunk.length;
+      bytes += chunk.length;
+    };
+    response.on("drain", more).on("close", () => tell(bytes));
+    more();
+  };
+  return { handler, taken };
+}
+
+test.each(["assist", "ask"] as const)("%s reads the beginning of a refusal and no more", async (call) => {
+  const { handler, taken } = endless();
+  server = await serve(handler);
+  const client = new CapClient(server.url, "", QUICK);
+  const request = client.question("c", "hi");
+  const error = await failureOf(call === "ask" ? client.ask(request) : client.assist(request).next());
+  expect(error).toBeInstanceOf(CAPRuntimeError);
+  expect(error).toMatchObject({ status: 500 });
+  // What sockets hold between the two, and not more.
+  expect(await taken).toBeLessThan(32 * 1024 * 1024);
+});
+
+test("a WARNING is logged, in chat and in assist, and told to listeners", async () => {
+  const warning = { code: "upstream_timeout", message: "One of two sources is slow.", severity: "WARNING" };
+  server = await serve((response) => {
+    openStream(response);
+    response.end(frame(1, "DELTA", "Well") + frame(2, "ERROR", warning) + frame(3, "CLOSE", "completed"));
+  });
+  const logged = vi.spyOn(console, "warn").mockImplementation(() => {});
+  expect(await new CapClient(server.url).chat("hi").collect()).toBe("Well");
+  expect(logged.mock.calls).toEqual([["the agent warns: WARNING upstream_timeout: One of two sources is slow."]]);
+
+  const warn = vi.fn();
+  const notices: string[] = [];
+  const client = new CapClient(server.url, "", { warn, onNotice: ({ type }) => notices.push(type) });
+  const ops = [];
+  for await (const { op } of client.assist(client.question("c", "hi"))) ops.push(op);
+  expect(ops).toEqual(["DELTA", "ERROR", "CLOSE"]);
+  expect(warn).toHaveBeenCalledOnce();
+  expect(notices).toContain("warning");
+  expect(logged).toHaveBeenCalledOnce();
+});
+
+/** Time is the test's: it passes when it is told to. */
+async function timed<T>(call: () => Promise<T>, step: number, steps: number): Promise<T | Error> {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  try {
+    const result = call().catch((error: Error) => error);
+    for (let n = 0; n < steps; n += 1) await vi.advanceTimersByTimeAsync(step);
+    return await result;
+  } finally {
+    vi.useRealTimers();
+  }
+}
+
+test("a server that brings one packet per connection holds a call no longer than its deadline", async () => {
+  let seq = 0;
+  const fetch = async () => new Response(frame(++seq, "DELTA", "a"), { headers: { "content-type": "text/event-stream" } });
+  const client = new CapClient("http://test", "", { fetch, deadline: 60_000, backoff: { jitter: false } });
+  const error = await timed(() => client.chat("hi").collect(), 1_000, 70);
+  expect(error).toBeInstanceOf(CAPConnectionError);
+  expect(error).toMatchObject({ deadline: 60_000, address: "http://test" });
+  expect((error as Error).message).toMatch(/^http:\/\/test: not done within the deadline of 60 s.*; a run that was started goes on/);
+  expect(seq).toBeGreaterThan(50);
+});
+
+test.each(["chat", "ask", "health", "stop"] as const)("a deadline ends %s while the server is silent", async (name) => {
+  const fetch = (_: string, init: RequestInit) => new Promise<Response>((_, reject) => init.signal?.addEventListener("abort", () => reject(init.signal?.reason)));
+  const client = new CapClient("http://test", "", { fetch, deadline: 5_000 });
+  const calls = { chat: () => client.chat("hi").collect(), ask: () => client.ask(client.question("c", "hi")), health: () => client.health(), stop: () => client.stop(STREAM) };
+  expect(await timed<unknown>(calls[name], 500, 11)).toMatchObject({ name: "CAPConnectionError", deadline: 5_000 });
+});
+
+test("ask waits for as long as a run may take, and health does not", async () => {
+  const fetch = (_: string, init: RequestInit) =>
+    new Promise<Response>((resolve, reject) => {
+      init.signal?.addEventListener("abort", () => reject(init.signal?.reason));
+      setTimeout(() => resolve(new Response('{"output":{}}')), 50 * 60_000);
+    });
+  const client = new CapClient("http://test", "", { fetch });
+  expect(await timed(() => client.ask(client.question("c", "hi")), 60_000, 51)).toEqual({ output: {} });
+  expect(await timed(() => client.health(), 60_000, 2)).toMatchObject({ message: expect.stringContaining("no connection to http://test: no answer within 60 s") });
+  const late = await timed(() => new CapClient("http://test", "", { fetch, askTimeout: 60_000 }).ask(client.question("c", "hi")), 60_000, 2);
+  expect(late).toMatchObject({ name: "CAPConnectionError", retries: 0 });
 });

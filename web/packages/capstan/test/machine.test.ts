@@ -13,6 +13,7 @@ interface Trace {
     max_retries: number;
     max_wait: number;
     resume_patience: number;
+    deadline?: number | null;
     backoff_first: number;
     backoff_max: number;
     strict: boolean;
@@ -44,6 +45,7 @@ test.each(traces.map((trace) => [trace.name, trace] as const))("%s", (_, { polic
       maxRetries: policy.max_retries,
       maxWait: policy.max_wait,
       resumePatience: policy.resume_patience,
+      deadline: policy.deadline ?? undefined,
       backoff: { first: policy.backoff_first, max: policy.backoff_max, jitter: false },
       isStrict: policy.strict,
       profile: policy.profile,

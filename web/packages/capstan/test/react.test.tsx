@@ -4,7 +4,7 @@ import { act, cleanup, fireEvent, render, renderHook, screen } from "@testing-li
 import { Toaster } from "sonner";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 
-import { AGUIErrorCode, ERROR_STATUS, ERROR_TITLES } from "../src/ag-ui-error-codes.js";
+import { AGUIErrorCode, ERROR_STATUS, ERROR_MESSAGES } from "../src/ag-ui-error-codes.js";
 import { CapClient } from "../src/client.js";
 import { ErrorHandler, useAGUIErrorHandler, useCapStream } from "../src/react/index.js";
 import { frame } from "./server.js";
@@ -26,7 +26,7 @@ describe("useAGUIErrorHandler", () => {
     for (const code of Object.values(AGUIErrorCode)) {
       act(() => result.current.handleError({ code, message: "What happened.", http_status: ERROR_STATUS[code], details: {} }));
       const variant = ERROR_STATUS[code] >= 500 ? "destructive" : "default";
-      expect(notify).toHaveBeenLastCalledWith({ title: ERROR_TITLES[code], description: "What happened.", variant });
+      expect(notify).toHaveBeenLastCalledWith({ title: ERROR_MESSAGES[code], description: "What happened.", variant });
     }
   });
 
@@ -77,9 +77,9 @@ describe("useAGUIErrorHandler", () => {
     const { result } = renderHook(() => useAGUIErrorHandler({ notify }));
     const event = { type: "RUN_ERROR", ...limited };
     act(() => result.current.handleError({ code: "agent_run_error_event", error: new Error("x"), context: { event } }));
-    expect(notify.mock.lastCall?.[0].title).toBe("Too many requests");
+    expect(notify.mock.lastCall?.[0].title).toBe("Too many requests. Please wait.");
     act(() => result.current.handleError(undefined));
-    expect(notify.mock.lastCall?.[0]).toMatchObject({ title: "Something went wrong", variant: "destructive" });
+    expect(notify.mock.lastCall?.[0]).toMatchObject({ title: "Something went wrong. Please try again.", variant: "destructive" });
     act(() => result.current.dismiss());
     expect(result.current.error).toBeNull();
   });
@@ -116,7 +116,7 @@ describe("ErrorHandler", () => {
     );
     act(() => agent.fail({ type: "RUN_ERROR", ...limited }));
     await pass(50);
-    expect(screen.getByRole("status").textContent).toBe("Too many requests");
+    expect(screen.getByRole("status").textContent).toBe("Too many requests. Please wait.");
     expect(screen.getByRole("timer").textContent).toBe("Please retry in 2 seconds.");
     const button = screen.getByRole("button", { name: "Retry in 2 s" });
     expect(button.getAttribute("aria-disabled")).toBe("true");
@@ -140,7 +140,7 @@ describe("ErrorHandler", () => {
     );
     act(() => agent.fail({ type: "RUN_ERROR", code: "AGENT_EXECUTION_ERROR", message: "Oops.", http_status: 500 }));
     await pass(50);
-    expect(screen.getAllByRole("alert").map((alert) => alert.textContent)).toEqual(["Something went wrong"]);
+    expect(screen.getAllByRole("alert").map((alert) => alert.textContent)).toEqual(["Something went wrong. Please try again."]);
     expect(screen.queryByRole("button", { name: /retry/i })).toBeNull();
   });
 

@@ -3,6 +3,10 @@ import { HttpAgent as HttpAgent1 } from "@ag-ui/client";
 import { HttpAgent as HttpAgent0 } from "@ag-ui/client-0";
 import { afterEach, expect, test, vi } from "vitest";
 
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+
+import { CAPConnectionError } from "../src/errors.js";
 import type { Notice } from "../src/notice.js";
 import { resumableFetch } from "../src/resumable-fetch.js";
 import { type Handler, serve, STREAM, type TestServer } from "./server.js";
@@ -136,4 +140,116 @@ test("a deploy in mid-stream passes, a stream that is gone does not", async () =
   const response = await resumableFetch(QUICK)(server.url, { method: "POST", body: JSON.stringify({ runId: "r", threadId: "t" }) });
   await expect(response.text()).rejects.toThrow("status 410");
   expect(server.seen).toHaveLength(4);
+});
+
+test("opaque ids that start over are dropped up to the last one", async () => {
+  const words = Array.from({ length: 9 }, (_, n) => `w${n}`);
+  const bodies = [words.slice(0, 4), words.slice(0, 6), words.slice(6, 7), [...words.slice(0, 9), "end"]];
+  const data = (word: string) => JSON.stringify(word === "end" ? { type: "RUN_FINISHED" } : { type: "TEXT_MESSAGE_CONTENT", delta: word });
+  const fetch = async () => new Response((bodies.shift() ?? []).map((word) => `id: opaque-${word}\ndata: ${data(word)}\n\n`).join(""), { headers: { "content-type": "text/event-stream" } });
+  const response = await resumableFetch({ ...QUICK, fetch })("http://test", { method: "POST", body: "{}" });
+  expect([...(await response.text()).matchAll(/"delta":"(w\d)"/g)].map(([, word]) => word)).toEqual(words);
+});
+
+test("what is kept does not grow with the number of events", { timeout: 60_000 }, async () => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  const heap = () => (collect(), process.memoryUsage().heapUsed);
+  const [batch, batches] = [1_000, 150];
+  let n = 0;
+  const encoder = new TextEncoder();
+  const source = new ReadableStream<Uint8Array>({
+    pull(controller) {
+      const frames = Array.from({ length: batch }, () => `id: ${STREAM}:${(n += 1)}.1\ndata: {"type":"TEXT_MESSAGE_CONTENT"}\n\n`);
+      controller.enqueue(encoder.encode(frames.join("")));
+    },
+  });
+  const fetch = async () => new Response(source, { headers: { "content-type": "text/event-stream" } });
+  const response = await resumableFetch({ fetch })("http://test", { method: "POST", body: "{}" });
+  const reader = response.body!.getReader();
+  let before = 0;
+  for (let events = 0; events < batch * batches; events += 1) {
+    await reader.read();
+    if (events === 10 * batch) before = heap();
+  }
+  // A set of all ids took some 150 bytes each: 20 MB.
+  expect(heap() - before).toBeLessThan(8 * 1024 * 1024);
+  await reader.cancel();
+});
+
+/** A server that goes down in mid-run, tells so, and comes back: the run goes on where its client stands. */
+function deploying(severity: string, retry_after: number, before: object[] = []): Handler {
+  let requests = 0;
+  return (response, { headers, body }) => {
+    const { runId, threadId } = JSON.parse(body);
+    const all = events(runId, threadId);
+    requests += 1;
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    const frame = ({ id, data }: { id: string; data: string }) => `id: ${id}\ndata: ${data}\n\n`;
+    if (requests > 1) {
+      const after = all.findIndex(({ id }) => id === headers["last-event-id"]);
+      // The error is history now, and has a place of its own.
+      const failed = { id: `${STREAM}:20.1`, data: JSON.stringify({ type: "CUSTOM", name: "capstan.attempt_failed", value: {} }) };
+      const rest = all.slice(after + 1).map(({ data }, n) => ({ id: `${STREAM}:${21 + n}.1`, data }));
+      return void response.end([failed, ...rest].map(frame).join(""));
+    }
+    const capstan = { kind: "run_interrupted", severity, code: "SERVICE_UNAVAILABLE", message: "The server stopped.", http_status: 503, retry_after, details: {} };
+    const error = { type: "RUN_ERROR", code: "SERVICE_UNAVAILABLE", message: "The server stopped.", metadata: { capstan } };
+    const end = [...before, error].map((event, n) => ({ id: `${STREAM}:20.${n + 2}`, data: JSON.stringify(event) }));
+    response.end([...all.slice(0, 20), ...end].map(frame).join(""));
+  };
+}
+
+test.each(lines)("HttpAgent %s does not hear of a deploy in mid-run: the run goes on", async (_, HttpAgent) => {
+  const complaints = [vi.spyOn(console, "error"), vi.spyOn(console, "warn")];
+  server = await serve(deploying("TRANSIENT", 0));
+  const notices: Notice[] = [];
+  const agent = new HttpAgent({ url: server.url, threadId: "t", fetch: resumableFetch({ ...QUICK, onNotice: (notice) => notices.push(notice) }) });
+  const seen: string[] = [];
+  agent.subscribe({ onEvent: ({ event }) => void seen.push(event.type) });
+  const { newMessages } = await agent.runAgent({ runId: "r" });
+  expect(newMessages.map(({ content }) => content)).toEqual([TEXT]);
+  expect(seen.filter((type) => type.startsWith("RUN_"))).toEqual(["RUN_STARTED", "RUN_FINISHED"]);
+  expect(server.seen.map(({ headers }) => headers["last-event-id"])).toEqual([undefined, `${STREAM}:19.1`]);
+  expect(notices).toContainEqual(expect.objectContaining({ type: "retrying", because: "TRANSIENT run_interrupted: The server stopped." }));
+  for (const complaint of complaints) expect(complaint.mock.calls).toEqual([]);
+});
+
+test.each([
+  ["no attempt is left", deploying("FATAL", 0), {}],
+  ["its wait is too long to sleep through", deploying("TRANSIENT", 31), {}],
+  ["the agent has a part of that end already", deploying("TRANSIENT", 0, [{ type: "TEXT_MESSAGE_END", messageId: "m1" }]), {}],
+  ["it comes too often", deploying("TRANSIENT", 0), { maxRetries: 0 }],
+])("an interruption is an error if %s", async (_, handler, options) => {
+  server = await serve(handler);
+  const response = await resumableFetch({ ...QUICK, ...options })(server.url, { method: "POST", body: JSON.stringify({ runId: "r", threadId: "t" }) });
+  expect(await response.text()).toContain("RUN_ERROR");
+  expect(server.seen).toHaveLength(1);
+});
+
+test("a cursor among the headers is where it begins", async () => {
+  server = await serve(cutting(() => 1e9));
+  const notices: Notice[] = [];
+  const fetch = resumableFetch({ ...QUICK, onNotice: (notice) => notices.push(notice) });
+  const response = await fetch(server.url, { method: "POST", headers: { "last-event-id": `${STREAM}:41.1` }, body: JSON.stringify({ runId: "r", threadId: "t" }) });
+  const types = [...(await response.text()).matchAll(/"type":"(\w+)"/g)].map(([, type]) => type);
+  expect(types).toEqual(["TEXT_MESSAGE_END", "RUN_FINISHED"]);
+  expect(notices[1]).toEqual({ type: "resumed", cursor: `${STREAM}:41.1` });
+});
+
+test("of a refusal only the beginning is handed over", async () => {
+  server = await serve((response) => void response.writeHead(500).end("x".repeat(1e6)));
+  const response = await resumableFetch(QUICK)(server.url, { method: "POST", body: "{}" });
+  expect([response.status, (await response.text()).length]).toEqual([500, 64 * 1024]);
+});
+
+test("a dead line is told with its address, a redirect with where it leads", async () => {
+  server = await serve((response) => void response.writeHead(307, { location: "https://elsewhere.example/" }).end());
+  await expect(resumableFetch(QUICK)(server.url, { method: "POST", body: "{}" })).rejects.toThrow("redirected to https://elsewhere.example, which is not followed");
+  expect(server.seen).toHaveLength(1);
+  await server.close();
+  const error = await resumableFetch({ ...QUICK, maxRetries: 1 })(server.url, { method: "POST", body: "{}" }).catch((error: unknown) => error);
+  expect(error).toBeInstanceOf(CAPConnectionError);
+  expect((error as Error).message).toMatch(new RegExp(`^no connection to ${server.url}: fetch failed: connect ECONNREFUSED`));
+  server = undefined;
 });

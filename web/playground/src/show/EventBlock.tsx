@@ -2,11 +2,14 @@
 import { type EventView, type MediaItem, viewUserError } from "capstan";
 import type { ReactNode } from "react";
 
-import { Link, Markdown } from "../markdown.js";
+import { Link } from "../inline.js";
+import { Markdown } from "../markdown.js";
+import { typeOf } from "../raw.js";
 import { safeLink, safeMedia, safePicture } from "../safe-url.js";
 import { Badge } from "../ui/Badge.js";
 import { Button } from "../ui/Button.js";
 import { Icon } from "../ui/Icon.js";
+import { Raw } from "./Raw.js";
 
 interface Props {
   view: EventView;
@@ -31,8 +34,21 @@ export function EventBlock({ view, onRetry }: Props): ReactNode {
     case "reset":
       return null;
     case "other":
-      return <details className="thought"><summary>Event</summary><pre>{JSON.stringify(view.data, null, 2)}</pre></details>;
+      return <Other event={view.data} />;
   }
+}
+
+/** The types of either face that are shown as something, if their members fit. */
+const SHOWN = [
+  ...["CITATION_BLOCK", "PROGRESS_INDICATOR", "MEDIA_CAROUSEL", "MARKDOWN_BLOCK", "THOUGHT_TRACE", "USER_ERROR", "STREAM_RESET"],
+  ...["TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_CHUNK", "REASONING_MESSAGE_CONTENT", "MESSAGES_SNAPSHOT", "CUSTOM"],
+];
+
+/** What nobody here knows is there for whoever looks; what is known and does not fit stands where it would have been shown. */
+function Other({ event }: { event: unknown }): ReactNode {
+  const type = typeOf(event) ?? "Something without a type";
+  const isForeign = typeOf(event) !== undefined && !SHOWN.includes(type.toUpperCase());
+  return isForeign ? <Raw title={`Event ${type}`} value={event} /> : <Raw title={`${type}, as it came`} value={event} isOpen />;
 }
 
 type Of<T extends EventView["type"]> = Extract<EventView, { type: T }>;
@@ -42,8 +58,8 @@ function Citations({ view }: { view: Of<"citations"> }): ReactNode {
     <section className="card" aria-label="Sources">
       <h3 className="card-title"><Icon name="book" /> Sources</h3>
       <ol className="citations">
-        {view.data.citations.map(({ source_id, uri, title, snippet, confidence }) => (
-          <li key={source_id}>
+        {view.data.citations.map(({ uri, title, snippet, confidence }, n) => (
+          <li key={n}>
             <Link address={uri}>{title}</Link>{" "}
             {Number.isFinite(confidence) && <Badge>{Math.round(confidence * 100)} %</Badge>}
             {snippet && <p className="muted">{snippet}</p>}
@@ -61,7 +77,7 @@ function Progress({ view: { data } }: { view: Of<"progress"> }): ReactNode {
   return (
     <div className="card progress">
       <span>{data.label}</span>
-      <Badge tone={TONE[data.status] ?? "neutral"}>{data.status}</Badge>
+      <Badge tone={TONE[data.status]}>{data.status}</Badge>
       <progress aria-label={data.label} max={1} value={share} data-status={data.status} />
     </div>
   );

@@ -1,13 +1,12 @@
 // One question and its answer.
-import { type Block, parseAGUIError } from "capstan";
+import { type Block, faultOf, parseAGUIError } from "capstan";
 import type { CapStreamState } from "capstan/react";
 import { useSecondsLeft } from "capstan/react";
 import { memo, type ReactNode } from "react";
 
-import { Markdown } from "../markdown.js";
 import { Badge, type Tone } from "../ui/Badge.js";
-import { Icon } from "../ui/Icon.js";
-import { EventBlock } from "./EventBlock.js";
+import { BlockView } from "./BlockView.js";
+import type { OnAnswer } from "./Interrupt.js";
 
 export interface TurnData {
   id: string;
@@ -15,18 +14,19 @@ export interface TurnData {
   state: CapStreamState;
 }
 
-export const Turn = memo(function Turn({ turn, onRetry }: { turn: TurnData; onRetry: () => void }): ReactNode {
+interface Props {
+  turn: TurnData;
+  onRetry: () => void;
+  onAnswer: OnAnswer;
+}
+
+export const Turn = memo(function Turn({ turn, onRetry, onAnswer }: Props): ReactNode {
   const { question, state } = turn;
   return (
     <article className="turn" data-status={state.status}>
       <p className="question">{question}</p>
       <div className="answer">
-        {state.status !== "idle" && latest(state.blocks).map((block) => {
-          const key = `${block.type}-${block.seq}`;
-          if (block.type === "text") return <Markdown key={key} text={block.text} />;
-          if (block.type === "event") return <EventBlock key={key} view={block.view} onRetry={onRetry} />;
-          return <div key={key} className="card notice tone-warning" role="note"><Icon name="alert" /><p>{block.error.message}</p></div>;
-        })}
+        {state.status !== "idle" && latest(state.blocks).map((block) => <BlockView key={`${block.type}-${block.seq}`} block={block} onRetry={onRetry} onAnswer={onAnswer} />)}
         <Status state={state} />
       </div>
     </article>
@@ -36,8 +36,8 @@ export const Turn = memo(function Turn({ turn, onRetry }: { turn: TurnData; onRe
 /** Progress is shown where it stands: an earlier word on the same work is history. */
 function latest(blocks: readonly Block[]): readonly Block[] {
   const label = (block: Block) => (block.type === "event" && block.view.type === "progress" ? block.view.data.label : undefined);
-  const isHistory = (block: Block, at: number) => label(block) !== undefined && blocks.some((later, n) => n > at && label(later) === label(block));
-  return blocks.filter((block, at) => !isHistory(block, at));
+  const last = new Map(blocks.map((block) => [label(block), block]));
+  return blocks.filter((block) => label(block) === undefined || last.get(label(block)) === block);
 }
 
 function Status({ state }: { state: CapStreamState }): ReactNode {
@@ -49,6 +49,7 @@ function Status({ state }: { state: CapStreamState }): ReactNode {
         {text}
       </Badge>
       {state.status === "retrying" && <Retrying until={state.until} because={state.because} />}
+      {state.status === "failed" && <span className="muted">{titleOf(state.error)}</span>}
     </footer>
   );
 }
@@ -56,6 +57,12 @@ function Status({ state }: { state: CapStreamState }): ReactNode {
 function Retrying({ until, because }: { until: number; because: string }): ReactNode {
   const left = useSecondsLeft(until);
   return <span className="muted">{because}{left > 1 ? `; back in ${left} s` : ""}</span>;
+}
+
+/** The toast says it in general and goes away; here stays what the catalogue says of this very fault. */
+function titleOf(error: unknown): string | undefined {
+  const failure = parseAGUIError(error);
+  return failure ? faultOf(failure.kind ?? failure.code)?.title : undefined;
 }
 
 function told(state: CapStreamState): [Tone, string] {

@@ -372,7 +372,7 @@ class PresentationEvent(Model, _Mapping):
         return (_event_of, (self.to_json(),))
 
 
-_EXTRA = ("user_error", "stream_reset")
+_EXTRA = ("user_error", "stream_reset", "INTERRUPT")
 """Event types beyond the contract's list that we write ourselves."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from .._model import Model, now, to_datetime, to_uuid
+from .._model import Model, now, to_datetime, to_session
 from ..errors import CAPValidationError
 from .message import ChatMessage
 
@@ -116,7 +116,7 @@ class AgentRequest(Model):
         self._check(
             {
                 "request_id": request_id or uuid4(),
-                "session_id": NO_SESSION if session_id is None else to_uuid("session_id", session_id),
+                "session_id": NO_SESSION if session_id is None else to_session("session_id", session_id),
                 "root_request_id": root_request_id,
                 "parent_request_id": parent_request_id,
                 "timestamp": timestamp or now(),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from .._model import Model, now, to_datetime, to_uuid
+from .._model import Model, now, to_datetime, to_session, to_uuid
 from ..errors import CAPValidationError
 
 TYPE_CHECKING = False  # without `typing`, which takes longer to import than all of this
@@ -95,7 +95,7 @@ class SessionContext(Model):
             raise CAPValidationError("user", "expected user_id=… or user=UserContext(…), one of the two")
         self._check(
             {
-                "session_id": to_uuid("session_id", session_id),
+                "session_id": to_session("session_id", session_id),
                 "agent_id": to_uuid("agent_id", agent_id),
                 "user": UserContext(user_id) if user_id is not None else user,
                 "trace": trace or TraceContext(),

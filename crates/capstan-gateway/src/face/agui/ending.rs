@@ -5,36 +5,51 @@ use capstan_protocol::{Close, Exposure, Fault, Payload, StreamPacket};
 use serde_json::{Map, Value};
 
 use super::fold::Fold;
-use super::said::Said;
+use super::outgoing::OutgoingEvent;
 
 /// Everything open is closed, then the run is finished.
-pub(super) fn finish(fold: &mut Fold, t: i64, close: &Close) -> Vec<Said> {
+pub(super) fn finish(fold: &mut Fold, t: i64, close: &Close) -> Vec<OutgoingEvent> {
     let mut out = Vec::new();
     fold.end_text(t, &mut out);
     let calls = std::mem::take(&mut fold.state.calls);
     let steps = std::mem::take(&mut fold.state.steps);
-    out.extend(calls.into_iter().map(|c| Said::event(EventBody::ToolCallEnd { tool_call_id: c.id }, t)));
-    out.extend(steps.into_iter().map(|name| Said::event(EventBody::StepFinished { step_name: name }, t)));
+    out.extend(
+        calls.into_iter().map(|c| OutgoingEvent::event(EventBody::ToolCallEnd { tool_call_id: c.id }, t)),
+    );
+    out.extend(
+        steps.into_iter().map(|name| OutgoingEvent::event(EventBody::StepFinished { step_name: name }, t)),
+    );
     out.push(finished(fold, t, close));
     out
 }
 
-fn finished(fold: &Fold, t: i64, close: &Close) -> Said {
+fn finished(fold: &Fold, t: i64, close: &Close) -> OutgoingEvent {
     let mut report = if let Close::Report(report) = close { report.to_map() } else { Map::new() };
     report.retain(|_, value| !value.is_null());
     let reason = close.reason();
-    // Clients before 1.0 reject the word.
-    let is_cancelled = reason == Close::CANCELLED && fold.facts.is_v1;
     let body = EventBody::RunFinished {
         thread_id: fold.facts.thread.clone(),
         run_id: fold.facts.run.clone(),
         result: None,
-        outcome: is_cancelled.then_some(Outcome::Cancelled),
+        outcome: outcome(fold, &reason),
         usage: usage(&report),
     };
     report.insert("reason".into(), reason.into());
     let metadata = Map::from_iter([("capstan".to_owned(), Value::Object(report))]);
     AguiEvent { timestamp: Some(t), metadata: Some(metadata), ..AguiEvent::from(body) }.into()
+}
+
+/// Clients before 1.0 reject `cancelled` and know nothing of calls that wait; a question they do know.
+fn outcome(fold: &Fold, reason: &str) -> Option<Outcome> {
+    let (interrupts, pending) = (&fold.state.interrupts, &fold.state.pending);
+    match reason {
+        Close::INTERRUPT if !interrupts.is_empty() => {
+            Some(Outcome::Interrupt { interrupts: interrupts.clone() })
+        }
+        Close::CANCELLED => fold.facts.is_v1.then_some(Outcome::Cancelled),
+        _ if pending.is_empty() || !fold.facts.is_v1 => None,
+        _ => Some(Outcome::Success { pending_tool_call_ids: Some(pending.clone()) }),
+    }
 }
 
 /// What the agent counted, in AG-UI's words, as far as it has them.
@@ -52,32 +67,32 @@ fn usage(report: &Map<String, Value>) -> Option<Vec<TokenUsage>> {
 }
 
 /// RUN_ERROR, after the text message for front ends that know nothing else, if that is switched on.
-pub(super) fn failure(fold: &Fold, seq: u64, t: i64, fault: &Fault) -> Vec<Said> {
+pub(super) fn failure(fold: &Fold, seq: u64, t: i64, fault: &Fault) -> Vec<OutgoingEvent> {
     let mut out = if fold.facts.error_text { error_text(fold, seq, t, fault.message()) } else { Vec::new() };
     // What may leave was decided when the packet was written.
     out.push(fault.to_run_error(Exposure::Production).to_event(fold.facts.form(), Some(t)).into());
     out
 }
 
-fn error_text(fold: &Fold, seq: u64, t: i64, message: &str) -> Vec<Said> {
+fn error_text(fold: &Fold, seq: u64, t: i64, message: &str) -> Vec<OutgoingEvent> {
     let id = || format!("{}.error", fold.facts.message_id(seq));
     let start = EventBody::TextMessageStart { message_id: id(), role: TextRole::Assistant, name: None };
     let content = EventBody::TextMessageContent { message_id: id(), delta: message.to_owned() };
     let text = [start, content, EventBody::TextMessageEnd { message_id: id() }];
     let open = fold.state.text.map(|began| fold.facts.text_end(began, t));
     // A piece of text is never empty.
-    let text = text.into_iter().filter(|_| !message.is_empty()).map(|body| Said::event(body, t));
+    let text = text.into_iter().filter(|_| !message.is_empty()).map(|body| OutgoingEvent::event(body, t));
     open.into_iter().chain(text).collect()
 }
 
 /// How the response of a run ends that waits for its client. The fold stays as it is: the run may go on.
-pub(super) fn interruption(fold: &Fold, packet: &StreamPacket) -> Vec<Said> {
+pub(super) fn interruption(fold: &Fold, packet: &StreamPacket) -> Vec<OutgoingEvent> {
     let Payload::Error(error) = &packet.payload else { return Vec::new() };
     failure(fold, packet.seq, packet.t.as_millis(), &Fault::from(error.clone()))
 }
 
 /// How the run goes on for a client that comes back after such an end: its rules begin anew.
-pub(super) fn reopening(fold: &Fold, packet: &StreamPacket) -> Vec<Said> {
+pub(super) fn reopening(fold: &Fold, packet: &StreamPacket) -> Vec<OutgoingEvent> {
     let t = packet.t.as_millis();
     [vec![fold.facts.started(t)], fold.open_steps(t), fold.open_messages(t)].concat()
 }

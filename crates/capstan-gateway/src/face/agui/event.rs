@@ -5,11 +5,18 @@ use capstan_protocol::{Event, EventView, ProgressStatus, ProgressUpdate, RawObje
 use serde_json::Value;
 
 use super::fold::{Call, Fold};
-use super::said::Said;
+use super::outgoing::OutgoingEvent;
 
 /// Appends the events of one presentation event.
-pub(super) fn say(fold: &mut Fold, seq: u64, t: i64, event: &Event, raw: &RawObject, out: &mut Vec<Said>) {
-    let custom = |name: &str| Said::custom(name, Value::Object(raw.to_map()), t);
+pub(super) fn say(
+    fold: &mut Fold,
+    seq: u64,
+    t: i64,
+    event: &Event,
+    raw: &RawObject,
+    out: &mut Vec<OutgoingEvent>,
+) {
+    let custom = |name: &str| OutgoingEvent::custom(name, Value::Object(raw.to_map()), t);
     match event.view() {
         EventView::Thought(thought) => reasoning(fold, seq, t, &thought.thought, out),
         EventView::Markdown(block) => markdown(fold, seq, t, &block.content, out),
@@ -21,13 +28,15 @@ pub(super) fn say(fold: &mut Fold, seq: u64, t: i64, event: &Event, raw: &RawObj
             Some(body) => pass(fold, t, body, out),
             None => out.push(custom("capstan.event")),
         },
+        // The last event of the run tells them all.
+        EventView::Interrupt(interrupt) => fold.state.interrupts.push(*interrupt),
         // Resets need to know what was said; the fold has a way of its own for them.
         EventView::Reset(_) => {}
     }
 }
 
 /// A thought is whole: its span opens and closes at once.
-fn reasoning(fold: &mut Fold, seq: u64, t: i64, thought: &str, out: &mut Vec<Said>) {
+fn reasoning(fold: &mut Fold, seq: u64, t: i64, thought: &str, out: &mut Vec<OutgoingEvent>) {
     if thought.is_empty() {
         return;
     }
@@ -40,36 +49,42 @@ fn reasoning(fold: &mut Fold, seq: u64, t: i64, thought: &str, out: &mut Vec<Sai
         EventBody::ReasoningMessageEnd { message_id: id() },
         EventBody::ReasoningEnd { message_id: id() },
     ];
-    out.extend(bodies.map(|body| Said::event(body, t)));
+    out.extend(bodies.map(|body| OutgoingEvent::event(body, t)));
 }
 
 /// AG-UI's front ends render text as markdown, so a block is a message of its own.
-fn markdown(fold: &mut Fold, seq: u64, t: i64, content: &str, out: &mut Vec<Said>) {
+fn markdown(fold: &mut Fold, seq: u64, t: i64, content: &str, out: &mut Vec<OutgoingEvent>) {
     if content.is_empty() {
         return;
     }
     fold.end_text(t, out);
     let (message_id, delta) = (fold.facts.message_id(seq), content.to_owned());
     out.push(fold.facts.text_start(seq, t));
-    out.push(Said::event(EventBody::TextMessageContent { message_id, delta }, t));
+    out.push(OutgoingEvent::event(EventBody::TextMessageContent { message_id, delta }, t));
     out.push(fold.facts.text_end(seq, t));
 }
 
 /// A step has a name only; how far it is stands in the CUSTOM event.
-fn progress(fold: &mut Fold, t: i64, update: &ProgressUpdate, custom: Said, out: &mut Vec<Said>) {
+fn progress(
+    fold: &mut Fold,
+    t: i64,
+    update: &ProgressUpdate,
+    custom: OutgoingEvent,
+    out: &mut Vec<OutgoingEvent>,
+) {
     let steps = &mut fold.state.steps;
     let open = steps.iter().position(|name| *name == update.label);
     let step_name = update.label.clone();
     match (update.status, open) {
         (ProgressStatus::Running, None) => {
             steps.push(step_name.clone());
-            out.push(Said::event(EventBody::StepStarted { step_name }, t));
+            out.push(OutgoingEvent::event(EventBody::StepStarted { step_name }, t));
             out.push(custom);
         }
         (ProgressStatus::Complete | ProgressStatus::Failed, Some(at)) => {
             steps.remove(at);
             out.push(custom);
-            out.push(Said::event(EventBody::StepFinished { step_name }, t));
+            out.push(OutgoingEvent::event(EventBody::StepFinished { step_name }, t));
         }
         (ProgressStatus::Running, Some(_)) | (ProgressStatus::Complete | ProgressStatus::Failed, None) => {
             out.push(custom);
@@ -120,11 +135,12 @@ fn is_patch(operations: &[Value]) -> bool {
     })
 }
 
-fn pass(fold: &mut Fold, t: i64, mut body: EventBody, out: &mut Vec<Said>) {
+fn pass(fold: &mut Fold, t: i64, mut body: EventBody, out: &mut Vec<OutgoingEvent>) {
     #[allow(clippy::wildcard_enum_match_arm)] // The others open and close nothing.
     match &mut body {
         EventBody::ToolCallStart { tool_call_id, tool_call_name, parent_message_id } => {
             fold.end_text(t, out);
+            fold.state.pending.push(tool_call_id.clone());
             fold.state.calls.push(Call {
                 id: tool_call_id.clone(),
                 name: tool_call_name.clone(),
@@ -134,8 +150,9 @@ fn pass(fold: &mut Fold, t: i64, mut body: EventBody, out: &mut Vec<Said>) {
         EventBody::ToolCallEnd { tool_call_id } => {
             fold.state.calls.retain(|call| call.id != *tool_call_id);
         }
-        EventBody::ToolCallResult { content, .. } => {
+        EventBody::ToolCallResult { content, tool_call_id, .. } => {
             fold.end_text(t, out);
+            fold.state.pending.retain(|call| call != tool_call_id);
             // Clients before 1.0 read nothing but text here.
             if !fold.facts.is_v1 {
                 *content = MessageContent::Text(content.text());
@@ -146,5 +163,5 @@ fn pass(fold: &mut Fold, t: i64, mut body: EventBody, out: &mut Vec<Said>) {
         }
         _ => {}
     }
-    out.push(Said::event(body, t));
+    out.push(OutgoingEvent::event(body, t));
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::NAME;
-use super::said::Said;
+use super::outgoing::OutgoingEvent;
 use crate::settings::Settings;
 
 /// The protocol version that we declare to peers that declare theirs.
@@ -48,7 +48,7 @@ impl Facts {
         format!("{}:{seq}", self.stream)
     }
 
-    pub(super) fn started(&self, t: i64) -> Said {
+    pub(super) fn started(&self, t: i64) -> OutgoingEvent {
         let body = EventBody::RunStarted {
             thread_id: self.thread.clone(),
             run_id: self.run.clone(),
@@ -57,20 +57,20 @@ impl Facts {
             parent_run_id: None,
             input: None,
         };
-        Said::event(body, t)
+        OutgoingEvent::event(body, t)
     }
 
-    pub(super) fn text_start(&self, seq: u64, t: i64) -> Said {
+    pub(super) fn text_start(&self, seq: u64, t: i64) -> OutgoingEvent {
         let body = EventBody::TextMessageStart {
             message_id: self.message_id(seq),
             role: TextRole::Assistant,
             name: None,
         };
-        Said::event(body, t)
+        OutgoingEvent::event(body, t)
     }
 
-    pub(super) fn text_end(&self, seq: u64, t: i64) -> Said {
-        Said::event(EventBody::TextMessageEnd { message_id: self.message_id(seq) }, t)
+    pub(super) fn text_end(&self, seq: u64, t: i64) -> OutgoingEvent {
+        OutgoingEvent::event(EventBody::TextMessageEnd { message_id: self.message_id(seq) }, t)
     }
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn declares_version(body: &[u8]) -> bool {
     input.get("protocolVersion").is_some_and(Value::is_string)
 }
 
-impl From<AguiEvent> for Said {
+impl From<AguiEvent> for OutgoingEvent {
     fn from(event: AguiEvent) -> Self {
         Self::Event(Box::new(event))
     }

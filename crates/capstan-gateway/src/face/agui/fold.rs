@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use capstan_protocol::agui::EventBody;
+use capstan_protocol::agui::{EventBody, Interrupt};
 use capstan_protocol::{
     Close, ErrorSeverity, Event, EventView, Fault, FaultKind, Payload, RawObject, StreamPacket, StreamReset,
 };
@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::facts::Facts;
-use super::said::Said;
-use super::told::Cut;
+use super::outgoing::OutgoingEvent;
+use super::transcript::Cut;
 use super::{ending, event};
 
 /// What is open at a place in the stream.
@@ -25,6 +25,12 @@ pub(crate) struct State {
     pub(super) text: Option<u64>,
     pub(super) steps: Vec<String>,
     pub(super) calls: Vec<Call>,
+    /// Calls that nobody has answered yet, in order.
+    #[serde(default)]
+    pub(super) pending: Vec<String>,
+    /// What the run asks; its end says so.
+    #[serde(default)]
+    pub(super) interrupts: Vec<Interrupt>,
     /// Activities that were shown: only these may be changed.
     pub(super) activities: BTreeSet<String>,
     /// Events that a reset took back on the wire but not from the screen: they are not shown a second time.
@@ -67,7 +73,7 @@ impl Fold {
     }
 
     /// The events of a packet; a TRANSIENT error is taken as superseded, a reset is [`Self::reset`]'s.
-    pub(super) fn take(&mut self, packet: &StreamPacket) -> Vec<Said> {
+    pub(super) fn take(&mut self, packet: &StreamPacket) -> Vec<OutgoingEvent> {
         let mut out = Vec::new();
         if self.state.is_over {
             return out;
@@ -89,7 +95,7 @@ impl Fold {
         out
     }
 
-    fn delta(&mut self, seq: u64, t: i64, text: &str, out: &mut Vec<Said>) {
+    fn delta(&mut self, seq: u64, t: i64, text: &str, out: &mut Vec<OutgoingEvent>) {
         // AG-UI knows no empty piece.
         if text.is_empty() {
             return;
@@ -99,10 +105,13 @@ impl Fold {
             seq
         });
         let message_id = self.facts.message_id(began);
-        out.push(Said::event(EventBody::TextMessageContent { message_id, delta: text.to_owned() }, t));
+        out.push(OutgoingEvent::event(
+            EventBody::TextMessageContent { message_id, delta: text.to_owned() },
+            t,
+        ));
     }
 
-    fn event(&mut self, seq: u64, t: i64, raw: &RawObject, out: &mut Vec<Said>) {
+    fn event(&mut self, seq: u64, t: i64, raw: &RawObject, out: &mut Vec<OutgoingEvent>) {
         let read = Event::of(raw);
         if read.id.as_ref().and_then(Value::as_str).is_some_and(|id| self.state.again.remove(id)) {
             return;
@@ -111,13 +120,13 @@ impl Fold {
     }
 
     /// Ends the open text message: something follows that is a message of its own.
-    pub(super) fn end_text(&mut self, t: i64, out: &mut Vec<Said>) {
+    pub(super) fn end_text(&mut self, t: i64, out: &mut Vec<OutgoingEvent>) {
         if let Some(began) = self.state.text.take() {
             out.push(self.facts.text_end(began, t));
         }
     }
 
-    fn close(&mut self, seq: u64, t: i64, close: &Close) -> Vec<Said> {
+    fn close(&mut self, seq: u64, t: i64, close: &Close) -> Vec<OutgoingEvent> {
         let out = if close.reason() == "error" {
             // Its ERROR would have ended the fold already.
             ending::failure(self, seq, t, &Fault::new(FaultKind::AgentExecutionError))
@@ -129,7 +138,12 @@ impl Fold {
     }
 
     /// A later attempt said something else: the messages are told anew, and go on from there.
-    pub(super) fn reset(&mut self, packet: &StreamPacket, reset: &StreamReset, cut: &Cut) -> Vec<Said> {
+    pub(super) fn reset(
+        &mut self,
+        packet: &StreamPacket,
+        reset: &StreamReset,
+        cut: &Cut,
+    ) -> Vec<OutgoingEvent> {
         let mut out = Vec::new();
         if self.state.is_over {
             return out;
@@ -139,30 +153,30 @@ impl Fold {
             self.end_text(t, &mut out);
         }
         self.state.again.extend(cut.again.iter().cloned());
-        out.push(Said::Messages(cut.messages.clone(), t));
+        out.push(OutgoingEvent::Messages(cut.messages.clone(), t));
         let value = json!({ "attempt": reset.attempt, "after_seq": reset.after_seq, "dropped": cut.dropped });
-        out.push(Said::custom("capstan.reset", value, t));
+        out.push(OutgoingEvent::custom("capstan.reset", value, t));
         out
     }
 
     /// The steps that are open, for a reader whose rules begin anew.
-    pub(super) fn open_steps(&self, t: i64) -> Vec<Said> {
+    pub(super) fn open_steps(&self, t: i64) -> Vec<OutgoingEvent> {
         let steps = self.state.steps.iter().map(|name| EventBody::StepStarted { step_name: name.clone() });
-        steps.map(|body| Said::event(body, t)).collect()
+        steps.map(|body| OutgoingEvent::event(body, t)).collect()
     }
 
     /// The tool calls and the text that are open, likewise.
-    pub(super) fn open_messages(&self, t: i64) -> Vec<Said> {
+    pub(super) fn open_messages(&self, t: i64) -> Vec<OutgoingEvent> {
         let calls = self.state.calls.iter().map(|call| EventBody::ToolCallStart {
             tool_call_id: call.id.clone(),
             tool_call_name: call.name.clone(),
             parent_message_id: call.parent.clone(),
         });
         let text = self.state.text.map(|began| self.facts.text_start(began, t));
-        calls.map(|body| Said::event(body, t)).chain(text).collect()
+        calls.map(|body| OutgoingEvent::event(body, t)).chain(text).collect()
     }
 }
 
-fn warning(name: &str, error: &capstan_protocol::StreamError, t: i64) -> Said {
-    Said::custom(name, serde_json::to_value(error).unwrap_or_default(), t)
+fn warning(name: &str, error: &capstan_protocol::StreamError, t: i64) -> OutgoingEvent {
+    OutgoingEvent::custom(name, serde_json::to_value(error).unwrap_or_default(), t)
 }

@@ -1,18 +1,16 @@
 //! What a run was given, for those who are told the conversation anew.
 
-use capstan_journal::JournalError;
+use capstan_journal::{JournalError, Run};
 use capstan_protocol::{ChatMessage, Role};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::NAME;
 use crate::app::App;
-use crate::ask::Ask;
-use crate::face::cap;
 
 #[derive(Debug, Default)]
 pub(super) struct Input {
-    /// AG-UI messages as the client sent them, or as a CAP request would look in AG-UI.
+    /// AG-UI messages as the client sent them, or as a request of another face would look in AG-UI.
     pub(super) messages: Vec<Value>,
     pub(super) state: Option<Value>,
 }
@@ -22,7 +20,7 @@ impl Input {
         let store = app.journal.store();
         let Some(run) = store.run(stream).await? else { return Ok(Self::default()) };
         let Some(body) = store.body(stream).await? else { return Ok(Self::default()) };
-        Ok(if run.face == NAME { Self::of_agui(&body) } else { Self::of_cap(stream, &body) })
+        Ok(if run.face == NAME { Self::of_agui(&body) } else { Self::of_other(app, &run, &body) })
     }
 
     fn of_agui(body: &[u8]) -> Self {
@@ -35,11 +33,14 @@ impl Input {
         Self { messages, state: input.get("state").filter(|state| state.is_object()).cloned() }
     }
 
-    fn of_cap(stream: Uuid, body: &[u8]) -> Self {
-        let Ok(ask) = Ask::decode(cap::NAME, body) else { return Self::default() };
-        let said = ask.history.iter().flatten().chain(std::iter::once(&ask.message));
-        let messages =
-            said.enumerate().filter_map(|(n, message)| of_chat(&format!("{stream}:in.{n}"), message));
+    fn of_other(app: &App, run: &Run, body: &[u8]) -> Self {
+        let Ok(ask) = app.asked(run, body) else { return Self::default() };
+        let stream = run.stream_id;
+        let messages = ask
+            .messages
+            .iter()
+            .enumerate()
+            .filter_map(|(n, message)| of_chat(&format!("{stream}:in.{n}"), message));
         Self { messages: messages.collect(), state: None }
     }
 }

@@ -18,6 +18,7 @@ struct World {
     app: App,
     run: Run,
     body: Bytes,
+    states: Arc<FoldStates>,
 }
 
 fn packet(stream_id: Uuid, seq: u64, payload: Payload) -> StreamPacket {
@@ -46,7 +47,7 @@ impl World {
         });
         journal.append(stream, 1, frames.collect()).await.unwrap();
         let run = journal.store().run(stream).await.unwrap().unwrap();
-        Self { app: Gateway::new(journal).settings(settings).into_app(), run, body }
+        Self { app: Gateway::new(journal).settings(settings).into_app(), run, body, states: Arc::default() }
     }
 
     fn facts(&self) -> Facts {
@@ -60,7 +61,8 @@ impl World {
 
     /// The same at a time when the stream had only so many packets.
     async fn serve_upto(&self, upto: u64, place: Begin, state: RunState, step: usize) -> Vec<u8> {
-        let mut agui = Agui::open(&self.app, &self.run, self.facts(), place).await.unwrap();
+        let mut agui =
+            AguiWriter::open(&self.app, &self.states, &self.run, self.facts(), place).await.unwrap();
         let mut out = agui.opening(&self.app).to_vec();
         let mut after = agui.base();
         loop {
@@ -70,7 +72,7 @@ impl World {
             let Some(last) = frames.last() else { break };
             after = last.seq;
             let frames: Vec<Bytes> = frames.iter().map(|frame| frame.bytes.clone()).collect();
-            match agui.frames(&self.app, &frames).await.unwrap() {
+            match agui.tell(&self.app, &frames).await.unwrap() {
                 Next::Write(bytes) => out.extend(bytes),
                 Next::Last(bytes) => {
                     out.extend(bytes);
@@ -79,7 +81,7 @@ impl World {
                 Next::End | Next::Cut => panic!("frames end nothing"),
             }
         }
-        if let Next::Write(bytes) | Next::Last(bytes) = agui.stands(&self.app, state, View::Post) {
+        if let Next::Write(bytes) | Next::Last(bytes) = agui.caught_up(&self.app, state, View::Post) {
             out.extend(bytes);
         }
         out
@@ -321,7 +323,7 @@ proptest! {
                 } else {
                     prop_assert_eq!(resumed.strip_prefix(b":\n").unwrap_or(&resumed), &rest[..], "after {}", id);
                 }
-                let has_all = has_all(&world.app, &Run { state, ..world.run.clone() }, world.facts(), cursor).await;
+                let has_all = AguiWriter::has_all(&world.app, &world.states, &Run { state, ..world.run.clone() }, world.facts(), cursor).await;
                 prop_assert_eq!(has_all.unwrap(), rest.is_empty() && state == RunState::Closed);
             }
             Ok(())
@@ -400,7 +402,7 @@ proptest! {
     #[test]
     fn the_state_of_the_fold_survives_a_round_trip(payloads in any_stream()) {
         let facts = Facts { stream: Uuid::nil(), thread: "t".into(), run: "r".into(), created: 0, is_v1: true, error_text: false };
-        let mut told = Told::new(Arc::new(facts), Default::default());
+        let mut told = AguiTranscript::new(Arc::new(facts), Default::default());
         for (payload, seq) in payloads.into_iter().zip(1..) {
             told.take(&packet(Uuid::nil(), seq, payload));
             let text = serde_json::to_string(&told.fold.state).unwrap();
@@ -434,7 +436,9 @@ async fn a_resume_of_a_long_stream_begins_near_its_cursor() {
     let payloads: Vec<Payload> = (0..2000).map(|n| Payload::Delta(format!("{n} "))).collect();
     let world = World::new(&payloads, settings(false)).await;
     let at = |seq| Begin::After(Cursor::with_part(world.run.stream_id, seq, 1));
-    let base = async |seq| Agui::open(&world.app, &world.run, world.facts(), at(seq)).await.unwrap().base();
+    let base = async |seq| {
+        AguiWriter::open(&world.app, &world.states, &world.run, world.facts(), at(seq)).await.unwrap().base()
+    };
     assert_eq!(base(1990).await, 0, "nobody has read it in this life");
     world.replay(RunState::Running).await;
     assert!(base(1990).await >= 1985);

@@ -4,16 +4,25 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use capstan_client::{CapError, Notice};
+use capstan_protocol::fault::Entry;
 use capstan_protocol::{
     CitationBlock, Event, EventView, FaultKind, MediaCarousel, Payload, ProgressUpdate, StreamError,
     StreamPacket, Transcript, UserError,
 };
 use owo_colors::OwoColorize as _;
 
+/// What to do at a command line about faults whose remedy is told to programmers.
+const HERE: [(FaultKind, &str); 2] = [
+    (FaultKind::TenantRequired, "give your tenant's key with --key or CAPSTAN_KEY"),
+    (FaultKind::AgentNotFound, "`capstan agents` lists those that there are"),
+];
+
 /// Cheap to clone: notices come from inside the client.
 #[derive(Clone)]
 pub(in crate::cmd) struct Screen {
     is_terminal: bool,
+    /// The server that is talked to.
+    url: Arc<str>,
     state: Arc<Mutex<State>>,
 }
 
@@ -27,8 +36,8 @@ struct State {
 }
 
 impl Screen {
-    pub(in crate::cmd) fn new() -> Self {
-        Self { is_terminal: io::stdout().is_terminal(), state: Arc::default() }
+    pub(in crate::cmd) fn new(url: &str) -> Self {
+        Self { is_terminal: io::stdout().is_terminal(), url: url.into(), state: Arc::default() }
     }
 
     /// A person can wait and press keys.
@@ -98,6 +107,10 @@ impl Screen {
             EventView::Thought(trace) => self.line(harmless(&trace.thought).dimmed().italic()),
             EventView::UserError(error) => self.user_error(error),
             EventView::Reset(_) => self.reset(so_far)?,
+            EventView::Interrupt(asked) => {
+                let question = asked.message.as_deref().unwrap_or(&asked.reason);
+                self.line(format!("{} {}", "?".yellow(), harmless(question)));
+            }
             EventView::Other => {}
         }
         Ok(())
@@ -176,18 +189,29 @@ impl Screen {
         let title = entry.map_or("Failed", |entry| entry.title);
         anstream::eprintln!("{} {}", "✗".red().bold(), title.bold());
         anstream::eprintln!("  {}", harmless(&error.to_string()));
-        if let Some(entry) = entry {
-            anstream::eprintln!("  {} {}", "help:".cyan(), entry.remedy);
-        } else if let CapError::Connection(_) = error {
-            anstream::eprintln!("  {} is the server running? `make run` starts one", "help:".cyan());
+        if let Some(help) = self.help(error, entry) {
+            anstream::eprintln!("  {} {help}", "help:".cyan());
         }
         Ok(())
+    }
+
+    /// What to do about it at a command line; else what the catalogue says.
+    fn help(&self, error: &CapError, entry: Option<&Entry>) -> Option<String> {
+        if let CapError::Connection(_) = error {
+            let url = &self.url;
+            return Some(format!(
+                "does a server listen at {url}? `capstan serve` starts one, --url or CAPSTAN_URL names another"
+            ));
+        }
+        let entry = entry?;
+        let here = HERE.iter().find(|(kind, _)| *kind == entry.kind).map(|(_, help)| *help);
+        Some(here.unwrap_or(entry.remedy).to_owned())
     }
 
     pub(super) fn countdown(&self, left: u64) -> io::Result<()> {
         match left {
             0 => self.status("trying again".dimmed()),
-            _ => self.status(format!("trying again in {left} s; Ctrl-C to leave").dimmed()),
+            _ => self.status(format!("trying again in {left} s; Ctrl-C ends the wait").dimmed()),
         }
         Ok(())
     }

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use capstan_client::{CapClient, CapError, PacketStream};
-use capstan_protocol::{ErrorSeverity, ServiceRequest, StreamPacket, Transcript};
+use capstan_protocol::{Cursor, ErrorSeverity, Payload, ServiceRequest, StreamPacket, Transcript};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use uuid::Uuid;
 
 use super::screen::Screen;
 
@@ -20,9 +22,7 @@ pub(in crate::cmd) enum Outcome {
     NoConnection,
     NoProtocol,
     /// Ctrl-C.
-    Stopped,
-    /// Ctrl-C, twice.
-    Left,
+    Interrupted,
 }
 
 impl Outcome {
@@ -32,12 +32,8 @@ impl Outcome {
             Self::Failed => 1,
             Self::NoConnection => 3,
             Self::NoProtocol => 4,
-            Self::Stopped | Self::Left => INTERRUPTED,
+            Self::Interrupted => INTERRUPTED,
         })
-    }
-
-    pub(super) fn is_leaving(self) -> bool {
-        self == Self::Left
     }
 
     pub(in crate::cmd) fn of(error: &CapError) -> Self {
@@ -54,9 +50,10 @@ pub(super) struct Turn<'a> {
     screen: &'a Screen,
     request: ServiceRequest,
     transcript: Transcript,
+    /// The run's, once it is known.
+    stream: Option<Uuid>,
     /// The last packet that is on the screen.
     shown: u64,
-    is_stopping: bool,
 }
 
 /// What comes first.
@@ -67,59 +64,85 @@ enum News {
 
 impl<'a> Turn<'a> {
     pub(super) fn new(client: &'a CapClient, screen: &'a Screen, request: ServiceRequest) -> Self {
-        Self { client, screen, request, transcript: Transcript::default(), shown: 0, is_stopping: false }
+        Self { client, screen, request, transcript: Transcript::default(), stream: None, shown: 0 }
     }
 
     /// Shows the answer. A failure that passes is counted down, then the same request goes out again: it arms the run
     /// that waits for it, and starts no second one.
     pub(super) async fn play(mut self) -> io::Result<Outcome> {
+        let mut interrupts = signal(SignalKind::interrupt())?;
         loop {
-            let mut packets = self.client.assist(&self.request);
-            let error = match self.follow(&mut packets).await? {
+            let error = match self.follow(&mut interrupts).await? {
                 Ok(outcome) => return Ok(outcome),
                 Err(error) => error,
             };
             self.screen.failure(&error)?;
             match wait_of(&error).filter(|_| self.screen.is_watched()) {
-                Some(wait) if self.count_down(wait).await? => {}
-                Some(_) => return Ok(Outcome::Left),
+                Some(wait) if self.count_down(wait, &mut interrupts).await? => {}
+                Some(_) => return self.stop(&mut interrupts).await,
                 None => return Ok(Outcome::of(&error)),
             }
         }
     }
 
-    async fn follow(&mut self, packets: &mut PacketStream) -> io::Result<Result<Outcome, CapError>> {
+    async fn follow(&mut self, interrupts: &mut Signal) -> io::Result<Result<Outcome, CapError>> {
+        let mut packets = self.client.assist(&self.request);
         loop {
             let news = tokio::select! {
                 biased;
-                _ = tokio::signal::ctrl_c() => News::Interrupt,
+                _ = interrupts.recv() => News::Interrupt,
                 packet = packets.next() => News::Packet(packet),
             };
+            self.stream = packets.stream_id().or(self.stream);
             match news {
                 News::Packet(Ok(Some(packet))) => self.show(&packet)?,
                 News::Packet(Ok(None)) => {
                     self.screen.end(&self.transcript)?;
-                    return Ok(Ok(if self.is_stopping { Outcome::Stopped } else { Outcome::Complete }));
+                    return Ok(Ok(Outcome::Complete));
                 }
                 News::Packet(Err(error)) => return Ok(Err(error)),
-                News::Interrupt if self.is_stopping => return Ok(Ok(Outcome::Left)),
-                News::Interrupt => {
-                    if let Err(error) = self.stop(packets).await {
-                        return Ok(Err(error));
-                    }
-                }
+                // Whatever is waited for now, an answer or another try, is waited for no longer.
+                News::Interrupt => return self.stop(interrupts).await.map(Ok),
             }
         }
     }
 
-    /// The run ends on purpose; its CLOSE comes with the packets.
-    async fn stop(&mut self, packets: &PacketStream) -> Result<(), CapError> {
-        self.is_stopping = true;
-        self.screen.note("stopping; Ctrl-C again to leave");
-        match packets.stream_id() {
-            Some(stream) => self.client.stop(stream).await,
-            None => Ok(()),
+    /// The run ends on purpose, and what it said until then is shown. Whoever does not want to wait for that either
+    /// says so once more.
+    async fn stop(&mut self, interrupts: &mut Signal) -> io::Result<Outcome> {
+        let Some(stream) = self.stream else {
+            self.screen.note("not waiting any longer");
+            return Ok(Outcome::Interrupted);
+        };
+        self.screen.note("stopping");
+        let stopped = tokio::select! {
+            biased;
+            _ = interrupts.recv() => return Ok(Outcome::Interrupted),
+            stopped = self.client.stop(stream) => stopped,
+        };
+        if let Err(error) = stopped {
+            self.screen.failure(&error)?;
+            return Ok(Outcome::Interrupted);
         }
+        // Its end is in the journal, so the rest is there to be read.
+        let rest = self.client.observe(Cursor::new(stream, self.shown));
+        tokio::select! {
+            biased;
+            _ = interrupts.recv() => {}
+            shown = self.show_rest(rest) => shown?,
+        }
+        self.screen.end(&self.transcript)?;
+        Ok(Outcome::Interrupted)
+    }
+
+    async fn show_rest(&mut self, mut rest: PacketStream) -> io::Result<()> {
+        while let Ok(Some(packet)) = rest.next().await {
+            // A failure that was to pass has been told already.
+            if !matches!(packet.payload, Payload::Error(_)) {
+                self.show(&packet)?;
+            }
+        }
+        Ok(())
     }
 
     fn show(&mut self, packet: &StreamPacket) -> io::Result<()> {
@@ -133,12 +156,12 @@ impl<'a> Turn<'a> {
     }
 
     /// Counts down; false if the person does not want to wait.
-    async fn count_down(&self, wait: Duration) -> io::Result<bool> {
+    async fn count_down(&self, wait: Duration, interrupts: &mut Signal) -> io::Result<bool> {
         for left in (1..=wait.as_secs_f64().ceil() as u64).rev() {
             self.screen.countdown(left)?;
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_secs(1)) => {}
-                _ = tokio::signal::ctrl_c() => return Ok(false),
+                _ = interrupts.recv() => return Ok(false),
             }
         }
         self.screen.countdown(0)?;

@@ -27,9 +27,10 @@ impl Origins {
         Ok(Self { given: given(), lines })
     }
 
-    /// The environment may switch debugging on by itself.
+    /// A port is a part of where to listen; the environment may switch debugging on by itself.
     pub(super) fn of_key(&self, key: &str, value: &str) -> String {
-        let found = self.given.get(key).or_else(|| self.lines.get(key)).cloned();
+        let port = self.given.get("port").filter(|_| key == "listen");
+        let found = port.or_else(|| self.given.get(key)).or_else(|| self.lines.get(key)).cloned();
         match (key, value, found) {
             ("debug", "true", None) => "CAPSTAN_ENV".into(),
             (_, _, found) => found.unwrap_or_else(|| "default".into()),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use capstan_agent::Agent;
 use capstan_protocol::nearest;
-use capstan_upstream::{ConfigError, KINDS, build};
+use capstan_upstream::{ConfigError, KINDS, build, missing_key};
 use serde_json::{Map, Value};
 use toml::Spanned;
 
@@ -15,7 +15,13 @@ use crate::cmd::Failure;
 pub(super) type Table = BTreeMap<Spanned<String>, Spanned<Value>>;
 
 /// An agent under its name.
-pub(super) type Named = (String, Box<dyn Agent>);
+pub(in crate::cmd) struct Named {
+    pub(super) name: String,
+    pub(super) kind: String,
+    pub(super) agent: Box<dyn Agent>,
+    /// The variable in which its key was looked for in vain.
+    pub(super) missing_key: Option<&'static str>,
+}
 
 /// Where the tables come from, to point at mistakes.
 #[derive(Debug, Clone, Copy)]
@@ -29,11 +35,12 @@ pub(super) fn agents(tables: &[Table], source: Source<'_>) -> Result<Vec<Named>,
     let mut agents: Vec<Named> = Vec::new();
     for table in tables {
         let (name, kind) = (word(table, "name", source)?, word(table, "kind", source)?);
-        check_name(&name, agents.iter().any(|(known, _)| *known == name))
+        check_name(&name, agents.iter().any(|known| known.name == name))
             .map_err(|why| source.mistake(place(table, "name"), &why))?;
-        let agent =
-            build(&kind, keys(table)).map_err(|error| explain(table, &name, &kind, &error, source))?;
-        agents.push((name, agent));
+        let keys = keys(table);
+        let missing_key = missing_key(&kind, &keys);
+        let agent = build(&kind, keys).map_err(|error| explain(table, &name, &kind, &error, source))?;
+        agents.push(Named { name, kind, agent, missing_key });
     }
     Ok(agents)
 }
@@ -126,7 +133,7 @@ mod tests {
         let source = Source { path: Path::new("capstan.toml"), text };
         let found = agents(&file.agents, source);
         found
-            .map(|all| all.into_iter().map(|(name, _)| name).collect())
+            .map(|all| all.into_iter().map(|agent| agent.name).collect())
             .map_err(|failure| format!("{failure:?}"))
     }
 

@@ -6,7 +6,7 @@ mod settings;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use capstan_agent::TraceContext;
+use capstan_agent::TraceParent;
 use capstan_gateway::{Gateway, SPANS, TraceCollector};
 use opentelemetry::propagation::TextMapPropagator as _;
 use opentelemetry::trace::{TraceContextExt as _, TracerProvider as _};
@@ -29,13 +29,18 @@ pub(crate) struct Traces {
     provider: Option<SdkTracerProvider>,
 }
 
+/// Refuses variables that ask for traces and say it wrong.
+pub(crate) fn check() -> Result<(), Failure> {
+    if super::asked_by().is_some() { settings::check() } else { Ok(()) }
+}
+
 impl Traces {
     /// Reads the variables. Nothing is sent yet.
     pub(crate) fn open(runtime: &Handle) -> Result<Self, Failure> {
         if super::asked_by().is_none() {
             return Ok(Self { provider: None });
         }
-        settings::check()?;
+        check()?;
         let provider = SdkTracerProvider::builder()
             .with_resource(settings::resource())
             .with_batch_exporter(delivery::exporter(runtime)?)
@@ -77,7 +82,7 @@ struct Collector {
 }
 
 impl Collector {
-    fn remote(&self, context: &TraceContext) -> opentelemetry::Context {
+    fn remote(&self, context: &TraceParent) -> opentelemetry::Context {
         let headers: HashMap<String, String> =
             context.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         // Not within whatever context this thread is in.
@@ -86,19 +91,19 @@ impl Collector {
 }
 
 impl TraceCollector for Collector {
-    fn continue_from(&self, span: &Span, context: &TraceContext) {
+    fn continue_from(&self, span: &Span, context: &TraceParent) {
         // It fails only for a span that nobody collects.
         let _ = span.set_parent(self.remote(context));
     }
 
-    fn link(&self, span: &Span, context: &TraceContext) {
+    fn link(&self, span: &Span, context: &TraceParent) {
         span.add_link(self.remote(context).span().span_context().clone());
     }
 
-    fn context(&self, span: &Span) -> Option<TraceContext> {
+    fn context(&self, span: &Span) -> Option<TraceParent> {
         let mut headers = HashMap::new();
         self.propagator.inject_context(&span.context(), &mut headers);
-        let state = headers.get(TraceContext::STATE).map(String::as_str);
-        TraceContext::parse(headers.get(TraceContext::PARENT)?, state)
+        let state = headers.get(TraceParent::STATE).map(String::as_str);
+        TraceParent::parse(headers.get(TraceParent::PARENT)?, state)
     }
 }

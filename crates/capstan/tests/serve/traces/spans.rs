@@ -6,7 +6,7 @@ use serde_json::json;
 use super::collector::{Attributes, Collector, attributes, hex};
 use super::{CALLER, OTHER, OTHER_TRACE, PARENT, TRACE, end, traced};
 use crate::client::{ask, http, stream_of};
-use crate::process::Server;
+use crate::process::{Server, hasty_folder};
 
 /// Posts as a part of a trace, and reads to the end.
 async fn post(server: &Server, request: &ServiceRequest, parent: &str) -> (String, String) {
@@ -82,7 +82,7 @@ async fn a_run_in_ag_ui_is_the_same_span_and_one_without_a_trace_begins_its_own(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retried_attempt_and_a_warning_are_told_within_their_run() {
-    let (folder, collector) = (tempfile::tempdir().unwrap(), Collector::start().await);
+    let (folder, collector) = (hasty_folder(), Collector::start().await);
     let server = traced(folder.path(), &collector, &[]);
     post(&server, &ask("/flaky 1"), PARENT).await;
     post(&server, &ask("/warn"), OTHER).await;
@@ -140,7 +140,7 @@ async fn a_fatal_fault_is_the_status_of_its_run_and_a_stop_is_no_error() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_others_resume_stays_one_span_whose_later_attempts_are_linked_to_them() {
-    let (folder, collector) = (tempfile::tempdir().unwrap(), Collector::start().await);
+    let (folder, collector) = (hasty_folder(), Collector::start().await);
     let server = traced(folder.path(), &collector, &[]);
     let request = ask("/fault timeout");
     post(&server, &request, PARENT).await;

@@ -314,8 +314,8 @@ export type StreamPacket = {
 export type StreamReference = {
   /** Its id. */
   stream_id: string;
-  /** Its name. */
-  name: string;
+  /** Its name, if it has one. */
+  name?: string | null;
   /** What flows in it. */
   content_type?: string;
 };

@@ -24,6 +24,8 @@ export interface Policy {
   maxWait: number;
   /** While resuming, go on beyond `maxRetries` until nothing new came for this long: a deploy takes its time. */
   resumePatience: number;
+  /** The longest that the whole call may take, from its first poll on; no limit if it is not there. */
+  deadline: number | undefined;
   /** The waits between tries. */
   backoff: Backoff;
   /** A gap in seq is an error rather than a notice. */
@@ -38,6 +40,7 @@ export const DEFAULT_POLICY: Policy = {
   maxRetries: 3,
   maxWait: 30_000,
   resumePatience: 0,
+  deadline: undefined,
   backoff: { first: 500, max: 30_000, jitter: true },
   isStrict: false,
   profile: "v1",
@@ -52,13 +55,15 @@ export interface HealingOptions {
   maxWait?: number;
   /** While resuming, go on beyond `maxRetries` until nothing new came for this long; off. */
   resumePatience?: number;
+  /** The longest that a whole call may take, however lively it is; off. */
+  deadline?: number;
   /** The waits between tries; 0.5 s doubling to 30 s, with jitter. */
   backoff?: Partial<Backoff>;
 }
 
 /** The defaults, overlaid by what a caller has set. */
-export function policyOf({ maxRetries, maxWait, resumePatience, backoff }: HealingOptions): Policy {
-  const set = Object.entries({ maxRetries, maxWait, resumePatience }).filter(([, value]) => value !== undefined);
+export function policyOf({ maxRetries, maxWait, resumePatience, deadline, backoff }: HealingOptions): Policy {
+  const set = Object.entries({ maxRetries, maxWait, resumePatience, deadline }).filter(([, value]) => value !== undefined);
   return { ...DEFAULT_POLICY, ...Object.fromEntries(set), backoff: { ...DEFAULT_POLICY.backoff, ...backoff } };
 }
 

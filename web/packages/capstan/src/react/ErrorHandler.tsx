@@ -48,6 +48,6 @@ function useAgentErrors(agent: SubscribableAgent | null, handleError: (error: un
         told = undefined;
       },
     });
-    return unsubscribe;
+    return () => unsubscribe();
   }, [agent, handleError]);
 }

@@ -1,4 +1,5 @@
-// The React parts.
+"use client";
+// The React parts. They hold state, so that a page of server components has to know them as clients.
 export { useSecondsLeft } from "./countdown.js";
 export { ErrorHandler, type ErrorHandlerProps, type SubscribableAgent, useErrorHandler } from "./ErrorHandler.js";
 export { Description, type Notification, notificationOf, type Notify, RetryButton } from "./notify.js";

@@ -1,6 +1,5 @@
-// Telling the user: through sonner by default, or through any `notify` such as shadcn's `toast`.
+// What a user is told, as text for any `notify` such as shadcn's `toast`, and as the parts of a toast that live.
 import type { ReactNode } from "react";
-import { toast } from "sonner";
 
 import { type AGUIErrorData, getDisplayMessage, getErrorTitle, getVariant, retryHint } from "../ag-ui-error-codes.js";
 import { useSecondsLeft } from "./countdown.js";
@@ -15,41 +14,9 @@ export interface Notification {
 /** Shows a notification its own way. */
 export type Notify = (notification: Notification) => unknown;
 
-/** What a toast of ours shows beside the notification. */
-export interface Toasted {
-  error: AGUIErrorData;
-  /** When a retry may be made, on the clock of `Date.now`; `null` if there is nothing to wait for. */
-  deadline: number | null;
-  /** Absent if no retry is offered. */
-  retry: (() => void) | undefined;
-  dismiss: () => void;
-}
-
-/** What sonner calls a toast. */
-export type ToastId = string | number;
-
 /** The notification of a failure, as text. */
 export function notificationOf(error: AGUIErrorData): Notification {
   return { title: getErrorTitle(error), description: getDisplayMessage(error), variant: getVariant(error) };
-}
-
-/** Shows a toast with a live countdown and a retry that wakes at zero. */
-export function toastError({ error, deadline, retry, dismiss }: Toasted): ToastId {
-  const isDestructive = getVariant(error) === "destructive";
-  const show = isDestructive ? toast.error : toast;
-  return show(<span role={isDestructive ? "alert" : "status"}>{getErrorTitle(error)}</span>, {
-    description: <Description error={error} deadline={deadline} />,
-    action: retry && <RetryButton deadline={deadline} onRetry={retry} />,
-    // A failure stays until it is dealt with: a person may be reading, or waiting for the countdown.
-    duration: Number.POSITIVE_INFINITY,
-    closeButton: true,
-    onDismiss: dismiss,
-  });
-}
-
-/** Takes the toast away. */
-export function dismissToast(id: ToastId | undefined): void {
-  if (id !== undefined) toast.dismiss(id);
 }
 
 /** The message, and the seconds that are left. */

@@ -1,9 +1,10 @@
 // `useAGUIErrorHandler`: shows failures, counts down, and retries when it is time.
 import { useCallback, useEffect, useRef, useState } from "react";
 
-import { type AGUIErrorData, AGUIErrorCode, ERROR_MESSAGES, ERROR_STATUS, isRetryableError, parseAGUIError, requiresUserAction } from "../ag-ui-error-codes.js";
+import { type AGUIErrorData, AGUIErrorCode, ERROR_STATUS, isRetryableError, parseAGUIError, requiresUserAction } from "../ag-ui-error-codes.js";
 import { secondsUntil, useSecondsLeft } from "./countdown.js";
-import { dismissToast, notificationOf, type Notify, toastError, type ToastId } from "./notify.js";
+import { notificationOf, type Notify } from "./notify.js";
+import { type Shown, toastError } from "./toast.js";
 
 /** What to do about failures. All of it is optional; the latest functions are used, so that they need not be stable. */
 export interface AGUIErrorHandlerOptions {
@@ -44,13 +45,13 @@ interface Current {
 export function useAGUIErrorHandler(options: AGUIErrorHandlerOptions = {}): AGUIErrorHandler {
   const [current, setCurrent] = useState<Current | null>(null);
   const latest = useLatest({ options, current });
-  const shownToast = useRef<ToastId | undefined>(undefined);
+  const toast = useRef<Shown | undefined>(undefined);
   const secondsLeft = useSecondsLeft(current?.deadline ?? null);
 
   const dismiss = useCallback(() => {
     setCurrent(null);
-    dismissToast(shownToast.current);
-    shownToast.current = undefined;
+    toast.current?.dismiss();
+    toast.current = undefined;
   }, []);
 
   const retry = useCallback(() => {
@@ -69,8 +70,8 @@ export function useAGUIErrorHandler(options: AGUIErrorHandlerOptions = {}): AGUI
       latest.current = { ...latest.current, current: shown };
       setCurrent(shown);
       // The next failure takes the place of the last one: they do not pile up.
-      dismissToast(shownToast.current);
-      shownToast.current = announce(latest.current.options, shown, retry, () => setCurrent((now) => (now === shown ? null : now)));
+      toast.current?.dismiss();
+      toast.current = announce(latest.current.options, shown, retry, () => setCurrent((now) => (now === shown ? null : now)));
     },
     [latest, retry],
   );
@@ -79,9 +80,9 @@ export function useAGUIErrorHandler(options: AGUIErrorHandlerOptions = {}): AGUI
   return { handleError, error: current?.error ?? null, secondsLeft, canRetry, retry, dismiss };
 }
 
-function announce(options: AGUIErrorHandlerOptions, { error, deadline }: Current, retry: () => void, dismiss: () => void): ToastId | undefined {
+function announce(options: AGUIErrorHandlerOptions, { error, deadline }: Current, retry: () => void, dismiss: () => void): Shown | undefined {
   const isRetryable = isRetryableError(error);
-  let toast: ToastId | undefined;
+  let toast: Shown | undefined;
   if (options.notify) options.notify(notificationOf(error));
   else toast = toastError({ error, deadline, dismiss, retry: isRetryable && options.onRetry ? retry : undefined });
   options.onError?.(error);
@@ -93,8 +94,7 @@ function announce(options: AGUIErrorHandlerOptions, { error, deadline }: Current
 /** A failure nobody can read is still a failure. */
 function unreadable(input: unknown): AGUIErrorData {
   const code = AGUIErrorCode.AGENT_EXECUTION_ERROR;
-  const message = typeof input === "string" && input !== "" ? input : ERROR_MESSAGES[code];
-  return { code, message, http_status: ERROR_STATUS[code] };
+  return { code, message: typeof input === "string" ? input : "", http_status: ERROR_STATUS[code] };
 }
 
 /** A box with the latest value, so that callbacks can stay the same. */

@@ -5,7 +5,7 @@ import type { CallOptions, CapClient } from "../client.js";
 import { CAPConnectionError, CAPRuntimeError } from "../errors.js";
 import type { StreamPacket } from "../generated/wire.js";
 import type { Notice } from "../notice.js";
-import { newId } from "../request.js";
+import { newId, type ResumeEntry } from "../request.js";
 import type { PacketStream } from "../stream.js";
 import { type Block, Transcript } from "../transcript.js";
 
@@ -43,6 +43,8 @@ export interface CapStream {
   state: CapStreamState;
   /** Says something; in a new conversation unless one is named. Ends what runs here, though not at the server. */
   send: (message: string, conversationId?: string) => void;
+  /** Answers what the last run of a conversation asked. */
+  answer: (resume: readonly ResumeEntry[], conversationId: string) => void;
   /** Follows a stream that exists. */
   attach: (cursor: string) => void;
   /** After a failure that passes: asks for the next attempt of the same run. False if only a new question can help. */
@@ -72,6 +74,10 @@ export function useCapStream(client: CapClient, options: CapStreamOptions = {}):
     return {
       send: (message: string, conversationId = newId()) => {
         const request = client.question(conversationId, message);
+        begin(conversationId, (call) => client.assist(request, call));
+      },
+      answer: (resume: readonly ResumeEntry[], conversationId: string) => {
+        const request = client.answers(conversationId, resume);
         begin(conversationId, (call) => client.assist(request, call));
       },
       retry: () => current.current?.again() ?? false,

@@ -38,8 +38,8 @@ overlay! { LimitsConfig over Limits {
 } }
 
 overlay! { TimeoutsConfig over Timeouts {
-    run: Seconds, idle: Seconds, request: Seconds, heartbeat: Seconds, waiting: Seconds, drain: Seconds,
-    stalled_reader: Seconds,
+    run: Seconds, idle: Seconds, request: Seconds, heartbeat: Seconds, waiting: Seconds, backoff: Seconds,
+    drain: Seconds, stalled_reader: Seconds,
 } }
 
 overlay! { RetentionConfig over Retention { max_age: Seconds, max_bytes: u64, claim_age: Seconds, } }

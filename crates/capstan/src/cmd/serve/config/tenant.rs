@@ -29,7 +29,7 @@ struct TenantRetentionConfig {
 }
 
 /// `sha256:<64 hex digits>`; a key itself never stands in a file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Key(pub(super) KeyHash);
 
 impl<'de> Deserialize<'de> for Key {
@@ -50,6 +50,13 @@ pub(super) fn tenants(tables: &[TenantConfig]) -> Result<Vec<Tenant>, Failure> {
         if tables.iter().take(index).any(|earlier| earlier.name == *name) {
             return Err(Failure::usage(format!("tenants: there are two tables of the name {name:?}"))
                 .with_help("one tenant may have several keys"));
+        }
+        let shares = |earlier: &&TenantConfig| earlier.keys.iter().any(|key| keys.contains(key));
+        if let Some(earlier) = tables.iter().take(index).find(shares) {
+            let message = format!("tenants: {:?} and {name:?} have a key in common", earlier.name);
+            return Err(Failure::usage(message).with_help(format!(
+                "a key says whose request it is; make another one with `capstan key new {name}`"
+            )));
         }
     }
     Ok(tables.iter().map(TenantConfig::to_tenant).collect())

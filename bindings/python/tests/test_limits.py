@@ -1,0 +1,138 @@
+"""How long a call may take: time-outs and the deadline, against servers that hold on to a client."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from conftest import QUICK, Scripted, answer
+from coreason_client import AsyncCAPClient, CAPClient, CAPConnectionError
+
+Make = Callable[..., Scripted]
+
+STREAM = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+SOON = 0.05
+MUCH_LATER = 30.0
+"""A hang, as far as a test can tell."""
+
+
+def one_packet(seq: int) -> bytes:
+    packet = f'{{"stream_id":"{STREAM}","seq":{seq},"op":"DELTA","t":"2026-02-03T10:15:37Z","p":"a"}}'
+    return answer(f"data: {packet}\n\n")
+
+
+def failure(call: Callable[[], object]) -> CAPConnectionError:
+    """What a call fails with, in good time."""
+    began = monotonic()
+    with pytest.raises(CAPConnectionError) as lost:
+        call()
+    assert monotonic() - began < MUCH_LATER
+    return lost.value
+
+
+def calls(url: str, name: str, is_async: bool, has_http: bool, **options: Any) -> object:
+    """Calls a client of one of four kinds."""
+
+    def arguments() -> tuple[Any, ...]:
+        return {"stop": (uuid4(),), "health": (), "chat": ("Hi",)}[name]
+
+    async def aside() -> object:
+        async with httpx.AsyncClient() as http:
+            options["http_client"] = http if has_http else None
+            async with AsyncCAPClient(url, "", **QUICK, **options) as client:
+                made = getattr(client, name)(*arguments())
+                return await (made.text() if name == "chat" else made)
+
+    if is_async:
+        return asyncio.run(aside())
+    with (
+        httpx.Client() as http,
+        CAPClient(url, "", http_client=http if has_http else None, **QUICK, **options) as client,
+    ):
+        made = getattr(client, name)(*arguments())
+        return made.text() if name == "chat" else made
+
+
+KINDS = [(is_async, has_http) for is_async in (False, True) for has_http in (False, True)]
+kinds = pytest.mark.parametrize(("is_async", "has_http"), KINDS, ids=["sync", "sync-httpx", "async", "async-httpx"])
+
+
+@kinds
+@pytest.mark.parametrize("name", ["health", "stop", "chat"])
+def test_a_server_that_never_answers_is_left(scripted: Make, name: str, is_async: bool, has_http: bool) -> None:
+    server = scripted(None)
+    error = failure(lambda: calls(server.address, name, is_async, has_http, timeout=SOON, max_retries=0))
+    assert error.address == server.address and str(error).startswith(f"no connection to {server.address}: ")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_body_that_never_ends_is_left(scripted: Make, is_async: bool) -> None:
+    whole = answer("{", "application/json", "200 OK", "Content-Length: 9")
+
+    class Holding(Scripted):
+        """Says the half of it."""
+
+        def _serve(self, answers: tuple[bytes | None, ...]) -> None:
+            connection, _ = self._listener.accept()
+            self._request(connection)
+            connection.sendall(whole)
+            self._held.append(connection)
+
+    server = Holding()
+    error = failure(lambda: calls(server.address, "health", is_async, False, timeout=SOON))
+    assert "no answer within 0.05 s" in str(error)
+    server.close()
+
+
+@kinds
+def test_a_deadline_ends_a_call_that_gets_one_packet_per_connection(
+    scripted: Make, is_async: bool, has_http: bool
+) -> None:
+    """Each new packet renews the retries, so without it this goes on as long as the server wants."""
+    server = scripted(*(one_packet(seq) for seq in range(1, 100_000)))
+    error = failure(lambda: calls(server.address, "chat", is_async, has_http, deadline=0.3))
+    assert error.deadline == 0.3 and error.address == server.address
+    assert "not done within the deadline of 0.3 s" in str(error)
+    assert len(server.requests) >= 2
+
+
+@kinds
+@pytest.mark.parametrize("name", ["health", "stop", "chat"])
+def test_a_deadline_is_shorter_than_any_silence(scripted: Make, name: str, is_async: bool, has_http: bool) -> None:
+    server = scripted(None)
+    error = failure(lambda: calls(server.address, name, is_async, has_http, deadline=SOON))
+    assert name != "chat" or error.deadline == SOON
+
+
+def test_a_healthy_call_is_not_touched_by_its_deadline(gateway: str) -> None:
+    with CAPClient(gateway, "", deadline=60) as client:
+        assert client.chat("/tokens 3").text() and client.health()["status"] == "ok"
+
+
+def test_trio_gets_a_sentence(gateway: str) -> None:
+    trio = pytest.importorskip("trio")
+
+    async def chat() -> None:
+        await AsyncCAPClient(gateway, "").chat("Hi").text()
+
+    async def health() -> None:
+        await AsyncCAPClient(gateway, "").health()
+
+    for call in (chat, health):
+        with pytest.raises(RuntimeError, match=r"AsyncCAPClient needs asyncio.*under trio, use CAPClient in a thread"):
+            trio.run(call)
+
+    async def in_a_thread() -> str:
+        client = CAPClient(gateway, "")
+        text: str = await trio.to_thread.run_sync(lambda: client.chat("/tokens 3").text())
+        return text
+
+    assert trio.run(in_a_thread)
+    assert threading.current_thread() is threading.main_thread()

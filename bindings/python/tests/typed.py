@@ -1,0 +1,38 @@
+"""What a type checker knows of packets: `op` tells the type of `p`. Read by mypy, never run."""
+
+from typing import Any
+
+from typing_extensions import assert_type
+
+from coreason_client import AsyncCAPClient, CAPClient, ServiceRequest, StreamPacket
+from coreason_client.definitions.presentation import ErrorSeverity, PresentationEvent, StreamError, StreamOpCode
+
+
+def anything(packet: StreamPacket) -> None:
+    assert_type(packet.p, str | PresentationEvent | StreamError | dict[str, Any])
+
+
+def rfcs(client: CAPClient, request: ServiceRequest) -> None:
+    for packet in client.assist(request):
+        if packet.op == StreamOpCode.DELTA:
+            assert_type(packet.p, str)
+        elif packet.op == StreamOpCode.EVENT:
+            event = packet.p
+            if event["type"] == "CITATION_BLOCK":
+                print(f"\n[Citation: {event['data']['citations'][0]['uri']}]")
+        elif packet.op == StreamOpCode.ERROR:
+            error: StreamError = packet.p
+            assert_type(error.severity, ErrorSeverity)
+        else:
+            assert_type(packet.p, str | dict[str, Any])
+        anything(packet)
+    kept: list[StreamPacket] = list(client.assist(request))
+    anything(kept[0])
+
+
+async def twin(client: AsyncCAPClient, request: ServiceRequest) -> None:
+    async for packet in client.assist(request):
+        if packet.op is StreamOpCode.ERROR:
+            assert_type(packet.p, StreamError)
+    async for text in await client.chat("Hi"):
+        assert_type(text, str)

@@ -1,0 +1,104 @@
+//! States of the fold at some places of recent streams, so that a resume begins near its cursor and not at the start.
+//!
+//! A cache, nothing more: what is missing is folded from the journal again.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use uuid::Uuid;
+
+use super::fold::State;
+use super::transcripts::Transcripts;
+
+/// Packets between two places: a resume folds at most this many that it does not send.
+// Tests have short streams.
+const EVERY: u64 = if cfg!(test) { 4 } else { 256 };
+/// FoldStates kept per stream: cursors are rarely older than the last sixteen thousand packets.
+const PER_STREAM: usize = 64;
+/// Streams kept; the oldest go first.
+const STREAMS: usize = 4096;
+
+#[derive(Default)]
+pub(crate) struct FoldStates {
+    kept: Mutex<Kept>,
+    /// And what some of them have told.
+    pub(super) transcripts: Transcripts,
+}
+
+#[derive(Default)]
+struct Kept {
+    states: HashMap<Uuid, VecDeque<(u64, State)>>,
+    order: VecDeque<Uuid>,
+}
+
+impl FoldStates {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last known place at or before `seq`; the start, if there is none.
+    pub(super) fn nearest(&self, stream: Uuid, seq: u64) -> (u64, State) {
+        let kept = self.lock();
+        let places = kept.states.get(&stream);
+        let found = places.and_then(|places| places.iter().rev().find(|(at, _)| *at <= seq));
+        found.cloned().unwrap_or_default()
+    }
+
+    /// Forgets a stream that was erased.
+    pub(super) fn forget(&self, stream: Uuid) {
+        let mut kept = self.lock();
+        kept.states.remove(&stream);
+        kept.order.retain(|known| *known != stream);
+        drop(kept);
+        self.transcripts.forget(stream);
+    }
+
+    /// Remembers the state after packet `seq`, if it is one of those that are kept.
+    pub(super) fn note(&self, stream: Uuid, seq: u64, state: &State) {
+        if !seq.is_multiple_of(EVERY) {
+            return;
+        }
+        let mut kept = self.lock();
+        if !kept.states.contains_key(&stream) {
+            kept.order.push_back(stream);
+            if kept.order.len() > STREAMS
+                && let Some(oldest) = kept.order.pop_front()
+            {
+                kept.states.remove(&oldest);
+            }
+        }
+        let places = kept.states.entry(stream).or_default();
+        if places.back().is_none_or(|(last, _)| *last < seq) {
+            places.push_back((seq, state.clone()));
+            if places.len() > PER_STREAM {
+                places.pop_front();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resume_begins_near_its_cursor() {
+        let (places, stream) = (FoldStates::default(), Uuid::now_v7());
+        for seq in 0..=100 * EVERY {
+            places.note(stream, seq, &State { text: Some(seq), ..State::default() });
+        }
+        let (at, state) = places.nearest(stream, 99 * EVERY + EVERY / 2);
+        assert_eq!((at, state.text), (99 * EVERY, Some(99 * EVERY)));
+        assert_eq!(places.nearest(stream, 5).0, 0, "too old: from the start");
+        assert_eq!(places.nearest(Uuid::now_v7(), 5000).0, 0);
+    }
+
+    #[test]
+    fn old_streams_make_room() {
+        let places = FoldStates::default();
+        let streams: Vec<Uuid> = (0..=STREAMS).map(|_| Uuid::now_v7()).collect();
+        streams.iter().for_each(|stream| places.note(*stream, EVERY, &State::default()));
+        assert_eq!(places.nearest(streams[0], EVERY).0, 0);
+        assert_eq!(places.nearest(streams[STREAMS], EVERY).0, EVERY);
+    }
+}

@@ -1,0 +1,146 @@
+//! `/v1/ag-ui`: AG-UI's run input starts a run or attaches to it, and a GET joins one. What cannot be read is refused
+//! as HTTP; whatever else stands in the way is told in AG-UI's own words.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use capstan_journal::{Found, Run};
+use capstan_protocol::agui::{AguiEvent, RunAgentInput};
+use capstan_protocol::{Fault, FaultKind, LastEventId};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Agui;
+use crate::access::{Caller, WATCH};
+use crate::app::App;
+use crate::face::{self, Asker, Opening};
+use crate::openapi::{self, Answer, Body, Content, Link, Row, Tag, model, of_session, of_stream, of_user};
+use crate::post;
+use crate::query;
+use crate::reader::View;
+use crate::refusal::{Refusal, journal_fault};
+use crate::resume::ResumePoint;
+
+const TAG: Tag = Tag { name: "AG-UI", says: "The same runs in the words of AG-UI." };
+
+/// The answer to everything that could be read.
+const EVENTS: Answer = Answer {
+    headers: &[&openapi::STREAM_ID],
+    ..Answer::ok(
+        "AG-UI's events, with ids by which a client can read on. Whatever else stands in the way (a limit, an unknown agent, a conflict, \
+         a run that is gone) is a stream, too, whose only event is RUN_ERROR: the published clients can read nothing else.",
+        &[Content::Events(model::<AguiEvent>)],
+    )
+};
+
+pub(super) const POST: Row = Row {
+    tag: &TAG,
+    summary: "Start a run in AG-UI, or attach to it",
+    says: "As `POST /v1/assist` does, from AG-UI's run input: `runId` is the key. The same input sent again, with `Last-Event-ID` or without, attaches \
+        and never starts a second run.",
+    place: Some(&openapi::AGENT),
+    headers: &[&openapi::CURSOR],
+    body: Some(&RUN_INPUT),
+    answers: &[Answer { links: LINKS_OF_INPUT, ..EVENTS }],
+    faults: &[FaultKind::PayloadTooLarge, FaultKind::UnsupportedMediaType, FaultKind::Timeout],
+    ..Row::NONE
+};
+
+pub(super) const JOIN: Row = Row {
+    tag: &TAG,
+    summary: "Join a run in AG-UI",
+    says: "Whoever comes without a cursor gets a snapshot of what was said, then the live events. It only looks: a run that waits for its client is not armed.",
+    place: Some(&openapi::AGENT),
+    query: Some(JoinParams::json_schema),
+    headers: &[&openapi::CURSOR],
+    answers: &[EVENTS],
+    ..Row::NONE
+};
+
+/// What a GET may say.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct JoinParams {
+    /// The key of the run.
+    #[serde(rename = "runId")]
+    #[schemars(example = "run-1")]
+    pub(super) run: String,
+    /// `-1` for all events from the start, else a cursor. `Last-Event-ID` beats it.
+    offset: Option<String>,
+}
+
+impl JoinParams {
+    pub(super) fn wants_all(&self) -> bool {
+        self.offset.as_deref() == Some("-1")
+    }
+
+    pub(super) fn cursor(&self) -> Result<Option<LastEventId>, Fault> {
+        let offset = self.offset.as_deref().filter(|offset| *offset != "-1");
+        let wrong = |e| Fault::new(FaultKind::InvalidRequest).with_message(format!("offset: {e}, or -1"));
+        offset.map(|offset| offset.parse().map_err(wrong)).transpose()
+    }
+}
+
+/// `GET /v1/ag-ui?runId=…&offset=…`: TanStack's join. It only looks: a run that waits is not armed.
+pub(super) async fn join(
+    agui: Arc<Agui>,
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    agent: Option<Path<String>>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (parts, _) = request.into_parts();
+    let params: JoinParams = query::parse(&parts.uri)?;
+    let point = ResumePoint::of_headers(&parts.headers)?.or_cursor(params.cursor()?);
+    let point = point.or_after(params.wants_all().then_some(0));
+    let joined = async {
+        let run = find(&app, &caller, agent.as_ref().map(|Path(name)| name.as_str()), &params.run).await?;
+        let opening = Opening { run: &run, point, view: View::Get, parts: &parts, posted: None };
+        post::watch(&app, &*agui, opening).await
+    };
+    joined.await.map_err(|fault| face::refusal(&app, &*agui, fault, Asker::Viewer))
+}
+
+async fn find(app: &App, caller: &Caller, agent: Option<&str>, key: &str) -> Result<Run, Fault> {
+    let found = app.journal.store().find(&caller.tenant, key).await.map_err(journal_fault)?;
+    match found {
+        Some(Found::Run(run)) if agent.is_none_or(|agent| run.agent == agent) => Ok(run),
+        Some(Found::Expired) => Err(Fault::new(FaultKind::StreamExpired)),
+        Some(Found::Run(_)) | None => Err(Fault::new(FaultKind::StreamNotFound)),
+    }
+}
+
+/// Of AG-UI.
+const RUN_INPUT: Body = Body {
+    says: "`runId` is the key under which the run starts at most once, `threadId` the session. The last message of role user is the turn.",
+    model: run_input,
+    examples: &[("run", agui)],
+};
+
+fn run_input(generator: &mut SchemaGenerator) -> Schema {
+    let name = json!({ "minLength": 1, "maxLength": 1024 });
+    json_schema!({ "allOf": [model::<RunAgentInput>(generator)],
+        "properties": { "runId": name, "threadId": name, "messages": of_user(json_schema!({})) } })
+}
+
+fn agui() -> Value {
+    json!({
+        "threadId": "support-17",
+        "runId": "run-1",
+        "messages": [{ "id": "m1", "role": "user", "content": "Why is the sky blue?" }],
+        "tools": [],
+        "context": [],
+    })
+}
+
+/// The same for a run that was started in AG-UI.
+const LINKS_OF_INPUT: &[Link] = &[
+    Link { method: "get", path: "/v1/ag-ui", parameter: "runId", value: "$request.body#/runId" },
+    of_stream("get", WATCH),
+    of_stream("get", "/v1/streams/{id}/packets"),
+    of_stream("delete", WATCH),
+    of_session("get", "$request.body#/threadId"),
+    of_session("delete", "$request.body#/threadId"),
+];

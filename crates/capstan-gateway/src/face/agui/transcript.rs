@@ -1,0 +1,278 @@
+//! Everything that a stream has told so far: what a reset or a late joiner needs, and nobody else.
+//!
+//! It is as large as the text, so it is made by reading the stream when it is needed, and shared: see `transcripts`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use capstan_journal::JournalError;
+use capstan_protocol::agui::{EventBody, MessageContent};
+use capstan_protocol::{Event, Payload, StreamPacket, sse};
+use serde_json::{Value, json};
+
+use super::facts::Facts;
+use super::fold::{Fold, State, reset_of};
+use super::input::Input;
+use super::outgoing::OutgoingEvent;
+use crate::app::App;
+
+/// A message, or a part of one, and the packet that began it.
+#[derive(Debug)]
+struct Item {
+    seq: u64,
+    id: String,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// Text, and for each packet where its text ends.
+    Text(String, Vec<(u64, usize)>),
+    Reasoning(String),
+    Call {
+        name: String,
+        arguments: String,
+        parent: Option<String>,
+    },
+    Result {
+        call: String,
+        content: MessageContent,
+    },
+}
+
+/// What a stream has told.
+#[derive(Debug)]
+pub(crate) struct AguiTranscript {
+    pub(super) fold: Fold,
+    input: Input,
+    items: Vec<Item>,
+    customs: Vec<(u64, OutgoingEvent)>,
+    states: Vec<OutgoingEvent>,
+    /// Events that a reset does not take back, by their own ids.
+    shown: Vec<(u64, String)>,
+    /// The last packet that was taken.
+    seq: u64,
+    /// Bytes that were taken.
+    size: usize,
+    /// What the last packet took away, if it was a reset.
+    cut: Option<Arc<Cut>>,
+}
+
+/// What a reset leaves, and what it takes away.
+#[derive(Debug, Default)]
+pub(super) struct Cut {
+    pub(super) messages: Vec<Value>,
+    /// The ids of presentation events that no longer count.
+    pub(super) dropped: Vec<String>,
+    /// The ids of events that stay on the screen although they are sent again.
+    pub(super) again: BTreeSet<String>,
+}
+
+impl AguiTranscript {
+    pub(super) fn new(facts: Arc<Facts>, input: Input) -> Self {
+        let fold = Fold::new(facts, State::default());
+        let (items, customs, states, shown) = (vec![], vec![], vec![], vec![]);
+        Self { fold, input, items, customs, states, shown, seq: 0, size: 0, cut: None }
+    }
+
+    /// Reads a stream up to a packet.
+    pub(super) async fn load(app: &App, facts: &Arc<Facts>, upto: u64) -> Result<Self, JournalError> {
+        let mut told = Self::new(Arc::clone(facts), Input::load(app, facts.stream).await?);
+        told.read_on(app, upto).await?;
+        Ok(told)
+    }
+
+    /// Reads on, up to a packet.
+    pub(super) async fn read_on(&mut self, app: &App, upto: u64) -> Result<(), JournalError> {
+        let (store, stream) = (app.journal.store(), self.fold.facts.stream);
+        while self.seq < upto {
+            let frames = store.read(stream, self.seq, 1024, 1024 * 1024).await?;
+            if frames.is_empty() {
+                break;
+            }
+            for frame in frames.iter().filter(|frame| frame.seq <= upto) {
+                if let Some(packet) = sse::decode_packet(&frame.bytes) {
+                    self.take(&packet);
+                }
+                self.seq = frame.seq;
+                self.size += frame.bytes.len();
+            }
+            if frames.last().is_some_and(|last| last.seq > upto) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Roughly what it takes.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// What the last packet took away, if it was a reset.
+    pub(super) fn last_cut(&self) -> Arc<Cut> {
+        self.cut.clone().unwrap_or_default()
+    }
+
+    pub(super) fn take(&mut self, packet: &StreamPacket) {
+        self.cut = None;
+        if let Some(reset) = reset_of(packet) {
+            let cut = Arc::new(self.cut(reset.after_seq));
+            self.cut = Some(Arc::clone(&cut));
+            let said = self.fold.reset(packet, &reset, &cut);
+            said.into_iter().for_each(|said| self.note(packet.seq, said));
+            return;
+        }
+        let said = self.fold.take(packet);
+        if let (Payload::Event(raw), true) = (&packet.payload, said.iter().any(OutgoingEvent::stays))
+            && let Some(Value::String(id)) = Event::of(raw).id
+        {
+            self.shown.push((packet.seq, id));
+        }
+        said.into_iter().for_each(|said| self.note(packet.seq, said));
+    }
+
+    fn note(&mut self, seq: u64, said: OutgoingEvent) {
+        let OutgoingEvent::Event(event) = &said else { return };
+        let mut begin = |id: &String, kind| self.items.push(Item { seq, id: id.clone(), kind });
+        #[allow(clippy::wildcard_enum_match_arm)] // The others leave nothing behind.
+        match &event.body {
+            EventBody::TextMessageStart { message_id, .. } => {
+                begin(message_id, Kind::Text(String::new(), Vec::new()));
+            }
+            EventBody::ReasoningMessageStart { message_id, .. } => {
+                begin(message_id, Kind::Reasoning(String::new()));
+            }
+            EventBody::ToolCallStart { tool_call_id, tool_call_name, parent_message_id } => {
+                let (name, parent) = (tool_call_name.clone(), parent_message_id.clone());
+                begin(tool_call_id, Kind::Call { name, arguments: String::new(), parent });
+            }
+            EventBody::ToolCallResult { message_id, tool_call_id, content, .. } => {
+                let (call, content) = (tool_call_id.clone(), content.clone());
+                begin(message_id, Kind::Result { call, content });
+            }
+            EventBody::TextMessageContent { message_id: id, delta }
+            | EventBody::ReasoningMessageContent { message_id: id, delta }
+            | EventBody::ToolCallArgs { tool_call_id: id, delta } => self.append(seq, id, delta),
+            EventBody::StateSnapshot { .. } => self.states = vec![said],
+            EventBody::StateDelta { .. } => self.states.push(said),
+            EventBody::Custom { .. }
+            | EventBody::ActivitySnapshot { .. }
+            | EventBody::ActivityDelta { .. } => {
+                self.customs.push((seq, said));
+            }
+            _ => {}
+        }
+    }
+
+    fn append(&mut self, seq: u64, id: &str, delta: &str) {
+        match self.items.iter_mut().rev().find(|item| item.id == id).map(|item| &mut item.kind) {
+            Some(Kind::Text(text, marks)) => {
+                text.push_str(delta);
+                marks.push((seq, text.len()));
+            }
+            Some(Kind::Reasoning(text) | Kind::Call { arguments: text, .. }) => text.push_str(delta),
+            Some(Kind::Result { .. }) | None => {}
+        }
+    }
+
+    /// Takes back text and presentation events after a packet. Reasoning and tool calls stay: clients cannot be told
+    /// to forget them, so the fold does not repeat them either.
+    pub(super) fn cut(&mut self, after_seq: u64) -> Cut {
+        self.items.retain(|item| item.seq <= after_seq || !matches!(item.kind, Kind::Text(..)));
+        for item in &mut self.items {
+            if let Kind::Text(text, marks) = &mut item.kind {
+                marks.retain(|(seq, _)| *seq <= after_seq);
+                text.truncate(marks.last().map_or(0, |(_, end)| *end));
+            }
+        }
+        let mut cut = Cut::default();
+        self.customs.retain(|(seq, said)| {
+            let id = said.presented().filter(|_| *seq > after_seq);
+            cut.dropped.extend(id.clone());
+            id.is_none()
+        });
+        self.shown.retain(|(seq, id)| {
+            let stays = *seq <= after_seq;
+            if !stays {
+                cut.again.insert(id.clone());
+            }
+            stays
+        });
+        cut.messages = self.messages();
+        cut
+    }
+
+    /// The conversation: what the run was given, then what it has said.
+    pub(super) fn messages(&self) -> Vec<Value> {
+        let mut messages = self.input.messages.clone();
+        for item in &self.items {
+            let id = &item.id;
+            match &item.kind {
+                Kind::Text(text, _) => {
+                    messages.push(json!({ "id": id, "role": "assistant", "content": text }));
+                }
+                Kind::Reasoning(text) => {
+                    messages.push(json!({ "id": id, "role": "reasoning", "content": text }));
+                }
+                Kind::Call { name, arguments, parent } => {
+                    let function = json!({ "name": name, "arguments": arguments });
+                    let call = json!({ "id": id, "type": "function", "function": function });
+                    add_call(&mut messages, parent.as_ref().unwrap_or(id), call);
+                }
+                Kind::Result { call, content } => {
+                    messages
+                        .push(json!({ "id": id, "role": "tool", "toolCallId": call, "content": content }));
+                }
+            }
+        }
+        messages
+    }
+
+    /// What a joiner gets that may hold messages already: everything is restated as a whole, nothing is appended.
+    pub(super) fn preamble(&self) -> Vec<OutgoingEvent> {
+        let facts = &self.fold.facts;
+        let t = facts.created;
+        let mut out = vec![facts.started(t), OutgoingEvent::Messages(self.messages(), t)];
+        let is_whole = matches!(self.states.first(), Some(first) if first.kind() == "STATE_SNAPSHOT");
+        if let (false, Some(state)) = (is_whole, &self.input.state) {
+            out.push(OutgoingEvent::event(EventBody::StateSnapshot { snapshot: state.clone() }, t));
+        }
+        out.extend(self.states.iter().cloned());
+        out.extend(self.fold.open_steps(t));
+        out.extend(self.customs.iter().map(|(_, said)| said.clone()));
+        out.extend(self.fold.open_messages(t));
+        out
+    }
+}
+
+/// A tool call belongs to the assistant message that it names, or makes one.
+fn add_call(messages: &mut Vec<Value>, parent: &str, call: Value) {
+    let is = |m: &Value, name, text: &str| m.get(name).and_then(Value::as_str) == Some(text);
+    let is_parent = |m: &&mut Value| is(m, "id", parent) && is(m, "role", "assistant");
+    if let Some(Value::Object(message)) = messages.iter_mut().find(is_parent) {
+        if let Value::Array(calls) = message.entry("toolCalls").or_insert_with(|| json!([])) {
+            calls.push(call);
+        }
+        return;
+    }
+    messages.push(json!({ "id": parent, "role": "assistant", "toolCalls": [call] }));
+}
+
+impl OutgoingEvent {
+    /// A reset does not take it back: there is no event for that.
+    fn stays(&self) -> bool {
+        ["REASONING_", "TOOL_CALL_", "STATE_", "ACTIVITY_"].iter().any(|kind| self.kind().starts_with(kind))
+    }
+
+    /// The id of the presentation event that this CUSTOM event tells of.
+    fn presented(&self) -> Option<String> {
+        let Self::Event(event) = self else { return None };
+        let EventBody::Custom { value, .. } = &event.body else { return None };
+        value.get("id").and_then(Value::as_str).map(str::to_owned)
+    }
+}

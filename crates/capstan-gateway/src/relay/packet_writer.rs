@@ -1,0 +1,340 @@
+//! The packets: turns outputs into packets with the next seq, encodes each once, and remembers what was said.
+
+use bytes::Bytes;
+use capstan_agent::Output;
+use capstan_journal::{Frame, JournalError, Run};
+use capstan_protocol::agui::Interrupt;
+use capstan_protocol::{
+    ChatMessage, Close, CloseReport, Event, EventView, Fault, FaultKind, Payload, PresentationEventType,
+    RawObject, StreamPacket, StreamReset, Timestamp, event, sse,
+};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::attempt_diff::{AttemptDiff, Forgotten, Met};
+use super::tool_log::ToolLog;
+use crate::app::App;
+
+/// Writes one stream.
+pub(super) struct PacketWriter {
+    stream_id: Uuid,
+    seq: u64,
+    bytes: u64,
+    attempt: u32,
+    accepts_reset: bool,
+    supported: Option<Vec<String>>,
+    app: App,
+    /// Encoded and not yet taken: the frames one behind the other, and where each ends.
+    buffer: Vec<u8>,
+    ends: Vec<usize>,
+    events: u64,
+    diff: AttemptDiff,
+    tools: ToolLog,
+    /// What the present attempt asks. It is written with the end of the run, if the attempt succeeds.
+    asked: Vec<Interrupt>,
+    /// Bytes of text that the present attempt's agent wrote.
+    heard: usize,
+    /// Where in them a block was turned into text for a client without blocks, and its length.
+    turned: Vec<(usize, usize)>,
+    model: Option<String>,
+    usage: Option<Map<String, Value>>,
+    /// Whether the present attempt has said what it took.
+    has_counted: bool,
+    reason: Option<String>,
+}
+
+impl PacketWriter {
+    pub(super) fn new(app: &App, run: &Run) -> Self {
+        Self {
+            stream_id: run.stream_id,
+            seq: run.last_seq,
+            bytes: run.bytes,
+            attempt: run.attempt,
+            accepts_reset: run.accepts_reset,
+            supported: run.supported_events.clone(),
+            app: app.clone(),
+            buffer: Vec::new(),
+            ends: Vec::new(),
+            events: 0,
+            // What has one attempt has nothing to compare, unless it goes back by itself.
+            diff: AttemptDiff::new(run.max_attempts > 1),
+            tools: ToolLog::default(),
+            asked: Vec::new(),
+            heard: 0,
+            turned: Vec::new(),
+            model: run.model.clone(),
+            usage: run.usage.clone(),
+            has_counted: false,
+            reason: None,
+        }
+    }
+
+    /// Nothing was written or replayed by this writer yet.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.diff.is_empty()
+    }
+
+    /// Whether what comes can be compared with what was sent.
+    pub(super) fn compares(&self) -> bool {
+        self.diff.compares()
+    }
+
+    /// Makes ready for comparing, by reading what was sent so far. It must be in the journal.
+    pub(super) async fn compare(&mut self) -> Result<(), JournalError> {
+        (self.diff, self.tools, self.events) = (AttemptDiff::new(true), ToolLog::default(), 0);
+        self.replay().await
+    }
+
+    /// The answer as a viewer has it now, resets applied; of a very long one, the beginning.
+    pub(super) fn text(&self) -> &str {
+        self.diff.text()
+    }
+
+    /// What was said as messages, when nothing more will be said. A long one is read from the journal.
+    pub(super) async fn take_messages(&mut self) -> Result<Vec<ChatMessage>, JournalError> {
+        let text = match self.diff.take_text() {
+            Some(text) => text,
+            None => {
+                self.diff = AttemptDiff::with_limit(true, usize::MAX);
+                self.tools = ToolLog::default();
+                self.replay().await?;
+                self.diff.take_text().unwrap_or_default()
+            }
+        };
+        Ok(std::mem::take(&mut self.tools).messages(&text))
+    }
+
+    /// What the run asks, if it ends now.
+    pub(super) fn asked(&self) -> &[Interrupt] {
+        &self.asked
+    }
+
+    /// Writes what the run asks. Nobody may leave it out: without it the end of the run makes no sense.
+    pub(super) fn write_asked(&mut self) {
+        let events: Vec<_> =
+            self.asked.iter().filter_map(|asked| event::envelope(event::INTERRUPT, asked).ok()).collect();
+        events.into_iter().for_each(|payload| self.write(Payload::Event(payload)));
+    }
+
+    /// Its id on the wire says where it was asked, so that an answer finds it.
+    fn ask(&mut self, interrupt: Interrupt) {
+        let id = format!("{}:{}", self.stream_id, interrupt.id);
+        self.asked.retain(|asked| asked.id != id);
+        self.asked.push(Interrupt { id, ..interrupt });
+    }
+
+    pub(super) fn events(&self) -> u64 {
+        self.events
+    }
+
+    pub(super) fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What was written since. One allocation for all of it: a frame is a slice.
+    pub(super) fn take_frames(&mut self) -> Vec<Frame> {
+        let mut bytes = Bytes::copy_from_slice(&self.buffer);
+        self.buffer.clear();
+        let (first, mut start) = (self.seq + 1 - self.ends.len() as u64, 0);
+        let slice = |(seq, end): (u64, usize)| {
+            let frame = Frame { seq, bytes: bytes.split_to(end - start) };
+            start = end;
+            frame
+        };
+        (first..).zip(self.ends.drain(..)).map(slice).collect()
+    }
+
+    pub(super) fn model(&self) -> Option<&String> {
+        self.model.as_ref()
+    }
+
+    pub(super) fn usage(&self) -> Option<&Map<String, Value>> {
+        self.usage.as_ref()
+    }
+
+    /// What the present attempt took, as far as it said.
+    pub(super) fn attempt_usage(&self) -> Option<&Map<String, Value>> {
+        self.usage().filter(|_| self.has_counted)
+    }
+
+    /// Reads what earlier attempts wrote, possibly in another process's life.
+    pub(super) async fn replay(&mut self) -> Result<(), JournalError> {
+        let mut after = 0;
+        loop {
+            let frames = self.app.journal.store().read(self.stream_id, after, 1024, 1024 * 1024).await?;
+            let Some(last) = frames.last() else { return Ok(()) };
+            after = last.seq;
+            for frame in &frames {
+                if let Some(packet) = sse::decode_packet(&frame.bytes) {
+                    self.remember(packet.seq, &packet.payload);
+                }
+            }
+        }
+    }
+
+    fn remember(&mut self, seq: u64, payload: &Payload) {
+        match payload {
+            Payload::Delta(text) => {
+                self.diff.sent_text(seq, text);
+            }
+            Payload::Event(raw) => {
+                let event = Event::of(raw);
+                if let EventView::Reset(reset) = event.view() {
+                    self.diff.reset(reset.after_seq);
+                    self.tools.reset(reset.after_seq);
+                } else {
+                    self.events += 1;
+                    self.diff.sent_event(seq, raw);
+                    self.tools.note(seq, self.diff.len(), &event);
+                }
+            }
+            Payload::Error(_) | Payload::Close(_) => {}
+        }
+    }
+
+    /// From here on, what is taken is compared with what earlier attempts sent.
+    pub(super) fn begin_attempt(&mut self, attempt: u32) {
+        self.attempt = attempt;
+        self.diff.rewind();
+        self.heard = 0;
+        self.turned.clear();
+        self.asked.clear();
+        self.has_counted = false;
+    }
+
+    /// Takes one output of the agent's.
+    pub(super) fn take(&mut self, output: Output) -> Result<(), Fault> {
+        match output {
+            Output::Delta(text) => {
+                self.heard += text.len();
+                self.delta(&text)?;
+            }
+            Output::Again { keep } => self.again(keep)?,
+            Output::Event { kind, payload } => self.event(&kind, payload)?,
+            Output::Warning(error) => self.write(Payload::Error(error)),
+            Output::Model(model) => self.model = Some(model),
+            Output::Usage(usage) => (self.usage, self.has_counted) = (Some(usage), true),
+            Output::Reason(reason) => self.reason = Some(reason),
+            // The record's, not the stream's.
+            Output::FarId(_) => {}
+            Output::Interrupt(interrupt) => self.ask(interrupt),
+        }
+        let limits = &self.app.settings.limits;
+        if self.seq > limits.packets_per_stream || self.bytes > limits.bytes_per_stream {
+            return Err(Fault::new(FaultKind::StreamTooLong));
+        }
+        Ok(())
+    }
+
+    fn delta(&mut self, text: &str) -> Result<(), Fault> {
+        match self.diff.meet_text(text) {
+            Met::Equal => Ok(()),
+            Met::New(rest) => {
+                self.say(&rest);
+                Ok(())
+            }
+            Met::Different(rest) => self.diverge(&rest),
+        }
+    }
+
+    /// The agent goes back within its attempt. Its places do not count blocks that became text, ours do.
+    fn again(&mut self, keep: usize) -> Result<(), Fault> {
+        self.heard = keep.min(self.heard);
+        self.turned.retain(|(at, _)| *at <= keep);
+        let turned: usize = self.turned.iter().map(|(_, len)| len).sum();
+        self.diff.rewind_to(self.heard + turned).map_err(diverged)
+    }
+
+    fn say(&mut self, text: &str) {
+        self.write(Payload::Delta(text.to_owned()));
+        self.diff.sent_text(self.seq, text);
+    }
+
+    fn event(&mut self, kind: &str, payload: RawObject) -> Result<(), Fault> {
+        if self.diff.meet_event(&payload) {
+            return Ok(());
+        }
+        let is_listed = |supported: &Vec<String>| supported.iter().any(|s| s.eq_ignore_ascii_case(kind));
+        let is_wanted = kind == event::USER_ERROR || self.supported.as_ref().is_none_or(is_listed);
+        if is_wanted {
+            self.events += 1;
+            self.show(payload);
+            return Ok(());
+        }
+        // A client that cannot show blocks can still read markdown.
+        let is_markdown = kind.eq_ignore_ascii_case(PresentationEventType::MarkdownBlock.as_str());
+        if is_markdown && let EventView::Markdown(block) = Event::of(&payload).view() {
+            self.turned.push((self.heard, block.content.len()));
+            self.delta(&block.content)?;
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, payload: RawObject) {
+        self.write(Payload::Event(payload.clone()));
+        self.diff.sent_event(self.seq, &payload);
+        // Few events are about tools, and only these are looked into.
+        if payload.get().contains("TOOL_CALL_") {
+            self.tools.note(self.seq, self.diff.len(), &Event::of(&payload));
+        }
+    }
+
+    /// A later attempt said something else: viewers drop what differs and get it anew, if they can.
+    fn diverge(&mut self, rest: &str) -> Result<(), Fault> {
+        if !self.accepts_reset {
+            return Err(Fault::new(FaultKind::AttemptDiverged));
+        }
+        let cut = self.diff.cut().map_err(diverged)?;
+        let data = StreamReset { attempt: self.attempt, after_seq: cut.after_seq };
+        let payload = event::envelope(event::STREAM_RESET, &data).map_err(Fault::from_error)?;
+        self.write(Payload::Event(payload));
+        self.tools.reset(cut.after_seq);
+        cut.events.into_iter().for_each(|event| self.show(event));
+        let again = cut.text + rest;
+        if !again.is_empty() {
+            self.say(&again);
+        }
+        Ok(())
+    }
+
+    /// The agent is done; if it said less than an earlier attempt, that is a difference, too.
+    pub(super) fn end_attempt(&mut self) -> Result<(), Fault> {
+        if self.diff.is_behind() { self.diverge("") } else { Ok(()) }
+    }
+
+    /// What CLOSE says: a word, or a report when there is more to tell.
+    pub(super) fn close(&self, reason: &str, agent: &str) -> Close {
+        let reason = self.reason.as_deref().filter(|_| reason == Close::COMPLETED).unwrap_or(reason);
+        if self.model.is_none() && self.usage.is_none() && self.attempt == 1 {
+            return Close::Reason(reason.to_owned());
+        }
+        let report = CloseReport {
+            reason: reason.to_owned(),
+            agent: Some(agent.to_owned()),
+            model: self.model.clone(),
+            attempts: Some(self.attempt),
+            usage: self.usage.clone(),
+        };
+        RawObject::from_serialize(&report).map_or_else(|_| Close::Reason(reason.to_owned()), Close::Report)
+    }
+
+    /// Stamps, encodes, queues.
+    pub(super) fn write(&mut self, payload: Payload) {
+        self.seq += 1;
+        let packet = StreamPacket { stream_id: self.stream_id, seq: self.seq, t: Timestamp::now(), payload };
+        let before = self.buffer.len();
+        sse::encode_packet(&packet, &mut self.buffer);
+        self.bytes += (self.buffer.len() - before) as u64;
+        self.app.metrics.packet(packet.op());
+        self.ends.push(self.buffer.len());
+    }
+}
+
+/// It may say something else, and what it said before is not kept.
+fn diverged(_: Forgotten) -> Fault {
+    Fault::new(FaultKind::AttemptDiverged)
+}

@@ -1,0 +1,174 @@
+//! A store with faults of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use capstan_agent::async_trait;
+use capstan_journal::{
+    Claim, Claimed, Durability, ErrorKind, Expired, Found, Frame, Journal, JournalError, NameKind, Retention,
+    Run, RunState, Secret, Store, TailLimits, Turn, open,
+};
+use capstan_protocol::Timestamp;
+use uuid::Uuid;
+
+/// A store in memory that does as it likes.
+pub struct OddStore {
+    pub store: Arc<dyn Store>,
+    /// A session whose runs it cannot end.
+    pub never_ends: String,
+    /// Takes its time over each append, so that whoever writes is faster.
+    pub is_slow: bool,
+    /// How often all open runs were looked through.
+    pub scans: AtomicUsize,
+    /// How many frames were read.
+    pub frames: AtomicUsize,
+}
+
+impl OddStore {
+    pub fn new() -> Self {
+        let store = open("memory:", Durability::default()).unwrap();
+        Self {
+            store,
+            never_ends: String::new(),
+            is_slow: false,
+            scans: AtomicUsize::new(0),
+            frames: AtomicUsize::new(0),
+        }
+    }
+
+    pub fn shared(self) -> Arc<Self> {
+        Arc::new(self)
+    }
+
+    pub fn journal(self: &Arc<Self>) -> Journal {
+        Journal::new(Arc::clone(self) as Arc<dyn Store>, TailLimits::default())
+    }
+}
+
+#[async_trait]
+impl Store for OddStore {
+    async fn transition(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+        turn: Option<Turn>,
+    ) -> Result<bool, JournalError> {
+        if to.state == RunState::Closed && to.session == self.never_ends {
+            return Err(JournalError::new(ErrorKind::NotFound, "on purpose"));
+        }
+        self.store.transition(from, to, frames, turn).await
+    }
+
+    async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
+        self.scans.fetch_add(1, Ordering::Relaxed);
+        self.store.open_runs().await
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError> {
+        self.store.claim(claim).await
+    }
+
+    async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
+        self.store.body(stream).await
+    }
+
+    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
+        for _ in 0..if self.is_slow { 1000 } else { 0 } {
+            tokio::task::yield_now().await;
+        }
+        self.store.append(stream, attempt, frames).await
+    }
+
+    async fn read(
+        &self,
+        stream: Uuid,
+        after: u64,
+        max_packets: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<Frame>, JournalError> {
+        let frames = self.store.read(stream, after, max_packets, max_bytes).await?;
+        self.frames.fetch_add(frames.len(), Ordering::Relaxed);
+        Ok(frames)
+    }
+
+    async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
+        self.store.run(stream).await
+    }
+
+    async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+        self.store.find(tenant, key).await
+    }
+
+    async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError> {
+        self.store.is_expired(tenant, stream).await
+    }
+
+    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
+        self.store.list(tenant, before, limit).await
+    }
+
+    async fn named(
+        &self,
+        tenant: &str,
+        kind: NameKind,
+        name: &str,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError> {
+        self.store.named(tenant, kind, name, before, limit).await
+    }
+
+    async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
+        self.scans.fetch_add(1, Ordering::Relaxed);
+        self.store.orphans(limit).await
+    }
+
+    async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>, JournalError> {
+        self.scans.fetch_add(1, Ordering::Relaxed);
+        self.store.waiting(before, limit).await
+    }
+
+    async fn turns(
+        &self,
+        tenant: &str,
+        session: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<Turn>, JournalError> {
+        self.store.turns(tenant, session, from, limit).await
+    }
+
+    async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {
+        self.store.turn_count(tenant, session).await
+    }
+
+    async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+        self.store.has_session(tenant, session).await
+    }
+
+    async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
+        self.store.sessions(tenant).await
+    }
+
+    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
+        self.store.purge(stream, now).await
+    }
+
+    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+        self.store.purge_session(tenant, session).await
+    }
+
+    async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
+        self.store.expire(retention, now).await
+    }
+
+    async fn secret(&self) -> Result<Secret, JournalError> {
+        self.store.secret().await
+    }
+
+    async fn close(&self) -> Result<(), JournalError> {
+        self.store.close().await
+    }
+}

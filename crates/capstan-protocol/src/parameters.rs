@@ -1,0 +1,135 @@
+//! How a model is asked to answer: what a request may say beside its messages. All of it is optional.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::json::RawJson;
+
+/// The parameters of a request. What is absent is the agent's own to decide.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Parameters {
+    /// How freely to choose words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// How long the answer may be, in tokens.
+    #[serde(alias = "maxTokens", skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    /// Words at which the answer ends.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
+    /// Whether tools are called.
+    #[serde(alias = "toolChoice", skip_serializing_if = "Option::is_none")]
+    pub tool_choice: Option<ToolChoice>,
+    /// What the answer looks like.
+    #[serde(alias = "responseFormat", skip_serializing_if = "Option::is_none")]
+    pub response_format: Option<ResponseFormat>,
+    /// How much thought to spend.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effort: Option<Effort>,
+}
+
+/// Whether tools are called.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolChoice {
+    /// As the model sees fit.
+    Auto,
+    /// None.
+    None,
+    /// At least one.
+    Required,
+    /// This one.
+    Tool(String),
+}
+
+/// What an answer looks like.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ResponseFormat {
+    /// Text.
+    Text,
+    /// Some JSON object.
+    Json,
+    /// JSON of a given form.
+    JsonSchema(AnswerSchema),
+}
+
+/// The form of an answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AnswerSchema {
+    /// What the form is called.
+    #[serde(default = "answer")]
+    pub name: String,
+    /// A JSON Schema.
+    pub schema: RawJson,
+    /// Whether nothing but this form will do.
+    #[serde(default)]
+    pub strict: bool,
+}
+
+fn answer() -> String {
+    "answer".into()
+}
+
+/// How much thought to spend. Where a provider has fewer words, the nearest is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Effort {
+    /// None at all.
+    None,
+    /// As little as possible.
+    Minimal,
+    /// Little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+    /// More.
+    XHigh,
+    /// As much as it takes.
+    Max,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::decode;
+
+    fn read(value: &Value) -> Result<Parameters, decode::DecodeError> {
+        decode::from_str(&value.to_string())
+    }
+
+    #[test]
+    fn parameters_are_read_beside_whatever_else_there_is() {
+        let schema = json!({ "type": "object" });
+        let read = read(
+            &json!({ "query": "Hi", "temperature": 1, "max_tokens": 7, "stop": ["END"], "effort": "xhigh",
+            "tool_choice": { "tool": "f" }, "response_format": { "json_schema": { "schema": schema } } }),
+        )
+        .unwrap();
+        assert_eq!((read.temperature, read.max_tokens, read.stop.len()), (Some(1.0), Some(7), 1));
+        assert_eq!(
+            (read.tool_choice, read.effort),
+            (Some(ToolChoice::Tool("f".into())), Some(Effort::XHigh))
+        );
+        let Some(ResponseFormat::JsonSchema(form)) = read.response_format else { panic!("no form") };
+        assert_eq!((form.name.as_str(), form.schema.to_value(), form.strict), ("answer", schema, false));
+        assert_eq!(super::tests::read(&json!({})).unwrap(), Parameters::default());
+    }
+
+    #[test]
+    fn a_wrong_one_is_named() {
+        for (wrong, place) in [
+            (json!({ "temperature": "hot" }), "temperature"),
+            (json!({ "max_tokens": -1 }), "max_tokens"),
+            (json!({ "tool_choice": "sometimes" }), "tool_choice"),
+            (json!({ "effort": "heroic" }), "effort"),
+        ] {
+            assert_eq!(read(&wrong).unwrap_err().path(), place);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Keys: from the environment or from a file, never shown.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use reqwest::header::HeaderValue;
+
+use crate::kinds::ConfigError;
+
+/// What stands where a key was.
+const HIDDEN: &str = "[key]";
+
+/// Names of environment variables that hold keys have one of these in them.
+const KEY_WORDS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
+/// A shorter value is no key, and taking it out would make a text unreadable.
+const SHORTEST: usize = 8;
+
+/// A key. It does not show itself, and takes itself out of what others say.
+#[derive(Clone, Default)]
+pub struct ApiKey(Option<String>);
+
+impl ApiKey {
+    /// No key.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// Finds the key that a configuration names; `usual` is the variable that is tried when it names none.
+    pub fn find(env: Option<&str>, file: Option<&str>, usual: Option<&str>) -> Result<Self, ConfigError> {
+        let key = match (env, file) {
+            (Some(_), Some(_)) => {
+                return Err(ConfigError::at("key_file", "give key_env or key_file, not both"));
+            }
+            (Some(name), None) => Some(std::env::var(name).map_err(|_| {
+                ConfigError::at("key_env", format!("the environment variable {name} is not set"))
+            })?),
+            (None, Some(path)) => Some(
+                std::fs::read_to_string(path)
+                    .map_err(|e| ConfigError::at("key_file", format!("{path}: {e}")))?,
+            ),
+            (None, None) => usual.and_then(|name| std::env::var(name).ok()),
+        };
+        let key = key.map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
+        let named = if env.is_some() { "key_env" } else { "key_file" };
+        match key {
+            None if env.is_some() || file.is_some() => Err(ConfigError::at(named, "the key is empty")),
+            Some(key) if HeaderValue::from_str(&key).is_err() => {
+                Err(ConfigError::at(named, "the key holds characters that no header can carry"))
+            }
+            key => Ok(Self(key)),
+        }
+    }
+
+    /// The keys in the environment of a process, by their names: our own, and what is added to it.
+    pub(crate) fn in_environment(added: &BTreeMap<String, String>) -> Vec<Self> {
+        let own = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let added = added.iter().map(|(name, value)| (name.clone(), value.clone()));
+        let names_key = |name: &str| KEY_WORDS.iter().any(|word| name.to_ascii_uppercase().contains(word));
+        own.chain(added)
+            .filter(|(name, value)| names_key(name) && value.len() >= SHORTEST)
+            .map(|(_, value)| Self(Some(value)))
+            .collect()
+    }
+
+    /// The key as a header behind a prefix, marked so that it is not printed.
+    pub(crate) fn header(&self, prefix: &str) -> Option<HeaderValue> {
+        let mut value = HeaderValue::from_str(&format!("{prefix}{}", self.0.as_ref()?)).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
+    /// The key itself, for a client that makes its own header; empty if there is none.
+    pub(crate) fn expose(&self) -> &str {
+        self.0.as_deref().unwrap_or_default()
+    }
+
+    /// Takes the key out of a text that came from elsewhere: some servers repeat what they were sent.
+    pub fn scrub(&self, text: &str) -> String {
+        match &self.0 {
+            Some(key) => text.replace(key.as_str(), HIDDEN),
+            None => text.to_owned(),
+        }
+    }
+}
+
+impl From<&str> for ApiKey {
+    fn from(key: &str) -> Self {
+        Self(Some(key.to_owned()))
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { HIDDEN } else { "none" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_never_shows_itself() {
+        let secret = ApiKey::from("sk-123");
+        assert_eq!(format!("{secret:?}"), "[key]");
+        assert_eq!(format!("{:?}", secret.header("Bearer ")), "Some(Sensitive)");
+        assert_eq!(secret.scrub("bad key sk-123!"), "bad key [key]!");
+    }
+
+    #[test]
+    fn a_key_comes_from_a_file_without_its_line_end() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "sk-9\n").unwrap();
+        let secret = ApiKey::find(None, file.path().to_str(), None).unwrap();
+        assert_eq!(secret.expose(), "sk-9");
+    }
+
+    #[test]
+    fn a_key_that_is_named_and_missing_is_a_mistake_and_an_unnamed_one_is_not() {
+        let missing = ApiKey::find(Some("CAPSTAN_NO_SUCH_KEY"), None, None).unwrap_err();
+        assert_eq!(missing.key(), Some("key_env"));
+        assert_eq!(ApiKey::find(None, None, Some("CAPSTAN_NO_SUCH_KEY")).unwrap().expose(), "");
+    }
+}

@@ -1,0 +1,60 @@
+//! The request's tools and parameters in the words of Chat Completions.
+
+use capstan_agent::{Tool, Turn};
+use capstan_protocol::{Effort, RawJson, ResponseFormat, ToolChoice};
+use serde_json::{Map, Value, json};
+
+use crate::provider::{Asked, TokenLimit};
+
+pub(super) fn of(turn: &Turn) -> Asked {
+    let asked = &turn.parameters;
+    let mut members = Map::new();
+    let mut set =
+        |name: &str, value: Option<Value>| members.extend(value.map(|value| (name.to_owned(), value)));
+    set("temperature", asked.temperature.map(Value::from));
+    set("stop", (!asked.stop.is_empty()).then(|| asked.stop.clone().into()));
+    set("tool_choice", asked.tool_choice.as_ref().map(choice));
+    set("response_format", asked.response_format.as_ref().map(format));
+    set("reasoning_effort", asked.effort.map(|effort| effort_word(effort).into()));
+    Asked {
+        tools: turn.tools.iter().map(tool).collect(),
+        // The older name is refused by newer models, and may be configured for servers that know nothing else.
+        max_tokens: asked.max_tokens.map(|value| TokenLimit { name: "max_completion_tokens", value }),
+        members,
+    }
+}
+
+fn tool(tool: &Tool) -> Value {
+    let schema = tool.parameters.as_ref().map_or_else(|| json!({ "type": "object" }), RawJson::to_value);
+    json!({ "type": "function",
+        "function": { "name": tool.name, "description": tool.description, "parameters": schema } })
+}
+
+fn choice(choice: &ToolChoice) -> Value {
+    match choice {
+        ToolChoice::Auto => "auto".into(),
+        ToolChoice::None => "none".into(),
+        ToolChoice::Required => "required".into(),
+        ToolChoice::Tool(name) => json!({ "type": "function", "function": { "name": name } }),
+    }
+}
+
+fn format(format: &ResponseFormat) -> Value {
+    match format {
+        ResponseFormat::Text => json!({ "type": "text" }),
+        ResponseFormat::Json => json!({ "type": "json_object" }),
+        ResponseFormat::JsonSchema(form) => json!({ "type": "json_schema",
+            "json_schema": { "name": form.name, "schema": form.schema, "strict": form.strict } }),
+    }
+}
+
+fn effort_word(effort: Effort) -> &'static str {
+    match effort {
+        Effort::None => "none",
+        Effort::Minimal => "minimal",
+        Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+        Effort::XHigh | Effort::Max => "xhigh",
+    }
+}

@@ -1,0 +1,109 @@
+//! Where a server listens, and under which URL it can be reached.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use tokio::net::TcpListener;
+
+use super::config::Config;
+use crate::cmd::Failure;
+
+/// Without tenants only loopback is safe; beyond it the operator must say so.
+pub(super) async fn allowed(config: &Config, is_local: bool) -> Result<Vec<SocketAddr>, Failure> {
+    let addresses = resolve(&config.listen).await?;
+    let exposed = addresses.iter().find(|a| !a.ip().is_loopback());
+    let Some(address) = exposed.filter(|_| is_local && !config.open) else { return Ok(addresses) };
+    let message = format!("{address} can be reached from elsewhere, but no tenants are configured");
+    Err(Failure::usage(message).with_help(
+        "make a key with `capstan key new TENANT` and add its [[tenants]] to capstan.toml, or allow everybody with --open",
+    ))
+}
+
+async fn resolve(listen: &str) -> Result<Vec<SocketAddr>, Failure> {
+    let wrong = |e: io::Error| Failure::usage(format!("listen: {listen:?} is not HOST:PORT ({e})"));
+    let mut found: Vec<SocketAddr> = tokio::net::lookup_host(listen).await.map_err(wrong)?.collect();
+    // 127.0.0.1 first: it is the one that every machine has.
+    found.sort_by_key(|address| address.is_ipv6());
+    found.dedup();
+    Ok(found)
+}
+
+/// The same place with another port.
+pub(super) fn with_port(listen: &str, port: u16) -> String {
+    let host = listen.rsplit_once(':').map_or(listen, |(host, _)| host);
+    format!("{host}:{port}")
+}
+
+pub(super) async fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, Failure> {
+    let mut listeners: Vec<TcpListener> = Vec::new();
+    for mut address in addresses.iter().copied() {
+        // Port 0 asks for any free one; both loopback addresses then share it.
+        if let Some(first) = listeners.first() {
+            address.set_port(first.local_addr()?.port());
+        }
+        match TcpListener::bind(address).await {
+            Ok(listener) => listeners.push(listener),
+            // A machine without IPv6 still has the other one.
+            Err(_) if address.ip() == IpAddr::V6(Ipv6Addr::LOCALHOST) && !listeners.is_empty() => {}
+            Err(error) => return Err(taken(address, &error)),
+        }
+    }
+    Ok(listeners)
+}
+
+fn taken(address: SocketAddr, error: &io::Error) -> Failure {
+    let is_taken = error.kind() == io::ErrorKind::AddrInUse;
+    let message = if is_taken {
+        format!("port {} is already in use", address.port())
+    } else {
+        format!("cannot listen on {address}: {error}")
+    };
+    Failure::usage(message)
+        .with_help("choose another with --port PORT or --listen HOST:PORT (make run: PORT=…)")
+}
+
+/// Where it listens, with the port that it really has. `localhost` only if both of its addresses are ours.
+pub(super) fn url(addresses: &[SocketAddr], is_tls: bool) -> String {
+    let scheme = if is_tls { "https" } else { "http" };
+    match addresses {
+        [one] => format!("{scheme}://{one}"),
+        [first, ..] => format!("{scheme}://localhost:{}", first.port()),
+        [] => String::new(),
+    }
+}
+
+/// Where this machine reaches it: nobody can call the address that stands for all of them.
+pub(super) fn reachable(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let loopback = |address: &SocketAddr| match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
+        IpAddr::V4(_) | IpAddr::V6(_) => *address,
+    };
+    addresses.iter().map(loopback).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_takes_the_place_of_another() {
+        for (listen, expected) in [
+            ("localhost:8787", "localhost:9000"),
+            ("[::1]:8787", "[::1]:9000"),
+            ("0.0.0.0:1", "0.0.0.0:9000"),
+            ("localhost", "localhost:9000"),
+        ] {
+            assert_eq!(with_port(listen, 9000), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_shown_to_try_can_be_reached() {
+        let shown = |text: &str| url(&reachable(&[text.parse().unwrap()]), false);
+        assert_eq!(shown("0.0.0.0:80"), "http://127.0.0.1:80");
+        assert_eq!(shown("[::]:80"), "http://[::1]:80");
+        assert_eq!(shown("10.0.0.7:80"), "http://10.0.0.7:80");
+    }
+}

@@ -1,0 +1,85 @@
+//! What a configuration means, checked as a whole before anything starts: `serve` carries it out, `config check` only
+//! tells it. Whatever keeps a server from starting, short of a port or a folder that is taken, is refused here.
+
+use std::net::SocketAddr;
+
+use capstan_agent::Agent;
+use capstan_demo::Demo;
+use capstan_gateway::Settings;
+use capstan_journal::Durability;
+
+use super::agents::Named;
+use super::config::Config;
+use super::{address, tls};
+use crate::cmd::{Failure, traces};
+
+/// The kind of the agent that answers if no other is configured.
+const DEMO: &str = "demo";
+
+pub(in crate::cmd) struct Plan {
+    /// What the gateway needs to know, the certificate included.
+    pub(in crate::cmd) settings: Settings,
+    /// The default one first.
+    pub(super) agents: Vec<Named>,
+    pub(super) certificate: Option<tls::Files>,
+    pub(super) durability: Durability,
+    pub(super) addresses: Vec<SocketAddr>,
+}
+
+impl Plan {
+    pub(in crate::cmd) async fn of(config: &Config) -> Result<Self, Failure> {
+        traces::check()?;
+        let mut settings = config.settings()?;
+        let certificate = tls::Files::of(config)?;
+        settings.tls = certificate.as_ref().map(tls::Files::open).transpose()?;
+        let mut agents = config.agents()?;
+        if agents.is_empty() {
+            agents.push(demo());
+        }
+        check_journal(&config.journal)?;
+        let durability = durability(&config.durability)?;
+        let addresses = address::allowed(config, settings.tenants.is_empty()).await?;
+        Ok(Self { settings, agents, certificate, durability, addresses })
+    }
+
+    /// What lets a server start, but most likely is a mistake: the agent, and what is wrong.
+    pub(in crate::cmd) fn warnings(&self) -> impl Iterator<Item = (&str, String)> {
+        self.agents.iter().filter_map(|agent| {
+            let variable = agent.missing_key?;
+            let message = format!(
+                "{variable} is not set, so this agent's calls go out without a key; set it, or name the key with key_env or key_file"
+            );
+            Some((agent.name.as_str(), message))
+        })
+    }
+
+    /// Whether the agent that answers by default is the demo, which knows `/help`.
+    pub(super) fn is_demo(&self) -> bool {
+        self.agents.first().is_some_and(|agent| agent.kind == DEMO)
+    }
+}
+
+fn demo() -> Named {
+    let agent = Box::new(Demo::new()) as Box<dyn Agent>;
+    Named { name: DEMO.into(), kind: DEMO.into(), agent, missing_key: None }
+}
+
+/// A folder alone is what most people try first.
+fn check_journal(url: &str) -> Result<(), Failure> {
+    capstan_journal::check_url(url).map_err(|error| {
+        let failure = Failure::usage(error);
+        match url.contains(':') || url.is_empty() {
+            true => failure
+                .with_help("`disk:<folder>` keeps streams in a folder, `memory:` until the process ends"),
+            false => failure.with_help(format!("did you mean `disk:{url}`?")),
+        }
+    })
+}
+
+fn durability(word: &str) -> Result<Durability, Failure> {
+    match word {
+        "process" => Ok(Durability::Process),
+        "power" => Ok(Durability::Power),
+        _ => Err(Failure::usage(format!("durability: unknown value {word:?}, expected process or power"))),
+    }
+}

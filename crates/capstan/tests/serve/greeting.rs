@@ -1,0 +1,48 @@
+//! What a server prints when it starts: lines that work as they stand, however it is configured.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::agents::table;
+use crate::keys::new_key;
+use crate::process::Server;
+
+/// The lines to try, done as they stand; what each printed.
+fn tried(folder: &Path, server: &Server, key: &str) -> Vec<(String, Output)> {
+    let lines = server.greeting();
+    let commands = lines.iter().filter(|line| line.starts_with("  ") && line.contains("capstan "));
+    commands
+        .map(|line| {
+            let done =
+                Command::new("sh").args(["-c", line]).current_dir(folder).env("KEY", key).output().unwrap();
+            (line.clone(), done)
+        })
+        .collect()
+}
+
+fn try_all(config: &str, key: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("capstan.toml"), config).unwrap();
+    let server = Server::start(folder.path());
+    let tried = tried(folder.path(), &server, key);
+    assert!(tried.len() >= 2, "{tried:?}");
+    for (line, done) in &tried {
+        let printed = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && !printed.trim().is_empty(), "{line}\n{printed}{done:?}");
+        assert!(!printed.contains("/errors/"), "{line}\n{printed}");
+    }
+    tried.into_iter().map(|(line, _)| line + "\n").collect()
+}
+
+#[test]
+fn the_lines_to_try_work_as_they_stand() {
+    let plain = try_all("", "");
+    assert!(plain.contains("/help") && !plain.contains("--key") && !plain.contains("Bearer"), "{plain}");
+    let (key, tenant) = new_key("acme");
+    let tenants = try_all(&tenant, &key);
+    assert!(tenants.contains("--key \"$KEY\"") && tenants.contains("Bearer $KEY"), "{tenants}");
+    assert!(!tenants.contains(&key));
+    let other = try_all(&(table("one", "I am one.") + &table("two", "I am two.")), "");
+    assert!(!other.contains("/help") && other.contains(" agents --url"), "{other}");
+}

@@ -1,0 +1,131 @@
+// Every type of event malformed, in both faces, on a desk and on a phone: each costs its own block, and the next question works.
+import type { Page } from "playwright-core";
+import { describe, expect, test } from "vitest";
+
+import { ended, lastTurn, say, textOf } from "./browser.js";
+import { setStage } from "./stage.js";
+
+const stage = setStage();
+const STREAM = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
+const PHONE = { viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true };
+
+/** Data that no one can show as what its type says. */
+const ODD: [type: string, data: unknown][] = [
+  ["CITATION_BLOCK", { citations: [{ source_id: "1", title: "without an address", confidence: 1 }] }],
+  ["CITATION_BLOCK", { citations: [null] }],
+  ["CITATION_BLOCK", { citations: [{ source_id: "1", uri: { a: 1 }, title: "odd address", confidence: "high" }] }],
+  ["PROGRESS_INDICATOR", { label: { text: "an object" }, status: "running" }],
+  ["PROGRESS_INDICATOR", { label: "odd status", status: "constructor", progress_percent: "half" }],
+  ["MEDIA_CAROUSEL", { items: [{ url: "data:audio/ogg;base64,aGk=" }] }],
+  ["MEDIA_CAROUSEL", { items: {} }],
+  ["MARKDOWN_BLOCK", { content: { text: "an object" } }],
+  ["THOUGHT_TRACE", { thought: ["a", "list"] }],
+  ["user_error", { message: { text: "an object" }, domain: { toString: 1 } }],
+  ["user_error", { message: "odd domain", code: "503", domain: 7, retryable: "yes" }],
+  ["stream_reset", { after_seq: "all" }],
+  ["SOMETHING_NEW", { toString: 1, nested: JSON.parse("[".repeat(900) + "]".repeat(900)) }],
+  ["MARKDOWN_BLOCK", null],
+];
+/** Text that is hard to render. */
+const HARD = ["[".repeat(100_000), ">".repeat(5_000), `${"> ".repeat(5_000)}deep`, "*a **b ".repeat(2_000)];
+
+const event = ([type, data]: [string, unknown], n: number) => ({ id: `${n}`, timestamp: "2026-02-03T10:15:37Z", type, data });
+
+function capBody(): string {
+  const packets = [...ODD.map(event).map((p) => ["EVENT", p]), ...HARD.map((p) => ["DELTA", `\n\n${p}`]), ["DELTA", "\n\nthe end"], ["CLOSE", "completed"]];
+  const frames = packets.map(([op, p], n) => {
+    const packet = { stream_id: STREAM, seq: n + 1, op, t: "2026-02-03T10:15:37Z", p };
+    return `event: stream.packet\nid: ${STREAM}:${n + 1}\ndata: ${JSON.stringify(packet)}\n\n`;
+  });
+  return frames.join("");
+}
+
+/** The same as AG-UI tells it, and what only AG-UI has. */
+function aguiBody(): string {
+  const NAMES: Record<string, string> = { CITATION_BLOCK: "citations", PROGRESS_INDICATOR: "progress", MEDIA_CAROUSEL: "media", user_error: "user_error" };
+  const events = [
+    { type: "RUN_STARTED", threadId: { odd: true } },
+    ...ODD.map(event).map((value) => ({ type: "CUSTOM", name: `capstan.${NAMES[value.type] ?? "event"}`, value })),
+    { type: "CUSTOM", name: "capstan.citations", value: "a text" },
+    { type: "CUSTOM", name: { odd: true } },
+    { type: "CUSTOM", name: "capstan.warning", value: { code: 1 } },
+    { type: "CUSTOM", name: "capstan.reset", value: null },
+    { type: "TEXT_MESSAGE_CONTENT", messageId: { toString: 1 }, delta: "lost" },
+    { type: "TEXT_MESSAGE_CONTENT", messageId: "m", delta: { odd: true } },
+    { type: "REASONING_MESSAGE_CONTENT", messageId: "r", delta: 7 },
+    { type: "MESSAGES_SNAPSHOT", messages: [null, 1] },
+    { type: "STATE_DELTA", delta: "odd" },
+    { type: "TOOL_CALL_ARGS" },
+    ...HARD.map((text, n) => ({ type: "TEXT_MESSAGE_CONTENT", messageId: `hard${n}`, delta: text })),
+    { type: "TEXT_MESSAGE_CONTENT", messageId: "end", delta: "the end" },
+    { type: "RUN_FINISHED", metadata: { capstan: { reason: { odd: true } } } },
+  ].map((event) => JSON.stringify(event));
+  events.splice(3, 0, "no JSON at all", "[1]", '{"no":"type"}');
+  return events.map((data, n) => `id: ${STREAM}:${n}.1\ndata: ${data}\n\n`).join("");
+}
+
+async function ask(page: Page, face: "cap" | "ag-ui"): Promise<void> {
+  const [path, body] = face === "cap" ? ["**/assist", capBody()] : ["**/ag-ui", aguiBody()];
+  await page.route(path, (route) => route.fulfill({ contentType: "text/event-stream", body }), { times: 1 });
+  await page.getByLabel("Face").selectOption(face);
+  await say(page, "anything");
+  await ended(page, "closed");
+}
+
+describe.each([["a desk", {}], ["a phone", PHONE]] as const)("on %s", (_, size) => {
+  test.each(["cap", "ag-ui"] as const)("%s: what does not fit is shown raw, and the next question works", async (face) => {
+    const page = await stage.start(size);
+    await ask(page, face);
+    const raw = await lastTurn(page).locator("details.raw").allInnerTexts();
+    expect(raw.length).toBeGreaterThanOrEqual(ODD.length);
+    for (const word of ["without an address", "odd address", "odd status", "odd domain"]) expect(raw.join(" "), word).toContain(word);
+    if (face === "ag-ui") for (const word of ["no JSON at all", '"no":"type"', "lost"]) expect(raw.join(" "), word).toContain(word);
+    expect(await textOf(page)).toMatch(/the end$/);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth), "no sideways scroll").toBe(0);
+
+    await say(page, "/tokens 3");
+    await ended(page, "closed");
+    expect(await textOf(page)).toBe("tok1 tok2 tok3");
+    expect(await page.locator(".turn").count()).toBe(2);
+  });
+});
+
+/** What ends a run, or breaks its protocol. */
+const ENDS: [face: "cap" | "ag-ui", data: unknown][] = [
+  ["cap", { op: "ERROR", p: { code: { odd: 1 }, message: 7 } }],
+  ["cap", { op: "SHOUT", p: "hi" }],
+  ["cap", { op: "EVENT", p: "a text" }],
+  ["ag-ui", { type: "RUN_ERROR" }],
+  ["ag-ui", { type: "RUN_ERROR", message: { odd: 1 }, code: ["x"], retry_after: "soon", metadata: { capstan: 3 } }],
+];
+
+test("an end that cannot be read is a failure of its answer, and the next question works", async () => {
+  const page = await stage.start();
+  for (const [face, data] of ENDS) {
+    const packet = face === "cap" ? { stream_id: STREAM, seq: 1, t: "2026-02-03T10:15:37Z", ...(data as object) } : data;
+    await page.route(face === "cap" ? "**/assist" : "**/ag-ui", (route) => route.fulfill({ contentType: "text/event-stream", body: `data: ${JSON.stringify(packet)}\n\n` }), { times: 1 });
+    await page.getByLabel("Face").selectOption(face);
+    await say(page, "anything");
+    await ended(page, "failed");
+    await say(page, "/tokens 3");
+    await ended(page, "closed");
+    expect(await textOf(page)).toBe("tok1 tok2 tok3");
+  }
+  expect(await page.locator(".turn").count()).toBe(2 * ENDS.length);
+});
+
+test("a block that breaks all the same is shown raw, and costs itself only", async () => {
+  const page = await stage.start();
+  // Citations round their confidence; nothing else in an answer rounds.
+  await page.evaluate(() => Object.assign(Math, { round: () => { throw new Error("planted"); } }));
+  await page.evaluate(() => Object.assign(console, { error: () => {} }));
+  await say(page, "/events");
+  await ended(page, "closed");
+  const turn = lastTurn(page);
+  expect(await turn.getByText("This could not be shown").count()).toBe(1);
+  expect(await turn.locator("details.raw").innerText()).toContain("CITATION_BLOCK");
+  expect(await turn.getByRole("progressbar").count()).toBe(1);
+  await say(page, "/tokens 3");
+  await ended(page, "closed");
+  expect(await textOf(page)).toBe("tok1 tok2 tok3");
+});

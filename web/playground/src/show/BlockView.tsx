@@ -1,0 +1,46 @@
+// One block of an answer: text, an event or a warning. One that breaks is shown raw, and the others stay.
+import type { Block } from "capstan";
+import { memo, type ReactNode } from "react";
+
+import { Markdown } from "../markdown.js";
+import { Icon } from "../ui/Icon.js";
+import { Boundary } from "./Boundary.js";
+import { EventBlock } from "./EventBlock.js";
+import { Interrupt, isInterrupt, type OnAnswer } from "./Interrupt.js";
+import { Raw } from "./Raw.js";
+
+interface Props {
+  block: Block;
+  onRetry: () => void;
+  onAnswer: OnAnswer;
+}
+
+export const BlockView = memo(function BlockView({ block, onRetry, onAnswer }: Props): ReactNode {
+  return (
+    <Boundary of={block} instead={<Raw title="This could not be shown" value={contentOf(block)} isOpen />}>
+      <Shown block={block} onRetry={onRetry} onAnswer={onAnswer} />
+    </Boundary>
+  );
+});
+
+function Shown({ block, onRetry, onAnswer }: Props): ReactNode {
+  switch (block.type) {
+    case "text":
+      return <Markdown text={block.text} />;
+    case "event":
+      return isInterrupt(block.event) ? <Interrupt data={block.event["data"]} onAnswer={onAnswer} /> : <EventBlock view={block.view} onRetry={onRetry} />;
+    case "warning":
+      return <div className="card notice tone-warning" role="note"><Icon name="alert" /><p>{block.error.message}</p></div>;
+  }
+}
+
+function contentOf(block: Block): unknown {
+  switch (block.type) {
+    case "text":
+      return block.text;
+    case "event":
+      return block.event;
+    case "warning":
+      return block.error;
+  }
+}

@@ -1,0 +1,78 @@
+// What a run asks a person, as a form made of its JSON Schema. What the schema leaves open is asked for as text.
+import type { ResumeEntry } from "capstan";
+import { type FormEvent, type ReactNode, useState } from "react";
+
+import { Button } from "../ui/Button.js";
+
+export type OnAnswer = (resume: readonly ResumeEntry[], said: string) => void;
+
+interface Asked {
+  id: string;
+  reason: string;
+  message?: string;
+  expiresAt?: string;
+  responseSchema?: { properties?: Record<string, Field>; required?: string[] };
+}
+
+interface Field {
+  type?: string;
+  title?: string;
+  enum?: unknown[];
+}
+
+export function isInterrupt(event: Record<string, unknown>): boolean {
+  return String(event["type"]).toUpperCase() === "INTERRUPT";
+}
+
+export function Interrupt({ data, onAnswer }: { data: unknown; onAnswer: OnAnswer }): ReactNode {
+  const [isDone, setDone] = useState(false);
+  const asked = (typeof data === "object" && data !== null ? data : {}) as Asked;
+  const fields = Object.entries(asked.responseSchema?.properties ?? { answer: {} });
+  const settle = (status: ResumeEntry["status"], payload?: unknown) => {
+    setDone(true);
+    onAnswer([{ interruptId: asked.id, status, ...(payload === undefined ? {} : { payload }) }], status === "resolved" ? JSON.stringify(payload) : "(no answer)");
+  };
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget);
+    settle("resolved", Object.fromEntries(fields.flatMap(([name, field]) => valueOf(field, form.get(name), name))));
+  };
+  return (
+    <form className="card interrupt" aria-label="Question" onSubmit={submit}>
+      <strong>{asked.message ?? asked.reason}</strong>
+      <fieldset disabled={isDone}>
+        {fields.map(([name, field]) => <Input key={name} name={name} field={field} isRequired={asked.responseSchema?.required?.includes(name) ?? false} />)}
+        <div className="row">
+          <Button type="submit" look="primary" size="small">Answer</Button>
+          <Button size="small" onClick={() => settle("cancelled")}>Rather not</Button>
+        </div>
+      </fieldset>
+    </form>
+  );
+}
+
+function Input({ name, field, isRequired }: { name: string; field: Field; isRequired: boolean }): ReactNode {
+  const label = field.title ?? name;
+  if (field.type === "boolean") return <label className="row"><input type="checkbox" name={name} /> {label}</label>;
+  return (
+    <label className="field">
+      <span className="field-label">{label}</span>
+      {field.enum ? (
+        <select className="input" name={name} required={isRequired}>{field.enum.map((value) => <option key={String(value)}>{String(value)}</option>)}</select>
+      ) : (
+        <input className="input" name={name} required={isRequired} type={isNumber(field) ? "number" : "text"} step="any" />
+      )}
+    </label>
+  );
+}
+
+function isNumber(field: Field): boolean {
+  return field.type === "number" || field.type === "integer";
+}
+
+/** The answer of one field; none if it was left empty. */
+function valueOf(field: Field, typed: FormDataEntryValue | null, name: string): [string, unknown][] {
+  if (field.type === "boolean") return [[name, typed !== null]];
+  if (typed === null || typed === "") return [];
+  return [[name, isNumber(field) ? Number(typed) : (field.enum?.find((value) => String(value) === typed) ?? typed)]];
+}

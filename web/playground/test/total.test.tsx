@@ -1,0 +1,97 @@
+// Any text and any event has a rendering: nothing throws, nothing hangs, and nothing nests without end. On the server's renderer,
+// where no boundary catches anything.
+import { type StreamPacket, Transcript } from "capstan";
+import fc from "fast-check";
+import { renderToStaticMarkup } from "react-dom/server";
+import { expect, test } from "vitest";
+
+import { type AguiEvent, AguiTranscript } from "../src/agui/transcript.js";
+import { Markdown } from "../src/markdown.js";
+import { raw } from "../src/raw.js";
+import { Turn } from "../src/show/Turn.js";
+import { AGUI_EVENTS, anyText, anyValue, EVENTS, nearly } from "./any.js";
+
+/** Quotes within quotes, marks within marks, and the few elements around them. */
+const DEEPEST = 24;
+
+const html = (text: string) => renderToStaticMarkup(<Markdown text={text} />);
+
+/** How deeply elements nest. */
+function depthOf(markup: string): number {
+  let depth = 0;
+  let deepest = 0;
+  for (const [tag] of markup.matchAll(/<\/?[a-z][^>]*>/g)) {
+    if (tag.endsWith("/>") || /^<(br|hr|img|input)\b/.test(tag)) continue;
+    depth += tag.startsWith("</") ? -1 : 1;
+    deepest = Math.max(deepest, depth);
+  }
+  return deepest;
+}
+
+function shown({ text, blocks }: Pick<Transcript, "text" | "blocks">): string {
+  const state = { status: "closed", reason: "completed", text, blocks, streamId: undefined, conversationId: "" } as const;
+  return renderToStaticMarkup(<Turn turn={{ id: "1", question: "?", state }} onRetry={() => {}} />);
+}
+
+test("any text has a rendering of bounded depth", () => {
+  fc.assert(fc.property(anyText, (text) => depthOf(html(text)) <= DEEPEST), { numRuns: 1_000 });
+});
+
+test("no word is lost, whatever marks stand around it", () => {
+  const text = fc.string({ unit: fc.constantFrom(..."abc \n*_>#-|"), maxLength: 200 });
+  const letters = (text: string) => text.replace(/[^abc]/g, "");
+  fc.assert(fc.property(text, (text) => letters(html(text).replace(/<[^>]*>/g, "")) === letters(text)), { numRuns: 1_000 });
+});
+
+const MARKS = ["[", "]", "![", "*", "_", "`", ">", "> ", "#", "# ", "- ", "|", " ", "\t", "\n", "https://", "&<"];
+/** These are shown as something each time: the elements are what costs. */
+const PIECES = ["[a](", "[](x(", "[a](b)", "**a", "*a**b", "_a ", "`a``b```c", ">\n", "-\n", "| |\n", "|-|\n", "```\n", "1. a\n"];
+
+test.each([...MARKS.map((piece) => [piece, 100_000] as const), ...PIECES.map((piece) => [piece, 3_000] as const)])(
+  "%j, %i times, is rendered at once",
+  { timeout: 10_000 },
+  (piece, times) => {
+    const text = piece.repeat(times);
+    for (const odd of [text, `${text}x`, `x${text}`, `# ${text}x\u2028`]) expect(depthOf(html(odd))).toBeLessThanOrEqual(DEEPEST);
+  },
+);
+
+const anyEvent = fc.oneof(...EVENTS.map(nearly), anyValue);
+
+test("any event is shown, or shown raw", () => {
+  const isObject = (value: unknown) => typeof value === "object" && value !== null && !Array.isArray(value);
+  const packets = fc.array(fc.oneof(anyEvent.filter(isObject).map((p) => ({ op: "EVENT", p })), anyText.map((p) => ({ op: "DELTA", p }))), { maxLength: 6 });
+  const render = (packets: object[]) => {
+    const transcript = new Transcript();
+    packets.forEach((packet, n) => transcript.take({ seq: n + 1, ...packet } as StreamPacket));
+    return depthOf(shown(transcript)) <= DEEPEST;
+  };
+  fc.assert(fc.property(packets, render), { numRuns: 300 });
+});
+
+test("any AG-UI event is shown, or shown raw", () => {
+  const anyAgui = fc.oneof(...AGUI_EVENTS.map((event) => nearly(event).map((found) => ({ ...(found as object), type: event.type }))));
+  const render = (events: object[]) => {
+    const transcript = new AguiTranscript();
+    for (const event of events) transcript.take(event as AguiEvent);
+    return depthOf(shown(transcript)) <= DEEPEST;
+  };
+  fc.assert(fc.property(fc.array(anyAgui, { maxLength: 6 }), render), { numRuns: 300 });
+});
+
+test("what does not fit is shown as it came, and its neighbours as they should be", () => {
+  const transcript = new Transcript();
+  const odd = { type: "CITATION_BLOCK", data: { citations: [{ title: "no address" }] } };
+  [odd, EVENTS[4]].forEach((p, n) => transcript.take({ seq: n + 1, op: "EVENT", p } as unknown as StreamPacket));
+  const markup = shown(transcript);
+  expect(markup).toContain("CITATION_BLOCK, as it came");
+  expect(markup).toContain("&quot;title&quot;: &quot;no address&quot;");
+  expect(markup).toContain("<strong>bold</strong>");
+});
+
+test("raw text is bounded, even of what no writer can follow", () => {
+  expect(raw({ a: "x".repeat(1e6) }).length).toBeLessThan(30_000);
+  expect(raw(JSON.parse("[".repeat(200_000) + "]".repeat(200_000)))).toMatch(/too deeply|^\[/);
+  expect(raw(undefined)).toBe("undefined");
+  fc.assert(fc.property(anyValue, (value) => typeof raw(value) === "string"));
+});
