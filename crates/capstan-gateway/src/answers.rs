@@ -105,7 +105,7 @@ pub(crate) struct Session<'a> {
     /// Oldest first.
     pub(crate) turns: Vec<SessionTurn>,
     /// `from` of the next page, if there are more turns.
-    pub(crate) next: Option<usize>,
+    pub(crate) next: Option<u64>,
 }
 
 /// What one run added to a conversation.

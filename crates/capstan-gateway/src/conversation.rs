@@ -3,7 +3,10 @@
 use std::collections::HashSet;
 
 use capstan_journal::Turn;
-use capstan_protocol::{ChatMessage, DecodeError, Part, Role};
+use capstan_protocol::{ChatMessage, DecodeError, Part, Role, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
 
 use crate::ask::Ask;
 
@@ -64,11 +67,75 @@ pub(crate) fn added<'a>(ask: &'a Ask, last: &[ChatMessage]) -> Vec<&'a ChatMessa
     ask.messages.iter().skip(first).filter(|message| !is_repeated(message)).collect()
 }
 
-/// The messages of a stored turn; older versions stored a question and an answer.
-pub(crate) fn of_turn(turn: Turn) -> Vec<ChatMessage> {
-    if turn.messages.is_empty() && !turn.user.is_null() {
-        let user = serde_json::from_value(turn.user).ok();
-        return user.into_iter().chain([ChatMessage::assistant(turn.assistant)]).collect();
+/// What a stored turn says; the journal itself does not look into it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Said {
+    /// What the run added to the conversation, oldest first: what was asked, called, answered and said.
+    messages: Vec<Value>,
+    /// What the run ended by asking.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) interrupts: Vec<Value>,
+    /// The run failed or was stopped: shown, but not sent to agents.
+    pub(crate) is_partial: bool,
+    /// The user's message, in turns of version 1.
+    #[serde(skip_serializing)]
+    user: Value,
+    /// The whole answer, likewise.
+    #[serde(skip_serializing)]
+    assistant: String,
+}
+
+impl Said {
+    /// Version 1 was a question and its answer.
+    const VERSION: u32 = 2;
+
+    pub(crate) fn new<'a>(messages: impl Iterator<Item = &'a ChatMessage>, is_partial: bool) -> Self {
+        let messages = messages.map(|message| serde_json::to_value(message).unwrap_or_default()).collect();
+        Self { messages, is_partial, ..Self::default() }
     }
-    turn.messages.into_iter().filter_map(|message| serde_json::from_value(message).ok()).collect()
+
+    /// What a turn says; nothing, and partial, if a later version says it in a way of its own.
+    pub(crate) fn of(turn: Turn) -> Self {
+        serde_json::from_value(turn.said).unwrap_or(Self { is_partial: true, ..Self::default() })
+    }
+
+    pub(crate) fn into_turn(self, stream: Uuid, closed_at: Timestamp) -> Turn {
+        Turn::new(stream, closed_at, Self::VERSION, serde_json::to_value(self).unwrap_or_default())
+    }
+
+    pub(crate) fn into_messages(self) -> Vec<ChatMessage> {
+        if self.messages.is_empty() && !self.user.is_null() {
+            let user = serde_json::from_value(self.user).ok();
+            return user.into_iter().chain([ChatMessage::assistant(self.assistant)]).collect();
+        }
+        self.messages.into_iter().filter_map(|message| serde_json::from_value(message).ok()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn turn(version: u32, said: Value) -> Turn {
+        Turn::new(Uuid::nil(), Timestamp::from_micros(0), version, said)
+    }
+
+    #[test]
+    fn turns_are_read_as_they_were_written_by_every_version() {
+        let messages = [ChatMessage::user("q"), ChatMessage::assistant("a")];
+        let first = json!({"user": messages[0], "assistant": "a", "is_partial": false});
+        let said = Said::of(turn(1, first));
+        assert!(!said.is_partial);
+        assert_eq!(said.into_messages(), messages);
+        let mut said = Said::new(messages.iter(), true);
+        said.interrupts.push("?".into());
+        let said = Said::of(said.into_turn(Uuid::nil(), Timestamp::from_micros(0)));
+        assert_eq!((said.is_partial, said.interrupts.clone()), (true, vec!["?".into()]));
+        assert_eq!(said.into_messages(), messages);
+        let unknown = Said::of(turn(3, json!("a word")));
+        assert!(unknown.is_partial && unknown.into_messages().is_empty());
+    }
 }

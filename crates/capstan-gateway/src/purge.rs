@@ -1,6 +1,6 @@
 //! Erasing for good what a tenant no longer wants kept. Claims stay, so that a duplicate starts no second run.
 
-use capstan_journal::Run;
+use capstan_journal::{NameKind, Run};
 use capstan_protocol::{Fault, Timestamp};
 
 use crate::app::App;
@@ -20,16 +20,15 @@ pub(crate) async fn stream(app: &App, run: Run) -> Result<Run, Fault> {
 }
 
 /// Erases a session, its turns and its streams; how many these were.
-///
-/// The runs of a session are not indexed, since nobody else asks for them: all of the tenant's are looked through.
 pub(crate) async fn session(app: &App, tenant: &str, session: &str) -> Result<usize, Fault> {
     let store = app.journal.store();
     let (mut before, mut count) = (None, 0);
     loop {
-        let page = store.list(tenant, before, PAGE).await.map_err(journal_fault)?;
+        let page =
+            store.named(tenant, NameKind::Session, session, before, PAGE).await.map_err(journal_fault)?;
         let Some(last) = page.last() else { break };
         before = Some(last.stream_id);
-        for run in page.into_iter().filter(|run| run.session == session) {
+        for run in page {
             stream(app, run).await?;
             count += 1;
         }

@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::app::{App, Registered};
 use crate::ask::{Ask, invalid};
-use crate::conversation;
+use crate::conversation::{self, Said};
 use crate::interrupts;
 use crate::limits::Slot;
 use crate::runs::StopSender;
@@ -192,9 +192,11 @@ impl Relay {
 
     /// What the session remembers: the turns that were closed before this one began.
     async fn stored(&self) -> Result<Vec<ChatMessage>, JournalError> {
-        let turns = self.app.journal.store().turns(&self.run.tenant, &self.run.session).await?;
-        let turns = turns.into_iter().filter(|t| !t.is_partial && t.closed_at <= self.run.created_at);
-        Ok(turns.flat_map(conversation::of_turn).collect())
+        let Run { tenant, session, turns_before, .. } = &self.run;
+        let turns = self.app.journal.store().turns(tenant, session, 0, usize::MAX).await?;
+        // By their numbers: what clocks say may step.
+        let earlier = turns.into_iter().filter(|turn| turn.number <= *turns_before).map(Said::of);
+        Ok(earlier.filter(|said| !said.is_partial).flat_map(Said::into_messages).collect())
     }
 
     /// Sleeps until the attempt may begin. Something else may happen first.

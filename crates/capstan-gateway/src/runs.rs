@@ -135,8 +135,8 @@ async fn admit(app: &App, start: &Start<'_>) -> Result<crate::limits::Slot, Faul
     let limits = &app.settings.limits;
     app.limiter.check_rate(start.tenant)?;
     let store = app.journal.store();
-    let turns = store.turns(start.tenant, &start.ask.session).await.map_err(journal_fault)?.len();
-    if turns >= limits.messages_per_session {
+    let turns = store.turn_count(start.tenant, &start.ask.session).await.map_err(journal_fault)?;
+    if turns >= limits.messages_per_session as u64 {
         return Err(Fault::new(FaultKind::MessageLimitExceeded));
     }
     // Counting costs a look at each session, so it happens only where a limit keeps them few.
@@ -155,9 +155,6 @@ fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32]) -> Claim
         .as_ref()
         .is_some_and(|e| e.iter().any(|e| e == capstan_protocol::event::STREAM_RESET));
     Claim {
-        tenant: start.tenant.to_owned(),
-        key: start.key.clone(),
-        stream_id: Uuid::now_v7(),
         agent: agent.name.to_string(),
         session: start.ask.session.clone(),
         face: start.face.to_owned(),
@@ -166,9 +163,8 @@ fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32]) -> Claim
         max_attempts: agent.agent.max_attempts(),
         accepts_reset: start.accepts_reset || announced,
         supported_events,
-        answers: None,
         armed_by: start.armed_by,
-        created_at: Timestamp::now(),
+        ..Claim::new(start.tenant, start.key.clone(), Uuid::now_v7(), Timestamp::now())
     }
 }
 

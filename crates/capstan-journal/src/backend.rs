@@ -17,18 +17,32 @@ pub enum Durability {
     Power,
 }
 
+/// How a store is to work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    /// What an acknowledged append survives.
+    pub durability: Durability,
+    /// New runs are refused while less than this is free on the disk; 0 is never.
+    pub min_free_bytes: u64,
+}
+
 /// Opens the store that a URL names: `memory:` or `disk:<folder>`.
 ///
 /// Blocks while a folder recovers from a crash, so call it before serving.
 pub fn open(url: &str, durability: Durability) -> Result<Arc<dyn Store>, JournalError> {
+    open_with(url, Options { durability, ..Options::default() })
+}
+
+/// Opens the store that a URL names, with options.
+pub fn open_with(url: &str, options: Options) -> Result<Arc<dyn Store>, JournalError> {
     match place(url)? {
         Place::Memory => Ok(Arc::new(MemoryStore::default())),
-        Place::Disk(folder) => Ok(Arc::new(DiskStore::open(folder, durability)?)),
+        Place::Disk(folder) => Ok(Arc::new(DiskStore::open(folder, options)?)),
     }
 }
 
 /// Whether a URL names a store that there is, without opening it.
-pub fn check(url: &str) -> Result<(), JournalError> {
+pub fn check_url(url: &str) -> Result<(), JournalError> {
     place(url).map(drop)
 }
 

@@ -7,8 +7,12 @@ use std::sync::Arc;
 /// What kind of failure this is: all that a caller may decide by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The store cannot write or read now: disk full, I/O error, closed.
+    /// The store cannot write or read now: disk full, I/O error, closed. Trying again may help.
     Unavailable,
+    /// The store takes no writes any more, and only a new process can mend that.
+    Broken,
+    /// The disk is nearly full: no new runs. What is under way goes on.
+    Full,
     /// The run is no longer in the state or attempt that the caller writes for.
     Fenced,
     /// The frame's seq does not follow the last one.

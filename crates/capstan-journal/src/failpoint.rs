@@ -10,6 +10,23 @@ pub(crate) enum Point {
     AfterAppend,
     /// The caller knows that the frames are stored, readers do not.
     BeforeWake,
+    /// A group is about to be written, or just was.
+    BeforeWrite,
+    AfterWrite,
+    /// Groups are on the disk, nobody was told.
+    AfterSync,
+    /// A full segment's footer is about to be written, or just was.
+    BeforeSeal,
+    AfterSeal,
+    /// A cleaned segment is written and not yet in place; in its place, before the old ones are forgotten; before they go.
+    BeforeRename,
+    AfterSwap,
+    BeforeUnlink,
+    /// What was purged is overwritten, and that is not noted.
+    AfterErase,
+    /// A folder of the older format is about to count as moved, or just was.
+    BeforeMove,
+    AfterMove,
 }
 
 /// Aborts the process if this is the chosen point and the chosen hit.
@@ -27,6 +44,17 @@ pub(crate) fn hit(point: Point) {
             "after_claim" => Point::AfterClaim,
             "after_append" => Point::AfterAppend,
             "before_wake" => Point::BeforeWake,
+            "before_write" => Point::BeforeWrite,
+            "after_write" => Point::AfterWrite,
+            "after_sync" => Point::AfterSync,
+            "before_seal" => Point::BeforeSeal,
+            "after_seal" => Point::AfterSeal,
+            "before_rename" => Point::BeforeRename,
+            "after_swap" => Point::AfterSwap,
+            "before_unlink" => Point::BeforeUnlink,
+            "after_erase" => Point::AfterErase,
+            "before_move" => Point::BeforeMove,
+            "after_move" => Point::AfterMove,
             _ => return None,
         };
         Some((point, hits.parse().ok()?))

@@ -9,8 +9,8 @@ use uuid::Uuid;
 use crate::failpoint::{self, Point};
 use crate::finish::Finish;
 use crate::plant::{self, Bug};
-use crate::shelf::{Shelf, TailLimits};
 use crate::split::SplitStore;
+use crate::tails::{TailLimits, Tails};
 use crate::{Claim, Claimed, Frame, JournalError, Reader, Run, RunState, Store, Turn};
 
 /// A store whose readers are woken. Cheap to clone.
@@ -19,13 +19,13 @@ use crate::{Claim, Claimed, Frame, JournalError, Reader, Run, RunState, Store, T
 #[derive(Clone)]
 pub struct Journal {
     store: Arc<dyn Store>,
-    shelf: Arc<Shelf>,
+    tails: Arc<Tails>,
 }
 
 impl Journal {
     /// A journal over a store.
     pub fn new(store: Arc<dyn Store>, limits: TailLimits) -> Self {
-        Self { store, shelf: Arc::new(Shelf::new(limits)) }
+        Self { store, tails: Arc::new(Tails::new(limits)) }
     }
 
     /// The store, for everything that wakes nobody.
@@ -35,7 +35,7 @@ impl Journal {
 
     /// Claims a key; see [`Store::claim`]. Once begun it is carried out, even if the future is dropped.
     pub async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError> {
-        let (store, lease) = (self.store.clone(), self.shelf.lease(claim.stream_id));
+        let (store, lease) = (self.store.clone(), self.tails.lease(claim.stream_id));
         Finish::new(async move {
             let claimed = store.claim(claim).await?;
             if claimed.is_new {
@@ -50,7 +50,7 @@ impl Journal {
     /// Appends frames, then wakes readers; see [`Store::append`]. Once begun it is carried out, even if the future is
     /// dropped.
     pub async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
-        let (store, lease) = (self.store.clone(), self.shelf.lease(stream));
+        let (store, lease) = (self.store.clone(), self.tails.lease(stream));
         let standing = (attempt, RunState::Running);
         Finish::new(async move {
             if plant::is(Bug::EarlyDelivery) {
@@ -74,7 +74,7 @@ impl Journal {
         frames: Vec<Frame>,
         turn: Option<Turn>,
     ) -> Result<bool, JournalError> {
-        let (store, lease) = (self.store.clone(), self.shelf.lease(to.stream_id));
+        let (store, lease) = (self.store.clone(), self.tails.lease(to.stream_id));
         let standing = (to.attempt, to.state);
         Finish::new(async move {
             let is_done = store.transition(from, to, frames.clone(), turn).await?;
@@ -90,7 +90,7 @@ impl Journal {
     /// Erases a closed stream for good, then what this process remembers of it; see [`Store::purge`]. Once begun it is
     /// carried out, even if the future is dropped. Readers that are not through find nothing more.
     pub async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
-        let (store, lease) = (self.store.clone(), self.shelf.lease(stream));
+        let (store, lease) = (self.store.clone(), self.tails.lease(stream));
         Finish::new(async move {
             let is_gone = store.purge(stream, now).await?;
             if is_gone {
@@ -106,7 +106,7 @@ impl Journal {
     #[must_use]
     pub fn keeping_in_memory(self, is_private: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         let store = Arc::new(SplitStore::new(self.store, Arc::new(is_private)));
-        Self { store, shelf: self.shelf }
+        Self { store, tails: self.tails }
     }
 
     /// A reader of a run as the caller has found it, strictly after `after`: it is told nothing older than that.
@@ -119,7 +119,7 @@ impl Journal {
 
     /// A reader that continues strictly after `after`.
     pub fn reader(&self, stream: Uuid, after: u64) -> Reader {
-        Reader::new(self.store.clone(), self.shelf.lease(stream), stream, after)
+        Reader::new(self.store.clone(), self.tails.lease(stream), stream, after)
     }
 }
 

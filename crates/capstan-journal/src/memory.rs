@@ -12,8 +12,8 @@ use crate::plant::{self, Bug};
 use crate::retention::{Judge, is_past};
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, JournalError, Retention, Run, RunState, Secret, Store,
-    Turn,
+    Claim, Claimed, ErrorKind, Expired, Found, Frame, JournalError, NameKind, Retention, Run, RunState,
+    Secret, Stats, Store, Turn,
 };
 
 #[derive(Debug, Default)]
@@ -49,7 +49,9 @@ struct Held {
 #[derive(Debug)]
 struct Session {
     used_at: Timestamp,
+    /// In order of their numbers.
     turns: Vec<Turn>,
+    last_turn: u64,
 }
 
 impl MemoryStore {
@@ -91,17 +93,27 @@ impl State {
             let answered = rules::answer(asker.as_ref().map(|stream| stream.run.clone()), &claim)?;
             asker.into_iter().for_each(|stream| stream.run = answered.clone());
         }
-        let run = claim.to_run();
-        self.touch(&claim.tenant, &claim.session, claim.created_at);
+        let mut run = claim.to_run();
+        run.turns_before = self.touch(&claim.tenant, &claim.session, claim.created_at).last_turn;
         self.claims.insert(key, Held { stream: claim.stream_id, gone_at: None });
         self.streams
             .insert(claim.stream_id, Stream { run: run.clone(), body: claim.body, frames: Vec::new() });
         Ok(Claimed { run, is_new: true })
     }
 
+    fn open_in(&self, state: RunState, limit: usize, is_due: impl Fn(&Run) -> bool) -> Vec<Run> {
+        let runs = self.streams.values().map(|stream| &stream.run);
+        let runs = runs.filter(|run| run.state == state && is_due(run));
+        runs.take(limit).map(|run| shown(run.clone())).collect()
+    }
+
     fn touch(&mut self, tenant: &str, session: &str, now: Timestamp) -> &mut Session {
         let key = (tenant.to_owned(), session.to_owned());
-        let session = self.sessions.entry(key).or_insert_with(|| Session { used_at: now, turns: Vec::new() });
+        let session = self.sessions.entry(key).or_insert_with(|| Session {
+            used_at: now,
+            turns: Vec::new(),
+            last_turn: 0,
+        });
         session.used_at = session.used_at.max(now);
         session
     }
@@ -133,8 +145,8 @@ impl State {
 
 impl Session {
     fn push(&mut self, turn: Turn) {
-        self.turns.push(turn);
-        self.turns.sort_by_key(|turn| (turn.closed_at, turn.stream_id));
+        self.last_turn += 1;
+        self.turns.push(Turn { number: self.last_turn, ..turn });
     }
 }
 
@@ -227,15 +239,50 @@ impl Store for MemoryStore {
         Ok(own.take(limit).map(|(_, stream)| shown(stream.run.clone())).collect())
     }
 
+    async fn named(
+        &self,
+        tenant: &str,
+        kind: NameKind,
+        name: &str,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError> {
+        let state = self.lock();
+        let older = state.streams.range(..before.unwrap_or(Uuid::max())).rev().map(|(_, stream)| &stream.run);
+        let own = older.filter(|run| run.tenant == tenant && kind.names(run, name));
+        Ok(own.take(limit).map(|run| shown(run.clone())).collect())
+    }
+
+    async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
+        Ok(self.lock().open_in(RunState::Running, limit, |_| true))
+    }
+
+    async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>, JournalError> {
+        Ok(self.lock().open_in(RunState::Waiting, limit, |run| run.updated_at < before))
+    }
+
     async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
         let state = self.lock();
         let open = state.streams.values().filter(|stream| stream.run.is_open());
         Ok(open.map(|stream| shown(stream.run.clone())).collect())
     }
 
-    async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError> {
+    async fn turns(
+        &self,
+        tenant: &str,
+        session: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<Turn>, JournalError> {
+        let state = self.lock();
+        let session = state.sessions.get(&(tenant.to_owned(), session.to_owned()));
+        let turns = session.into_iter().flat_map(|session| &session.turns);
+        Ok(turns.filter(|turn| turn.number >= from).take(limit).cloned().collect())
+    }
+
+    async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {
         let key = (tenant.to_owned(), session.to_owned());
-        Ok(self.lock().sessions.get(&key).map(|session| session.turns.clone()).unwrap_or_default())
+        Ok(self.lock().sessions.get(&key).map_or(0, |session| session.turns.len() as u64))
     }
 
     async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError> {
@@ -289,6 +336,10 @@ impl Store for MemoryStore {
             JournalError::new(ErrorKind::Unavailable, "the system has no random numbers").caused_by(error)
         })?;
         Ok(self.secret.get_or_init(|| made).clone())
+    }
+
+    fn stats(&self) -> Stats {
+        Stats { streams: self.lock().streams.len() as u64, ..Stats::default() }
     }
 
     async fn close(&self) -> Result<(), JournalError> {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::plant::{self, Bug};
 use crate::ring::{Look, Ring, Standing};
 use crate::rules::not_found;
-use crate::shelf::{Lease, Room};
+use crate::tails::{Lease, Room};
 use crate::{JournalError, RunState, Store};
 
 /// How much one step brings: a reader that has stopped reading holds one or two of them.

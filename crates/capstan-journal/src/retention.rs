@@ -42,12 +42,7 @@ impl Retention {
         self.tenants.get(tenant).map_or(self.max_age, |own| own.max_age)
     }
 
-    /// Whether it takes the sizes of all streams to tell what is due.
-    pub(crate) fn is_by_size(&self) -> bool {
-        self.max_bytes.is_some() || self.tenants.values().any(|own| own.max_bytes.is_some())
-    }
-
-    fn shortest_age(&self) -> Duration {
+    pub(crate) fn shortest_age(&self) -> Duration {
         self.tenants.values().map(|own| own.max_age).fold(self.max_age, Duration::min)
     }
 }
@@ -84,7 +79,7 @@ pub(crate) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    /// `sizes` are those of all streams, open ones included, by tenant; they may be left out if it is not by size.
+    /// `sizes` are those of all streams, open ones included, by tenant.
     pub(crate) fn new(retention: &'a Retention, now: Timestamp, sizes: &HashMap<String, u64>) -> Self {
         let over = |size: u64, max: Option<u64>| max.map_or(0, |max| size.saturating_sub(max));
         let own = |(tenant, own): (&'a String, &TenantRetention)| {

@@ -3,7 +3,7 @@
 use capstan_protocol::cursor::LOST_TAIL_GAP;
 
 use crate::plant::{self, Bug};
-use crate::{Claim, ErrorKind, Frame, JournalError, Run, RunState};
+use crate::{Attempt, Claim, ErrorKind, Frame, JournalError, Run, RunState};
 
 /// Whether `frames` may be appended to the run by `attempt`.
 pub(crate) fn check_append(run: &Run, attempt: u32, frames: &[Frame]) -> Result<(), JournalError> {
@@ -52,6 +52,8 @@ pub(crate) fn advance(run: &Run, to: Run, frames: &[Frame]) -> Run {
         RunState::Closed => Some(to.closed_at.unwrap_or(to.updated_at)),
         RunState::Running | RunState::Waiting => None,
     };
+    let mut more = run.more.clone();
+    more.extend(to.more);
     let mut next = Run {
         state: to.state,
         attempt: to.attempt,
@@ -62,12 +64,24 @@ pub(crate) fn advance(run: &Run, to: Run, frames: &[Frame]) -> Run {
         reason: to.reason,
         model: to.model,
         usage: to.usage,
+        attempts: capped(to.attempts),
+        owner: to.owner,
         far_id: to.far_id,
         asked: to.asked,
+        webhook: to.webhook,
+        more,
         ..run.clone()
     };
     count(&mut next, frames);
     next
+}
+
+/// The first attempt and the latest: where it began, and where it stands.
+fn capped(mut attempts: Vec<Attempt>) -> Vec<Attempt> {
+    if let Some(over) = attempts.len().checked_sub(Attempt::KEPT).filter(|over| *over > 0) {
+        attempts.drain(1..=over);
+    }
+    attempts
 }
 
 /// The run whose questions a claim answers, as it is from then on. Questions are answered once, in their own session.

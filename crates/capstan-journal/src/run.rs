@@ -38,6 +38,16 @@ pub struct Claim {
     pub armed_by: ArmedBy,
     /// When the request came.
     pub created_at: Timestamp,
+    /// The request's X-Request-ID.
+    pub request_id: Option<String>,
+    /// The trace that the request belongs to.
+    pub trace_id: Option<String>,
+    /// The process that works on the run, where several share a store.
+    pub owner: Option<String>,
+    /// The response that this one continues, in faces that chain them.
+    pub previous_response: Option<String>,
+    /// The conversation as a chat service calls it.
+    pub chat: Option<String>,
 }
 
 impl Claim {
@@ -63,6 +73,11 @@ impl Claim {
             answers: None,
             armed_by: ArmedBy::Client,
             created_at,
+            request_id: None,
+            trace_id: None,
+            owner: None,
+            previous_response: None,
+            chat: None,
         }
     }
 
@@ -92,8 +107,18 @@ impl Claim {
             reason: None,
             model: None,
             usage: None,
+            attempts: Vec::new(),
+            request_id: self.request_id.clone(),
+            trace_id: self.trace_id.clone(),
+            turns_before: 0,
+            owner: self.owner.clone(),
             far_id: None,
             asked: None,
+            previous_response: self.previous_response.clone(),
+            chat: self.chat.clone(),
+            webhook: None,
+            lost_after: None,
+            more: Map::new(),
         }
     }
 }
@@ -107,6 +132,84 @@ pub enum ArmedBy {
     Client,
     /// The gateway: in the protocol that asked nobody sends a request again.
     Gateway,
+}
+
+impl ArmedBy {
+    fn is_client(&self) -> bool {
+        *self == Self::Client
+    }
+}
+
+/// What is known of one attempt, for whoever asks later why a run failed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Attempt {
+    /// Which it was; 1 is the first.
+    pub n: u32,
+    /// When it began.
+    pub began_at: Option<Timestamp>,
+    /// When its first packet came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_packet_at: Option<Timestamp>,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// The seq of its first packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_seq: Option<u64>,
+    /// The seq of its last packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_seq: Option<u64>,
+    /// The fault that it ended with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+    /// How severe that was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub severity: Option<String>,
+    /// The seq of the packet that says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault_seq: Option<u64>,
+    /// How many seconds the upstream asked to wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<f64>,
+    /// Back to which seq it took the stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reset_to: Option<u64>,
+    /// Bytes it repeated of the attempt before, which were not written again.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub swallowed_bytes: u64,
+    /// Calls it made upstream.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub calls: u64,
+    /// What it used, as the agent reports it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Map<String, Value>>,
+    /// The X-Request-ID of the POST that armed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// The trace of that POST.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
+    /// What a later build has added.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+// The one float is a wait in seconds, never not-a-number.
+impl Eq for Attempt {}
+
+impl Attempt {
+    /// How many a record keeps: the first and the latest.
+    pub const KEPT: usize = 32;
+
+    /// One that has begun.
+    pub fn new(n: u32, began_at: Timestamp) -> Self {
+        Self { n, began_at: Some(began_at), ..Self::default() }
+    }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Where a run stands. The order is the order of one attempt's life.
@@ -146,7 +249,7 @@ pub struct Run {
     /// The event types that the caller listed, if it did.
     pub supported_events: Option<Vec<String>>,
     /// Who arms the next attempt.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "ArmedBy::is_client")]
     pub armed_by: ArmedBy,
     /// When the request came.
     pub created_at: Timestamp,
@@ -172,12 +275,42 @@ pub struct Run {
     pub model: Option<String>,
     /// What the run used, as the agent reports it.
     pub usage: Option<Map<String, Value>>,
+    /// All attempts, [`Attempt::KEPT`] at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<Attempt>,
+    /// The starting request's X-Request-ID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// The trace that the starting request belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
+    /// The number of the session's last turn when the run was claimed: what it may know of. Set by the store.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub turns_before: u64,
+    /// The process that works on the run, where several share a store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The response that this one continues, in faces that chain them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_response: Option<String>,
+    /// The conversation as a chat service calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat: Option<String>,
+    /// Whom to tell of the end, and how far that has come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<Value>,
+    /// What follows this packet was damaged, and a repair has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_after: Option<u64>,
     /// What the agent works with elsewhere, under the id by which it can be ended; the agent's own word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far_id: Option<String>,
     /// What the run ended by asking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
+    /// What a later build has added: it survives a rewrite by this one.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
 }
 
 /// The questions with which a run ended, and who answered them.
@@ -190,6 +323,11 @@ pub struct Asked {
 }
 
 impl Run {
+    /// The hash of the body as 64 hexadecimal digits.
+    pub fn body_hash_text(&self) -> String {
+        self.body_hash.map(|byte| format!("{byte:02x}")).concat()
+    }
+
     /// Whether frames may still come.
     pub fn is_open(&self) -> bool {
         self.state != RunState::Closed
@@ -212,27 +350,62 @@ impl Frame {
     }
 }
 
-/// What a session remembers of one run.
+/// What a session remembers of one run. What that is, is the caller's business: the store only keeps and numbers it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
+    /// Its place in the session, from 1; set by the store, and never used twice.
+    #[serde(default)]
+    pub number: u64,
     /// The run's stream.
     pub stream_id: Uuid,
-    /// What this run added to the conversation, oldest first: what was asked, called, answered and said.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub messages: Vec<Value>,
-    /// What the run ended by asking.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub interrupts: Vec<Value>,
-    /// The user's message, in turns of older versions.
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub user: Value,
-    /// The whole answer, likewise.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub assistant: String,
-    /// The run failed or was stopped: shown, but not sent to agents.
-    pub is_partial: bool,
-    /// When the run ended; turns are ordered by this.
+    /// When the run ended.
     pub closed_at: Timestamp,
+    /// What the text of `said` means.
+    pub version: u32,
+    /// What was said, as JSON.
+    pub said: Value,
+    /// What a later build has added.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+impl Turn {
+    /// A turn that has no number yet.
+    pub fn new(stream_id: Uuid, closed_at: Timestamp, version: u32, said: Value) -> Self {
+        Self { number: 0, stream_id, closed_at, version, said, more: Map::new() }
+    }
+}
+
+/// By what a tenant's run can be found besides its stream id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NameKind {
+    /// The key it was claimed with.
+    Key,
+    /// Its session.
+    Session,
+    /// The X-Request-ID of the request that started it, or armed one of its attempts.
+    RequestId,
+    /// Its chat.
+    Chat,
+    /// The hash of its body, as 64 hexadecimal digits.
+    BodyHash,
+}
+
+impl NameKind {
+    /// Whether the run has this name.
+    pub(crate) fn names(self, run: &Run, name: &str) -> bool {
+        match self {
+            Self::Key => run.key == name,
+            Self::Session => run.session == name,
+            Self::RequestId => {
+                let attempts = run.attempts.iter().filter_map(|attempt| attempt.request_id.as_deref());
+                run.request_id.as_deref().into_iter().chain(attempts).any(|id| id == name)
+            }
+            Self::Chat => run.chat.as_deref() == Some(name),
+            Self::BodyHash => run.body_hash_text() == name,
+        }
+    }
 }
 
 /// A hash as 64 hexadecimal digits.
@@ -269,5 +442,15 @@ mod tests {
         let text = serde_json::to_string(&run).unwrap();
         assert!(text.contains(r#""body_hash":"00070e15"#) && text.contains(r#""state":"running""#));
         assert_eq!(serde_json::from_str::<Run>(&text).unwrap(), run);
+    }
+
+    #[test]
+    fn what_a_later_build_has_added_survives_a_rewrite() {
+        let run = Claim::new("local", "k", Uuid::now_v7(), Timestamp::now()).to_run();
+        let mut value = serde_json::to_value(&run).unwrap();
+        value["mood"] = "good".into();
+        value["attempts"] = serde_json::json!([{"n": 1, "began_at": null, "colour": "blue"}]);
+        let read: Run = serde_json::from_value(value.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), value);
     }
 }

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_protocol::Timestamp;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::memory::MemoryStore;
 use crate::rules::expired;
 use crate::{
-    Claim, Claimed, Expired, Found, Frame, JournalError, Retention, Run, RunState, Secret, Store, Turn,
+    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, Retention, Run, RunState, Secret,
+    Stats, Store, Turn,
 };
 
 /// Says of whom nothing may be stored.
@@ -99,10 +101,32 @@ impl Store for SplitStore {
     }
 
     async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
-        let mut runs = self.memory.list(tenant, before, limit).await?;
-        runs.extend(self.stored.list(tenant, before, limit).await?);
-        runs.sort_by_key(|run| std::cmp::Reverse(run.stream_id));
-        runs.truncate(limit);
+        let runs = self.memory.list(tenant, before, limit).await?;
+        Ok(newest(runs, self.stored.list(tenant, before, limit).await?, limit))
+    }
+
+    async fn named(
+        &self,
+        tenant: &str,
+        kind: NameKind,
+        name: &str,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError> {
+        let runs = self.memory.named(tenant, kind, name, before, limit).await?;
+        Ok(newest(runs, self.stored.named(tenant, kind, name, before, limit).await?, limit))
+    }
+
+    /// What lives in memory has no other process.
+    async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
+        let mut runs = self.memory.orphans(limit).await?;
+        runs.extend(self.stored.orphans(limit - runs.len()).await?);
+        Ok(runs)
+    }
+
+    async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>, JournalError> {
+        let mut runs = self.memory.waiting(before, limit).await?;
+        runs.extend(self.stored.waiting(before, limit - runs.len()).await?);
         Ok(runs)
     }
 
@@ -112,11 +136,29 @@ impl Store for SplitStore {
         Ok(runs)
     }
 
-    async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError> {
-        let mut turns = self.memory.turns(tenant, session).await?;
-        turns.extend(self.stored.turns(tenant, session).await?);
+    /// A session that lives in both, since the rule was changed under it, is put in order of time and numbered anew.
+    async fn turns(
+        &self,
+        tenant: &str,
+        session: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<Turn>, JournalError> {
+        if self.memory.turn_count(tenant, session).await? == 0 {
+            return self.stored.turns(tenant, session, from, limit).await;
+        }
+        if self.stored.turn_count(tenant, session).await? == 0 {
+            return self.memory.turns(tenant, session, from, limit).await;
+        }
+        let mut turns = self.memory.turns(tenant, session, 0, usize::MAX).await?;
+        turns.extend(self.stored.turns(tenant, session, 0, usize::MAX).await?);
         turns.sort_by_key(|turn| (turn.closed_at, turn.stream_id));
-        Ok(turns)
+        let numbered = turns.into_iter().zip(1..).map(|(turn, number)| Turn { number, ..turn });
+        Ok(numbered.filter(|turn| turn.number >= from).take(limit).collect())
+    }
+
+    async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {
+        Ok(self.memory.turn_count(tenant, session).await? + self.stored.turn_count(tenant, session).await?)
     }
 
     async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
@@ -148,8 +190,24 @@ impl Store for SplitStore {
         self.stored.secret().await
     }
 
+    fn health(&self) -> watch::Receiver<Health> {
+        self.stored.health()
+    }
+
+    fn stats(&self) -> Stats {
+        let stored = self.stored.stats();
+        Stats { streams: stored.streams + self.memory.stats().streams, ..stored }
+    }
+
     async fn close(&self) -> Result<(), JournalError> {
         self.memory.close().await?;
         self.stored.close().await
     }
+}
+
+fn newest(mut runs: Vec<Run>, others: Vec<Run>, limit: usize) -> Vec<Run> {
+    runs.extend(others);
+    runs.sort_by_key(|run| std::cmp::Reverse(run.stream_id));
+    runs.truncate(limit);
+    runs
 }

@@ -3,9 +3,12 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_protocol::Timestamp;
+use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::{Claim, Expired, Frame, JournalError, Retention, Run, RunState, Secret, Turn};
+use crate::{
+    Claim, Expired, Frame, Health, JournalError, NameKind, Retention, Run, RunState, Secret, Stats, Turn,
+};
 
 /// The answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,11 +90,37 @@ pub trait Store: Send + Sync + 'static {
     /// A tenant's runs, newest first, older than `before`.
     async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError>;
 
-    /// All runs that run or wait, of all tenants: for recovery and sweeping.
+    /// A tenant's runs with a name, newest first, older than `before`.
+    async fn named(
+        &self,
+        tenant: &str,
+        kind: NameKind,
+        name: &str,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError>;
+
+    /// Runs that run and whose process is gone, now this process's to end. Where only one process can use the store
+    /// these are all that run, so it is to be asked before the first claim.
+    async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError>;
+
+    /// Runs that wait and have not changed since `before`.
+    async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>, JournalError>;
+
+    /// All runs that run or wait, of all tenants.
     async fn open_runs(&self) -> Result<Vec<Run>, JournalError>;
 
-    /// A session's turns, oldest first.
-    async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError>;
+    /// A session's turns from a number on, in order, as many as asked for at most.
+    async fn turns(
+        &self,
+        tenant: &str,
+        session: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<Turn>, JournalError>;
+
+    /// How many turns a session has; it costs no look at them.
+    async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError>;
 
     /// Whether the tenant has this session.
     async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError>;
@@ -99,11 +128,11 @@ pub trait Store: Send + Sync + 'static {
     /// How many sessions a tenant has. A session begins with its first claim or turn.
     async fn sessions(&self, tenant: &str) -> Result<u64, JournalError>;
 
-    /// Erases a closed stream for good: frames, body, record, and its turn. Synced. The claim stays as it does after
-    /// an expiry, so that a duplicate starts no second run. False if there is no such stream, or it runs or waits.
+    /// Erases a closed stream for good: frames, body, record, and its turn. When it returns, no file of the store holds
+    /// a word of it. The claim stays as it does after an expiry, so that a duplicate starts no second run. False if there is no such stream, or it runs or waits.
     async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError>;
 
-    /// Erases a session and its turns for good; its streams are left. Synced. False if the tenant has no such session.
+    /// Erases a session and its turns for good, as `purge` does; its streams are left. False if the tenant has no such session.
     async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError>;
 
     /// Deletes what the retention no longer covers, in small steps between which appends go on.
@@ -111,6 +140,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// A secret of the store's own, made when it first was used: whoever uses the store can check what was signed with it.
     async fn secret(&self) -> Result<Secret, JournalError>;
+
+    /// How the store feels, as it changes.
+    fn health(&self) -> watch::Receiver<Health> {
+        watch::Sender::new(Health::Well).subscribe()
+    }
+
+    /// What the store knows of itself.
+    fn stats(&self) -> Stats {
+        Stats::default()
+    }
 
     /// Syncs everything and ends writing: later writes are `Unavailable`.
     async fn close(&self) -> Result<(), JournalError>;

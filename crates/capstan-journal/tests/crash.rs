@@ -66,6 +66,10 @@ async fn write_streams(journal: Journal) {
         );
         println!("closed {id} {}", seq + 1);
         viewer.await.unwrap();
+        if round % 3 == 0 {
+            assert!(journal.purge(id, Timestamp::now()).await.unwrap());
+            println!("purged {id} 0");
+        }
         if round % 5 == 0 {
             let retention = Retention { max_bytes: Some(200_000), ..Retention::default() };
             journal.store().expire(&retention, Timestamp::now()).await.unwrap();
@@ -106,7 +110,7 @@ impl Writer {
             let line = self.lines.next()?.unwrap();
             let words: Vec<_> = line.split(' ').collect();
             match words[..] {
-                [what @ ("claimed" | "stored" | "closed" | "seen"), id, seq] => {
+                [what @ ("claimed" | "stored" | "closed" | "seen" | "purged"), id, seq] => {
                     // The last line may be cut by the kill.
                     let (Ok(id), Ok(seq)) = (id.parse(), seq.parse()) else { continue };
                     return Some((what.into(), Some((id, seq))));
@@ -129,13 +133,36 @@ impl Drop for Writer {
     }
 }
 
-/// The last acknowledged seq of each stream, and whether its end was.
-type Acknowledged = HashMap<Uuid, (u64, bool)>;
+/// The last acknowledged seq of each stream, whether its end was, and whether that it was purged.
+type Acknowledged = HashMap<Uuid, (u64, bool, bool)>;
 
 fn note(acknowledged: &mut Acknowledged, what: &str, id: Uuid, seq: u64) {
-    let (last, is_closed) = acknowledged.entry(id).or_default();
+    let (last, is_closed, is_purged) = acknowledged.entry(id).or_default();
     *last = seq.max(*last);
     *is_closed |= what == "closed";
+    *is_purged |= what == "purged";
+}
+
+/// Whether a word is in any file of the folder.
+fn holds(folder: &Path, word: &str) -> bool {
+    let mut paths = vec![folder.to_owned()];
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            paths.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if memchr::memmem::find(&std::fs::read(&path).unwrap_or_default(), word.as_bytes()).is_some() {
+            return true;
+        }
+    }
+    false
+}
+
+/// What was purged is in no file. A store that is closed has finished what an earlier process had begun.
+async fn assert_erased(store: Arc<dyn Store>, folder: &Path, acknowledged: &Acknowledged) {
+    store.close().await.unwrap();
+    drop(store);
+    for (id, _) in acknowledged.iter().filter(|(_, (.., is_purged))| *is_purged) {
+        assert!(!holds(folder, &format!("id: {id}")), "{id} was purged");
+    }
 }
 
 /// Lets a child work, kills it after `count` acknowledgements, and says what they were.
@@ -158,7 +185,7 @@ fn kill_after(folder: &Path, count: usize) -> Acknowledged {
 }
 
 async fn verify(store: &Arc<dyn Store>, acknowledged: &Acknowledged) {
-    for (&id, &(last, is_closed)) in acknowledged {
+    for (&id, &(last, is_closed, _)) in acknowledged {
         let run = match store.find("local", &id.to_string()).await.unwrap() {
             Some(Found::Run(run)) => run,
             Some(Found::Expired) if is_closed => continue,
@@ -201,6 +228,7 @@ async fn nothing_acknowledged_is_lost_by_kill_9_at_any_moment() {
         if round % 2 == 0 {
             recover(&store).await;
         }
+        assert_erased(store, folder.path(), &acknowledged).await;
     }
     assert!(streams > 50, "only {streams} streams were written: this proves nothing");
 }
@@ -224,23 +252,54 @@ async fn a_second_process_is_refused_and_told_who_holds_the_folder() {
 async fn a_process_that_dies_at_a_failpoint_has_stored_what_comes_before_it() {
     for failpoint in ["after_claim", "after_claim:3", "after_append:1", "after_append:40", "before_wake:7"] {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = Writer::start(folder.path(), failpoint);
-        let mut acknowledged = Acknowledged::new();
-        while let Some((what, place)) = writer.next() {
-            if let Some((id, seq)) = place {
-                note(&mut acknowledged, &what, id, seq);
-            }
-        }
-        assert!(!writer.child.wait().unwrap().success(), "{failpoint}");
-        let store = open_folder(folder.path());
-        verify(&store, &acknowledged).await;
+        let (store, acknowledged) = die_at(folder.path(), failpoint).await;
         let open = store.open_runs().await.unwrap();
         let is_unheard =
-            |run: &&Run| acknowledged.get(&run.stream_id).is_none_or(|(last, _)| *last < run.last_seq);
+            |run: &&Run| acknowledged.get(&run.stream_id).is_none_or(|(last, ..)| *last < run.last_seq);
         assert!(open.iter().find(is_unheard).is_some(), "{failpoint}: stored, but told nobody");
         for run in open {
             let again = Claim::new("local", run.key, Uuid::now_v7(), Timestamp::now());
             assert!(!store.claim(again).await.unwrap().is_new);
+        }
+    }
+}
+
+/// Lets a child die at a failpoint and opens what it left, which holds all that was acknowledged.
+#[cfg(failpoints)]
+async fn die_at(folder: &Path, failpoint: &str) -> (Arc<dyn Store>, Acknowledged) {
+    let mut writer = Writer::start(folder, failpoint);
+    let mut acknowledged = Acknowledged::new();
+    while let Some((what, place)) = writer.next() {
+        if let Some((id, seq)) = place {
+            note(&mut acknowledged, &what, id, seq);
+        }
+    }
+    assert!(!writer.child.wait().unwrap().success(), "{failpoint}");
+    let store = open_folder(folder);
+    verify(&store, &acknowledged).await;
+    (store, acknowledged)
+}
+
+/// Before and after each write, sync, rename, unlink and swap.
+#[cfg(failpoints)]
+#[tokio::test]
+async fn a_process_that_dies_in_the_midst_of_its_housekeeping_has_lost_and_kept_nothing() {
+    for point in [
+        "before_write",
+        "after_write",
+        "after_sync",
+        "before_seal",
+        "after_seal",
+        "before_rename",
+        "after_swap",
+        "before_unlink",
+        "after_erase",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        for hit in [1, 2, 5] {
+            let (store, acknowledged) = die_at(folder.path(), &format!("{point}:{hit}")).await;
+            recover(&store).await;
+            assert_erased(store, folder.path(), &acknowledged).await;
         }
     }
 }

@@ -50,10 +50,10 @@ fn another_format_is_refused() {
 }
 
 #[test]
-fn a_store_that_was_not_made_to_the_end_is_made_again() {
+fn a_folder_that_was_not_made_to_the_end_is_made_again() {
     let temp = tempfile::tempdir().unwrap();
-    fs::create_dir_all(temp.path().join("store.new/half")).unwrap();
-    fs::write(temp.path().join("format"), "capstan-journal 2\n").unwrap();
+    fs::create_dir_all(temp.path().join("log")).unwrap();
+    fs::write(temp.path().join("files.new"), "half").unwrap();
     try_open(temp.path()).unwrap();
     try_open(temp.path()).unwrap();
 }

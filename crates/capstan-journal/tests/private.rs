@@ -18,15 +18,8 @@ fn claim(tenant: &str, key: &str) -> Claim {
 async fn run(journal: &Journal, tenant: &str, key: &str) -> Run {
     let run = journal.claim(claim(tenant, key)).await.unwrap().run;
     journal.append(run.stream_id, 1, vec![Frame::new(1, "data: quinquereme\n\n")]).await.unwrap();
-    let turn = Turn {
-        stream_id: run.stream_id,
-        messages: vec!["quinquereme".into()],
-        interrupts: vec!["quinquereme".into()],
-        user: "quinquereme".into(),
-        assistant: "quinquereme".into(),
-        is_partial: false,
-        closed_at: Timestamp::now(),
-    };
+    let said = serde_json::json!({"messages": ["quinquereme"], "interrupts": ["quinquereme"]});
+    let turn = Turn::new(run.stream_id, Timestamp::now(), 2, said);
     let to = Run { state: RunState::Closed, ..run.clone() };
     assert!(journal.transition((RunState::Running, 1), to, vec![], Some(turn)).await.unwrap());
     run
@@ -76,7 +69,7 @@ async fn a_rule_that_changes_loses_no_stream_and_starts_none_twice() {
             journal.store().list("t", None, 2).await.unwrap().iter().map(|r| r.stream_id).collect();
         assert_eq!(listed, [runs[2], runs[1]]);
         let turns: Vec<_> =
-            journal.store().turns("t", "s").await.unwrap().iter().map(|t| t.stream_id).collect();
+            journal.store().turns("t", "s", 0, 99).await.unwrap().iter().map(|t| t.stream_id).collect();
         assert_eq!(turns, runs);
     }
 }

@@ -9,6 +9,7 @@ mod config;
 mod connection;
 mod errors;
 mod input;
+mod journal;
 mod key;
 mod logs;
 mod request;
@@ -41,6 +42,7 @@ pub(crate) enum Command {
     Validate(validate::Args),
     Errors(errors::Args),
     Request(request::Args),
+    Journal(journal::Args),
     Key(key::Args),
     Config(config::Args),
     Chaos(Box<chaos::Args>),
@@ -58,6 +60,7 @@ impl Command {
             Self::Stop(args) => args.run(),
             Self::Check(args) => args.run(),
             Self::Request(args) => args.run(),
+            Self::Journal(args) => args.run(),
             Self::Key(args) => args.run(),
             Self::Config(args) => args.run(),
             Self::Chaos(args) => args.run(),

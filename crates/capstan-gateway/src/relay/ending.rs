@@ -14,7 +14,7 @@ use super::packet_writer::PacketWriter;
 use super::{Relay, failure, later};
 use crate::app::App;
 use crate::ask::Ask;
-use crate::conversation;
+use crate::conversation::{self, Said};
 use crate::refusal::journal_fault;
 use crate::traces;
 
@@ -80,13 +80,13 @@ impl Relay {
     async fn remembered(&mut self, is_partial: bool) -> Result<Turn, JournalError> {
         let last = last_messages(&self.app, &self.run, &self.ask).await?;
         let said = self.packets.take_messages().await?;
-        let mut turn = turn_of(&self.run, &self.ask, &last, said, is_partial);
+        let mut said = said_of(&self.ask, &last, &said, is_partial);
         if !is_partial {
             let asked =
                 self.packets.asked().iter().map(|asked| serde_json::to_value(asked).unwrap_or_default());
-            turn.interrupts = asked.collect();
+            said.interrupts = asked.collect();
         }
-        Ok(turn)
+        Ok(said.into_turn(self.run.stream_id, self.run.closed_at.unwrap_or_else(Timestamp::now)))
     }
 
     /// Rule 1: the gateway tries again by itself; viewers see a warning.
@@ -246,7 +246,8 @@ async fn turn_so_far(app: &App, run: &Run) -> Result<Option<Turn>, JournalError>
     // Resets among its packets count.
     packets.compare().await?;
     let last = last_messages(app, run, &ask).await?;
-    Ok(Some(turn_of(run, &ask, &last, packets.take_messages().await?, true)))
+    let said = said_of(&ask, &last, &packets.take_messages().await?, true);
+    Ok(Some(said.into_turn(run.stream_id, Timestamp::now())))
 }
 
 /// What the session's last turn said; only who answers a question may repeat it.
@@ -254,22 +255,13 @@ async fn last_messages(app: &App, run: &Run, ask: &Ask) -> Result<Vec<ChatMessag
     if ask.extras.answers.is_empty() {
         return Ok(Vec::new());
     }
-    let turns = app.journal.store().turns(&run.tenant, &run.session).await?;
-    Ok(turns.into_iter().next_back().map(conversation::of_turn).unwrap_or_default())
+    let turns = app.journal.store().turns(&run.tenant, &run.session, run.turns_before, usize::MAX).await?;
+    Ok(turns.into_iter().next_back().map(|turn| Said::of(turn).into_messages()).unwrap_or_default())
 }
 
 /// What the session remembers of a run that ends: what the request added to it, and what was said.
-fn turn_of(run: &Run, ask: &Ask, last: &[ChatMessage], said: Vec<ChatMessage>, is_partial: bool) -> Turn {
-    let messages = conversation::added(ask, last).into_iter().chain(&said);
-    Turn {
-        stream_id: run.stream_id,
-        messages: messages.map(|message| serde_json::to_value(message).unwrap_or_default()).collect(),
-        interrupts: Vec::new(),
-        user: serde_json::Value::Null,
-        assistant: String::new(),
-        is_partial,
-        closed_at: run.closed_at.unwrap_or_else(Timestamp::now),
-    }
+fn said_of(ask: &Ask, last: &[ChatMessage], said: &[ChatMessage], is_partial: bool) -> Said {
+    Said::new(conversation::added(ask, last).into_iter().chain(said), is_partial)
 }
 
 fn log_end(app: &App, run: &Run) {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::access::Caller;
 use crate::answers::{PurgedSession, Session, SessionTurn};
 use crate::app::App;
-use crate::conversation;
+use crate::conversation::Said;
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::purge;
 use crate::query::Query;
@@ -58,8 +58,8 @@ async fn check(app: &App, caller: &Caller, id: &str) -> Result<(), Refusal> {
 /// Which page.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct TurnParams {
-    /// How many turns come before the page: `next` of the page before.
-    from: Option<usize>,
+    /// The turn that the page follows: `next` of the page before.
+    from: Option<u64>,
     /// How many, 100 unless said and 1000 at most.
     limit: Option<usize>,
 }
@@ -72,24 +72,28 @@ pub(crate) async fn turns(
     Query(params): Query<TurnParams>,
 ) -> Result<Response, Refusal> {
     check(&app, &caller, &id).await?;
-    let (from, limit) = (params.from.unwrap_or(0), params.limit.unwrap_or(100).clamp(1, PAGE));
-    let all = app.journal.store().turns(&caller.tenant, &id).await?;
-    let next = Some(from.saturating_add(limit)).filter(|next| *next < all.len());
+    let (after, limit) = (params.from.unwrap_or(0), params.limit.unwrap_or(100).clamp(1, PAGE));
+    let store = app.journal.store();
+    let mut page = store.turns(&caller.tenant, &id, after.saturating_add(1), limit + 1).await?;
+    let has_more = page.len() > limit;
+    page.truncate(limit);
+    let next = page.last().map(|turn| turn.number).filter(|_| has_more);
     let mut turns = Vec::new();
-    for turn in all.into_iter().skip(from).take(limit) {
+    for turn in page {
         turns.push(shown(&app, turn).await?);
     }
     Ok(Json(Session { session_id: &id, turns, next }).into_response())
 }
 
-async fn shown(app: &App, mut turn: Turn) -> Result<SessionTurn, Refusal> {
-    let (stream_id, partial, closed_at) = (turn.stream_id, turn.is_partial, turn.closed_at);
-    let mut interrupts = std::mem::take(&mut turn.interrupts);
+async fn shown(app: &App, turn: Turn) -> Result<SessionTurn, Refusal> {
+    let (stream_id, closed_at) = (turn.stream_id, turn.closed_at);
+    let mut said = Said::of(turn);
+    let (partial, mut interrupts) = (said.is_partial, std::mem::take(&mut said.interrupts));
     if !interrupts.is_empty() {
         let asked = app.journal.store().run(stream_id).await?.and_then(|run| run.asked);
         interrupts.retain(|_| asked.as_ref().is_some_and(|asked| asked.answered_by.is_none()));
     }
-    Ok(SessionTurn { stream_id, messages: conversation::of_turn(turn), interrupts, partial, closed_at })
+    Ok(SessionTurn { stream_id, messages: said.into_messages(), interrupts, partial, closed_at })
 }
 
 /// `DELETE /v1/sessions/{id}`: its runs are stopped, its turns and streams erased.

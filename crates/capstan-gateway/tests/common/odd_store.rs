@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{
-    Claim, Claimed, Durability, ErrorKind, Expired, Found, Frame, Journal, JournalError, Retention, Run,
-    RunState, Secret, Store, TailLimits, Turn, open,
+    Claim, Claimed, Durability, ErrorKind, Expired, Found, Frame, Journal, JournalError, NameKind, Retention,
+    Run, RunState, Secret, Store, TailLimits, Turn, open,
 };
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
@@ -109,8 +109,39 @@ impl Store for OddStore {
         self.store.list(tenant, before, limit).await
     }
 
-    async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError> {
-        self.store.turns(tenant, session).await
+    async fn named(
+        &self,
+        tenant: &str,
+        kind: NameKind,
+        name: &str,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError> {
+        self.store.named(tenant, kind, name, before, limit).await
+    }
+
+    async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
+        self.scans.fetch_add(1, Ordering::Relaxed);
+        self.store.orphans(limit).await
+    }
+
+    async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>, JournalError> {
+        self.scans.fetch_add(1, Ordering::Relaxed);
+        self.store.waiting(before, limit).await
+    }
+
+    async fn turns(
+        &self,
+        tenant: &str,
+        session: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<Turn>, JournalError> {
+        self.store.turns(tenant, session, from, limit).await
+    }
+
+    async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {
+        self.store.turn_count(tenant, session).await
     }
 
     async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{
-    Claim, Claimed, Expired, Found, Frame, JournalError, Retention, Run, RunState, Secret, Store, Turn,
+    Claim, Claimed, Expired, Found, Frame, JournalError, NameKind, Retention, Run, RunState, Secret, Store,
+    Turn,
 };
 use capstan_protocol::Timestamp;
 use fastrand::Rng;
@@ -161,8 +162,37 @@ impl Store for Shaky {
         self.call(self.inner.open_runs()).await
     }
 
-    async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError> {
-        self.call(self.inner.turns(tenant, session)).await
+    async fn named(
+        &self,
+        tenant: &str,
+        kind: NameKind,
+        name: &str,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError> {
+        self.call(self.inner.named(tenant, kind, name, before, limit)).await
+    }
+
+    async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
+        self.call(self.inner.orphans(limit)).await
+    }
+
+    async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>, JournalError> {
+        self.call(self.inner.waiting(before, limit)).await
+    }
+
+    async fn turns(
+        &self,
+        tenant: &str,
+        session: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<Turn>, JournalError> {
+        self.call(self.inner.turns(tenant, session, from, limit)).await
+    }
+
+    async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {
+        self.call(self.inner.turn_count(tenant, session)).await
     }
 
     async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError> {

@@ -1,56 +1,113 @@
 //! What each command of the writer puts into the group.
 
 use capstan_protocol::Timestamp;
+use serde_json::Map;
 use uuid::Uuid;
 
-use super::group::Group;
-use super::keys;
-use super::tables::Table;
-use super::values::{self, Held, Record};
+use super::format::Kind;
+use super::group::{Group, Undo};
+use super::names::Name;
+use super::packets;
+use super::record::{GoneSummary, Record, SessionSummary, json, number_summary};
+use super::view;
 use super::writer::Writer;
 use crate::plant::{self, Bug};
 use crate::rules::{self, expired, not_found, shown};
-use crate::{Claim, Claimed, Durability, Frame, JournalError, Run, RunState, Turn};
+use crate::{Claim, Claimed, Durability, ErrorKind, Frame, JournalError, NameKind, Run, RunState, Turn};
+use std::sync::atomic::Ordering;
 
 impl Writer {
     pub(crate) fn claim(&mut self, claim: Claim, group: &mut Group) -> Result<Claimed, JournalError> {
-        keys::check_names(&[&claim.tenant, &claim.key, &claim.session])?;
-        let name = keys::names(&[&claim.tenant, &claim.key]);
-        if let Some(value) = group.get(&self.tables, Table::Claims, &name)?
-            && !plant::is(Bug::DoubleClaim)
-        {
-            let record = self.record(values::read_held(&value)?.stream, group)?;
+        let key = self.shared.names.of(&claim.tenant, NameKind::Key, &claim.key);
+        let claimed = group.claims.get(&key).copied().or_else(|| self.shared.index().claimed(key));
+        if let Some(stream) = claimed.filter(|_| !plant::is(Bug::DoubleClaim)) {
+            let record = self.record(stream)?;
             let run = shown(record.ok_or_else(|| expired(&claim.key))?.run);
             return Ok(Claimed { run, is_new: false });
+        }
+        if self.shared.is_low.load(Ordering::Relaxed) {
+            let message = "the journal's disk is nearly full: no new runs";
+            return Err(JournalError::new(ErrorKind::Full, message));
         }
         if let Some(asker) = claim.answers {
             self.answer(asker, &claim, group)?;
         }
-        let body_bytes = claim.body.len() as u64;
-        let record = Record { run: claim.to_run(), body_bytes, boot: self.boot.clone() };
+        let (session_id, last_turn) = self.session(&claim.tenant, &claim.session, claim.created_at, group);
+        let mut run = claim.to_run();
+        run.turns_before = last_turn;
+        let record = Record {
+            run: run.clone(),
+            body_bytes: claim.body.len() as u64,
+            boot: self.boot.clone(),
+            session_id,
+            turn: 0,
+            answers: claim.answers,
+            revision: 1,
+            more: Map::new(),
+        };
         let stream = claim.stream_id;
-        group.put(Table::Runs, stream.as_bytes().to_vec(), values::json(&record)?);
-        group.put(Table::Claims, name, values::held(Held { stream, gone_at: None }));
-        group.put(Table::Index, keys::index(keys::OPEN, &[stream.as_bytes()]), Vec::new());
-        group.put(Table::Index, listed(&record.run), Vec::new());
-        self.touch(&claim.tenant, &claim.session, claim.created_at, group);
-        let body = Frame { seq: 0, bytes: claim.body };
-        group.put_block(&self.tables, stream, 0, values::block(0, &[body]));
-        self.require_sync(stream, group);
-        let run = record.run.clone();
+        self.put_record(&record, group)?;
+        group.put(Kind::Body, stream, 1, &[&claim.body]);
+        group.claims.insert(key, stream);
+        self.keep_unsynced(stream, group);
+        group.undo.push(Undo::Whole { stream, record: None });
         self.open.insert(stream, record);
         Ok(Claimed { run, is_new: true })
     }
 
+    /// Nobody was told of the claim, so it never was, and the key is free.
+    pub(crate) fn withdraw(&mut self, stream: Uuid, group: &mut Group) {
+        let is_untouched = |record: &&Record| {
+            (record.run.state, record.run.attempt, record.run.last_seq) == (RunState::Running, 1, 0)
+        };
+        let Some(record) = self.open.get(&stream).filter(is_untouched) else { return };
+        let names = &self.shared.names;
+        let summary = record.summary(names);
+        let gone =
+            GoneSummary { at: record.run.updated_at, is_purged: false, claim: None, tenant: summary.tenant };
+        group
+            .forgotten
+            .push((stream, [summary.tenant, summary.key].into_iter().chain(summary.others).collect()));
+        group.put(Kind::Gone, stream, 1, &[&gone.encode()]);
+        let withdrawn = self.open.remove(&stream);
+        let asker = withdrawn.as_ref().and_then(|record| record.answers);
+        group.undo.push(Undo::Whole { stream, record: withdrawn.map(Box::new) });
+        if let Some(asker) = asker
+            && let Err(error) = self.ask_again(asker, stream, group)
+        {
+            tracing::warn!(%error, stream = %asker, "a question stays answered by a run that never was");
+        }
+    }
+
     /// Marks the questions of a run as answered, in the same group as the claim that answers them.
     fn answer(&mut self, asker: Uuid, claim: &Claim, group: &mut Group) -> Result<(), JournalError> {
-        let record = self.record(asker, group)?;
+        let record = self.record(asker)?;
         let run = rules::answer(record.as_ref().map(|record| record.run.clone()), claim)?;
-        let Some(record) = record.map(|record| Record { run, ..record }) else { return Ok(()) };
-        group.put(Table::Runs, asker.as_bytes().to_vec(), values::json(&record)?);
-        if let Some(open) = self.open.get_mut(&asker) {
-            *open = record;
+        record.map_or(Ok(()), |record| self.rewrite_run(record, run, group))
+    }
+
+    /// The claim that answered a run's questions was taken back: they are open again.
+    fn ask_again(&mut self, asker: Uuid, by: Uuid, group: &mut Group) -> Result<(), JournalError> {
+        let Some(record) = self.record(asker)? else { return Ok(()) };
+        let mut run = record.run.clone();
+        match &mut run.asked {
+            Some(asked) if asked.answered_by == Some(by) => asked.answered_by = None,
+            _ => return Ok(()),
         }
+        self.rewrite_run(record, run, group)
+    }
+
+    /// Writes a record whose run has changed without a transition. Commands behind it in the group see the change.
+    fn rewrite_run(&mut self, record: Record, run: Run, group: &mut Group) -> Result<(), JournalError> {
+        let stream = run.stream_id;
+        let record = Record { run, revision: record.revision + 1, ..record };
+        self.put_record(&record, group)?;
+        self.keep_unsynced(stream, group);
+        if !record.run.is_open() {
+            self.closing.push(stream);
+        }
+        let before = self.open.insert(stream, record).map(Box::new);
+        group.undo.push(Undo::Whole { stream, record: before });
         Ok(())
     }
 
@@ -62,16 +119,14 @@ impl Writer {
         group: &mut Group,
     ) -> Result<(), JournalError> {
         let Some(record) = self.open.get_mut(&stream) else {
-            let record = self.record(stream, group)?.ok_or_else(|| not_found(stream))?;
+            let record = self.record(stream)?.ok_or_else(|| not_found(stream))?;
             return rules::check_append(&record.run, attempt, frames);
         };
         rules::check_append(&record.run, attempt, frames)?;
-        let before = record.run.bytes;
+        let (last_seq, bytes) = (record.run.last_seq, record.run.bytes);
+        group.undo.push(Undo::Counts { stream, last_seq, bytes });
         rules::count(&mut record.run, frames);
-        self.put_frames(stream, before, frames, group);
-        if self.durability == Durability::Power {
-            group.require_sync();
-        }
+        put_packets(stream, bytes, frames, group);
         Ok(())
     }
 
@@ -84,59 +139,42 @@ impl Writer {
         group: &mut Group,
     ) -> Result<bool, JournalError> {
         let stream = to.stream_id;
-        let mut record = self.record(stream, group)?.ok_or_else(|| not_found(stream))?;
+        let mut record = self.record(stream)?.ok_or_else(|| not_found(stream))?;
         if !rules::check_transition(&record.run, from, frames)? {
             return Ok(false);
         }
-        // Whatever may fail comes before the group is touched.
-        let turn =
-            turn.map(|turn| Ok::<_, JournalError>((turn.closed_at, values::json(turn)?))).transpose()?;
+        let old = self.open.get(&stream).cloned().map(Box::new);
         let before = record.run.bytes;
         record.run = rules::advance(&record.run, to, frames);
         record.boot = self.boot.clone();
-        group.put(Table::Runs, stream.as_bytes().to_vec(), values::json(&record)?);
-        self.put_frames(stream, before, frames, group);
-        if let Some(closed_at) = record.run.closed_at {
-            group.remove(Table::Index, keys::index(keys::OPEN, &[stream.as_bytes()]));
-            group.put(
-                Table::Index,
-                closed(stream, closed_at),
-                values::closed(record.size(), &record.run.tenant),
-            );
+        record.revision += 1;
+        if let Some(turn) = turn {
+            let Run { tenant, session, .. } = record.run.clone();
+            let (id, last) = self.session(&tenant, &session, turn.closed_at, group);
+            let number = last + 1;
+            let numbered = Turn { number, ..turn.clone() };
+            // Whatever may fail comes before the group is touched.
+            let payload = json(&numbered)?;
+            let used_at = number_summary(turn.closed_at.as_micros().cast_unsigned());
+            group.put(Kind::Turn, id, number, &[&used_at, &payload]);
+            let name = self.shared.names.of(&tenant, NameKind::Session, &session);
+            group.sessions.insert(name, (id, number));
+            (record.session_id, record.turn) = (id, number);
+        }
+        self.put_record(&record, group)?;
+        put_packets(stream, before, frames, group);
+        if !record.run.is_open() {
             self.closing.push(stream);
         }
-        if let Some((closed_at, turn)) = turn {
-            let Run { tenant, session, .. } = &record.run;
-            group.put(Table::Turns, keys::turn(tenant, session, stream), turn);
-            self.touch(tenant, session, closed_at, group);
-        }
-        self.require_sync(stream, group);
+        self.keep_unsynced(stream, group);
+        group.undo.push(Undo::Whole { stream, record: old });
         self.open.insert(stream, record);
         Ok(true)
     }
 
-    /// Not synced: if a power cut undoes it, the next expiry does it again.
-    pub(crate) fn retire(
-        &mut self,
-        streams: &[Uuid],
-        now: Timestamp,
-        group: &mut Group,
-    ) -> Result<(), JournalError> {
-        for &stream in streams {
-            let Some(record) = self.record(stream, group)? else { continue };
-            let Some(closed_at) = record.run.closed_at else { continue };
-            let name = keys::names(&[&record.run.tenant, &record.run.key]);
-            group.remove(Table::Runs, stream.as_bytes().to_vec());
-            group.remove(Table::Index, listed(&record.run));
-            group.remove(Table::Index, closed(stream, closed_at));
-            group.put(Table::Index, keys::index(keys::DOOMED, &[stream.as_bytes()]), Vec::new());
-            let late = keys::late(&record.run.tenant, stream);
-            group.put(Table::Index, late.clone(), Vec::new());
-            // The one entry leads to the other, so that they go together.
-            group.put(Table::Index, keys::index(keys::GONE, &[&keys::time(now), &name]), late);
-            group.put(Table::Claims, name, values::held(Held { stream, gone_at: Some(now) }));
-        }
-        Ok(())
+    /// Not synced: if a power cut undoes it, the next expiry does it again. How many it were.
+    pub(crate) fn retire(&mut self, streams: &[Uuid], now: Timestamp, group: &mut Group) -> u64 {
+        streams.iter().map(|stream| u64::from(self.put_gone(*stream, now, false, group))).sum()
     }
 
     /// False if the run is not closed, or not there.
@@ -146,73 +184,161 @@ impl Writer {
         now: Timestamp,
         group: &mut Group,
     ) -> Result<bool, JournalError> {
-        let Some(record) = self.record(stream, group)?.filter(|record| !record.run.is_open()) else {
+        if !self.put_gone(stream, now, true, group) {
             return Ok(false);
-        };
-        self.retire(&[stream], now, group)?;
-        group.remove(Table::Turns, keys::turn(&record.run.tenant, &record.run.session, stream));
-        group.require_sync();
+        }
+        if let Some(place) = view::turn_of(&self.shared, stream)? {
+            let packed = u64::from(place.segment) << 32 | u64::from(super::index::weight(&place.entry));
+            group.put(Kind::TurnGone, place.entry.owner, place.entry.seq, &[&number_summary(packed)]);
+        }
+        group.must_sync = true;
+        self.keep_unsynced(stream, group);
         Ok(true)
     }
 
-    /// False if there is no such session, or it was used meanwhile. Synced if somebody wants it gone.
+    /// Marks a closed stream as gone; false if there is none.
+    fn put_gone(&self, stream: Uuid, now: Timestamp, is_purged: bool, group: &mut Group) -> bool {
+        let found = {
+            let index = self.shared.index();
+            let closed = index.streams.get(&stream).filter(|stream| stream.state == RunState::Closed);
+            closed.map(|stream| (stream.tenant, stream.key))
+        };
+        let Some((tenant, key)) = found else { return false };
+        let gone = GoneSummary { at: now, is_purged, claim: Some(key), tenant };
+        group.put(Kind::Gone, stream, 1, &[&gone.encode()]);
+        group.forgotten.push((stream, self.other_names(stream)));
+        true
+    }
+
+    /// All names of a stream; its claim is put back when the stream is marked as gone.
+    fn other_names(&self, stream: Uuid) -> Vec<Name> {
+        match view::record(&self.shared, stream) {
+            Ok(Some(record)) => {
+                let summary = record.summary(&self.shared.names);
+                [summary.tenant, summary.key].into_iter().chain(summary.others).collect()
+            }
+            // A record that cannot be read: its names are looked for.
+            _ => {
+                let index = self.shared.index();
+                index.names.iter().filter(|(_, owner)| *owner == stream).map(|(name, _)| *name).collect()
+            }
+        }
+    }
+
+    /// False if there is no such session, or it was used meanwhile. Synced and erased if somebody wants it gone.
     pub(crate) fn forget_session(
         &mut self,
-        entry: Vec<u8>,
+        id: Uuid,
         unused_since: Option<Timestamp>,
+        now: Timestamp,
         group: &mut Group,
-    ) -> Result<bool, JournalError> {
-        let used_at = group.get(&self.tables, Table::Index, &entry)?;
-        let Some(used_at) = used_at.as_deref().and_then(keys::read_time) else { return Ok(false) };
-        match unused_since {
-            Some(cutoff) if used_at > cutoff => return Ok(false),
-            Some(_) => {}
-            None => group.require_sync(),
+    ) -> bool {
+        let found = {
+            let index = self.shared.index();
+            index.sessions.get(&id).map(|session| (session.used_at, session.tenant))
+        };
+        let Some((used_at, tenant)) = found else { return false };
+        if unused_since.is_some_and(|cutoff| used_at > cutoff) {
+            return false;
         }
-        let session = entry.get(1..).unwrap_or_default();
-        for turn in self.tables.view().prefix(Table::Turns, session) {
-            group.remove(Table::Turns, turn?.0.to_vec());
+        let is_purged = unused_since.is_none();
+        let gone = GoneSummary { at: now, is_purged, claim: None, tenant };
+        group.put(Kind::Gone, id, 1, &[&gone.encode()]);
+        if is_purged {
+            group.must_sync = true;
+            self.keep_unsynced(id, group);
         }
-        group.remove(Table::Index, entry);
-        Ok(true)
+        true
+    }
+
+    /// A run whose record is damaged is gone, and its claim stays; of the others it is written down how far they reach.
+    pub(crate) fn mark_lost(
+        &mut self,
+        lost: &[(Uuid, u64)],
+        unrecorded: &[Uuid],
+        group: &mut Group,
+    ) -> Result<(), JournalError> {
+        let mut gone = unrecorded.to_vec();
+        for (stream, upto) in lost {
+            let Ok(Some(mut record)) = self.record(*stream) else {
+                gone.push(*stream);
+                continue;
+            };
+            record.run.lost_after = Some(*upto);
+            record.revision += 1;
+            self.put_record(&record, group)?;
+        }
+        for stream in gone {
+            let index = self.shared.index();
+            let Some(found) = index.streams.get(&stream) else { continue };
+            let claim = Some(found.key).filter(|_| found.record.is_some());
+            let at = Timestamp::now();
+            let summary = GoneSummary { at, is_purged: false, claim, tenant: found.tenant };
+            group.put(Kind::Gone, stream, 1, &[&summary.encode()]);
+            self.open.remove(&stream);
+        }
+        group.must_sync = true;
+        Ok(())
+    }
+
+    /// What was to be erased of these is overwritten, on the disk.
+    pub(crate) fn erased(&mut self, owners: &[Uuid], group: &mut Group) {
+        for owner in owners {
+            if self.shared.index().gone.contains_key(owner) {
+                group.put(Kind::Erased, *owner, 1, &[]);
+            }
+        }
+    }
+
+    /// A tenant's session by its name, begun if there is none: its id and its last turn.
+    fn session(&self, tenant: &str, session: &str, at: Timestamp, group: &mut Group) -> (Uuid, u64) {
+        let names = &self.shared.names;
+        let name = names.of(tenant, NameKind::Session, session);
+        if let Some(known) = group.sessions.get(&name) {
+            return *known;
+        }
+        let known = {
+            let index = self.shared.index();
+            let id = index.session_ids.get(&name).copied();
+            id.and_then(|id| index.sessions.get(&id).map(|session| (id, session.last_turn)))
+        };
+        let known = known.unwrap_or_else(|| {
+            let id = Uuid::now_v7();
+            let summary = SessionSummary { name, tenant: names.tenant(tenant), used_at: at };
+            group.put(Kind::Session, id, 1, &[&summary.encode()]);
+            (id, 0)
+        });
+        group.sessions.insert(name, known);
+        known
     }
 
     /// Where packets are synced as well, all wait for the same; where they are not, they go on meanwhile.
-    fn require_sync(&self, stream: Uuid, group: &mut Group) {
-        match self.durability {
-            Durability::Power => group.require_sync(),
-            Durability::Process => group.sync_later(stream),
+    fn keep_unsynced(&self, owner: Uuid, group: &mut Group) {
+        if self.shared.settings.durability == Durability::Process {
+            group.unsynced.push(owner);
         }
     }
 
-    /// A run as it will be once the group is committed.
-    fn record(&self, stream: Uuid, group: &Group) -> Result<Option<Record>, JournalError> {
-        if let Some(record) = self.open.get(&stream) {
-            return Ok(Some(record.clone()));
-        }
-        let value = group.get(&self.tables, Table::Runs, stream.as_bytes())?;
-        value.map(|value| values::read_json(&value)).transpose()
-    }
-
-    fn put_frames(&self, stream: Uuid, before: u64, frames: &[Frame], group: &mut Group) {
-        let mut total = before;
-        for block in values::blocks(frames) {
-            let Some(last) = block.last() else { continue };
-            total = block.iter().fold(total, |total, frame| total.saturating_add(frame.bytes.len() as u64));
-            group.put_block(&self.tables, stream, last.seq, values::block(total, block));
+    /// A run as it will be once the group is written.
+    fn record(&self, stream: Uuid) -> Result<Option<Record>, JournalError> {
+        match self.open.get(&stream) {
+            Some(record) => Ok(Some(record.clone())),
+            None => view::record(&self.shared, stream),
         }
     }
 
-    fn touch(&self, tenant: &str, session: &str, at: Timestamp, group: &mut Group) {
-        let key = keys::index(keys::SESSION, &[&keys::names(&[tenant, session])]);
-        group.put(Table::Index, key, keys::time(at).to_vec());
+    fn put_record(&self, record: &Record, group: &mut Group) -> Result<(), JournalError> {
+        let (summary, json) = record.encode(&self.shared.names)?;
+        group.put(Kind::Record, record.run.stream_id, record.revision, &[&summary, &json]);
+        Ok(())
     }
 }
 
-fn listed(run: &Run) -> Vec<u8> {
-    keys::index(keys::LISTED, &[&keys::names(&[&run.tenant]), run.stream_id.as_bytes()])
-}
-
-fn closed(stream: Uuid, closed_at: Timestamp) -> Vec<u8> {
-    keys::index(keys::CLOSED, &[&keys::time(closed_at), stream.as_bytes()])
+fn put_packets(stream: Uuid, before: u64, frames: &[Frame], group: &mut Group) {
+    let mut total = before;
+    for block in packets::blocks(frames) {
+        let Some(last) = block.last() else { continue };
+        total = block.iter().fold(total, |total, frame| total.saturating_add(frame.bytes.len() as u64));
+        group.put_with(Kind::Packets, stream, last.seq, |out| packets::encode(total, block, out));
+    }
 }

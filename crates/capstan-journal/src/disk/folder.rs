@@ -4,17 +4,23 @@
 //! <folder>/lock     locked while a process holds the folder; its pid
 //! <folder>/format   the version of everything beside it
 //! <folder>/secret   what tickets are signed with
-//! <folder>/store    the storage engine's own
+//! <folder>/files    which segments there are
+//! <folder>/log      the segments
+//! <folder>/damaged  what a repair dropped; the next purge removes it
 //! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use super::files::Files;
+use super::manifest::Manifest;
 use crate::{ErrorKind, JournalError, Secret};
 
 /// Raised when an older build could misread what this one writes.
-const FORMAT: &str = "capstan-journal 2\n";
+const FORMAT: &str = "capstan-journal 3\n";
+/// What is moved when it is opened.
+const OLD_FORMAT: &str = "capstan-journal 2\n";
 
 /// A folder that this process holds until it is dropped.
 #[derive(Debug)]
@@ -26,36 +32,45 @@ pub(crate) struct Folder {
 
 impl Folder {
     /// Makes the folder if there is none, locks it, checks its format.
-    pub(crate) fn open(path: &Path) -> Result<Self, JournalError> {
+    pub(crate) fn open(path: &Path, files: &dyn Files) -> Result<Self, JournalError> {
         let fail = |error| failure(path, "open", error);
         create_private(path).map_err(fail)?;
-        let lock = lock(path)?;
-        if !is_known_format(path)? {
+        let folder = Self { path: path.to_owned(), _lock: lock(path)? };
+        if let Format::None = format(path)? {
             refuse_foreign(path)?;
             restrict(path).map_err(fail)?;
-            write_whole(path, "format", FORMAT.as_bytes()).map_err(fail)?;
+            // The format comes last: with it the folder is a journal.
+            folder.begin_files(files).and_then(|_| folder.write_format()).map_err(fail)?;
         }
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        Ok(folder)
     }
 
-    /// Where the storage engine lives. It is made by `make` under another name first, so that a process killed while
-    /// making it leaves nothing half-made behind.
-    pub(crate) fn store(
-        &self,
-        make: impl FnOnce(&Path) -> Result<(), JournalError>,
-    ) -> Result<PathBuf, JournalError> {
-        let store = self.path.join("store");
-        if store.exists() {
-            return Ok(store);
+    /// Locks a journal that is there.
+    pub(crate) fn hold(path: &Path) -> Result<Self, JournalError> {
+        if let Format::None = format(path)? {
+            let message = format!("{} is no journal folder", path.display());
+            return Err(JournalError::new(ErrorKind::Unsupported, message));
         }
-        let unfinished = self.path.join("store.new");
-        if unfinished.exists() {
-            fs::remove_dir_all(&unfinished).map_err(|error| failure(&unfinished, "remove", error))?;
-        }
-        make(&unfinished)?;
-        fs::rename(&unfinished, &store).map_err(|error| failure(&store, "make", error))?;
-        sync_folder(&self.path).map_err(|error| failure(&self.path, "sync", error))?;
-        Ok(store)
+        Ok(Self { path: path.to_owned(), _lock: lock(path)? })
+    }
+
+    /// Whether it is of the format before this one.
+    pub(crate) fn is_old(&self) -> Result<bool, JournalError> {
+        Ok(matches!(format(&self.path)?, Format::Old))
+    }
+
+    /// Segments and their record: none.
+    pub(crate) fn begin_files(&self, files: &dyn Files) -> io::Result<Manifest> {
+        create_private(&self.path.join("log"))?;
+        let mut salt = [0; 16];
+        getrandom::fill(&mut salt).map_err(|error| io::Error::other(error.to_string()))?;
+        let manifest = Manifest { next: 1, salt, ..Manifest::default() };
+        manifest.save(files, &self.path)?;
+        Ok(manifest)
+    }
+
+    pub(crate) fn write_format(&self) -> io::Result<()> {
+        write_whole(&self.path, "format", FORMAT.as_bytes())
     }
 }
 
@@ -110,10 +125,18 @@ fn locked(folder: &Path, file: &mut File) -> JournalError {
     JournalError::new(ErrorKind::Locked, message)
 }
 
-/// Whether the folder has a format, one that we know.
-fn is_known_format(folder: &Path) -> Result<bool, JournalError> {
-    match fs::read_to_string(folder.join("format")) {
-        Ok(text) if text == FORMAT => Ok(true),
+enum Format {
+    Known,
+    Old,
+    None,
+}
+
+/// The folder's format, if it is one that we know.
+fn format(folder: &Path) -> Result<Format, JournalError> {
+    let path = folder.join("format");
+    match fs::read_to_string(&path) {
+        Ok(text) if text == FORMAT => Ok(Format::Known),
+        Ok(text) if text == OLD_FORMAT => Ok(Format::Old),
         Ok(text) => {
             let message = format!(
                 "the journal folder {} has format {:?}; this build reads {:?}",
@@ -123,15 +146,17 @@ fn is_known_format(folder: &Path) -> Result<bool, JournalError> {
             );
             Err(JournalError::new(ErrorKind::Unsupported, message))
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(failure(folder, "read", error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Format::None),
+        Err(error) => Err(failure(&path, "read", error)),
     }
 }
 
 /// A folder that holds other things is not taken over: somebody mistyped a path.
 fn refuse_foreign(folder: &Path) -> Result<(), JournalError> {
     let entries = fs::read_dir(folder).map_err(|error| failure(folder, "read", error))?;
-    let is_ours = |name: &std::ffi::OsStr| name == "lock" || name == "format.new";
+    // What a process leaves that is killed while it makes one.
+    let begun = ["lock", "log", "files", "files.new", "format.new"];
+    let is_ours = |name: &std::ffi::OsStr| begun.iter().any(|begun| name == *begun);
     if entries.flatten().all(|entry| is_ours(&entry.file_name())) {
         return Ok(());
     }
@@ -193,5 +218,6 @@ fn sync_folder(_: &Path) -> io::Result<()> {
 }
 
 fn failure(path: &Path, what: &str, error: io::Error) -> JournalError {
-    JournalError::new(ErrorKind::Unavailable, format!("cannot {what} {}", path.display())).caused_by(error)
+    let message = format!("cannot {what} {}: {error}", path.display());
+    JournalError::new(ErrorKind::Unavailable, message).caused_by(error)
 }

@@ -1,13 +1,15 @@
-//! One group commit in the making: everything that goes to disk together, and who waits for it.
+//! One group in the making: frames that go to disk together, and who waits for them.
 
 use std::collections::HashMap;
 
-use fjall::{OwnedWriteBatch, PersistMode};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::tables::{Table, Tables};
-use super::{failure, keys};
+use super::footer::Entry;
+use super::format::{FRAME_HEAD, FrameHead, GROUP_HEAD, GroupHead, Kind, sum};
+use super::names::Name;
+use super::record::Record;
+use super::walk;
 use crate::JournalError;
 
 /// Where the answer to a command goes.
@@ -15,80 +17,63 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, JournalError>>;
 
 type Answer = Box<dyn FnOnce(Result<(), JournalError>) + Send>;
 
+/// How a run stood before the group, should the group come to nothing.
+pub(crate) enum Undo {
+    Counts { stream: Uuid, last_seq: u64, bytes: u64 },
+    Whole { stream: Uuid, record: Option<Box<Record>> },
+}
+
+#[derive(Default)]
 pub(crate) struct Group {
-    batch: OwnedWriteBatch,
-    /// Everything but frames. A key may be written twice in a group; the engine's batch has no order within itself.
-    staged: HashMap<(Table, Vec<u8>), Option<Vec<u8>>>,
+    /// Begins with room for the head.
+    bytes: Vec<u8>,
+    /// With offsets within the group.
+    entries: Vec<Entry>,
     answers: Vec<Answer>,
-    size: usize,
-    has_frames: bool,
-    /// Streams that are to be synced, though not by the commit itself.
-    unsynced: Vec<Uuid>,
-    mode: PersistMode,
+    pub(crate) undo: Vec<Undo>,
+    pub(crate) has_packets: bool,
+    /// Streams of which nobody is told until the group is synced.
+    pub(crate) unsynced: Vec<Uuid>,
+    /// It is to be synced, though nobody's reading depends on it.
+    pub(crate) must_sync: bool,
+    /// Claims and sessions that begin in this group.
+    pub(crate) claims: HashMap<Name, Uuid>,
+    pub(crate) sessions: HashMap<Name, (Uuid, u64)>,
+    /// Names of streams that go.
+    pub(crate) forgotten: Vec<(Uuid, Vec<Name>)>,
 }
 
 impl Group {
-    pub(crate) fn new(tables: &Tables) -> Self {
-        Self {
-            batch: tables.batch(),
-            staged: HashMap::new(),
-            answers: Vec::new(),
-            size: 0,
-            has_frames: false,
-            unsynced: Vec::new(),
-            mode: PersistMode::Buffer,
-        }
+    pub(crate) fn new() -> Self {
+        Self { bytes: vec![0; GROUP_HEAD], ..Self::default() }
     }
 
-    /// How many bytes of frames are in it.
     pub(crate) fn size(&self) -> usize {
-        self.size
+        self.bytes.len()
     }
 
-    pub(crate) fn has_frames(&self) -> bool {
-        self.has_frames
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
-    /// The commit itself syncs: the strictest of all who are in it decides for all.
-    pub(crate) fn require_sync(&mut self) {
-        self.mode = PersistMode::SyncData;
+    /// Adds a frame whose payload is these parts.
+    pub(crate) fn put(&mut self, kind: Kind, owner: Uuid, seq: u64, payload: &[&[u8]]) {
+        self.put_with(kind, owner, seq, |out| payload.iter().for_each(|part| out.extend_from_slice(part)));
     }
 
-    /// What the group says of the stream has to be synced before anybody is told.
-    pub(crate) fn sync_later(&mut self, stream: Uuid) {
-        self.unsynced.push(stream);
-    }
-
-    pub(crate) fn unsynced(&self) -> &[Uuid] {
-        &self.unsynced
-    }
-
-    pub(crate) fn put_block(&mut self, tables: &Tables, stream: Uuid, last: u64, value: Vec<u8>) {
-        self.size += value.len();
-        // Seq 0 is the request's body.
-        self.has_frames |= last > 0;
-        self.batch.insert(tables.keyspace(Table::Frames), keys::frame(stream, last), value);
-    }
-
-    pub(crate) fn put(&mut self, table: Table, key: Vec<u8>, value: Vec<u8>) {
-        self.staged.insert((table, key), Some(value));
-    }
-
-    pub(crate) fn remove(&mut self, table: Table, key: Vec<u8>) {
-        self.staged.insert((table, key), None);
-    }
-
-    /// What will be stored under the key once the group is committed.
-    pub(crate) fn get(
-        &self,
-        tables: &Tables,
-        table: Table,
-        key: &[u8],
-    ) -> Result<Option<Vec<u8>>, JournalError> {
-        if let Some(staged) = self.staged.get(&(table, key.to_vec())) {
-            return Ok(staged.clone());
+    /// Adds a frame whose payload is written by `write`.
+    pub(crate) fn put_with(&mut self, kind: Kind, owner: Uuid, seq: u64, write: impl FnOnce(&mut Vec<u8>)) {
+        let offset = self.bytes.len();
+        self.bytes.resize(offset + FRAME_HEAD, 0);
+        write(&mut self.bytes);
+        let payload = self.bytes.get(offset + FRAME_HEAD..).unwrap_or_default();
+        let length = payload.len() as u32;
+        let head = FrameHead { length, kind, owner, seq, sum: sum(payload) }.encode();
+        if let Some(place) = self.bytes.get_mut(offset..offset + FRAME_HEAD) {
+            place.copy_from_slice(&head);
         }
-        Ok(tables.keyspace(table).get(key).map_err(failure)?.map(|value| value.to_vec()))
+        self.has_packets |= kind == Kind::Packets;
+        self.entries.push(Entry { owner, kind, seq, offset: offset as u32, length });
     }
 
     /// A refusal is told at once, a success when it is true.
@@ -102,30 +87,31 @@ impl Group {
         }
     }
 
-    /// Writes all or nothing. The answers are given afterwards, with [`Answers::give`].
-    pub(crate) fn commit(self, tables: &Tables) -> (Result<(), JournalError>, Answers) {
-        let mut batch = self.batch;
-        let mut written = HashMap::from([(Table::Frames, self.size as u64)]);
-        for ((table, key), value) in self.staged {
-            let size = key.len() + value.as_ref().map_or(0, Vec::len);
-            *written.entry(table).or_default() += size as u64;
-            match value {
-                Some(value) => batch.insert(tables.keyspace(table), key, value),
-                None => batch.remove(tables.keyspace(table), key),
-            }
+    /// Fills in the head.
+    pub(crate) fn seal(&mut self, number: u64, synced: u64) {
+        let length = (self.bytes.len() - GROUP_HEAD) as u64;
+        let head = GroupHead { count: self.entries.len() as u32, number, synced, length }.encode();
+        if let Some(place) = self.bytes.get_mut(..GROUP_HEAD) {
+            place.copy_from_slice(&head);
         }
-        let outcome = batch.durability(Some(self.mode)).commit().map_err(failure);
-        let outcome = outcome
-            .and_then(|()| written.into_iter().try_for_each(|(table, bytes)| tables.wrote(table, bytes)));
-        (outcome, Answers(self.answers))
     }
-}
 
-/// The answers that a committed group owes.
-pub(crate) struct Answers(Vec<Answer>);
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
 
-impl Answers {
+    pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// The frames as they lie in a file where the group begins at `offset`, each with its summary.
+    pub(crate) fn entries_at(&self, offset: u32) -> impl Iterator<Item = (Entry, &[u8])> {
+        self.entries.iter().map(move |entry| {
+            (Entry { offset: entry.offset + offset, ..*entry }, walk::summary(&self.bytes, entry))
+        })
+    }
+
     pub(crate) fn give(self, outcome: &Result<(), JournalError>) {
-        self.0.into_iter().for_each(|answer| answer(outcome.clone()));
+        self.answers.into_iter().for_each(|answer| answer(outcome.clone()));
     }
 }

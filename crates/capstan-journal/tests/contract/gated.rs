@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_journal::{
-    Claim, Claimed, Expired, Found, Frame, JournalError, Retention, Run, RunState, Secret, Store, Turn,
+    Claim, Claimed, Expired, Found, Frame, JournalError, NameKind, Retention, Run, RunState, Secret, Store,
+    Turn,
 };
 use capstan_protocol::Timestamp;
 use tokio::sync::Semaphore;
@@ -74,8 +75,33 @@ impl Store for Gated {
     async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
         self.store.open_runs().await
     }
-    async fn turns(&self, tenant: &str, session: &str) -> Result<Vec<Turn>, JournalError> {
-        self.store.turns(tenant, session).await
+    async fn named(
+        &self,
+        tenant: &str,
+        kind: NameKind,
+        name: &str,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError> {
+        self.store.named(tenant, kind, name, before, limit).await
+    }
+    async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
+        self.store.orphans(limit).await
+    }
+    async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>, JournalError> {
+        self.store.waiting(before, limit).await
+    }
+    async fn turns(
+        &self,
+        tenant: &str,
+        session: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<Turn>, JournalError> {
+        self.store.turns(tenant, session, from, limit).await
+    }
+    async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {
+        self.store.turn_count(tenant, session).await
     }
     async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
         self.store.sessions(tenant).await

@@ -56,12 +56,16 @@ contract! {
         reading_pages_and_seeks,
         listing_pages_newest_first_and_by_tenant,
         open_runs_are_those_that_run_or_wait,
+        orphans_run_and_the_waiting_have_waited,
+        runs_are_found_by_every_name_they_have,
+        what_a_later_build_has_added_survives,
         unknown_streams_are_not_found,
         a_closed_store_takes_no_writes,
     }
     sessions {
         a_run_that_ends_leaves_its_turn_in_order,
         who_loses_the_race_to_end_a_run_leaves_no_turn,
+        turns_are_numbered_counted_and_read_in_pages,
         sessions_are_counted_by_tenant,
         unused_sessions_expire,
         a_tenants_own_age_holds_for_its_sessions_alone,
@@ -151,22 +155,19 @@ impl Backend {
         let claim =
             Claim { session: session.into(), created_at: at, ..claim(tenant, &Uuid::new_v4().to_string()) };
         let run = self.store.claim(claim).await.unwrap().run;
-        let turn = Turn {
-            stream_id: run.stream_id,
-            messages: vec![
-                json!({"role": "user", "content": "?"}),
-                json!({"role": "assistant", "content": text}),
-            ],
-            interrupts: vec![],
-            user: json!(null),
-            assistant: String::new(),
-            is_partial: false,
-            closed_at: at,
-        };
+        let said =
+            json!({"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": text}]});
+        let turn = Turn::new(run.stream_id, at, 2, said);
         let to = Run { closed_at: Some(at), ..moved(&run, RunState::Closed, 1) };
         let from = (RunState::Running, 1);
         assert!(self.store.transition(from, to, frames(1, 700), Some(turn.clone())).await.unwrap());
-        turn
+        let turns = self.turns(tenant, session).await;
+        turns.into_iter().find(|found| found.stream_id == turn.stream_id).unwrap()
+    }
+
+    /// All turns of a session.
+    async fn turns(&self, tenant: &str, session: &str) -> Vec<Turn> {
+        self.store.turns(tenant, session, 0, usize::MAX).await.unwrap()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capstan_journal::{Retention, RunState, TenantRetention, Turn};
+use capstan_journal::{Claim, Retention, RunState, TenantRetention, Turn};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -15,21 +15,46 @@ fn at(micros: i64) -> Timestamp {
 }
 
 pub(crate) async fn a_run_that_ends_leaves_its_turn_in_order(backend: &Backend) {
-    let second = backend.said("t", "s", "second", at(20)).await;
-    let first = backend.said("t", "s", "first", at(10)).await;
+    // In the order in which they ended: what clocks say does not count.
+    let first = backend.said("t", "s", "first", at(20)).await;
+    let second = backend.said("t", "s", "second", at(10)).await;
     let other = backend.said("t", "s2", "other session", at(1)).await;
-    assert_eq!(backend.store.turns("t", "s").await.unwrap(), [first, second]);
-    assert_eq!(backend.store.turns("t", "s2").await.unwrap(), [other]);
-    assert_eq!(backend.store.turns("other", "s").await.unwrap(), []);
+    assert_eq!(backend.store.turns("t", "s", 0, 99).await.unwrap(), [first, second]);
+    assert_eq!(backend.store.turns("t", "s2", 0, 99).await.unwrap(), [other]);
+    assert_eq!(backend.store.turns("other", "s", 0, 99).await.unwrap(), []);
 }
 
 pub(crate) async fn who_loses_the_race_to_end_a_run_leaves_no_turn(backend: &Backend) {
     let said = backend.said("t", "s", "said", at(1)).await;
     let run = backend.store.run(said.stream_id).await.unwrap().unwrap();
-    let late = Turn { messages: vec!["too late".into()], ..said.clone() };
+    let late = Turn { said: "too late".into(), ..said.clone() };
     let to = moved(&run, RunState::Closed, 1);
     assert!(!backend.store.transition((RunState::Running, 1), to, vec![], Some(late)).await.unwrap());
-    assert_eq!(backend.store.turns("t", "s").await.unwrap(), [said]);
+    assert_eq!(backend.store.turns("t", "s", 0, 99).await.unwrap(), [said]);
+}
+
+pub(crate) async fn turns_are_numbered_counted_and_read_in_pages(backend: &Backend) {
+    let store = &backend.store;
+    let mut said = Vec::new();
+    for number in 1..=150 {
+        let turn = backend.said("t", "s", &number.to_string(), at(-number)).await;
+        assert_eq!(turn.number, number as u64);
+        said.push(turn);
+    }
+    assert_eq!(store.turn_count("t", "s").await.unwrap(), 150);
+    assert_eq!(store.turns("t", "s", 1, 10).await.unwrap(), said[..10]);
+    assert_eq!(store.turns("t", "s", 141, 99).await.unwrap(), said[140..]);
+    assert_eq!(store.turns("t", "s", 0, 999).await.unwrap(), said);
+    assert_eq!(store.turns("t", "s", 151, 9).await.unwrap(), []);
+    // A purged turn is no more, its number is not used again, and a claim notes how far the session had come.
+    assert!(store.purge(said[149].stream_id, Timestamp::now()).await.unwrap());
+    assert!(store.purge(said[4].stream_id, Timestamp::now()).await.unwrap());
+    assert_eq!(store.turn_count("t", "s").await.unwrap(), 148);
+    assert_eq!(store.turns("t", "s", 4, 2).await.unwrap(), [said[3].clone(), said[5].clone()]);
+    let next = Claim { session: "s".into(), ..claim("t", "next") };
+    assert_eq!(store.claim(next).await.unwrap().run.turns_before, 150);
+    assert_eq!(backend.said("t", "s", "", at(0)).await.number, 151);
+    assert_eq!(store.turn_count("t", "none").await.unwrap(), 0);
 }
 
 pub(crate) async fn sessions_are_counted_by_tenant(backend: &Backend) {
@@ -56,8 +81,8 @@ pub(crate) async fn unused_sessions_expire(backend: &Backend) {
     let retention = Retention { max_age: Duration::from_secs(3600), ..Retention::default() };
     let expired = store.expire(&retention, at(10 * HOUR + 1)).await.unwrap();
     assert_eq!(expired.sessions, 1);
-    assert_eq!(store.turns("t", "old").await.unwrap(), []);
-    assert_eq!(store.turns("t", "used").await.unwrap().len(), 2);
+    assert_eq!(store.turns("t", "old", 0, 99).await.unwrap(), []);
+    assert_eq!(store.turns("t", "used", 0, 99).await.unwrap().len(), 2);
     assert_eq!(store.sessions("t").await.unwrap(), 1);
 }
 

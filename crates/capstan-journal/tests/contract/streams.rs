@@ -1,6 +1,6 @@
 //! Frames and states of runs.
 
-use capstan_journal::{ErrorKind, Run, RunState};
+use capstan_journal::{Attempt, Claim, ErrorKind, NameKind, Run, RunState};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -189,6 +189,71 @@ pub(crate) async fn open_runs_are_those_that_run_or_wait(backend: &Backend) {
     open.sort_by_key(|run| run.stream_id);
     let found: Vec<_> = open.iter().map(|run| (run.stream_id, run.state, run.last_seq)).collect();
     assert_eq!(found, [(running.stream_id, RunState::Running, 9), (waiting.stream_id, RunState::Waiting, 1)]);
+}
+
+pub(crate) async fn orphans_run_and_the_waiting_have_waited(backend: &Backend) {
+    let (running, waiting) = (backend.start("a").await, backend.start("b").await);
+    backend.closed("a", 2, Timestamp::now()).await;
+    let at = |seconds: i64| Timestamp::from_micros(1_800_000_000_000_000 + seconds * 1_000_000);
+    let to = Run { updated_at: at(0), ..moved(&waiting, RunState::Waiting, 1) };
+    assert!(backend.store.transition((RunState::Running, 1), to, frames(1, 1), None).await.unwrap());
+    let ids = |runs: Vec<Run>| runs.into_iter().map(|run| run.stream_id).collect::<Vec<_>>();
+    assert_eq!(ids(backend.store.orphans(9).await.unwrap()), [running.stream_id]);
+    assert_eq!(ids(backend.store.orphans(0).await.unwrap()), Vec::<Uuid>::new());
+    assert_eq!(ids(backend.store.waiting(at(1), 9).await.unwrap()), [waiting.stream_id]);
+    assert_eq!(ids(backend.store.waiting(at(0), 9).await.unwrap()), Vec::<Uuid>::new());
+}
+
+pub(crate) async fn runs_are_found_by_every_name_they_have(backend: &Backend) {
+    let store = &backend.store;
+    let mut first = claim("t", "k");
+    (first.session, first.chat, first.request_id) = ("s".into(), Some("c".into()), Some("r".into()));
+    first.body_hash = [7; 32];
+    let run = store.claim(first).await.unwrap().run;
+    let second = Claim { session: "s".into(), ..claim("t", "k2") };
+    let second = store.claim(second).await.unwrap().run;
+    let mut armed = moved(&run, RunState::Waiting, 1);
+    armed.attempts.push(Attempt { request_id: Some("r2".into()), ..Attempt::new(1, run.created_at) });
+    assert!(store.transition((RunState::Running, 1), armed, vec![], None).await.unwrap());
+    let hash = run.body_hash_text();
+    for (kind, name, found) in [
+        (NameKind::Key, "k", vec![run.stream_id]),
+        (NameKind::Session, "s", vec![second.stream_id, run.stream_id]),
+        (NameKind::RequestId, "r", vec![run.stream_id]),
+        (NameKind::RequestId, "r2", vec![run.stream_id]),
+        (NameKind::Chat, "c", vec![run.stream_id]),
+        (NameKind::BodyHash, &hash, vec![run.stream_id]),
+        (NameKind::Chat, "s", vec![]),
+    ] {
+        let named = store.named("t", kind, name, None, 9).await.unwrap();
+        assert_eq!(named.iter().map(|run| run.stream_id).collect::<Vec<_>>(), found, "{kind:?} {name}");
+        assert_eq!(store.named("other", kind, name, None, 9).await.unwrap(), []);
+    }
+    let older = store.named("t", NameKind::Session, "s", Some(second.stream_id), 9).await.unwrap();
+    assert_eq!(older.len(), 1);
+    let to = moved(&second, RunState::Closed, 1);
+    assert!(store.transition((RunState::Running, 1), to, vec![], None).await.unwrap());
+    assert!(store.purge(second.stream_id, Timestamp::now()).await.unwrap());
+    assert_eq!(store.named("t", NameKind::Session, "s", None, 9).await.unwrap().len(), 1);
+}
+
+pub(crate) async fn what_a_later_build_has_added_survives(backend: &Backend) {
+    let run = backend.start("t").await;
+    let mut to = moved(&run, RunState::Waiting, 1);
+    to.more.insert("mood".into(), "good".into());
+    to.attempts = (1..=40).map(|n| Attempt::new(n, run.created_at)).collect();
+    assert!(backend.store.transition((RunState::Running, 1), to, vec![], None).await.unwrap());
+    let to = moved(&run, RunState::Running, 2);
+    assert!(to.more.is_empty());
+    assert!(backend.store.transition((RunState::Waiting, 1), to, vec![], None).await.unwrap());
+    let found = backend.store.run(run.stream_id).await.unwrap().unwrap();
+    assert_eq!(found.more.get("mood"), Some(&"good".into()));
+    let to = Run { attempts: (1..=40).map(|n| Attempt::new(n, run.created_at)).collect(), ..found };
+    let to = moved(&to, RunState::Waiting, 2);
+    assert!(backend.store.transition((RunState::Running, 2), to, vec![], None).await.unwrap());
+    let kept = backend.store.run(run.stream_id).await.unwrap().unwrap().attempts;
+    let numbers: Vec<_> = kept.iter().map(|attempt| attempt.n).collect();
+    assert_eq!((numbers.len(), numbers[0], numbers[1], numbers[31]), (Attempt::KEPT, 1, 10, 40));
 }
 
 pub(crate) async fn unknown_streams_are_not_found(backend: &Backend) {

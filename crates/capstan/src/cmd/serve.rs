@@ -133,11 +133,15 @@ fn unopened(error: &JournalError) -> Failure {
         ErrorKind::Locked => {
             failure.with_help("stop the other process, or choose another folder with --journal disk:<folder>")
         }
+        ErrorKind::Corrupt => {
+            failure.with_help("look with `capstan journal check <folder>`; `capstan journal repair <folder>` keeps what is whole")
+        }
         ErrorKind::Unavailable
+        | ErrorKind::Broken
+        | ErrorKind::Full
         | ErrorKind::Fenced
         | ErrorKind::Answered
         | ErrorKind::OutOfOrder
-        | ErrorKind::Corrupt
         | ErrorKind::NotFound
         | ErrorKind::Expired
         | ErrorKind::Unsupported => failure.with_help("choose another folder with --journal disk:<folder>"),

@@ -66,7 +66,7 @@ fn demo() -> Named {
 
 /// A folder alone is what most people try first.
 fn check_journal(url: &str) -> Result<(), Failure> {
-    capstan_journal::check(url).map_err(|error| {
+    capstan_journal::check_url(url).map_err(|error| {
         let failure = Failure::usage(error);
         match url.contains(':') || url.is_empty() {
             true => failure

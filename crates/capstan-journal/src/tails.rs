@@ -37,7 +37,7 @@ const PIECE: usize = 8 * 1024;
 pub(crate) type Room = OwnedSemaphorePermit;
 
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct Tails {
     // Ordered by stream id, which is the order of age.
     tails: Mutex<BTreeMap<Uuid, Entry>>,
     total: AtomicUsize,
@@ -52,7 +52,7 @@ struct Entry {
     users: usize,
 }
 
-impl Shelf {
+impl Tails {
     pub(crate) fn new(limits: TailLimits) -> Self {
         let room = Arc::new(Semaphore::new(LONG_STEPS_BYTES / PIECE));
         Self { tails: Mutex::default(), total: AtomicUsize::new(0), limits, room }
@@ -68,7 +68,7 @@ impl Shelf {
             .entry(stream)
             .or_insert_with(|| Entry { ring: Arc::new(watch::Sender::new(Ring::default())), users: 0 });
         entry.users += 1;
-        Lease { ring: entry.ring.clone(), stream, shelf: self.clone() }
+        Lease { ring: entry.ring.clone(), stream, tails: self.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Uuid, Entry>> {
@@ -101,7 +101,7 @@ impl Shelf {
     }
 
     fn evict(&self) {
-        // Some room at once, so that not every append has to walk the shelf.
+        // Some room at once, so that not every append has to walk the tails.
         let target = self.limits.total_bytes - self.limits.total_bytes / 8;
         for entry in self.lock().values() {
             if self.total.load(Ordering::Relaxed) <= target {
@@ -120,7 +120,7 @@ impl Shelf {
 pub(crate) struct Lease {
     ring: Arc<watch::Sender<Ring>>,
     stream: Uuid,
-    shelf: Arc<Shelf>,
+    tails: Arc<Tails>,
 }
 
 impl Lease {
@@ -131,12 +131,12 @@ impl Lease {
     /// Room for a step of so many bytes, if there is any.
     pub(crate) fn room(&self, bytes: usize) -> Option<Room> {
         let pieces = u32::try_from(bytes.div_ceil(PIECE)).ok()?;
-        Arc::clone(&self.shelf.room).try_acquire_many_owned(pieces).ok()
+        Arc::clone(&self.tails.room).try_acquire_many_owned(pieces).ok()
     }
 
     /// A new run was stored.
     pub(crate) fn begin(&self, standing: Standing) {
-        self.shelf.change(&self.ring, |ring| {
+        self.tails.change(&self.ring, |ring| {
             ring.begin(standing);
             true
         });
@@ -144,19 +144,19 @@ impl Lease {
 
     /// Frames or a new standing were stored: remember and wake.
     pub(crate) fn note(&self, standing: Standing, frames: &[Frame]) {
-        let limits = self.shelf.limits;
-        self.shelf.change(&self.ring, |ring| {
+        let limits = self.tails.limits;
+        self.tails.change(&self.ring, |ring| {
             ring.note(standing, frames, limits.stream_bytes);
             !plant::is(Bug::LostWakeup)
         });
-        if self.shelf.total.load(Ordering::Relaxed) > limits.total_bytes {
-            self.shelf.evict();
+        if self.tails.total.load(Ordering::Relaxed) > limits.total_bytes {
+            self.tails.evict();
         }
     }
 
     /// The stream was erased: whoever is not through must ask the store, which has nothing.
     pub(crate) fn forget(&self) {
-        self.shelf.change(&self.ring, |ring| {
+        self.tails.change(&self.ring, |ring| {
             ring.forget();
             true
         });
@@ -164,7 +164,7 @@ impl Lease {
 
     /// The store was asked. Nobody is woken, for nothing has changed.
     pub(crate) fn learn(&self, standing: Standing, last_seq: u64) {
-        self.shelf.change(&self.ring, |ring| {
+        self.tails.change(&self.ring, |ring| {
             ring.learn(standing, last_seq);
             false
         });
@@ -173,6 +173,6 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.shelf.release(self.stream);
+        self.tails.release(self.stream);
     }
 }

@@ -1,0 +1,253 @@
+//! The disk store as a [`Store`]: commands to the writer, reads off the runtime's threads.
+
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use capstan_protocol::Timestamp;
+use tokio::sync::{oneshot, watch};
+use uuid::Uuid;
+
+use super::keeper::Task;
+use super::writer::Command;
+use super::{DiskStore, closed, names, view};
+use crate::{
+    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, Retention, Run, RunState, Secret,
+    Stats, Store, Turn,
+};
+
+#[async_trait]
+impl Store for DiskStore {
+    async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError> {
+        let stream = claim.stream_id;
+        let claimed = self.ask(|reply| Command::Claim(Box::new(claim), reply)).await?;
+        let settled = self.shared.syncs.settled(claimed.run.stream_id).await;
+        if let (Err(_), true, Some(commands)) = (&settled, claimed.is_new, &self.commands) {
+            // The caller is told that it failed, so nothing must come of it.
+            let _ = commands.send(Command::Withdraw { stream }).await;
+        }
+        settled.map(|()| claimed)
+    }
+
+    async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
+        self.view(move |shared| view::body(shared, stream)).await
+    }
+
+    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
+        self.ask(|reply| Command::Append { stream, attempt, frames, reply }).await
+    }
+
+    async fn transition(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+        turn: Option<Turn>,
+    ) -> Result<bool, JournalError> {
+        let (stream, to, turn) = (to.stream_id, Box::new(to), turn.map(Box::new));
+        let is_done = self.ask(|reply| Command::Transition { from, to, frames, turn, reply }).await?;
+        self.shared.syncs.settled(stream).await?;
+        Ok(is_done)
+    }
+
+    async fn read(
+        &self,
+        stream: Uuid,
+        after: u64,
+        max_packets: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<Frame>, JournalError> {
+        let frames =
+            self.view(move |shared| view::read(shared, stream, after, max_packets, max_bytes)).await?;
+        self.shared.syncs.settled(stream).await?;
+        Ok(frames)
+    }
+
+    async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
+        let run = self.view(move |shared| view::run(shared, stream)).await?;
+        self.shared.syncs.settled(stream).await?;
+        Ok(run)
+    }
+
+    async fn is_tail_certain(&self, stream: Uuid) -> Result<bool, JournalError> {
+        let boot = self.boot.clone();
+        self.view(move |shared| {
+            let Some(record) = view::record(shared, stream)? else { return Ok(true) };
+            // A transition syncs all that was written before it.
+            let is_synced = record.run.state != RunState::Running || record.boot.is_none();
+            Ok(record.run.lost_after.is_none() && (is_synced || record.boot == boot))
+        })
+        .await
+    }
+
+    async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+        let (tenant, key) = (tenant.to_owned(), key.to_owned());
+        let found = self.view(move |shared| view::find(shared, &tenant, &key)).await?;
+        if let Some(Found::Run(run)) = &found {
+            self.shared.syncs.settled(run.stream_id).await?;
+        }
+        Ok(found)
+    }
+
+    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
+        let name = self.shared.names.tenant(tenant);
+        self.listed(name, before, limit).await
+    }
+
+    async fn named(
+        &self,
+        tenant: &str,
+        kind: NameKind,
+        name: &str,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError> {
+        let name = self.shared.names.of(tenant, kind, name);
+        self.listed(name, before, limit).await
+    }
+
+    async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
+        self.open_in(RunState::Running, None, limit).await
+    }
+
+    async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>, JournalError> {
+        self.open_in(RunState::Waiting, Some(before), limit).await
+    }
+
+    async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
+        self.view(|shared| {
+            let streams: Vec<_> = shared.index().open.iter().copied().collect();
+            streams.into_iter().filter_map(|stream| view::run(shared, stream).transpose()).collect()
+        })
+        .await
+    }
+
+    async fn turns(
+        &self,
+        tenant: &str,
+        session: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<Turn>, JournalError> {
+        let (tenant, session) = (tenant.to_owned(), session.to_owned());
+        let turns = self.view(move |shared| view::turns(shared, &tenant, &session, from, limit)).await?;
+        for turn in &turns {
+            self.shared.syncs.settled(turn.stream_id).await?;
+        }
+        Ok(turns)
+    }
+
+    async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {
+        let name = self.shared.names.of(tenant, NameKind::Session, session);
+        let index = self.shared.index();
+        let session = index.session_ids.get(&name).and_then(|id| index.sessions.get(id));
+        Ok(session.map_or(0, |session| session.turns))
+    }
+
+    async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError> {
+        let tenant = self.shared.names.tenant(tenant);
+        let index = self.shared.index();
+        let gone = index.gone.get(&stream).filter(|gone| gone.is_claim_kept());
+        Ok(gone.and_then(|gone| gone.summary).is_some_and(|summary| summary.tenant == tenant))
+    }
+
+    async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+        let name = self.shared.names.of(tenant, NameKind::Session, session);
+        Ok(self.shared.index().session_ids.contains_key(&name))
+    }
+
+    async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
+        let tenant = self.shared.names.tenant(tenant);
+        Ok(self.shared.index().sessions_of.get(&tenant).copied().unwrap_or(0))
+    }
+
+    async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
+        let turn = self.view(move |shared| view::turn_of(shared, stream)).await?;
+        if !self.ask(|reply| Command::Purge { stream, now, reply }).await? {
+            return Ok(false);
+        }
+        self.shared.syncs.settled(stream).await?;
+        self.erase(stream, turn).await?;
+        Ok(true)
+    }
+
+    async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+        let name = self.shared.names.of(tenant, NameKind::Session, session);
+        let Some(session) = self.shared.index().session_ids.get(&name).copied() else { return Ok(false) };
+        let now = Timestamp::now();
+        let command = |reply| Command::ForgetSession { session, unused_since: None, now, reply };
+        if !self.ask(command).await? {
+            return Ok(false);
+        }
+        self.shared.syncs.settled(session).await?;
+        self.erase(session, None).await?;
+        Ok(true)
+    }
+
+    async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
+        self.expire_all(retention, now).await
+    }
+
+    async fn secret(&self) -> Result<Secret, JournalError> {
+        Ok(self.secret.clone())
+    }
+
+    fn health(&self) -> watch::Receiver<Health> {
+        self.shared.health.subscribe()
+    }
+
+    fn stats(&self) -> Stats {
+        let index = self.shared.index();
+        let (disk_bytes, live_bytes) = index.sizes();
+        Stats {
+            disk_bytes,
+            live_bytes,
+            streams: index.streams.len() as u64,
+            damaged: self.shared.damaged.load(Ordering::Relaxed),
+            is_low_on_space: self.shared.is_low.load(Ordering::Relaxed),
+        }
+    }
+
+    async fn close(&self) -> Result<(), JournalError> {
+        self.ask(Command::Close).await?;
+        let (reply, answer) = oneshot::channel();
+        self.tasks.send(Task::Save(reply)).map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+}
+
+impl DiskStore {
+    async fn listed(
+        &self,
+        name: names::Name,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError> {
+        let runs = self.view(move |shared| view::named(shared, name, before, limit)).await?;
+        for run in &runs {
+            self.shared.syncs.settled(run.stream_id).await?;
+        }
+        Ok(runs)
+    }
+
+    /// Open runs in a state, not changed since `before`.
+    async fn open_in(
+        &self,
+        state: RunState,
+        before: Option<Timestamp>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError> {
+        self.view(move |shared| {
+            let streams: Vec<_> = {
+                let index = shared.index();
+                let is_due = |id: &&Uuid| {
+                    let found = index.streams.get(*id).filter(|stream| stream.state == state);
+                    found.is_some_and(|stream| before.is_none_or(|before| stream.updated_at < before))
+                };
+                index.open.iter().filter(is_due).take(limit).copied().collect()
+            };
+            streams.into_iter().filter_map(|stream| view::run(shared, stream).transpose()).collect()
+        })
+        .await
+    }
+}

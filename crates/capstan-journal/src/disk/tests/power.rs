@@ -1,0 +1,91 @@
+//! Power cuts: the recorded writes are replayed, those that were not synced dropped at random and in any order.
+
+use super::super::shared::Settings;
+use super::recorder::{Recorder, after_power_cut};
+use super::*;
+
+/// Writes for a while; what was acknowledged after how many operations.
+async fn record(
+    durability: Durability,
+    folder: &Path,
+    seed: u64,
+) -> (Recorder, Vec<(usize, Uuid, Acknowledged)>) {
+    let recorder = Recorder::default();
+    let store = open_on(folder, durability, Arc::new(recorder.clone()));
+    let (mut told, mut random, mut ended) = (Vec::new(), Random(seed), Vec::new());
+    for round in 0..12 {
+        let note = |id, known| told.push((recorder.count(), id, known));
+        ended.push(run_once(&store, 1 + random.below(40), note).await.unwrap());
+        if round % 3 == 2 {
+            let id = ended.remove(random.below(ended.len() as u64) as usize);
+            // Between this and the answer it may be there or not.
+            told.push((recorder.count(), id, Acknowledged { is_purged: true, ..Acknowledged::default() }));
+            assert!(store.purge(id, Timestamp::now()).await.unwrap());
+            let known = Acknowledged { is_closed: true, is_purged: true, last: 0 };
+            told.push((recorder.count(), id, known));
+        }
+        if round % 4 == 3 {
+            store.housekeep().await;
+        }
+    }
+    drop(store);
+    (recorder, told)
+}
+
+/// What must be there after a power cut: claims and ends, and packets where they are synced.
+fn owed(told: &[(usize, Uuid, Acknowledged)], upto: usize, durability: Durability) -> All {
+    let mut all = All::new();
+    for (_, id, known) in told.iter().filter(|(at, ..)| *at <= upto) {
+        if known.is_purged && !known.is_closed {
+            all.remove(id);
+            continue;
+        }
+        let last = all.get(id).map_or(0, |before: &Acknowledged| before.last);
+        let is_synced = known.is_closed || durability == Durability::Power;
+        all.insert(*id, Acknowledged { last: if is_synced { known.last } else { last }, ..*known });
+    }
+    all
+}
+
+async fn cut_power(durability: Durability, seed: u64, cuts: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let (recorder, told) = record(durability, folder.path(), seed).await;
+    let (ops, mut random) = (recorder.ops(), Random(seed ^ 0x5555));
+    for _ in 0..cuts {
+        // From when there is a journal at all.
+        let upto = told[0].0 + random.below((ops.len() - told[0].0) as u64 + 1) as usize;
+        let after = tempfile::tempdir().unwrap();
+        after_power_cut(&ops[..upto], folder.path(), after.path(), &mut random);
+        std::fs::create_dir_all(after.path().join("log")).unwrap();
+        for name in ["format", "secret"] {
+            std::fs::copy(folder.path().join(name), after.path().join(name)).unwrap();
+        }
+        let settings = Settings { boot: [2; 16], ..settings(durability) };
+        let store = DiskStore::open_with(after.path(), settings, Arc::new(SystemFiles));
+        let store = store.unwrap_or_else(|error| panic!("seed {seed}, cut at {upto}: {error}"));
+        let owed = owed(&told, upto, durability);
+        assert_kept(&store, &owed).await;
+        for (_, id, _) in
+            told.iter().filter(|(at, _, known)| *at <= upto && known.is_purged && known.is_closed)
+        {
+            assert!(!holds(after.path(), &format!("{id} x")), "words of {id}");
+        }
+        // It goes on as if nothing had been.
+        let mut all = All::new();
+        run_once(&store, 20, |id, known| {
+            all.insert(id, known);
+        })
+        .await
+        .unwrap();
+        store.housekeep().await;
+        assert_kept(&store, &all).await;
+    }
+}
+
+#[tokio::test]
+async fn no_power_cut_takes_what_was_promised() {
+    for seed in 1..=seeds().div_ceil(50) {
+        cut_power(Durability::Process, seed * 0x9e37_79b9, 40).await;
+        cut_power(Durability::Power, seed * 0x51ed_270b, 40).await;
+    }
+}

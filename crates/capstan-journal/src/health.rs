@@ -1,0 +1,30 @@
+//! How a store feels: what readiness and a supervisor go by.
+
+/// Whether a store takes writes. What it already holds can be read in every state.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Health {
+    /// It takes writes.
+    #[default]
+    Well,
+    /// It takes no writes for now and tries by itself to mend that; why.
+    Unavailable(String),
+    /// It takes no writes, and only a new process can mend that; why.
+    Broken(String),
+}
+
+/// What a store knows of itself, for metrics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Bytes of its files; 0 if it has none.
+    pub disk_bytes: u64,
+    /// Bytes of them that are needed.
+    pub live_bytes: u64,
+    /// Streams that are kept.
+    pub streams: u64,
+    /// Pieces that turned out to be damaged since the store was opened.
+    pub damaged: u64,
+    /// Whether new runs are refused because the disk is nearly full.
+    pub is_low_on_space: bool,
+}
