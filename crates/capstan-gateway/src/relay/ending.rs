@@ -186,7 +186,7 @@ fn end_elsewhere(app: &App, run: &Run, ending: &Ending) {
         match tokio::time::timeout(END_LIMIT, agent.agent.end(&far_id, reason)).await {
             Ok(Ok(())) => tracing::debug!(%stream, far_id, ?reason, "ended what ran elsewhere"),
             Ok(Err(fault)) => {
-                tracing::warn!(%stream, far_id, code = fault.code(), cause = ?fault.cause(), "what runs elsewhere could not be ended");
+                tracing::warn!(%stream, far_id, code = fault.code(), cause = fault.cause().map(tracing::field::display), "what runs elsewhere could not be ended");
             }
             Err(_) => tracing::warn!(%stream, far_id, "what runs elsewhere did not end in time"),
         }
