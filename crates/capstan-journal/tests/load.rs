@@ -40,7 +40,6 @@ async fn ten_thousand_commits_leave_memory_disk_and_closing_in_bounds() {
     }
     let kept = (COMMITS / WRITERS * WRITERS) * PACKET as u64;
     let (held, disk) = (resident().saturating_sub(before), size_of(folder.path()));
-    println!("{held} bytes of memory, {disk} bytes on disk for {kept}");
     assert!(held < MEMORY, "{held} bytes of memory are held");
     assert!(disk < kept + kept / 4, "{disk} bytes on disk for {kept}");
     let (closed, is_closed) = mpsc::channel();
