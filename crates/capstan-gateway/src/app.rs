@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capstan_agent::{Agent, Clock};
-use capstan_journal::{ErrorKind, Journal, JournalError, Run};
+use capstan_journal::{Health, Journal, Run};
 use capstan_protocol::{ErrorDomain, Exposure, Fault, FaultKind};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -16,7 +16,7 @@ use crate::ask::Ask;
 use crate::face::{self, Face};
 use crate::limits::Limiter;
 use crate::metrics::Metrics;
-use crate::refusal::journal_fault;
+use crate::refusal::{JOURNAL_RETRY, NEARLY_FULL};
 use crate::routes::page::Asset;
 use crate::runs::Runs;
 use crate::settings::Settings;
@@ -209,12 +209,40 @@ impl App {
         self.ended.cancel();
     }
 
-    /// A write to the journal failed before there was a relay to notice.
-    pub(crate) fn write_failed(&self, error: JournalError) -> Fault {
-        if error.kind() == ErrorKind::Unavailable {
-            self.break_off();
+    /// How the journal feels now.
+    pub(crate) fn journal_health(&self) -> Health {
+        self.journal.store().health().borrow().clone()
+    }
+
+    /// Why no new run is taken, if none is.
+    pub(crate) fn unready(&self) -> Option<Fault> {
+        if self.draining.is_cancelled() {
+            return Some(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
         }
-        journal_fault(error)
+        let unavailable = || Fault::new(FaultKind::JournalUnavailable);
+        match self.journal_health() {
+            Health::Well if self.journal.store().stats().is_low_on_space => {
+                Some(unavailable().with_message(NEARLY_FULL).with_retry_after(JOURNAL_RETRY))
+            }
+            Health::Well => None,
+            // Why is for the log, where the store has told it.
+            Health::Unavailable(_) => Some(unavailable().with_retry_after(JOURNAL_RETRY)),
+            Health::Broken(_) => Some(unavailable()),
+            _ => Some(unavailable()),
+        }
+    }
+
+    /// Returns when the journal takes no writes any more, and only a new process can mend that; why.
+    pub(crate) async fn journal_broken(&self) -> String {
+        let mut health = self.journal.store().health();
+        let is_broken = |health: &Health| matches!(health, Health::Broken(_));
+        if let Ok(health) = health.wait_for(is_broken).await
+            && let Health::Broken(why) = &*health
+        {
+            return why.clone();
+        }
+        // A store that tells nothing never breaks.
+        std::future::pending().await
     }
 
     /// The agent as metrics name it. Of runs whose agent is no longer configured there may be any number of names.

@@ -64,6 +64,10 @@ async fn arm_own(app: &App) -> Result<(), Fault> {
 pub(crate) async fn sweep(app: App) {
     tokio::select! {
         () = app.stopped.cancelled() => {}
+        why = app.journal_broken() => {
+            tracing::error!(why, "the journal is broken: only a new process can mend that");
+            app.break_off();
+        }
         () = end_waits(&app) => {}
         () = expire(&app) => {}
     }

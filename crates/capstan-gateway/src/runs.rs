@@ -105,7 +105,7 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let trace = start.trace.clone();
     let (here, ask) = (app.clone(), Arc::clone(start.ask));
     let claimed = carry_out(app, async move {
-        let claimed = here.journal.claim(claim).await.map_err(|error| here.write_failed(error))?;
+        let claimed = here.journal.claim(claim).await.map_err(journal_fault)?;
         if claimed.is_new {
             relay::spawn(&here, agent, claimed.run.clone(), ask, trace, slot);
         }
@@ -129,8 +129,8 @@ async fn carry_out<T: Send + 'static>(
 
 /// Everything that may stand in the way of a new run.
 async fn admit(app: &App, start: &Start<'_>) -> Result<crate::limits::Slot, Fault> {
-    if app.draining.is_cancelled() {
-        return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
+    if let Some(fault) = app.unready() {
+        return Err(fault);
     }
     let limits = &app.settings.limits;
     app.limiter.check_rate(start.tenant)?;
@@ -190,6 +190,10 @@ pub(crate) async fn arm(
     if app.draining.is_cancelled() {
         return Ok(run);
     }
+    // A write would be held back until the journal is well: the client had better come back then.
+    if let Some(fault) = app.unready() {
+        return Err(fault);
+    }
     let store = app.journal.store();
     let ask = match ask {
         Some(ask) => Arc::clone(ask),
@@ -204,11 +208,8 @@ pub(crate) async fn arm(
         Run { state: RunState::Running, attempt: run.attempt + 1, updated_at: Timestamp::now(), ..run };
     let (here, next, stream) = (app.clone(), armed.clone(), armed.stream_id);
     let is_armed = carry_out(app, async move {
-        let is_armed = here
-            .journal
-            .transition(from, next.clone(), Vec::new(), None)
-            .await
-            .map_err(|error| here.write_failed(error))?;
+        let is_armed =
+            here.journal.transition(from, next.clone(), Vec::new(), None).await.map_err(journal_fault)?;
         if is_armed {
             relay::spawn(&here, agent, next, ask, trace, slot);
         }

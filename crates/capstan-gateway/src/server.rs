@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::ConnectInfo;
 use capstan_agent::END_LIMIT;
+use capstan_journal::Health;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
@@ -91,8 +92,16 @@ pub async fn serve(
         let (app, router) = (service.app.clone(), service.router());
         tokio::spawn(accept(app, listener, router, connections.clone(), Arc::clone(&permits)));
     }
-    shutdown.await;
-    service.stop(&connections).await
+    let app = service.app.clone();
+    tokio::select! {
+        () = shutdown => service.stop(&connections).await,
+        () = app.broken.cancelled() => {
+            // Whoever looks at `/livez` may see it, and bodies are cut; nothing can be written any more.
+            tokio::time::sleep(LAST_WORDS).await;
+            let why = app.journal_broken().await;
+            Err(io::Error::other(format!("the journal is broken, and only a new process can mend that: {why}")))
+        }
+    }
 }
 
 async fn accept(
@@ -202,8 +211,28 @@ async fn silence(patience: Duration, spoken: CancellationToken) {
     }
 }
 
+/// How long the end waits for a journal that takes no writes.
+const UNWELL: Duration = Duration::from_secs(5);
+
 /// Bodies end at their next frame; a reader that does not read is not waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Returns when the journal has taken no writes for a while, so that nobody waits for it.
+async fn unwell(app: &App) {
+    let mut health = app.journal.store().health();
+    loop {
+        if *health.borrow_and_update() == Health::Well {
+            if health.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        } else if tokio::time::timeout(UNWELL, health.wait_for(|health| *health == Health::Well))
+            .await
+            .is_err()
+        {
+            return;
+        }
+    }
+}
 
 async fn drain(app: &App, connections: &TaskTracker) {
     app.draining.cancel();
@@ -213,7 +242,10 @@ async fn drain(app: &App, connections: &TaskTracker) {
     // Until the limit, runs may finish and whoever watches them may see it.
     let _ = tokio::time::timeout(app.settings.timeouts.drain, app.tasks.wait()).await;
     app.stopped.cancel();
-    app.tasks.wait().await;
+    tokio::select! {
+        () = app.tasks.wait() => {}
+        () = unwell(app) => tracing::warn!("the journal takes no writes: what is left open is recovered by the next life"),
+    }
     // Runs that wait go on in another life; their spans end here.
     app.traces.forget(Duration::ZERO);
     app.closing.cancel();
