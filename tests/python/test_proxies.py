@@ -11,7 +11,7 @@ from proxies import CERTIFICATE, GUARD, PROXIES, program
 # Only a stop ends these. The first is at work, the second says nothing, the third waits for its client after some packets.
 BUSY = "/tokens 1000000 --delay 2ms"
 SILENT = "/hang"
-WAITING = "/fault service_unavailable --retry-after 86400"
+WAITING = "/fault service_unavailable --retry-after 200"
 TOKENS = 12
 
 

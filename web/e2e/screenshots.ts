@@ -22,6 +22,8 @@ test("pictures", async () => {
   await page.screenshot({ path: `${folder}healing.png` });
 
   const dark = await visit(browser, gateway.url, { ...size, colorScheme: "dark" });
+  await say(dark.page, "What is a capstan?");
+  await ended(dark.page, "closed");
   await say(dark.page, "/fault upstream_timeout --retry-after 12");
   await dark.page.getByText("Please retry in 11 seconds.").waitFor();
   await dark.page.screenshot({ path: `${folder}retry.png` });

@@ -11,14 +11,12 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 fn asked(packets: &[StreamPacket]) -> Interrupt {
-    let view = |packet: &StreamPacket| match &packet.payload {
-        Payload::Event(raw) => Some(Event::of(raw).view()),
-        _ => None,
+    let asks = |packet: &StreamPacket| {
+        let Payload::Event(raw) = &packet.payload else { return None };
+        let EventView::Interrupt(interrupt) = Event::of(raw).view() else { return None };
+        Some(*interrupt)
     };
-    let found = packets.iter().filter_map(view).find_map(|view| match view {
-        EventView::Interrupt(interrupt) => Some(*interrupt),
-        _ => None,
-    });
+    let found = packets.iter().find_map(asks);
     found.unwrap_or_else(|| panic!("nothing is asked: {packets:?}"))
 }
 

@@ -190,14 +190,14 @@ impl Agent for Broken {
 }
 
 #[tokio::test]
-async fn a_run_whose_relay_panicked_ends_as_interrupted() {
+async fn a_run_whose_relay_panicked_is_ended_and_told_of() {
     let (log, _guard) = Log::start();
     let server = serve_gateway(Gateway::new(journal()).agent("a", Broken)).await;
     let packets = all(post_to(&server, "a", "Hi").await).await;
-    assert_eq!(errors(&packets).pop().unwrap().code, "run_interrupted");
+    assert_eq!(errors(&packets).pop().unwrap().code, "agent_execution_error");
     assert_eq!(common::close_reason(&packets).as_deref(), Some("error"));
     let metrics = metrics(&server).await;
     assert!(metrics.contains("capstan_active_runs 0\n"), "{metrics}");
     server.stop().await;
-    assert_eq!(log.lines("the relay panicked; its run is interrupted").len(), 1, "{}", log.text());
+    assert_eq!(log.lines("the relay panicked; its run is ended").len(), 1, "{}", log.text());
 }

@@ -37,10 +37,30 @@ test("a gateway with tenants is asked for with a key, which stays in the tab", a
   await strict.stop();
 });
 
-/** A page on another port that talks to the gateway with the built package. */
-async function foreignPage(): Promise<{ server: Server; url: string }> {
+/** A page on another port with the built package; what its script leaves in `window.result`. */
+async function inForeignPage(script: string): Promise<unknown> {
   const dist = new URL("../../packages/capstan/dist/", import.meta.url);
-  const script = `
+  const server = createServer((request, response) => {
+    if (request.url === "/") return response.setHeader("content-type", "text/html").end('<link rel="icon" href="data:,"><script type="module" src="/page.js"></script>');
+    response.setHeader("content-type", "text/javascript");
+    response.end(request.url === "/page.js" ? script : readFileSync(new URL(`.${request.url}`, dist)));
+  });
+  const { page, complaints } = await visit(stage.browser, await listen(server));
+  const result = await page.waitForFunction(() => (window as unknown as { result?: unknown }).result, null, { timeout: 20_000 });
+  const value = await result.jsonValue();
+  await page.context().close();
+  server.close();
+  expect(complaints).toEqual([]);
+  return value;
+}
+
+async function listen(server: Server): Promise<string> {
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+test("a page of another origin chats, heals and stops", async () => {
+  const result = await inForeignPage(`
     import { CapClient } from "/index.js";
     let request;
     const fetch = (url, init) => {
@@ -58,23 +78,27 @@ async function foreignPage(): Promise<{ server: Server; url: string }> {
       if (cuts < 3 && resumes() === cuts) { cuts += 1; request.abort(); }
     }
     await client.stop(chat.streamId);
-    window.result = { text, resumes: resumes() };`;
-  const server = createServer((request, response) => {
-    if (request.url === "/") return response.setHeader("content-type", "text/html").end('<link rel="icon" href="data:,"><script type="module" src="/page.js"></script>');
-    response.setHeader("content-type", "text/javascript");
-    response.end(request.url === "/page.js" ? script : readFileSync(new URL(`.${request.url}`, dist)));
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  return { server, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
-}
-
-test("a page of another origin chats, heals and stops", async () => {
-  const { server, url } = await foreignPage();
-  const { page, complaints } = await visit(stage.browser, url);
-  const result = await page.waitForFunction(() => (window as unknown as { result?: unknown }).result, null, { timeout: 20_000 });
+    window.result = { text, resumes: resumes() };`);
   const text = Array.from({ length: 200 }, (_, n) => `tok${n + 1} `).join("");
-  expect(await result.jsonValue()).toEqual({ text, resumes: 3 });
-  expect(complaints).toEqual([]);
-  await page.context().close();
-  server.close();
+  expect(result).toEqual({ text, resumes: 3 });
+});
+
+test("in a browser no redirect takes a question elsewhere", async () => {
+  const asked: string[] = [];
+  const cors = { "access-control-allow-origin": "*", "access-control-allow-headers": "*", "access-control-allow-methods": "*" };
+  const elsewhere = createServer((request, response) => {
+    asked.push(request.method ?? "");
+    response.writeHead(200, cors).end();
+  });
+  const target = await listen(elsewhere);
+  const redirecting = createServer((request, response) => {
+    response.writeHead(request.method === "OPTIONS" ? 204 : 307, { ...cors, location: `${target}/assist` }).end();
+  });
+  const result = await inForeignPage(`
+    import { CapClient } from "/index.js";
+    const client = new CapClient("${await listen(redirecting)}");
+    window.result = await client.chat("a secret").collect().catch((error) => error.name + ": " + error.message);`);
+  expect(result).toMatch(/^CAPProtocolError: redirected, which is not followed/);
+  expect(asked).toEqual([]);
+  for (const server of [elsewhere, redirecting]) server.close();
 });

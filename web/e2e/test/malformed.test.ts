@@ -23,6 +23,8 @@ const ODD: [type: string, data: unknown][] = [
   ["user_error", { message: { text: "an object" }, domain: { toString: 1 } }],
   ["user_error", { message: "odd domain", code: "503", domain: 7, retryable: "yes" }],
   ["stream_reset", { after_seq: "all" }],
+  ["INTERRUPT", { id: "1", reason: { text: "an object" } }],
+  ["INTERRUPT", { id: "1", reason: "odd schema", responseSchema: { properties: { a: { title: {}, enum: [{ toString: 1 }] } }, required: 7 } }],
   ["SOMETHING_NEW", { toString: 1, nested: JSON.parse("[".repeat(900) + "]".repeat(900)) }],
   ["MARKDOWN_BLOCK", null],
 ];
@@ -78,7 +80,7 @@ describe.each([["a desk", {}], ["a phone", PHONE]] as const)("on %s", (_, size) 
     await ask(page, face);
     const raw = await lastTurn(page).locator("details.raw").allInnerTexts();
     expect(raw.length).toBeGreaterThanOrEqual(ODD.length);
-    for (const word of ["without an address", "odd address", "odd status", "odd domain"]) expect(raw.join(" "), word).toContain(word);
+    for (const word of ["without an address", "odd address", "odd status", "odd domain", "odd schema"]) expect(raw.join(" "), word).toContain(word);
     if (face === "ag-ui") for (const word of ["no JSON at all", '"no":"type"', "lost"]) expect(raw.join(" "), word).toContain(word);
     expect(await textOf(page)).toMatch(/the end$/);
     expect(await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth), "no sideways scroll").toBe(0);
@@ -93,6 +95,7 @@ describe.each([["a desk", {}], ["a phone", PHONE]] as const)("on %s", (_, size) 
 /** What ends a run, or breaks its protocol. */
 const ENDS: [face: "cap" | "ag-ui", data: unknown][] = [
   ["cap", { op: "ERROR", p: { code: { odd: 1 }, message: 7 } }],
+  ["cap", { op: "ERROR", p: { code: "content_refused", message: "long ".repeat(20_000), severity: "FATAL", details: { retry_after: 1e300 } } }],
   ["cap", { op: "SHOUT", p: "hi" }],
   ["cap", { op: "EVENT", p: "a text" }],
   ["ag-ui", { type: "RUN_ERROR" }],
@@ -107,6 +110,8 @@ test("an end that cannot be read is a failure of its answer, and the next questi
     await page.getByLabel("Face").selectOption(face);
     await say(page, "anything");
     await ended(page, "failed");
+    const toast = await page.locator("[data-sonner-toast]").first().boundingBox();
+    expect(toast?.height).toBeLessThan(600);
     await say(page, "/tokens 3");
     await ended(page, "closed");
     expect(await textOf(page)).toBe("tok1 tok2 tok3");

@@ -75,7 +75,7 @@ export function App(): ReactNode {
             {chat.turns.length === 0 && <Welcome onTry={chat.send} />}
             {chat.turns.map((turn) => (
               <Boundary key={turn.id} of={turn.state} instead={<Raw title={`This answer could not be shown: ${turn.question}`} value={turn.state} isOpen />}>
-                <Turn turn={turn} onRetry={chat.resend} onAnswer={chat.answer} />
+                <Turn turn={turn} onRetry={chat.retry} onAnswer={chat.answer} />
               </Boundary>
             ))}
             <div ref={end} />

@@ -18,6 +18,8 @@ export interface LogView {
 /** More than these are not kept: a long run must not fill the tab. */
 const MARKS = 2000;
 const FRAMES = 500;
+/** A label is one line; a message can be anything. */
+const LABEL = 200;
 
 const NONE: LogView["counts"] = { delta: 0, event: 0, error: 0, close: 0, cut: 0, retry: 0, resume: 0, repeat: 0, connect: 0 };
 const EMPTY: LogView = { marks: [], frames: [], counts: NONE };
@@ -41,7 +43,7 @@ export class Log {
 
   mark(kind: Mark["kind"], label: string): void {
     this.#counts[kind] += 1;
-    this.#marks.push({ kind, label, at: performance.now() - this.#began });
+    this.#marks.push({ kind, label: label.slice(0, LABEL), at: performance.now() - this.#began });
     if (this.#marks.length > MARKS) this.#marks.splice(0, this.#marks.length - MARKS);
     this.#tell();
   }

@@ -54,7 +54,7 @@ export function useConversation({ agent, face, apiKey }: Setup) {
   };
   const onEvent = (event: AguiEvent) => {
     const isText = event.type === "TEXT_MESSAGE_CONTENT";
-    log.mark(event.type === "RUN_FINISHED" ? "close" : isText ? "delta" : "event", event.type.slice(0, 60));
+    log.mark(event.type === "RUN_FINISHED" ? "close" : isText ? "delta" : "event", event.type);
     if (event.type === "RUN_FINISHED") line.rest();
   };
   const cap = useCapStream(client, { onPacket, onNotice, onError });
@@ -100,8 +100,9 @@ export function useConversation({ agent, face, apiKey }: Setup) {
     setPast([]);
     setCurrent(null);
   };
+  const retry = useCallback(() => resend.current(), []);
   const stop = () => void stream.stop().catch(handleError);
-  return { turns, isRunning, send, answer, resend: () => resend.current(), stop, clear, line, log };
+  return { turns, isRunning, send, answer, retry, stop, clear, line, log };
 }
 
 /** The conversation as AG-UI has it: the client brings it along. As at the gateway, what failed or was stopped is not part of it. */

@@ -40,6 +40,7 @@ export const EVENTS = [
   event("THOUGHT_TRACE", { thought: "Hm." }),
   event("user_error", { message: "The search is down.", code: 503, domain: "tool", retryable: true }),
   event("stream_reset", { attempt: 2, after_seq: 1 }),
+  event("INTERRUPT", { id: "1", reason: "input_required", message: "Blue?", responseSchema: { properties: { colour: { type: "string", title: "Colour", enum: ["blue", 1, null] }, sure: { type: "boolean" } }, required: ["colour"] } }),
   event("TOOL_CALL_START", { toolCallId: "1", toolCallName: "search" }),
 ];
 
@@ -58,4 +59,5 @@ export const AGUI_EVENTS = [
   { type: "CUSTOM", name: "capstan.attempt_failed", value: { code: "timeout", message: "Late.", severity: "TRANSIENT" } },
   { type: "CUSTOM", name: "capstan.reset", value: { attempt: 2, after_seq: 1, dropped: [EVENTS[0]?.id] } },
   { type: "RUN_FINISHED", threadId: "t", runId: "r", metadata: { capstan: { reason: "completed" } } },
+  { type: "RUN_FINISHED", threadId: "t", runId: "r", outcome: { type: "interrupt", interrupts: [{ id: "1", reason: "input_required", responseSchema: { properties: { colour: {} } } }] } },
 ];

@@ -30,7 +30,7 @@ function depthOf(markup: string): number {
 
 function shown({ text, blocks }: Pick<Transcript, "text" | "blocks">): string {
   const state = { status: "closed", reason: "completed", text, blocks, streamId: undefined, conversationId: "" } as const;
-  return renderToStaticMarkup(<Turn turn={{ id: "1", question: "?", state }} onRetry={() => {}} />);
+  return renderToStaticMarkup(<Turn turn={{ id: "1", question: "?", state }} onRetry={() => {}} onAnswer={() => {}} />);
 }
 
 test("any text has a rendering of bounded depth", () => {

@@ -53,7 +53,8 @@ pub(crate) async fn header_wins(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
     let stream = run.stream()?;
     let url = format!("{}?after=0", path(stream));
-    same_tail(&lab.send(&Ask::get(url).after(Cursor::new(stream, 3))).await?, run, 3)
+    // After the first packet: a short answer has no fourth.
+    same_tail(&lab.send(&Ask::get(url).after(Cursor::new(stream, 1))).await?, run, 1)
 }
 
 /// The stream in profile v2: the same text, in packets that keep their place.

@@ -40,12 +40,10 @@ pub(crate) fn blocks(index: usize, message: &ChatMessage) -> Result<Vec<Value>, 
     let parts = message.parts.iter().enumerate();
     // An empty text is refused by the provider, and says nothing; thinking goes back only with the provider's own
     // signature, which a message does not carry.
-    let is_said = |part: &Part| match part {
-        Part::Text { content } => !content.is_empty(),
-        Part::Reasoning { .. } => false,
-        _ => true,
+    let is_nothing = |part: &Part| {
+        matches!(part, Part::Reasoning { .. }) || matches!(part, Part::Text { content } if content.is_empty())
     };
-    let parts = parts.filter(|(_, part)| is_said(part));
+    let parts = parts.filter(|(_, part)| !is_nothing(part));
     parts.map(|(at, part)| block(PartPath { message: index, part: at }, part)).collect()
 }
 

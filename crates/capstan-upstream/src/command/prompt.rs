@@ -52,10 +52,10 @@ fn said(turn: &Turn) -> Result<String, Fault> {
     let mut text = String::new();
     for (at, message) in turn.messages.iter().enumerate() {
         let words = plain(turn.history.len() + at, message)?;
-        match message.role {
-            _ if at == 0 => text.push_str(&words),
-            role => text.push_str(&format!("\n\n{}: {words}", who(role))),
+        if at > 0 {
+            text.push_str(&format!("\n\n{}: ", who(message.role)));
         }
+        text.push_str(&words);
     }
     Ok(text)
 }

@@ -185,7 +185,7 @@ fn ctrl_c_ends_a_wait_and_not_the_conversation() {
     let server = Server::start(folder.path());
     let mut terminal = converse(folder.path(), &server);
     // A wait that is counted down, and one that the client sleeps through.
-    for (seconds, sign) in [(3600, "Ctrl-C ends the wait"), (25, "Retrying in 25.0 seconds")] {
+    for (seconds, sign) in [(200, "Ctrl-C ends the wait"), (25, "Retrying in 25.0 seconds")] {
         terminal.say(&format!("/fault timeout --retry-after {seconds}"));
         terminal.expect(sign);
         terminal.send(CTRL_C);

@@ -119,7 +119,7 @@ async fn tail_prints_every_packet_as_the_journal_has_it() {
 async fn tail_prints_the_error_that_a_run_waits_after_and_fails_if_it_is_stopped_there() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
-    let run = server.post(&http(), &ask("/fault service_unavailable --retry-after 3600")).await;
+    let run = server.post(&http(), &ask("/fault service_unavailable --retry-after 200")).await;
     let stream = stream_of(&run);
     let waiting = packets(&run.bytes().await.unwrap());
     assert_eq!(printed(&["stop", &stream, "--url", &server.url]), "");

@@ -83,7 +83,7 @@ export function getErrorTitle(error: AGUIErrorData): string {
 }
 
 /** The text of a toast: the message, with the wait that is left if there is one. */
-export function getDisplayMessage(error: AGUIErrorData, secondsLeft = error.retry_after ?? 0): string {
+export function getDisplayMessage(error: AGUIErrorData, secondsLeft: number = error.retry_after ?? 0): string {
   const message = error.message || (faultOf(error.code) ?? faultOf(AGUIErrorCode.AGENT_EXECUTION_ERROR))?.message || "";
   return secondsLeft > 0 ? `${message} ${retryHint(secondsLeft)}` : message;
 }

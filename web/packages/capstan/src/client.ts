@@ -216,6 +216,8 @@ function profileOf(request: Envelope): Profile {
 
 function parseBase(baseUrl: string): URL {
   const url = URL.canParse(baseUrl) ? new URL(baseUrl) : undefined;
+  // No fetch takes them, and each names them in its complaint.
+  if (url?.username || url?.password) throw new CAPConnectionError("base URL: a user or a password in it is not sent; the key is an argument of its own", 0);
   if (url && /^https?:$/.test(url.protocol)) return url;
   throw new CAPConnectionError(`base URL ${JSON.stringify(baseUrl)}: expected http://host:port or https://host`, 0);
 }

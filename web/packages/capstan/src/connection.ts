@@ -21,18 +21,22 @@ export function retryAfter(header: string | null): number | undefined {
 }
 
 export class Connection {
+  /** As a whole, also if it was given relative to a page. */
+  readonly url: string;
   readonly #fetch: Fetch;
   #body: ReadableStreamDefaultReader<Uint8Array> | undefined;
   #request: AbortController | undefined;
 
   /** @param fetcher another fetch than the platform's. @param signal the caller's own wish to stop. */
   constructor(
-    readonly url: string,
+    url: string,
     readonly init: RequestInit,
     readonly signal: AbortSignal | undefined,
     fetcher: Fetch | undefined,
-    readonly readTimeout = READ_TIMEOUT,
+    readonly readTimeout: number = READ_TIMEOUT,
   ) {
+    const page = globalThis.location?.href;
+    this.url = URL.canParse(url, page) ? new URL(url, page).href : url;
     // Called as a method, the platform's own would complain.
     this.#fetch = fetcher ?? ((url, init) => fetch(url, init));
   }
@@ -43,11 +47,11 @@ export class Connection {
 
   /** The server: scheme, host and port. */
   get address(): string {
-    return new URL(this.url).origin;
+    return URL.canParse(this.url) ? new URL(this.url).origin : this.url;
   }
 
   /** Sends the request; the body is read with {@link read}. Throws a `CAPProtocolError` for a redirect to elsewhere. */
-  async send(lastEventId: string | null, limit = this.readTimeout): Promise<Response> {
+  async send(lastEventId: string | null, limit: number = this.readTimeout): Promise<Response> {
     this.#request = new AbortController();
     const headers = new Headers(this.init.headers);
     if (lastEventId !== null) headers.set("last-event-id", lastEventId);
@@ -76,7 +80,7 @@ export class Connection {
   }
 
   /** The next bytes; `undefined` at the end. */
-  async read(limit = this.readTimeout): Promise<Uint8Array | undefined> {
+  async read(limit: number = this.readTimeout): Promise<Uint8Array | undefined> {
     if (!this.#body) throw new Error("the body is gone");
     return (await within(this.#body.read(), limit, "nothing came", this.signal)).value;
   }

@@ -9,7 +9,7 @@ const NIL = "00000000-0000-0000-0000-000000000000";
 export type Envelope = ServiceRequest | ServiceRequestV2;
 
 /** A fresh UUID of version 7. `crypto.randomUUID` would need a secure page; this works on any. */
-export function newId(now = Date.now()): string {
+export function newId(now: number = Date.now()): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   for (let at = 0; at < 6; at += 1) bytes[at] = Math.floor(now / 2 ** (8 * (5 - at))) % 256;
   bytes[6] = (bytes[6]! & 0x0f) | 0x70;

@@ -5,7 +5,7 @@
 // as in a deploy, waits for its client: that is a cut like any other.
 import { Connection, isPassing, retryAfter } from "./connection.js";
 import { parseCursor } from "./cursor.js";
-import { CAPConnectionError, CAPError } from "./errors.js";
+import { CAPConnectionError, CAPError, late } from "./errors.js";
 import { clampWait, delay, type HealingOptions, type Policy, policyOf } from "./machine/backoff.js";
 import type { Notice } from "./notice.js";
 import { parseAGUIError } from "./parse-error.js";
@@ -53,6 +53,7 @@ class Exchange {
   #interruptions = 0;
   /** Events that the agent has seen. */
   #count = 0;
+  readonly #beganAt = performance.now();
   #isOver = false;
 
   constructor(url: string, init: RequestInit, readonly options: ResumableFetchOptions) {
@@ -94,7 +95,7 @@ class Exchange {
 
   #send(): Promise<Response> {
     this.#tell({ type: "connecting", cursor: this.#cursor });
-    return this.#connection.send(this.#cursor);
+    return this.#connection.send(this.#cursor, this.#patience());
   }
 
   #follow(response: Response): void {
@@ -164,7 +165,7 @@ class Exchange {
   async #advance(): Promise<void> {
     try {
       if (!this.#connection.isOpen) return await this.#resume();
-      const bytes = await this.#connection.read();
+      const bytes = await this.#connection.read(this.#patience());
       if (bytes) this.#decoder.push(bytes);
       else await this.#lost(new Error("the stream ended without a terminal event"), true);
     } catch (error) {
@@ -196,11 +197,23 @@ class Exchange {
   async #wait(error: unknown): Promise<void> {
     const { signal } = this.#connection;
     if (signal?.aborted || error instanceof CAPError || this.#retries >= this.#policy.maxRetries) throw new Final(this.#failure(error));
+    const left = this.#left();
+    if (left <= 0) throw new Final(late(this.#policy.deadline ?? 0, this.#retries).at(this.#connection.address));
     const floor = Math.max(this.#retry, error instanceof Cut ? error.wait : 0);
     const wait = Math.max(delay(this.#policy.backoff, this.#retries, Math.random), floor && clampWait(this.#policy, floor));
     this.#retries += 1;
     this.#tell({ type: "retrying", wait, because: reason(error) });
-    await pause(wait, signal).catch((error: unknown) => Promise.reject(new Final(error)));
+    await pause(Math.min(wait, left), signal).catch((error: unknown) => Promise.reject(new Final(error)));
+  }
+
+  /** What is left until the deadline. */
+  #left(): number {
+    return this.#beganAt + (this.#policy.deadline ?? Number.POSITIVE_INFINITY) - performance.now();
+  }
+
+  /** How long silence is put up with: not beyond the deadline. */
+  #patience(): number {
+    return Math.min(this.#connection.readTimeout, this.#left());
   }
 
   /** What the agent is told: its own wish to stop as it is, a lost connection with its address. */

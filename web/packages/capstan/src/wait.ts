@@ -4,7 +4,7 @@
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
 /** A refusal's body is read up to this: a problem is small. */
-export const PROBLEM_BYTES = 64 * 1024;
+export const PROBLEM_BYTES: number = 64 * 1024;
 /** Timers know no longer wait; a longer one would be over at once. */
 const LONGEST_WAIT = 2 ** 31 - 1;
 /** Causes of causes; a cycle must end. */

@@ -253,3 +253,28 @@ test("a dead line is told with its address, a redirect with where it leads", asy
   expect((error as Error).message).toMatch(new RegExp(`^no connection to ${server.url}: fetch failed: connect ECONNREFUSED`));
   server = undefined;
 });
+
+test("a server that brings one event per connection holds an agent no longer than the deadline", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  let n = 0;
+  const fetch = async () => new Response(`id: ${STREAM}:${(n += 1)}.1\ndata: {"type":"TEXT_MESSAGE_CONTENT"}\n\n`, { headers: { "content-type": "text/event-stream" } });
+  const response = await resumableFetch({ fetch, deadline: 60_000, backoff: { jitter: false } })("http://test", { method: "POST" });
+  const read = response.text().catch((error: unknown) => error);
+  for (let second = 0; second < 70; second += 1) await vi.advanceTimersByTimeAsync(1_000);
+  vi.useRealTimers();
+  expect(await read).toMatchObject({ name: "CAPConnectionError", deadline: 60_000, address: "http://test" });
+  expect(n).toBeGreaterThan(50);
+});
+
+test("an address relative to a page is asked for, and named, as a whole", async () => {
+  vi.stubGlobal("location", { href: "http://127.0.0.1:9/app/" });
+  const asked: string[] = [];
+  const fetch = async (url: string) => {
+    asked.push(url);
+    throw new TypeError("Failed to fetch");
+  };
+  const call = resumableFetch({ fetch, retryFirst: false })("/v1/ag-ui", { method: "POST" });
+  await expect(call).rejects.toThrow("no connection to http://127.0.0.1:9: Failed to fetch");
+  expect(asked).toEqual(["http://127.0.0.1:9/v1/ag-ui"]);
+  vi.unstubAllGlobals();
+});

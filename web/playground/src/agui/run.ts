@@ -2,7 +2,8 @@
 import { CAPRuntimeError, Decoder, type Fetch, newId, type Notice, parseAGUIError, resumableFetch, type ResumeEntry } from "capstan";
 import type { CapStreamAnswer, CapStreamState } from "capstan/react";
 
-import { type AguiEvent, AguiTranscript, isObject } from "./transcript.js";
+import { isObject, isText } from "../json.js";
+import { type AguiEvent, AguiTranscript } from "./transcript.js";
 
 /** About a frame of a screen. */
 const FRAME = 16;
@@ -181,7 +182,7 @@ async function refusal(response: Response): Promise<unknown> {
 function eventOf(data: string): AguiEvent | undefined {
   try {
     const event: unknown = JSON.parse(data);
-    return isObject(event) && typeof event["type"] === "string" ? (event as AguiEvent) : undefined;
+    return isObject(event) && isText(event["type"]) ? (event as AguiEvent) : undefined;
   } catch {
     return undefined;
   }
@@ -191,5 +192,5 @@ function eventOf(data: string): AguiEvent | undefined {
 function reasonOf({ metadata }: AguiEvent): string | undefined {
   const ours = isObject(metadata) ? metadata["capstan"] : undefined;
   const reason = isObject(ours) ? ours["reason"] : undefined;
-  return typeof reason === "string" ? reason : undefined;
+  return isText(reason) ? reason : undefined;
 }

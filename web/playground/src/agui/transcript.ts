@@ -2,6 +2,8 @@
 // as it came.
 import { type Block, viewEvent } from "capstan";
 
+import { isObject, isText } from "../json.js";
+
 export type AguiEvent = Record<string, unknown> & { type: string };
 
 /** Events that only say where something begins or ends: there is nothing in them to show. */
@@ -114,12 +116,4 @@ function interruptsOf({ type, outcome }: AguiEvent): readonly unknown[] {
   if (type !== "RUN_FINISHED" || !isObject(outcome) || outcome["type"] !== "interrupt") return [];
   const asked = outcome["interrupts"];
   return Array.isArray(asked) ? asked : [];
-}
-
-function isText(value: unknown): value is string {
-  return typeof value === "string";
-}
-
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -6,7 +6,7 @@ import { Markdown } from "../markdown.js";
 import { Icon } from "../ui/Icon.js";
 import { Boundary } from "./Boundary.js";
 import { EventBlock } from "./EventBlock.js";
-import { Interrupt, isInterrupt, type OnAnswer } from "./Interrupt.js";
+import { askedOf, Interrupt, type OnAnswer } from "./Interrupt.js";
 import { Raw } from "./Raw.js";
 
 interface Props {
@@ -27,8 +27,10 @@ function Shown({ block, onRetry, onAnswer }: Props): ReactNode {
   switch (block.type) {
     case "text":
       return <Markdown text={block.text} />;
-    case "event":
-      return isInterrupt(block.event) ? <Interrupt data={block.event["data"]} onAnswer={onAnswer} /> : <EventBlock view={block.view} onRetry={onRetry} />;
+    case "event": {
+      const asked = askedOf(block.event);
+      return asked ? <Interrupt asked={asked} onAnswer={onAnswer} /> : <EventBlock view={block.view} onRetry={onRetry} />;
+    }
     case "warning":
       return <div className="card notice tone-warning" role="note"><Icon name="alert" /><p>{block.error.message}</p></div>;
   }

@@ -40,7 +40,7 @@ export function EventBlock({ view, onRetry }: Props): ReactNode {
 
 /** The types of either face that are shown as something, if their members fit. */
 const SHOWN = [
-  ...["CITATION_BLOCK", "PROGRESS_INDICATOR", "MEDIA_CAROUSEL", "MARKDOWN_BLOCK", "THOUGHT_TRACE", "USER_ERROR", "STREAM_RESET"],
+  ...["CITATION_BLOCK", "PROGRESS_INDICATOR", "MEDIA_CAROUSEL", "MARKDOWN_BLOCK", "THOUGHT_TRACE", "USER_ERROR", "STREAM_RESET", "INTERRUPT"],
   ...["TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_CHUNK", "REASONING_MESSAGE_CONTENT", "MESSAGES_SNAPSHOT", "CUSTOM"],
 ];
 

@@ -2,31 +2,51 @@
 import type { ResumeEntry } from "capstan";
 import { type FormEvent, type ReactNode, useState } from "react";
 
+import { isObject, isText } from "../json.js";
 import { Button } from "../ui/Button.js";
 
 export type OnAnswer = (resume: readonly ResumeEntry[], said: string) => void;
 
-interface Asked {
+export interface Asked {
   id: string;
   reason: string;
   message?: string;
-  expiresAt?: string;
   responseSchema?: { properties?: Record<string, Field>; required?: string[] };
 }
 
 interface Field {
   type?: string;
   title?: string;
-  enum?: unknown[];
+  enum?: (string | number | boolean | null)[];
 }
 
-export function isInterrupt(event: Record<string, unknown>): boolean {
-  return String(event["type"]).toUpperCase() === "INTERRUPT";
+/** What an event asks; nothing if it is no interrupt, or if its members do not fit. */
+export function askedOf({ type, data }: Record<string, unknown>): Asked | undefined {
+  if (!isText(type) || type.toUpperCase() !== "INTERRUPT" || !isObject(data)) return undefined;
+  const { id, reason, message, responseSchema: schema } = data;
+  const fits = isText(id) && isText(reason) && isOptional(message, isText) && isOptional(schema, isSchema);
+  return fits ? (data as unknown as Asked) : undefined;
 }
 
-export function Interrupt({ data, onAnswer }: { data: unknown; onAnswer: OnAnswer }): ReactNode {
+function isSchema(schema: unknown): boolean {
+  if (!isObject(schema)) return false;
+  const { properties, required } = schema;
+  const areFields = (all: unknown) => isObject(all) && Object.values(all).every(isField);
+  return isOptional(properties, areFields) && isOptional(required, (names) => Array.isArray(names) && names.every(isText));
+}
+
+function isField(field: unknown): boolean {
+  if (!isObject(field)) return false;
+  const isChoice = (value: unknown) => value === null || ["string", "number", "boolean"].includes(typeof value);
+  return isOptional(field["type"], isText) && isOptional(field["title"], isText) && isOptional(field["enum"], (all) => Array.isArray(all) && all.every(isChoice));
+}
+
+function isOptional(value: unknown, check: (value: unknown) => boolean): boolean {
+  return value === undefined || check(value);
+}
+
+export function Interrupt({ asked, onAnswer }: { asked: Asked; onAnswer: OnAnswer }): ReactNode {
   const [isDone, setDone] = useState(false);
-  const asked = (typeof data === "object" && data !== null ? data : {}) as Asked;
   const fields = Object.entries(asked.responseSchema?.properties ?? { answer: {} });
   const settle = (status: ResumeEntry["status"], payload?: unknown) => {
     setDone(true);
@@ -58,7 +78,7 @@ function Input({ name, field, isRequired }: { name: string; field: Field; isRequ
     <label className="field">
       <span className="field-label">{label}</span>
       {field.enum ? (
-        <select className="input" name={name} required={isRequired}>{field.enum.map((value) => <option key={String(value)}>{String(value)}</option>)}</select>
+        <select className="input" name={name} required={isRequired}>{field.enum.map((value, n) => <option key={n}>{String(value)}</option>)}</select>
       ) : (
         <input className="input" name={name} required={isRequired} type={isNumber(field) ? "number" : "text"} step="any" />
       )}

@@ -56,7 +56,7 @@ function Status({ state }: { state: CapStreamState }): ReactNode {
 
 function Retrying({ until, because }: { until: number; because: string }): ReactNode {
   const left = useSecondsLeft(until);
-  return <span className="muted">{because}{left > 1 ? `; back in ${left} s` : ""}</span>;
+  return <span className="muted">{because.slice(0, 200)}{left > 1 ? `; back in ${left} s` : ""}</span>;
 }
 
 /** The toast says it in general and goes away; here stays what the catalogue says of this very fault. */

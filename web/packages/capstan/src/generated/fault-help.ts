@@ -56,6 +56,10 @@ export const FAULT_HELP: Readonly<Record<FaultCode, { meaning: string; remedy: s
     "meaning": "The body's Content-Type is not application/json.",
     "remedy": "Send `Content-Type: application/json`."
   },
+  "interrupt_not_open": {
+    "meaning": "The request answers an interrupt that nobody asked, that was answered already, or whose time is over.",
+    "remedy": "Read the session for what is open; an interrupt whose time is over can still be cancelled."
+  },
   "agent_not_found": {
     "meaning": "No agent of this name is configured.",
     "remedy": "Check the agent's name against the server's list."

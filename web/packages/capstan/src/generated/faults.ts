@@ -194,6 +194,18 @@ export const CATALOGUE = [
     "message": "The request must be sent as application/json."
   },
   {
+    "code": "interrupt_not_open",
+    "agui_code": "INVALID_REQUEST",
+    "status": 409,
+    "slug": "interrupt-not-open",
+    "severity": "FATAL",
+    "domain": "client",
+    "retryable": false,
+    "retry_after": null,
+    "title": "Already settled",
+    "message": "This question can no longer be answered."
+  },
+  {
     "code": "agent_not_found",
     "agui_code": "CAPABILITY_NOT_FOUND",
     "status": 404,

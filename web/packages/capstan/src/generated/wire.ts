@@ -58,7 +58,7 @@ export type AguiEvent = {
   runId: string;
   protocolVersion?: string | null;
   parentRunId?: string | null;
-  input?: RunAgentInput | null;
+  input?: unknown;
 } | {
   type: "RUN_FINISHED";
   threadId: string;
@@ -416,6 +416,30 @@ export type Identity = {
   role?: string | null;
 };
 
+/**
+ * Something that a run needs from outside. The next run's [`ResumeEntry`](super::ResumeEntry) answers it by its id.
+ *
+ * In CAP it is the data of an INTERRUPT event, in AG-UI an item of RUN_FINISHED's outcome.
+ */
+export type Interrupt = {
+  /** By which it is answered. */
+  id: string;
+  /** Why the run stopped, in a word such as `approval`. */
+  reason: string;
+  /** The question, for whoever answers. */
+  message?: string | null;
+  /** The tool call that it is about. */
+  toolCallId?: string | null;
+  /** A JSON Schema of the answer, so that a form can be made of it. */
+  responseSchema?: Record<string, unknown> | null;
+  /** Until when it can be answered, in ISO 8601. */
+  expiresAt?: string | null;
+  /** Anything else. */
+  metadata?: Record<string, unknown> | null;
+  /** The subagent that asks. */
+  subagentRunId?: string | null;
+};
+
 /** Markdown to render. */
 export type MarkdownBlock = {
   /** The text. */
@@ -457,8 +481,8 @@ export type Outcome = {
   pendingToolCallIds?: Array<string> | null;
 } | {
   type: "interrupt";
-  /** What for. */
-  interrupts: Array<unknown>;
+  /** What for; at least one. */
+  interrupts: Array<Interrupt>;
 } | {
   type: "cancelled";
 };
@@ -611,6 +635,8 @@ export type ResumeEntry = {
   status: ResumeStatus;
   /** The answer. */
   payload?: unknown;
+  /** What travels with the answer without being it. */
+  metadata?: Record<string, unknown> | null;
 };
 
 /** How an interrupt was answered. */
