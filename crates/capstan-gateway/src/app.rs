@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use capstan_agent::{Agent, Clock};
@@ -115,6 +116,8 @@ impl Gateway {
             faces,
             tasks: TaskTracker::new(),
             agents_at_work: TaskTracker::new(),
+            recovered: CancellationToken::new(),
+            unrecovered: AtomicUsize::new(0),
             draining: CancellationToken::new(),
             stopped: CancellationToken::new(),
             closing: CancellationToken::new(),
@@ -144,6 +147,10 @@ pub(crate) struct Shared {
     pub(crate) tasks: TaskTracker,
     /// Agents, and what they were told to end when their run did; the end waits for them, too, but not for ever.
     pub(crate) agents_at_work: TaskTracker,
+    /// What an earlier life left open is recovered; new runs wait for it.
+    pub(crate) recovered: CancellationToken,
+    /// How many runs still have to be.
+    pub(crate) unrecovered: AtomicUsize,
     /// New runs are refused from here on.
     pub(crate) draining: CancellationToken,
     /// Runs end here.
@@ -214,21 +221,42 @@ impl App {
         self.journal.store().health().borrow().clone()
     }
 
+    /// Returns when runs may be started, armed and stopped: once recovery is through, or the server stops.
+    pub(crate) async fn is_open(&self) {
+        tokio::select! {
+            () = self.recovered.cancelled() => {}
+            () = self.draining.cancelled() => {}
+        }
+    }
+
     /// Why no new run is taken, if none is.
     pub(crate) fn unready(&self) -> Option<Fault> {
         if self.draining.is_cancelled() {
             return Some(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
         }
-        let unavailable = || Fault::new(FaultKind::JournalUnavailable);
+        if !self.recovered.is_cancelled() {
+            let left = self.unrecovered.load(Ordering::Relaxed);
+            let message =
+                format!("The runs that an earlier life left open are being recovered; {left} are left.");
+            return Some(
+                Fault::new(FaultKind::ServiceUnavailable).with_message(message).with_retry_after(1.0),
+            );
+        }
+        if self.journal.store().stats().is_low_on_space {
+            let fault = Fault::new(FaultKind::JournalUnavailable);
+            return Some(fault.with_message(NEARLY_FULL).with_retry_after(JOURNAL_RETRY));
+        }
+        self.journal_unwell()
+    }
+
+    /// Why nothing can be written, if nothing can. The cause is for the log, where the store has told it.
+    pub(crate) fn journal_unwell(&self) -> Option<Fault> {
+        let fault = Fault::new(FaultKind::JournalUnavailable);
         match self.journal_health() {
-            Health::Well if self.journal.store().stats().is_low_on_space => {
-                Some(unavailable().with_message(NEARLY_FULL).with_retry_after(JOURNAL_RETRY))
-            }
             Health::Well => None,
-            // Why is for the log, where the store has told it.
-            Health::Unavailable(_) => Some(unavailable().with_retry_after(JOURNAL_RETRY)),
-            Health::Broken(_) => Some(unavailable()),
-            _ => Some(unavailable()),
+            Health::Unavailable(_) => Some(fault.with_retry_after(JOURNAL_RETRY)),
+            Health::Broken(_) => Some(fault),
+            _ => Some(fault),
         }
     }
 

@@ -91,6 +91,7 @@ pub(crate) struct Start<'a> {
 
 /// The run that a request is about, started or found.
 pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, Fault> {
+    app.is_open().await;
     let hash = body_hash(&start.body, start.agent, start.face);
     match app.journal.store().find(start.tenant, &start.key).await.map_err(journal_fault)? {
         Some(Found::Run(run)) => return attach(app, run, hash, start).await,
@@ -176,7 +177,14 @@ async fn attach(app: &App, run: Run, hash: [u8; 32], start: Start<'_>) -> Result
     // A cursor that leads nowhere must not wake a run.
     start.point.in_run(&run)?;
     app.metrics.attached.inc();
-    if run.state == RunState::Waiting { arm(app, run, Some(start.ask), start.trace).await } else { Ok(run) }
+    if run.state != RunState::Waiting {
+        return Ok(run);
+    }
+    // The write would be held back until the journal is well: the client had better come back then.
+    if let Some(fault) = app.journal_unwell() {
+        return Err(fault);
+    }
+    arm(app, run, Some(start.ask), start.trace).await
 }
 
 /// Arms the next attempt of a waiting run. Whoever loses the race attaches to the winner's.
@@ -189,10 +197,6 @@ pub(crate) async fn arm(
     let Some(agent) = app.agent(&run.agent).cloned() else { return Ok(run) };
     if app.draining.is_cancelled() {
         return Ok(run);
-    }
-    // A write would be held back until the journal is well: the client had better come back then.
-    if let Some(fault) = app.unready() {
-        return Err(fault);
     }
     let store = app.journal.store();
     let ask = match ask {
@@ -224,6 +228,7 @@ pub(crate) async fn arm(
 
 /// Stops a run; returns when its CLOSE is in the journal. A finished one stays as it is.
 pub(crate) async fn stop(app: &App, mut run: Run) -> Result<Run, Fault> {
+    app.is_open().await;
     let unknown = || Fault::new(FaultKind::StreamNotFound);
     loop {
         let was_asked = match run.state {

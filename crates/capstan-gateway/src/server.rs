@@ -31,8 +31,6 @@ const CONNECTION_BUFFER: usize = 8 * 1024;
 /// What the kernel may hold for a connection (it takes twice as much): left to itself it lends megabytes to a reader
 /// that has stopped reading. Enough for a megabyte a second to the other side of the world.
 const SEND_BUFFER: usize = 64 * 1024;
-/// Connections at once; beyond it new ones wait in the kernel's queue.
-const CONNECTIONS: usize = 20_000;
 /// The pause after a failed accept.
 const BREATH: Duration = Duration::from_millis(50);
 
@@ -53,7 +51,10 @@ pub struct Service {
 impl Service {
     /// Recovers what an earlier life left open, then sets to work.
     pub async fn start(gateway: Gateway) -> io::Result<Self> {
-        let app = gateway.into_app();
+        Self::recover(gateway.into_app()).await
+    }
+
+    async fn recover(app: App) -> io::Result<Self> {
         let recovered = recovery::recover(&app).await.map_err(io::Error::other)?;
         let sweeper = AbortOnDropHandle::new(tokio::spawn(recovery::sweep(app.clone())));
         Ok(Self { app, recovered, sweeper })
@@ -84,17 +85,28 @@ pub async fn serve(
     listeners: Vec<TcpListener>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<Drained> {
-    let service = Service::start(gateway).await?;
-    let (connections, permits) = (TaskTracker::new(), Arc::new(Semaphore::new(CONNECTIONS)));
+    let app = gateway.into_app();
+    // Streams are served, and questions about health answered, while recovery is at work.
+    let (connections, permits) =
+        (TaskTracker::new(), Arc::new(Semaphore::new(app.settings.limits.connections)));
     for listener in listeners {
         // Connections inherit it. Without it they work as well.
         let _ = SockRef::from(&listener).set_send_buffer_size(SEND_BUFFER);
-        let (app, router) = (service.app.clone(), service.router());
-        tokio::spawn(accept(app, listener, router, connections.clone(), Arc::clone(&permits)));
+        let router = router::router(&app);
+        tokio::spawn(accept(app.clone(), listener, router, connections.clone(), Arc::clone(&permits)));
     }
-    let app = service.app.clone();
+    tokio::pin!(shutdown);
+    let service = tokio::select! {
+        service = Service::recover(app.clone()) => service?,
+        () = &mut shutdown => {
+            // What is not recovered yet is left to the next life.
+            drain(&app, &connections).await;
+            app.journal.store().close().await.map_err(io::Error::other)?;
+            return Ok(Drained { recovered: 0 });
+        }
+    };
     tokio::select! {
-        () = shutdown => service.stop(&connections).await,
+        () = &mut shutdown => service.stop(&connections).await,
         () = app.broken.cancelled() => {
             // Whoever looks at `/livez` may see it, and bodies are cut; nothing can be written any more.
             tokio::time::sleep(LAST_WORDS).await;

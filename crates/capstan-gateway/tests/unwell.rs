@@ -8,14 +8,15 @@ use std::sync::atomic::Ordering;
 
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, Settings, serve};
-use capstan_journal::Health;
-use capstan_protocol::ErrorSeverity;
+use capstan_journal::{Claim, Health, RunState};
+use capstan_protocol::{ErrorSeverity, Timestamp};
 use common::odd_store::OddStore;
 use common::{
     all, ask, client, close_reason, demo, errors, problem, serve_gateway, start_on, stream_of, text,
 };
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
+use uuid::Uuid;
 
 /// Says one word, and the other when it is told to.
 struct TwoWords(Arc<Notify>);
@@ -112,4 +113,29 @@ async fn a_damaged_place_ends_its_readers_in_stream_lost() {
     let cursor = format!("{stream}:{}", packets.last().unwrap().seq);
     let resumed = client().get(format!("{}/v1/streams/{stream}", server.url)).header("last-event-id", cursor);
     assert_eq!(problem(resumed.send().await.unwrap()).await.code, "stream_lost");
+}
+
+#[tokio::test]
+async fn while_runs_are_recovered_streams_are_served_and_the_server_says_what_it_does() {
+    let store = OddStore::new().shared();
+    let server = start_on(store.journal(), Settings::default()).await;
+    let first = server.post(&ask("/tokens 2")).await;
+    let finished = stream_of(&first);
+    all(first).await;
+    let claim =
+        Claim { session: "s".into(), ..Claim::new("local", "orphan", Uuid::now_v7(), Timestamp::now()) };
+    store.store.claim(claim.clone()).await.unwrap();
+    // Another life finds a run that nobody is at work on, and cannot write yet.
+    store.health.send_replace(Health::Unavailable("no space".into()));
+    let server = start_on(store.journal(), Settings::default()).await;
+    assert_eq!(
+        close_reason(&all(server.get(&format!("/v1/streams/{finished}")).await).await).as_deref(),
+        Some("completed")
+    );
+    let unready = problem(server.get("/readyz").await).await;
+    assert!(unready.detail.as_deref().unwrap().contains("recovered; 1 are left"), "{unready:?}");
+    store.health.send_replace(Health::Well);
+    assert_eq!(server.post(&ask("/tokens 2")).await.status(), 200, "it has waited for recovery");
+    assert_eq!(server.get("/readyz").await.status(), 200);
+    assert_eq!(store.store.run(claim.stream_id).await.unwrap().unwrap().state, RunState::Closed);
 }
