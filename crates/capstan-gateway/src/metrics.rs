@@ -61,6 +61,7 @@ pub(crate) struct Metrics {
     pub(crate) replayed: Counter<u64, AtomicU64>,
     pub(crate) attached: Counter,
     pub(crate) stalled_readers: Counter,
+    pub(crate) damaged_reads: Counter,
     pub(crate) active_runs: Gauge,
     pub(crate) active_readers: Gauge,
     pub(crate) append_seconds: Histogram,
@@ -105,6 +106,7 @@ impl Metrics {
         let attached = counter("attached_duplicates", "Requests that attached to a known run");
         let stalled_readers =
             counter("stalled_readers", "Connections that were cut because nothing was read");
+        let damaged_reads = counter("damaged_reads", "Readers that met a damaged place of the journal");
         let mut gauge = |name, help| {
             let gauge = Gauge::default();
             registry.register(name, help, gauge.clone());
@@ -132,6 +134,7 @@ impl Metrics {
             replayed,
             attached,
             stalled_readers,
+            damaged_reads,
             active_runs,
             active_readers,
             append_seconds,

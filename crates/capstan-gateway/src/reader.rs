@@ -9,8 +9,8 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use capstan_journal::{Reader, Run, Step};
-use capstan_protocol::Fault;
+use capstan_journal::{ErrorKind, JournalError, Reader, Run, RunState, Step};
+use capstan_protocol::{Fault, FaultKind};
 use futures_util::stream;
 use http::{HeaderValue, header};
 use tokio::time::{Instant, Sleep};
@@ -19,6 +19,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use crate::app::App;
 use crate::face::{Face, FaceWriter, Next, Opening, Telling};
 use crate::limits::Slot;
+use crate::relay;
 pub(crate) use collect::collect;
 
 /// How a viewer came, which decides what happens when the run waits for its client, or is over.
@@ -40,6 +41,8 @@ struct Open {
     opening: Option<Bytes>,
     /// The face has said its last word.
     is_over: bool,
+    /// What follows is damaged, and the viewer has been told.
+    is_lost: bool,
     /// Packets that were there before this viewer came.
     behind: u64,
     /// Whoever waits is registered once, not with every packet: a thousand viewers share these locks.
@@ -77,6 +80,7 @@ pub(crate) async fn respond(
         view: viewer.view,
         opening: Some(opening).filter(|opening| !opening.is_empty()),
         is_over: false,
+        is_lost: false,
         behind: run.last_seq.saturating_sub(from),
         ended: Box::pin(app.ended.clone().cancelled_owned()),
         heartbeat: Box::pin(tokio::time::sleep(interval)),
@@ -144,6 +148,7 @@ impl Open {
             let next = match step {
                 Ok(Step::Frames(frames)) => self.show(frames).await,
                 Ok(Step::State(state)) => self.writer.caught_up(&self.app, state, self.view),
+                Err(error) if error.kind() == ErrorKind::Corrupt => self.lose(&error).await,
                 Err(_) => Next::Cut,
             };
             // Not everything that happens is worth a write.
@@ -156,6 +161,21 @@ impl Open {
     /// The server stops, or the journal failed: then the body must not look finished.
     fn end(&mut self) -> Next {
         if self.app.broken.is_cancelled() { Next::Cut } else { self.writer.closing() }
+    }
+
+    /// What comes next is damaged: the viewer is told so, for good, in packets that stand in no journal.
+    async fn lose(&mut self, error: &JournalError) -> Next {
+        if self.is_lost {
+            return self.writer.caught_up(&self.app, RunState::Closed, self.view);
+        }
+        self.is_lost = true;
+        let (stream, after) = (self.reader.stream_id(), self.reader.cursor());
+        tracing::error!(%stream, after, %error, "a stream is damaged; its reader is told");
+        let Ok(Some(run)) = self.app.journal.store().run(stream).await else { return Next::Cut };
+        self.app.metrics.damaged_reads.inc();
+        self.app.metrics.fault(FaultKind::StreamLost, self.app.agent_label(&run.agent));
+        let frames = relay::last_words_of_lost(&self.app, &run, after);
+        self.show(frames.into_iter().map(|frame| frame.bytes).collect()).await
     }
 
     /// Sets the timer anew; true if nothing was sent for a whole interval.

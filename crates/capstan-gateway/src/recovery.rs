@@ -1,9 +1,11 @@
 //! What happens without being asked: after a restart, and when something is due.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use capstan_journal::{ArmedBy, Run, RunState};
 use capstan_protocol::{Fault, FaultKind, Timestamp};
+use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 
 use crate::app::App;
 use crate::refusal::journal_fault;
@@ -11,6 +13,8 @@ use crate::relay::{self, Ending};
 use crate::runs;
 use crate::waits::Wait;
 
+/// How many runs are recovered at once.
+const AT_ONCE: usize = 256;
 /// How often old streams are dropped.
 const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 /// After a run that could not be ended, it is tried again in a while; the others do not wait for it.
@@ -20,32 +24,33 @@ const AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// of a face in which nobody asks again: there the gateway goes on.
 pub(crate) async fn recover(app: &App) -> Result<usize, Fault> {
     let open = app.journal.store().open_runs().await.map_err(journal_fault)?;
-    let (mut interrupted, mut lost, mut waiting) = (0, 0, 0);
-    for run in &open {
-        match run.state {
-            RunState::Running if recover_one(app, run).await? => interrupted += 1,
-            RunState::Running => lost += 1,
-            RunState::Waiting => {
-                app.waits.add(run, app.settings.timeouts.waiting);
-                waiting += 1;
-            }
-            RunState::Closed => {}
-        }
+    let (running, waiting): (Vec<_>, Vec<_>) =
+        open.into_iter().partition(|run| run.state == RunState::Running);
+    waiting.iter().for_each(|run| app.waits.add(run, app.settings.timeouts.waiting));
+    app.unrecovered.store(running.len(), Ordering::Relaxed);
+    let (mut interrupted, mut lost, waiting) = (0, 0, waiting.len());
+    // Together, so that the journal writes and syncs them in groups.
+    let recovering = running.into_iter().map(|run| recover_one(app.clone(), run).boxed());
+    let mut outcomes = stream::iter(recovering).buffer_unordered(AT_ONCE);
+    while let Some(is_certain) = outcomes.try_next().await? {
+        app.unrecovered.fetch_sub(1, Ordering::Relaxed);
+        if is_certain { interrupted += 1 } else { lost += 1 }
     }
-    if !open.is_empty() {
+    if interrupted + lost + waiting > 0 {
         tracing::info!(interrupted, lost, waiting, "recovered the runs that an earlier life left open");
     }
+    app.recovered.cancel();
     arm_own(app).await?;
     Ok(interrupted + lost)
 }
 
 /// Interrupts a run that nobody is at work on, or ends it if some of it may be lost; true if it was interrupted.
-async fn recover_one(app: &App, run: &Run) -> Result<bool, Fault> {
+async fn recover_one(app: App, run: Run) -> Result<bool, Fault> {
     let is_certain = app.journal.store().is_tail_certain(run.stream_id).await.map_err(journal_fault)?;
     if is_certain {
-        relay::interrupt(app, run).await?
+        relay::interrupt(&app, &run).await?
     } else {
-        relay::lose(app, run).await?
+        relay::lose(&app, &run).await?
     }
     Ok(is_certain)
 }
@@ -64,6 +69,10 @@ async fn arm_own(app: &App) -> Result<(), Fault> {
 pub(crate) async fn sweep(app: App) {
     tokio::select! {
         () = app.stopped.cancelled() => {}
+        why = app.journal_broken() => {
+            tracing::error!(why, "the journal is broken: only a new process can mend that");
+            app.break_off();
+        }
         () = end_waits(&app) => {}
         () = expire(&app) => {}
     }

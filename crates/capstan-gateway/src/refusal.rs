@@ -44,16 +44,32 @@ impl From<JournalError> for Refusal {
     }
 }
 
+/// When to come back to a journal that is mending itself, in seconds.
+pub(crate) const JOURNAL_RETRY: f64 = 2.0;
+pub(crate) const NEARLY_FULL: &str = "The journal's disk is nearly full, so no new run is taken.";
+
 /// A journal that cannot serve is unavailable, whatever the reason; the reason is for the log.
 pub(crate) fn journal_fault(error: JournalError) -> Fault {
-    if error.kind() == ErrorKind::Expired {
-        return Fault::new(FaultKind::StreamExpired);
+    let unavailable = || {
+        let cause = Cause { error_type: "JournalError".into(), chain: vec![error.to_string()] };
+        Fault::new(FaultKind::JournalUnavailable).with_cause(cause)
+    };
+    match error.kind() {
+        ErrorKind::Expired => Fault::new(FaultKind::StreamExpired),
+        ErrorKind::Answered => Fault::new(FaultKind::InterruptNotOpen),
+        ErrorKind::Full => unavailable().with_message(NEARLY_FULL).with_retry_after(JOURNAL_RETRY),
+        ErrorKind::Unavailable => unavailable().with_retry_after(JOURNAL_RETRY),
+        ErrorKind::Corrupt => {
+            tracing::error!(%error, "the journal is damaged in a place that was asked for");
+            Fault::new(FaultKind::StreamLost)
+        }
+        ErrorKind::Broken
+        | ErrorKind::Fenced
+        | ErrorKind::OutOfOrder
+        | ErrorKind::Locked
+        | ErrorKind::NotFound
+        | ErrorKind::Unsupported => unavailable(),
     }
-    if error.kind() == ErrorKind::Answered {
-        return Fault::new(FaultKind::InterruptNotOpen);
-    }
-    let cause = Cause { error_type: "JournalError".into(), chain: vec![error.to_string()] };
-    Fault::new(FaultKind::JournalUnavailable).with_cause(cause)
 }
 
 /// Marks a response whose fault is a run's own: its relay has counted and logged it.

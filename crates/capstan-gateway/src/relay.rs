@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capstan_agent::{CancelReason, Canceller, Sent, Timer, TraceParent, Turn};
-use capstan_journal::{ArmedBy, JournalError, Run};
+use capstan_journal::{ArmedBy, Health, JournalError, Run};
 use capstan_protocol::{Backoff, ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
@@ -24,10 +24,11 @@ use crate::ask::{Ask, invalid};
 use crate::conversation::{self, Said};
 use crate::interrupts;
 use crate::limits::Slot;
+use crate::refusal::journal_fault;
 use crate::runs::StopSender;
 use crate::traces::{self, RunTrace};
 use crate::waits::until;
-pub(crate) use ending::{Ending, close_waiting, interrupt, lose};
+pub(crate) use ending::{Ending, close_waiting, interrupt, last_words_of_lost, lose};
 use packet_writer::PacketWriter;
 
 /// A wait up to this is slept through by the gateway itself; a longer one is the client's to come back after.
@@ -81,7 +82,7 @@ pub(crate) fn spawn(
             let fault = Fault::from_panic(panic.as_ref());
             let cause = app.loggable(&fault);
             tracing::error!(%stream, agent = %name, cause, "the relay panicked; its run is ended");
-            if let Err(fault) = ending::close_panicked(app, stream, fault).await {
+            if let Err(fault) = ending::close_abandoned(app, stream, fault).await {
                 let cause = app.loggable(&fault);
                 tracing::error!(%stream, code = fault.code(), cause, "the run could not be ended");
             }
@@ -107,11 +108,16 @@ async fn work(
     let started = Instant::now();
     let relay = Relay { app, agent, run, ask, stop, packets, trace, canceller: None, budget, started };
     if let Err(error) = relay.work().await {
-        // What was seen is safe; the stream ends on recovery. Bodies must not look finished.
-        tracing::error!(%stream, agent = %name, %error, "the journal failed; open responses are cut");
+        // What was seen is safe. A journal that is well has something against this run alone, so it ends; one that is not
+        // leaves it to recovery.
+        tracing::error!(%stream, agent = %name, %error, "the journal refused what the run wrote");
         here.metrics.fault(FaultKind::JournalUnavailable, here.agent_label(&name));
         traces::failed(&span, FaultKind::JournalUnavailable.entry().code);
-        here.break_off();
+        if here.journal_health() == Health::Well
+            && let Err(fault) = ending::close_abandoned(&here, stream, journal_fault(error)).await
+        {
+            tracing::error!(%stream, code = fault.code(), cause = here.loggable(&fault), "the run could not be ended");
+        }
     }
 }
 

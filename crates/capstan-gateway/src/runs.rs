@@ -91,6 +91,7 @@ pub(crate) struct Start<'a> {
 
 /// The run that a request is about, started or found.
 pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, Fault> {
+    app.is_open().await;
     let hash = body_hash(&start.body, start.agent, start.face);
     match app.journal.store().find(start.tenant, &start.key).await.map_err(journal_fault)? {
         Some(Found::Run(run)) => return attach(app, run, hash, start).await,
@@ -105,7 +106,7 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let trace = start.trace.clone();
     let (here, ask) = (app.clone(), Arc::clone(start.ask));
     let claimed = carry_out(app, async move {
-        let claimed = here.journal.claim(claim).await.map_err(|error| here.write_failed(error))?;
+        let claimed = here.journal.claim(claim).await.map_err(journal_fault)?;
         if claimed.is_new {
             relay::spawn(&here, agent, claimed.run.clone(), ask, trace, slot);
         }
@@ -129,8 +130,8 @@ async fn carry_out<T: Send + 'static>(
 
 /// Everything that may stand in the way of a new run.
 async fn admit(app: &App, start: &Start<'_>) -> Result<crate::limits::Slot, Fault> {
-    if app.draining.is_cancelled() {
-        return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
+    if let Some(fault) = app.unready() {
+        return Err(fault);
     }
     let limits = &app.settings.limits;
     app.limiter.check_rate(start.tenant)?;
@@ -176,7 +177,14 @@ async fn attach(app: &App, run: Run, hash: [u8; 32], start: Start<'_>) -> Result
     // A cursor that leads nowhere must not wake a run.
     start.point.in_run(&run)?;
     app.metrics.attached.inc();
-    if run.state == RunState::Waiting { arm(app, run, Some(start.ask), start.trace).await } else { Ok(run) }
+    if run.state != RunState::Waiting {
+        return Ok(run);
+    }
+    // The write would be held back until the journal is well: the client had better come back then.
+    if let Some(fault) = app.journal_unwell() {
+        return Err(fault);
+    }
+    arm(app, run, Some(start.ask), start.trace).await
 }
 
 /// Arms the next attempt of a waiting run. Whoever loses the race attaches to the winner's.
@@ -204,11 +212,8 @@ pub(crate) async fn arm(
         Run { state: RunState::Running, attempt: run.attempt + 1, updated_at: Timestamp::now(), ..run };
     let (here, next, stream) = (app.clone(), armed.clone(), armed.stream_id);
     let is_armed = carry_out(app, async move {
-        let is_armed = here
-            .journal
-            .transition(from, next.clone(), Vec::new(), None)
-            .await
-            .map_err(|error| here.write_failed(error))?;
+        let is_armed =
+            here.journal.transition(from, next.clone(), Vec::new(), None).await.map_err(journal_fault)?;
         if is_armed {
             relay::spawn(&here, agent, next, ask, trace, slot);
         }
@@ -223,6 +228,7 @@ pub(crate) async fn arm(
 
 /// Stops a run; returns when its CLOSE is in the journal. A finished one stays as it is.
 pub(crate) async fn stop(app: &App, mut run: Run) -> Result<Run, Fault> {
+    app.is_open().await;
     let unknown = || Fault::new(FaultKind::StreamNotFound);
     loop {
         let was_asked = match run.state {

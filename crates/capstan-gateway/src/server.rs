@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::ConnectInfo;
 use capstan_agent::END_LIMIT;
+use capstan_journal::Health;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
@@ -30,8 +31,6 @@ const CONNECTION_BUFFER: usize = 8 * 1024;
 /// What the kernel may hold for a connection (it takes twice as much): left to itself it lends megabytes to a reader
 /// that has stopped reading. Enough for a megabyte a second to the other side of the world.
 const SEND_BUFFER: usize = 64 * 1024;
-/// Connections at once; beyond it new ones wait in the kernel's queue.
-const CONNECTIONS: usize = 20_000;
 /// The pause after a failed accept.
 const BREATH: Duration = Duration::from_millis(50);
 
@@ -52,7 +51,10 @@ pub struct Service {
 impl Service {
     /// Recovers what an earlier life left open, then sets to work.
     pub async fn start(gateway: Gateway) -> io::Result<Self> {
-        let app = gateway.into_app();
+        Self::recover(gateway.into_app()).await
+    }
+
+    async fn recover(app: App) -> io::Result<Self> {
         let recovered = recovery::recover(&app).await.map_err(io::Error::other)?;
         let sweeper = AbortOnDropHandle::new(tokio::spawn(recovery::sweep(app.clone())));
         Ok(Self { app, recovered, sweeper })
@@ -83,16 +85,35 @@ pub async fn serve(
     listeners: Vec<TcpListener>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<Drained> {
-    let service = Service::start(gateway).await?;
-    let (connections, permits) = (TaskTracker::new(), Arc::new(Semaphore::new(CONNECTIONS)));
+    let app = gateway.into_app();
+    // Streams are served, and questions about health answered, while recovery is at work.
+    let (connections, permits) =
+        (TaskTracker::new(), Arc::new(Semaphore::new(app.settings.limits.connections)));
     for listener in listeners {
         // Connections inherit it. Without it they work as well.
         let _ = SockRef::from(&listener).set_send_buffer_size(SEND_BUFFER);
-        let (app, router) = (service.app.clone(), service.router());
-        tokio::spawn(accept(app, listener, router, connections.clone(), Arc::clone(&permits)));
+        let router = router::router(&app);
+        tokio::spawn(accept(app.clone(), listener, router, connections.clone(), Arc::clone(&permits)));
     }
-    shutdown.await;
-    service.stop(&connections).await
+    tokio::pin!(shutdown);
+    let service = tokio::select! {
+        service = Service::recover(app.clone()) => service?,
+        () = &mut shutdown => {
+            // What is not recovered yet is left to the next life.
+            drain(&app, &connections).await;
+            app.journal.store().close().await.map_err(io::Error::other)?;
+            return Ok(Drained { recovered: 0 });
+        }
+    };
+    tokio::select! {
+        () = &mut shutdown => service.stop(&connections).await,
+        () = app.broken.cancelled() => {
+            // Whoever looks at `/livez` may see it, and bodies are cut; nothing can be written any more.
+            tokio::time::sleep(LAST_WORDS).await;
+            let why = app.journal_broken().await;
+            Err(io::Error::other(format!("the journal is broken, and only a new process can mend that: {why}")))
+        }
+    }
 }
 
 async fn accept(
@@ -202,8 +223,28 @@ async fn silence(patience: Duration, spoken: CancellationToken) {
     }
 }
 
+/// How long the end waits for a journal that takes no writes.
+const UNWELL: Duration = Duration::from_secs(5);
+
 /// Bodies end at their next frame; a reader that does not read is not waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Returns when the journal has taken no writes for a while, so that nobody waits for it.
+async fn unwell(app: &App) {
+    let mut health = app.journal.store().health();
+    loop {
+        if *health.borrow_and_update() == Health::Well {
+            if health.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        } else if tokio::time::timeout(UNWELL, health.wait_for(|health| *health == Health::Well))
+            .await
+            .is_err()
+        {
+            return;
+        }
+    }
+}
 
 async fn drain(app: &App, connections: &TaskTracker) {
     app.draining.cancel();
@@ -213,7 +254,10 @@ async fn drain(app: &App, connections: &TaskTracker) {
     // Until the limit, runs may finish and whoever watches them may see it.
     let _ = tokio::time::timeout(app.settings.timeouts.drain, app.tasks.wait()).await;
     app.stopped.cancel();
-    app.tasks.wait().await;
+    tokio::select! {
+        () = app.tasks.wait() => {}
+        () = unwell(app) => tracing::warn!("the journal takes no writes: what is left open is recovered by the next life"),
+    }
     // Runs that wait go on in another life; their spans end here.
     app.traces.forget(Duration::ZERO);
     app.closing.cancel();

@@ -67,6 +67,8 @@ pub struct Limits {
     pub runs: usize,
     /// Open responses per tenant.
     pub readers_per_tenant: usize,
+    /// Connections at once; beyond it new ones wait in the kernel's queue.
+    pub connections: usize,
     /// Bytes of a request.
     pub body_bytes: usize,
     /// Packets of a stream.
@@ -87,6 +89,7 @@ impl Default for Limits {
             // Beyond this a machine of modest size thrashes; it answers 503 instead.
             runs: 10_000,
             readers_per_tenant: 100_000,
+            connections: 20_000,
             // Room for a picture in base64.
             body_bytes: 4 * 1024 * 1024,
             // A book; an agent that writes more is in a loop.

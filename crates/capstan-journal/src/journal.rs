@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::failpoint::{self, Point};
 use crate::finish::Finish;
+use crate::hold::Hold;
 use crate::plant::{self, Bug};
 use crate::split::SplitStore;
 use crate::tails::{TailLimits, Tails};
@@ -48,7 +49,7 @@ impl Journal {
     }
 
     /// Appends frames, then wakes readers; see [`Store::append`]. Once begun it is carried out, even if the future is
-    /// dropped.
+    /// dropped. While the store cannot write it is held back.
     pub async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
         let (store, lease) = (self.store.clone(), self.tails.lease(stream));
         let standing = (attempt, RunState::Running);
@@ -56,8 +57,11 @@ impl Journal {
             if plant::is(Bug::EarlyDelivery) {
                 lease.note(standing, &frames);
             }
+            let mut hold = Hold::new(&*store);
             // Frames are shared bytes: this copies handles.
-            store.append(stream, attempt, frames.clone()).await?;
+            while let Err(error) = store.append(stream, attempt, frames.clone()).await {
+                hold.after(error).await?;
+            }
             failpoint::hit(Point::BeforeWake);
             lease.note(standing, &frames);
             Ok(())
@@ -66,7 +70,7 @@ impl Journal {
     }
 
     /// Moves a run on, then wakes readers; see [`Store::transition`]. Once begun it is carried out, even if the future
-    /// is dropped.
+    /// is dropped. While the store cannot write it is held back.
     pub async fn transition(
         &self,
         from: (RunState, u32),
@@ -77,7 +81,20 @@ impl Journal {
         let (store, lease) = (self.store.clone(), self.tails.lease(to.stream_id));
         let standing = (to.attempt, to.state);
         Finish::new(async move {
-            let is_done = store.transition(from, to, frames.clone(), turn).await?;
+            let (mut hold, mut has_failed) = (Hold::new(&*store), false);
+            let is_done = loop {
+                let outcome = store.transition(from, to.clone(), frames.clone(), turn.clone()).await;
+                let outcome = match outcome {
+                    // What was written and could not be synced is in force once the store has mended itself.
+                    Ok(false) if has_failed => is_as(&*store, &to).await,
+                    outcome => outcome,
+                };
+                match outcome {
+                    Ok(is_done) => break is_done,
+                    Err(error) => hold.after(error).await?,
+                }
+                has_failed = true;
+            };
             if is_done {
                 failpoint::hit(Point::BeforeWake);
                 lease.note(standing, &frames);
@@ -121,6 +138,15 @@ impl Journal {
     pub fn reader(&self, stream: Uuid, after: u64) -> Reader {
         Reader::new(self.store.clone(), self.tails.lease(stream), stream, after)
     }
+}
+
+/// Whether a run stands where this transition would have brought it.
+async fn is_as(store: &dyn Store, to: &Run) -> Result<bool, JournalError> {
+    let is_same = |run: Run| {
+        (run.state, run.attempt, run.updated_at, run.owner)
+            == (to.state, to.attempt, to.updated_at, to.owner.clone())
+    };
+    Ok(store.run(to.stream_id).await?.is_some_and(is_same))
 }
 
 impl fmt::Debug for Journal {

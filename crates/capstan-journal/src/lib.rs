@@ -28,6 +28,7 @@ mod error;
 mod failpoint;
 mod finish;
 mod health;
+mod hold;
 mod journal;
 mod memory;
 mod plant;

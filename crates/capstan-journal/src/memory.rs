@@ -6,20 +6,22 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_protocol::Timestamp;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::plant::{self, Bug};
 use crate::retention::{Judge, is_past};
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, JournalError, NameKind, Retention, Run, RunState,
-    Secret, Stats, Store, Turn,
+    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Retention, Run,
+    RunState, Secret, Stats, Store, Turn,
 };
 
 #[derive(Debug, Default)]
 pub(crate) struct MemoryStore {
     state: Mutex<State>,
     secret: OnceLock<Secret>,
+    health: watch::Sender<Health>,
 }
 
 #[derive(Debug, Default)]
@@ -342,8 +344,13 @@ impl Store for MemoryStore {
         Stats { streams: self.lock().streams.len() as u64, ..Stats::default() }
     }
 
+    fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
+    }
+
     async fn close(&self) -> Result<(), JournalError> {
         self.lock().is_closed = true;
+        self.health.send_replace(Health::Unavailable("the journal is closed".into()));
         Ok(())
     }
 }

@@ -193,8 +193,8 @@ fn end_elsewhere(app: &App, run: &Run, ending: &Ending) {
     });
 }
 
-/// A run whose relay panicked. Its turn is left out if it is what cannot be told.
-pub(super) async fn close_panicked(app: &App, stream: Uuid, fault: Fault) -> Result<(), Fault> {
+/// A run whose relay gave up. Its turn is left out if it is what cannot be told.
+pub(super) async fn close_abandoned(app: &App, stream: Uuid, fault: Fault) -> Result<(), Fault> {
     let mut failed = Ok(());
     // What the relay was writing may reach the journal after the first look.
     for _ in 0..3 {
@@ -236,6 +236,16 @@ pub(crate) async fn lose(app: &App, run: &Run) -> Result<(), Fault> {
     failure::record(app, run, &fault);
     let beyond = Run { last_seq: run.last_seq + LOST_TAIL_GAP - 1, ..run.clone() };
     close_waiting(app, &beyond, Ending::Failed(fault)).await
+}
+
+/// What a reader is told of a run of which nothing can be read after a packet: that it is lost, for good. It is written
+/// nowhere, and stands beyond everything that was.
+pub(crate) fn last_words_of_lost(app: &App, run: &Run, after: u64) -> Vec<Frame> {
+    let last_seq = run.last_seq.max(after).saturating_add(LOST_TAIL_GAP - 1);
+    let mut beyond = Run { last_seq, ..run.clone() };
+    let mut packets = PacketWriter::new(app, &beyond);
+    write_end(app, &mut packets, &mut beyond, &Ending::Failed(Fault::new(FaultKind::StreamLost)));
+    packets.take_frames()
 }
 
 /// The turn of a run that nobody is at work on, with what its viewers have seen.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use axum::extract::{ConnectInfo, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use capstan_protocol::{Fault, FaultKind, HealthCheckResponse, HealthStatus};
+use capstan_protocol::{FaultKind, HealthCheckResponse, HealthStatus};
 use http::{HeaderMap, StatusCode, header};
 
 use crate::access::bearer;
@@ -26,17 +26,19 @@ pub(crate) const HEALTH: Row = Row {
 pub(crate) const LIVE: Row = Row {
     tag: &Tag::SERVER,
     summary: "Is the process alive?",
-    says: "For whoever restarts it.",
+    says: "For whoever restarts it. It is not if its journal cannot mend itself; the process ends by itself then.",
     answers: &[Answer::ok("It is.", &[])],
+    faults: &[FaultKind::JournalUnavailable],
     ..Row::NONE
 };
 
 pub(crate) const READY: Row = Row {
     tag: &Tag::SERVER,
     summary: "Does it take new runs?",
-    says: "For whoever sends it requests. It does not while it drains, and when its journal is broken.",
+    says: "For whoever sends it requests. It does not while it drains, and while its journal takes no writes or its disk is nearly full; \
+        streams that are there are served nevertheless.",
     answers: &[Answer::ok("It does.", &[])],
-    faults: &[FaultKind::ServiceUnavailable],
+    faults: &[FaultKind::ServiceUnavailable, FaultKind::JournalUnavailable],
     ..Row::NONE
 };
 
@@ -50,16 +52,12 @@ pub(crate) const METRICS: Row = Row {
 
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-fn is_ready(app: &App) -> bool {
-    !app.draining.is_cancelled() && !app.broken.is_cancelled()
-}
-
 /// The data contract's health check.
 pub(crate) async fn health(State(app): State<App>) -> Json<HealthCheckResponse> {
-    let status = match (app.draining.is_cancelled(), app.broken.is_cancelled()) {
-        (_, true) => HealthStatus::Degraded,
+    let status = match (app.draining.is_cancelled(), app.unready()) {
         (true, _) => HealthStatus::Maintenance,
-        (false, false) => HealthStatus::Ok,
+        (false, Some(_)) => HealthStatus::Degraded,
+        (false, None) => HealthStatus::Ok,
     };
     Json(HealthCheckResponse {
         status,
@@ -69,14 +67,14 @@ pub(crate) async fn health(State(app): State<App>) -> Json<HealthCheckResponse> 
     })
 }
 
-/// The process is alive.
-pub(crate) async fn live() -> StatusCode {
-    StatusCode::OK
+/// The process is alive, and what fails in it can mend itself.
+pub(crate) async fn live(State(app): State<App>) -> Result<StatusCode, Refusal> {
+    if app.broken.is_cancelled() { Err(FaultKind::JournalUnavailable.into()) } else { Ok(StatusCode::OK) }
 }
 
 /// The process takes new runs.
 pub(crate) async fn ready(State(app): State<App>) -> Result<StatusCode, Refusal> {
-    if is_ready(&app) { Ok(StatusCode::OK) } else { Err(Fault::new(FaultKind::ServiceUnavailable).into()) }
+    app.unready().map_or(Ok(StatusCode::OK), |fault| Err(fault.into()))
 }
 
 /// For loopback, or whoever has the metrics key.

@@ -1,15 +1,16 @@
 //! A store with faults of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{
-    Claim, Claimed, Durability, ErrorKind, Expired, Found, Frame, Journal, JournalError, NameKind, Retention,
-    Run, RunState, Secret, Store, TailLimits, Turn, open,
+    Claim, Claimed, Durability, ErrorKind, Expired, Found, Frame, Health, Journal, JournalError, NameKind,
+    Retention, Run, RunState, Secret, Store, TailLimits, Turn, open,
 };
 use capstan_protocol::Timestamp;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 /// A store in memory that does as it likes.
@@ -23,6 +24,10 @@ pub struct OddStore {
     pub scans: AtomicUsize,
     /// How many frames were read.
     pub frames: AtomicUsize,
+    /// While it is not well, it takes no writes.
+    pub health: watch::Sender<Health>,
+    /// A packet from which on what is read is damaged.
+    pub damaged_from: AtomicU64,
 }
 
 impl OddStore {
@@ -34,11 +39,20 @@ impl OddStore {
             is_slow: false,
             scans: AtomicUsize::new(0),
             frames: AtomicUsize::new(0),
+            health: watch::Sender::new(Health::Well),
+            damaged_from: AtomicU64::new(u64::MAX),
         }
     }
 
     pub fn shared(self) -> Arc<Self> {
         Arc::new(self)
+    }
+
+    fn check(&self) -> Result<(), JournalError> {
+        match &*self.health.borrow() {
+            Health::Well => Ok(()),
+            _ => Err(JournalError::new(ErrorKind::Unavailable, "on purpose")),
+        }
     }
 
     pub fn journal(self: &Arc<Self>) -> Journal {
@@ -58,6 +72,7 @@ impl Store for OddStore {
         if to.state == RunState::Closed && to.session == self.never_ends {
             return Err(JournalError::new(ErrorKind::NotFound, "on purpose"));
         }
+        self.check()?;
         self.store.transition(from, to, frames, turn).await
     }
 
@@ -67,6 +82,7 @@ impl Store for OddStore {
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError> {
+        self.check()?;
         self.store.claim(claim).await
     }
 
@@ -78,6 +94,7 @@ impl Store for OddStore {
         for _ in 0..if self.is_slow { 1000 } else { 0 } {
             tokio::task::yield_now().await;
         }
+        self.check()?;
         self.store.append(stream, attempt, frames).await
     }
 
@@ -88,7 +105,12 @@ impl Store for OddStore {
         max_packets: usize,
         max_bytes: usize,
     ) -> Result<Vec<Frame>, JournalError> {
-        let frames = self.store.read(stream, after, max_packets, max_bytes).await?;
+        let damaged_from = self.damaged_from.load(Ordering::Relaxed);
+        if after + 1 >= damaged_from {
+            return Err(JournalError::new(ErrorKind::Corrupt, "on purpose"));
+        }
+        let mut frames = self.store.read(stream, after, max_packets, max_bytes).await?;
+        frames.retain(|frame| frame.seq < damaged_from);
         self.frames.fetch_add(frames.len(), Ordering::Relaxed);
         Ok(frames)
     }
@@ -166,6 +188,10 @@ impl Store for OddStore {
 
     async fn secret(&self) -> Result<Secret, JournalError> {
         self.store.secret().await
+    }
+
+    fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
     }
 
     async fn close(&self) -> Result<(), JournalError> {

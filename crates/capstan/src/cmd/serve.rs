@@ -3,6 +3,7 @@
 mod address;
 mod agents;
 mod config;
+mod descriptors;
 mod greeting;
 mod page;
 mod plan;
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use capstan_gateway::{Gateway, serve};
-use capstan_journal::{ErrorKind, Journal, JournalError, TailLimits, open};
+use capstan_journal::{ErrorKind, Journal, JournalError, Options, TailLimits, open_with};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -103,14 +104,16 @@ impl Args {
 }
 
 async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(), Failure> {
-    let plan = Plan::of(&config).await?;
+    let mut plan = Plan::of(&config).await?;
     for (agent, message) in plan.warnings() {
         tracing::warn!(agent, "{message}");
     }
+    plan.settings.limits.connections = descriptors::raise(plan.settings.limits.connections);
     let listeners = address::bind(&plan.addresses).await?;
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
     tls::warn_if_plain(&addresses, plan.certificate.is_some());
-    let store = open(&config.journal, plan.durability).map_err(|error| unopened(&error))?;
+    let options = Options { durability: plan.durability, min_free_bytes: config.min_free_bytes };
+    let store = open_with(&config.journal, options).map_err(|error| unopened(&error))?;
     let journal = Journal::new(store, TailLimits::default());
     // Before the greeting: whoever reads it may send a signal at once.
     let terminated = terminated()?;

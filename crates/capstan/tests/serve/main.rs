@@ -19,6 +19,7 @@ mod process;
 mod race;
 mod readme;
 mod refuse;
+mod room;
 mod streams;
 mod terminal;
 mod tls;

@@ -162,7 +162,7 @@ async fn what_was_purged_and_not_yet_erased_is_erased_at_the_next_opening() {
 }
 
 #[tokio::test]
-async fn ten_thousand_open_runs_end_in_groups() {
+async fn many_open_runs_end_in_few_groups() {
     let folder = tempfile::tempdir().unwrap();
     let settings =
         Settings { segment_bytes: 64 << 20, slack_bytes: 96 << 20, ..settings(Durability::Process) };

@@ -23,6 +23,9 @@ pub(in crate::cmd) const EXAMPLE: &str = include_str!("config/example.toml");
 /// The file that is read if it exists.
 const DEFAULT_FILE: &str = "capstan.toml";
 
+/// Room for what is under way, and for cleaning: a file of the journal is 64 MB.
+const MIN_FREE_BYTES: u64 = 256 * 1024 * 1024;
+
 /// The configuration, defaults filled in.
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -30,6 +33,7 @@ pub(in crate::cmd) struct Config {
     pub(super) listen: String,
     pub(super) journal: String,
     pub(super) durability: String,
+    pub(super) min_free_bytes: u64,
     pub(super) debug: bool,
     agui_error_text: bool,
     pub(in crate::cmd) open: bool,
@@ -53,6 +57,7 @@ impl Default for Config {
             listen: "localhost:8787".into(),
             journal: "disk:./.capstan".into(),
             durability: "process".into(),
+            min_free_bytes: MIN_FREE_BYTES,
             debug: false,
             open: false,
             agui_error_text: false,

@@ -46,6 +46,7 @@ impl Config {
             ("listen", format!("{:?}", self.listen)),
             ("journal", format!("{:?}", self.journal)),
             ("durability", format!("{:?}", self.durability)),
+            ("min_free_bytes", self.min_free_bytes.shown()),
             ("debug", (self.exposure() == Exposure::Debug).to_string()),
             ("open", self.open.to_string()),
             ("agui_error_text", self.agui_error_text.to_string()),
