@@ -49,10 +49,8 @@ impl OddStore {
     }
 
     fn check(&self) -> Result<(), JournalError> {
-        match &*self.health.borrow() {
-            Health::Well => Ok(()),
-            _ => Err(JournalError::new(ErrorKind::Unavailable, "on purpose")),
-        }
+        let is_well = *self.health.borrow() == Health::Well;
+        is_well.then_some(()).ok_or_else(|| JournalError::new(ErrorKind::Unavailable, "on purpose"))
     }
 
     pub fn journal(self: &Arc<Self>) -> Journal {
