@@ -170,8 +170,8 @@ class PacketWriter:
         """Ends the stream. Closing twice is no mistake.
 
         Args:
-            reason: What CLOSE says; without it `completed`, or `interrupt` if something was asked. After a TRANSIENT error
-                there is no CLOSE without it: the body ends, which tells the client to wait and to ask again.
+            reason: What CLOSE says; without it `completed`, or `interrupt` if something was asked. After a TRANSIENT
+                error there is no CLOSE without it: the body ends, which tells the client to wait and to ask again.
         """
         if self._is_closed:
             return
