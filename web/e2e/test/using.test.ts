@@ -56,7 +56,9 @@ test("a keyboard is enough", async () => {
 
 test("stop ends the run at the gateway", async () => {
   const page = await stage.start();
-  await say(page, "/hang");
+  await say(page, "/tokens 5000 --delay 20ms");
+  // There is nothing to stop before the gateway has named the run.
+  await lastTurn(page).getByText("tok2").waitFor();
   await page.getByRole("button", { name: "Stop" }).click();
   await ended(page, "closed");
   expect(await lastTurn(page).getByTestId("status").innerText()).toContain("cancelled");
