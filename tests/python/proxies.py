@@ -5,6 +5,7 @@ it exactly once.
 """
 import os
 import pathlib
+import random
 import shutil
 import socket
 import subprocess
@@ -159,5 +160,10 @@ def replaced(text, changes):
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+    """Below the range that the kernel hands out, so that no other server of the suites gets it meanwhile."""
+    while True:
+        try:
+            with socket.create_server(("127.0.0.1", random.randrange(10_000, 30_000))) as listener:
+                return listener.getsockname()[1]
+        except OSError:
+            continue

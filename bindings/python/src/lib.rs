@@ -12,7 +12,7 @@ mod imports;
 mod machine;
 mod model;
 mod packet;
-mod pen;
+mod packet_writer;
 mod reader;
 mod request;
 mod runtime;
@@ -40,7 +40,7 @@ mod _core {
     #[pymodule_export]
     use crate::packet::Packet;
     #[pymodule_export]
-    use crate::pen::Pen;
+    use crate::packet_writer::PacketWriter;
     #[pymodule_export]
     use crate::request::{Prepared, prepare, question};
     #[pymodule_export]

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::faults::{After, At, Faults, Hangup, Refuse, Stall, Then, With};
-use crate::place::{Place, Spot};
+use crate::strike_point::{Spot, StrikePoint};
 
 /// How deep into a frame a cut may fall: past the id and well into the data of a usual packet.
 const DEPTH: RangeInclusive<u64> = 1..=160;
@@ -41,7 +41,7 @@ pub struct Refusal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stalling {
     /// Where.
-    pub place: Place,
+    pub place: StrikePoint,
     /// How long.
     pub time: Duration,
     /// How it is cut thereafter, if it is.
@@ -54,14 +54,14 @@ pub enum Stopping {
     /// Hung up before the response's head.
     BeforeHead(Hangup),
     /// Hung up in the body.
-    Cut(Place, Hangup),
+    Cut(StrikePoint, Hangup),
     /// The body ends well-formed, too early.
-    End(Place),
+    End(StrikePoint),
 }
 
 impl Stopping {
     /// Where in the body, if it is there.
-    pub(crate) fn place(&self) -> Option<&Place> {
+    pub(crate) fn place(&self) -> Option<&StrikePoint> {
         match self {
             Self::BeforeHead(_) => None,
             Self::Cut(place, _) | Self::End(place) => Some(place),
@@ -164,10 +164,10 @@ impl Dice {
         Duration::from_nanos(self.number(&(nanos(range.start())..=nanos(range.end()))))
     }
 
-    fn place(&mut self, after: &After, spot: Spot) -> Place {
+    fn place(&mut self, after: &After, spot: Spot) -> StrikePoint {
         match after {
-            After::Packets(range) => Place { bytes: 0, packets: self.number(range), spot },
-            After::Bytes(range) => Place { bytes: self.number(range), packets: 0, spot },
+            After::Packets(range) => StrikePoint { bytes: 0, packets: self.number(range), spot },
+            After::Bytes(range) => StrikePoint { bytes: self.number(range), packets: 0, spot },
         }
     }
 

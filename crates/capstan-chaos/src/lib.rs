@@ -33,8 +33,8 @@ mod ledger;
 mod memory;
 mod outlet;
 mod passage;
-mod place;
 mod proxy;
+mod strike_point;
 mod upstream;
 
 pub use fate::{Fate, Refusal, Stalling, Stopping};
@@ -42,6 +42,6 @@ pub use faults::{
     After, At, Cut, Delay, Drip, End, Faults, Hangup, Refuse, Repeat, Stall, Then, Throttle, When, With,
 };
 pub use ledger::{Handle, Tally};
-pub use place::{Place, Spot};
 pub use proxy::Chaos;
+pub use strike_point::{Spot, StrikePoint};
 pub use upstream::{BadUpstream, Upstream};

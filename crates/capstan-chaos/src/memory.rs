@@ -22,10 +22,10 @@ pub(crate) struct StreamKey(u64);
 
 /// What passed, of many streams.
 #[derive(Debug, Default)]
-pub(crate) struct Memory(Mutex<Shelf>);
+pub(crate) struct Memory(Mutex<State>);
 
 #[derive(Debug, Default)]
-struct Shelf {
+struct State {
     /// In the order of their last packet.
     streams: VecDeque<Stream>,
     bytes: usize,
@@ -41,23 +41,23 @@ struct Stream {
 impl Memory {
     /// A stream that is not known yet.
     pub(crate) fn open(&self) -> StreamKey {
-        let mut shelf = self.shelf();
-        shelf.opened += 1;
-        StreamKey(shelf.opened)
+        let mut state = self.state();
+        state.opened += 1;
+        StreamKey(state.opened)
     }
 
     /// The one stream that has a packet with this id. If two have, nobody knows which is meant.
     pub(crate) fn find(&self, id: &[u8]) -> Option<StreamKey> {
-        let shelf = self.shelf();
-        let mut found = shelf.streams.iter().filter(|stream| stream.position(id).is_some());
+        let state = self.state();
+        let mut found = state.streams.iter().filter(|stream| stream.position(id).is_some());
         let key = found.next()?.key;
         found.next().is_none().then_some(key)
     }
 
     /// The last `count` packets of the stream up to and with this id.
     pub(crate) fn recall(&self, key: StreamKey, id: &[u8], count: usize) -> Vec<Bytes> {
-        let shelf = self.shelf();
-        let Some(stream) = shelf.streams.iter().find(|stream| stream.key == key) else { return Vec::new() };
+        let state = self.state();
+        let Some(stream) = state.streams.iter().find(|stream| stream.key == key) else { return Vec::new() };
         let seen = stream.position(id).map_or(0, |position| position + 1);
         let seen = stream.packets.iter().take(seen).skip(seen.saturating_sub(count));
         seen.map(|(_, bytes)| bytes.clone()).collect()
@@ -65,28 +65,28 @@ impl Memory {
 
     /// Keeps a packet, unless the stream has it already: servers repeat, too.
     pub(crate) fn keep(&self, key: StreamKey, id: Vec<u8>, bytes: Bytes) {
-        let mut shelf = self.shelf();
-        let mut stream = shelf.take(key).unwrap_or(Stream { key, packets: VecDeque::new() });
+        let mut state = self.state();
+        let mut stream = state.take(key).unwrap_or(Stream { key, packets: VecDeque::new() });
         if stream.position(&id).is_none() {
             stream.packets.push_back((id, bytes));
         }
         if stream.packets.len() > PACKETS_PER_STREAM {
             stream.packets.pop_front();
         }
-        shelf.put(stream);
+        state.put(stream);
     }
 
     /// The stream came to its own end: nobody needs to resume it, and others may use its ids anew.
     pub(crate) fn forget(&self, key: StreamKey) {
-        self.shelf().take(key);
+        self.state().take(key);
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shelf {
+impl State {
     fn take(&mut self, key: StreamKey) -> Option<Stream> {
         let index = self.streams.iter().position(|stream| stream.key == key)?;
         let stream = self.streams.remove(index)?;
@@ -160,6 +160,6 @@ mod tests {
             memory.keep(big, format!("big:{number}").into(), Bytes::from(vec![0; 64 * 1024]));
         }
         assert_eq!(memory.find(b"big:0"), None);
-        assert!(memory.shelf().bytes <= BYTES);
+        assert!(memory.state().bytes <= BYTES);
     }
 }

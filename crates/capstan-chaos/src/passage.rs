@@ -121,7 +121,7 @@ impl Passage<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::{Place, Spot};
+    use crate::strike_point::{Spot, StrikePoint};
 
     const BODY: &str = ":\nid: 1\ndata: \u{e9}\n\nid: 2\ndata: b\n\n";
 
@@ -129,7 +129,7 @@ mod tests {
     fn left(bytes: u64, packets: u64, spot: Spot) -> Vec<u8> {
         let cut = |size: usize| {
             let ledger = Ledger::default();
-            let stop = Some(Stopping::Cut(Place { bytes, packets, spot }, Hangup::Fin));
+            let stop = Some(Stopping::Cut(StrikePoint { bytes, packets, spot }, Hangup::Fin));
             let mut passage =
                 Passage { scanner: Scanner::default(), stall: None, stop, ledger: &ledger, keep: None };
             let mut left = Vec::new();
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_spent_budget_lets_everything_pass() {
         let ledger = Ledger::new(Some(0));
-        let place = Place { bytes: 0, packets: 0, spot: Spot::Here };
+        let place = StrikePoint { bytes: 0, packets: 0, spot: Spot::Here };
         let stall = Some(Stalling { place, time: Duration::MAX, then: Some(Hangup::Reset) });
         let stop = Some(Stopping::End(place));
         let mut passage = Passage { scanner: Scanner::default(), stall, stop, ledger: &ledger, keep: None };

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use capstan_chaos::{After, At, Cut, Faults, With};
 use common::{Proxy, Upstream, body, stream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 const HEALTH: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
 
@@ -101,8 +101,10 @@ async fn a_truncated_or_malformed_upstream_body_stays_broken() {
 
 #[tokio::test]
 async fn an_upstream_that_cannot_be_reached_is_a_502() {
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let proxy = Proxy::start(free, Faults::none()).await;
+    // Taken but not listened on, so that nobody else gets it meanwhile.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let proxy = Proxy::start(closed.local_addr().unwrap(), Faults::none()).await;
     let answer = proxy.get().await;
     assert!(answer.head().starts_with("HTTP/1.1 502 Bad Gateway"), "{}", answer.head());
     assert_eq!(proxy.handle.tally().faults(), 0, "that was not us");

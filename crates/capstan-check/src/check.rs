@@ -91,18 +91,18 @@ impl Use {
 }
 
 /// Passed, or not.
-pub(crate) type Outcome = Result<(), Trouble>;
+pub(crate) type Outcome = Result<(), NotPassed>;
 
 /// Why a check did not pass.
 #[derive(Debug, Clone)]
-pub(crate) enum Trouble {
+pub(crate) enum NotPassed {
     /// The promise is broken.
     Broken(Evidence),
     /// It cannot be judged here.
     Skip(String),
 }
 
-impl Trouble {
+impl NotPassed {
     pub(crate) fn skip(reason: impl Into<String>) -> Self {
         Self::Skip(reason.into())
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::cap::watch::path;
-use crate::check::{Outcome, Trouble};
+use crate::check::{NotPassed, Outcome};
 use crate::lab::Lab;
 use crate::wire::{Ask, Exchange};
 
@@ -97,7 +97,7 @@ pub(crate) async fn retry_after(lab: &Lab) -> Outcome {
         said.as_deref() == refusal.header("retry-after")
     })?;
     let has_wait = lab.refusals()?.iter().any(|refusal| refusal.json().get("retry_after").is_some());
-    if has_wait { Ok(()) } else { Err(Trouble::skip("no refusal had a wait: --fault-query with one")) }
+    if has_wait { Ok(()) } else { Err(NotPassed::skip("no refusal had a wait: --fault-query with one")) }
 }
 
 /// The problem's type is a page that a person can read.
@@ -105,14 +105,14 @@ pub(crate) async fn page(lab: &Lab) -> Outcome {
     let refusals = lab.refusals()?;
     let kind = refusals.iter().find_map(|refusal| Some(refusal.json().get("type")?.as_str()?.to_owned()));
     let Some(kind) = kind.filter(|kind| kind.starts_with('/')) else {
-        return Err(Trouble::skip("problems have no type below this server"));
+        return Err(NotPassed::skip("problems have no type below this server"));
     };
     let exchange = lab.send(&Ask::get(kind).header("accept", "text/html")).await?;
     exchange.expect(exchange.status == 200 && exchange.media_type() == "text/html", "200 and a page")
 }
 
 fn offered(exchange: &Exchange, what: &str) -> Outcome {
-    if exchange.status == 404 { Err(Trouble::skip(format!("not offered: {what}"))) } else { Ok(()) }
+    if exchange.status == 404 { Err(NotPassed::skip(format!("not offered: {what}"))) } else { Ok(()) }
 }
 
 pub(crate) async fn health(lab: &Lab) -> Outcome {
@@ -157,7 +157,7 @@ fn allows(lab: &Lab, exchange: &Exchange) -> Outcome {
     if allowed.is_some() {
         return Ok(());
     }
-    Err(Trouble::skip(format!("pages of {} may not call: --origin", lab.target.origin)))
+    Err(NotPassed::skip(format!("pages of {} may not call: --origin", lab.target.origin)))
 }
 
 pub(crate) async fn preflight(lab: &Lab) -> Outcome {

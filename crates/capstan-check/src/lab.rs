@@ -11,14 +11,14 @@ use uuid::Uuid;
 use crate::agui::resume::Resumed as AguiResumed;
 use crate::cap::resume::Resumed;
 use crate::cap::stop::Stopped;
-use crate::check::{Outcome, Trouble};
+use crate::check::{NotPassed, Outcome};
 use crate::frames::{Frame, Frames};
 use crate::question::Question;
 use crate::target::{Queries, Target};
 use crate::wire::{Ask, End, Exchange, Live, Who, broken, innermost};
 
 /// Something that is made once, or failed to be.
-pub(crate) type Shared<T> = OnceCell<Result<T, Trouble>>;
+pub(crate) type Shared<T> = OnceCell<Result<T, NotPassed>>;
 
 /// A key that no server has given to anybody.
 const NO_KEY: &str = "capstan-check-is-nobodys-key";
@@ -68,7 +68,7 @@ impl Lab {
     }
 
     /// Sends a request; returns when the head of the response is there.
-    pub(crate) async fn open(&self, ask: &Ask) -> Result<Live, Trouble> {
+    pub(crate) async fn open(&self, ask: &Ask) -> Result<Live, NotPassed> {
         let wrong = |why: String| broken(ask, "an answer", why);
         let url = self.target.at(&ask.path).map_err(|e| wrong(e.to_string()))?;
         let mut request = self.http.request(ask.method.clone(), url);
@@ -94,7 +94,7 @@ impl Lab {
     }
 
     /// Sends a request and reads the whole response.
-    pub(crate) async fn send(&self, ask: &Ask) -> Result<Exchange, Trouble> {
+    pub(crate) async fn send(&self, ask: &Ask) -> Result<Exchange, NotPassed> {
         Ok(self.open(ask).await?.finish().await)
     }
 
@@ -113,9 +113,9 @@ impl Lab {
     }
 
     /// The refusals so far.
-    pub(crate) fn refusals(&self) -> Result<Vec<Exchange>, Trouble> {
+    pub(crate) fn refusals(&self) -> Result<Vec<Exchange>, NotPassed> {
         let all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if all.is_empty() { Err(Trouble::skip("nothing was refused as it should be")) } else { Ok(all) }
+        if all.is_empty() { Err(NotPassed::skip("nothing was refused as it should be")) } else { Ok(all) }
     }
 
     /// From here on this is shown to nobody.
@@ -142,7 +142,7 @@ impl Lab {
     }
 
     /// The plain run.
-    pub(crate) async fn plain(&self) -> Result<&Recording, Trouble> {
+    pub(crate) async fn plain(&self) -> Result<&Recording, NotPassed> {
         let question = Question::cap(self.query());
         // A trace id that differs from the key, and every chance to compress.
         let ask = self.ask(&question).header("x-request-id", format!("check-{}", Uuid::now_v7()));
@@ -150,27 +150,27 @@ impl Lab {
     }
 
     /// The run that fails.
-    pub(crate) async fn fault(&self) -> Result<&Recording, Trouble> {
+    pub(crate) async fn fault(&self) -> Result<&Recording, NotPassed> {
         let question = Question::cap(self.target.queries.fault.as_deref().unwrap_or_default());
         let ask = self.ask(&question);
         share(&self.fault, self.record(question, ask)).await
     }
 
     /// The plain run in AG-UI.
-    pub(crate) async fn agui_plain(&self) -> Result<&Recording, Trouble> {
+    pub(crate) async fn agui_plain(&self) -> Result<&Recording, NotPassed> {
         let question = Question::agui(self.query());
         let ask = self.ask_agui(&question).header("accept-encoding", "gzip, br, zstd");
         share(&self.agui_plain, self.record(question, ask)).await
     }
 
     /// The run that fails, in AG-UI.
-    pub(crate) async fn agui_fault(&self) -> Result<&Recording, Trouble> {
+    pub(crate) async fn agui_fault(&self) -> Result<&Recording, NotPassed> {
         let question = Question::agui(self.target.queries.fault.as_deref().unwrap_or_default());
         let ask = self.ask_agui(&question);
         share(&self.agui_fault, self.record(question, ask)).await
     }
 
-    pub(crate) async fn record(&self, question: Question, ask: Ask) -> Result<Recording, Trouble> {
+    pub(crate) async fn record(&self, question: Question, ask: Ask) -> Result<Recording, NotPassed> {
         let exchange = self.send(&ask).await?;
         let Frames { frames, rest } = exchange.frames();
         Ok(Recording { question, ask, exchange, frames, rest })
@@ -180,8 +180,8 @@ impl Lab {
 /// Makes it, or gives what was made before.
 pub(crate) async fn share<T>(
     cell: &Shared<T>,
-    make: impl Future<Output = Result<T, Trouble>>,
-) -> Result<&T, Trouble> {
+    make: impl Future<Output = Result<T, NotPassed>>,
+) -> Result<&T, NotPassed> {
     cell.get_or_init(|| make).await.as_ref().map_err(Clone::clone)
 }
 
@@ -207,25 +207,25 @@ impl Recording {
         self.packets().into_iter().map(|frame| frame.raw.as_str()).collect()
     }
 
-    pub(crate) fn stream(&self) -> Result<Uuid, Trouble> {
+    pub(crate) fn stream(&self) -> Result<Uuid, NotPassed> {
         let packets = self.packets();
         let said = packets.first().and_then(|frame| frame.text("stream_id"));
         let said = said.as_deref().or_else(|| self.exchange.header("x-stream-id"));
-        said.and_then(|id| id.parse().ok()).ok_or_else(|| Trouble::skip("the stream's id is not known"))
+        said.and_then(|id| id.parse().ok()).ok_or_else(|| NotPassed::skip("the stream's id is not known"))
     }
 
-    pub(crate) fn seqs(&self) -> Result<Vec<u64>, Trouble> {
+    pub(crate) fn seqs(&self) -> Result<Vec<u64>, NotPassed> {
         let seq = |frame: &&Frame| frame.json().get("seq").and_then(serde_json::Value::as_u64);
         let seqs: Option<Vec<u64>> = self.packets().iter().map(seq).collect();
-        seqs.ok_or_else(|| Trouble::skip("needs cap.packets"))
+        seqs.ok_or_else(|| NotPassed::skip("needs cap.packets"))
     }
 
     /// What the run amounts to.
-    pub(crate) fn transcript(&self) -> Result<Transcript, Trouble> {
+    pub(crate) fn transcript(&self) -> Result<Transcript, NotPassed> {
         let mut transcript = Transcript::default();
         for frame in self.packets() {
             let packet =
-                StreamPacket::decode(frame.data()).map_err(|_| Trouble::skip("needs cap.packets"))?;
+                StreamPacket::decode(frame.data()).map_err(|_| NotPassed::skip("needs cap.packets"))?;
             transcript.take(&packet);
         }
         Ok(transcript)

@@ -6,7 +6,7 @@ use capstan_protocol::Timestamp;
 use http::Method;
 use thiserror::Error;
 
-use crate::check::{Check, Face, Trouble, Use};
+use crate::check::{Check, Face, NotPassed, Use};
 use crate::lab::Lab;
 use crate::report::{Environment, Judged, Report, Summary, Verdict};
 use crate::table::CHECKS;
@@ -117,8 +117,10 @@ fn obstacle(check: &Check, has_face: bool, lab: &Lab, before: &[Judged]) -> Opti
 async fn judge(check: &Check, lab: &Lab) -> Verdict {
     match (check.judge)(lab).await {
         Ok(()) => Verdict::Passed,
-        Err(Trouble::Skip(reason)) => Verdict::Skipped { reason },
-        Err(Trouble::Broken(evidence)) => Verdict::Broken { evidence: evidence.presentable(&lab.secrets()) },
+        Err(NotPassed::Skip(reason)) => Verdict::Skipped { reason },
+        Err(NotPassed::Broken(evidence)) => {
+            Verdict::Broken { evidence: evidence.presentable(&lab.secrets()) }
+        }
     }
 }
 
@@ -188,7 +190,7 @@ async fn find(lab: &Lab, paths: Vec<String>) -> Result<Option<String>, Unreachab
         match lab.open(&Ask::post(&*path, "{}")).await {
             Ok(live) if matches!(live.seen.status, 404 | 405) => {}
             Ok(_) => return Ok(Some(path)),
-            Err(Trouble::Broken(evidence)) => {
+            Err(NotPassed::Broken(evidence)) => {
                 let evidence = evidence.presentable(&lab.secrets());
                 let message = format!("{}: {}", shown_url(&lab.target), evidence.came);
                 return Err(Unreachable {
@@ -196,7 +198,7 @@ async fn find(lab: &Lab, paths: Vec<String>) -> Result<Option<String>, Unreachab
                     help: Some("is the server running, and is this its URL?".into()),
                 });
             }
-            Err(Trouble::Skip(_)) => {}
+            Err(NotPassed::Skip(_)) => {}
         }
     }
     Ok(None)

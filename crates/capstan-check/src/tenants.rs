@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::cap::start::{same, stream_of};
 use crate::cap::watch::path;
-use crate::check::{Outcome, Trouble};
+use crate::check::{NotPassed, Outcome};
 use crate::lab::Lab;
 use crate::wire::{Ask, Exchange, Who};
 
@@ -63,7 +63,7 @@ pub(crate) async fn keys(lab: &Lab) -> Outcome {
     }
 }
 
-async fn issue(lab: &Lab, stream: Uuid) -> Result<String, Trouble> {
+async fn issue(lab: &Lab, stream: Uuid) -> Result<String, NotPassed> {
     let exchange = lab.send(&Ask::post(format!("{}/ticket", path(stream)), "")).await?;
     let json = exchange.json();
     let ticket = json.get("ticket").and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -7,7 +7,7 @@ use http::{HeaderMap, Method};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use crate::check::Trouble;
+use crate::check::NotPassed;
 use crate::evidence::Evidence;
 use crate::frames::Frames;
 
@@ -159,12 +159,12 @@ impl Exchange {
         format!("{}, {kind}: {body}", self.status)
     }
 
-    pub(crate) fn broken(&self, expected: impl fmt::Display, came: impl fmt::Display) -> Trouble {
+    pub(crate) fn broken(&self, expected: impl fmt::Display, came: impl fmt::Display) -> NotPassed {
         broken(&self.sent, expected, came)
     }
 
     /// Broken if it is not so; then the whole answer is the evidence.
-    pub(crate) fn expect(&self, is_so: bool, expected: impl fmt::Display) -> Result<(), Trouble> {
+    pub(crate) fn expect(&self, is_so: bool, expected: impl fmt::Display) -> Result<(), NotPassed> {
         if is_so { Ok(()) } else { Err(self.broken(expected, self.summary())) }
     }
 }
@@ -173,8 +173,8 @@ pub(crate) fn broken(
     sent: impl fmt::Display,
     expected: impl fmt::Display,
     came: impl fmt::Display,
-) -> Trouble {
-    Trouble::Broken(Evidence {
+) -> NotPassed {
+    NotPassed::Broken(Evidence {
         sent: sent.to_string(),
         expected: expected.to_string(),
         came: came.to_string(),

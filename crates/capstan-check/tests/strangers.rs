@@ -15,7 +15,7 @@ use common::{broken, serve_router, skipped};
 use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 /// Accepts, and says `words` to everybody.
 async fn raw(words: &'static str) -> String {
@@ -41,9 +41,10 @@ async fn refused(url: &str) -> String {
 
 #[tokio::test]
 async fn what_is_no_server_is_told_in_time() {
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // Taken but not listened on, so that nobody else gets it meanwhile.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let url = format!("http://{}", closed.local_addr().unwrap());
-    drop(closed);
     assert!(refused(&url).await.contains("refused"), "{}", refused(&url).await);
     assert!(refused(&raw("220 mail.example ESMTP\r\n").await).await.contains("no answer"));
     assert!(refused(&raw("").await).await.contains("no answer within 2s"));

@@ -29,7 +29,7 @@ use capstan_protocol::{ErrorSeverity, FaultKind, Payload, Problem, StreamError, 
 pub use capstan_protocol::Backoff;
 use packets::Packets;
 pub use policy::Policy;
-use seen::{Place, Seen};
+use seen::{Order, Seen};
 
 use crate::error::CapError;
 use crate::notice::Notice;
@@ -304,11 +304,11 @@ impl Machine {
     }
 
     fn take(&mut self, packet: StreamPacket, now: Duration) -> Action {
-        match self.seen.place(&packet) {
-            Place::Repeat if matches!(packet.payload, Payload::Close(_)) => return self.over(Action::Done),
-            Place::Repeat => return Action::Notice(Notice::Duplicate { seq: packet.seq }),
-            Place::Next => {}
-            Place::Gap { expected } => {
+        match self.seen.order(&packet) {
+            Order::Repeat if matches!(packet.payload, Payload::Close(_)) => return self.over(Action::Done),
+            Order::Repeat => return Action::Notice(Notice::Duplicate { seq: packet.seq }),
+            Order::Next => {}
+            Order::Gap { expected } => {
                 let found = packet.seq;
                 if self.policy.is_strict {
                     let message = format!("seq: packet {found} came where {expected} was due");

@@ -10,7 +10,7 @@ use capstan_client::protocol::{Cursor, Payload};
 use capstan_client::{CapClient, CapError, Options, PacketStream};
 use common::scripted::{STREAM, close, frame, packet, read_request, respond, scripted, sse};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use uuid::Uuid;
 
 fn client(url: &str) -> CapClient {
@@ -174,9 +174,10 @@ async fn a_whole_answer_that_breaks_off_is_asked_for_again() {
 
 #[tokio::test]
 async fn a_connection_that_cannot_be_made_names_the_address() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    drop(listener);
+    // Taken but not listened on, so that nobody else gets it meanwhile.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("http://{}", closed.local_addr().unwrap());
     let options = Options::new().max_retries(1).backoff(Duration::ZERO, Duration::ZERO);
     let client = CapClient::with_options(&url, "", options).unwrap();
     let question = client.question(Uuid::now_v7(), "Hi");

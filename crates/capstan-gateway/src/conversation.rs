@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use capstan_journal::Turn;
+use capstan_journal::StoredTurn;
 use capstan_protocol::{ChatMessage, DecodeError, Part, Role, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -96,12 +96,12 @@ impl Said {
     }
 
     /// What a turn says; nothing, and partial, if a later version says it in a way of its own.
-    pub(crate) fn of(turn: Turn) -> Self {
+    pub(crate) fn of(turn: StoredTurn) -> Self {
         serde_json::from_value(turn.said).unwrap_or(Self { is_partial: true, ..Self::default() })
     }
 
-    pub(crate) fn into_turn(self, stream: Uuid, closed_at: Timestamp) -> Turn {
-        Turn::new(stream, closed_at, Self::VERSION, serde_json::to_value(self).unwrap_or_default())
+    pub(crate) fn into_turn(self, stream: Uuid, closed_at: Timestamp) -> StoredTurn {
+        StoredTurn::new(stream, closed_at, Self::VERSION, serde_json::to_value(self).unwrap_or_default())
     }
 
     pub(crate) fn into_messages(self) -> Vec<ChatMessage> {
@@ -119,8 +119,8 @@ mod tests {
 
     use super::*;
 
-    fn turn(version: u32, said: Value) -> Turn {
-        Turn::new(Uuid::nil(), Timestamp::from_micros(0), version, said)
+    fn turn(version: u32, said: Value) -> StoredTurn {
+        StoredTurn::new(Uuid::nil(), Timestamp::from_micros(0), version, said)
     }
 
     #[test]

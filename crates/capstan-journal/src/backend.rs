@@ -35,26 +35,26 @@ pub fn open(url: &str, durability: Durability) -> Result<Arc<dyn Store>, Journal
 
 /// Opens the store that a URL names, with options.
 pub fn open_with(url: &str, options: Options) -> Result<Arc<dyn Store>, JournalError> {
-    match place(url)? {
-        Place::Memory => Ok(Arc::new(MemoryStore::default())),
-        Place::Disk(folder) => Ok(Arc::new(DiskStore::open(folder, options)?)),
+    match parse(url)? {
+        Backend::Memory => Ok(Arc::new(MemoryStore::default())),
+        Backend::Disk(folder) => Ok(Arc::new(DiskStore::open(folder, options)?)),
     }
 }
 
 /// Whether a URL names a store that there is, without opening it.
 pub fn check_url(url: &str) -> Result<(), JournalError> {
-    place(url).map(drop)
+    parse(url).map(drop)
 }
 
-enum Place<'a> {
+enum Backend<'a> {
     Memory,
     Disk(&'a Path),
 }
 
-fn place(url: &str) -> Result<Place<'_>, JournalError> {
+fn parse(url: &str) -> Result<Backend<'_>, JournalError> {
     match url.split_once(':').unwrap_or((url, "")) {
-        ("memory", "") => Ok(Place::Memory),
-        ("disk", folder) if !folder.is_empty() => Ok(Place::Disk(Path::new(folder))),
+        ("memory", "") => Ok(Backend::Memory),
+        ("disk", folder) if !folder.is_empty() => Ok(Backend::Disk(Path::new(folder))),
         _ => Err(unknown(url)),
     }
 }

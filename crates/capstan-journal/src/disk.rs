@@ -44,7 +44,7 @@ use uuid::Uuid;
 use self::files::{Files, SystemFiles};
 use self::folder::Folder;
 use self::group::Reply;
-use self::index::Place;
+use self::index::Location;
 use self::keeper::Task;
 use self::scan::Scan;
 use self::shared::{Opened, Settings, Shared, io_failure};
@@ -196,7 +196,7 @@ impl DiskStore {
     }
 
     /// Has the keeper overwrite what was purged, and waits for it.
-    async fn erase(&self, owner: Uuid, turn: Option<Place>) -> Result<(), JournalError> {
+    async fn erase(&self, owner: Uuid, turn: Option<Location>) -> Result<(), JournalError> {
         let (reply, answer) = oneshot::channel();
         self.tasks.send(Task::Erase { owner, turn, reply }).map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?

@@ -9,10 +9,10 @@ use uuid::Uuid;
 use crate::failpoint::{self, Point};
 use crate::finish::Finish;
 use crate::hold::Hold;
-use crate::plant::{self, Bug};
+use crate::planted_bug::{self, Bug};
 use crate::split::SplitStore;
 use crate::tails::{TailLimits, Tails};
-use crate::{Claim, Claimed, Frame, JournalError, Reader, Run, RunState, Store, Turn};
+use crate::{Claim, Claimed, Frame, JournalError, Reader, Run, RunState, Store, StoredTurn};
 
 /// A store whose readers are woken. Cheap to clone.
 ///
@@ -54,7 +54,7 @@ impl Journal {
         let (store, lease) = (self.store.clone(), self.tails.lease(stream));
         let standing = (attempt, RunState::Running);
         Finish::new(async move {
-            if plant::is(Bug::EarlyDelivery) {
+            if planted_bug::is(Bug::EarlyDelivery) {
                 lease.note(standing, &frames);
             }
             let mut hold = Hold::new(&*store);
@@ -76,7 +76,7 @@ impl Journal {
         from: (RunState, u32),
         to: Run,
         frames: Vec<Frame>,
-        turn: Option<Turn>,
+        turn: Option<StoredTurn>,
     ) -> Result<bool, JournalError> {
         let (store, lease) = (self.store.clone(), self.tails.lease(to.stream_id));
         let standing = (to.attempt, to.state);

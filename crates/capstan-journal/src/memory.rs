@@ -9,12 +9,12 @@ use capstan_protocol::Timestamp;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::plant::{self, Bug};
+use crate::planted_bug::{self, Bug};
 use crate::retention::{Judge, is_past};
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
     Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Retention, Run,
-    RunState, Secret, Stats, Store, Turn,
+    RunState, Secret, Stats, Store, StoredTurn,
 };
 
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ struct Held {
 struct Session {
     used_at: Timestamp,
     /// In order of their numbers.
-    turns: Vec<Turn>,
+    turns: Vec<StoredTurn>,
     last_turn: u64,
 }
 
@@ -85,7 +85,7 @@ impl State {
     fn claim(&mut self, claim: Claim) -> Result<Claimed, JournalError> {
         let key = (claim.tenant.clone(), claim.key.clone());
         if let Some(held) = self.claims.get(&key)
-            && !plant::is(Bug::DoubleClaim)
+            && !planted_bug::is(Bug::DoubleClaim)
         {
             let stream = self.streams.get(&held.stream).ok_or_else(|| expired(&claim.key))?;
             return Ok(Claimed { run: shown(stream.run.clone()), is_new: false });
@@ -146,9 +146,9 @@ impl State {
 }
 
 impl Session {
-    fn push(&mut self, turn: Turn) {
+    fn push(&mut self, turn: StoredTurn) {
         self.last_turn += 1;
-        self.turns.push(Turn { number: self.last_turn, ..turn });
+        self.turns.push(StoredTurn { number: self.last_turn, ..turn });
     }
 }
 
@@ -186,7 +186,7 @@ impl Store for MemoryStore {
         from: (RunState, u32),
         to: Run,
         frames: Vec<Frame>,
-        turn: Option<Turn>,
+        turn: Option<StoredTurn>,
     ) -> Result<bool, JournalError> {
         let mut state = self.write()?;
         let stream = state.stream(to.stream_id)?;
@@ -275,7 +275,7 @@ impl Store for MemoryStore {
         session: &str,
         from: u64,
         limit: usize,
-    ) -> Result<Vec<Turn>, JournalError> {
+    ) -> Result<Vec<StoredTurn>, JournalError> {
         let state = self.lock();
         let session = state.sessions.get(&(tenant.to_owned(), session.to_owned()));
         let turns = session.into_iter().flat_map(|session| &session.turns);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::plant::{self, Bug};
+use crate::planted_bug::{self, Bug};
 use crate::ring::{Look, Ring, Standing};
 use crate::rules::not_found;
 use crate::tails::{Lease, Room};
@@ -51,7 +51,7 @@ pub struct Reader {
 impl Reader {
     pub(crate) fn new(store: Arc<dyn Store>, lease: Lease, stream: Uuid, after: u64) -> Self {
         let news = lease.subscribe();
-        let cursor = after + u64::from(plant::is(Bug::ResumeOffByOne) && after > 0);
+        let cursor = after + u64::from(planted_bug::is(Bug::ResumeOffByOne) && after > 0);
         Self { store, lease, news, stream, cursor, said: None, floor: None, stride: STEP_BYTES, room: None }
     }
 

@@ -2,7 +2,7 @@
 
 use capstan_protocol::cursor::LOST_TAIL_GAP;
 
-use crate::plant::{self, Bug};
+use crate::planted_bug::{self, Bug};
 use crate::{Attempt, Claim, ErrorKind, Frame, JournalError, Run, RunState};
 
 /// Whether `frames` may be appended to the run by `attempt`.
@@ -35,7 +35,7 @@ fn check_order(run: &Run, frames: &[Frame], may_skip: bool) -> Result<(), Journa
     for frame in frames {
         let is_next = frame.seq == last.saturating_add(1);
         let is_skip = may_skip && last == run.last_seq && frame.seq >= last.saturating_add(LOST_TAIL_GAP);
-        let is_planted = plant::is(Bug::ReusedSeq) && frame.seq == last;
+        let is_planted = planted_bug::is(Bug::ReusedSeq) && frame.seq == last;
         if !(is_next || is_skip || is_planted) {
             let message =
                 format!("stream {} is at seq {last}, so {} cannot follow", run.stream_id, frame.seq);
@@ -109,7 +109,7 @@ pub(crate) fn count(run: &mut Run, frames: &[Frame]) {
 
 /// A run as it is shown outside of the store.
 pub(crate) fn shown(mut run: Run) -> Run {
-    run.last_seq = run.last_seq.saturating_sub(u64::from(plant::is(Bug::ReusedSeq)));
+    run.last_seq = run.last_seq.saturating_sub(u64::from(planted_bug::is(Bug::ReusedSeq)));
     run
 }
 

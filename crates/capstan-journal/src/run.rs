@@ -352,7 +352,7 @@ impl Frame {
 
 /// What a session remembers of one run. What that is, is the caller's business: the store only keeps and numbers it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Turn {
+pub struct StoredTurn {
     /// Its place in the session, from 1; set by the store, and never used twice.
     #[serde(default)]
     pub number: u64,
@@ -369,7 +369,7 @@ pub struct Turn {
     pub more: Map<String, Value>,
 }
 
-impl Turn {
+impl StoredTurn {
     /// A turn that has no number yet.
     pub fn new(stream_id: Uuid, closed_at: Timestamp, version: u32, said: Value) -> Self {
         Self { number: 0, stream_id, closed_at, version, said, more: Map::new() }

@@ -15,7 +15,7 @@ use crate::memory::MemoryStore;
 use crate::rules::expired;
 use crate::{
     Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, Retention, Run, RunState, Secret,
-    Stats, Store, Turn,
+    Stats, Store, StoredTurn,
 };
 
 /// Says of whom nothing may be stored.
@@ -66,7 +66,7 @@ impl Store for SplitStore {
         from: (RunState, u32),
         to: Run,
         frames: Vec<Frame>,
-        turn: Option<Turn>,
+        turn: Option<StoredTurn>,
     ) -> Result<bool, JournalError> {
         self.home_of(to.stream_id).transition(from, to, frames, turn).await
     }
@@ -143,7 +143,7 @@ impl Store for SplitStore {
         session: &str,
         from: u64,
         limit: usize,
-    ) -> Result<Vec<Turn>, JournalError> {
+    ) -> Result<Vec<StoredTurn>, JournalError> {
         if self.memory.turn_count(tenant, session).await? == 0 {
             return self.stored.turns(tenant, session, from, limit).await;
         }
@@ -153,7 +153,7 @@ impl Store for SplitStore {
         let mut turns = self.memory.turns(tenant, session, 0, usize::MAX).await?;
         turns.extend(self.stored.turns(tenant, session, 0, usize::MAX).await?);
         turns.sort_by_key(|turn| (turn.closed_at, turn.stream_id));
-        let numbered = turns.into_iter().zip(1..).map(|(turn, number)| Turn { number, ..turn });
+        let numbered = turns.into_iter().zip(1..).map(|(turn, number)| StoredTurn { number, ..turn });
         Ok(numbered.filter(|turn| turn.number >= from).take(limit).collect())
     }
 

@@ -7,7 +7,8 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::{
-    Claim, Expired, Frame, Health, JournalError, NameKind, Retention, Run, RunState, Secret, Stats, Turn,
+    Claim, Expired, Frame, Health, JournalError, NameKind, Retention, Run, RunState, Secret, Stats,
+    StoredTurn,
 };
 
 /// The answer to a claim.
@@ -60,7 +61,7 @@ pub trait Store: Send + Sync + 'static {
         from: (RunState, u32),
         to: Run,
         frames: Vec<Frame>,
-        turn: Option<Turn>,
+        turn: Option<StoredTurn>,
     ) -> Result<bool, JournalError>;
 
     /// The frames after a seq, up to both limits, but at least one if there is one. Nothing for an unknown stream.
@@ -117,7 +118,7 @@ pub trait Store: Send + Sync + 'static {
         session: &str,
         from: u64,
         limit: usize,
-    ) -> Result<Vec<Turn>, JournalError>;
+    ) -> Result<Vec<StoredTurn>, JournalError>;
 
     /// How many turns a session has; it costs no look at them.
     async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError>;

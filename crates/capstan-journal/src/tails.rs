@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use uuid::Uuid;
 
 use crate::Frame;
-use crate::plant::{self, Bug};
+use crate::planted_bug::{self, Bug};
 use crate::ring::{Ring, Standing};
 
 /// How much memory recent frames may take. Older ones are read from the store.
@@ -147,7 +147,7 @@ impl Lease {
         let limits = self.tails.limits;
         self.tails.change(&self.ring, |ring| {
             ring.note(standing, frames, limits.stream_bytes);
-            !plant::is(Bug::LostWakeup)
+            !planted_bug::is(Bug::LostWakeup)
         });
         if self.tails.total.load(Ordering::Relaxed) > limits.total_bytes {
             self.tails.evict();

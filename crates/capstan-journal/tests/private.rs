@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use capstan_journal::{Claim, Durability, Frame, Journal, Run, RunState, TailLimits, Turn, open};
+use capstan_journal::{Claim, Durability, Frame, Journal, Run, RunState, StoredTurn, TailLimits, open};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -19,7 +19,7 @@ async fn run(journal: &Journal, tenant: &str, key: &str) -> Run {
     let run = journal.claim(claim(tenant, key)).await.unwrap().run;
     journal.append(run.stream_id, 1, vec![Frame::new(1, "data: quinquereme\n\n")]).await.unwrap();
     let said = serde_json::json!({"messages": ["quinquereme"], "interrupts": ["quinquereme"]});
-    let turn = Turn::new(run.stream_id, Timestamp::now(), 2, said);
+    let turn = StoredTurn::new(run.stream_id, Timestamp::now(), 2, said);
     let to = Run { state: RunState::Closed, ..run.clone() };
     assert!(journal.transition((RunState::Running, 1), to, vec![], Some(turn)).await.unwrap());
     run

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use capstan_protocol::{AguiErrorCode, ErrorSeverity, Exposure, Fault, FaultKind};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 /// Answers one connection with these bytes, then closes it.
 async fn answering(bytes: &'static [u8]) -> String {
@@ -40,9 +40,10 @@ async fn an_http_status_error_is_an_upstream_error() {
 
 #[tokio::test]
 async fn a_refused_connection_is_unreachable() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    drop(listener);
+    // Taken but not listened on, so that nobody else gets it meanwhile.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("http://{}/", closed.local_addr().unwrap());
     let fault = fault_of(&url).await;
     assert_eq!((fault.kind(), fault.severity()), (FaultKind::UpstreamUnreachable, ErrorSeverity::Transient));
 }

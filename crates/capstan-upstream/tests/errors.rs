@@ -218,9 +218,8 @@ async fn a_providers_wait_is_kept() {
 
 #[tokio::test]
 async fn connections_that_fail_are_typed() {
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = closed_port();
     let address = closed.local_addr().unwrap();
-    drop(closed);
     stands("connection refused", &fault_of("openai", &format!("http://{address}")).await);
     // No resolver is asked for a label that cannot exist.
     let nowhere = format!("http://{}.invalid", "x".repeat(70));

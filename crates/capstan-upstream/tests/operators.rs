@@ -65,9 +65,8 @@ async fn a_key_that_a_server_repeats_anywhere_does_not_reach_the_log() {
 async fn a_connection_that_fails_is_told_with_the_host_and_the_chain_of_errors() {
     let key = key();
     for kind in KINDS {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let host = listener.local_addr().unwrap().to_string();
-        drop(listener);
+        let closed = closed_port();
+        let host = closed.local_addr().unwrap().to_string();
         let fault = fault_of(kind, config(kind, &format!("http://{host}"), key.path())).await;
         let upstream = fault.upstream().unwrap();
         assert_eq!((upstream.host.as_deref(), upstream.status), (Some(host.as_str()), None), "{kind}");

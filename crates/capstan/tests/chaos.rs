@@ -103,8 +103,8 @@ fn wrong_flags_are_refused_with_their_name_and_a_remedy() {
 
 #[test]
 fn a_port_in_use_is_named() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let _holder = TcpListener::bind(taken).unwrap();
-    let said = refused(&["--to", "localhost:1", "--listen", &taken.to_string()]);
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = holder.local_addr().unwrap().to_string();
+    let said = refused(&["--to", "localhost:1", "--listen", &taken]);
     assert!(said.contains("the port is already in use"), "{said}");
 }

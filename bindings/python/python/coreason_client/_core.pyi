@@ -17,7 +17,7 @@ __all__ = [
     "Client",
     "Fault",
     "Machine",
-    "Pen",
+    "PacketWriter",
     "Pending",
     "Prepared",
     "Ready",
@@ -206,7 +206,7 @@ class Machine:
     def failed(self, why: str, now: float | None = None) -> None: ...
 
 @final
-class Pen:
+class PacketWriter:
     """Numbers and writes the packets of one stream."""
 
     def __new__(cls, stream_id: UUID | None = None) -> Self: ...

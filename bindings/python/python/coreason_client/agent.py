@@ -77,7 +77,7 @@ class PacketWriter:
         """
         if answer is not None and not callable(answer):
             raise wrong("answer", "an async function that takes the writer", answer)
-        self._pen = _core.Pen(None if stream_id is None else to_uuid("stream_id", stream_id))
+        self._writer = _core.PacketWriter(None if stream_id is None else to_uuid("stream_id", stream_id))
         self._answer = answer
         self._is_debug = _is_development() if is_debug is None else is_debug
         self._frames: asyncio.Queue[bytes | None] = asyncio.Queue(FULL)
@@ -91,7 +91,7 @@ class PacketWriter:
     @property
     def stream_id(self) -> UUID:
         """The stream's id."""
-        return self._pen.stream_id
+        return self._writer.stream_id
 
     @property
     def is_closed(self) -> bool:
@@ -100,13 +100,13 @@ class PacketWriter:
 
     async def write_delta(self, text: str) -> None:
         """A piece of text."""
-        await self._put(self._pen.delta(text))
+        await self._put(self._writer.delta(text))
 
     async def write_event(self, event: PresentationEvent | Mapping[str, Any] | str, data: Any = None) -> None:
         """A presentation event: a whole one, or a type and its data."""
         if isinstance(event, str):
             event = PresentationEvent(event, data)
-        await self._put(self._pen.packet(StreamOpCode.EVENT, event))
+        await self._put(self._writer.packet(StreamOpCode.EVENT, event))
 
     async def write_error(self, error: StreamError) -> None:
         """A typed error. A FATAL one ends the stream; after a TRANSIENT one that nothing follows the client comes back.
@@ -158,7 +158,7 @@ class PacketWriter:
         op = StreamOpCode(op)
         if op is StreamOpCode.ERROR and not isinstance(p, (StreamError, Mapping)):
             raise UntypedErrorError(_HINT.format(kind=type(p).__name__, value=p))
-        await self._put(self._pen.packet(op, p))
+        await self._put(self._writer.packet(op, p))
         if op is StreamOpCode.CLOSE:
             await self._end()
         elif op is StreamOpCode.ERROR and _severity(p) == "FATAL":
@@ -176,7 +176,7 @@ class PacketWriter:
         if self._is_closed:
             return
         if reason is not None or not self._is_waiting:
-            await self._put(self._pen.close(reason or ("interrupt" if self._has_asked else "completed")))
+            await self._put(self._writer.close(reason or ("interrupt" if self._has_asked else "completed")))
         await self._end()
 
     async def _put(self, frame: bytes) -> None:
@@ -208,7 +208,7 @@ class PacketWriter:
         if self._answer is not None:
             self._task = asyncio.create_task(self._run())
         try:
-            yield self._pen.opening()
+            yield self._writer.opening()
             while (frame := await self._next()) is not None:
                 yield frame
         finally:

@@ -5,23 +5,23 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::stream::kind;
-use crate::check::{Outcome, Trouble};
+use crate::check::{NotPassed, Outcome};
 use crate::frames::Frame;
 use crate::lab::{Lab, Recording};
 use crate::question::Question;
 use crate::wire::{Ask, Exchange};
 
-fn run_error(run: &Recording) -> Result<&Frame, Trouble> {
+fn run_error(run: &Recording) -> Result<&Frame, NotPassed> {
     let packets = run.packets();
     let last = packets.last().copied().filter(|frame| kind(frame) == "RUN_ERROR");
-    last.ok_or_else(|| Trouble::skip("the fault query did not fail"))
+    last.ok_or_else(|| NotPassed::skip("the fault query did not fail"))
 }
 
 /// The story's members, wherever this server puts its own.
-fn ours(frame: &Frame) -> Result<Value, Trouble> {
+fn ours(frame: &Frame) -> Result<Value, NotPassed> {
     let json = frame.json();
     let is_ours = json.pointer("/metadata/capstan").is_some() || json.get("http_status").is_some();
-    if is_ours { Ok(json) } else { Err(Trouble::skip("an extension: RUN_ERROR has a message alone")) }
+    if is_ours { Ok(json) } else { Err(NotPassed::skip("an extension: RUN_ERROR has a message alone")) }
 }
 
 pub(crate) async fn code(lab: &Lab) -> Outcome {
@@ -65,7 +65,7 @@ pub(crate) async fn unreadable(lab: &Lab) -> Outcome {
 }
 
 /// A stream whose only event is RUN_ERROR, without an id.
-fn only_error(exchange: &Exchange, code: AguiErrorCode) -> Result<Value, Trouble> {
+fn only_error(exchange: &Exchange, code: AguiErrorCode) -> Result<Value, NotPassed> {
     let frames = exchange.frames().frames;
     let only = match frames.as_slice() {
         [only] if exchange.is_stream() && kind(only) == "RUN_ERROR" && only.field("id").is_none() => {

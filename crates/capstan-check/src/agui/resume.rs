@@ -4,7 +4,7 @@ use super::stream::is_terminal;
 use crate::cap::resume::spread;
 use crate::cap::start::compare;
 use crate::cap::watch;
-use crate::check::{Outcome, Trouble};
+use crate::check::{NotPassed, Outcome};
 use crate::frames::Frame;
 use crate::lab::{Lab, share};
 use crate::wire::{Ask, Exchange};
@@ -17,7 +17,7 @@ pub(crate) struct Resumed {
     exchange: Exchange,
 }
 
-async fn resumed(lab: &Lab) -> Result<&Vec<Resumed>, Trouble> {
+async fn resumed(lab: &Lab) -> Result<&Vec<Resumed>, NotPassed> {
     let make = Box::pin(async {
         let run = lab.agui_plain().await?;
         let packets = run.packets();

@@ -7,7 +7,7 @@ use capstan_protocol::agui::{AguiEvent, Verifier, null_member};
 use capstan_protocol::decode;
 
 use crate::cap::packets::{judge_end, judge_separators};
-use crate::check::{Outcome, Trouble};
+use crate::check::{NotPassed, Outcome};
 use crate::frames::Frame;
 use crate::lab::{Lab, Recording};
 
@@ -126,12 +126,12 @@ pub(crate) async fn sequence(lab: &Lab) -> Outcome {
 }
 
 /// Servers without ids cannot be resumed; AG-UI does not ask for it.
-fn identified(run: &Recording) -> Result<Vec<&Frame>, Trouble> {
+fn identified(run: &Recording) -> Result<Vec<&Frame>, NotPassed> {
     let packets = run.packets();
     if packets.iter().any(|frame| frame.field("id").is_some()) {
         return Ok(packets);
     }
-    Err(Trouble::skip("an extension: the server gives events no ids"))
+    Err(NotPassed::skip("an extension: the server gives events no ids"))
 }
 
 pub(crate) async fn ids(lab: &Lab) -> Outcome {

@@ -2,18 +2,18 @@
 
 use capstan_protocol::{ErrorSeverity, FaultKind, StreamError, decode};
 
-use crate::check::{Outcome, Trouble};
+use crate::check::{NotPassed, Outcome};
 use crate::frames::Frame;
 use crate::lab::{Lab, Recording};
 
 /// The last ERROR of the run, and what follows it.
-fn last_error(run: &Recording) -> Result<(&Frame, Vec<&Frame>), Trouble> {
+fn last_error(run: &Recording) -> Result<(&Frame, Vec<&Frame>), NotPassed> {
     let packets = run.packets();
     let is_error = |frame: &&Frame| frame.text("op").as_deref() == Some("ERROR");
     let at =
-        packets.iter().rposition(is_error).ok_or_else(|| Trouble::skip("the fault query did not fail"))?;
+        packets.iter().rposition(is_error).ok_or_else(|| NotPassed::skip("the fault query did not fail"))?;
     let (before, after) = packets.split_at_checked(at + 1).unwrap_or((&packets, &[]));
-    let error = before.last().copied().ok_or_else(|| Trouble::skip("the fault query did not fail"))?;
+    let error = before.last().copied().ok_or_else(|| NotPassed::skip("the fault query did not fail"))?;
     Ok((error, after.to_vec()))
 }
 
@@ -22,8 +22,8 @@ fn typed(frame: &Frame) -> Result<StreamError, String> {
     decode::from_value(&p).map_err(|error| error.to_string())
 }
 
-fn error_of(frame: &Frame) -> Result<StreamError, Trouble> {
-    typed(frame).map_err(|_| Trouble::skip("needs cap.error"))
+fn error_of(frame: &Frame) -> Result<StreamError, NotPassed> {
+    typed(frame).map_err(|_| NotPassed::skip("needs cap.error"))
 }
 
 pub(crate) async fn error(lab: &Lab) -> Outcome {
@@ -48,7 +48,7 @@ pub(crate) async fn close(lab: &Lab) -> Outcome {
     let run = lab.fault().await?;
     let (frame, after) = last_error(run)?;
     if error_of(frame)?.severity != ErrorSeverity::Fatal {
-        return Err(Trouble::skip("the fault query did not fail for good"));
+        return Err(NotPassed::skip("the fault query did not fail for good"));
     }
     let ops: Vec<String> = after.iter().map(|frame| frame.text("op").unwrap_or_default()).collect();
     if ops == ["CLOSE"] {

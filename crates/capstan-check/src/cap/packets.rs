@@ -2,7 +2,7 @@
 
 use capstan_protocol::{StreamPacket, Timestamp};
 
-use crate::check::{Outcome, Trouble};
+use crate::check::{NotPassed, Outcome};
 use crate::frames::Frame;
 use crate::lab::{Lab, Recording};
 use crate::wire::End;
@@ -62,7 +62,7 @@ pub(crate) fn judge_separators(run: &Recording) -> Outcome {
     if said {
         Ok(())
     } else {
-        Err(Trouble::skip("the agent said none of them: --query with some that it repeats"))
+        Err(NotPassed::skip("the agent said none of them: --query with some that it repeats"))
     }
 }
 

@@ -4,7 +4,7 @@ use capstan_protocol::Cursor;
 use uuid::Uuid;
 
 use super::start::{compare, same};
-use crate::check::{Outcome, Trouble};
+use crate::check::{NotPassed, Outcome};
 use crate::lab::{Lab, Recording, share};
 use crate::question::Question;
 use crate::wire::Exchange;
@@ -29,7 +29,7 @@ pub(crate) fn spread(count: usize) -> impl Iterator<Item = usize> {
         .into_iter()
 }
 
-async fn resumed(lab: &Lab) -> Result<&Vec<Resumed>, Trouble> {
+async fn resumed(lab: &Lab) -> Result<&Vec<Resumed>, NotPassed> {
     let make = Box::pin(async {
         let run = lab.plain().await?;
         let (stream, seqs, mut all) = (run.stream()?, run.seqs()?, Vec::new());

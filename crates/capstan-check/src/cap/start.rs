@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 
-use crate::check::{Outcome, Trouble};
+use crate::check::{NotPassed, Outcome};
 use crate::lab::{Lab, Recording};
 use crate::question::Question;
 use crate::wire::Exchange;
@@ -45,7 +45,7 @@ pub(crate) async fn spacing(lab: &Lab) -> Outcome {
 pub(crate) async fn race(lab: &Lab) -> Outcome {
     let ask = lab.ask(&Question::cap(lab.query()));
     let answers = join_all((0..RACERS).map(|_| lab.send(&ask))).await;
-    let answers: Vec<Exchange> = answers.into_iter().collect::<Result<_, Trouble>>()?;
+    let answers: Vec<Exchange> = answers.into_iter().collect::<Result<_, NotPassed>>()?;
     let streams: Vec<String> = answers.iter().map(stream_of).collect();
     let Some((first, others)) = streams.split_first() else { return Ok(()) };
     let is_so = !first.is_empty() && others.iter().all(|stream| stream == first);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::watch::path;
-use crate::check::{Outcome, Trouble};
+use crate::check::{NotPassed, Outcome};
 use crate::frames::Frame;
 use crate::lab::{Lab, share};
 use crate::question::Question;
@@ -51,16 +51,16 @@ fn cursor(exchange: &Exchange) -> Option<Cursor> {
     exchange.frames().frames.last()?.field("id")?.parse().ok()
 }
 
-async fn stopped(lab: &Lab) -> Result<&Stopped, Trouble> {
+async fn stopped(lab: &Lab) -> Result<&Stopped, NotPassed> {
     share(&lab.stopped, stop_it(lab)).await
 }
 
-async fn stop_it(lab: &Lab) -> Result<Stopped, Trouble> {
+async fn stop_it(lab: &Lab) -> Result<Stopped, NotPassed> {
     let question = Question::cap(lab.target.queries.slow.as_deref().unwrap_or_default());
     let mut live = lab.open(&lab.ask(&question)).await?;
     let has_begun = live.read_until(|seen| !packets(seen).is_empty()).await;
     let left_at = cursor(&live.seen).filter(|_| has_begun);
-    let left_at = left_at.ok_or_else(|| Trouble::skip("the slow query's stream did not begin"))?;
+    let left_at = left_at.ok_or_else(|| NotPassed::skip("the slow query's stream did not begin"))?;
     // Hangs up.
     drop(live);
     let mut back = lab.open(&lab.ask(&question).after(left_at)).await?;
@@ -94,7 +94,7 @@ pub(crate) async fn disconnect(lab: &Lab) -> Outcome {
 fn is_stoppable(run: &Stopped) -> Outcome {
     let has_ended = run.back_before.iter().any(|frame| op(frame) == "CLOSE");
     if has_ended {
-        Err(Trouble::skip("the slow query's run ended before it could be stopped: --slow-query"))
+        Err(NotPassed::skip("the slow query's run ended before it could be stopped: --slow-query"))
     } else {
         Ok(())
     }
@@ -156,7 +156,7 @@ pub(crate) async fn heartbeat(lab: &Lab) -> Outcome {
         }
         (true, _) => Ok(()),
         (false, true) => Err(live.seen.broken("a line `:` after 15 s of silence", body)),
-        (false, false) => Err(Trouble::skip("the quiet query's agent spoke: --quiet-query")),
+        (false, false) => Err(NotPassed::skip("the quiet query's agent spoke: --quiet-query")),
     }
 }
 

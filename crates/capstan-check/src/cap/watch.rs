@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::resume::same_tail;
 use super::start::same;
-use crate::check::{Outcome, Trouble};
+use crate::check::{NotPassed, Outcome};
 use crate::lab::Lab;
 use crate::wire::{Ask, Exchange};
 
@@ -17,7 +17,7 @@ pub(crate) fn path(stream: Uuid) -> String {
 fn offered(exchange: &Exchange) -> Outcome {
     let is_absent =
         matches!(exchange.status, 404 | 405) && exchange.code().as_deref() != Some("stream_not_found");
-    if is_absent { Err(Trouble::skip("not offered: GET /v1/streams/{stream_id}")) } else { Ok(()) }
+    if is_absent { Err(NotPassed::skip("not offered: GET /v1/streams/{stream_id}")) } else { Ok(()) }
 }
 
 pub(crate) async fn watch(lab: &Lab) -> Outcome {
@@ -72,7 +72,7 @@ pub(crate) async fn profile(lab: &Lab) -> Outcome {
 }
 
 /// The text of a body in profile v2, every packet of it judged.
-pub(crate) fn read_v2(exchange: &Exchange) -> Result<String, Trouble> {
+pub(crate) fn read_v2(exchange: &Exchange) -> Result<String, NotPassed> {
     exchange.expect(exchange.is_stream(), "200 and a stream in profile v2")?;
     let (mut text, mut has_close) = (String::new(), false);
     for frame in exchange.frames().frames.iter().filter(|frame| frame.has_data()) {

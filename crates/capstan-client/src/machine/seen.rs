@@ -16,7 +16,7 @@ pub(super) struct Seen {
 
 /// Where a packet stands among those that came.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Order {
     /// It came before.
     Repeat,
     /// It is the next one, or the first that this call sees.
@@ -29,21 +29,21 @@ pub(super) enum Place {
 }
 
 impl Seen {
-    /// Places a packet and remembers it.
-    pub(super) fn place(&mut self, packet: &StreamPacket) -> Place {
+    /// Orders a packet and remembers it.
+    pub(super) fn order(&mut self, packet: &StreamPacket) -> Order {
         let Some(last) = self.last(packet.stream_id) else {
             self.add(packet);
-            return Place::Next;
+            return Order::Next;
         };
         if packet.seq <= *last {
-            return Place::Repeat;
+            return Order::Repeat;
         }
         let expected = *last + 1;
         *last = packet.seq;
         if packet.seq == expected || is_lost_tail(packet, expected) {
-            Place::Next
+            Order::Next
         } else {
-            Place::Gap { expected }
+            Order::Gap { expected }
         }
     }
 

@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use capstan_agent::{CancelReason, END_LIMIT};
-use capstan_journal::{Asked, Frame, JournalError, Run, RunState, Turn};
+use capstan_journal::{Asked, Frame, JournalError, Run, RunState, StoredTurn};
 use capstan_protocol::cursor::LOST_TAIL_GAP;
 use capstan_protocol::{ChatMessage, Close, ErrorSeverity, Fault, FaultKind, Payload, Timestamp};
 use futures_util::FutureExt as _;
@@ -77,7 +77,7 @@ impl Relay {
     }
 
     /// What the session remembers of this run.
-    async fn remembered(&mut self, is_partial: bool) -> Result<Turn, JournalError> {
+    async fn remembered(&mut self, is_partial: bool) -> Result<StoredTurn, JournalError> {
         let last = last_messages(&self.app, &self.run, &self.ask).await?;
         let said = self.packets.take_messages().await?;
         let mut said = said_of(&self.ask, &last, &said, is_partial);
@@ -160,13 +160,13 @@ pub(crate) async fn close_waiting(app: &App, run: &Run, ending: Ending) -> Resul
     close(app, run, ending, turn).await
 }
 
-async fn close(app: &App, run: &Run, ending: Ending, turn: Option<Turn>) -> Result<(), Fault> {
+async fn close(app: &App, run: &Run, ending: Ending, turn: Option<StoredTurn>) -> Result<(), Fault> {
     let from = (run.state, run.attempt);
     let mut run = run.clone();
     let mut packets = PacketWriter::new(app, &run);
     write_end(app, &mut packets, &mut run, &ending);
     let frames = packets.take_frames();
-    let turn = turn.map(|turn| Turn { closed_at: run.updated_at, ..turn });
+    let turn = turn.map(|turn| StoredTurn { closed_at: run.updated_at, ..turn });
     if app.journal.transition(from, run.clone(), frames, turn).await.map_err(journal_fault)? {
         if let Some(span) = app.traces.take(run.stream_id) {
             traces::ended(&span, &run);
@@ -249,7 +249,7 @@ pub(crate) fn last_words_of_lost(app: &App, run: &Run, after: u64) -> Vec<Frame>
 }
 
 /// The turn of a run that nobody is at work on, with what its viewers have seen.
-async fn turn_so_far(app: &App, run: &Run) -> Result<Option<Turn>, JournalError> {
+async fn turn_so_far(app: &App, run: &Run) -> Result<Option<StoredTurn>, JournalError> {
     let Some(body) = app.journal.store().body(run.stream_id).await? else { return Ok(None) };
     let Ok(ask) = app.asked(run, &body) else { return Ok(None) };
     let mut packets = PacketWriter::new(app, run);

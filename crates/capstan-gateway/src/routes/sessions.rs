@@ -3,7 +3,7 @@
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
-use capstan_journal::Turn;
+use capstan_journal::StoredTurn;
 use capstan_protocol::FaultKind;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -85,7 +85,7 @@ pub(crate) async fn turns(
     Ok(Json(Session { session_id: &id, turns, next }).into_response())
 }
 
-async fn shown(app: &App, turn: Turn) -> Result<SessionTurn, Refusal> {
+async fn shown(app: &App, turn: StoredTurn) -> Result<SessionTurn, Refusal> {
     let (stream_id, closed_at) = (turn.stream_id, turn.closed_at);
     let mut said = Said::of(turn);
     let (partial, mut interrupts) = (said.is_partial, std::mem::take(&mut said.interrupts));

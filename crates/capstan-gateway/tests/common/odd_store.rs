@@ -7,7 +7,7 @@ use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{
     Claim, Claimed, Durability, ErrorKind, Expired, Found, Frame, Health, Journal, JournalError, NameKind,
-    Retention, Run, RunState, Secret, Store, TailLimits, Turn, open,
+    Retention, Run, RunState, Secret, Store, StoredTurn, TailLimits, open,
 };
 use capstan_protocol::Timestamp;
 use tokio::sync::watch;
@@ -65,7 +65,7 @@ impl Store for OddStore {
         from: (RunState, u32),
         to: Run,
         frames: Vec<Frame>,
-        turn: Option<Turn>,
+        turn: Option<StoredTurn>,
     ) -> Result<bool, JournalError> {
         if to.state == RunState::Closed && to.session == self.never_ends {
             return Err(JournalError::new(ErrorKind::NotFound, "on purpose"));
@@ -156,7 +156,7 @@ impl Store for OddStore {
         session: &str,
         from: u64,
         limit: usize,
-    ) -> Result<Vec<Turn>, JournalError> {
+    ) -> Result<Vec<StoredTurn>, JournalError> {
         self.store.turns(tenant, session, from, limit).await
     }
 

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// As named in the journal's `plant.rs`.
+/// As named in the journal's `planted_bug.rs`.
 const BUGS: [&str; 5] = ["reused_seq", "lost_wakeup", "early_delivery", "double_claim", "resume_off_by_one"];
 
 /// Runs this very test with a mistake planted, and says how it failed.

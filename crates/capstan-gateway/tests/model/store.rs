@@ -8,7 +8,7 @@ use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{
     Claim, Claimed, Expired, Found, Frame, JournalError, NameKind, Retention, Run, RunState, Secret, Store,
-    Turn,
+    StoredTurn,
 };
 use capstan_protocol::Timestamp;
 use fastrand::Rng;
@@ -126,7 +126,7 @@ impl Store for Shaky {
         from: (RunState, u32),
         to: Run,
         frames: Vec<Frame>,
-        turn: Option<Turn>,
+        turn: Option<StoredTurn>,
     ) -> Result<bool, JournalError> {
         self.call(self.inner.transition(from, to, frames, turn)).await
     }
@@ -187,7 +187,7 @@ impl Store for Shaky {
         session: &str,
         from: u64,
         limit: usize,
-    ) -> Result<Vec<Turn>, JournalError> {
+    ) -> Result<Vec<StoredTurn>, JournalError> {
         self.call(self.inner.turns(tenant, session, from, limit)).await
     }
 

@@ -11,16 +11,18 @@ use super::packets;
 use super::record::{GoneSummary, Record, SessionSummary, json, number_summary};
 use super::view;
 use super::writer::Writer;
-use crate::plant::{self, Bug};
+use crate::planted_bug::{self, Bug};
 use crate::rules::{self, expired, not_found, shown};
-use crate::{Claim, Claimed, Durability, ErrorKind, Frame, JournalError, NameKind, Run, RunState, Turn};
+use crate::{
+    Claim, Claimed, Durability, ErrorKind, Frame, JournalError, NameKind, Run, RunState, StoredTurn,
+};
 use std::sync::atomic::Ordering;
 
 impl Writer {
     pub(crate) fn claim(&mut self, claim: Claim, group: &mut Group) -> Result<Claimed, JournalError> {
         let key = self.shared.names.of(&claim.tenant, NameKind::Key, &claim.key);
         let claimed = group.claims.get(&key).copied().or_else(|| self.shared.index().claimed(key));
-        if let Some(stream) = claimed.filter(|_| !plant::is(Bug::DoubleClaim)) {
+        if let Some(stream) = claimed.filter(|_| !planted_bug::is(Bug::DoubleClaim)) {
             let record = self.record(stream)?;
             let run = shown(record.ok_or_else(|| expired(&claim.key))?.run);
             return Ok(Claimed { run, is_new: false });
@@ -135,7 +137,7 @@ impl Writer {
         from: (RunState, u32),
         to: Run,
         frames: &[Frame],
-        turn: Option<&Turn>,
+        turn: Option<&StoredTurn>,
         group: &mut Group,
     ) -> Result<bool, JournalError> {
         let stream = to.stream_id;
@@ -152,7 +154,7 @@ impl Writer {
             let Run { tenant, session, .. } = record.run.clone();
             let (id, last) = self.session(&tenant, &session, turn.closed_at, group);
             let number = last + 1;
-            let numbered = Turn { number, ..turn.clone() };
+            let numbered = StoredTurn { number, ..turn.clone() };
             // Whatever may fail comes before the group is touched.
             let payload = json(&numbered)?;
             let used_at = number_summary(turn.closed_at.as_micros().cast_unsigned());

@@ -21,7 +21,7 @@ use crate::RunState;
 
 /// Where a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) segment: u32,
     pub(crate) entry: Entry,
 }
@@ -55,8 +55,8 @@ impl Held {
 #[derive(Debug)]
 pub(crate) struct Stream {
     parts: Parts,
-    pub(crate) record: Option<Place>,
-    pub(crate) body: Option<Place>,
+    pub(crate) record: Option<Location>,
+    pub(crate) body: Option<Location>,
     pub(crate) state: RunState,
     pub(crate) updated_at: Timestamp,
     pub(crate) closed_at: Option<Timestamp>,
@@ -285,7 +285,7 @@ impl Index {
     }
 
     /// A frame was written again, elsewhere.
-    pub(crate) fn relocate(&mut self, from: Place, to: Place) {
+    pub(crate) fn relocate(&mut self, from: Location, to: Location) {
         let is_live = self.is_live(from.segment, &from.entry);
         let weight = if is_live { weight(&from.entry) } else { 0 };
         let is_numbered = matches!(from.entry.kind, Kind::Packets | Kind::Turn);
@@ -357,7 +357,7 @@ impl Index {
             Kind::Record => self
                 .streams
                 .get(&entry.owner)
-                .is_some_and(|stream| stream.record == Some(Place { segment, entry: *entry })),
+                .is_some_and(|stream| stream.record == Some(Location { segment, entry: *entry })),
             Kind::Session | Kind::TurnGone => self.sessions.contains_key(&entry.owner),
             Kind::Turn => self
                 .sessions

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::clean;
 use super::footer::Contents;
 use super::format::{FRAME_HEAD, Kind};
-use super::index::Place;
+use super::index::Location;
 use super::record::split_summary;
 use super::segment::{Payload, Segment};
 use super::shared::{MB, Shared, io_failure};
@@ -40,7 +40,7 @@ pub(crate) enum Task {
     /// Overwrites what is left of owners that were purged, and this turn.
     Erase {
         owner: Uuid,
-        turn: Option<Place>,
+        turn: Option<Location>,
         reply: oneshot::Sender<Result<(), JournalError>>,
     },
     /// Something may be worth cleaning.
@@ -62,7 +62,7 @@ struct Keeper {
     retry: Option<(Instant, Duration)>,
 }
 
-type Erasing = (Uuid, Option<Place>, oneshot::Sender<Result<(), JournalError>>);
+type Erasing = (Uuid, Option<Location>, oneshot::Sender<Result<(), JournalError>>);
 
 pub(crate) fn spawn(
     shared: Arc<Shared>,
@@ -261,7 +261,7 @@ pub(crate) fn seal(segment: &Segment) -> io::Result<()> {
 
 const CONTENT: [Kind; 5] = [Kind::Body, Kind::Packets, Kind::Record, Kind::Turn, Kind::Session];
 
-fn erase(shared: &Shared, owners: &[Uuid], turns: &[Place]) -> Result<(), JournalError> {
+fn erase(shared: &Shared, owners: &[Uuid], turns: &[Location]) -> Result<(), JournalError> {
     let mut by_segment: std::collections::BTreeMap<u32, (Arc<Segment>, Vec<_>)> =
         std::collections::BTreeMap::new();
     {
@@ -298,7 +298,7 @@ fn erase(shared: &Shared, owners: &[Uuid], turns: &[Place]) -> Result<(), Journa
 }
 
 /// Turns that are gone and may not have been overwritten.
-fn lost_turns(shared: &Shared) -> io::Result<Vec<Place>> {
+fn lost_turns(shared: &Shared) -> io::Result<Vec<Location>> {
     let lost: Vec<_> = {
         let index = shared.index();
         let sessions = index.sessions.iter();
@@ -311,7 +311,7 @@ fn lost_turns(shared: &Shared) -> io::Result<Vec<Place>> {
         let entry = segment.find(session, Kind::Turn, turn - 1, 1)?;
         for entry in entry.into_iter().filter(|entry| entry.seq == turn) {
             if let Payload::Whole(_) = segment.payload(&*segment.file()?, &entry)? {
-                places.push(Place { segment: segment.id, entry });
+                places.push(Location { segment: segment.id, entry });
             }
         }
     }

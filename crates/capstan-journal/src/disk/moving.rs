@@ -21,7 +21,7 @@ use super::record::{GoneSummary, Record, SessionSummary, json, number_summary};
 use super::segment::Segment;
 use super::shared::{MB, Opened, Settings, Shared, io_failure};
 use crate::failpoint::{self, Point};
-use crate::{Frame, JournalError, NameKind, Run, Turn};
+use crate::{Frame, JournalError, NameKind, Run, StoredTurn};
 
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
 
@@ -110,7 +110,7 @@ struct Mover {
     group: Group,
     number: u64,
     segment: Option<Arc<Segment>>,
-    sessions: HashMap<(String, String), (Uuid, Vec<Turn>)>,
+    sessions: HashMap<(String, String), (Uuid, Vec<StoredTurn>)>,
 }
 
 impl Mover {
@@ -122,7 +122,7 @@ impl Mover {
                 put_session(&self.shared, &mut self.group, id, &tenant, &session, used_at);
                 (id, Vec::new())
             });
-            let turn = Turn { number: turns.len() as u64 + 1, ..turn };
+            let turn = StoredTurn { number: turns.len() as u64 + 1, ..turn };
             let used_at = number_summary(used_at.as_micros().cast_unsigned());
             self.group.put(Kind::Turn, *id, turn.number, &[&used_at, &json(&turn)?]);
             turns.push(turn);

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::format::In;
-use crate::{ErrorKind, Frame, JournalError, Run, RunState, Turn};
+use crate::{ErrorKind, Frame, JournalError, Run, RunState, StoredTurn};
 
 const VERSION: u8 = 2;
 
@@ -95,7 +95,7 @@ impl OldStore {
     }
 
     /// All turns: tenant, session and what was said.
-    pub(super) fn turns(&self) -> Result<Vec<(String, String, Turn)>, JournalError> {
+    pub(super) fn turns(&self) -> Result<Vec<(String, String, StoredTurn)>, JournalError> {
         let mut turns = Vec::new();
         for entry in self.snapshot.iter(&self.turns) {
             let (key, value) = entry.into_inner().map_err(failure)?;
@@ -103,7 +103,7 @@ impl OldStore {
             let mut from = In(&key);
             let names = read_name(&mut from).zip(read_name(&mut from));
             let (tenant, session) = names.ok_or_else(|| corrupt("a turn's name"))?;
-            let turn = Turn::new(old.stream_id, old.closed_at, old.version(), old.said.into());
+            let turn = StoredTurn::new(old.stream_id, old.closed_at, old.version(), old.said.into());
             turns.push((tenant, session, turn));
         }
         turns.sort_by_key(|(_, _, turn)| (turn.closed_at, turn.stream_id));

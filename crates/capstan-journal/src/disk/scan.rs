@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::files::{Files, read_range};
 use super::footer::{Contents, Entry, TAIL, Tail};
 use super::format::{HEADER, Header, Kind, Origin};
-use super::index::{Held, Index, Place};
+use super::index::{Held, Index, Location};
 use super::manifest::Manifest;
 use super::names::Names;
 use super::segment::{Payload, Segment};
@@ -43,7 +43,7 @@ pub(crate) struct Scan {
     pub(crate) next_segment: u32,
     pub(crate) next_cleaned: u32,
     /// Frames that are not what was written, to be judged when all is known.
-    suspects: Vec<(PathBuf, Place)>,
+    suspects: Vec<(PathBuf, Location)>,
     /// The last group of any sealed segment: all up to it were synced.
     sealed: u64,
     /// Recorded segments that look as if they never were written to.
@@ -219,7 +219,7 @@ impl Scan {
 
     fn suspect(&mut self, segment: u32, entry: &Entry) {
         let path = self.index.segments.get(&segment).map(|held| held.segment.path.clone());
-        self.suspects.push((path.unwrap_or_default(), Place { segment, entry: *entry }));
+        self.suspects.push((path.unwrap_or_default(), Location { segment, entry: *entry }));
         match entry.kind {
             Kind::Turn => self.index.admit_erased_turn(segment, entry),
             Kind::Body
@@ -346,7 +346,7 @@ impl Scan {
 
     /// A frame that is not what was written is damage, unless it was erased or is no longer needed.
     fn judge_suspects(&mut self) {
-        for (path, Place { entry, .. }) in std::mem::take(&mut self.suspects) {
+        for (path, Location { entry, .. }) in std::mem::take(&mut self.suspects) {
             let Entry { owner, kind, seq, offset, .. } = entry;
             let is_newest =
                 |stream: &super::index::Stream| stream.record.is_none_or(|place| place.entry.seq < seq);
@@ -374,11 +374,11 @@ impl Scan {
                 Some((held, last)) => {
                     let owner = stream.record.map_or(Uuid::nil(), |place| place.entry.owner);
                     let found = held.segment.find(owner, Kind::Packets, last - 1, 1)?;
-                    found.first().map(|entry| Place { segment: held.segment.id, entry: *entry })
+                    found.first().map(|entry| Location { segment: held.segment.id, entry: *entry })
                 }
                 None => None,
             };
-            for Place { segment, entry } in [stream.record, last].into_iter().flatten() {
+            for Location { segment, entry } in [stream.record, last].into_iter().flatten() {
                 let Some(held) = self.index.segments.get(&segment) else { continue };
                 let file = held.segment.file()?;
                 if let Payload::Damaged = held.segment.payload(&*file, &entry)? {

@@ -13,7 +13,7 @@ use super::writer::Command;
 use super::{DiskStore, closed, names, view};
 use crate::{
     Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, Retention, Run, RunState, Secret,
-    Stats, Store, Turn,
+    Stats, Store, StoredTurn,
 };
 
 #[async_trait]
@@ -42,7 +42,7 @@ impl Store for DiskStore {
         from: (RunState, u32),
         to: Run,
         frames: Vec<Frame>,
-        turn: Option<Turn>,
+        turn: Option<StoredTurn>,
     ) -> Result<bool, JournalError> {
         let (stream, to, turn) = (to.stream_id, Box::new(to), turn.map(Box::new));
         let is_done = self.ask(|reply| Command::Transition { from, to, frames, turn, reply }).await?;
@@ -128,7 +128,7 @@ impl Store for DiskStore {
         session: &str,
         from: u64,
         limit: usize,
-    ) -> Result<Vec<Turn>, JournalError> {
+    ) -> Result<Vec<StoredTurn>, JournalError> {
         let (tenant, session) = (tenant.to_owned(), session.to_owned());
         let turns = self.view(move |shared| view::turns(shared, &tenant, &session, from, limit)).await?;
         for turn in &turns {

@@ -20,7 +20,7 @@ use super::DiskStore;
 use super::files::{Files, SystemFiles};
 use super::keeper::Task;
 use super::shared::Settings;
-use crate::{Claim, Durability, Frame, Run, RunState, Store, Turn};
+use crate::{Claim, Durability, Frame, Run, RunState, Store, StoredTurn};
 
 const BOOT: [u8; 16] = [1; 16];
 
@@ -91,8 +91,8 @@ fn closed(run: &Run) -> Run {
     Run { state: RunState::Closed, updated_at: Timestamp::now(), ..run.clone() }
 }
 
-fn turn(stream: Uuid) -> Turn {
-    Turn::new(stream, Timestamp::now(), 1, json!({"assistant": format!("answer of {stream}")}))
+fn turn(stream: Uuid) -> StoredTurn {
+    StoredTurn::new(stream, Timestamp::now(), 1, json!({"assistant": format!("answer of {stream}")}))
 }
 
 /// What was acknowledged of a stream.

@@ -11,14 +11,14 @@ use uuid::Uuid;
 
 use super::footer::Entry;
 use super::format::Kind;
-use super::index::{Index, Place};
+use super::index::{Index, Location};
 use super::packets;
 use super::parts::Part;
 use super::record::{Record, split_summary};
 use super::segment::{Payload, Segment};
 use super::shared::{Shared, corrupt, io_failure};
 use crate::rules::shown;
-use crate::{ErrorKind, Found, Frame, JournalError, NameKind, Run, RunState, Turn};
+use crate::{ErrorKind, Found, Frame, JournalError, NameKind, Run, RunState, StoredTurn};
 
 /// How often the index is asked again before it is called damage.
 const TRIES: usize = 4;
@@ -287,7 +287,7 @@ fn read_some(
 }
 
 /// Where a turn is.
-fn turn_place(shared: &Shared, session: Uuid, number: u64) -> Result<Option<Place>, JournalError> {
+fn turn_place(shared: &Shared, session: Uuid, number: u64) -> Result<Option<Location>, JournalError> {
     look(shared, || {
         let parts = |index: &Index| {
             let found = index.sessions.get(&session).filter(|session| !session.has_lost(number));
@@ -296,7 +296,7 @@ fn turn_place(shared: &Shared, session: Uuid, number: u64) -> Result<Option<Plac
         Ok(match numbered(shared, parts, session, Kind::Turn, number - 1)? {
             Look::Found(found) => {
                 let turn = found.into_iter().find(|(_, entry)| entry.seq == number);
-                Look::Found(turn.map(|(segment, entry)| Place { segment: segment.id, entry }))
+                Look::Found(turn.map(|(segment, entry)| Location { segment: segment.id, entry }))
             }
             Look::Moved(error) => Look::Moved(error),
         })
@@ -304,7 +304,7 @@ fn turn_place(shared: &Shared, session: Uuid, number: u64) -> Result<Option<Plac
 }
 
 /// Where the turn is that a stream left.
-pub(crate) fn turn_of(shared: &Shared, stream: Uuid) -> Result<Option<Place>, JournalError> {
+pub(crate) fn turn_of(shared: &Shared, stream: Uuid) -> Result<Option<Location>, JournalError> {
     let turn = {
         let index = shared.index();
         index
@@ -324,7 +324,7 @@ pub(crate) fn turns(
     session: &str,
     from: u64,
     limit: usize,
-) -> Result<Vec<Turn>, JournalError> {
+) -> Result<Vec<StoredTurn>, JournalError> {
     let name = shared.names.of(tenant, NameKind::Session, session);
     let Some(id) = shared.index().session_ids.get(&name).copied() else { return Ok(Vec::new()) };
     let (mut turns, mut after) = (Vec::new(), from.saturating_sub(1));
@@ -344,7 +344,7 @@ fn some_turns(
     session: Uuid,
     after: u64,
     limit: usize,
-) -> Result<Look<Option<(u64, Vec<Turn>)>>, JournalError> {
+) -> Result<Look<Option<(u64, Vec<StoredTurn>)>>, JournalError> {
     let parts = |index: &Index| {
         index.sessions.get(&session).map(|session| session.parts_after(after)).unwrap_or_default()
     };

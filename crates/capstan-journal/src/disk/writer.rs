@@ -12,14 +12,14 @@ use uuid::Uuid;
 use super::footer::Entry;
 use super::format::HEADER;
 use super::group::{Group, Reply, Undo};
-use super::index::Place;
+use super::index::Location;
 use super::keeper::Task;
 use super::log::Written;
 use super::record::Record;
 use super::segment::Segment;
 use super::shared::{Shared, io_failure};
 use crate::failpoint::{self, Point};
-use crate::{Claim, Claimed, Durability, ErrorKind, Frame, Health, JournalError, Run, RunState, Turn};
+use crate::{Claim, Claimed, Durability, ErrorKind, Frame, Health, JournalError, Run, RunState, StoredTurn};
 
 /// A group is committed when this much is in it, so that the first in line does not wait for ever.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
@@ -42,7 +42,7 @@ pub(crate) enum Command {
         from: (RunState, u32),
         to: Box<Run>,
         frames: Vec<Frame>,
-        turn: Option<Box<Turn>>,
+        turn: Option<Box<StoredTurn>>,
         reply: Reply<bool>,
     },
     /// Deletes closed streams.
@@ -392,14 +392,14 @@ impl Drop for Watch {
 }
 
 /// Writes groups to a new segment and syncs it; where each frame was and is.
-fn rewrite_to(segment: &Arc<Segment>, lost: &[Written]) -> io::Result<Vec<(Place, Place)>> {
+fn rewrite_to(segment: &Arc<Segment>, lost: &[Written]) -> io::Result<Vec<(Location, Location)>> {
     let (file, mut places, mut at) = (segment.file()?, Vec::new(), HEADER as u32);
     for group in lost {
         file.write_at(&group.bytes, at.into())?;
         for entry in group.entries() {
             let to = Entry { offset: entry.offset - group.offset + at, ..entry };
-            let from = Place { segment: group.segment.id, entry };
-            places.push((from, Place { segment: segment.id, entry: to }));
+            let from = Location { segment: group.segment.id, entry };
+            places.push((from, Location { segment: segment.id, entry: to }));
         }
         at += group.bytes.len() as u32;
     }

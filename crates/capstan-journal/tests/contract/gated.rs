@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_journal::{
     Claim, Claimed, Expired, Found, Frame, JournalError, NameKind, Retention, Run, RunState, Secret, Store,
-    Turn,
+    StoredTurn,
 };
 use capstan_protocol::Timestamp;
 use tokio::sync::Semaphore;
@@ -43,7 +43,7 @@ impl Store for Gated {
         from: (RunState, u32),
         to: Run,
         frames: Vec<Frame>,
-        turn: Option<Turn>,
+        turn: Option<StoredTurn>,
     ) -> Result<bool, JournalError> {
         self.store.transition(from, to, frames, turn).await
     }
@@ -97,7 +97,7 @@ impl Store for Gated {
         session: &str,
         from: u64,
         limit: usize,
-    ) -> Result<Vec<Turn>, JournalError> {
+    ) -> Result<Vec<StoredTurn>, JournalError> {
         self.store.turns(tenant, session, from, limit).await
     }
     async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {

@@ -13,7 +13,9 @@ mod streams;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use capstan_journal::{Claim, Durability, Frame, Journal, Run, RunState, Store, TailLimits, Turn, open};
+use capstan_journal::{
+    Claim, Durability, Frame, Journal, Run, RunState, Store, StoredTurn, TailLimits, open,
+};
 use capstan_protocol::Timestamp;
 use serde_json::json;
 use tempfile::TempDir;
@@ -151,13 +153,13 @@ impl Backend {
     }
 
     /// A run that began and ended at a moment and left its turn to a session.
-    async fn said(&self, tenant: &str, session: &str, text: &str, at: Timestamp) -> Turn {
+    async fn said(&self, tenant: &str, session: &str, text: &str, at: Timestamp) -> StoredTurn {
         let claim =
             Claim { session: session.into(), created_at: at, ..claim(tenant, &Uuid::new_v4().to_string()) };
         let run = self.store.claim(claim).await.unwrap().run;
         let said =
             json!({"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": text}]});
-        let turn = Turn::new(run.stream_id, at, 2, said);
+        let turn = StoredTurn::new(run.stream_id, at, 2, said);
         let to = Run { closed_at: Some(at), ..moved(&run, RunState::Closed, 1) };
         let from = (RunState::Running, 1);
         assert!(self.store.transition(from, to, frames(1, 700), Some(turn.clone())).await.unwrap());
@@ -166,7 +168,7 @@ impl Backend {
     }
 
     /// All turns of a session.
-    async fn turns(&self, tenant: &str, session: &str) -> Vec<Turn> {
+    async fn turns(&self, tenant: &str, session: &str) -> Vec<StoredTurn> {
         self.store.turns(tenant, session, 0, usize::MAX).await.unwrap()
     }
 }

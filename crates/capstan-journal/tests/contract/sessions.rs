@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capstan_journal::{Claim, Retention, RunState, TenantRetention, Turn};
+use capstan_journal::{Claim, Retention, RunState, StoredTurn, TenantRetention};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -27,7 +27,7 @@ pub(crate) async fn a_run_that_ends_leaves_its_turn_in_order(backend: &Backend) 
 pub(crate) async fn who_loses_the_race_to_end_a_run_leaves_no_turn(backend: &Backend) {
     let said = backend.said("t", "s", "said", at(1)).await;
     let run = backend.store.run(said.stream_id).await.unwrap().unwrap();
-    let late = Turn { said: "too late".into(), ..said.clone() };
+    let late = StoredTurn { said: "too late".into(), ..said.clone() };
     let to = moved(&run, RunState::Closed, 1);
     assert!(!backend.store.transition((RunState::Running, 1), to, vec![], Some(late)).await.unwrap());
     assert_eq!(backend.store.turns("t", "s", 0, 99).await.unwrap(), [said]);

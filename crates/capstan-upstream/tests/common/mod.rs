@@ -19,7 +19,7 @@ use capstan_protocol::{
 };
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use uuid::Uuid;
 
 /// What a provider does after it has read a request.
@@ -32,6 +32,13 @@ pub enum Do {
     Reset,
     /// Nothing more comes, but the connection stays until the other side gives it up.
     Hang,
+}
+
+/// A port where nobody answers: taken but not listened on, so that no other server gets it meanwhile.
+pub fn closed_port() -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    socket
 }
 
 /// A request as the provider saw it.

@@ -6,7 +6,7 @@ use super::super::footer::Entry;
 use super::super::format::Kind;
 use super::super::names::Name;
 use super::super::record::{GoneSummary, RunSummary, SessionSummary, read_number};
-use super::{Index, Place, Session, Stream, weight};
+use super::{Index, Location, Session, Stream, weight};
 use crate::RunState;
 use uuid::Uuid;
 
@@ -56,7 +56,7 @@ impl Index {
         let is_packets = entry.kind == Kind::Packets;
         stream.parts.add(segment, weight(entry), is_packets.then_some(entry.seq));
         if !is_packets {
-            stream.body = Some(Place { segment, entry: *entry });
+            stream.body = Some(Location { segment, entry: *entry });
         } else if stream.record.is_some() && stream.state != RunState::Closed {
             let (size, tenant) = (stream.size + u64::from(entry.length), stream.tenant);
             let before = std::mem::replace(&mut stream.size, size);
@@ -66,7 +66,7 @@ impl Index {
     }
 
     fn admit_record(&mut self, segment: u32, entry: &Entry, summary: &[u8]) {
-        let (owner, place) = (entry.owner, Place { segment, entry: *entry });
+        let (owner, place) = (entry.owner, Location { segment, entry: *entry });
         let stream = self.streams.entry(owner).or_insert_with(Stream::new);
         let old = stream.record;
         if old.is_some_and(|old| old.entry.seq > entry.seq) {

@@ -1,8 +1,9 @@
 //! A collector that is away or does not answer harms nobody; a variable that makes no sense is told at once.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
+
+use tokio::net::TcpSocket;
 
 use super::end;
 use crate::client::{ask, assert_whole, http, packets, tokens};
@@ -29,8 +30,10 @@ async fn undisturbed(endpoint: &str, env: &[(&str, &str)]) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_that_is_away_is_told_once() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let log = undisturbed(&format!("http://{free}"), &[]).await;
+    // Taken but not listened on, so that nobody else gets it meanwhile.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let log = undisturbed(&format!("http://{}", closed.local_addr().unwrap()), &[]).await;
     assert_eq!(log.matches("traces cannot be exported").count(), 1, "{log}");
     assert!(!log.contains("collector-key"), "{log}");
 }

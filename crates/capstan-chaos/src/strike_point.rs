@@ -5,7 +5,7 @@ use crate::frames::Scanner;
 
 /// Enough of the body has passed, and the next byte is at a spot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct StrikePoint {
     /// The body's bytes that have to pass first.
     pub bytes: u64,
     /// The packets that have to pass first.
@@ -27,7 +27,7 @@ pub enum Spot {
     Character,
 }
 
-impl Place {
+impl StrikePoint {
     /// Whether this is the place, with `next` about to pass.
     pub(crate) fn is_before(&self, next: u8, scanner: &Scanner) -> bool {
         let is_reached = scanner.bytes() >= self.bytes && scanner.packets() >= self.packets;

@@ -15,13 +15,13 @@ const RETRY_MS: u32 = 500;
 /// Numbers and writes the packets of one stream.
 #[pyclass(frozen, module = "coreason_client._core")]
 #[derive(Debug)]
-pub(crate) struct Pen {
+pub(crate) struct PacketWriter {
     #[pyo3(get)]
     stream_id: Uuid,
     seq: AtomicU64,
 }
 
-impl Pen {
+impl PacketWriter {
     fn write<'py>(&self, py: Python<'py>, payload: Payload) -> Bound<'py, PyBytes> {
         let seq = self.seq.fetch_add(1, Ordering::Relaxed) + 1;
         let packet = StreamPacket { stream_id: self.stream_id, seq, t: Timestamp::now(), payload };
@@ -32,7 +32,7 @@ impl Pen {
 }
 
 #[pymethods]
-impl Pen {
+impl PacketWriter {
     #[new]
     #[pyo3(signature = (stream_id = None))]
     fn new(stream_id: Option<Uuid>) -> Self {
