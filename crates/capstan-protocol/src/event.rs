@@ -4,7 +4,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use url::Url;
 use uuid::Uuid;
 
@@ -300,13 +300,16 @@ impl Event {
     }
 }
 
+#[derive(Serialize)]
+struct Envelope<'a> {
+    id: Uuid,
+    timestamp: Timestamp,
+    r#type: &'a str,
+    data: RawObject,
+}
+
 /// Makes the payload of an EVENT packet: an envelope with a fresh id and the present time around `data`.
 pub fn envelope(kind: &str, data: &impl Serialize) -> Result<RawObject, DecodeError> {
     let data = RawObject::from_serialize(data)?;
-    let mut members = Map::new();
-    members.insert("id".into(), Uuid::now_v7().to_string().into());
-    members.insert("timestamp".into(), Timestamp::now().to_string().into());
-    members.insert("type".into(), kind.into());
-    members.insert("data".into(), Value::Object(data.to_map()));
-    RawObject::from_serialize(&members)
+    RawObject::from_serialize(&Envelope { id: Uuid::now_v7(), timestamp: Timestamp::now(), r#type: kind, data })
 }

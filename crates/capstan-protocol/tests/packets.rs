@@ -172,8 +172,9 @@ fn a_user_error_needs_a_message() {
 #[test]
 fn an_envelope_has_id_time_type_and_data() {
     let raw = event::envelope(event::USER_ERROR, &json!({ "message": "m" })).unwrap();
-    let members = raw.to_map();
-    assert_eq!(members.keys().collect::<Vec<_>>(), ["id", "timestamp", "type", "data"]);
+    let at = |name: &str| raw.get().find(&format!("\"{name}\":"));
+    assert!(["id", "timestamp", "type", "data"].map(at).is_sorted(), "{}", raw.get());
+    assert_eq!(raw.to_map().len(), 4);
 }
 
 #[test]

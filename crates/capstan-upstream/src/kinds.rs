@@ -143,8 +143,10 @@ pub fn missing_key(kind: &str, keys: &Map<String, Value>) -> Option<&'static str
 }
 
 fn take_common(keys: &mut Keys) -> Keys {
-    let taken = COMMON.iter().filter_map(|name| keys.shift_remove_entry(*name));
-    taken.collect()
+    let taken = COMMON.iter().filter_map(|name| Some(((*name).to_owned(), keys.get_mut(*name)?.take())));
+    let taken = taken.collect();
+    keys.retain(|name, _| !COMMON.contains(&name.as_str()));
+    taken
 }
 
 fn common(config: CommonConfig, row: &Kind, clock: Clock) -> Result<Common, ConfigError> {

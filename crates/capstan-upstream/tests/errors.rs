@@ -319,7 +319,7 @@ async fn foreign_agents_that_fail_are_typed() {
     ] {
         let provider = Provider::start(move |_| acts.clone()).await;
         let mut config = config(&provider.url);
-        config.as_object_mut().unwrap().shift_remove("model");
+        config.as_object_mut().unwrap().remove("model");
         let (_, outcome) = run(agent("ag-ui", config), Turn::new("Hi")).await;
         stands(label, &outcome.unwrap_err());
     }
@@ -346,7 +346,7 @@ async fn foreign_cap_servers_that_fail_are_typed() {
     ] {
         let provider = Provider::start(move |_| acts.clone()).await;
         let mut config = config(&provider.url);
-        config.as_object_mut().unwrap().shift_remove("model");
+        config.as_object_mut().unwrap().remove("model");
         let (_, outcome) = run(agent("cap", config), Turn::new("Hi")).await;
         stands(label, &outcome.unwrap_err());
     }

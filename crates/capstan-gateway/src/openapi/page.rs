@@ -195,7 +195,8 @@ fn answer((status, response): (&String, &Value)) -> String {
 fn models(schemas: &Value) -> String {
     let model = |(name, schema): (&String, &Value)| {
         let mut rest: Map<String, Value> = schema.as_object().cloned().unwrap_or_default();
-        let says = rest.shift_remove("description").unwrap_or_default();
+        let says = rest.get_mut("description").map(Value::take).unwrap_or_default();
+        rest.retain(|name, _| name != "description");
         format!(
             "<details id=\"model-{name}\"><summary><code>{name}</code> {}</summary>{}</details>",
             inline(says.as_str().unwrap_or_default().lines().next().unwrap_or_default()),

@@ -203,21 +203,21 @@ impl From<StreamError> for Fault {
         let retry_after = error.retry_after().and_then(whole_seconds);
         let mut details = error.details.unwrap_or_default();
         if retry_after.is_some() {
-            details.shift_remove(RETRY_AFTER);
+            details.retain(|name, _| name != RETRY_AFTER);
         }
         let (kind, foreign_code) = match kind_of(&error.code) {
             Some(kind) => (kind, None),
             None => {
                 let told = details.get(KIND).and_then(Value::as_str).and_then(kind_of);
                 if told.is_some() {
-                    details.shift_remove(KIND);
+                    details.retain(|name, _| name != KIND);
                 }
                 (told.unwrap_or(FaultKind::AgentExecutionError), Some(error.code))
             }
         };
         let told = details.get(RETRYABLE).and_then(Value::as_bool);
         if told.is_some() {
-            details.shift_remove(RETRYABLE);
+            details.retain(|name, _| name != RETRYABLE);
         }
         let implied = implied_retryable(kind, foreign_code.is_some(), error.severity);
         let retryable = told.unwrap_or(implied);

@@ -223,7 +223,8 @@ fn unguess(data: &mut Map<String, Value>) {
 }
 
 fn rename(data: &mut Map<String, Value>, from: &str, to: &str) {
-    if let Some(value) = data.shift_remove(from) {
+    if let Some(value) = data.get_mut(from).map(Value::take) {
+        data.retain(|name, _| name != from);
         data.entry(to).or_insert(value);
     }
 }

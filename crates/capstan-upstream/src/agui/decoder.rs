@@ -203,10 +203,8 @@ fn step(label: String, status: ProgressStatus) -> Option<Output> {
 
 /// The event under its own name, its members as data.
 fn pass(mut raw: Map<String, Value>) -> Option<Output> {
-    let kind = raw.shift_remove("type")?;
-    for name in ["timestamp", "rawEvent", "metadata"] {
-        raw.shift_remove(name);
-    }
+    let kind = raw.get_mut("type")?.take();
+    raw.retain(|name, _| !["type", "timestamp", "rawEvent", "metadata"].contains(&name.as_str()));
     make(kind.as_str()?, &raw)
 }
 

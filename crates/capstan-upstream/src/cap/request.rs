@@ -26,9 +26,8 @@ pub(super) fn v1(turn: &Turn, system: Option<&str>) -> ServiceRequest {
     let messages: Vec<_> = system.map(ChatMessage::system).into_iter().chain(said).collect();
     let mut payload = turn.payload.to_map();
     // The messages hold what these said; ids and answers are those of this run, not of the far one.
-    for name in ["query", "input", "threadId", "runId", "resume"] {
-        payload.shift_remove(name);
-    }
+    let replaced = ["query", "input", "threadId", "runId", "resume"];
+    payload.retain(|name, _| !replaced.contains(&name.as_str()));
     let mut request = AgentRequest::messages(session, &messages);
     payload.extend(std::mem::take(&mut request.payload));
     payload.extend(members(turn));
