@@ -14,7 +14,7 @@ use crate::error::CapError;
 use crate::machine::Policy;
 use crate::options::Options;
 use crate::stream::{Call, PacketStream};
-use crate::transport::{Request, Transport, reqwest_client};
+use crate::transport::{self, Request, Transport};
 
 /// A client of one server. Cheap to clone.
 #[derive(Clone)]
@@ -89,9 +89,7 @@ impl CapClient {
         }
         let transport = match &options.transport {
             Some(transport) => Arc::clone(transport),
-            None => {
-                Arc::new(reqwest_client(options.connect_timeout).map_err(|e| CapError::connection(e.0, 0))?)
-            }
+            None => transport::usual(options.connect_timeout).map_err(|e| CapError::connection(e.0, 0))?,
         };
         let headers = headers(api_key, &options)?;
         Ok(Self { base, headers, options, transport })

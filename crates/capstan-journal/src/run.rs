@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use capstan_protocol::Timestamp;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -213,7 +212,8 @@ fn is_zero(number: &u64) -> bool {
 }
 
 /// Where a run stands. The order is the order of one attempt's life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
     /// An attempt is under way (or was, when the process died).

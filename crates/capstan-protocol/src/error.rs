@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// What a stream does after an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ErrorSeverity {
     /// The stream is dead and a retry cannot help. Raise it.
@@ -41,7 +41,8 @@ impl fmt::Display for ErrorSeverity {
 /// A failure of the stream itself: the payload of an ERROR packet.
 ///
 /// For a failure that the user should read while the agent carries on, see [`UserError`](crate::UserError).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StreamError {
     /// Machine-readable, snake_case, such as `rate_limit_exceeded`.

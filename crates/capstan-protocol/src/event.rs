@@ -2,7 +2,6 @@
 //!
 //! A packet keeps the raw object; [`Event::view`] types it on demand. An unknown type is never an error.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::Url;
@@ -14,7 +13,8 @@ use crate::json::RawObject;
 use crate::time::Timestamp;
 
 /// The event types that profile v1's data contract knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PresentationEventType {
     /// [`CitationBlock`].
@@ -52,7 +52,8 @@ impl PresentationEventType {
 }
 
 /// The envelope of a presentation event, `data` untouched.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PresentationEvent {
     /// The event's own id.
@@ -67,13 +68,14 @@ pub struct PresentationEvent {
 }
 
 /// A source that backs the answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CitationItem {
     /// The source's id.
     pub source_id: String,
     /// Where it is.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub uri: Url,
     /// Its title.
     pub title: String,
@@ -85,7 +87,8 @@ pub struct CitationItem {
 }
 
 /// A list of sources.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CitationBlock {
     /// The sources.
@@ -93,7 +96,8 @@ pub struct CitationBlock {
 }
 
 /// How far a piece of work is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ProgressStatus {
     /// Going on.
@@ -105,7 +109,8 @@ pub enum ProgressStatus {
 }
 
 /// A step of work that a person may watch.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ProgressUpdate {
     /// What is being done.
@@ -118,11 +123,12 @@ pub struct ProgressUpdate {
 }
 
 /// A picture, a film, a file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MediaItem {
     /// Where it is. Any scheme: whoever renders it decides what to follow.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub url: Url,
     /// What it is.
     pub mime_type: String,
@@ -132,7 +138,8 @@ pub struct MediaItem {
 }
 
 /// Several media items.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MediaCarousel {
     /// The items.
@@ -140,21 +147,24 @@ pub struct MediaCarousel {
 }
 
 /// Markdown to render.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MarkdownBlock {
     /// The text.
     pub content: String,
 }
 
 /// A thought of the agent's, for those who want to see it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThoughtTrace {
     /// The thought.
     pub thought: String,
 }
 
 /// Where a failure comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ErrorDomain {
     /// The request was wrong.
@@ -189,7 +199,8 @@ impl ErrorDomain {
 /// A failure that the user should read while the agent carries on: the data of a `user_error` event.
 ///
 /// For a failure of the stream itself, see [`StreamError`](crate::StreamError).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UserError {
     /// For the user.
     pub message: String,
@@ -205,7 +216,8 @@ pub struct UserError {
 }
 
 /// "Drop text and presentation events after `after_seq`; they follow again" (an extension).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StreamReset {
     /// The attempt whose output follows.
     pub attempt: u32,
@@ -311,5 +323,10 @@ struct Envelope<'a> {
 /// Makes the payload of an EVENT packet: an envelope with a fresh id and the present time around `data`.
 pub fn envelope(kind: &str, data: &impl Serialize) -> Result<RawObject, DecodeError> {
     let data = RawObject::from_serialize(data)?;
-    RawObject::from_serialize(&Envelope { id: Uuid::now_v7(), timestamp: Timestamp::now(), r#type: kind, data })
+    RawObject::from_serialize(&Envelope {
+        id: Uuid::now_v7(),
+        timestamp: Timestamp::now(),
+        r#type: kind,
+        data,
+    })
 }

@@ -98,6 +98,7 @@ impl<'de> Deserialize<'de> for RawObject {
     }
 }
 
+#[cfg(feature = "schema")]
 impl schemars::JsonSchema for RawObject {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Object".into()
@@ -171,6 +172,7 @@ impl<'de> Deserialize<'de> for RawJson {
     }
 }
 
+#[cfg(feature = "schema")]
 impl schemars::JsonSchema for RawJson {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Any".into()

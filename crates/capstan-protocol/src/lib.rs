@@ -33,6 +33,7 @@ mod parameters;
 pub mod problem;
 mod request;
 mod response;
+#[cfg(feature = "schema")]
 mod schema;
 pub mod sse;
 mod time;

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+#[cfg(feature = "schema")]
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,8 @@ use crate::decode::{self, DecodeError};
 use crate::{packet, v2};
 
 /// Which edition of the data contract.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
     /// RFC 004 and 005: strict members, upper-case words.
@@ -44,13 +46,17 @@ impl FromStr for Profile {
     }
 }
 
+/// Gives the canonical JSON of a document, or why it is refused.
+type Judge = fn(&str) -> Result<String, DecodeError>;
+
 /// A wire model under the name that the data contract gives it.
 pub struct Model {
     /// The name, such as `StreamPacket`.
     pub name: &'static str,
     /// The profile that it belongs to.
     pub profile: Profile,
-    check: fn(&str) -> Result<String, DecodeError>,
+    check: Judge,
+    #[cfg(feature = "schema")]
     schema: fn(&mut SchemaGenerator) -> Schema,
 }
 
@@ -61,6 +67,7 @@ impl Model {
     }
 
     /// The model's JSON Schema.
+    #[cfg(feature = "schema")]
     pub fn schema(&self, generator: &mut SchemaGenerator) -> Schema {
         (self.schema)(generator)
     }
@@ -72,24 +79,35 @@ fn check<T: DeserializeOwned + Serialize>(text: &str) -> Result<String, DecodeEr
     serde_json::to_string(&value).map_err(|e| DecodeError::value("", e.to_string()))
 }
 
-fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
-    generator.root_schema_for::<T>()
+#[cfg(feature = "schema")]
+use JsonSchema as Described;
+
+/// Nothing is asked of a model's type if nobody asks for its schema.
+#[cfg(not(feature = "schema"))]
+trait Described {}
+#[cfg(not(feature = "schema"))]
+impl<T> Described for T {}
+
+const fn model<T: DeserializeOwned + Serialize + Described>(profile: Profile, name: &'static str) -> Model {
+    judged::<T>(profile, name, check::<T>)
 }
 
-const fn model<T: DeserializeOwned + Serialize + JsonSchema>(profile: Profile, name: &'static str) -> Model {
-    Model { name, profile, check: check::<T>, schema: schema::<T> }
+/// A model whose verdicts are not those of its type alone.
+const fn judged<T: Described>(profile: Profile, name: &'static str, check: Judge) -> Model {
+    Model {
+        name,
+        profile,
+        check,
+        #[cfg(feature = "schema")]
+        schema: |generator| generator.root_schema_for::<T>(),
+    }
 }
 
 use Profile::{V1, V2};
 
 /// Every model, by profile and name.
 pub static MODELS: &[Model] = &[
-    Model {
-        name: "StreamPacket",
-        profile: V1,
-        check: packet::canonical,
-        schema: schema::<crate::StreamPacket>,
-    },
+    judged::<crate::StreamPacket>(V1, "StreamPacket", packet::canonical),
     model::<crate::StreamError>(V1, "StreamError"),
     model::<crate::PresentationEvent>(V1, "PresentationEvent"),
     model::<crate::CitationItem>(V1, "CitationItem"),
@@ -117,12 +135,7 @@ pub static MODELS: &[Model] = &[
     model::<crate::agui::AguiEvent>(V1, "AguiEvent"),
     model::<crate::agui::RunAgentInput>(V1, "RunAgentInput"),
     model::<crate::agui::RunError>(V1, "RunError"),
-    Model {
-        name: "StreamPacket",
-        profile: V2,
-        check: v2::canonical_packet,
-        schema: schema::<v2::StreamPacket>,
-    },
+    judged::<v2::StreamPacket>(V2, "StreamPacket", v2::canonical_packet),
     model::<v2::StreamError>(V2, "StreamError"),
     model::<v2::PresentationEvent>(V2, "PresentationEvent"),
     model::<v2::PresentationEvent>(V2, "UserError-event"),

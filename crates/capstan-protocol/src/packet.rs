@@ -7,7 +7,6 @@ mod fast;
 
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -21,7 +20,8 @@ use crate::json::{RawObject, kind_of};
 use crate::time::Timestamp;
 
 /// What a packet does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum StreamOpCode {
     /// A piece of text.
@@ -89,7 +89,8 @@ impl Close {
 }
 
 /// The object that CLOSE carries when there is more to report than a reason (an extension).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CloseReport {
     /// Why the stream ended.
     pub reason: String,
@@ -302,7 +303,8 @@ impl<'de> Deserialize<'de> for StreamPacket {
     }
 }
 
-impl JsonSchema for StreamPacket {
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for StreamPacket {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "StreamPacket".into()
     }

@@ -1,12 +1,12 @@
 //! How a model is asked to answer: what a request may say beside its messages. All of it is optional.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::json::RawJson;
 
 /// The parameters of a request. What is absent is the agent's own to decide.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Parameters {
     /// How freely to choose words.
@@ -30,7 +30,8 @@ pub struct Parameters {
 }
 
 /// Whether tools are called.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
     /// As the model sees fit.
@@ -44,7 +45,8 @@ pub enum ToolChoice {
 }
 
 /// What an answer looks like.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseFormat {
     /// Text.
@@ -56,7 +58,8 @@ pub enum ResponseFormat {
 }
 
 /// The form of an answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AnswerSchema {
     /// What the form is called.
     #[serde(default = "answer")]
@@ -73,7 +76,8 @@ fn answer() -> String {
 }
 
 /// How much thought to spend. Where a provider has fewer words, the nearest is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
     /// None at all.

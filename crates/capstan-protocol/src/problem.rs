@@ -1,6 +1,5 @@
 //! RFC 9457 problem details, as HTTP failures carry them.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -11,7 +10,8 @@ use crate::event::ErrorDomain;
 pub const CONTENT_TYPE: &str = "application/problem+json";
 
 /// A failed HTTP exchange. Members of foreign problems that are absent here get careful defaults.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Problem {
     /// What kind of problem: `/errors/<slug>`, a page that a person can read.
     #[serde(rename = "type", default = "blank")]

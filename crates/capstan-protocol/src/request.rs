@@ -1,6 +1,5 @@
 //! Requests (profile v1): the `ServiceRequest` envelope, who asks, and what is asked.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -10,7 +9,8 @@ use crate::message::ChatMessage;
 use crate::time::Timestamp;
 
 /// Who asks.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UserContext {
     /// The user's id at the identity provider.
     pub user_id: String,
@@ -31,7 +31,8 @@ impl UserContext {
 }
 
 /// Where the request stands in a distributed trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TraceContext {
     /// The whole trace.
     pub trace_id: Uuid,
@@ -50,7 +51,8 @@ impl TraceContext {
 }
 
 /// The session that a request belongs to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionContext {
     /// The conversation.
     pub session_id: Uuid,
@@ -75,7 +77,8 @@ impl SessionContext {
 }
 
 /// What the client can show.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClientCapabilities {
     /// The event types that it can render.
     #[serde(default)]
@@ -95,8 +98,9 @@ fn yes() -> bool {
 /// What is asked, and by which request it was caused.
 ///
 /// Lineage: without a root the request is its own root; a parent needs an explicit root.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(transform = crate::schema::agent_request)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(transform = crate::schema::agent_request))]
 pub struct AgentRequest {
     /// This request.
     pub request_id: Uuid,
@@ -199,7 +203,8 @@ pub(crate) fn root_of(own: Uuid, root: Option<Uuid>, has_parent: bool) -> Result
 }
 
 /// The envelope that is posted to `/assist`. Its `request_id` is the key under which the run starts at most once.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServiceRequest {
     /// The key of the run.
     pub request_id: Uuid,

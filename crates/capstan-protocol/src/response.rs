@@ -1,6 +1,5 @@
 //! Replies and small models that look the same in both profiles.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -8,7 +7,8 @@ use uuid::Uuid;
 use crate::time::Timestamp;
 
 /// The answer of JSON mode: a whole run in one object.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServiceResponse {
     /// The request's key.
     pub request_id: Uuid,
@@ -22,7 +22,8 @@ pub struct ServiceResponse {
 }
 
 /// How a service feels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum HealthStatus {
     /// Well.
@@ -34,7 +35,8 @@ pub enum HealthStatus {
 }
 
 /// The answer of `GET /health`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HealthCheckResponse {
     /// How it feels.
     pub status: HealthStatus,
@@ -47,7 +49,8 @@ pub struct HealthCheckResponse {
 }
 
 /// A named party.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Identity {
     /// Its id.
     pub id: String,
@@ -59,7 +62,8 @@ pub struct Identity {
 }
 
 /// One server-sent event as a JSON object, as the data contract describes it; [`crate::sse`] is the codec.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServerSentEvent {
     /// The event's name.
     pub event: String,

@@ -1,6 +1,5 @@
 //! AG-UI events.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -8,7 +7,8 @@ use super::interrupt::Interrupt;
 use super::message::{AguiMessage, MessageContent};
 
 /// An event: its body, and what every event may carry.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AguiEvent {
     /// Type and members.
@@ -47,7 +47,8 @@ impl AguiEvent {
 }
 
 /// Who speaks in a streamed text message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum TextRole {
     /// The application's developer.
@@ -62,7 +63,8 @@ pub enum TextRole {
 }
 
 /// Why a run finished. Clients before 1.0 reject `cancelled`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "lowercase", rename_all_fields = "camelCase")]
 pub enum Outcome {
     /// It is complete.
@@ -81,7 +83,8 @@ pub enum Outcome {
 }
 
 /// Tokens of one provider and model.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct TokenUsage {
     /// Who counted.
@@ -111,7 +114,8 @@ pub struct TokenUsage {
 macro_rules! events {
     ($($(#[$doc:meta])* $name:ident = $wire:literal { $($(#[$attr:meta])* $field:ident: $type:ty,)* })*) => {
         /// What an event says, by type.
-        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(tag = "type", rename_all_fields = "camelCase")]
         #[allow(missing_docs)] // The members are AG-UI's own; each type's line says what they are for.
         pub enum EventBody {

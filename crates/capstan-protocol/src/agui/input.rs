@@ -1,13 +1,13 @@
 //! What an AG-UI client posts to start a run.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::message::AguiMessage;
 use crate::json::{RawJson, RawObject};
 
 /// A request to run an agent. `runId` is the key under which the run starts at most once, `threadId` the session.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RunAgentInput {
     /// The conversation.
@@ -40,7 +40,8 @@ pub struct RunAgentInput {
 }
 
 /// A tool of the application.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tool {
     /// Its name.
     pub name: String,
@@ -55,7 +56,8 @@ pub struct Tool {
 }
 
 /// A named piece of ambient information.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Context {
     /// What it is.
     pub description: String,
@@ -64,7 +66,8 @@ pub struct Context {
 }
 
 /// How an interrupt was answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ResumeStatus {
     /// With an answer.
@@ -74,7 +77,8 @@ pub enum ResumeStatus {
 }
 
 /// An answer to one interrupt.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ResumeEntry {
     /// Which interrupt.

@@ -1,6 +1,5 @@
 //! Interrupts: what a run asks a person for before the conversation can go on.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -9,7 +8,8 @@ use crate::time::Timestamp;
 /// Something that a run needs from outside. The next run's [`ResumeEntry`](super::ResumeEntry) answers it by its id.
 ///
 /// In CAP it is the data of an INTERRUPT event, in AG-UI an item of RUN_FINISHED's outcome.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Interrupt {
     /// By which it is answered.

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -12,7 +11,8 @@ use crate::event::ErrorDomain;
 use crate::fault::AguiErrorCode;
 
 /// One of the ten codes, or what a foreign agent sent instead.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum AguiCode {
     /// One of the ten.
@@ -43,7 +43,8 @@ impl fmt::Display for AguiCode {
 }
 
 /// What RUN_ERROR carries beyond the story, under `metadata.capstan`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CapstanMetadata {
     /// The catalogue's finer code.
     pub kind: String,
@@ -59,7 +60,8 @@ pub struct CapstanMetadata {
 }
 
 /// The failure of a run, in AG-UI's words.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunError {
     /// One of the ten codes.
     pub code: AguiCode,

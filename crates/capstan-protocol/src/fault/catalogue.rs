@@ -7,14 +7,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ErrorSeverity::{self, Fatal, Transient};
 use crate::event::ErrorDomain::{self, Client, Llm, Security, System};
 
 /// One row of the catalogue.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Entry {
     /// The kind that this row describes.
     #[serde(skip)]
@@ -258,7 +258,8 @@ impl fmt::Display for FaultKind {
 }
 
 /// The ten AG-UI error codes of story 22-B2, and no more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum AguiErrorCode {
     /// The agent failed in a way that nothing else describes (500).

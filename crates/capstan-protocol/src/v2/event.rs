@@ -1,6 +1,5 @@
 //! Presentation events of profile v2. Data is checked against the type that the event names.
 
-use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -12,12 +11,13 @@ use crate::event;
 use crate::time::Timestamp;
 
 /// A source.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CitationItem {
     /// The source's id.
     pub source_id: String,
     /// Where it is.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub uri: Url,
     /// Its title.
     pub title: String,
@@ -27,7 +27,8 @@ pub struct CitationItem {
 }
 
 /// A list of sources.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CitationBlock {
     /// The sources.
     pub items: Vec<CitationItem>,
@@ -48,7 +49,8 @@ impl CitationBlock {
 }
 
 /// A step of work.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProgressUpdate {
     /// What is being done.
     pub label: String,
@@ -56,7 +58,7 @@ pub struct ProgressUpdate {
     pub status: event::ProgressStatus,
     /// How far: 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "fraction")]
-    #[schemars(range(min = 0, max = 1))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub progress_percent: Option<f64>,
 }
 
@@ -69,10 +71,11 @@ fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D
 }
 
 /// A picture, a film, a file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MediaItem {
     /// Where it is.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub url: Url,
     /// What it is.
     pub mime_type: String,
@@ -82,7 +85,8 @@ pub struct MediaItem {
 }
 
 /// Several media items.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MediaCarousel {
     /// The items.
     pub items: Vec<MediaItem>,
@@ -92,8 +96,9 @@ pub struct MediaCarousel {
 pub type MarkdownBlock = event::MarkdownBlock;
 
 /// A presentation event whose data fits its type.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(transform = crate::schema::stamped)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(transform = crate::schema::stamped))]
 pub struct PresentationEvent {
     /// The event's id; made up when absent.
     pub id: Uuid,
@@ -105,7 +110,8 @@ pub struct PresentationEvent {
 }
 
 /// Type and data of an event.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", content = "data", rename_all = "snake_case")]
 pub enum Block {
     /// Sources.

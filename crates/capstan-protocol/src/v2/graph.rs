@@ -1,6 +1,5 @@
 //! Models that only v2 has: events of an agent graph, stream references, agent capabilities.
 
-use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -8,7 +7,8 @@ use serde_json::{Map, Value};
 use crate::decode;
 
 /// How an agent can be asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveryMode {
     /// A stream.
@@ -18,7 +18,8 @@ pub enum DeliveryMode {
 }
 
 /// What an agent can do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct AgentCapabilities {
     /// How it can be asked.
@@ -38,7 +39,8 @@ fn yes() -> bool {
 }
 
 /// A named stream inside a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StreamReference {
     /// Its id.
     pub stream_id: String,
@@ -55,8 +57,9 @@ fn plain_text() -> String {
 }
 
 /// An event of an agent graph.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(transform = crate::schema::graph_event)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(transform = crate::schema::graph_event))]
 pub struct GraphEvent {
     /// The run.
     pub run_id: String,
@@ -78,7 +81,8 @@ pub struct GraphEvent {
 }
 
 /// What happened in an agent graph.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event_type", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum GraphEventKind {
     /// A node began.

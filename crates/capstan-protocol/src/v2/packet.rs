@@ -1,6 +1,5 @@
 //! Packets of profile v2: `{op, p}`, and what else a peer sends along.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -14,7 +13,8 @@ use crate::packet::{self, Close, Payload, StreamOpCode, not_an_error};
 use crate::time::Timestamp;
 
 /// Severities of v2. There is no warning: one is sent as a `user_error` event instead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ErrorSeverity {
     /// Dead.
@@ -24,7 +24,8 @@ pub enum ErrorSeverity {
 }
 
 /// An error of v2; the same members, other spellings.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StreamError {
     /// Machine-readable, snake_case.
     pub code: String,
@@ -229,7 +230,8 @@ fn rename(data: &mut Map<String, Value>, from: &str, to: &str) {
     }
 }
 
-impl JsonSchema for StreamPacket {
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for StreamPacket {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "StreamPacket".into()
     }

@@ -1,6 +1,5 @@
 //! Requests of profile v2: flatter, with plain-string session ids.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -12,8 +11,9 @@ use crate::response::Identity;
 use crate::time::Timestamp;
 
 /// A message: a role and one text.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(transform = crate::schema::stamped)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(transform = crate::schema::stamped))]
 pub struct ChatMessage {
     /// Who speaks.
     pub role: Role,
@@ -28,12 +28,13 @@ pub struct ChatMessage {
     /// When it was said; now when absent.
     #[serde(default = "Timestamp::now")]
     // The present time is no default to write into a schema.
-    #[schemars(!default)]
+    #[cfg_attr(feature = "schema", schemars(!default))]
     pub timestamp: Timestamp,
 }
 
 /// Who talks to whom.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionContext {
     /// The conversation.
     pub session_id: String,
@@ -45,8 +46,9 @@ pub struct SessionContext {
 }
 
 /// A question in plain text.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(transform = crate::schema::agent_request)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(transform = crate::schema::agent_request))]
 pub struct AgentRequest {
     /// This request.
     pub request_id: Uuid,
@@ -106,7 +108,8 @@ impl<'de> Deserialize<'de> for AgentRequest {
 }
 
 /// The envelope of v2.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServiceRequest {
     /// The key of the run.
     pub request_id: Uuid,

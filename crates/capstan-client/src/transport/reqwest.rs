@@ -1,0 +1,55 @@
+//! The usual transport.
+
+use std::error::Error;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use reqwest::redirect;
+
+use super::{Request, Response, Transport, TransportError};
+
+/// More is a loop.
+const MAX_REDIRECTS: usize = 3;
+
+pub(super) fn client(connect_timeout: Duration) -> Result<reqwest::Client, TransportError> {
+    // No time-out for the whole: a stream may take hours. Reading has one of its own.
+    reqwest::Client::builder()
+        .connect_timeout(connect_timeout)
+        .redirect(redirect::Policy::custom(follow))
+        .tcp_nodelay(true)
+        .build()
+        .map_err(from_reqwest)
+}
+
+/// Only within the origin: another server gets neither the key nor what is asked. And only where POST stays POST.
+fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    let asked = attempt.previous();
+    let keeps_body = matches!(attempt.status().as_u16(), 307 | 308);
+    let is_near = asked.first().is_some_and(|first| first.origin() == attempt.url().origin());
+    let is_short = asked.len() <= MAX_REDIRECTS;
+    if keeps_body && is_near && is_short { attempt.follow() } else { attempt.stop() }
+}
+
+#[async_trait]
+impl Transport for reqwest::Client {
+    async fn send(&self, request: Request) -> Result<Response, TransportError> {
+        let sending = self.request(request.method, request.url).headers(request.headers).body(request.body);
+        let response = sending.send().await.map_err(from_reqwest)?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let body = response.bytes_stream().map(|chunk| chunk.map_err(from_reqwest));
+        Ok(Response { status, headers, body: Box::pin(body) })
+    }
+}
+
+/// The innermost cause says most; the URL is left out, since it may hold what is nobody's business.
+fn from_reqwest(error: reqwest::Error) -> TransportError {
+    let error = error.without_url();
+    let mut cause: &(dyn Error + 'static) = &error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    let words = cause.to_string();
+    let outer = if error.is_connect() { "cannot connect" } else { "the connection broke" };
+    TransportError(if words.is_empty() { outer.to_owned() } else { format!("{outer}: {words}") })
+}
