@@ -1,6 +1,7 @@
 //! A conversation: what a session remembers, what a request adds to it, and how both become what an agent is given.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use capstan_journal::StoredTurn;
 use capstan_protocol::{ChatMessage, DecodeError, Part, Role, Timestamp};
@@ -10,19 +11,45 @@ use uuid::Uuid;
 
 use crate::ask::Ask;
 
+/// Messages, oldest first, split where an agent's turn begins: at the last user message. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Messages {
+    pub(crate) history: Arc<[ChatMessage]>,
+    pub(crate) turn: Arc<[ChatMessage]>,
+}
+
+impl From<Vec<ChatMessage>> for Messages {
+    fn from(mut messages: Vec<ChatMessage>) -> Self {
+        let last = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
+        let turn = messages.split_off(last);
+        Self { history: messages.into(), turn: turn.into() }
+    }
+}
+
+impl Messages {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &ChatMessage> {
+        self.history.iter().chain(self.turn.iter())
+    }
+
+    fn has_user(&self) -> bool {
+        self.turn.first().is_some_and(|first| first.role == Role::User)
+    }
+}
+
 /// The whole conversation for an agent. A request that does not tell it itself goes on from what is stored.
-pub(crate) fn whole(ask: &Ask, stored: Vec<ChatMessage>) -> Result<Vec<ChatMessage>, DecodeError> {
+pub(crate) fn whole(ask: &Ask, stored: Vec<ChatMessage>) -> Result<Messages, DecodeError> {
     if ask.is_whole {
         return Ok(ask.messages.clone());
     }
     check_results(&ask.messages, &stored)?;
-    let mut messages = stored;
-    messages.extend(ask.messages.iter().cloned());
-    Ok(tidy(messages))
+    if ask.messages.has_user() {
+        return Ok(Messages { history: tidy(stored).into(), turn: Arc::clone(&ask.messages.turn) });
+    }
+    Ok(tidy(stored.into_iter().chain(ask.messages.iter().cloned()).collect()).into())
 }
 
 /// Results must answer calls that the session knows.
-fn check_results(results: &[ChatMessage], stored: &[ChatMessage]) -> Result<(), DecodeError> {
+fn check_results(results: &Messages, stored: &[ChatMessage]) -> Result<(), DecodeError> {
     let calls: HashSet<&str> = stored.iter().flat_map(|message| &message.parts).filter_map(called).collect();
     for (at, message) in results.iter().enumerate() {
         if let Some(id) = message.parts.iter().filter_map(answered).find(|id| !calls.contains(id)) {
@@ -61,10 +88,12 @@ fn answered(part: &Part) -> Option<&str> {
 /// What a request adds to its session. One that tells the whole conversation adds what follows the last answer in it,
 /// unless the session's last turn has said so already: a client that answers a question repeats what it was about.
 pub(crate) fn added<'a>(ask: &'a Ask, last: &[ChatMessage]) -> Vec<&'a ChatMessage> {
-    let known = ask.messages.iter().rposition(|message| message.role == Role::Assistant);
-    let first = if ask.is_whole { known.map_or(0, |at| at + 1) } else { 0 };
+    let is_known = |message: &&ChatMessage| ask.is_whole && message.role == Role::Assistant;
     let is_repeated = |message: &ChatMessage| !ask.extras.answers.is_empty() && last.contains(message);
-    ask.messages.iter().skip(first).filter(|message| !is_repeated(message)).collect()
+    let mut added: Vec<_> = ask.messages.iter().rev().take_while(|message| !is_known(message)).collect();
+    added.reverse();
+    added.retain(|message| !is_repeated(message));
+    added
 }
 
 /// What a stored turn says; the journal itself does not look into it.

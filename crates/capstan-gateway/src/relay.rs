@@ -182,7 +182,8 @@ impl Relay {
             Err(error) => return Ok(Err(invalid(&error))),
         };
         let extras = &self.ask.extras;
-        let mut turn = Turn::talk(messages);
+        let mut turn = Turn::talk(Vec::new());
+        (turn.history, turn.messages) = (messages.history, messages.turn);
         turn.run = self.run.stream_id;
         turn.agent = Arc::clone(&self.agent.name);
         turn.session.clone_from(&self.run.session);

@@ -116,7 +116,7 @@ impl Face for Agui {
         let is_v1 = match asker {
             Asker::Unread => return None,
             Asker::Viewer => false,
-            Asker::Client(body) => declares_version(body),
+            Asker::Client(ask) => ask.protocol_version.is_some(),
         };
         let now = Some(Timestamp::now().as_millis());
         let error = fault.to_run_error(app.settings.exposure).to_event(form(is_v1), now);
@@ -153,11 +153,14 @@ impl Agui {
     /// Whoever looks gets what the client that started the run gets.
     async fn facts(&self, app: &App, opening: &Opening<'_>) -> Result<Facts, Fault> {
         let run = opening.run;
-        if let Some((body, _)) = opening.posted {
-            return Ok(Facts::new(run, Some(body), &app.settings));
-        }
-        let body = app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
-        Ok(Facts::new(run, body.as_ref(), &app.settings))
+        let declares_version = match opening.posted {
+            Some(ask) => ask.protocol_version.is_some(),
+            None => {
+                let body = app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+                body.is_some_and(|body| declares_version(&body))
+            }
+        };
+        Ok(Facts::new(run, declares_version, &app.settings))
     }
 }
 
