@@ -27,7 +27,7 @@ use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{JournalError, Run, RunState};
 use capstan_protocol::agui::{AguiEvent, EventBody};
-use capstan_protocol::{Cursor, ErrorSeverity, Fault, Payload, StreamPacket, Timestamp, sse};
+use capstan_protocol::{Cursor, ErrorSeverity, Fault, FaultKind, Payload, StreamPacket, Timestamp, sse};
 use http::request::Parts;
 use uuid::Uuid;
 
@@ -111,10 +111,11 @@ impl Face for Agui {
     }
 
     /// Its clients read neither `Retry-After` nor a problem, but a stream whose only event is RUN_ERROR. What cannot be
-    /// read as AG-UI is refused as HTTP.
+    /// read as AG-UI, or makes no sense, is refused as HTTP.
     fn refuse(&self, app: &App, fault: &Fault, asker: Asker<'_>) -> Option<Response> {
         let is_v1 = match asker {
             Asker::Unread => return None,
+            Asker::Client(_) if fault.kind() == FaultKind::InvalidRequest => return None,
             Asker::Viewer => false,
             Asker::Client(ask) => ask.protocol_version.is_some(),
         };
