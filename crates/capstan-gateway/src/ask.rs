@@ -1,13 +1,14 @@
 //! What a POST asks: the body in any face's words, read into one shape, with the hash by which repeats are known.
 
+mod body_hash;
 mod extras;
 
 use capstan_protocol::{ChatMessage, DecodeError, Fault, FaultKind, Profile, Role};
-use serde_json::Value;
-use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-pub(crate) use extras::{Extras, parameters_of};
+use crate::conversation::Messages;
+pub(crate) use body_hash::body_hash;
+pub(crate) use extras::{Extras, Payload, parameters_of};
 
 /// A question, whatever face and profile it came in.
 #[derive(Debug, Clone)]
@@ -18,12 +19,14 @@ pub(crate) struct Ask {
     pub(crate) session: String,
     /// Who it is for, if the request says.
     pub(crate) agent_id: Option<Uuid>,
-    /// What the request tells of the conversation, oldest first.
-    pub(crate) messages: Vec<ChatMessage>,
+    /// What the request tells of the conversation.
+    pub(crate) messages: Messages,
     /// The messages tell all of it: what is stored does not count.
     pub(crate) is_whole: bool,
     /// Event types that the client can show; none means all of them.
     pub(crate) supported_events: Option<Vec<String>>,
+    /// The version of its protocol that the client declares.
+    pub(crate) protocol_version: Option<String>,
     pub(crate) extras: Extras,
 }
 
@@ -35,9 +38,10 @@ impl Ask {
             profile: Profile::V1,
             session,
             agent_id: None,
-            messages,
+            messages: messages.into(),
             is_whole: false,
             supported_events: None,
+            protocol_version: None,
             extras: Extras::default(),
         }
     }
@@ -59,63 +63,4 @@ pub(crate) fn is_whole(messages: &[ChatMessage], has_answers: bool, place: &str)
         return Ok(false);
     }
     Err(invalid(&DecodeError::value(place, "holds no message of role user, nor results of tools alone")))
-}
-
-/// The hash by which a repeat is known: the JSON value, the agent of the path and the face; not headers, not spacing.
-pub(crate) fn body_hash(body: &[u8], agent: Option<&str>, face: &str) -> [u8; 32] {
-    let value: Value = serde_json::from_slice(body).unwrap_or_default();
-    let mut hash = Sha256::new();
-    hash_value(&mut hash, &value);
-    for part in [agent.unwrap_or_default(), face] {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    hash.finalize().into()
-}
-
-/// Members in order of name, each value behind a mark of its type, so that different values differ.
-fn hash_value(hash: &mut Sha256, value: &Value) {
-    match value {
-        Value::Null => hash.update(b"n"),
-        Value::Bool(b) => hash.update(if *b { b"t" } else { b"f" }),
-        Value::Number(n) => hash_text(hash, b'#', &n.to_string()),
-        Value::String(s) => hash_text(hash, b'"', s),
-        Value::Array(items) => {
-            hash.update(b"[");
-            hash.update((items.len() as u64).to_be_bytes());
-            items.iter().for_each(|item| hash_value(hash, item));
-        }
-        Value::Object(members) => {
-            hash.update(b"{");
-            hash.update((members.len() as u64).to_be_bytes());
-            let mut names: Vec<&String> = members.keys().collect();
-            names.sort();
-            for name in names {
-                hash_text(hash, b':', name);
-                hash_value(hash, members.get(name).unwrap_or(&Value::Null));
-            }
-        }
-    }
-}
-
-fn hash_text(hash: &mut Sha256, mark: u8, text: &str) {
-    hash.update([mark]);
-    hash.update((text.len() as u64).to_be_bytes());
-    hash.update(text);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn equal_values_have_equal_hashes_whatever_their_spacing_and_order() {
-        let hash = |text: &str| body_hash(text.as_bytes(), None, "cap");
-        assert_eq!(hash(r#"{"a":1,"b":[1,2]}"#), hash("{ \"b\": [1, 2],\n \"a\": 1 }"));
-        for other in [r#"{"a":1,"b":[2,1]}"#, r#"{"a":"1","b":[1,2]}"#, r#"{"a":1,"b":[1,2],"c":null}"#] {
-            assert_ne!(hash(r#"{"a":1,"b":[1,2]}"#), hash(other));
-        }
-        assert_ne!(body_hash(b"{}", Some("x"), "cap"), body_hash(b"{}", None, "cap"));
-        assert_ne!(body_hash(b"{}", None, "ag-ui"), body_hash(b"{}", None, "cap"));
-    }
 }

@@ -1,36 +1,113 @@
 //! A conversation: what a session remembers, what a request adds to it, and how both become what an agent is given.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use capstan_journal::StoredTurn;
-use capstan_protocol::{ChatMessage, DecodeError, Part, Role, Timestamp};
+use capstan_protocol::{Arguments, ChatMessage, DecodeError, Fault, Part, Role, Timestamp};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::ask::Ask;
+use crate::app::App;
+use crate::ask::{Ask, invalid};
+use crate::refusal::journal_fault;
+
+/// Messages, oldest first, split where an agent's turn begins: at the last user message. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Messages {
+    pub(crate) history: Arc<[ChatMessage]>,
+    pub(crate) turn: Arc<[ChatMessage]>,
+}
+
+impl From<Vec<ChatMessage>> for Messages {
+    fn from(mut messages: Vec<ChatMessage>) -> Self {
+        let last = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
+        let turn = messages.split_off(last);
+        Self { history: messages.into(), turn: turn.into() }
+    }
+}
+
+impl Messages {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &ChatMessage> {
+        self.history.iter().chain(self.turn.iter())
+    }
+
+    fn has_user(&self) -> bool {
+        self.turn.first().is_some_and(|first| first.role == Role::User)
+    }
+}
 
 /// The whole conversation for an agent. A request that does not tell it itself goes on from what is stored.
-pub(crate) fn whole(ask: &Ask, stored: Vec<ChatMessage>) -> Result<Vec<ChatMessage>, DecodeError> {
+pub(crate) fn whole(ask: &Ask, stored: Vec<Said>) -> Result<Messages, Fault> {
     if ask.is_whole {
         return Ok(ask.messages.clone());
     }
-    check_results(&ask.messages, &stored)?;
-    let mut messages = stored;
-    messages.extend(ask.messages.iter().cloned());
-    Ok(tidy(messages))
+    let stored = told(stored, &ask.messages);
+    check(&ask.messages, &stored)?;
+    if ask.messages.has_user() {
+        return Ok(Messages { history: tidy(stored).into(), turn: Arc::clone(&ask.messages.turn) });
+    }
+    Ok(tidy(stored.into_iter().chain(ask.messages.iter().cloned()).collect()).into())
 }
 
-/// Results must answer calls that the session knows.
-fn check_results(results: &[ChatMessage], stored: &[ChatMessage]) -> Result<(), DecodeError> {
-    let calls: HashSet<&str> = stored.iter().flat_map(|message| &message.parts).filter_map(called).collect();
-    for (at, message) in results.iter().enumerate() {
-        if let Some(id) = message.parts.iter().filter_map(answered).find(|id| !calls.contains(id)) {
-            let what = format!("answers the call {id:?}, which this session does not know");
-            return Err(DecodeError::value(format!("messages[{at}]"), what));
+/// Refuses results of calls that the conversation does not have, before there is a run to fail: a model would refuse
+/// all of it. `turns` is how many the session has.
+pub(crate) async fn check_results(app: &App, tenant: &str, ask: &Ask, turns: u64) -> Result<(), Fault> {
+    if results(ask.messages.iter()).next().is_none() {
+        return Ok(());
+    }
+    if ask.is_whole {
+        return check(&ask.messages, &[]);
+    }
+    // They nearly always answer what the last turn called; else it may have been any.
+    for from in [turns, 0] {
+        let turns = app.journal.store().turns(tenant, &ask.session, from, usize::MAX).await;
+        let turns = turns.map_err(journal_fault)?.into_iter().map(Said::of).collect();
+        let checked = check(&ask.messages, &told(turns, &ask.messages));
+        if checked.is_ok() || from == 0 {
+            return checked;
         }
     }
     Ok(())
+}
+
+/// Results must answer calls of the conversation.
+fn check(messages: &Messages, stored: &[ChatMessage]) -> Result<(), Fault> {
+    let known = stored.iter().chain(messages.iter());
+    let calls: HashSet<&str> = known.flat_map(|message| &message.parts).filter_map(called).collect();
+    let Some(id) = results(messages.iter()).find(|id| !calls.contains(id)) else { return Ok(()) };
+    let what = format!("hold a result of the call {id:?}, which this conversation does not have");
+    Err(invalid(&DecodeError::value("messages", what)).with_detail("tool_call_id", id))
+}
+
+fn results<'a>(messages: impl Iterator<Item = &'a ChatMessage>) -> impl Iterator<Item = &'a str> {
+    messages.flat_map(|message| &message.parts).filter_map(answered)
+}
+
+/// What agents are told of stored turns. Of a run that broke off that is what its tools did, up to the last call that was
+/// answered, in its own stream or later: a caller may have acted on what it saw.
+fn told(stored: Vec<Said>, added: &Messages) -> Vec<ChatMessage> {
+    let turns: Vec<_> = stored.into_iter().map(|said| (said.is_partial, said.into_messages())).collect();
+    let all = turns.iter().flat_map(|(_, messages)| messages).chain(added.iter());
+    let results: HashSet<String> = results(all).map(str::to_owned).collect();
+    let is_done = |part: &Part| {
+        answered(part).is_some() || called(part).is_some_and(|id| results.contains(id)) && is_complete(part)
+    };
+    let cut = |(is_partial, messages)| if is_partial { up_to(messages, is_done) } else { messages };
+    turns.into_iter().flat_map(cut).collect()
+}
+
+/// Messages up to the last part that is wanted; none if no part is.
+fn up_to(mut messages: Vec<ChatMessage>, is_wanted: impl Fn(&Part) -> bool) -> Vec<ChatMessage> {
+    let last = messages.iter().rposition(|message| message.parts.iter().any(&is_wanted));
+    messages.truncate(last.map_or(0, |at| at + 1));
+    if let Some(message) = messages.last_mut() {
+        let last = message.parts.iter().rposition(is_wanted);
+        message.parts.truncate(last.map_or(0, |at| at + 1));
+    }
+    messages
 }
 
 /// Models refuse a call without a result and a result without its call. A stored conversation has such ones where a
@@ -58,13 +135,21 @@ fn answered(part: &Part) -> Option<&str> {
     if let Part::ToolCallResponse { id, .. } = part { id.as_deref() } else { None }
 }
 
+/// A call that broke off has but a part of its arguments.
+fn is_complete(part: &Part) -> bool {
+    let Part::ToolCall { arguments: Arguments::Text(text), .. } = part else { return true };
+    text.trim().is_empty() || serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
 /// What a request adds to its session. One that tells the whole conversation adds what follows the last answer in it,
 /// unless the session's last turn has said so already: a client that answers a question repeats what it was about.
 pub(crate) fn added<'a>(ask: &'a Ask, last: &[ChatMessage]) -> Vec<&'a ChatMessage> {
-    let known = ask.messages.iter().rposition(|message| message.role == Role::Assistant);
-    let first = if ask.is_whole { known.map_or(0, |at| at + 1) } else { 0 };
+    let is_known = |message: &&ChatMessage| ask.is_whole && message.role == Role::Assistant;
     let is_repeated = |message: &ChatMessage| !ask.extras.answers.is_empty() && last.contains(message);
-    ask.messages.iter().skip(first).filter(|message| !is_repeated(message)).collect()
+    let mut added: Vec<_> = ask.messages.iter().rev().take_while(|message| !is_known(message)).collect();
+    added.reverse();
+    added.retain(|message| !is_repeated(message));
+    added
 }
 
 /// What a stored turn says; the journal itself does not look into it.
@@ -76,7 +161,7 @@ pub(crate) struct Said {
     /// What the run ended by asking.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) interrupts: Vec<Value>,
-    /// The run failed or was stopped: shown, but not sent to agents.
+    /// The run failed or was stopped: shown, but sent to agents only as far as its calls were answered.
     pub(crate) is_partial: bool,
     /// The user's message, in turns of version 1.
     #[serde(skip_serializing)]

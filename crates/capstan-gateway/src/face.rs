@@ -124,8 +124,8 @@ pub(crate) enum Asker<'a> {
     Unread,
     /// It only looks.
     Viewer,
-    /// It sent this body.
-    Client(&'a Bytes),
+    /// It asked this.
+    Client(&'a Ask),
 }
 
 /// A POST that was read.
@@ -144,7 +144,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) view: View,
     pub(crate) parts: &'a Parts,
     /// What was posted, if it comes by POST.
-    pub(crate) posted: Option<(&'a Bytes, &'a Ask)>,
+    pub(crate) posted: Option<&'a Ask>,
 }
 
 /// One response. It turns what the reader meets (frames, and where the run stands) into the bytes of a body. What it

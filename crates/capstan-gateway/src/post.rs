@@ -39,7 +39,7 @@ pub(crate) async fn post(
     let (point, body, ask) = read.await.map_err(|fault: Fault| refuse(fault, Asker::Unread))?;
     let request = Request { tenant: &caller.tenant, parts: &parts, body: &body, ask: &ask };
     let answered = answer(app, &*face, agent, &request, point).await;
-    answered.map_err(|fault| refuse(fault, Asker::Client(&body)))
+    answered.map_err(|fault| refuse(fault, Asker::Client(&ask)))
 }
 
 async fn answer(
@@ -68,7 +68,7 @@ async fn answer(
         return Ok(whole);
     }
     point.in_run(&run)?;
-    let posted = Some((request.body, request.ask.as_ref()));
+    let posted = Some(request.ask.as_ref());
     let opening = Opening { run: &run, point, view: View::Post, parts: request.parts, posted };
     reader::respond(app, face, opening, slot).await
 }

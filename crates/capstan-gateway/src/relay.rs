@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 use capstan_agent::{CancelReason, Canceller, Sent, Timer, TraceParent, Turn};
 use capstan_journal::{ArmedBy, Health, JournalError, Run};
-use capstan_protocol::{Backoff, ChatMessage, ErrorSeverity, Fault, FaultKind, Timestamp};
+use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind, Timestamp};
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::app::{App, Registered};
-use crate::ask::{Ask, invalid};
+use crate::ask::Ask;
 use crate::conversation::{self, Said};
 use crate::interrupts;
 use crate::limits::Slot;
@@ -179,10 +179,11 @@ impl Relay {
         let stored = if self.ask.is_whole { Vec::new() } else { self.stored().await? };
         let messages = match conversation::whole(&self.ask, stored) {
             Ok(messages) => messages,
-            Err(error) => return Ok(Err(invalid(&error))),
+            Err(fault) => return Ok(Err(fault)),
         };
         let extras = &self.ask.extras;
-        let mut turn = Turn::talk(messages);
+        let mut turn = Turn::talk(Vec::new());
+        (turn.history, turn.messages) = (messages.history, messages.turn);
         turn.run = self.run.stream_id;
         turn.agent = Arc::clone(&self.agent.name);
         turn.session.clone_from(&self.run.session);
@@ -197,12 +198,11 @@ impl Relay {
     }
 
     /// What the session remembers: the turns that were closed before this one began.
-    async fn stored(&self) -> Result<Vec<ChatMessage>, JournalError> {
+    async fn stored(&self) -> Result<Vec<Said>, JournalError> {
         let Run { tenant, session, turns_before, .. } = &self.run;
         let turns = self.app.journal.store().turns(tenant, session, 0, usize::MAX).await?;
         // By their numbers: what clocks say may step.
-        let earlier = turns.into_iter().filter(|turn| turn.number <= *turns_before).map(Said::of);
-        Ok(earlier.filter(|said| !said.is_partial).flat_map(Said::into_messages).collect())
+        Ok(turns.into_iter().filter(|turn| turn.number <= *turns_before).map(Said::of).collect())
     }
 
     /// Sleeps until the attempt may begin. Something else may happen first.

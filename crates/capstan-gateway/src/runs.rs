@@ -14,10 +14,10 @@ use uuid::Uuid;
 
 use crate::app::{App, Registered};
 use crate::ask::{Ask, body_hash};
-use crate::interrupts;
 use crate::refusal::journal_fault;
 use crate::relay;
 use crate::resume::ResumePoint;
+use crate::{conversation, interrupts};
 
 /// The relays of this process, by stream: how a stop reaches the one who writes.
 #[derive(Default)]
@@ -147,6 +147,7 @@ async fn admit(app: &App, start: &Start<'_>) -> Result<crate::limits::Slot, Faul
     {
         return Err(Fault::new(FaultKind::SessionLimitExceeded));
     }
+    conversation::check_results(app, start.tenant, start.ask, turns).await?;
     app.limiter.take_run(start.tenant, limits)
 }
 

@@ -50,6 +50,58 @@ fn a_thousand_readers_that_never_read_cost_less_than_50_mb_while_60_mb_are_writt
     assert!(growth < MAX_GROWTH, "{growth} bytes for {READERS} readers");
 }
 
+/// JSON that is small as text and large as a tree.
+fn hostile() -> String {
+    format!("[{}{{}}]", r#"{"a":{}},"#.repeat(100_000))
+}
+
+/// Wherever it stands in a body: its text may be kept twice, as what the agent is given of it and as the payload.
+#[test]
+fn a_held_run_keeps_the_text_of_its_request_and_no_tree_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let (tree, id) = (hostile(), Uuid::now_v7());
+    let call = |arguments: &str| {
+        format!(
+            r#"{{"role":"assistant","parts":[{{"type":"tool_call","id":"c","name":"f","arguments":{arguments}}}]}}"#
+        )
+    };
+    let conversation = |arguments: &str, response: &str| {
+        let user = r#"{"role":"user","parts":[{"type":"text","content":"Hi"}]}"#;
+        let result = format!(
+            r#"{{"role":"tool","parts":[{{"type":"tool_call_response","id":"c","response":{response}}}]}}"#
+        );
+        format!(r#""messages":[{user},{},{result}]"#, call(arguments))
+    };
+    let cap = |payload: String| {
+        let context = SessionContext::new(id, UserContext::new("u"));
+        let request = ServiceRequest::new(context, AgentRequest::query(id, "PAYLOAD"));
+        let body = serde_json::to_string(&request).unwrap();
+        ("assist", body.replace(r#""query":"PAYLOAD""#, &payload))
+    };
+    let agui = |rest: String| {
+        let user = r#"{"id":"1","role":"user","content":"Hi"}"#;
+        ("ag-ui", format!(r#"{{"threadId":"t","runId":"{}","messages":[{user}],{rest}}}"#, Uuid::now_v7()))
+    };
+    let bodies = [
+        cap(format!(r#""query":"Hi","anything":{tree}"#)),
+        cap(format!(r#""query":"Hi","state":{tree}"#)),
+        cap(conversation("{}", &tree)),
+        cap(conversation(&format!(r#"{{"a":{tree}}}"#), "1")),
+        cap(format!(r#""query":"{}""#, "word ".repeat(180_000))),
+        agui(format!(r#""state":{tree}"#)),
+        agui(format!(r#""forwardedProps":{tree}"#)),
+    ];
+    for (n, (face, body)) in bodies.iter().enumerate() {
+        let before = server.held();
+        let mut run = BufReader::new(server.send(&format!("POST /v1/agents/talker/{face}"), body));
+        stream_id(&mut run);
+        let kept = server.held().saturating_sub(before);
+        println!("body {n}: {} bytes, {kept} kept", body.len());
+        assert!(kept < 2 * body.len() as u64 + 100_000, "body {n}: {kept} of {}", body.len());
+    }
+}
+
 /// The other process: this test binary again. Without the variable it is nothing.
 #[test]
 fn serves_when_told_to() {

@@ -5,8 +5,8 @@ mod common;
 
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::Gateway;
-use capstan_protocol::{AgentRequest, ChatMessage, Part, Role};
-use common::{Server, all, ask_in, client, close_reason, journal, serve_gateway, text};
+use capstan_protocol::{AgentRequest, ChatMessage, Fault, FaultKind, Part, Role, ServiceRequest};
+use common::{Server, all, ask_in, client, close_reason, journal, problem, serve_gateway, text};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -22,10 +22,23 @@ impl Agent for Forecaster {
             let said = json!({ "asked": turn.text(), "call": id, "result": response, "roles": roles });
             return Ok(out.delta(said.to_string()).await?);
         }
+        if turn.text() == "What was said?" {
+            let users = turn.conversation().filter(|message| message.role == Role::User);
+            let said: Vec<String> = users.map(ChatMessage::text).collect();
+            return Ok(out.delta(said.join(" ")).await?);
+        }
         out.delta("Let me look. ").await?;
-        out.event("TOOL_CALL_START", &json!({ "toolCallId": "c1", "toolCallName": "weather" })).await?;
-        out.event("TOOL_CALL_ARGS", &json!({ "toolCallId": "c1", "delta": "{\"city\":\"Rome\"}" })).await?;
-        out.event("TOOL_CALL_END", &json!({ "toolCallId": "c1" })).await?;
+        let (text, fails) = (turn.text(), turn.text().ends_with(" and fail."));
+        let id = if fails { &text[5..7] } else { "c1" };
+        out.event("TOOL_CALL_START", &json!({ "toolCallId": id, "toolCallName": "weather" })).await?;
+        out.event("TOOL_CALL_ARGS", &json!({ "toolCallId": id, "delta": "{\"city\":\"Rome\"}" })).await?;
+        out.event("TOOL_CALL_END", &json!({ "toolCallId": id })).await?;
+        if fails {
+            out.delta("And then ").await?;
+            out.event("TOOL_CALL_START", &json!({ "toolCallId": "half", "toolCallName": "weather" })).await?;
+            out.event("TOOL_CALL_ARGS", &json!({ "toolCallId": "half", "delta": "{\"ci" })).await?;
+            return Err(Fault::new(FaultKind::AgentExecutionError).into());
+        }
         Ok(())
     }
 }
@@ -61,16 +74,58 @@ async fn a_tool_round_trip_needs_nothing_but_the_session_and_the_result() {
     server.stop().await;
 }
 
+fn results(session: Uuid, id: &str) -> ServiceRequest {
+    let mut request = ask_in(session, "");
+    request.payload = AgentRequest::messages(session, &[ChatMessage::tool(id, "Sunny.")]);
+    request
+}
+
 #[tokio::test]
 async fn a_result_of_a_call_that_the_session_does_not_know_is_refused_by_name() {
     let server = start().await;
     let session = Uuid::now_v7();
-    let mut request = ask_in(session, "");
-    request.payload = AgentRequest::messages(session, &[ChatMessage::tool("c9", "Sunny.")]);
-    let packets = all(server.post(&request).await).await;
-    let error = common::errors(&packets)[0].clone();
-    assert_eq!(error.code, "invalid_request");
-    assert!(error.message.starts_with("messages[0]: answers the call \"c9\""), "{}", error.message);
+    all(server.post(&ask_in(session, "How is the weather?")).await).await;
+    let alone = results(session, "c9");
+    let mut whole = ask_in(session, "");
+    let said = [ChatMessage::user("How?"), ChatMessage::assistant("So."), ChatMessage::tool("c9", "Sunny.")];
+    whole.payload = AgentRequest::messages(session, &said);
+    let input =
+        |messages: Value| json!({ "threadId": session, "runId": Uuid::now_v7(), "messages": messages });
+    let result = json!({ "id": "2", "role": "tool", "toolCallId": "c9", "content": "Sunny." });
+    let front_end =
+        [input(json!([result])), input(json!([{ "id": "1", "role": "user", "content": "How?" }, result]))];
+    let mut answers = vec![server.post(&alone).await, server.post(&whole).await];
+    for input in front_end {
+        answers.push(client().post(format!("{}/v1/ag-ui", server.url)).json(&input).send().await.unwrap());
+    }
+    for answer in answers {
+        let problem = problem(answer).await;
+        assert_eq!((problem.status, problem.code.as_str()), (400, "invalid_request"));
+        assert_eq!(
+            problem.detail.as_deref(),
+            Some("messages: hold a result of the call \"c9\", which this conversation does not have")
+        );
+    }
+    // Nothing was claimed: the same request in other words is a first one.
+    let again = ServiceRequest { payload: results(session, "c1").payload, ..alone };
+    assert_eq!(close_reason(&all(server.post(&again).await).await).as_deref(), Some("completed"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_run_that_failed_has_called_can_be_answered_and_only_that() {
+    let server = start().await;
+    let session = Uuid::now_v7();
+    let failed = all(server.post(&ask_in(session, "Call f1 and fail.")).await).await;
+    assert_eq!(close_reason(&failed).as_deref(), Some("error"));
+    all(server.post(&ask_in(session, "Call f2 and fail.")).await).await;
+    let answer = seen(&text(&all(server.post(&results(session, "f1")).await).await));
+    assert_eq!((&answer["asked"], &answer["result"]), (&json!("Call f1 and fail."), &json!("Sunny.")));
+    // Of a call that broke off nobody can have known what it is about.
+    assert_eq!(server.post(&results(session, "half")).await.status(), 400);
+    // What nobody answered is not told to anybody.
+    let told = all(server.post(&ask_in(session, "What was said?")).await).await;
+    assert_eq!(text(&told), "Call f1 and fail. What was said?");
     server.stop().await;
 }
 

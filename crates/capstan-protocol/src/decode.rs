@@ -3,6 +3,7 @@
 //! The happy path is plain serde. Only when it fails is the text read a second time, slowly, to find the path.
 
 mod objects;
+mod tagged;
 
 use std::fmt;
 
@@ -11,6 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::json;
 pub(crate) use objects::Objects;
+pub(crate) use tagged::Tagged;
 
 /// How deep JSON may nest before it is refused; serde_json enforces the same number while it builds values.
 pub const MAX_DEPTH: usize = 128;

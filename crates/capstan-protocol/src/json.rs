@@ -2,6 +2,8 @@
 //!
 //! Keeping the text keeps every number and unknown member exactly, and lets a replay copy bytes.
 
+use std::sync::Arc;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -113,15 +115,16 @@ impl schemars::JsonSchema for RawObject {
 
 /// Any JSON value as text, for what is only passed on: a tool's schema, an agent's state.
 ///
-/// Like every raw text it cannot be read inside of a tagged enum, because serde has taken those apart by then.
+/// Like every raw text it cannot be read inside of an enum with serde's `tag`, because serde has taken those apart by
+/// then. Clones share the text.
 #[derive(Clone)]
-pub struct RawJson(Box<RawValue>);
+pub struct RawJson(Arc<RawValue>);
 
 impl RawJson {
     /// Serialises a value.
     pub fn from_serialize(value: &impl Serialize) -> Result<Self, DecodeError> {
         let raw = serde_json::value::to_raw_value(value);
-        raw.map(Self).map_err(|e| DecodeError::value("", e.to_string()))
+        raw.map(|raw| Self(raw.into())).map_err(|e| DecodeError::value("", e.to_string()))
     }
 
     /// The text.
@@ -142,7 +145,14 @@ impl RawJson {
 
 impl From<RawObject> for RawJson {
     fn from(object: RawObject) -> Self {
-        Self(object.0)
+        Self(object.0.into())
+    }
+}
+
+impl From<Value> for RawJson {
+    fn from(value: Value) -> Self {
+        // A tree can always be written.
+        Self::from_serialize(&value).unwrap_or_else(|_| Self(RawValue::NULL.to_owned().into()))
     }
 }
 
@@ -168,7 +178,7 @@ impl<'de> Deserialize<'de> for RawJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         check(raw.get(), MAX_DEPTH).map_err(decode::nested)?;
-        Ok(Self(raw))
+        Ok(Self(raw.into()))
     }
 }
 

@@ -1,7 +1,11 @@
 //! Chat messages (profile v1): a role and parts.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use crate::decode::{self, Tagged};
+use crate::json::{RawJson, RawObject, kind_of};
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -34,18 +38,32 @@ pub enum Modality {
 }
 
 /// A tool call's arguments: an object, or the text that a model wrote.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Arguments {
-    /// Parsed.
-    Object(Map<String, Value>),
+    /// As an object.
+    Object(RawObject),
     /// As written.
     Text(String),
 }
 
+impl<'de> Deserialize<'de> for Arguments {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = RawJson::deserialize(deserializer)?;
+        match raw.get().as_bytes().first() {
+            Some(b'{') => raw.decode().map(Self::Object).map_err(decode::nested),
+            Some(b'"') => raw.decode().map(Self::Text).map_err(decode::nested),
+            _ => Err(D::Error::custom(format_args!(
+                "expected an object or a string, found {}",
+                kind_of(raw.get())
+            ))),
+        }
+    }
+}
+
 /// One part of a message.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
@@ -97,8 +115,7 @@ pub enum Part {
     /// A tool answers.
     ToolCallResponse {
         /// What it said; any JSON.
-        #[serde(deserialize_with = "any")]
-        response: Value,
+        response: RawJson,
         /// The call's id.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
@@ -110,9 +127,51 @@ pub enum Part {
     },
 }
 
-/// Any value, but the member must be there: serde alone would fill a missing `Value` with null.
-fn any<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
-    Value::deserialize(deserializer)
+/// How [`Part`] is read, by its `type`.
+#[derive(Deserialize)]
+#[serde(remote = "Part", rename_all = "snake_case")]
+enum Members {
+    Text {
+        content: String,
+    },
+    Blob {
+        content: String,
+        modality: Modality,
+        #[serde(default)]
+        mime_type: Option<String>,
+    },
+    File {
+        file_id: String,
+        modality: Modality,
+        #[serde(default)]
+        mime_type: Option<String>,
+    },
+    Uri {
+        uri: String,
+        modality: Modality,
+        #[serde(default)]
+        mime_type: Option<String>,
+    },
+    ToolCall {
+        name: String,
+        arguments: Arguments,
+        #[serde(default)]
+        id: Option<String>,
+    },
+    ToolCallResponse {
+        response: RawJson,
+        #[serde(default)]
+        id: Option<String>,
+    },
+    Reasoning {
+        content: String,
+    },
+}
+
+impl<'de> Deserialize<'de> for Part {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Members::deserialize(Tagged { tag: "type", inner: deserializer })
+    }
 }
 
 /// A message of a conversation.
@@ -157,7 +216,7 @@ impl ChatMessage {
 
     /// A tool's answer to call `id`.
     pub fn tool(id: impl Into<String>, response: impl Into<Value>) -> Self {
-        let part = Part::ToolCallResponse { response: response.into(), id: Some(id.into()) };
+        let part = Part::ToolCallResponse { response: response.into().into(), id: Some(id.into()) };
         Self { role: Role::Tool, parts: vec![part], name: None }
     }
 
@@ -167,5 +226,46 @@ impl ChatMessage {
             .iter()
             .filter_map(|p| if let Part::Text { content } = p { Some(content.as_str()) } else { None })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::from_str;
+
+    #[test]
+    fn a_part_is_read_whatever_stands_first_and_keeps_its_values_as_text() {
+        let texts = [
+            r#"{"type":"tool_call_response","id":"c","response":{"n":1e999}}"#,
+            r#"{"response":{"n":1e999},"type":"tool_call_response","id":"c"}"#,
+            r#"{"id":"c","content":[1],"response":{"n":1e999},"type":"tool_call_response"}"#,
+        ];
+        for text in texts {
+            let Part::ToolCallResponse { response, id } = from_str(text).unwrap() else { panic!("{text}") };
+            assert_eq!((response.get(), id.as_deref()), (r#"{"n":1e999}"#, Some("c")));
+        }
+        let call = r#"{"type":"tool_call","name":"f","arguments":{"a":10000000000000000000000}}"#;
+        assert_eq!(serde_json::to_string(&from_str::<Part>(call).unwrap()).unwrap(), call);
+    }
+
+    #[test]
+    fn a_mistake_in_a_part_is_named_wherever_the_type_stands() {
+        for (text, what) in [
+            (r#"{"content":"x"}"#, "type: required member is absent"),
+            (r#"{"type":"text"}"#, "content: required member is absent"),
+            (r#"{"type":"text","type":"text","content":""}"#, "type: member appears twice"),
+            (r#"{"type":"text","content":5}"#, "content: expected a string, found integer 5"),
+            (r#"{"content":5,"type":"text"}"#, "content: expected a string, found integer 5"),
+            (r#"{"type":"tool_call_response"}"#, "response: required member is absent"),
+            (
+                r#"{"type":"tool_call","name":"f","arguments":[]}"#,
+                "arguments: expected an object or a string, found an array",
+            ),
+        ] {
+            assert_eq!(from_str::<Part>(text).unwrap_err().to_string(), what, "{text}");
+        }
+        let unknown = from_str::<Part>(r#"{"type":"song"}"#).unwrap_err().to_string();
+        assert!(unknown.starts_with(r#"type: unknown variant "song", expected text, blob"#), "{unknown}");
     }
 }

@@ -98,10 +98,12 @@ fn yes() -> bool {
 /// What is asked, and by which request it was caused.
 ///
 /// Lineage: without a root the request is its own root; a parent needs an explicit root.
+///
+/// `T` is how free-form objects are kept: as trees, or as text ([`RawObject`](crate::RawObject)).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(transform = crate::schema::agent_request))]
-pub struct AgentRequest {
+#[cfg_attr(feature = "schema", schemars(rename = "AgentRequest", transform = crate::schema::agent_request))]
+pub struct AgentRequest<T = Map<String, Value>> {
     /// This request.
     pub request_id: Uuid,
     /// The conversation.
@@ -114,12 +116,12 @@ pub struct AgentRequest {
     /// When it was made.
     pub timestamp: Timestamp,
     /// The question, in a form that the agent understands.
-    pub payload: Map<String, Value>,
+    pub payload: T,
     /// What the client can show.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<ClientCapabilities>,
     /// Anything else.
-    pub metadata: Map<String, Value>,
+    pub metadata: T,
 }
 
 impl AgentRequest {
@@ -155,7 +157,7 @@ impl AgentRequest {
 
 /// A member's absence and an explicit null mean different things for `request_id` only.
 #[derive(Deserialize)]
-struct AgentRequestMembers {
+struct AgentRequestMembers<T> {
     #[serde(default = "Uuid::now_v7")]
     request_id: Uuid,
     session_id: Uuid,
@@ -165,14 +167,14 @@ struct AgentRequestMembers {
     parent_request_id: Option<Uuid>,
     #[serde(default = "Timestamp::now")]
     timestamp: Timestamp,
-    payload: Map<String, Value>,
+    payload: T,
     #[serde(default)]
     capabilities: Option<ClientCapabilities>,
     #[serde(default)]
-    metadata: Map<String, Value>,
+    metadata: T,
 }
 
-impl<'de> Deserialize<'de> for AgentRequest {
+impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for AgentRequest<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let m = AgentRequestMembers::deserialize(deserializer)?;
         let root = root_of(m.request_id, m.root_request_id, m.parent_request_id.is_some());
@@ -205,13 +207,15 @@ pub(crate) fn root_of(own: Uuid, root: Option<Uuid>, has_parent: bool) -> Result
 /// The envelope that is posted to `/assist`. Its `request_id` is the key under which the run starts at most once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ServiceRequest {
+#[serde(bound(deserialize = "T: Deserialize<'de> + Default"))]
+#[cfg_attr(feature = "schema", schemars(rename = "ServiceRequest"))]
+pub struct ServiceRequest<T = Map<String, Value>> {
     /// The key of the run.
     pub request_id: Uuid,
     /// Who asks, where.
     pub context: SessionContext,
     /// What is asked.
-    pub payload: AgentRequest,
+    pub payload: AgentRequest<T>,
 }
 
 impl ServiceRequest {

@@ -1,8 +1,7 @@
 //! The messages of a turn, one after another, and the refusal of a part that an upstream cannot take.
 
 use capstan_agent::Turn;
-use capstan_protocol::{ChatMessage, Fault, FaultKind, Part};
-use serde_json::Value;
+use capstan_protocol::{ChatMessage, Fault, FaultKind, Part, RawJson};
 
 /// The conversation: what was said before, and what is said now.
 pub(crate) fn messages(turn: &Turn) -> impl Iterator<Item = (usize, &ChatMessage)> {
@@ -16,8 +15,8 @@ pub(crate) fn context(turn: &Turn) -> Option<String> {
 }
 
 /// A tool's answer as text; a text goes without its quotes.
-pub(crate) fn response_text(response: &Value) -> String {
-    response.as_str().map_or_else(|| response.to_string(), str::to_owned)
+pub(crate) fn response_text(response: &RawJson) -> String {
+    response.decode().unwrap_or_else(|_| response.get().to_owned())
 }
 
 /// Where a part stands.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use capstan_protocol::agui::{Context, ResumeEntry, Tool};
-use capstan_protocol::{DecodeError, Parameters, RawJson, RawObject};
+use capstan_protocol::{Effort, Parameters, RawJson, RawObject, ResponseFormat, ToolChoice};
 use serde::Deserialize;
 
 /// Shared with each attempt's turn.
@@ -21,31 +21,55 @@ pub(crate) struct Extras {
     pub(crate) payload: Arc<RawObject>,
 }
 
-/// The members of a CAP payload that mean something here. Others are the agent's to understand.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Members {
+/// The members of a CAP payload that mean something here, read in one go. Others are the agent's to understand.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Payload<M> {
+    pub(crate) messages: Option<M>,
+    /// The question as text. Anything else under these names is the agent's own.
+    pub(crate) query: Option<RawJson>,
+    pub(crate) input: Option<RawJson>,
+    #[serde(default)]
     tools: Vec<Tool>,
+    #[serde(default)]
     context: Vec<Context>,
     state: Option<RawJson>,
     forwarded_props: Option<RawJson>,
+    #[serde(default)]
     resume: Vec<ResumeEntry>,
+    // The members of `Parameters`, which serde cannot read in place without a tree.
+    temperature: Option<f64>,
+    #[serde(alias = "max_tokens")]
+    max_tokens: Option<u64>,
+    #[serde(default)]
+    stop: Vec<String>,
+    #[serde(alias = "tool_choice")]
+    tool_choice: Option<ToolChoice>,
+    #[serde(alias = "response_format")]
+    response_format: Option<ResponseFormat>,
+    effort: Option<Effort>,
 }
 
-impl Extras {
-    /// Reads a CAP payload. A member in a form that it cannot have is refused by its name.
-    pub(crate) fn of_payload(payload: RawObject) -> Result<Self, DecodeError> {
-        let members: Members = payload.decode()?;
-        let parameters: Parameters = payload.decode()?;
-        Ok(Self {
-            tools: members.tools.into(),
-            context: members.context.into(),
-            state: members.state.map(Arc::new),
-            forwarded: members.forwarded_props.map(Arc::new),
-            answers: members.resume,
+impl<M> Payload<M> {
+    /// What stands beside the messages; `text` is all of it as it came.
+    pub(crate) fn into_extras(self, text: RawObject) -> Extras {
+        let parameters = Parameters {
+            temperature: self.temperature,
+            max_tokens: self.max_tokens,
+            stop: self.stop,
+            tool_choice: self.tool_choice,
+            response_format: self.response_format,
+            effort: self.effort,
+        };
+        Extras {
+            tools: self.tools.into(),
+            context: self.context.into(),
+            state: self.state.map(Arc::new),
+            forwarded: self.forwarded_props.map(Arc::new),
+            answers: self.resume,
             parameters: Arc::new(parameters),
-            payload: Arc::new(payload),
-        })
+            payload: Arc::new(text),
+        }
     }
 }
 
@@ -53,4 +77,23 @@ impl Extras {
 /// form is left to the agent.
 pub(crate) fn parameters_of(forwarded: Option<&RawJson>) -> Parameters {
     forwarded.and_then(|forwarded| forwarded.decode().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_has_the_parameters_that_its_text_has_in_either_spelling() {
+        for text in [
+            r#"{"temperature":0.5,"max_tokens":7,"stop":["x"],"tool_choice":"none","response_format":"json","effort":"low"}"#,
+            r#"{"maxTokens":7,"toolChoice":{"tool":"f"},"responseFormat":{"json_schema":{"schema":{}}}}"#,
+            "{}",
+        ] {
+            let payload = RawObject::parse(text).unwrap();
+            let read: Payload<()> = payload.decode().unwrap();
+            let expected: Parameters = payload.decode().unwrap();
+            assert_eq!(*read.into_extras(payload).parameters, expected);
+        }
+    }
 }

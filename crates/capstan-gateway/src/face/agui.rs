@@ -27,7 +27,7 @@ use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{JournalError, Run, RunState};
 use capstan_protocol::agui::{AguiEvent, EventBody};
-use capstan_protocol::{Cursor, ErrorSeverity, Fault, Payload, StreamPacket, Timestamp, sse};
+use capstan_protocol::{Cursor, ErrorSeverity, Fault, FaultKind, Payload, StreamPacket, Timestamp, sse};
 use http::request::Parts;
 use uuid::Uuid;
 
@@ -111,12 +111,13 @@ impl Face for Agui {
     }
 
     /// Its clients read neither `Retry-After` nor a problem, but a stream whose only event is RUN_ERROR. What cannot be
-    /// read as AG-UI is refused as HTTP.
+    /// read as AG-UI, or makes no sense, is refused as HTTP.
     fn refuse(&self, app: &App, fault: &Fault, asker: Asker<'_>) -> Option<Response> {
         let is_v1 = match asker {
             Asker::Unread => return None,
+            Asker::Client(_) if fault.kind() == FaultKind::InvalidRequest => return None,
             Asker::Viewer => false,
-            Asker::Client(body) => declares_version(body),
+            Asker::Client(ask) => ask.protocol_version.is_some(),
         };
         let now = Some(Timestamp::now().as_millis());
         let error = fault.to_run_error(app.settings.exposure).to_event(form(is_v1), now);
@@ -153,11 +154,14 @@ impl Agui {
     /// Whoever looks gets what the client that started the run gets.
     async fn facts(&self, app: &App, opening: &Opening<'_>) -> Result<Facts, Fault> {
         let run = opening.run;
-        if let Some((body, _)) = opening.posted {
-            return Ok(Facts::new(run, Some(body), &app.settings));
-        }
-        let body = app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
-        Ok(Facts::new(run, body.as_ref(), &app.settings))
+        let declares_version = match opening.posted {
+            Some(ask) => ask.protocol_version.is_some(),
+            None => {
+                let body = app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+                body.is_some_and(|body| declares_version(&body))
+            }
+        };
+        Ok(Facts::new(run, declares_version, &app.settings))
     }
 }
 

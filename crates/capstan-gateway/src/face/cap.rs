@@ -82,7 +82,7 @@ impl Face for Cap {
 
     async fn open(&self, _app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
         let params: Params = query::parse(&opening.parts.uri)?;
-        let asked = opening.posted.map(|(_, ask)| ask.profile);
+        let asked = opening.posted.map(|ask| ask.profile);
         let profile = params.profile.or(asked).unwrap_or_default();
         let (run, after) = (opening.run, opening.point.in_run(opening.run)?);
         // At the end a client gets the CLOSE again, so that it knows. It opens at its own cursor all the same: a lower one

@@ -45,11 +45,11 @@ pub struct SessionContext {
     pub agent: Option<Identity>,
 }
 
-/// A question in plain text.
+/// A question in plain text. `T` is how a free-form object is kept, as in v1.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(transform = crate::schema::agent_request))]
-pub struct AgentRequest {
+#[cfg_attr(feature = "schema", schemars(rename = "AgentRequest", transform = crate::schema::agent_request))]
+pub struct AgentRequest<T = Map<String, Value>> {
     /// This request.
     pub request_id: Uuid,
     /// The request that started it all.
@@ -68,11 +68,11 @@ pub struct AgentRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// Anything else.
-    pub meta: Map<String, Value>,
+    pub meta: T,
 }
 
 #[derive(Deserialize)]
-struct Members {
+struct Members<T> {
     #[serde(default = "Uuid::now_v7")]
     request_id: Uuid,
     #[serde(default)]
@@ -87,10 +87,10 @@ struct Members {
     #[serde(default)]
     session_id: Option<String>,
     #[serde(default)]
-    meta: Map<String, Value>,
+    meta: T,
 }
 
-impl<'de> Deserialize<'de> for AgentRequest {
+impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for AgentRequest<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let m = Members::deserialize(deserializer)?;
         let root = root_of(m.request_id, m.root_request_id, m.parent_request_id.is_some());
@@ -110,11 +110,13 @@ impl<'de> Deserialize<'de> for AgentRequest {
 /// The envelope of v2.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ServiceRequest {
+#[serde(bound(deserialize = "T: Deserialize<'de> + Default"))]
+#[cfg_attr(feature = "schema", schemars(rename = "ServiceRequest"))]
+pub struct ServiceRequest<T = Map<String, Value>> {
     /// The key of the run.
     pub request_id: Uuid,
     /// Who asks.
     pub context: SessionContext,
     /// What is asked.
-    pub payload: AgentRequest,
+    pub payload: AgentRequest<T>,
 }

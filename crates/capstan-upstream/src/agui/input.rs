@@ -5,7 +5,6 @@ use capstan_protocol::agui::{
     AguiMessage, ContentPart, FunctionCall, MessageContent, PartSource, RunAgentInput, ToolCall,
 };
 use capstan_protocol::{Arguments, ChatMessage, Fault, Modality, Part, RawJson, RawObject, Role};
-use serde_json::Value;
 
 use crate::parts::{self, PartPath, call_id, mime};
 
@@ -85,7 +84,7 @@ fn flat(content: Vec<ContentPart>) -> MessageContent {
 
 fn call(at: usize, name: &str, arguments: &Arguments, id: &Option<String>) -> ToolCall {
     let arguments = match arguments {
-        Arguments::Object(object) => Value::Object(object.clone()).to_string(),
+        Arguments::Object(object) => object.get().to_owned(),
         Arguments::Text(text) => text.clone(),
     };
     let function = FunctionCall { name: name.to_owned(), arguments };

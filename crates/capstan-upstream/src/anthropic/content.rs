@@ -83,7 +83,7 @@ fn block(place: PartPath, part: &Part) -> Result<Value, Fault> {
         }
         Part::ToolCall { name, arguments, id } => {
             let input = match arguments {
-                Arguments::Object(object) => Value::Object(object.clone()),
+                Arguments::Object(object) => Value::Object(object.to_map()),
                 // A call without arguments has no text at all.
                 Arguments::Text(text) if text.trim().is_empty() => json!({}),
                 Arguments::Text(text) => serde_json::from_str(text).unwrap_or_default(),

@@ -98,7 +98,7 @@ fn flat(content: Vec<Value>) -> Value {
 
 fn call(at: usize, name: &str, arguments: &Arguments, id: &Option<String>) -> Value {
     let arguments = match arguments {
-        Arguments::Object(object) => Value::Object(object.clone()).to_string(),
+        Arguments::Object(object) => object.get().to_owned(),
         Arguments::Text(text) => text.clone(),
     };
     json!({ "id": call_id(id, at), "type": "function", "function": { "name": name, "arguments": arguments } })
@@ -144,6 +144,8 @@ fn audio(data: &str, format: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use capstan_protocol::RawObject;
+
     use super::*;
 
     fn turn(parts: Vec<Part>) -> Turn {
@@ -158,7 +160,7 @@ mod tests {
                 role: Role::Assistant,
                 parts: vec![Part::ToolCall {
                     name: "f".into(),
-                    arguments: Arguments::Object(Map::new()),
+                    arguments: Arguments::Object(RawObject::default()),
                     id: Some("c1".into()),
                 }],
                 name: None,

@@ -35,7 +35,8 @@ impl Ask {
             answers,
             payload: Arc::new(payload),
         };
-        Ok(Self { is_whole, extras, ..Self::new(input.run_id, input.thread_id, messages) })
+        let protocol_version = input.protocol_version;
+        Ok(Self { is_whole, extras, protocol_version, ..Self::new(input.run_id, input.thread_id, messages) })
     }
 }
 
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!((asked.key.as_str(), asked.session.as_str()), ("r", "t"));
         let roles: Vec<Role> = asked.messages.iter().map(|m| m.role).collect();
         assert_eq!(roles, [Role::System, Role::Assistant, Role::Tool, Role::User]);
-        assert_eq!((asked.messages[3].text().as_str(), asked.messages[3].parts.len()), ("Hi", 2));
+        assert_eq!((asked.messages.turn[0].text().as_str(), asked.messages.turn[0].parts.len()), ("Hi", 2));
         assert_eq!(asked.extras.state.unwrap().get(), r#"{"n":1}"#);
         assert_eq!(asked.extras.tools[0].name, "f");
     }

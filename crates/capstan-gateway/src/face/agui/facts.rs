@@ -1,9 +1,8 @@
 //! What a run's events need to know besides its packets. All of it is fixed when the run is claimed.
 
-use bytes::Bytes;
 use capstan_journal::Run;
 use capstan_protocol::agui::{AguiEvent, EventBody, RunErrorForm, TextRole};
-use serde_json::Value;
+use serde::Deserialize;
 use uuid::Uuid;
 
 use super::NAME;
@@ -27,13 +26,13 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn new(run: &Run, body: Option<&Bytes>, settings: &Settings) -> Self {
+    pub(crate) fn new(run: &Run, declares_version: bool, settings: &Settings) -> Self {
         Self {
             stream: run.stream_id,
             thread: run.session.clone(),
             run: run.key.clone(),
             created: run.created_at.as_millis(),
-            is_v1: run.face == NAME && body.is_some_and(|body| declares_version(body)),
+            is_v1: run.face == NAME && declares_version,
             error_text: settings.agui_error_text,
         }
     }
@@ -78,10 +77,14 @@ pub(crate) fn form(is_v1: bool) -> RunErrorForm {
     if is_v1 { RunErrorForm::MetadataOnly } else { RunErrorForm::Story }
 }
 
-/// Clients of the 1.0 line say so in their input; older ones and TanStack's do not.
+/// Whether a stored body declares a version: clients of the 1.0 line do; older ones and TanStack's do not.
 pub(crate) fn declares_version(body: &[u8]) -> bool {
-    let input: Value = serde_json::from_slice(body).unwrap_or_default();
-    input.get("protocolVersion").is_some_and(Value::is_string)
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Declared {
+        protocol_version: Option<String>,
+    }
+    serde_json::from_slice::<Declared>(body).unwrap_or_default().protocol_version.is_some()
 }
 
 impl From<AguiEvent> for OutgoingEvent {

@@ -1,8 +1,11 @@
 //! What a run was given, for those who are told the conversation anew.
 
+use std::collections::BTreeMap;
+
 use capstan_journal::{JournalError, Run};
-use capstan_protocol::{ChatMessage, Role};
-use serde_json::{Value, json};
+use capstan_protocol::{ChatMessage, RawJson, Role};
+use serde::Deserialize;
+use serde_json::json;
 use uuid::Uuid;
 
 use super::NAME;
@@ -11,8 +14,16 @@ use crate::app::App;
 #[derive(Debug, Default)]
 pub(super) struct Input {
     /// AG-UI messages as the client sent them, or as a request of another face would look in AG-UI.
-    pub(super) messages: Vec<Value>,
-    pub(super) state: Option<Value>,
+    pub(super) messages: Vec<RawJson>,
+    pub(super) state: Option<RawJson>,
+}
+
+/// What is told anew of a body.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Told {
+    messages: Vec<BTreeMap<String, RawJson>>,
+    state: Option<RawJson>,
 }
 
 impl Input {
@@ -24,13 +35,16 @@ impl Input {
     }
 
     fn of_agui(body: &[u8]) -> Self {
-        let input: Value = serde_json::from_slice(body).unwrap_or_default();
-        let mut messages = input.get("messages").and_then(Value::as_array).cloned().unwrap_or_default();
-        for message in messages.iter_mut().filter_map(Value::as_object_mut) {
-            // Absent is the only spelling that all clients take.
-            message.retain(|_, value| !value.is_null());
-        }
-        Self { messages, state: input.get("state").filter(|state| state.is_object()).cloned() }
+        let Told { mut messages, state } = serde_json::from_slice(body).unwrap_or_default();
+        // Absent is the only spelling that all clients take.
+        messages.iter_mut().for_each(|message| message.retain(|_, value| value.get() != "null"));
+        let messages = messages.iter().filter_map(|message| RawJson::from_serialize(message).ok()).collect();
+        Self { messages, state: state.filter(|state| state.get().starts_with('{')) }
+    }
+
+    /// What it takes.
+    pub(super) fn size(&self) -> usize {
+        self.messages.iter().chain(&self.state).map(|text| text.get().len()).sum()
     }
 
     fn of_other(app: &App, run: &Run, body: &[u8]) -> Self {
@@ -46,12 +60,12 @@ impl Input {
 }
 
 /// Tool messages are left out: the calls that they answer have no place in a request of CAP's.
-fn of_chat(id: &str, message: &ChatMessage) -> Option<Value> {
+fn of_chat(id: &str, message: &ChatMessage) -> Option<RawJson> {
     let role = match message.role {
         Role::System => "system",
         Role::User => "user",
         Role::Assistant => "assistant",
         Role::Tool => return None,
     };
-    Some(json!({ "id": id, "role": role, "content": message.text() }))
+    Some(json!({ "id": id, "role": role, "content": message.text() }).into())
 }

@@ -51,7 +51,7 @@ impl World {
     }
 
     fn facts(&self) -> Facts {
-        Facts::new(&self.run, Some(&self.body), &self.app.settings)
+        Facts::new(&self.run, declares_version(&self.body), &self.app.settings)
     }
 
     /// A whole response, as a client of a run that stands thus at the end would get it.

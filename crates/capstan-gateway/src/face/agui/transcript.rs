@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use capstan_journal::JournalError;
 use capstan_protocol::agui::{EventBody, MessageContent};
-use capstan_protocol::{Event, Payload, StreamPacket, sse};
+use capstan_protocol::{Event, Payload, RawJson, StreamPacket, sse};
 use serde_json::{Value, json};
 
 use super::facts::Facts;
@@ -72,7 +72,8 @@ impl AguiTranscript {
     pub(super) fn new(facts: Arc<Facts>, input: Input) -> Self {
         let fold = Fold::new(facts, State::default());
         let (items, customs, states, shown) = (vec![], vec![], vec![], vec![]);
-        Self { fold, input, items, customs, states, shown, seq: 0, size: 0, cut: None }
+        let size = input.size();
+        Self { fold, input, items, customs, states, shown, seq: 0, size, cut: None }
     }
 
     /// Reads a stream up to a packet.
@@ -209,7 +210,7 @@ impl AguiTranscript {
 
     /// The conversation: what the run was given, then what it has said.
     pub(super) fn messages(&self) -> Vec<Value> {
-        let mut messages = self.input.messages.clone();
+        let mut messages: Vec<Value> = self.input.messages.iter().map(RawJson::to_value).collect();
         for item in &self.items {
             let id = &item.id;
             match &item.kind {
@@ -240,7 +241,7 @@ impl AguiTranscript {
         let mut out = vec![facts.started(t), OutgoingEvent::Messages(self.messages(), t)];
         let is_whole = matches!(self.states.first(), Some(first) if first.kind() == "STATE_SNAPSHOT");
         if let (false, Some(state)) = (is_whole, &self.input.state) {
-            out.push(OutgoingEvent::event(EventBody::StateSnapshot { snapshot: state.clone() }, t));
+            out.push(OutgoingEvent::event(EventBody::StateSnapshot { snapshot: state.to_value() }, t));
         }
         out.extend(self.states.iter().cloned());
         out.extend(self.fold.open_steps(t));

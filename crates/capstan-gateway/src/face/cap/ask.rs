@@ -1,29 +1,39 @@
 //! A body of CAP as a question.
 
-use capstan_protocol::{ChatMessage, DecodeError, Fault, Profile, RawObject, ServiceRequest, decode, v2};
-use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
-use crate::ask::{Ask, Extras, invalid, is_whole};
+use capstan_protocol::{
+    ChatMessage, DecodeError, Fault, Profile, RawJson, RawObject, ServiceRequest, decode, v2,
+};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::ask::{Ask, Payload, invalid, is_whole};
+
+/// Where a v1 body keeps what is asked.
+const PAYLOAD: &str = "payload.payload";
 
 impl Ask {
     /// One that is valid as v1 is answered in v1, else it is read as v2.
     pub(super) fn from_cap(body: &[u8]) -> Result<Self, Fault> {
-        let first = match decode::from_slice::<ServiceRequest>(body) {
+        let first = match decode::from_slice(body) {
             Ok(request) => return Self::from_v1(request),
             Err(error) => error,
         };
-        match decode::from_slice::<v2::ServiceRequest>(body) {
+        match decode::from_slice(body) {
             Ok(request) => Self::from_v2(request),
             // The default profile's complaint is the more helpful one, unless the body is plainly meant as v2.
             Err(second) => Err(invalid(if is_v2(body) { &second } else { &first })),
         }
     }
 
-    fn from_v1(request: ServiceRequest) -> Result<Self, Fault> {
-        let payload = RawObject::from_serialize(&request.payload.payload);
-        let extras =
-            payload.and_then(Extras::of_payload).map_err(|e| invalid(&e.inside("payload.payload")))?;
-        let (messages, is_whole) = messages_of(&request.payload.payload, !extras.answers.is_empty())?;
+    fn from_v1(request: ServiceRequest<RawObject>) -> Result<Self, Fault> {
+        let text = request.payload.payload;
+        let mut payload: Payload<Vec<ChatMessage>> =
+            text.decode().map_err(|e| invalid(&e.inside(PAYLOAD)))?;
+        let (messages, question) = (payload.messages.take(), question(&payload));
+        let extras = payload.into_extras(text);
+        let (messages, is_whole) = said(messages, question, !extras.answers.is_empty())?;
         let (key, session) = (request.request_id.to_string(), request.context.session_id.to_string());
         Ok(Self {
             agent_id: Some(request.context.agent_id),
@@ -34,49 +44,81 @@ impl Ask {
         })
     }
 
-    fn from_v2(request: v2::ServiceRequest) -> Result<Self, Fault> {
-        let mut payload = request.payload.meta;
-        payload.insert("query".into(), request.payload.query.clone().into());
-        payload.insert("files".into(), request.payload.files.into());
-        let payload = RawObject::from_serialize(&payload);
-        let extras = payload.and_then(Extras::of_payload).map_err(|e| invalid(&e.inside("payload.meta")))?;
+    fn from_v2(request: v2::ServiceRequest<RawObject>) -> Result<Self, Fault> {
+        let v2::AgentRequest { meta, query, files, .. } = request.payload;
+        let (text, payload) =
+            meta_with(&meta, &query, &files).map_err(|e| invalid(&e.inside("payload.meta")))?;
+        let extras = payload.into_extras(text);
         // Who answers has nothing else to say.
-        let is_answer = request.payload.query.is_empty() && !extras.answers.is_empty();
-        let message = (!is_answer).then(|| ChatMessage::user(request.payload.query));
+        let is_answer = query.is_empty() && !extras.answers.is_empty();
+        let message = (!is_answer).then(|| ChatMessage::user(query));
         let (key, messages) = (request.request_id.to_string(), message.into_iter().collect());
         Ok(Self { profile: Profile::V2, extras, ..Self::new(key, request.context.session_id, messages) })
     }
 }
 
-/// v2's context has a user with an `id`; v1's has a `user_id`.
-fn is_v2(body: &[u8]) -> bool {
-    let value: Value = serde_json::from_slice(body).unwrap_or_default();
-    value.pointer("/payload/query").is_some() || value.pointer("/context/user/id").is_some()
+/// A payload as v1 would have it: what v2 says in members of its own stands beside the rest.
+fn meta_with(
+    meta: &RawObject,
+    query: &str,
+    files: &[String],
+) -> Result<(RawObject, Payload<IgnoredAny>), DecodeError> {
+    let mut members: BTreeMap<String, RawJson> = meta.decode()?;
+    members.insert("query".into(), RawJson::from_serialize(&query)?);
+    members.insert("files".into(), RawJson::from_serialize(&files)?);
+    let text = RawObject::from_serialize(&members)?;
+    text.decode().map(|payload| (text, payload))
 }
 
-/// What the user says: `messages`, else `query`, else `input`; who answers needs none of them. True if it is the whole
-/// conversation.
-fn messages_of(payload: &Map<String, Value>, has_answers: bool) -> Result<(Vec<ChatMessage>, bool), Fault> {
-    if let Some(messages) = payload.get("messages") {
-        let place = "payload.payload.messages";
-        let messages: Vec<ChatMessage> =
-            decode::from_value(messages).map_err(|e| invalid(&e.inside(place)))?;
-        let is_whole = is_whole(&messages, has_answers, place)?;
-        return Ok((messages, is_whole));
+/// What makes a body plainly v2: its context has a user with an `id`, where v1's has a `user_id`, or its payload a query.
+fn is_v2(body: &[u8]) -> bool {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Shape {
+        payload: Query,
+        context: User,
     }
-    let text = ["query", "input"].into_iter().find_map(|name| payload.get(name)?.as_str());
-    match text {
-        Some(text) => Ok((vec![ChatMessage::user(text)], false)),
-        None if has_answers => Ok((Vec::new(), false)),
-        None => {
-            Err(invalid(&DecodeError::value("payload.payload", "needs messages, query, input or resume")))
+    #[derive(Default, Deserialize)]
+    struct Query {
+        query: Option<IgnoredAny>,
+    }
+    #[derive(Default, Deserialize)]
+    struct User {
+        user: Option<Id>,
+    }
+    #[derive(Deserialize)]
+    struct Id {
+        id: Option<IgnoredAny>,
+    }
+    let shape: Shape = serde_json::from_slice(body).unwrap_or_default();
+    shape.payload.query.is_some() || shape.context.user.is_some_and(|user| user.id.is_some())
+}
+
+/// The text of `query`, else of `input`.
+fn question<M>(payload: &Payload<M>) -> Option<String> {
+    [&payload.query, &payload.input].into_iter().flatten().find_map(|text| text.decode().ok())
+}
+
+/// What the user says: `messages`, else the question; who answers needs neither. True if it is the whole conversation.
+fn said(
+    messages: Option<Vec<ChatMessage>>,
+    question: Option<String>,
+    has_answers: bool,
+) -> Result<(Vec<ChatMessage>, bool), Fault> {
+    match (messages, question) {
+        (Some(messages), _) => {
+            let is_whole = is_whole(&messages, has_answers, &format!("{PAYLOAD}.messages"))?;
+            Ok((messages, is_whole))
         }
+        (None, Some(text)) => Ok((vec![ChatMessage::user(text)], false)),
+        (None, None) if has_answers => Ok((Vec::new(), false)),
+        (None, None) => Err(invalid(&DecodeError::value(PAYLOAD, "needs messages, query, input or resume"))),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -106,7 +148,7 @@ mod tests {
     fn query_and_input_are_turns_without_history() {
         for name in ["query", "input"] {
             let ask = Ask::from_cap(&request(json!({ name: "Hi" }))).unwrap();
-            assert_eq!((ask.messages[0].text().as_str(), ask.is_whole), ("Hi", false));
+            assert_eq!((ask.messages.turn[0].text().as_str(), ask.is_whole), ("Hi", false));
         }
         let fault = Ask::from_cap(&request(json!({}))).unwrap_err();
         assert_eq!(fault.message(), "payload.payload: needs messages, query, input or resume");
@@ -117,10 +159,10 @@ mod tests {
         let result =
             json!({ "role": "tool", "parts": [{ "type": "tool_call_response", "id": "c", "response": 7 }] });
         let ask = Ask::from_cap(&request(json!({ "messages": [result] }))).unwrap();
-        assert_eq!((ask.messages.len(), ask.is_whole), (1, false));
+        assert_eq!((ask.messages.iter().count(), ask.is_whole), (1, false));
         let answer = json!({ "interruptId": "i", "status": "cancelled" });
         let ask = Ask::from_cap(&request(json!({ "resume": [answer] }))).unwrap();
-        assert_eq!((ask.messages.len(), ask.extras.answers.len()), (0, 1));
+        assert_eq!((ask.messages.iter().count(), ask.extras.answers.len()), (0, 1));
         let said = json!({ "role": "assistant", "parts": [] });
         for wrong in [json!([]), json!([said, result])] {
             let fault = Ask::from_cap(&request(json!({ "messages": wrong }))).unwrap_err();
