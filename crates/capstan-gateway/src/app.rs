@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use capstan_agent::{Agent, Clock};
 use capstan_journal::{Health, Journal, Run};
-use capstan_protocol::{ErrorDomain, Exposure, Fault, FaultKind};
+use capstan_protocol::{ErrorDomain, Exposure, Fault, FaultKind, Timestamp};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -23,6 +23,7 @@ use crate::runs::Runs;
 use crate::settings::Settings;
 use crate::traces::{TraceCollector, Traces};
 use crate::waits::Waits;
+use crate::wall_clock::WallClock;
 
 /// A gateway: a journal, agents, settings. The first agent is the default one.
 ///
@@ -88,7 +89,7 @@ impl Gateway {
         self
     }
 
-    /// Waits by this clock before a run is tried again. Tests move it by hand.
+    /// Tells the time by this clock, and waits by it before a run is tried again. Tests move it by hand.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -101,6 +102,7 @@ impl Gateway {
         let journal = self.journal.keeping_in_memory(move |tenant| tenants.is_unstored(tenant));
         let by_name = self.agents.iter().map(|a| (a.name.to_string(), a.clone())).collect();
         let faces = face::all();
+        let metrics = Metrics::new(&faces);
         App(Arc::new(Shared {
             limiter: Limiter::new(&self.settings.limits),
             default_agent: self.agents.first().cloned(),
@@ -108,8 +110,9 @@ impl Gateway {
             journal,
             settings: self.settings,
             page: self.page,
-            metrics: Metrics::new(&faces),
             traces: Traces::new(self.traces),
+            wall: WallClock::new(self.clock.clone(), metrics.clock_steps.clone()),
+            metrics,
             clock: self.clock,
             runs: Runs::default(),
             waits: Waits::default(),
@@ -139,6 +142,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     pub(crate) traces: Traces,
     pub(crate) clock: Clock,
+    pub(crate) wall: WallClock,
     pub(crate) limiter: Limiter,
     pub(crate) runs: Runs,
     pub(crate) waits: Waits,
@@ -184,6 +188,11 @@ impl App {
         }
         let named = ask.agent_id.and_then(|id| self.agents.values().find(|a| a.id == id));
         named.or(self.default_agent.as_ref()).ok_or_else(|| Fault::new(FaultKind::AgentNotFound))
+    }
+
+    /// The time of day, for whatever is written down of a run. It never goes back within one, whoever sets the clock.
+    pub(crate) fn stamp(&self, run: &Run) -> Timestamp {
+        self.wall.now().max(run.updated_at)
     }
 
     /// The face under a name.

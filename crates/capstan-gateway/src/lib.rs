@@ -35,6 +35,7 @@ mod tickets;
 mod tls;
 mod traces;
 mod waits;
+mod wall_clock;
 
 /// The examples of the page about agents of one's own, compiled.
 #[cfg(doctest)]

@@ -1,7 +1,7 @@
 //! Erasing for good what a tenant no longer wants kept. Claims stay, so that a duplicate starts no second run.
 
 use capstan_journal::{NameKind, Run};
-use capstan_protocol::{Fault, Timestamp};
+use capstan_protocol::Fault;
 
 use crate::app::App;
 use crate::refusal::journal_fault;
@@ -13,7 +13,7 @@ const PAGE: usize = 1000;
 /// Stops a run if it is under way, then erases its stream and its turn.
 pub(crate) async fn stream(app: &App, run: Run) -> Result<Run, Fault> {
     let run = runs::stop(app, run).await?;
-    app.journal.purge(run.stream_id, Timestamp::now()).await.map_err(journal_fault)?;
+    app.journal.purge(run.stream_id, app.wall.now()).await.map_err(journal_fault)?;
     app.faces.iter().for_each(|face| face.forget(run.stream_id));
     tracing::info!(stream = %run.stream_id, tenant = %run.tenant, "purged");
     Ok(run)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use capstan_agent::TraceParent;
 use capstan_journal::{ArmedBy, Claim, Found, Run, RunState};
-use capstan_protocol::{Fault, FaultKind, Timestamp};
+use capstan_protocol::{Fault, FaultKind};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
 use uuid::Uuid;
@@ -102,13 +102,13 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let agent = app.agent_for(start.agent, start.ask)?.clone();
     let answers = interrupts::asker(app, start.tenant, start.ask).await?;
     let slot = admit(app, &start).await?;
-    let claim = Claim { answers, ..claim_of(&start, &agent, hash) };
+    let claim = Claim { answers, ..claim_of(app, &start, &agent, hash) };
     let trace = start.trace.clone();
     let (here, ask) = (app.clone(), Arc::clone(start.ask));
     let claimed = carry_out(app, async move {
         let claimed = here.journal.claim(claim).await.map_err(journal_fault)?;
         if claimed.is_new {
-            relay::spawn(&here, agent, claimed.run.clone(), ask, trace, slot);
+            relay::spawn(&here, agent, claimed.run.clone(), ask, trace, slot, None);
         }
         Ok(claimed)
     });
@@ -150,7 +150,7 @@ async fn admit(app: &App, start: &Start<'_>) -> Result<crate::limits::Slot, Faul
     app.limiter.take_run(start.tenant, limits)
 }
 
-fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32]) -> Claim {
+fn claim_of(app: &App, start: &Start<'_>, agent: &Registered, body_hash: [u8; 32]) -> Claim {
     let supported_events = start.ask.supported_events.clone();
     let announced = supported_events
         .as_ref()
@@ -165,7 +165,7 @@ fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32]) -> Claim
         accepts_reset: start.accepts_reset || announced,
         supported_events,
         armed_by: start.armed_by,
-        ..Claim::new(start.tenant, start.key.clone(), Uuid::now_v7(), Timestamp::now())
+        ..Claim::new(start.tenant, start.key.clone(), Uuid::now_v7(), app.wall.now())
     }
 }
 
@@ -208,14 +208,16 @@ pub(crate) async fn arm(
     };
     let slot = app.limiter.keep_run(&run.tenant);
     let from = (run.state, run.attempt);
-    let armed =
-        Run { state: RunState::Running, attempt: run.attempt + 1, updated_at: Timestamp::now(), ..run };
+    let ready = Some(app.waits.ready(&run, app.wall.now()));
+    let updated_at = app.stamp(&run);
+    let armed = Run { state: RunState::Running, attempt: run.attempt + 1, updated_at, ..run };
     let (here, next, stream) = (app.clone(), armed.clone(), armed.stream_id);
     let is_armed = carry_out(app, async move {
         let is_armed =
             here.journal.transition(from, next.clone(), Vec::new(), None).await.map_err(journal_fault)?;
         if is_armed {
-            relay::spawn(&here, agent, next, ask, trace, slot);
+            here.waits.forget(next.stream_id);
+            relay::spawn(&here, agent, next, ask, trace, slot, ready);
         }
         Ok(is_armed)
     });

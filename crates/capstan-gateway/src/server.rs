@@ -45,7 +45,7 @@ pub struct Drained {
 pub struct Service {
     app: App,
     recovered: usize,
-    sweeper: AbortOnDropHandle<()>,
+    keepers: [AbortOnDropHandle<()>; 2],
 }
 
 impl Service {
@@ -55,9 +55,13 @@ impl Service {
     }
 
     async fn recover(app: App) -> io::Result<Self> {
+        let here = app.clone();
+        // Recovery waits for the journal as well.
+        let counting = tokio::spawn(async move { here.metrics.journal.watch(&**here.journal.store()).await });
+        let counting = AbortOnDropHandle::new(counting);
         let recovered = recovery::recover(&app).await.map_err(io::Error::other)?;
         let sweeper = AbortOnDropHandle::new(tokio::spawn(recovery::sweep(app.clone())));
-        Ok(Self { app, recovered, sweeper })
+        Ok(Self { app, recovered, keepers: [sweeper, counting] })
     }
 
     /// The routes, ready to be served.
@@ -72,7 +76,7 @@ impl Service {
 
     async fn stop(self, connections: &TaskTracker) -> io::Result<Drained> {
         drain(&self.app, connections).await;
-        drop(self.sweeper);
+        drop(self.keepers);
         self.app.journal.store().close().await.map_err(io::Error::other)?;
         Ok(Drained { recovered: self.recovered })
     }
