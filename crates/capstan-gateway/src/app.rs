@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use capstan_agent::{Agent, Clock};
-use capstan_journal::{Health, Journal, Run};
+use capstan_journal::{Journal, Run};
 use capstan_protocol::{ErrorDomain, Exposure, Fault, FaultKind, Timestamp};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -17,7 +17,7 @@ use crate::ask::Ask;
 use crate::face::{self, Face};
 use crate::limits::Limiter;
 use crate::metrics::Metrics;
-use crate::refusal::{JOURNAL_RETRY, NEARLY_FULL};
+use crate::purge::Erased;
 use crate::routes::page::Asset;
 use crate::runs::Runs;
 use crate::settings::Settings;
@@ -116,6 +116,7 @@ impl Gateway {
             clock: self.clock,
             runs: Runs::default(),
             waits: Waits::default(),
+            erased: Erased::default(),
             faces,
             tasks: TaskTracker::new(),
             agents_at_work: TaskTracker::new(),
@@ -146,6 +147,7 @@ pub(crate) struct Shared {
     pub(crate) limiter: Limiter,
     pub(crate) runs: Runs,
     pub(crate) waits: Waits,
+    pub(crate) erased: Erased,
     pub(crate) faces: Vec<Arc<dyn Face>>,
     /// Relays at work; the end waits for them.
     pub(crate) tasks: TaskTracker,
@@ -217,69 +219,6 @@ impl App {
 
     pub(crate) fn default_agent(&self) -> Option<&Registered> {
         self.default_agent.as_ref()
-    }
-
-    /// The journal failed for good: bodies must not look finished, and nobody should be sent here.
-    pub(crate) fn break_off(&self) {
-        self.broken.cancel();
-        self.ended.cancel();
-    }
-
-    /// How the journal feels now.
-    pub(crate) fn journal_health(&self) -> Health {
-        self.journal.store().health().borrow().clone()
-    }
-
-    /// Returns when runs may be started, armed and stopped: once recovery is through, or the server stops.
-    pub(crate) async fn is_open(&self) {
-        tokio::select! {
-            () = self.recovered.cancelled() => {}
-            () = self.draining.cancelled() => {}
-        }
-    }
-
-    /// Why no new run is taken, if none is.
-    pub(crate) fn unready(&self) -> Option<Fault> {
-        if self.draining.is_cancelled() {
-            return Some(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
-        }
-        if !self.recovered.is_cancelled() {
-            let left = self.unrecovered.load(Ordering::Relaxed);
-            let message =
-                format!("The runs that an earlier life left open are being recovered; {left} are left.");
-            return Some(
-                Fault::new(FaultKind::ServiceUnavailable).with_message(message).with_retry_after(1.0),
-            );
-        }
-        if self.journal.store().stats().is_low_on_space {
-            let fault = Fault::new(FaultKind::JournalUnavailable);
-            return Some(fault.with_message(NEARLY_FULL).with_retry_after(JOURNAL_RETRY));
-        }
-        self.journal_unwell()
-    }
-
-    /// Why nothing can be written, if nothing can. The cause is for the log, where the store has told it.
-    pub(crate) fn journal_unwell(&self) -> Option<Fault> {
-        let fault = Fault::new(FaultKind::JournalUnavailable);
-        match self.journal_health() {
-            Health::Well => None,
-            Health::Unavailable(_) => Some(fault.with_retry_after(JOURNAL_RETRY)),
-            Health::Broken(_) => Some(fault),
-            _ => Some(fault),
-        }
-    }
-
-    /// Returns when the journal takes no writes any more, and only a new process can mend that; why.
-    pub(crate) async fn journal_broken(&self) -> String {
-        let mut health = self.journal.store().health();
-        let is_broken = |health: &Health| matches!(health, Health::Broken(_));
-        if let Ok(health) = health.wait_for(is_broken).await
-            && let Health::Broken(why) = &*health
-        {
-            return why.clone();
-        }
-        // A store that tells nothing never breaks.
-        std::future::pending().await
     }
 
     /// The agent as metrics name it. Of runs whose agent is no longer configured there may be any number of names.

@@ -20,6 +20,7 @@ mod post;
 mod purge;
 mod query;
 mod reader;
+mod readiness;
 mod recovery;
 mod refusal;
 mod relay;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use capstan_journal::{ArmedBy, Retention, Run, RunState};
 use capstan_protocol::{Fault, FaultKind};
-use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{StreamExt as _, stream};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::app::App;
 use crate::refusal::journal_fault;
@@ -31,10 +32,12 @@ pub(crate) async fn recover(app: &App) -> Result<usize, Fault> {
     waiting.iter().for_each(|run| app.waits.recover(run, app.settings.timeouts.waiting, now));
     app.unrecovered.store(running.len(), Ordering::Relaxed);
     let (mut interrupted, mut lost, waiting) = (0, 0, waiting.len());
-    // Together, so that the journal writes and syncs them in groups.
-    let recovering = running.into_iter().map(|run| recover_one(app.clone(), run).boxed());
+    // Together, so that the journal writes and syncs them in groups; each in a task, so that all cores work on them.
+    let recovering =
+        running.into_iter().map(|run| AbortOnDropHandle::new(tokio::spawn(recover_one(app.clone(), run))));
     let mut outcomes = stream::iter(recovering).buffer_unordered(AT_ONCE);
-    while let Some(is_certain) = outcomes.try_next().await? {
+    while let Some(outcome) = outcomes.next().await {
+        let is_certain = outcome.unwrap_or_else(|panic| Err(Fault::from_error(panic)))?;
         app.unrecovered.fetch_sub(1, Ordering::Relaxed);
         if is_certain { interrupted += 1 } else { lost += 1 }
     }

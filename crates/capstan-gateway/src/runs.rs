@@ -15,7 +15,8 @@ use uuid::Uuid;
 use crate::app::{App, Registered};
 use crate::ask::{Ask, body_hash};
 use crate::interrupts;
-use crate::refusal::journal_fault;
+use crate::readiness::UNWELL;
+use crate::refusal::{JOURNAL_RETRY, journal_fault};
 use crate::relay;
 use crate::resume::ResumePoint;
 
@@ -51,9 +52,12 @@ impl Runs {
         }
     }
 
-    /// The relay of a run, once it is there; `None` if it was there and is gone.
-    async fn wait_for(&self, stream: Uuid) -> Option<StopSender> {
-        let mut is_ending = false;
+    fn has(&self, stream: Uuid) -> bool {
+        self.lock().contains_key(&stream)
+    }
+
+    /// The relay of a run, once it is there; `None` if it was there, as the caller may know, and is gone.
+    async fn wait_for(&self, stream: Uuid, mut is_ending: bool) -> Option<StopSender> {
         loop {
             // Listening begins before looking, so that nothing is missed in between.
             let news = self.changed.notified();
@@ -229,10 +233,35 @@ pub(crate) async fn arm(
 }
 
 /// Stops a run; returns when its CLOSE is in the journal. A finished one stays as it is.
-pub(crate) async fn stop(app: &App, mut run: Run) -> Result<Run, Fault> {
+///
+/// While the journal takes no writes nobody is kept waiting: the run ends when it takes them again.
+pub(crate) async fn stop(app: &App, run: Run) -> Result<Run, Fault> {
+    if run.state == RunState::Closed {
+        return Ok(run);
+    }
+    tokio::select! {
+        biased;
+        stopped = end(app, run) => stopped,
+        () = app.unwell_for(UNWELL) => {
+            Err(Fault::new(FaultKind::JournalUnavailable).with_retry_after(JOURNAL_RETRY))
+        }
+    }
+}
+
+async fn end(app: &App, mut run: Run) -> Result<Run, Fault> {
     app.is_open().await;
-    let unknown = || Fault::new(FaultKind::StreamNotFound);
+    // It was there a moment ago.
+    let gone = || Fault::new(FaultKind::StreamExpired);
+    let mut is_news = false;
     loop {
+        // Without a relay it may have ended since it was looked at, which is sooner told than waited for.
+        if run.state == RunState::Running
+            && !app.runs.has(run.stream_id)
+            && !std::mem::replace(&mut is_news, true)
+        {
+            run = app.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(gone)?;
+            continue;
+        }
         let was_asked = match run.state {
             RunState::Closed => return Ok(run),
             // Whoever is first wins; the next look tells.
@@ -241,7 +270,7 @@ pub(crate) async fn stop(app: &App, mut run: Run) -> Result<Run, Fault> {
             }
             RunState::Running => stop_relay(app, run.stream_id).await,
         };
-        let now = app.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(unknown)?;
+        let now = app.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(gone)?;
         // A relay that is not there may have ended since the run was looked at. If it still runs, it runs elsewhere.
         if !was_asked && (now.state, now.attempt) == (run.state, run.attempt) {
             return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
@@ -253,9 +282,10 @@ pub(crate) async fn stop(app: &App, mut run: Run) -> Result<Run, Fault> {
 /// Asks the relay to end; returns when it has, or false if there is none. A relay that has written its end has left
 /// `Running` behind.
 async fn stop_relay(app: &App, stream: Uuid) -> bool {
+    let mut is_ending = false;
     loop {
         // A relay registers right after its claim; one of another process never does.
-        let found = tokio::time::timeout(PATIENCE, app.runs.wait_for(stream)).await;
+        let found = tokio::time::timeout(PATIENCE, app.runs.wait_for(stream, is_ending)).await;
         let Ok(Some(relay)) = found else { return false };
         let (done, stopped) = oneshot::channel();
         if relay.send(done).await.is_ok() {
@@ -263,5 +293,6 @@ async fn stop_relay(app: &App, stream: Uuid) -> bool {
             let _ = stopped.await;
             return true;
         }
+        is_ending = true;
     }
 }
