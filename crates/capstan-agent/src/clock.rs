@@ -1,9 +1,11 @@
-//! The time that is waited for. A test moves it by hand, and so waits for nothing.
+//! The time that is waited for, and the time of day. A test moves both by hand, and so waits for nothing.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use capstan_protocol::Timestamp;
 use tokio::sync::Semaphore;
 
 /// What is timed.
@@ -48,6 +50,8 @@ pub struct Clock {
 struct Hand {
     asked: Mutex<Vec<(Timer, Duration)>>,
     strikes: Mutex<HashMap<Timer, Arc<Semaphore>>>,
+    /// By how many microseconds the time of day was set.
+    set_by: AtomicI64,
 }
 
 impl Clock {
@@ -55,6 +59,22 @@ impl Clock {
     /// [struck](Self::strike). Every wait is [noted](Self::asked).
     pub fn by_hand() -> Self {
         Self { hand: Some(Arc::default()) }
+    }
+
+    /// The time of day. It may be set, forward and back: how long something takes is not told by it.
+    pub fn now(&self) -> Timestamp {
+        let now = Timestamp::now();
+        match &self.hand {
+            None => now,
+            Some(hand) => Timestamp::from_micros(now.as_micros() + hand.set_by.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Sets the time of day by so many seconds, forward or back. That of real time is the machine's.
+    pub fn set_by(&self, seconds: i64) {
+        if let Some(hand) = &self.hand {
+            hand.set_by.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
+        }
     }
 
     /// Returns when the time has passed.

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use capstan_agent::{Agent, Clock};
-use capstan_journal::{Health, Journal, Run};
-use capstan_protocol::{ErrorDomain, Exposure, Fault, FaultKind};
+use capstan_journal::{Journal, Run};
+use capstan_protocol::{ErrorDomain, Exposure, Fault, FaultKind, Timestamp};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -17,12 +17,13 @@ use crate::ask::Ask;
 use crate::face::{self, Face};
 use crate::limits::Limiter;
 use crate::metrics::Metrics;
-use crate::refusal::{JOURNAL_RETRY, NEARLY_FULL};
+use crate::purge::Erased;
 use crate::routes::page::Asset;
 use crate::runs::Runs;
 use crate::settings::Settings;
 use crate::traces::{TraceCollector, Traces};
 use crate::waits::Waits;
+use crate::wall_clock::WallClock;
 
 /// A gateway: a journal, agents, settings. The first agent is the default one.
 ///
@@ -88,7 +89,7 @@ impl Gateway {
         self
     }
 
-    /// Waits by this clock before a run is tried again. Tests move it by hand.
+    /// Tells the time by this clock, and waits by it before a run is tried again. Tests move it by hand.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -101,6 +102,7 @@ impl Gateway {
         let journal = self.journal.keeping_in_memory(move |tenant| tenants.is_unstored(tenant));
         let by_name = self.agents.iter().map(|a| (a.name.to_string(), a.clone())).collect();
         let faces = face::all();
+        let metrics = Metrics::new(&faces);
         App(Arc::new(Shared {
             limiter: Limiter::new(&self.settings.limits),
             default_agent: self.agents.first().cloned(),
@@ -108,11 +110,13 @@ impl Gateway {
             journal,
             settings: self.settings,
             page: self.page,
-            metrics: Metrics::new(&faces),
             traces: Traces::new(self.traces),
+            wall: WallClock::new(self.clock.clone(), metrics.clock_steps.clone()),
+            metrics,
             clock: self.clock,
             runs: Runs::default(),
             waits: Waits::default(),
+            erased: Erased::default(),
             faces,
             tasks: TaskTracker::new(),
             agents_at_work: TaskTracker::new(),
@@ -139,9 +143,11 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     pub(crate) traces: Traces,
     pub(crate) clock: Clock,
+    pub(crate) wall: WallClock,
     pub(crate) limiter: Limiter,
     pub(crate) runs: Runs,
     pub(crate) waits: Waits,
+    pub(crate) erased: Erased,
     pub(crate) faces: Vec<Arc<dyn Face>>,
     /// Relays at work; the end waits for them.
     pub(crate) tasks: TaskTracker,
@@ -186,6 +192,11 @@ impl App {
         named.or(self.default_agent.as_ref()).ok_or_else(|| Fault::new(FaultKind::AgentNotFound))
     }
 
+    /// The time of day, for whatever is written down of a run. It never goes back within one, whoever sets the clock.
+    pub(crate) fn stamp(&self, run: &Run) -> Timestamp {
+        self.wall.now().max(run.updated_at)
+    }
+
     /// The face under a name.
     pub(crate) fn face(&self, name: &str) -> Option<&Arc<dyn Face>> {
         self.faces.iter().find(|face| face.name() == name)
@@ -208,69 +219,6 @@ impl App {
 
     pub(crate) fn default_agent(&self) -> Option<&Registered> {
         self.default_agent.as_ref()
-    }
-
-    /// The journal failed for good: bodies must not look finished, and nobody should be sent here.
-    pub(crate) fn break_off(&self) {
-        self.broken.cancel();
-        self.ended.cancel();
-    }
-
-    /// How the journal feels now.
-    pub(crate) fn journal_health(&self) -> Health {
-        self.journal.store().health().borrow().clone()
-    }
-
-    /// Returns when runs may be started, armed and stopped: once recovery is through, or the server stops.
-    pub(crate) async fn is_open(&self) {
-        tokio::select! {
-            () = self.recovered.cancelled() => {}
-            () = self.draining.cancelled() => {}
-        }
-    }
-
-    /// Why no new run is taken, if none is.
-    pub(crate) fn unready(&self) -> Option<Fault> {
-        if self.draining.is_cancelled() {
-            return Some(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
-        }
-        if !self.recovered.is_cancelled() {
-            let left = self.unrecovered.load(Ordering::Relaxed);
-            let message =
-                format!("The runs that an earlier life left open are being recovered; {left} are left.");
-            return Some(
-                Fault::new(FaultKind::ServiceUnavailable).with_message(message).with_retry_after(1.0),
-            );
-        }
-        if self.journal.store().stats().is_low_on_space {
-            let fault = Fault::new(FaultKind::JournalUnavailable);
-            return Some(fault.with_message(NEARLY_FULL).with_retry_after(JOURNAL_RETRY));
-        }
-        self.journal_unwell()
-    }
-
-    /// Why nothing can be written, if nothing can. The cause is for the log, where the store has told it.
-    pub(crate) fn journal_unwell(&self) -> Option<Fault> {
-        let fault = Fault::new(FaultKind::JournalUnavailable);
-        match self.journal_health() {
-            Health::Well => None,
-            Health::Unavailable(_) => Some(fault.with_retry_after(JOURNAL_RETRY)),
-            Health::Broken(_) => Some(fault),
-            _ => Some(fault),
-        }
-    }
-
-    /// Returns when the journal takes no writes any more, and only a new process can mend that; why.
-    pub(crate) async fn journal_broken(&self) -> String {
-        let mut health = self.journal.store().health();
-        let is_broken = |health: &Health| matches!(health, Health::Broken(_));
-        if let Ok(health) = health.wait_for(is_broken).await
-            && let Health::Broken(why) = &*health
-        {
-            return why.clone();
-        }
-        // A store that tells nothing never breaks.
-        std::future::pending().await
     }
 
     /// The agent as metrics name it. Of runs whose agent is no longer configured there may be any number of names.

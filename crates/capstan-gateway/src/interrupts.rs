@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::app::App;
 use crate::ask::{Ask, invalid};
 use crate::refusal::journal_fault;
+use crate::wall_clock::between;
 
 /// The run whose questions a request answers. Whoever claims first has answered them; what can be told before is told
 /// here, with its reason.
@@ -20,12 +21,16 @@ pub(crate) async fn asker(app: &App, tenant: &str, ask: &Ask) -> Result<Option<U
     let stream = stream_of(&first.interrupt_id).ok_or_else(unknown)?;
     let run = app.journal.store().run(stream).await.map_err(journal_fault)?;
     let is_ours = |run: &Run| run.tenant == tenant && run.session == ask.session;
-    let asked = run.filter(is_ours).and_then(|run| run.asked).ok_or_else(unknown)?;
-    check(&asked, answers, Timestamp::now())?;
+    let run = run.filter(is_ours).ok_or_else(unknown)?;
+    let asked = run.asked.as_ref().ok_or_else(unknown)?;
+    let asked_at = run.closed_at.unwrap_or(run.updated_at);
+    let (now, steps) = (app.wall.now(), app.wall.steps());
+    // By the time that has passed since it was asked.
+    check(asked, answers, |deadline| steps.is_past(asked_at, between(asked_at, deadline), now))?;
     Ok(Some(stream))
 }
 
-fn check(asked: &Asked, answers: &[ResumeEntry], now: Timestamp) -> Result<(), Fault> {
+fn check(asked: &Asked, answers: &[ResumeEntry], is_over: impl Fn(Timestamp) -> bool) -> Result<(), Fault> {
     for answer in answers {
         let id = &answer.interrupt_id;
         let Some((_, deadline)) = asked.questions.iter().find(|(known, _)| known == id) else {
@@ -35,7 +40,7 @@ fn check(asked: &Asked, answers: &[ResumeEntry], now: Timestamp) -> Result<(), F
             return Err(not_open(id, "it was answered already"));
         }
         // Whoever comes too late may still say that there will be no answer.
-        if deadline.is_some_and(|deadline| deadline <= now) && answer.status == ResumeStatus::Resolved {
+        if deadline.is_some_and(&is_over) && answer.status == ResumeStatus::Resolved {
             return Err(not_open(id, "its time is over"));
         }
     }
@@ -79,7 +84,7 @@ mod tests {
         let (a, late) = (answer("s:a", ResumeStatus::Resolved), answer("s:b", ResumeStatus::Resolved));
         let given_up = answer("s:b", ResumeStatus::Cancelled);
         let code = |asked: &Asked, answers: &[ResumeEntry]| {
-            check(asked, answers, now).map_err(|f| f.code().to_owned())
+            check(asked, answers, |deadline| deadline <= now).map_err(|f| f.code().to_owned())
         };
         assert_eq!(code(&asked, &[a.clone(), given_up.clone()]), Ok(()));
         assert_eq!(code(&asked, &[a.clone(), late]), Err("interrupt_not_open".into()));

@@ -20,6 +20,7 @@ mod post;
 mod purge;
 mod query;
 mod reader;
+mod readiness;
 mod recovery;
 mod refusal;
 mod relay;
@@ -35,6 +36,7 @@ mod tickets;
 mod tls;
 mod traces;
 mod waits;
+mod wall_clock;
 
 /// The examples of the page about agents of one's own, compiled.
 #[cfg(doctest)]

@@ -1,5 +1,7 @@
 //! What is counted, for Prometheus.
 
+mod journal;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -14,6 +16,7 @@ use prometheus_client::registry::Registry;
 
 use crate::face::Face;
 use crate::resume::ResumePoint;
+pub(crate) use journal::JournalMetrics;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Label {
@@ -66,6 +69,8 @@ pub(crate) struct Metrics {
     pub(crate) active_readers: Gauge,
     pub(crate) append_seconds: Histogram,
     pub(crate) first_packet_seconds: Histogram,
+    pub(crate) clock_steps: Counter,
+    pub(crate) journal: JournalMetrics,
 }
 
 /// How runs end: our own reasons, and those that the adapters make of their upstreams'.
@@ -107,6 +112,8 @@ impl Metrics {
         let stalled_readers =
             counter("stalled_readers", "Connections that were cut because nothing was read");
         let damaged_reads = counter("damaged_reads", "Readers that met a damaged place of the journal");
+        let clock_steps = counter("clock_steps", "Times that the clock was set while the server ran");
+        let journal = JournalMetrics::new(&mut registry);
         let mut gauge = |name, help| {
             let gauge = Gauge::default();
             registry.register(name, help, gauge.clone());
@@ -139,6 +146,8 @@ impl Metrics {
             active_readers,
             append_seconds,
             first_packet_seconds,
+            clock_steps,
+            journal,
         }
     }
 

@@ -1,7 +1,13 @@
 //! Erasing for good what a tenant no longer wants kept. Claims stay, so that a duplicate starts no second run.
 
+use std::collections::VecDeque;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
 use capstan_journal::{NameKind, Run};
-use capstan_protocol::{Fault, Timestamp};
+use capstan_protocol::{Fault, FaultKind};
 
 use crate::app::App;
 use crate::refusal::journal_fault;
@@ -13,7 +19,7 @@ const PAGE: usize = 1000;
 /// Stops a run if it is under way, then erases its stream and its turn.
 pub(crate) async fn stream(app: &App, run: Run) -> Result<Run, Fault> {
     let run = runs::stop(app, run).await?;
-    app.journal.purge(run.stream_id, Timestamp::now()).await.map_err(journal_fault)?;
+    app.journal.purge(run.stream_id, app.wall.now()).await.map_err(journal_fault)?;
     app.faces.iter().for_each(|face| face.forget(run.stream_id));
     tracing::info!(stream = %run.stream_id, tenant = %run.tenant, "purged");
     Ok(run)
@@ -29,10 +35,46 @@ pub(crate) async fn session(app: &App, tenant: &str, session: &str) -> Result<us
         let Some(last) = page.last() else { break };
         before = Some(last.stream_id);
         for run in page {
-            stream(app, run).await?;
-            count += 1;
+            match stream(app, run).await {
+                Ok(_) => count += 1,
+                // Somebody else erases it at the same time.
+                Err(fault) if fault.kind() == FaultKind::StreamExpired => {}
+                Err(fault) => return Err(fault),
+            }
         }
     }
+    app.erased.add(tenant, session);
     store.purge_session(tenant, session).await.map_err(journal_fault)?;
     Ok(count)
+}
+
+/// Sessions that were erased a moment ago: whoever asked for it at the same time is told so. They leave no trace in the
+/// journal, and here no more than a number.
+#[derive(Default)]
+pub(crate) struct Erased {
+    latest: Mutex<VecDeque<(Instant, u64)>>,
+    hasher: RandomState,
+}
+
+impl Erased {
+    const MOMENT: Duration = Duration::from_secs(60);
+    const MOST: usize = 4096;
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Instant, u64)>> {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        while latest.front().is_some_and(|(at, _)| at.elapsed() > Self::MOMENT) || latest.len() > Self::MOST {
+            latest.pop_front();
+        }
+        latest
+    }
+
+    fn add(&self, tenant: &str, session: &str) {
+        let number = self.hasher.hash_one((tenant, session));
+        self.lock().push_back((Instant::now(), number));
+    }
+
+    pub(crate) fn has(&self, tenant: &str, session: &str) -> bool {
+        let number = self.hasher.hash_one((tenant, session));
+        self.lock().iter().any(|(_, erased)| *erased == number)
+    }
 }

@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use capstan_journal::{ArmedBy, Run, RunState};
-use capstan_protocol::{Fault, FaultKind, Timestamp};
-use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
+use capstan_journal::{ArmedBy, Retention, Run, RunState};
+use capstan_protocol::{Fault, FaultKind};
+use futures_util::{StreamExt as _, stream};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::app::App;
 use crate::refusal::journal_fault;
@@ -23,16 +24,20 @@ const AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// After a restart every stream that was running is interrupted. An agent is never run again unasked, except for clients
 /// of a face in which nobody asks again: there the gateway goes on.
 pub(crate) async fn recover(app: &App) -> Result<usize, Fault> {
+    app.wall.compare(app.journal.store().newest());
     let open = app.journal.store().open_runs().await.map_err(journal_fault)?;
     let (running, waiting): (Vec<_>, Vec<_>) =
         open.into_iter().partition(|run| run.state == RunState::Running);
-    waiting.iter().for_each(|run| app.waits.add(run, app.settings.timeouts.waiting));
+    let now = app.wall.now();
+    waiting.iter().for_each(|run| app.waits.recover(run, app.settings.timeouts.waiting, now));
     app.unrecovered.store(running.len(), Ordering::Relaxed);
     let (mut interrupted, mut lost, waiting) = (0, 0, waiting.len());
-    // Together, so that the journal writes and syncs them in groups.
-    let recovering = running.into_iter().map(|run| recover_one(app.clone(), run).boxed());
+    // Together, so that the journal writes and syncs them in groups; each in a task, so that all cores work on them.
+    let recovering =
+        running.into_iter().map(|run| AbortOnDropHandle::new(tokio::spawn(recover_one(app.clone(), run))));
     let mut outcomes = stream::iter(recovering).buffer_unordered(AT_ONCE);
-    while let Some(is_certain) = outcomes.try_next().await? {
+    while let Some(outcome) = outcomes.next().await {
+        let is_certain = outcome.unwrap_or_else(|panic| Err(Fault::from_error(panic)))?;
         app.unrecovered.fetch_sub(1, Ordering::Relaxed);
         if is_certain { interrupted += 1 } else { lost += 1 }
     }
@@ -103,9 +108,94 @@ async fn expire(app: &App) {
         tokio::time::sleep(EXPIRE_EVERY).await;
         // Longer than any wait: who waits too long is ended with its span.
         app.traces.forget(app.settings.timeouts.waiting.saturating_mul(3));
-        let retention = app.settings.tenants.retention(&app.settings.retention);
-        if let Err(error) = app.journal.store().expire(&retention, Timestamp::now()).await {
-            tracing::warn!(%error, "old streams could not be dropped");
+        expire_now(app).await;
+    }
+}
+
+async fn expire_now(app: &App) {
+    let retention =
+        Retention { steps: app.wall.steps(), ..app.settings.tenants.retention(&app.settings.retention) };
+    if let Err(error) = app.journal.store().expire(&retention, app.wall.now()).await {
+        tracing::warn!(%error, "old streams could not be dropped");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_agent::Clock;
+    use capstan_journal::{Claim, Durability, Found, Journal, TailLimits, open};
+    use capstan_protocol::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::Gateway;
+    use crate::wall_clock::later;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    async fn closed(app: &App, key: &str, at: Timestamp) -> Run {
+        let claim = Claim { session: key.into(), ..Claim::new("t", key, Uuid::now_v7(), at) };
+        let run = app.journal.claim(claim).await.unwrap().run;
+        let to = Run { state: RunState::Closed, closed_at: Some(at), ..run.clone() };
+        assert!(app.journal.transition((RunState::Running, 1), to, Vec::new(), None).await.unwrap());
+        run
+    }
+
+    async fn is_kept(app: &App, run: &Run) -> bool {
+        app.journal.store().run(run.stream_id).await.unwrap().is_some()
+    }
+
+    /// The claim of what is gone, as long as it is held.
+    async fn is_claimed(app: &App, key: &str) -> bool {
+        matches!(app.journal.store().find("t", key).await.unwrap(), Some(Found::Expired))
+    }
+
+    #[tokio::test]
+    async fn retention_does_not_act_on_a_clock_that_was_set() {
+        let folder = tempfile::tempdir().unwrap();
+        for url in ["memory:".to_owned(), format!("disk:{}", folder.path().display())] {
+            let clock = Clock::by_hand();
+            let journal = Journal::new(open(&url, Durability::default()).unwrap(), TailLimits::default());
+            let app = Gateway::new(journal).clock(clock.clone()).into_app();
+            let now = app.wall.now();
+            let old =
+                closed(&app, "old", Timestamp::from_micros(now.as_micros() - DAY.as_micros() as i64 * 8))
+                    .await;
+            let (fresh, gone) = (closed(&app, "fresh", now).await, closed(&app, "gone", now).await);
+            assert!(app.journal.purge(gone.stream_id, now).await.unwrap());
+            for days in [8, -30, 60] {
+                clock.set_by(days * 24 * 3600);
+                expire_now(&app).await;
+                assert!(is_kept(&app, &fresh).await, "a stream of seconds, {days} days later");
+                assert!(app.journal.store().has_session("t", "fresh").await.unwrap());
+                assert!(is_claimed(&app, "gone").await, "a duplicate would run a second time");
+                assert!(!is_kept(&app, &old).await, "what is old goes all the same");
+            }
+            assert!(app.metrics.encode().contains("capstan_clock_steps_total 3\n"));
         }
+    }
+
+    #[tokio::test]
+    async fn a_clock_far_ahead_of_the_journal_is_not_believed_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Clock::by_hand();
+        let open = || {
+            let store = open(&format!("disk:{}", folder.path().display()), Durability::default()).unwrap();
+            Gateway::new(Journal::new(store, TailLimits::default())).clock(clock.clone()).into_app()
+        };
+        let app = open();
+        let fresh = closed(&app, "fresh", app.wall.now()).await;
+        let gone = closed(&app, "gone", app.wall.now()).await;
+        assert!(app.journal.purge(gone.stream_id, app.wall.now()).await.unwrap());
+        app.journal.store().close().await.unwrap();
+        drop(app);
+        clock.set_by(30 * 24 * 3600);
+        let app = open();
+        recover(&app).await.unwrap();
+        expire_now(&app).await;
+        assert!(is_kept(&app, &fresh).await && is_claimed(&app, "gone").await);
+        // What is of this life goes by this life's time.
+        let now = later(app.wall.now(), Duration::ZERO);
+        assert!(app.wall.steps().is_past(now, Duration::ZERO, now));
     }
 }

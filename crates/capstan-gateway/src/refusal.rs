@@ -55,7 +55,8 @@ pub(crate) fn journal_fault(error: JournalError) -> Fault {
         Fault::new(FaultKind::JournalUnavailable).with_cause(cause)
     };
     match error.kind() {
-        ErrorKind::Expired => Fault::new(FaultKind::StreamExpired),
+        // Whoever asks has found it a moment ago.
+        ErrorKind::Expired | ErrorKind::NotFound => Fault::new(FaultKind::StreamExpired),
         ErrorKind::Answered => Fault::new(FaultKind::InterruptNotOpen),
         ErrorKind::Full => unavailable().with_message(NEARLY_FULL).with_retry_after(JOURNAL_RETRY),
         ErrorKind::Unavailable => unavailable().with_retry_after(JOURNAL_RETRY),
@@ -67,7 +68,6 @@ pub(crate) fn journal_fault(error: JournalError) -> Fault {
         | ErrorKind::Fenced
         | ErrorKind::OutOfOrder
         | ErrorKind::Locked
-        | ErrorKind::NotFound
         | ErrorKind::Unsupported => unavailable(),
     }
 }

@@ -9,13 +9,14 @@ mod tool_log;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use capstan_agent::{CancelReason, Canceller, Sent, Timer, TraceParent, Turn};
 use capstan_journal::{ArmedBy, Health, JournalError, Run};
-use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind, Timestamp};
+use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind};
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
@@ -27,7 +28,6 @@ use crate::limits::Slot;
 use crate::refusal::journal_fault;
 use crate::runs::StopSender;
 use crate::traces::{self, RunTrace};
-use crate::waits::until;
 pub(crate) use ending::{Ending, close_waiting, interrupt, last_words_of_lost, lose};
 use packet_writer::PacketWriter;
 
@@ -60,9 +60,11 @@ struct Relay {
     /// What is left of the run's total time.
     budget: Duration,
     started: Instant,
+    /// The next attempt begins then, if it has to wait.
+    ready: Option<Instant>,
 }
 
-/// Sets a relay to work on a run that this process has just claimed or armed.
+/// Sets a relay to work on a run that this process has just claimed or armed. It begins when it is `ready`.
 pub(crate) fn spawn(
     app: &App,
     agent: Registered,
@@ -70,6 +72,7 @@ pub(crate) fn spawn(
     ask: Arc<Ask>,
     request: Option<TraceParent>,
     slot: Slot,
+    ready: Option<Instant>,
 ) {
     let (sender, stop) = mpsc::channel(1);
     let at_work = AtWork::new(app, run.stream_id, sender, slot);
@@ -77,7 +80,7 @@ pub(crate) fn spawn(
     let work = async move {
         let (app, stream, name) = (&at_work.app, at_work.stream, Arc::clone(&agent.name));
         // A run whose relay is gone would never end, and a stop would never be heard.
-        let working = AssertUnwindSafe(work(app.clone(), agent, run, ask, request, stop));
+        let working = AssertUnwindSafe(work(app.clone(), agent, run, ask, request, stop, ready));
         if let Err(panic) = working.catch_unwind().await {
             let fault = Fault::from_panic(panic.as_ref());
             let cause = app.loggable(&fault);
@@ -99,6 +102,7 @@ async fn work(
     ask: Arc<Ask>,
     request: Option<TraceParent>,
     stop: mpsc::Receiver<oneshot::Sender<()>>,
+    ready: Option<Instant>,
 ) {
     let (stream, name, budget) = (run.stream_id, Arc::clone(&agent.name), app.settings.timeouts.run);
     let packets = PacketWriter::new(&app, &run);
@@ -106,7 +110,7 @@ async fn work(
     let span = trace.span().clone();
     let here = app.clone();
     let started = Instant::now();
-    let relay = Relay { app, agent, run, ask, stop, packets, trace, canceller: None, budget, started };
+    let relay = Relay { app, agent, run, ask, stop, packets, trace, canceller: None, budget, started, ready };
     if let Err(error) = relay.work().await {
         // What was seen is safe. A journal that is well has something against this run alone, so it ends; one that is not
         // leaves it to recovery.
@@ -207,7 +211,7 @@ impl Relay {
 
     /// Sleeps until the attempt may begin. Something else may happen first.
     async fn wait(&mut self) -> Option<Ended> {
-        let wait = until(self.run.not_before?);
+        let wait = self.ready.take()?.saturating_duration_since(Instant::now());
         tokio::select! {
             biased;
             Some(done) = self.stop.recv() => Some(Ended::Stopped(done)),
@@ -263,10 +267,4 @@ impl App {
         let backoff = backoff.delay(attempt.saturating_sub(1), 1.0);
         fault.retry_after().map_or(backoff, |seconds| Duration::from_secs(seconds).max(backoff))
     }
-}
-
-pub(crate) fn later(wait: Duration) -> Timestamp {
-    Timestamp::from_micros(
-        Timestamp::now().as_micros() + i64::try_from(wait.as_micros()).unwrap_or(i64::MAX / 2),
-    )
 }

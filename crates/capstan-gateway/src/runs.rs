@@ -7,14 +7,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use capstan_agent::TraceParent;
 use capstan_journal::{ArmedBy, Claim, Found, Run, RunState};
-use capstan_protocol::{Fault, FaultKind, Timestamp};
+use capstan_protocol::{Fault, FaultKind};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::app::{App, Registered};
 use crate::ask::{Ask, body_hash};
-use crate::refusal::journal_fault;
+use crate::readiness::UNWELL;
+use crate::refusal::{JOURNAL_RETRY, journal_fault};
 use crate::relay;
 use crate::resume::ResumePoint;
 use crate::{conversation, interrupts};
@@ -51,9 +52,12 @@ impl Runs {
         }
     }
 
-    /// The relay of a run, once it is there; `None` if it was there and is gone.
-    async fn wait_for(&self, stream: Uuid) -> Option<StopSender> {
-        let mut is_ending = false;
+    fn has(&self, stream: Uuid) -> bool {
+        self.lock().contains_key(&stream)
+    }
+
+    /// The relay of a run, once it is there; `None` if it was there, as the caller may know, and is gone.
+    async fn wait_for(&self, stream: Uuid, mut is_ending: bool) -> Option<StopSender> {
         loop {
             // Listening begins before looking, so that nothing is missed in between.
             let news = self.changed.notified();
@@ -102,13 +106,13 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let agent = app.agent_for(start.agent, start.ask)?.clone();
     let answers = interrupts::asker(app, start.tenant, start.ask).await?;
     let slot = admit(app, &start).await?;
-    let claim = Claim { answers, ..claim_of(&start, &agent, hash) };
+    let claim = Claim { answers, ..claim_of(app, &start, &agent, hash) };
     let trace = start.trace.clone();
     let (here, ask) = (app.clone(), Arc::clone(start.ask));
     let claimed = carry_out(app, async move {
         let claimed = here.journal.claim(claim).await.map_err(journal_fault)?;
         if claimed.is_new {
-            relay::spawn(&here, agent, claimed.run.clone(), ask, trace, slot);
+            relay::spawn(&here, agent, claimed.run.clone(), ask, trace, slot, None);
         }
         Ok(claimed)
     });
@@ -151,7 +155,7 @@ async fn admit(app: &App, start: &Start<'_>) -> Result<crate::limits::Slot, Faul
     app.limiter.take_run(start.tenant, limits)
 }
 
-fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32]) -> Claim {
+fn claim_of(app: &App, start: &Start<'_>, agent: &Registered, body_hash: [u8; 32]) -> Claim {
     let supported_events = start.ask.supported_events.clone();
     let announced = supported_events
         .as_ref()
@@ -166,7 +170,7 @@ fn claim_of(start: &Start<'_>, agent: &Registered, body_hash: [u8; 32]) -> Claim
         accepts_reset: start.accepts_reset || announced,
         supported_events,
         armed_by: start.armed_by,
-        ..Claim::new(start.tenant, start.key.clone(), Uuid::now_v7(), Timestamp::now())
+        ..Claim::new(start.tenant, start.key.clone(), Uuid::now_v7(), app.wall.now())
     }
 }
 
@@ -209,14 +213,16 @@ pub(crate) async fn arm(
     };
     let slot = app.limiter.keep_run(&run.tenant);
     let from = (run.state, run.attempt);
-    let armed =
-        Run { state: RunState::Running, attempt: run.attempt + 1, updated_at: Timestamp::now(), ..run };
+    let ready = Some(app.waits.ready(&run, app.wall.now()));
+    let updated_at = app.stamp(&run);
+    let armed = Run { state: RunState::Running, attempt: run.attempt + 1, updated_at, ..run };
     let (here, next, stream) = (app.clone(), armed.clone(), armed.stream_id);
     let is_armed = carry_out(app, async move {
         let is_armed =
             here.journal.transition(from, next.clone(), Vec::new(), None).await.map_err(journal_fault)?;
         if is_armed {
-            relay::spawn(&here, agent, next, ask, trace, slot);
+            here.waits.forget(next.stream_id);
+            relay::spawn(&here, agent, next, ask, trace, slot, ready);
         }
         Ok(is_armed)
     });
@@ -228,10 +234,35 @@ pub(crate) async fn arm(
 }
 
 /// Stops a run; returns when its CLOSE is in the journal. A finished one stays as it is.
-pub(crate) async fn stop(app: &App, mut run: Run) -> Result<Run, Fault> {
+///
+/// While the journal takes no writes nobody is kept waiting: the run ends when it takes them again.
+pub(crate) async fn stop(app: &App, run: Run) -> Result<Run, Fault> {
+    if run.state == RunState::Closed {
+        return Ok(run);
+    }
+    tokio::select! {
+        biased;
+        stopped = end(app, run) => stopped,
+        () = app.unwell_for(UNWELL) => {
+            Err(Fault::new(FaultKind::JournalUnavailable).with_retry_after(JOURNAL_RETRY))
+        }
+    }
+}
+
+async fn end(app: &App, mut run: Run) -> Result<Run, Fault> {
     app.is_open().await;
-    let unknown = || Fault::new(FaultKind::StreamNotFound);
+    // It was there a moment ago.
+    let gone = || Fault::new(FaultKind::StreamExpired);
+    let mut is_news = false;
     loop {
+        // Without a relay it may have ended since it was looked at, which is sooner told than waited for.
+        if run.state == RunState::Running
+            && !app.runs.has(run.stream_id)
+            && !std::mem::replace(&mut is_news, true)
+        {
+            run = app.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(gone)?;
+            continue;
+        }
         let was_asked = match run.state {
             RunState::Closed => return Ok(run),
             // Whoever is first wins; the next look tells.
@@ -240,7 +271,7 @@ pub(crate) async fn stop(app: &App, mut run: Run) -> Result<Run, Fault> {
             }
             RunState::Running => stop_relay(app, run.stream_id).await,
         };
-        let now = app.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(unknown)?;
+        let now = app.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(gone)?;
         // A relay that is not there may have ended since the run was looked at. If it still runs, it runs elsewhere.
         if !was_asked && (now.state, now.attempt) == (run.state, run.attempt) {
             return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
@@ -252,9 +283,10 @@ pub(crate) async fn stop(app: &App, mut run: Run) -> Result<Run, Fault> {
 /// Asks the relay to end; returns when it has, or false if there is none. A relay that has written its end has left
 /// `Running` behind.
 async fn stop_relay(app: &App, stream: Uuid) -> bool {
+    let mut is_ending = false;
     loop {
         // A relay registers right after its claim; one of another process never does.
-        let found = tokio::time::timeout(PATIENCE, app.runs.wait_for(stream)).await;
+        let found = tokio::time::timeout(PATIENCE, app.runs.wait_for(stream, is_ending)).await;
         let Ok(Some(relay)) = found else { return false };
         let (done, stopped) = oneshot::channel();
         if relay.send(done).await.is_ok() {
@@ -262,5 +294,6 @@ async fn stop_relay(app: &App, stream: Uuid) -> bool {
             let _ = stopped.await;
             return true;
         }
+        is_ending = true;
     }
 }

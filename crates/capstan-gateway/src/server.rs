@@ -9,7 +9,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::ConnectInfo;
 use capstan_agent::END_LIMIT;
-use capstan_journal::Health;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
@@ -45,7 +44,7 @@ pub struct Drained {
 pub struct Service {
     app: App,
     recovered: usize,
-    sweeper: AbortOnDropHandle<()>,
+    keepers: [AbortOnDropHandle<()>; 2],
 }
 
 impl Service {
@@ -55,9 +54,13 @@ impl Service {
     }
 
     async fn recover(app: App) -> io::Result<Self> {
+        let here = app.clone();
+        // Recovery waits for the journal as well.
+        let counting = tokio::spawn(async move { here.metrics.journal.watch(&**here.journal.store()).await });
+        let counting = AbortOnDropHandle::new(counting);
         let recovered = recovery::recover(&app).await.map_err(io::Error::other)?;
         let sweeper = AbortOnDropHandle::new(tokio::spawn(recovery::sweep(app.clone())));
-        Ok(Self { app, recovered, sweeper })
+        Ok(Self { app, recovered, keepers: [sweeper, counting] })
     }
 
     /// The routes, ready to be served.
@@ -72,7 +75,7 @@ impl Service {
 
     async fn stop(self, connections: &TaskTracker) -> io::Result<Drained> {
         drain(&self.app, connections).await;
-        drop(self.sweeper);
+        drop(self.keepers);
         self.app.journal.store().close().await.map_err(io::Error::other)?;
         Ok(Drained { recovered: self.recovered })
     }
@@ -97,7 +100,8 @@ pub async fn serve(
     }
     tokio::pin!(shutdown);
     let service = tokio::select! {
-        service = Service::recover(app.clone()) => service?,
+        // Connections are open: nobody may be left to wait there by a program that lives on.
+        service = Service::recover(app.clone()) => service.inspect_err(|_| app.give_up())?,
         () = &mut shutdown => {
             // What is not recovered yet is left to the next life.
             drain(&app, &connections).await;
@@ -223,28 +227,11 @@ async fn silence(patience: Duration, spoken: CancellationToken) {
     }
 }
 
-/// How long the end waits for a journal that takes no writes.
-const UNWELL: Duration = Duration::from_secs(5);
-
 /// Bodies end at their next frame; a reader that does not read is not waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Returns when the journal has taken no writes for a while, so that nobody waits for it.
-async fn unwell(app: &App) {
-    let mut health = app.journal.store().health();
-    loop {
-        if *health.borrow_and_update() == Health::Well {
-            if health.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        } else if tokio::time::timeout(UNWELL, health.wait_for(|health| *health == Health::Well))
-            .await
-            .is_err()
-        {
-            return;
-        }
-    }
-}
+/// How long the end waits at most for a journal that takes no writes.
+const UNWELL: Duration = Duration::from_secs(5);
 
 async fn drain(app: &App, connections: &TaskTracker) {
     app.draining.cancel();
@@ -256,7 +243,7 @@ async fn drain(app: &App, connections: &TaskTracker) {
     app.stopped.cancel();
     tokio::select! {
         () = app.tasks.wait() => {}
-        () = unwell(app) => tracing::warn!("the journal takes no writes: what is left open is recovered by the next life"),
+        () = app.unwell_for(app.settings.timeouts.drain.min(UNWELL)) => tracing::warn!("the journal takes no writes: what is left open is recovered by the next life"),
     }
     // Runs that wait go on in another life; their spans end here.
     app.traces.forget(Duration::ZERO);

@@ -15,6 +15,8 @@ use crate::refusal::journal_fault;
 
 /// Long enough to open a page and to come back after a restart; what leaks with a URL is soon worth nothing.
 const VALID_SECONDS: i64 = 300;
+/// How much the clocks of two processes, or of one before and after a restart, may differ.
+const CLOCKS_APART: i64 = 60;
 /// The header in which a response brings one.
 const HEADER: &str = "x-stream-ticket";
 
@@ -43,6 +45,8 @@ impl Tickets {
     }
 
     /// A ticket for a tenant's stream, valid from now on.
+    ///
+    /// By a clock that nobody sets while the process lives: set back, it would prolong what leaked.
     pub(crate) fn issue(&self, tenant: &str, stream: Uuid, now: Timestamp) -> Ticket {
         let end = now.as_micros() / 1_000_000 + VALID_SECONDS;
         let signature = self.signed(tenant, stream, end).finalize().into_bytes();
@@ -57,7 +61,9 @@ impl Tickets {
         let tenant = String::from_utf8(unhex(parts.next()?)?).ok()?;
         let signature = unhex(parts.next()?)?;
         self.signed(&tenant, stream, end).verify_slice(&signature).ok()?;
-        (now.as_micros() / 1_000_000 < end).then_some(tenant)
+        // No ticket is valid for longer: one that seems to be is of a clock that was set back since.
+        let left = end.saturating_sub(now.as_micros() / 1_000_000);
+        (1..=VALID_SECONDS + CLOCKS_APART).contains(&left).then_some(tenant)
     }
 
     /// Only the last part is of any length, so no two tickets are signed as the same bytes.
@@ -70,7 +76,7 @@ impl Tickets {
 /// Adds a ticket for its stream to the answer of one who has shown a key. Without tenants nobody needs one.
 pub(crate) async fn attach(app: &App, run: &Run, headers: &mut HeaderMap) -> Result<(), Fault> {
     if !app.settings.tenants.is_empty() {
-        let ticket = Tickets::of(app).await?.issue(&run.tenant, run.stream_id, Timestamp::now());
+        let ticket = Tickets::of(app).await?.issue(&run.tenant, run.stream_id, app.wall.unset());
         ticket.put_into(headers);
     }
     Ok(())
@@ -109,6 +115,12 @@ mod tests {
         let last = 1000 + VALID_SECONDS - 1;
         assert_eq!(tickets.check(&ticket, stream, at(last)).as_deref(), Some("acmé.1"));
         assert_eq!(tickets.check(&ticket, stream, at(last + 1)), None);
+        assert_eq!(tickets.check(&ticket, stream, at(1000 - CLOCKS_APART)).as_deref(), Some("acmé.1"));
+        assert_eq!(
+            tickets.check(&ticket, stream, at(1000 - CLOCKS_APART - 1)),
+            None,
+            "the clock was set back"
+        );
         assert_eq!(tickets.check(&ticket, Uuid::now_v7(), at(1000)), None);
         assert_eq!(Tickets::new(b"another").unwrap().check(&ticket, stream, at(1000)), None);
     }

@@ -177,3 +177,43 @@ async fn what_is_not_stored_never_comes_to_the_store() {
     assert_eq!(journal.store().sessions("private").await.unwrap(), 0);
     server.stop().await;
 }
+
+/// As many at once as a client with a stuck button would send.
+const AT_ONCE: usize = 24;
+
+/// The statuses of the same DELETE, sent many times at once.
+async fn delete_at_once(server: &Server, path: &str) -> Vec<u16> {
+    let sent = (0..AT_ONCE).map(|_| async { server.delete(path).await.status().as_u16() });
+    futures_util::future::join_all(sent).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn simultaneous_purges_are_done_or_find_it_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start_on(disk(folder.path()), Settings::default()).await;
+    for round in 0..6 {
+        for message in ["/tokens 2", "/hang", "/fault timeout --retry-after 60"] {
+            let response = server.post(&ask(message)).await;
+            let stream = stream_of(&response);
+            if message == "/tokens 2" {
+                all(response).await;
+            }
+            let statuses = delete_at_once(&server, &format!("/v1/streams/{stream}?purge=true")).await;
+            assert!(statuses.contains(&200), "{message}: {statuses:?}");
+            assert!(
+                statuses.iter().all(|s| [200, 410].contains(s)),
+                "round {round}, {message}: {statuses:?}"
+            );
+        }
+        let session = Uuid::now_v7();
+        say(&server, session, "/tokens 2").await;
+        for message in ["/hang", "/fault timeout --retry-after 60"] {
+            drop(server.post(&ask_in(session, message)).await);
+        }
+        let statuses = delete_at_once(&server, &format!("/v1/sessions/{session}")).await;
+        assert!(statuses.contains(&200), "{statuses:?}");
+        assert!(statuses.iter().all(|s| [200, 410].contains(s)), "round {round}, a session: {statuses:?}");
+        assert_eq!(server.get(&format!("/v1/sessions/{session}")).await.status(), 404);
+    }
+    server.stop().await;
+}

@@ -15,7 +15,7 @@ use common::{
     all, ask, client, close_reason, demo, errors, problem, serve_gateway, start_on, stream_of, text,
 };
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::{Barrier, Notify};
 use uuid::Uuid;
 
 /// Says one word, and the other when it is told to.
@@ -60,6 +60,68 @@ async fn a_journal_that_cannot_write_for_a_while_refuses_new_runs_and_loses_none
     go_on.notify_one();
     assert_eq!(text(&all(server.post(&ask("fourth")).await).await), "one two");
     server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_a_journal_that_takes_no_writes() {
+    let (store, go_on) = (OddStore::new().shared(), Arc::new(Notify::new()));
+    let gateway = Gateway::new(store.journal()).agent("words", TwoWords(go_on)).agent("demo", demo());
+    let server = serve_gateway(gateway).await;
+    let running = stream_of(&server.post(&ask("x")).await);
+    let waiting = ask("/fault timeout --retry-after 60");
+    let waiting = client().post(format!("{}/v1/agents/demo/assist", server.url)).json(&waiting);
+    let waiting = waiting.send().await.unwrap();
+    let waits = stream_of(&waiting);
+    all(waiting).await;
+    store.health.send_replace(Health::Unavailable("no space".into()));
+    for stream in [&running, &waits] {
+        let refused = server.delete(&format!("/v1/streams/{stream}")).await;
+        assert!(refused.headers().contains_key("retry-after"));
+        assert_eq!(problem(refused).await.code, "journal_unavailable");
+    }
+    store.health.send_replace(Health::Well);
+    // It was begun, so it is done; asking again tells.
+    for stream in [&running, &waits] {
+        let stopped = server.delete(&format!("/v1/streams/{stream}")).await;
+        assert_eq!(stopped.status(), 200);
+        let packets = all(server.get(&format!("/v1/streams/{stream}")).await).await;
+        assert_eq!(close_reason(&packets).as_deref(), Some("cancelled"));
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn who_waits_for_a_recovery_that_fails_is_refused() {
+    let fails_after = Arc::new(Notify::new());
+    let store = OddStore { fails_after: Some(Arc::clone(&fails_after)), ..OddStore::new() }.shared();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1/assist", listener.local_addr().unwrap());
+    let gateway = Gateway::new(store.journal()).agent("demo", demo());
+    let served = tokio::spawn(serve(gateway, vec![listener], std::future::pending()));
+    let asked = tokio::spawn(client().post(url).json(&ask("x")).send());
+    // Recovery looks at the store's health, and so does the request that waits for it.
+    while store.scans.load(Ordering::Relaxed) == 0 || store.health.receiver_count() < 2 {
+        tokio::task::yield_now().await;
+    }
+    fails_after.notify_one();
+    let refused = asked.await.unwrap().unwrap();
+    assert!(refused.headers().contains_key("retry-after"));
+    assert_eq!(problem(refused).await.code, "service_unavailable");
+    assert!(served.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn runs_are_recovered_many_at_once() {
+    let together = 64;
+    let store = OddStore { together: Some(Arc::new(Barrier::new(together))), ..OddStore::new() }.shared();
+    for n in 0..2 * together {
+        let claim = Claim::new("local", n.to_string(), Uuid::now_v7(), Timestamp::now());
+        store.store.claim(Claim { session: n.to_string(), ..claim }).await.unwrap();
+    }
+    // One after the other they would wait for ever: that is what groups, and few syncs, are made of.
+    let server = start_on(store.journal(), Settings::default()).await;
+    while server.get("/readyz").await.status() != 200 {}
+    assert!(store.store.open_runs().await.unwrap().is_empty());
 }
 
 #[tokio::test]

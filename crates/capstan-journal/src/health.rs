@@ -21,6 +21,8 @@ pub struct Stats {
     pub disk_bytes: u64,
     /// Bytes of them that are needed.
     pub live_bytes: u64,
+    /// Files that hold streams.
+    pub segments: u64,
     /// Streams that are kept.
     pub streams: u64,
     /// Pieces that turned out to be damaged since the store was opened.

@@ -23,6 +23,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod backend;
+mod clock_steps;
 mod disk;
 mod error;
 mod failpoint;
@@ -44,6 +45,7 @@ mod store;
 mod tails;
 
 pub use backend::{Durability, Options, check_url, open, open_with};
+pub use clock_steps::ClockSteps;
 pub use disk::{check, repair};
 pub use error::{ErrorKind, JournalError};
 pub use health::{Health, Stats};

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::planted_bug::{self, Bug};
-use crate::retention::{Judge, is_past};
+use crate::retention::Judge;
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
     Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Retention, Run,
@@ -96,7 +96,7 @@ impl State {
             asker.into_iter().for_each(|stream| stream.run = answered.clone());
         }
         let mut run = claim.to_run();
-        run.turns_before = self.touch(&claim.tenant, &claim.session, claim.created_at).last_turn;
+        run.turns_before += self.touch(&claim.tenant, &claim.session, claim.created_at).last_turn;
         self.claims.insert(key, Held { stream: claim.stream_id, gone_at: None });
         self.streams
             .insert(claim.stream_id, Stream { run: run.clone(), body: claim.body, frames: Vec::new() });
@@ -323,11 +323,13 @@ impl Store for MemoryStore {
             report.bytes += size;
         }
         let (claims, sessions) = (state.claims.len(), state.sessions.len());
-        state.claims.retain(|_, held| !held.gone_at.is_some_and(|at| is_past(at, retention.claim_age, now)));
+        state.claims.retain(|_, held| {
+            !held.gone_at.is_some_and(|at| retention.is_past(at, retention.claim_age, now))
+        });
         state.gone.retain(|_, owner| state.claims.contains_key(owner));
-        state
-            .sessions
-            .retain(|(tenant, _), session| !is_past(session.used_at, retention.max_age_of(tenant), now));
+        state.sessions.retain(|(tenant, _), session| {
+            !retention.is_past(session.used_at, retention.max_age_of(tenant), now)
+        });
         report.claims = (claims - state.claims.len()) as u64;
         report.sessions = (sessions - state.sessions.len()) as u64;
         Ok(report)

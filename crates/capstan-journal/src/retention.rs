@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use capstan_protocol::Timestamp;
 
+use crate::ClockSteps;
+
 /// What [`Store::expire`](crate::Store::expire) may delete. Runs that run or wait are never touched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
@@ -17,6 +19,8 @@ pub struct Retention {
     pub claim_age: Duration,
     /// Tenants whose streams and sessions are kept for another time.
     pub tenants: BTreeMap<String, TenantRetention>,
+    /// When the clock was set: ages are counted in time that has passed.
+    pub steps: ClockSteps,
 }
 
 /// What holds for one tenant.
@@ -32,7 +36,13 @@ impl Default for Retention {
     fn default() -> Self {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         // A week is long enough to look into last week's failures. A day for claims is the contract's.
-        Self { max_age: 7 * DAY, max_bytes: None, claim_age: DAY, tenants: BTreeMap::new() }
+        Self {
+            max_age: 7 * DAY,
+            max_bytes: None,
+            claim_age: DAY,
+            tenants: BTreeMap::new(),
+            steps: ClockSteps::default(),
+        }
     }
 }
 
@@ -44,6 +54,16 @@ impl Retention {
 
     pub(crate) fn shortest_age(&self) -> Duration {
         self.tenants.values().map(|own| own.max_age).fold(self.max_age, Duration::min)
+    }
+
+    /// What is of this time or earlier was `age` ago.
+    pub(crate) fn before(&self, now: Timestamp, age: Duration) -> Timestamp {
+        self.steps.before(now, age)
+    }
+
+    /// Whether something of time `at` is at least `age` old.
+    pub(crate) fn is_past(&self, at: Timestamp, age: Duration, now: Timestamp) -> bool {
+        self.steps.is_past(at, age, now)
     }
 }
 
@@ -95,7 +115,7 @@ impl<'a> Judge<'a> {
     pub(crate) fn is_due(&mut self, tenant: &str, closed_at: Timestamp, size: u64) -> bool {
         let own = self.over_by_tenant.get_mut(tenant);
         let is_over = self.over > 0 || own.as_ref().is_some_and(|over| **over > 0);
-        if !is_over && !is_past(closed_at, self.retention.max_age_of(tenant), self.now) {
+        if !is_over && !self.retention.is_past(closed_at, self.retention.max_age_of(tenant), self.now) {
             return false;
         }
         self.over = self.over.saturating_sub(size);
@@ -108,17 +128,6 @@ impl<'a> Judge<'a> {
     /// Whether nothing that was closed then or later can be due.
     pub(crate) fn is_done(&self, closed_at: Timestamp) -> bool {
         let is_over = self.over > 0 || self.over_by_tenant.values().any(|over| *over > 0);
-        !is_over && !is_past(closed_at, self.retention.shortest_age(), self.now)
+        !is_over && !self.retention.is_past(closed_at, self.retention.shortest_age(), self.now)
     }
-}
-
-/// Whether something of time `at` is at least `age` old.
-pub(crate) fn is_past(at: Timestamp, age: Duration, now: Timestamp) -> bool {
-    at <= before(now, age)
-}
-
-/// The moment that lies `age` before `now`.
-pub(crate) fn before(now: Timestamp, age: Duration) -> Timestamp {
-    let age = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
-    Timestamp::from_micros(now.as_micros().saturating_sub(age))
 }

@@ -37,6 +37,8 @@ pub struct Claim {
     pub armed_by: ArmedBy,
     /// When the request came.
     pub created_at: Timestamp,
+    /// The number of the session's last turn in another store, if its turns lie in two.
+    pub turns_elsewhere: u64,
     /// The request's X-Request-ID.
     pub request_id: Option<String>,
     /// The trace that the request belongs to.
@@ -72,6 +74,7 @@ impl Claim {
             answers: None,
             armed_by: ArmedBy::Client,
             created_at,
+            turns_elsewhere: 0,
             request_id: None,
             trace_id: None,
             owner: None,
@@ -109,7 +112,7 @@ impl Claim {
             attempts: Vec::new(),
             request_id: self.request_id.clone(),
             trace_id: self.trace_id.clone(),
-            turns_before: 0,
+            turns_before: self.turns_elsewhere,
             owner: self.owner.clone(),
             far_id: None,
             asked: None,

@@ -40,7 +40,7 @@ impl SplitStore {
 
 #[async_trait]
 impl Store for SplitStore {
-    async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError> {
+    async fn claim(&self, mut claim: Claim) -> Result<Claimed, JournalError> {
         let (home, other): (&dyn Store, &dyn Store) = match (self.is_private)(&claim.tenant) {
             true => (&self.memory, &*self.stored),
             false => (&*self.stored, &self.memory),
@@ -49,7 +49,10 @@ impl Store for SplitStore {
         match other.find(&claim.tenant, &claim.key).await? {
             Some(Found::Run(run)) => Ok(Claimed { run, is_new: false }),
             Some(Found::Expired) => Err(expired(&claim.key)),
-            None => home.claim(claim).await,
+            None => {
+                claim.turns_elsewhere = last_turn(other, &claim.tenant, &claim.session).await?;
+                home.claim(claim).await
+            }
         }
     }
 
@@ -136,7 +139,8 @@ impl Store for SplitStore {
         Ok(runs)
     }
 
-    /// A session that lives in both, since the rule was changed under it, is put in order of time and numbered anew.
+    /// A session that lives in both, since the rule was changed under it, is put in order of its runs, by ids that
+    /// no clock that is set puts out of order, and numbered anew.
     async fn turns(
         &self,
         tenant: &str,
@@ -152,7 +156,7 @@ impl Store for SplitStore {
         }
         let mut turns = self.memory.turns(tenant, session, 0, usize::MAX).await?;
         turns.extend(self.stored.turns(tenant, session, 0, usize::MAX).await?);
-        turns.sort_by_key(|turn| (turn.closed_at, turn.stream_id));
+        turns.sort_by_key(|turn| turn.stream_id);
         let numbered = turns.into_iter().zip(1..).map(|(turn, number)| StoredTurn { number, ..turn });
         Ok(numbered.filter(|turn| turn.number >= from).take(limit).collect())
     }
@@ -194,6 +198,10 @@ impl Store for SplitStore {
         self.stored.health()
     }
 
+    fn newest(&self) -> Option<Timestamp> {
+        self.stored.newest()
+    }
+
     fn stats(&self) -> Stats {
         let stored = self.stored.stats();
         Stats { streams: stored.streams + self.memory.stats().streams, ..stored }
@@ -203,6 +211,15 @@ impl Store for SplitStore {
         self.memory.close().await?;
         self.stored.close().await
     }
+}
+
+/// The number of a session's last turn.
+async fn last_turn(store: &dyn Store, tenant: &str, session: &str) -> Result<u64, JournalError> {
+    if store.turn_count(tenant, session).await? == 0 {
+        return Ok(0);
+    }
+    let turns = store.turns(tenant, session, 0, usize::MAX).await?;
+    Ok(turns.last().map_or(0, |turn| turn.number))
 }
 
 fn newest(mut runs: Vec<Run>, others: Vec<Run>, limit: usize) -> Vec<Run> {

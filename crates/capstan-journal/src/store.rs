@@ -147,6 +147,11 @@ pub trait Store: Send + Sync + 'static {
         watch::Sender::new(Health::Well).subscribe()
     }
 
+    /// The newest time that the store has written down, as far as it can tell at once: what the clock said then.
+    fn newest(&self) -> Option<Timestamp> {
+        None
+    }
+
     /// What the store knows of itself.
     fn stats(&self) -> Stats {
         Stats::default()

@@ -73,3 +73,18 @@ async fn a_rule_that_changes_loses_no_stream_and_starts_none_twice() {
         assert_eq!(turns, runs);
     }
 }
+
+#[tokio::test]
+async fn a_run_knows_the_turns_from_before_the_rule_changed() {
+    let is_private = Arc::new(AtomicBool::new(false));
+    let rule = Arc::clone(&is_private);
+    let journal = Journal::new(open("memory:", Durability::Process).unwrap(), TailLimits::default());
+    let journal = journal.keeping_in_memory(move |_| rule.load(Ordering::SeqCst));
+    for (n, rule) in [false, false, true, true, false].into_iter().enumerate() {
+        is_private.store(rule, Ordering::SeqCst);
+        let run = run(&journal, "t", &n.to_string()).await;
+        let turns = journal.store().turns("t", "s", 0, usize::MAX).await.unwrap();
+        let known = turns.iter().filter(|turn| turn.number <= run.turns_before).count();
+        assert_eq!(known, n, "all turns of runs that ended before");
+    }
+}

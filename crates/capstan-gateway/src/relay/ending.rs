@@ -6,17 +6,19 @@ use std::time::Duration;
 use capstan_agent::{CancelReason, END_LIMIT};
 use capstan_journal::{Asked, Frame, JournalError, Run, RunState, StoredTurn};
 use capstan_protocol::cursor::LOST_TAIL_GAP;
-use capstan_protocol::{ChatMessage, Close, ErrorSeverity, Fault, FaultKind, Payload, Timestamp};
+use capstan_protocol::{ChatMessage, Close, ErrorSeverity, Fault, FaultKind, Payload};
 use futures_util::FutureExt as _;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::packet_writer::PacketWriter;
-use super::{Relay, failure, later};
+use super::{Relay, failure};
 use crate::app::App;
 use crate::ask::Ask;
 use crate::conversation::{self, Said};
 use crate::refusal::journal_fault;
 use crate::traces;
+use crate::wall_clock::later;
 
 /// Why a run ends.
 #[derive(Debug, Clone)]
@@ -86,7 +88,7 @@ impl Relay {
                 self.packets.asked().iter().map(|asked| serde_json::to_value(asked).unwrap_or_default());
             said.interrupts = asked.collect();
         }
-        Ok(said.into_turn(self.run.stream_id, self.run.closed_at.unwrap_or_else(Timestamp::now)))
+        Ok(said.into_turn(self.run.stream_id, self.run.closed_at.unwrap_or(self.run.updated_at)))
     }
 
     /// Rule 1: the gateway tries again by itself; viewers see a warning.
@@ -96,8 +98,9 @@ impl Relay {
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
         self.run.attempt += 1;
-        self.run.not_before = Some(later(wait));
-        self.run.updated_at = Timestamp::now();
+        self.run.updated_at = self.app.stamp(&self.run);
+        self.run.not_before = Some(later(self.run.updated_at, wait));
+        self.ready = Some(Instant::now() + wait);
         self.cancel(CancelReason::Retried);
         self.app.journal.transition(from, self.run.clone(), Vec::new(), None).await
     }
@@ -112,12 +115,12 @@ impl Relay {
         self.cancel(reason);
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
-        write_wait(&self.app, &mut self.packets, &mut self.run, &fault, wait);
+        let ready = write_wait(&self.app, &mut self.packets, &mut self.run, &fault, wait);
         let frames = self.packets.take_frames();
         // Before it can be armed again, which goes on with this span.
         self.app.traces.keep(self.run.stream_id, &self.trace);
         if self.app.journal.transition(from, self.run.clone(), frames, None).await? {
-            self.app.waits.add(&self.run, self.app.settings.timeouts.waiting);
+            self.app.waits.add(&self.run, ready, self.app.settings.timeouts.waiting);
         }
         Ok(())
     }
@@ -138,20 +141,29 @@ fn write_end(app: &App, packets: &mut PacketWriter, run: &mut Run, ending: &Endi
     let close = packets.close(ending.reason(packets), &run.agent);
     run.reason = Some(close.reason());
     packets.write(Payload::Close(close));
-    let now = Timestamp::now();
+    let now = app.stamp(run);
     (run.state, run.updated_at, run.closed_at) = (RunState::Closed, now, Some(now));
     (run.model, run.usage) = (packets.model().cloned(), packets.usage().cloned());
     (run.last_seq, run.bytes) = (packets.seq(), packets.bytes());
 }
 
-fn write_wait(app: &App, packets: &mut PacketWriter, run: &mut Run, fault: &Fault, wait: Duration) {
+/// The run waits; from when on it may go on.
+fn write_wait(
+    app: &App,
+    packets: &mut PacketWriter,
+    run: &mut Run,
+    fault: &Fault,
+    wait: Duration,
+) -> Instant {
     let told = fault.clone().with_severity(ErrorSeverity::Transient).with_retry_after(wait.as_secs_f64());
     packets.write(Payload::Error(told.to_stream_error(app.settings.exposure)));
     run.state = RunState::Waiting;
     run.fault = Some(fault.code().to_owned());
-    run.not_before = Some(later(wait));
-    run.updated_at = Timestamp::now();
+    // Both from one look at the clock: what lies between them is the wait, whatever the clock says later.
+    run.updated_at = app.stamp(run);
+    run.not_before = Some(later(run.updated_at, wait));
     (run.last_seq, run.bytes) = (packets.seq(), packets.bytes());
+    Instant::now() + wait
 }
 
 /// Ends a run that nobody is at work on: one that waits, was stopped, or has waited for too long. Whoever is first wins.
@@ -163,7 +175,7 @@ pub(crate) async fn close_waiting(app: &App, run: &Run, ending: Ending) -> Resul
 async fn close(app: &App, run: &Run, ending: Ending, turn: Option<StoredTurn>) -> Result<(), Fault> {
     let from = (run.state, run.attempt);
     let mut run = run.clone();
-    let mut packets = PacketWriter::new(app, &run);
+    let mut packets = PacketWriter::after_last(app, &run).await;
     write_end(app, &mut packets, &mut run, &ending);
     let frames = packets.take_frames();
     let turn = turn.map(|turn| StoredTurn { closed_at: run.updated_at, ..turn });
@@ -220,12 +232,12 @@ pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
         return close_waiting(app, run, Ending::Failed(fault)).await;
     }
     let from = (run.state, run.attempt);
-    let (mut run, mut packets) = (run.clone(), PacketWriter::new(app, run));
+    let (mut run, mut packets) = (run.clone(), PacketWriter::after_last(app, run).await);
     let wait = app.wait_after(&fault, run.attempt);
-    write_wait(app, &mut packets, &mut run, &fault, wait);
+    let ready = write_wait(app, &mut packets, &mut run, &fault, wait);
     let frames: Vec<Frame> = packets.take_frames();
     if app.journal.transition(from, run.clone(), frames, None).await.map_err(journal_fault)? {
-        app.waits.add(&run, app.settings.timeouts.waiting);
+        app.waits.add(&run, ready, app.settings.timeouts.waiting);
     }
     Ok(())
 }
@@ -257,7 +269,7 @@ async fn turn_so_far(app: &App, run: &Run) -> Result<Option<StoredTurn>, Journal
     packets.compare().await?;
     let last = last_messages(app, run, &ask).await?;
     let said = said_of(&ask, &last, &packets.take_messages().await?, true);
-    Ok(Some(said.into_turn(run.stream_id, Timestamp::now())))
+    Ok(Some(said.into_turn(run.stream_id, app.stamp(run))))
 }
 
 /// What the session's last turn said; only who answers a question may repeat it.
@@ -284,6 +296,7 @@ fn log_end(app: &App, run: &Run) {
 #[cfg(test)]
 mod tests {
     use capstan_journal::{Claim, Durability, Journal, TailLimits, open};
+    use capstan_protocol::Timestamp;
     use uuid::Uuid;
 
     use super::*;

@@ -20,6 +20,8 @@ pub(super) struct PacketWriter {
     stream_id: Uuid,
     seq: u64,
     bytes: u64,
+    /// The time of the last packet. The next one's is no earlier, whoever sets the clock.
+    latest: Timestamp,
     attempt: u32,
     accepts_reset: bool,
     supported: Option<Vec<String>>,
@@ -49,6 +51,7 @@ impl PacketWriter {
             stream_id: run.stream_id,
             seq: run.last_seq,
             bytes: run.bytes,
+            latest: run.updated_at,
             attempt: run.attempt,
             accepts_reset: run.accepts_reset,
             supported: run.supported_events.clone(),
@@ -67,6 +70,18 @@ impl PacketWriter {
             has_counted: false,
             reason: None,
         }
+    }
+
+    /// A writer that goes on after what another life wrote, whose last packet tells the time.
+    pub(super) async fn after_last(app: &App, run: &Run) -> Self {
+        let mut packets = Self::new(app, run);
+        if let Some(before) = run.last_seq.checked_sub(1) {
+            // A place that is damaged, or the gap of a lost tail, tells nothing; the record is good enough then.
+            let last = app.journal.store().read(run.stream_id, before, 1, 1).await.unwrap_or_default();
+            let last = last.first().and_then(|frame| sse::decode_packet(&frame.bytes));
+            packets.latest = last.map_or(packets.latest, |packet| packets.latest.max(packet.t));
+        }
+        packets
     }
 
     /// Nothing was written or replayed by this writer yet.
@@ -170,6 +185,7 @@ impl PacketWriter {
             after = last.seq;
             for frame in &frames {
                 if let Some(packet) = sse::decode_packet(&frame.bytes) {
+                    self.latest = self.latest.max(packet.t);
                     self.remember(packet.seq, &packet.payload);
                 }
             }
@@ -325,7 +341,8 @@ impl PacketWriter {
     /// Stamps, encodes, queues.
     pub(super) fn write(&mut self, payload: Payload) {
         self.seq += 1;
-        let packet = StreamPacket { stream_id: self.stream_id, seq: self.seq, t: Timestamp::now(), payload };
+        self.latest = self.latest.max(self.app.clock.now());
+        let packet = StreamPacket { stream_id: self.stream_id, seq: self.seq, t: self.latest, payload };
         let before = self.buffer.len();
         sse::encode_packet(&packet, &mut self.buffer);
         self.bytes += (self.buffer.len() - before) as u64;

@@ -90,6 +90,7 @@ pub(crate) async fn metrics(
     if !is_near && !has_key {
         return Err(FaultKind::TenantUnauthorized.into());
     }
+    app.metrics.journal.ask(&**app.journal.store());
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], app.metrics.encode()).into_response())
 }
 

@@ -4,7 +4,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use capstan_journal::StoredTurn;
-use capstan_protocol::FaultKind;
+use capstan_protocol::{Fault, FaultKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -41,7 +41,6 @@ pub(crate) const PURGE: Row = Row {
     answers: &[Answer::ok("It is gone.", &[Content::Json(model::<PurgedSession<'_>>)])],
     faults: &[
         FaultKind::SessionNotFound,
-        FaultKind::StreamNotFound,
         FaultKind::StreamExpired,
         FaultKind::ServiceUnavailable,
         FaultKind::JournalUnavailable,
@@ -102,7 +101,11 @@ pub(crate) async fn purge(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
-    check(&app, &caller, &id).await?;
+    if let Err(unknown) = check(&app, &caller, &id).await {
+        let is_erased = app.erased.has(&caller.tenant, &id);
+        let fault = Fault::new(FaultKind::StreamExpired).with_message("The session was erased a moment ago.");
+        return Err(if is_erased { fault.into() } else { unknown });
+    }
     let streams = purge::session(&app, &caller.tenant, &id).await?;
     Ok(Json(PurgedSession { session_id: &id, streams }).into_response())
 }

@@ -3,7 +3,7 @@
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
-use capstan_protocol::{FaultKind, Timestamp};
+use capstan_protocol::FaultKind;
 use http::{HeaderValue, header};
 
 use super::streams::own_run;
@@ -35,7 +35,7 @@ pub(crate) async fn issue(
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
     let run = own_run(&app, &caller, &id).await?;
-    let ticket = Tickets::of(&app).await?.issue(&run.tenant, run.stream_id, Timestamp::now());
+    let ticket = Tickets::of(&app).await?.issue(&run.tenant, run.stream_id, app.wall.unset());
     let url = format!("/v1/streams/{}?ticket={}", run.stream_id, ticket.text);
     let answer =
         StreamTicket { stream_id: run.stream_id, ticket: &ticket.text, expires_at: ticket.expires_at, url };

@@ -28,7 +28,7 @@ use uuid::Uuid;
 pub struct Server {
     pub url: String,
     /// The gateway waits by it before it tries again: not at all.
-    clock: Clock,
+    pub clock: Clock,
     http: reqwest::Client,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
@@ -57,10 +57,16 @@ pub fn demo() -> Demo {
 }
 
 pub async fn serve_gateway(gateway: Gateway) -> Server {
+    serve_gateway_set_by(gateway, 0).await
+}
+
+/// The same on a machine whose clock is wrong by so many seconds.
+pub async fn serve_gateway_set_by(gateway: Gateway, seconds: i64) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (stop, stopped) = oneshot::channel::<()>();
     let clock = Clock::by_hand();
+    clock.set_by(seconds);
     let gateway = gateway.clock(clock.clone());
     let task = tokio::spawn(async move {
         let _ = serve(gateway, vec![listener], async { drop(stopped.await) }).await.unwrap();

@@ -10,7 +10,7 @@ use capstan_journal::{
     Retention, Run, RunState, Secret, Store, StoredTurn, TailLimits, open,
 };
 use capstan_protocol::Timestamp;
-use tokio::sync::watch;
+use tokio::sync::{Barrier, Notify, watch};
 use uuid::Uuid;
 
 /// A store in memory that does as it likes.
@@ -26,6 +26,10 @@ pub struct OddStore {
     pub frames: AtomicUsize,
     /// While it is not well, it takes no writes.
     pub health: watch::Sender<Health>,
+    /// Looking through open runs waits for this, and fails then.
+    pub fails_after: Option<Arc<Notify>>,
+    /// Transitions wait until so many come at once.
+    pub together: Option<Arc<Barrier>>,
     /// A packet from which on what is read is damaged.
     pub damaged_from: AtomicU64,
 }
@@ -40,6 +44,8 @@ impl OddStore {
             scans: AtomicUsize::new(0),
             frames: AtomicUsize::new(0),
             health: watch::Sender::new(Health::Well),
+            fails_after: None,
+            together: None,
             damaged_from: AtomicU64::new(u64::MAX),
         }
     }
@@ -70,12 +76,19 @@ impl Store for OddStore {
         if to.state == RunState::Closed && to.session == self.never_ends {
             return Err(JournalError::new(ErrorKind::NotFound, "on purpose"));
         }
+        if let Some(together) = &self.together {
+            together.wait().await;
+        }
         self.check()?;
         self.store.transition(from, to, frames, turn).await
     }
 
     async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
         self.scans.fetch_add(1, Ordering::Relaxed);
+        if let Some(fails_after) = &self.fails_after {
+            fails_after.notified().await;
+            return Err(JournalError::new(ErrorKind::Broken, "on purpose"));
+        }
         self.store.open_runs().await
     }
 

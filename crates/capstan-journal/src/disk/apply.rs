@@ -36,7 +36,7 @@ impl Writer {
         }
         let (session_id, last_turn) = self.session(&claim.tenant, &claim.session, claim.created_at, group);
         let mut run = claim.to_run();
-        run.turns_before = last_turn;
+        run.turns_before += last_turn;
         let record = Record {
             run: run.clone(),
             body_bytes: claim.body.len() as u64,

@@ -9,7 +9,7 @@ use super::DiskStore;
 use super::names::Name;
 use super::shared::Shared;
 use super::writer::Command;
-use crate::retention::{Judge, before, is_past};
+use crate::retention::Judge;
 use crate::{Expired, JournalError, Retention};
 
 /// How many streams one group marks.
@@ -53,8 +53,8 @@ impl DiskStore {
             report.bytes += some.iter().map(|due| due.size).sum::<u64>();
         }
         report.sessions = self.expire_sessions(retention, now).await?;
-        let claim_age = retention.claim_age;
-        report.claims = self.view(move |shared| Ok(expire_claims(shared, claim_age, now))).await?;
+        let rules = retention.clone();
+        report.claims = self.view(move |shared| Ok(expire_claims(shared, &rules, now))).await?;
         self.wake_keeper();
         Ok(report)
     }
@@ -103,21 +103,22 @@ fn due(shared: &Shared, retention: &Retention, now: Timestamp) -> Vec<Due> {
 fn unused_sessions(shared: &Shared, retention: &Retention, now: Timestamp) -> Vec<(Uuid, Timestamp)> {
     let tenants = Tenants::new(shared, retention);
     let index = shared.index();
-    let oldest = before(now, retention.shortest_age());
+    let oldest = retention.before(now, retention.shortest_age());
     let used = index.used.iter().take_while(|(used_at, _)| *used_at <= oldest);
     let unused = used.filter_map(|(used_at, id)| {
         let tenant = tenants.name(&index.sessions.get(id)?.tenant);
-        let cutoff = before(now, retention.max_age_of(tenant));
+        let cutoff = retention.before(now, retention.max_age_of(tenant));
         (*used_at <= cutoff).then_some((*id, cutoff))
     });
     unused.collect()
 }
 
 /// Claims whose stream went long ago are free again. Their marks go with the segments that hold them.
-fn expire_claims(shared: &Shared, claim_age: std::time::Duration, now: Timestamp) -> u64 {
+fn expire_claims(shared: &Shared, retention: &Retention, now: Timestamp) -> u64 {
     let mut index = shared.index_mut();
-    let past = index.gone_at.iter().take_while(|(at, _)| is_past(*at, claim_age, now));
-    let past: Vec<_> = past.map(|(_, stream)| *stream).collect();
+    let oldest = retention.before(now, retention.claim_age);
+    let past: Vec<_> =
+        index.gone_at.iter().take_while(|(at, _)| *at <= oldest).map(|(_, stream)| *stream).collect();
     past.iter().for_each(|stream| index.free_claim(*stream));
     past.len() as u64
 }

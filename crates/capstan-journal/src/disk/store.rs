@@ -196,12 +196,19 @@ impl Store for DiskStore {
         self.shared.health.subscribe()
     }
 
+    fn newest(&self) -> Option<Timestamp> {
+        let index = self.shared.index();
+        let times = [index.used.last(), index.closed.last(), index.gone_at.last()];
+        times.into_iter().flatten().map(|(at, _)| *at).max()
+    }
+
     fn stats(&self) -> Stats {
         let index = self.shared.index();
         let (disk_bytes, live_bytes) = index.sizes();
         Stats {
             disk_bytes,
             live_bytes,
+            segments: index.segments.len() as u64,
             streams: index.streams.len() as u64,
             damaged: self.shared.damaged.load(Ordering::Relaxed),
             is_low_on_space: self.shared.is_low.load(Ordering::Relaxed),

@@ -6,6 +6,7 @@ mod chain;
 mod chat;
 mod check;
 mod client;
+mod clocks;
 mod debug;
 mod drain;
 #[cfg(failpoints)]

@@ -1,0 +1,74 @@
+//! How the journal feels, for Prometheus: what it takes and keeps, and how long it took no writes.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use capstan_journal::{Health, Stats, Store};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+use tokio::time::Instant;
+
+/// How often the time in which it takes no writes is counted.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Taken from the store when they are asked for.
+pub(crate) struct JournalMetrics {
+    is_well: Gauge,
+    is_low_on_space: Gauge,
+    disk_bytes: Gauge,
+    live_bytes: Gauge,
+    segments: Gauge,
+    streams: Gauge,
+    damaged: Gauge,
+    unavailable: Counter<f64, AtomicU64>,
+}
+
+impl JournalMetrics {
+    pub(super) fn new(registry: &mut Registry) -> Self {
+        let mut gauge = |name: &str, help: &str| {
+            let gauge = Gauge::default();
+            registry.register(name, help, gauge.clone());
+            gauge
+        };
+        let is_well = gauge("journal_well", "1 if the journal takes writes, else 0");
+        let is_low_on_space = gauge("journal_low_on_space", "1 if less than min_free_bytes is free, else 0");
+        let disk_bytes = gauge("journal_disk_bytes", "Bytes of the journal's files");
+        let live_bytes = gauge("journal_live_bytes", "Bytes of them that are needed");
+        let segments = gauge("journal_segments", "Files that hold streams");
+        let streams = gauge("journal_streams", "Streams that are kept");
+        let damaged = gauge("journal_damaged", "Damaged pieces met since the start");
+        let unavailable = Counter::default();
+        let help = "Time in which the journal took no writes";
+        registry.register_with_unit("journal_unavailable", help, Unit::Seconds, unavailable.clone());
+        Self { is_well, is_low_on_space, disk_bytes, live_bytes, segments, streams, damaged, unavailable }
+    }
+
+    /// Asks the store.
+    pub(crate) fn ask(&self, store: &dyn Store) {
+        let Stats { disk_bytes, live_bytes, segments, streams, damaged, is_low_on_space, .. } = store.stats();
+        self.is_well.set(i64::from(*store.health().borrow() == Health::Well));
+        self.is_low_on_space.set(i64::from(is_low_on_space));
+        let counts = [
+            (&self.disk_bytes, disk_bytes),
+            (&self.live_bytes, live_bytes),
+            (&self.segments, segments),
+            (&self.streams, streams),
+            (&self.damaged, damaged),
+        ];
+        for (gauge, count) in counts {
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Counts the time in which the store takes no writes, as long as it is awaited.
+    pub(crate) async fn watch(&self, store: &dyn Store) {
+        let mut health = store.health();
+        while health.wait_for(|health| *health != Health::Well).await.is_ok() {
+            let since = Instant::now();
+            let is_well = health.wait_for(|health| *health == Health::Well);
+            let _ = tokio::time::timeout(TICK, is_well).await;
+            self.unavailable.inc_by(since.elapsed().as_secs_f64());
+        }
+    }
+}

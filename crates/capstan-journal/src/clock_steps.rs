@@ -1,0 +1,120 @@
+//! When the clock was set. Retention goes by the time that has passed, not by what a clock says that was set meanwhile.
+
+use std::time::Duration;
+
+use capstan_protocol::Timestamp;
+
+/// How many are remembered. A clock that is set more often within the longest age is beyond help.
+const KEPT: usize = 1024;
+
+/// The moments at which the clock was set, oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClockSteps(Vec<ClockStep>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ClockStep {
+    from: Timestamp,
+    to: Timestamp,
+}
+
+impl ClockSteps {
+    /// The clock said `from`, and in the same moment `to`.
+    pub fn add(&mut self, from: Timestamp, to: Timestamp) {
+        if self.0.len() == KEPT {
+            self.0.remove(0);
+        }
+        self.0.push(ClockStep { from, to });
+    }
+
+    /// What a clock said `age` before it said `now`: whatever bears an earlier time is at least as old. Where two moments
+    /// bear the same time, since the clock was set back, the younger counts.
+    pub fn before(&self, now: Timestamp, age: Duration) -> Timestamp {
+        let mut left = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
+        let (mut end, mut least) = (now.as_micros(), i64::MAX);
+        for step in self.0.iter().rev() {
+            let passed = end.saturating_sub(step.to.as_micros()).max(0);
+            if left <= passed {
+                break;
+            }
+            left -= passed;
+            least = least.min(step.to.as_micros().saturating_sub(1));
+            end = step.from.as_micros();
+        }
+        Timestamp::from_micros(end.saturating_sub(left).min(least))
+    }
+
+    /// Whether something of time `at` is at least `age` old.
+    pub fn is_past(&self, at: Timestamp, age: Duration, now: Timestamp) -> bool {
+        at <= self.before(now, age)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u64 = 3600;
+    const DAY: u64 = 24 * HOUR;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_micros(i64::try_from(seconds).unwrap() * 1_000_000)
+    }
+
+    fn steps(all: &[(u64, u64)]) -> ClockSteps {
+        let mut steps = ClockSteps::default();
+        all.iter().for_each(|(from, to)| steps.add(at(*from), at(*to)));
+        steps
+    }
+
+    fn is_past(steps: &ClockSteps, stamped: u64, age: u64, now: u64) -> bool {
+        steps.is_past(at(stamped), Duration::from_secs(age), at(now))
+    }
+
+    #[test]
+    fn a_clock_that_was_never_set_tells_the_age() {
+        let none = ClockSteps::default();
+        assert!(is_past(&none, 100, 10, 110) && !is_past(&none, 101, 10, 110));
+        assert!(!none.is_past(at(0), Duration::MAX, at(DAY)), "an age beyond all clocks");
+    }
+
+    #[test]
+    fn a_step_forward_makes_nothing_older_and_nothing_younger() {
+        let (before, after) = (1000 * DAY, 1030 * DAY);
+        let set = steps(&[(before, after)]);
+        assert!(!is_past(&set, before - 1, HOUR, after + 60), "a stream of seconds");
+        assert!(!is_past(&set, before - HOUR + 61, HOUR, after + 60));
+        assert!(is_past(&set, before - HOUR + 60, HOUR, after + 60), "what was old before it was set");
+        // What came after it goes by the new time alone.
+        assert!(is_past(&set, after, HOUR, after + HOUR) && !is_past(&set, after + 1, HOUR, after + HOUR));
+    }
+
+    #[test]
+    fn a_step_back_makes_nothing_older() {
+        let (before, after) = (1000 * DAY, 999 * DAY);
+        let set = steps(&[(before, after)]);
+        assert!(!is_past(&set, after + 1, HOUR, after + 60), "a stream of seconds, by the new time");
+        assert!(!is_past(&set, before - 1, HOUR, after + 60), "a stream of seconds, by the old one");
+        assert!(is_past(&set, after - HOUR, HOUR, after + 60));
+        assert!(is_past(&set, after + 1, HOUR, after + HOUR + 1));
+    }
+
+    #[test]
+    fn a_clock_that_was_wrong_for_a_while_does_no_harm() {
+        let now = 1000 * DAY;
+        // Eight days back for ten seconds.
+        let set = steps(&[(now, now - 8 * DAY), (now - 8 * DAY + 10, now + 10)]);
+        assert!(!is_past(&set, now - 8 * DAY + 5, 7 * DAY, now + 70), "it was closed a minute ago");
+        assert!(is_past(&set, now - 9 * DAY, 7 * DAY, now + 70));
+        // A month ahead for ten seconds.
+        let set = steps(&[(now, now + 30 * DAY), (now + 30 * DAY + 10, now + 10)]);
+        assert!(!is_past(&set, now - 60, 7 * DAY, now + 70));
+        assert!(is_past(&set, now - 7 * DAY, 7 * DAY, now + 70));
+    }
+
+    #[test]
+    fn only_so_many_steps_are_remembered() {
+        let mut set = ClockSteps::default();
+        (0..2000).for_each(|n| set.add(at(n), at(n + 1)));
+        assert_eq!(set.0.len(), KEPT);
+    }
+}
