@@ -8,6 +8,7 @@ mod completions;
 mod config;
 mod connection;
 mod errors;
+mod fake_provider;
 mod input;
 mod journal;
 mod key;
@@ -46,6 +47,7 @@ pub(crate) enum Command {
     Key(key::Args),
     Config(config::Args),
     Chaos(Box<chaos::Args>),
+    FakeProvider(fake_provider::Args),
     Completions(completions::Args),
 }
 
@@ -64,6 +66,7 @@ impl Command {
             Self::Key(args) => args.run(),
             Self::Config(args) => args.run(),
             Self::Chaos(args) => args.run(),
+            Self::FakeProvider(args) => args.run(),
             Self::Completions(args) => args.run(),
             Self::Validate(args) => args.run(),
             Self::Errors(args) => args.run(),

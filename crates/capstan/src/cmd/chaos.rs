@@ -63,7 +63,7 @@ async fn run(listen: &str, to: Upstream, faults: Faults, seed: u64) -> Result<()
     Ok(())
 }
 
-fn refused(listen: &str, error: &io::Error) -> Failure {
+pub(super) fn refused(listen: &str, error: &io::Error) -> Failure {
     let is_taken = error.kind() == io::ErrorKind::AddrInUse;
     let reason = if is_taken { "the port is already in use".to_owned() } else { error.to_string() };
     let message = format!("--listen {listen}: {reason}");

@@ -1,0 +1,135 @@
+//! The protocols that the provider speaks: how an answer, an error and a sign of life look in each.
+
+mod chat;
+mod messages;
+mod responses;
+
+use serde_json::Value;
+
+use crate::answer::Answer;
+use crate::asked::Asked;
+use crate::fault::Fault;
+
+/// A protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// OpenAI's Chat Completions.
+    Chat,
+    /// OpenAI's Responses.
+    Responses,
+    /// Anthropic's Messages.
+    Messages,
+}
+
+/// What a frame is for; faults strike by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Open,
+    Token,
+    Finish,
+    Usage,
+    Done,
+}
+
+/// A server-sent event.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Frame {
+    pub(crate) mark: Mark,
+    pub(crate) event: Option<&'static str>,
+    pub(crate) data: String,
+}
+
+impl Frame {
+    fn new(mark: Mark, data: &Value) -> Self {
+        Self { mark, event: None, data: data.to_string() }
+    }
+
+    fn named(mark: Mark, event: &'static str, data: &Value) -> Self {
+        Self { event: Some(event), ..Self::new(mark, data) }
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let event = self.event.map(|event| format!("event: {event}\n")).unwrap_or_default();
+        format!("{event}data: {}\n\n", self.data).into_bytes()
+    }
+}
+
+/// What went wrong, in a provider's words.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Complaint {
+    pub(crate) status: u16,
+    pub(crate) kind: &'static str,
+    pub(crate) code: Option<&'static str>,
+    pub(crate) message: &'static str,
+}
+
+impl Shape {
+    /// The protocol that is spoken at a path.
+    pub(crate) fn at(path: &str) -> Option<Self> {
+        let path = path.trim_end_matches('/');
+        [("/chat/completions", Self::Chat), ("/responses", Self::Responses), ("/messages", Self::Messages)]
+            .into_iter()
+            .find(|(end, _)| path.ends_with(end))
+            .map(|(_, shape)| shape)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "chat-completions",
+            Self::Responses => "responses",
+            Self::Messages => "messages",
+        }
+    }
+
+    /// The answer as a stream; some faults are a way of writing it.
+    pub(crate) fn frames(self, asked: &Asked, answer: &Answer, fault: Option<Fault>) -> Vec<Frame> {
+        match self {
+            Self::Chat => chat::frames(asked, answer, fault),
+            Self::Responses => responses::frames(asked, answer),
+            Self::Messages => messages::frames(asked, answer),
+        }
+    }
+
+    /// The answer as one document.
+    pub(crate) fn whole(self, asked: &Asked, answer: &Answer) -> Value {
+        match self {
+            Self::Chat => chat::whole(asked, answer),
+            Self::Responses => responses::whole(asked, answer),
+            Self::Messages => messages::whole(asked, answer),
+        }
+    }
+
+    /// A refusal's body.
+    pub(crate) fn error(self, complaint: Complaint) -> Value {
+        match self {
+            Self::Chat | Self::Responses => chat::error(complaint),
+            Self::Messages => messages::error(complaint),
+        }
+    }
+
+    /// A failure within a stream.
+    pub(crate) fn error_frame(self, complaint: Complaint) -> Frame {
+        match self {
+            Self::Chat => Frame::new(Mark::Finish, &chat::error(complaint)),
+            Self::Responses => responses::error_frame(complaint),
+            Self::Messages => Frame::named(Mark::Finish, "error", &messages::error(complaint)),
+        }
+    }
+
+    /// A sign of life that says nothing.
+    pub(crate) fn ping(self) -> Vec<u8> {
+        match self {
+            Self::Chat | Self::Responses => b": ping\n\n".to_vec(),
+            Self::Messages => b"event: ping\ndata: {\"type\":\"ping\"}\n\n".to_vec(),
+        }
+    }
+
+    /// A token without text.
+    pub(crate) fn empty_delta(self, asked: &Asked) -> Vec<u8> {
+        match self {
+            Self::Chat => chat::empty_delta(asked).bytes(),
+            Self::Responses => responses::empty_delta().bytes(),
+            Self::Messages => messages::empty_delta().bytes(),
+        }
+    }
+}
