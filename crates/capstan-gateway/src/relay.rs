@@ -4,6 +4,7 @@ mod attempt;
 mod attempt_diff;
 mod ending;
 mod failure;
+mod ledger;
 mod packet_writer;
 mod tool_log;
 
@@ -29,6 +30,7 @@ use crate::refusal::journal_fault;
 use crate::runs::StopSender;
 use crate::traces::{self, RunTrace};
 pub(crate) use ending::{Ending, close_waiting, interrupt, last_words_of_lost, lose};
+pub(crate) use ledger::{Origin, add as add_attempt};
 use packet_writer::PacketWriter;
 
 /// A wait up to this is slept through by the gateway itself; a longer one is the client's to come back after.

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::{Instrument as _, Span};
 
-use super::{Ended, Relay};
+use super::{Ended, Relay, ledger};
 use crate::traces;
 
 /// Outputs that may be under way between agent and journal: enough to keep both busy, not enough to hide a slow one.
@@ -39,6 +39,7 @@ impl Relay {
         }
         self.packets.begin_attempt(self.run.attempt);
         let (span, trace) = self.app.traces.attempt(&mut self.trace, &self.run);
+        ledger::begins(&mut self.run, self.app.wall.now(), trace.as_ref());
         let mut work = self.start(turn.clone(), trace);
         let began = Instant::now();
         let ended = self.drive(&mut work, &span).await;
@@ -153,6 +154,7 @@ impl Relay {
         let began = Instant::now();
         self.app.journal.append(self.run.stream_id, self.run.attempt, frames).await?;
         self.app.metrics.append_seconds.observe(began.elapsed().as_secs_f64());
+        ledger::speaks(&mut self.run, self.packets.latest());
         self.run.last_seq = self.packets.seq();
         Ok(())
     }

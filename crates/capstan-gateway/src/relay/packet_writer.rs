@@ -43,6 +43,10 @@ pub(super) struct PacketWriter {
     /// Whether the present attempt has said what it took.
     has_counted: bool,
     reason: Option<String>,
+    /// Bytes that the present attempt repeated.
+    swallowed: u64,
+    /// Back to which packet it took the viewers.
+    reset_to: Option<u64>,
 }
 
 impl PacketWriter {
@@ -69,6 +73,8 @@ impl PacketWriter {
             usage: run.usage.clone(),
             has_counted: false,
             reason: None,
+            swallowed: 0,
+            reset_to: None,
         }
     }
 
@@ -117,6 +123,11 @@ impl PacketWriter {
             }
         };
         Ok(std::mem::take(&mut self.tools).messages(&text))
+    }
+
+    /// What was said as far as it is at hand; of a very long answer, the beginning.
+    pub(super) fn messages_so_far(&mut self) -> Vec<ChatMessage> {
+        std::mem::take(&mut self.tools).messages(self.diff.text())
     }
 
     /// What the run asks, if it ends now.
@@ -176,6 +187,21 @@ impl PacketWriter {
         self.usage().filter(|_| self.has_counted)
     }
 
+    /// Bytes that the present attempt said again, of what viewers have.
+    pub(super) fn swallowed(&self) -> u64 {
+        self.swallowed
+    }
+
+    /// Back to which packet the present attempt took the viewers, if it did.
+    pub(super) fn reset_to(&self) -> Option<u64> {
+        self.reset_to
+    }
+
+    /// The time of the last packet, or of the record if there is none.
+    pub(super) fn latest(&self) -> Timestamp {
+        self.latest
+    }
+
     /// Reads what earlier attempts wrote, possibly in another process's life.
     pub(super) async fn replay(&mut self) -> Result<(), JournalError> {
         let mut after = 0;
@@ -220,6 +246,7 @@ impl PacketWriter {
         self.turned.clear();
         self.asked.clear();
         self.has_counted = false;
+        (self.swallowed, self.reset_to) = (0, None);
     }
 
     /// Takes one output of the agent's.
@@ -248,8 +275,12 @@ impl PacketWriter {
 
     fn delta(&mut self, text: &str) -> Result<(), Fault> {
         match self.diff.meet_text(text) {
-            Met::Equal => Ok(()),
+            Met::Equal => {
+                self.swallowed += text.len() as u64;
+                Ok(())
+            }
             Met::New(rest) => {
+                self.swallowed += text.len().saturating_sub(rest.len()) as u64;
                 self.say(&rest);
                 Ok(())
             }
@@ -272,6 +303,7 @@ impl PacketWriter {
 
     fn event(&mut self, kind: &str, payload: RawObject) -> Result<(), Fault> {
         if self.diff.meet_event(&payload) {
+            self.swallowed += payload.get().len() as u64;
             return Ok(());
         }
         let is_listed = |supported: &Vec<String>| supported.iter().any(|s| s.eq_ignore_ascii_case(kind));
@@ -306,6 +338,7 @@ impl PacketWriter {
         }
         let cut = self.diff.cut().map_err(diverged)?;
         let data = StreamReset { attempt: self.attempt, after_seq: cut.after_seq };
+        self.reset_to = Some(self.reset_to.map_or(cut.after_seq, |before| before.min(cut.after_seq)));
         let payload = event::envelope(event::STREAM_RESET, &data).map_err(Fault::from_error)?;
         self.write(Payload::Event(payload));
         self.tools.reset(cut.after_seq);
