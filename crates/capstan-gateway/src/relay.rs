@@ -208,7 +208,8 @@ impl Relay {
         let Run { tenant, session, turns_before, .. } = &self.run;
         let turns = self.app.journal.store().turns(tenant, session, 0, usize::MAX).await?;
         // By their numbers: what clocks say may step.
-        Ok(turns.into_iter().filter(|turn| turn.number <= *turns_before).map(Said::of).collect())
+        let turns = turns.into_iter().filter(|turn| turn.number <= *turns_before).collect();
+        Ok(conversation::remembered(turns, self.ask.previous))
     }
 
     /// Sleeps until the attempt may begin. Something else may happen first.

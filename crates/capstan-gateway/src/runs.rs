@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::app::{App, Registered};
-use crate::ask::{Ask, body_hash};
+use crate::ask::Ask;
 use crate::readiness::UNWELL;
 use crate::refusal::{JOURNAL_RETRY, journal_fault};
 use crate::relay::{self, Origin};
@@ -81,6 +81,8 @@ pub(crate) struct Start<'a> {
     pub(crate) key: String,
     pub(crate) ask: &'a Arc<Ask>,
     pub(crate) body: Bytes,
+    /// By which repeats of the body are known.
+    pub(crate) hash: [u8; 32],
     /// The agent that the path names.
     pub(crate) agent: Option<&'a str>,
     pub(crate) face: &'static str,
@@ -95,7 +97,7 @@ pub(crate) struct Start<'a> {
 /// The run that a request is about, started or found.
 pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, Fault> {
     app.is_open().await;
-    let hash = body_hash(&start.body, start.agent, start.face);
+    let hash = start.hash;
     match app.journal.store().find(start.tenant, &start.key).await.map_err(journal_fault)? {
         Some(Found::Run(run)) => return attach(app, run, hash, start).await,
         Some(Found::Expired) => return Err(Fault::new(FaultKind::StreamExpired)),
@@ -105,7 +107,7 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let agent = app.agent_for(start.agent, start.ask)?.clone();
     let answers = interrupts::asker(app, start.tenant, start.ask).await?;
     let slot = admit(app, &start).await?;
-    let claim = Claim { answers, ..claim_of(app, &start, &agent, hash) };
+    let claim = Claim { answers, ..claim_of(app, &start, &agent) };
     let trace = start.origin.trace.clone();
     let (here, ask) = (app.clone(), Arc::clone(start.ask));
     let claimed = carry_out(app, async move {
@@ -154,16 +156,19 @@ async fn admit(app: &App, start: &Start<'_>) -> Result<crate::limits::Slot, Faul
     app.limiter.take_run(start.tenant, limits)
 }
 
-fn claim_of(app: &App, start: &Start<'_>, agent: &Registered, body_hash: [u8; 32]) -> Claim {
+fn claim_of(app: &App, start: &Start<'_>, agent: &Registered) -> Claim {
+    let (stream, session) = (Uuid::now_v7(), &start.ask.session);
     let supported_events = start.ask.supported_events.clone();
     let announced = supported_events
         .as_ref()
         .is_some_and(|e| e.iter().any(|e| e == capstan_protocol::event::STREAM_RESET));
     Claim {
         agent: agent.name.to_string(),
-        session: start.ask.session.clone(),
+        session: if session.is_empty() { stream.to_string() } else { session.clone() },
+        chat: start.ask.chat.clone(),
+        previous_response: start.ask.previous.map(|stream| stream.to_string()),
         face: start.face.to_owned(),
-        body_hash,
+        body_hash: start.hash,
         body: start.body.clone(),
         max_attempts: agent.agent.max_attempts(),
         accepts_reset: start.accepts_reset || announced,
@@ -171,7 +176,7 @@ fn claim_of(app: &App, start: &Start<'_>, agent: &Registered, body_hash: [u8; 32
         armed_by: start.armed_by,
         request_id: start.origin.request_id.clone(),
         trace_id: start.origin.trace_id(),
-        ..Claim::new(start.tenant, start.key.clone(), Uuid::now_v7(), app.wall.now())
+        ..Claim::new(start.tenant, start.key.clone(), stream, app.wall.now())
     }
 }
 

@@ -321,7 +321,7 @@ async fn last_messages(app: &App, run: &Run, ask: &Ask) -> Result<Vec<ChatMessag
 
 /// What the session remembers of a run that ends: what the request added to it, and what was said.
 fn said_of(ask: &Ask, last: &[ChatMessage], said: &[ChatMessage], is_partial: bool) -> Said {
-    Said::new(conversation::added(ask, last).into_iter().chain(said), is_partial)
+    Said::new(conversation::added(ask, last).into_iter().chain(said), is_partial).after(ask.previous)
 }
 
 fn log_end(app: &App, run: &Run) {
