@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::packet_writer::PacketWriter;
-use super::{Relay, failure};
+use super::{Relay, failure, ledger};
 use crate::app::App;
 use crate::ask::Ask;
 use crate::conversation::{self, Said};
@@ -138,12 +138,12 @@ fn write_end(app: &App, packets: &mut PacketWriter, run: &mut Run, ending: &Endi
         let questions = packets.asked().iter().map(|asked| (asked.id.clone(), asked.deadline())).collect();
         run.asked = Some(Asked { questions, answered_by: None });
     }
-    let close = packets.close(ending.reason(packets), &run.agent);
+    let close = packets.close(ending.reason(packets), &run.agent, ledger::calls(run));
     run.reason = Some(close.reason());
     packets.write(Payload::Close(close));
     let now = app.stamp(run);
     (run.state, run.updated_at, run.closed_at) = (RunState::Closed, now, Some(now));
-    (run.model, run.usage) = (packets.model().cloned(), packets.usage().cloned());
+    (run.model, run.usage) = (packets.model().cloned(), packets.usage());
     (run.last_seq, run.bytes) = (packets.seq(), packets.bytes());
 }
 
@@ -234,6 +234,9 @@ pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
     let from = (run.state, run.attempt);
     let (mut run, mut packets) = (run.clone(), PacketWriter::after_last(app, run).await);
     let wait = app.wait_after(&fault, run.attempt);
+    let took = ledger::Took { last_seq: run.last_seq, ..packets.took() };
+    let now = app.stamp(&run);
+    ledger::attempt_ended(&mut run, Some(&fault), took, now);
     let ready = write_wait(app, &mut packets, &mut run, &fault, wait);
     let frames: Vec<Frame> = packets.take_frames();
     if app.journal.transition(from, run.clone(), frames, None).await.map_err(journal_fault)? {
