@@ -28,7 +28,9 @@ mod writer;
 
 pub use about::{About, Work};
 pub use async_trait::async_trait;
-pub use calls::{BreakerState, CallBegan, CallEnded, CallOutcome, CallsMade, MemberCalls, MemberState, Receipt};
+pub use calls::{
+    BreakerState, CallBegan, CallEnded, CallOutcome, CallsMade, MemberCalls, MemberState, Receipt,
+};
 pub use cancel::{Cancel, CancelReason, Canceller};
 use capstan_protocol::Fault;
 pub use capstan_protocol::agui::{Context, Interrupt, ResumeEntry, ResumeStatus, Tool};

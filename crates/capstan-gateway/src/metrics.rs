@@ -249,10 +249,8 @@ mod tests {
             is_left: true,
         };
         metrics.routes.call_ended("r", &call, None);
-        let state = capstan_agent::MemberState {
-            name: "m".into(),
-            breaker: capstan_agent::BreakerState::Open,
-        };
+        let state =
+            capstan_agent::MemberState { name: "m".into(), breaker: capstan_agent::BreakerState::Open };
         metrics.routes.stand("r", &[state]);
         let text = metrics.encode();
         let described = |mark: &str| {

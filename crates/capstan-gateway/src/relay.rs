@@ -116,7 +116,8 @@ async fn work(
     let here = app.clone();
     let started = Instant::now();
     let (calls, canceller) = (calls::OpenCalls::default(), None);
-    let relay = Relay { app, agent, run, ask, stop, packets, trace, calls, canceller, budget, started, ready };
+    let relay =
+        Relay { app, agent, run, ask, stop, packets, trace, calls, canceller, budget, started, ready };
     if let Err(error) = relay.work().await {
         // What was seen is safe. A journal that is well has something against this run alone, so it ends; one that is not
         // leaves it to recovery.

@@ -44,7 +44,11 @@ impl Relay {
         let began = Instant::now();
         let ended = self.drive(&mut work, &span).await;
         self.budget = self.budget.saturating_sub(began.elapsed());
-        traces::answered(&span, self.packets.model().map(String::as_str), self.packets.attempt_usage().as_ref());
+        traces::answered(
+            &span,
+            self.packets.model().map(String::as_str),
+            self.packets.attempt_usage().as_ref(),
+        );
         self.end_entry(ended.as_ref().ok());
         match ended.as_ref().map(Ended::code) {
             Ok(None) => {}

@@ -138,8 +138,7 @@ mod tests {
         spending.speaks("a");
         spending.say(counts(json!({ "input_tokens": 5, "output_tokens": 9 })));
         assert_eq!(json!(spending.total()), json!({ "input_tokens": 16, "output_tokens": 12 }));
-        let by =
-            json!({ "a": { "input_tokens": 10, "output_tokens": 9 }, "b": { "input_tokens": 6, "output_tokens": 3 } });
+        let by = json!({ "a": { "input_tokens": 10, "output_tokens": 9 }, "b": { "input_tokens": 6, "output_tokens": 3 } });
         assert_eq!(json!(spending.total_by()), by);
     }
 }
