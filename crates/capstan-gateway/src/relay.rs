@@ -32,6 +32,7 @@ use crate::refusal::journal_fault;
 use crate::runs::StopSender;
 use crate::traces::{self, RunTrace};
 pub(crate) use ending::{Ending, close_waiting, interrupt, last_words_of_lost, lose};
+pub(crate) use ledger::{Origin, add as add_attempt};
 use packet_writer::PacketWriter;
 
 /// A wait up to this is slept through by the gateway itself; a longer one is the client's to come back after.
@@ -213,7 +214,8 @@ impl Relay {
         let Run { tenant, session, turns_before, .. } = &self.run;
         let turns = self.app.journal.store().turns(tenant, session, 0, usize::MAX).await?;
         // By their numbers: what clocks say may step.
-        Ok(turns.into_iter().filter(|turn| turn.number <= *turns_before).map(Said::of).collect())
+        let turns = turns.into_iter().filter(|turn| turn.number <= *turns_before).collect();
+        Ok(conversation::remembered(turns, self.ask.previous))
     }
 
     /// Sleeps until the attempt may begin. Something else may happen first.

@@ -85,6 +85,8 @@ impl Claim {
 
     /// The run that this claim starts: running, first attempt, nothing written yet.
     pub fn to_run(&self) -> Run {
+        let (request_id, trace_id) = (self.request_id.clone(), self.trace_id.clone());
+        let first = Attempt { request_id, trace_id, ..Attempt::new(1, self.created_at) };
         Run {
             tenant: self.tenant.clone(),
             key: self.key.clone(),
@@ -109,7 +111,7 @@ impl Claim {
             reason: None,
             model: None,
             usage: None,
-            attempts: Vec::new(),
+            attempts: vec![first],
             request_id: self.request_id.clone(),
             trace_id: self.trace_id.clone(),
             turns_before: self.turns_elsewhere,
@@ -348,6 +350,16 @@ pub struct Asked {
     pub questions: Vec<(String, Option<Timestamp>)>,
     /// The stream of the run whose claim brought the answers.
     pub answered_by: Option<Uuid>,
+    /// What a later build has added.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+impl Asked {
+    /// What nobody has answered yet.
+    pub fn new(questions: Vec<(String, Option<Timestamp>)>) -> Self {
+        Self { questions, answered_by: None, more: Map::new() }
+    }
 }
 
 impl Run {

@@ -51,6 +51,9 @@ impl Provider {
         if let Some(name) = defaults.ours.iter().find(|name| config.parameters.contains_key(**name)) {
             return Err(ConfigError::at("parameters", format!("{name} cannot be set here")));
         }
+        if config.model.trim().is_empty() {
+            return Err(ConfigError::at("model", "it is empty"));
+        }
         let base = http::base_url(config.url.as_deref().unwrap_or(defaults.url))?;
         let key_env = Some(defaults.key_env);
         Ok(Self {

@@ -38,8 +38,8 @@ impl Relay {
             self.packets.replay().await?;
         }
         self.packets.begin_attempt(self.run.attempt);
-        self.begin_entry();
         let (span, trace) = self.app.traces.attempt(&mut self.trace, &self.run);
+        ledger::begins(&mut self.run, self.app.wall.now(), trace.as_ref());
         let mut work = self.start(turn.clone(), trace);
         let began = Instant::now();
         let ended = self.drive(&mut work, &span).await;
@@ -49,7 +49,7 @@ impl Relay {
             self.packets.model().map(String::as_str),
             self.packets.attempt_usage().as_ref(),
         );
-        self.end_entry(ended.as_ref().ok());
+        self.calls.end();
         match ended.as_ref().map(Ended::code) {
             Ok(None) => {}
             Ok(Some(code)) => traces::failed(&span, code),
@@ -157,13 +157,13 @@ impl Relay {
         if frames.is_empty() {
             return Ok(());
         }
-        self.note_first_packet();
         if self.run.last_seq == 0 {
             self.app.metrics.first_packet_seconds.observe(self.started.elapsed().as_secs_f64());
         }
         let began = Instant::now();
         self.app.journal.append(self.run.stream_id, self.run.attempt, frames).await?;
         self.app.metrics.append_seconds.observe(began.elapsed().as_secs_f64());
+        ledger::speaks(&mut self.run, self.packets.latest());
         self.run.last_seq = self.packets.seq();
         Ok(())
     }

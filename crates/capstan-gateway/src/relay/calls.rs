@@ -7,43 +7,24 @@ use capstan_journal::JournalError;
 use serde_json::Value;
 use tracing::Span;
 
-use super::{Ended, Relay, ledger};
+use super::{Relay, ledger};
 use crate::traces;
 
 /// The spans of a route's calls that go on.
 #[derive(Default)]
 pub(super) struct OpenCalls(Vec<(Arc<str>, Span)>);
 
+impl OpenCalls {
+    /// Their attempt is over, and so are they.
+    pub(super) fn end(&mut self) {
+        self.0.clear();
+    }
+}
+
 impl Relay {
-    /// The attempt is on the ledger from its beginning.
-    pub(super) fn begin_entry(&mut self) {
-        let now = self.app.stamp(&self.run);
-        ledger::entry(&mut self.run, now);
-        self.calls.0.clear();
-    }
-
-    pub(super) fn note_first_packet(&mut self) {
-        let (now, seq) = (self.app.stamp(&self.run), self.run.last_seq + 1);
-        let entry = ledger::entry(&mut self.run, now);
-        if entry.from_seq.is_none() {
-            (entry.first_packet_at, entry.from_seq) = (Some(now), Some(seq));
-        }
-    }
-
-    pub(super) fn end_entry(&mut self, ended: Option<&Ended>) {
-        let now = self.app.stamp(&self.run);
-        let fault = match ended {
-            Some(Ended::Failed(fault, _)) => Some(fault),
-            Some(Ended::Completed | Ended::Stopped(_) | Ended::Drained) | None => None,
-        };
-        ledger::attempt_ended(&mut self.run, fault, self.packets.took(), now);
-        self.calls.0.clear();
-    }
-
     /// Who wants a receipt makes the call only when it is written down: a crash must not make room for one more.
     pub(super) async fn call_began(&mut self, call: &CallBegan, span: &Span) -> Result<(), JournalError> {
-        let now = self.app.stamp(&self.run);
-        ledger::call_began(&mut self.run, call.member.as_deref(), now);
+        ledger::call_began(&mut self.run, call.member.as_deref());
         if let Some(member) = &call.member {
             let span = self.app.traces.call(span, &self.run, &call.about, member);
             self.calls.0.push((Arc::clone(member), span));
@@ -56,8 +37,7 @@ impl Relay {
     }
 
     pub(super) fn call_ended(&mut self, call: &CallEnded) {
-        let now = self.app.stamp(&self.run);
-        ledger::call_ended(&mut self.run, call, now);
+        ledger::call_ended(&mut self.run, call);
         self.app.metrics.routes.call_ended(self.app.agent_label(&self.run.agent), call, self.output_tokens());
         let at = self.calls.0.iter().position(|(member, _)| *member == call.member);
         let Some((_, span)) = at.map(|at| self.calls.0.swap_remove(at)) else { return };

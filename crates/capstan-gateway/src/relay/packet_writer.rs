@@ -12,7 +12,6 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::attempt_diff::{AttemptDiff, Forgotten, Met};
-use super::ledger::Took;
 use super::spending::Spending;
 use super::tool_log::ToolLog;
 use crate::app::App;
@@ -45,6 +44,10 @@ pub(super) struct PacketWriter {
     /// The member of a route that answered last.
     member: Option<String>,
     reason: Option<String>,
+    /// Bytes that the present attempt repeated.
+    swallowed: u64,
+    /// Back to which packet it took the viewers.
+    reset_to: Option<u64>,
 }
 
 impl PacketWriter {
@@ -71,6 +74,8 @@ impl PacketWriter {
             spending: Spending::of(run),
             member: None,
             reason: None,
+            swallowed: 0,
+            reset_to: None,
         }
     }
 
@@ -119,6 +124,11 @@ impl PacketWriter {
             }
         };
         Ok(std::mem::take(&mut self.tools).messages(&text))
+    }
+
+    /// What was said as far as it is at hand; of a very long answer, the beginning.
+    pub(super) fn messages_so_far(&mut self) -> Vec<ChatMessage> {
+        std::mem::take(&mut self.tools).messages(self.diff.text())
     }
 
     /// What the run asks, if it ends now.
@@ -179,15 +189,29 @@ impl PacketWriter {
         self.spending.attempt()
     }
 
-    /// The same for the ledger.
-    pub(super) fn took(&self) -> Took {
-        let (usage, by_member) = (self.spending.attempt(), self.spending.attempt_by());
-        Took { usage, by_member, last_seq: self.seq }
+    /// The same by the members of a route.
+    pub(super) fn attempt_usage_by_member(&self) -> Vec<(String, Map<String, Value>)> {
+        self.spending.attempt_by()
     }
 
     /// Whether a model could go on from the text.
     pub(super) fn can_continue(&self) -> bool {
         self.tools.is_empty() && self.diff.len() == self.diff.text().len()
+    }
+
+    /// Bytes that the present attempt said again, of what viewers have.
+    pub(super) fn swallowed(&self) -> u64 {
+        self.swallowed
+    }
+
+    /// Back to which packet the present attempt took the viewers, if it did.
+    pub(super) fn reset_to(&self) -> Option<u64> {
+        self.reset_to
+    }
+
+    /// The time of the last packet, or of the record if there is none.
+    pub(super) fn latest(&self) -> Timestamp {
+        self.latest
     }
 
     /// Reads what earlier attempts wrote, possibly in another process's life.
@@ -234,6 +258,7 @@ impl PacketWriter {
         self.turned.clear();
         self.asked.clear();
         self.spending.begin_attempt();
+        (self.swallowed, self.reset_to) = (0, None);
     }
 
     /// Takes one output of the agent's.
@@ -271,8 +296,12 @@ impl PacketWriter {
 
     fn delta(&mut self, text: &str) -> Result<(), Fault> {
         match self.diff.meet_text(text) {
-            Met::Equal => Ok(()),
+            Met::Equal => {
+                self.swallowed += text.len() as u64;
+                Ok(())
+            }
             Met::New(rest) => {
+                self.swallowed += text.len().saturating_sub(rest.len()) as u64;
                 self.say(&rest);
                 Ok(())
             }
@@ -295,6 +324,7 @@ impl PacketWriter {
 
     fn event(&mut self, kind: &str, payload: RawObject) -> Result<(), Fault> {
         if self.diff.meet_event(&payload) {
+            self.swallowed += payload.get().len() as u64;
             return Ok(());
         }
         let is_listed = |supported: &Vec<String>| supported.iter().any(|s| s.eq_ignore_ascii_case(kind));
@@ -329,6 +359,7 @@ impl PacketWriter {
         }
         let cut = self.diff.cut().map_err(diverged)?;
         let data = StreamReset { attempt: self.attempt, after_seq: cut.after_seq };
+        self.reset_to = Some(self.reset_to.map_or(cut.after_seq, |before| before.min(cut.after_seq)));
         let payload = event::envelope(event::STREAM_RESET, &data).map_err(Fault::from_error)?;
         self.write(Payload::Event(payload));
         self.tools.reset(cut.after_seq);

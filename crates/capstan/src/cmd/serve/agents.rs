@@ -86,6 +86,10 @@ fn check_name(name: &str, is_taken: bool) -> Result<(), String> {
     if name.is_empty() || !name.chars().all(is_plain) {
         return Err(format!("agents: the name {name:?} may hold letters, digits, '-', '_' and '.' only"));
     }
+    // Whoever follows such a path ends elsewhere.
+    if name.chars().all(|c| c == '.') {
+        return Err(format!("agents: the name {name:?} is no part of a path; it needs a letter or a digit"));
+    }
     if is_taken { Err(format!("agents: the name {name:?} is taken")) } else { Ok(()) }
 }
 
@@ -173,6 +177,8 @@ mod tests {
         assert!(failure.contains("line 4") && failure.contains("expected a string"), "{failure}");
         let failure = read("[[agents]]\nname = \"a\"\nkind = \"openai\"\n").unwrap_err();
         assert!(failure.contains("`model` is missing"), "{failure}");
+        let failure = read("[[agents]]\nname = \"a\"\nkind = \"anthropic\"\nmodel = \" \"\n").unwrap_err();
+        assert!(failure.contains("line 4") && failure.contains("model: it is empty"), "{failure}");
     }
 
     #[test]
@@ -181,6 +187,10 @@ mod tests {
         assert!(failure.contains("line 3") && failure.contains("did you mean `openai`?"), "{failure}");
         assert!(read("[[agents]]\nname = \"a\"\n").unwrap_err().contains("`kind`"));
         assert!(read("[[agents]]\nname = \"a/b\"\nkind = \"demo\"\n").unwrap_err().contains("letters"));
+        for dots in [".", ".."] {
+            let text = format!("[[agents]]\nname = \"{dots}\"\nkind = \"demo\"\n");
+            assert!(read(&text).unwrap_err().contains("no part of a path"));
+        }
         let twice = "[[agents]]\nname = \"a\"\nkind = \"demo\"\n[[agents]]\nname = \"a\"\nkind = \"demo\"\n";
         assert!(read(twice).unwrap_err().contains("is taken"));
     }
