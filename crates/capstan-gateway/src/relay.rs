@@ -2,10 +2,12 @@
 
 mod attempt;
 mod attempt_diff;
+mod calls;
 mod ending;
 mod failure;
 mod ledger;
 mod packet_writer;
+mod spending;
 mod tool_log;
 
 use std::panic::AssertUnwindSafe;
@@ -57,6 +59,8 @@ struct Relay {
     stop: mpsc::Receiver<oneshot::Sender<()>>,
     packets: PacketWriter,
     trace: RunTrace,
+    /// Of the present attempt that go on.
+    calls: calls::OpenCalls,
     /// Of the present attempt, or the last.
     canceller: Option<Canceller>,
     /// What is left of the run's total time.
@@ -112,7 +116,9 @@ async fn work(
     let span = trace.span().clone();
     let here = app.clone();
     let started = Instant::now();
-    let relay = Relay { app, agent, run, ask, stop, packets, trace, canceller: None, budget, started, ready };
+    let (calls, canceller) = (calls::OpenCalls::default(), None);
+    let relay =
+        Relay { app, agent, run, ask, stop, packets, trace, calls, canceller, budget, started, ready };
     if let Err(error) = relay.work().await {
         // What was seen is safe. A journal that is well has something against this run alone, so it ends; one that is not
         // leaves it to recovery.
@@ -257,7 +263,8 @@ impl Relay {
 
     /// What earlier attempts sent, for the agent's eyes.
     fn sent(&self) -> Sent {
-        Sent { text: self.packets.text().to_owned(), events: self.packets.events() }
+        let can_continue = self.packets.can_continue();
+        Sent { text: self.packets.text().to_owned(), events: self.packets.events(), can_continue }
     }
 }
 

@@ -55,7 +55,7 @@ pub use quota::{Over, Quota, Refused, Usage};
 pub use reader::{Reader, Step};
 pub use report::{Damage, Report};
 pub use retention::{Expired, Retention, TenantRetention};
-pub use run::{ArmedBy, Asked, Attempt, Claim, Frame, NameKind, Run, RunState, StoredTurn};
+pub use run::{ArmedBy, Asked, Attempt, Claim, Frame, MemberUse, NameKind, Run, RunState, StoredTurn};
 pub use secret::Secret;
 pub use store::{Claimed, Found, Store};
 pub use tails::TailLimits;

@@ -179,12 +179,12 @@ fn write_end(app: &App, packets: &mut PacketWriter, run: &mut Run, ending: &Endi
         let questions = packets.asked().iter().map(|asked| (asked.id.clone(), asked.deadline())).collect();
         run.asked = Some(Asked::new(questions));
     }
-    let close = packets.close(ending.reason(packets), &run.agent);
+    let close = packets.close(ending.reason(packets), &run.agent, ledger::calls(run));
     run.reason = Some(close.reason());
     packets.write(Payload::Close(close));
     let now = app.stamp(run);
     (run.state, run.updated_at, run.closed_at) = (RunState::Closed, now, Some(now));
-    (run.model, run.usage) = (packets.model().cloned(), packets.usage().cloned());
+    (run.model, run.usage) = (packets.model().cloned(), packets.usage());
     (run.last_seq, run.bytes) = (packets.seq(), packets.bytes());
 }
 
