@@ -73,15 +73,15 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, C
 #[async_trait]
 impl Agent for Command {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
-        let mut speaker = AttemptWriter::new(out);
+        let mut writer = AttemptWriter::new(out);
         let prompt = prompt::make(&turn, self.config.prompt, self.config.history)?;
         let mut process = Process::start(&self.config, &turn, prompt, &self.clock)?;
-        let Err(fault) = self.listen(&mut process, &mut speaker).await else {
+        let Err(fault) = self.listen(&mut process, &mut writer).await else {
             process.end();
             return Ok(());
         };
         let seen = Upstream { stderr: process.stderr_tail().await, ..Upstream::default() };
-        Err(self.retries.verdict(fault.with_upstream(seen), speaker.has_written()).into())
+        Err(self.retries.verdict(fault.with_upstream(seen), writer.has_written()).into())
     }
 
     fn max_attempts(&self) -> u32 {
