@@ -16,7 +16,8 @@ use crate::app::App;
 use crate::ask::body_hash;
 use crate::face::{self, Asker, Face, Opening, Request};
 use crate::reader::{self, View};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, RequestId};
+use crate::relay::Origin;
 use crate::resume::ResumePoint;
 use crate::runs::{self, Start};
 use crate::traces;
@@ -83,7 +84,7 @@ async fn start(
         accepts_reset: face.accepts_reset(request.parts),
         armed_by: face.armed_by(),
         point,
-        trace: traces::context_of(&request.parts.headers),
+        origin: origin_of(request.parts),
     };
     let run = runs::start_or_attach(app, start).await?;
     if let Some(mut whole) = face.whole(app, request, &run).await {
@@ -94,6 +95,11 @@ async fn start(
     let posted = Some(request.ask.as_ref());
     let opening = Opening { run: &run, point, view: View::Post, parts: request.parts, posted };
     reader::respond(app, face, opening, slot).await
+}
+
+fn origin_of(parts: &Parts) -> Origin {
+    let request_id = parts.extensions.get::<RequestId>().map(|RequestId(id)| id.clone());
+    Origin { request_id, trace: traces::context_of(&parts.headers) }
 }
 
 /// Answers a viewer that only looks.

@@ -16,8 +16,8 @@ use uuid::Uuid;
 use crate::memory::MemoryStore;
 use crate::rules::expired;
 use crate::{
-    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, Retention, Run, RunState, Secret,
-    Stats, Store, StoredTurn,
+    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, Quota, Retention, Run, RunState,
+    Secret, Stats, Store, StoredTurn, Usage,
 };
 
 /// Says of whom nothing may be stored.
@@ -52,12 +52,12 @@ impl SplitStore {
 
 #[async_trait]
 impl Store for SplitStore {
-    async fn claim(&self, mut claim: Claim) -> Result<Claimed, JournalError> {
+    async fn claim(&self, mut claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
         let is_private = (self.is_private)(&claim.tenant);
         if is_private {
             self.is_used.store(true, Ordering::Release);
         }
-        let Some(memory) = self.memory() else { return self.stored.claim(claim).await };
+        let Some(memory) = self.memory() else { return self.stored.claim(claim, quota).await };
         let (home, other): (&dyn Store, &dyn Store) = match is_private {
             true => (memory, &*self.stored),
             false => (&*self.stored, memory),
@@ -68,7 +68,9 @@ impl Store for SplitStore {
             Some(Found::Expired) => Err(expired(&claim.key)),
             None => {
                 claim.turns_elsewhere = last_turn(other, &claim.tenant, &claim.session).await?;
-                home.claim(claim).await
+                // Nothing new begins there, so that what is left only grows.
+                let elsewhere = other.usage(&claim.tenant, &claim.session).await?;
+                home.claim(claim, &quota.less(&elsewhere)).await
             }
         }
     }
@@ -89,6 +91,19 @@ impl Store for SplitStore {
         turn: Option<StoredTurn>,
     ) -> Result<bool, JournalError> {
         self.home_of(to.stream_id).transition(from, to, frames, turn).await
+    }
+
+    async fn suspend(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+        quota: &Quota,
+    ) -> Result<bool, JournalError> {
+        let is_here = self.memory.holds(to.stream_id);
+        let other: &dyn Store = if is_here { &*self.stored } else { &self.memory };
+        let elsewhere = other.usage(&to.tenant, &to.session).await?;
+        self.home_of(to.stream_id).suspend(from, to, frames, &quota.less(&elsewhere)).await
     }
 
     async fn read(
@@ -202,6 +217,20 @@ impl Store for SplitStore {
         Ok(self.memory.sessions(tenant).await? + self.stored.sessions(tenant).await?)
     }
 
+    async fn usage(&self, tenant: &str, session: &str) -> Result<Usage, JournalError> {
+        let (here, stored) =
+            (self.memory.usage(tenant, session).await?, self.stored.usage(tenant, session).await?);
+        Ok(Usage {
+            running: here.running + stored.running,
+            waiting: here.waiting + stored.waiting,
+            sessions: here.sessions + stored.sessions,
+            bytes: here.bytes + stored.bytes,
+            has_session: here.has_session || stored.has_session,
+            messages: here.messages + stored.messages,
+            session_bytes: here.session_bytes + stored.session_bytes,
+        })
+    }
+
     async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
         self.home_of(stream).purge(stream, now).await
     }
@@ -266,12 +295,12 @@ mod tests {
         let claim = |tenant: &str| Claim::new(tenant, "k", Uuid::now_v7(), Timestamp::now());
         // Nobody can put anything there behind its back; whoever asks would find it.
         let hidden = claim("acme");
-        split.memory.claim(hidden.clone()).await.unwrap();
+        split.memory.claim(hidden.clone(), &Quota::UNLIMITED).await.unwrap();
         assert_eq!(split.run(hidden.stream_id).await.unwrap(), None);
         assert_eq!(split.find("acme", "k").await.unwrap(), None);
         assert!(split.list("acme", None, 9).await.unwrap().is_empty());
-        assert!(split.claim(claim("private")).await.unwrap().is_new);
+        assert!(split.claim(claim("private"), &Quota::UNLIMITED).await.unwrap().is_new);
         assert!(split.run(hidden.stream_id).await.unwrap().is_some());
-        assert!(!split.claim(claim("acme")).await.unwrap().is_new);
+        assert!(!split.claim(claim("acme"), &Quota::UNLIMITED).await.unwrap().is_new);
     }
 }

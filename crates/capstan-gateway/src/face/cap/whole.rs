@@ -22,6 +22,8 @@ pub(super) async fn response(app: &App, run: &Run, request_id: Uuid) -> Result<S
         Some(close @ (Close::Reason(_) | Close::Unstated)) => Value::from(close.reason()),
         None => Value::Null,
     };
+    let told = |name: &str| close.get(name).cloned();
+    let (usage_by_member, calls, member) = (told("usage_by_member"), told("calls"), told("member"));
     let output = RunOutput {
         text: whole.transcript.text().to_owned(),
         events: whole.transcript.events().map(|event| event.to_map()).collect(),
@@ -29,7 +31,8 @@ pub(super) async fn response(app: &App, run: &Run, request_id: Uuid) -> Result<S
         conversation_id: &run.session,
         close,
     };
-    let metrics = RunMetrics { usage: run.usage.as_ref(), attempts: run.attempt };
+    let (usage, attempts) = (run.usage.as_ref(), run.attempt);
+    let metrics = RunMetrics { usage, usage_by_member, attempts, calls, member };
     Ok(ServiceResponse {
         request_id,
         created_at: Timestamp::now(),
