@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use crate::app::{App, Registered};
 use crate::ask::Ask;
-use crate::conversation::{self, Said};
+use crate::conversation::{self, TurnRecord};
 use crate::interrupts;
 use crate::limits::Slot;
 use crate::refusal::journal_fault;
@@ -210,7 +210,7 @@ impl Relay {
     }
 
     /// What the session remembers: the turns that were closed before this one began.
-    async fn stored(&self) -> Result<Vec<Said>, JournalError> {
+    async fn stored(&self) -> Result<Vec<TurnRecord>, JournalError> {
         let Run { tenant, session, turns_before, .. } = &self.run;
         let turns = self.app.journal.store().turns(tenant, session, 0, usize::MAX).await?;
         // By their numbers: what clocks say may step.

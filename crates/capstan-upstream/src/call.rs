@@ -94,9 +94,9 @@ impl<D: Dialect> HttpAgent<D> {
     ) -> Result<(), FailedCall> {
         let mut seen = Upstream { host: Some(http::host_of(self.dialect.url())), ..Upstream::default() };
         let called = self.exchange(headers, body, times, cancel, out, &mut seen).await;
-        called.map_err(|trouble| FailedCall {
-            fault: http::with_log_details(trouble.fault, seen, &self.secret),
-            ..trouble
+        called.map_err(|failed| FailedCall {
+            fault: http::with_log_details(failed.fault, seen, &self.secret),
+            ..failed
         })
     }
 
@@ -147,7 +147,7 @@ impl<D: Dialect> HttpAgent<D> {
         let told = UpstreamFailure::from_response(status, &headers, &body);
         // An error may come in a response that claims success.
         if status >= 300 || told.status.is_some() || !told.words.is_empty() {
-            return Err(told.to_trouble(&self.secret));
+            return Err(told.to_failed_call(&self.secret));
         }
         Err(malformed(format!("status {status} with {essence:?} instead of a stream")).into())
     }
@@ -234,16 +234,16 @@ impl<D: Dialect> Agent for HttpAgent<D> {
         loop {
             made += 1;
             out.call(CallBegan { member: None, about: self.dialect.about(), receipt: None }).await?;
-            let mut speaker = AttemptWriter::new(out);
-            let called = self.call_logged(&headers, &body, self.times, &turn.cancel, &mut speaker).await;
-            let Err(trouble) = called else {
+            let mut writer = AttemptWriter::new(out);
+            let called = self.call_logged(&headers, &body, self.times, &turn.cancel, &mut writer).await;
+            let Err(failed) = called else {
                 return Ok(());
             };
-            let wait = self.retries.wait(&trouble, turn.attempt, made).filter(|_| !speaker.has_written());
+            let wait = self.retries.wait(&failed, turn.attempt, made).filter(|_| !writer.has_written());
             let Some(wait) = wait else {
-                return Err(self.retries.verdict(trouble.fault, speaker.has_written()).into());
+                return Err(self.retries.verdict(failed.fault, writer.has_written()).into());
             };
-            trouble.log_retry(&turn, made, wait);
+            failed.log_retry(&turn, made, wait);
             self.clock.sleep(Timer::Again, wait).await;
         }
     }

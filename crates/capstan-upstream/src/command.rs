@@ -75,9 +75,9 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, 
 #[async_trait]
 impl Agent for Command {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
-        let mut speaker = AttemptWriter::new(out);
-        let called = self.start(&turn, &mut speaker).await;
-        called.map_err(|trouble| self.retries.verdict(trouble.fault, speaker.has_written()).into())
+        let mut writer = AttemptWriter::new(out);
+        let called = self.start(&turn, &mut writer).await;
+        called.map_err(|failed| self.retries.verdict(failed.fault, writer.has_written()).into())
     }
 
     fn max_attempts(&self) -> u32 {

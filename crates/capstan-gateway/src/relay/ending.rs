@@ -16,7 +16,7 @@ use super::packet_writer::PacketWriter;
 use super::{Relay, failure};
 use crate::app::App;
 use crate::ask::Ask;
-use crate::conversation::{self, Said};
+use crate::conversation::{self, TurnRecord};
 use crate::limits;
 use crate::refusal::journal_fault;
 use crate::traces;
@@ -340,12 +340,12 @@ async fn last_messages(app: &App, run: &Run, ask: &Ask) -> Result<Vec<ChatMessag
         return Ok(Vec::new());
     }
     let turns = app.journal.store().turns(&run.tenant, &run.session, run.turns_before, usize::MAX).await?;
-    Ok(turns.into_iter().next_back().map(|turn| Said::of(turn).into_messages()).unwrap_or_default())
+    Ok(turns.into_iter().next_back().map(|turn| TurnRecord::of(turn).into_messages()).unwrap_or_default())
 }
 
 /// What the session remembers of a run that ends: what the request added to it, and what was said.
-fn said_of(ask: &Ask, last: &[ChatMessage], said: &[ChatMessage], is_partial: bool) -> Said {
-    Said::new(conversation::added(ask, last).into_iter().chain(said), is_partial).after(ask.previous)
+fn said_of(ask: &Ask, last: &[ChatMessage], said: &[ChatMessage], is_partial: bool) -> TurnRecord {
+    TurnRecord::new(conversation::added(ask, last).into_iter().chain(said), is_partial).after(ask.previous)
 }
 
 fn log_end(app: &App, run: &Run) {
