@@ -12,7 +12,9 @@ use http_body_util::BodyExt as _;
 
 use crate::access::Caller;
 use crate::app::App;
+use crate::ask::{self, body_values};
 use crate::face::{self, Asker, Face, Opening, Request};
+use crate::limits::Load;
 use crate::reader::{self, View};
 use crate::refusal::Refusal;
 use crate::resume::ResumePoint;
@@ -29,16 +31,21 @@ pub(crate) async fn post(
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
     let refuse = |fault, asker| face::refusal(app, &*face, fault, asker);
+    let mut load = app.limiter.load(&caller.tenant);
     let read = async {
         check_content_type(&parts.headers)?;
         let point = face.resume_point(&parts)?;
-        let body = read_body(app, body).await?;
+        let body = read_body(app, body, &mut load).await?;
+        body_values::check(&body, app.settings.limits.body_values)?;
+        // What is made of it: text, twice at most.
+        load.grow(body.len().saturating_mul(2), &app.settings.limits)?;
         let ask = Arc::new(face.decode(&body)?);
+        ask.check()?;
         Ok((point, body, ask))
     };
     let (point, body, ask) = read.await.map_err(|fault: Fault| refuse(fault, Asker::Unread))?;
     let request = Request { tenant: &caller.tenant, parts: &parts, body: &body, ask: &ask };
-    let answered = answer(app, &*face, agent, &request, point).await;
+    let answered = answer(app, &*face, agent, &request, point, load).await;
     answered.map_err(|fault| refuse(fault, Asker::Client(&ask)))
 }
 
@@ -48,12 +55,16 @@ async fn answer(
     agent: Option<&str>,
     request: &Request<'_>,
     point: ResumePoint,
+    load: Load,
 ) -> Result<Response, Fault> {
     let slot = app.limiter.take_reader(request.tenant, &app.settings.limits)?;
     app.metrics.resumed(point);
+    let key = face.key(request.ask, request);
+    ask::check_id("the request's id", &key)?;
     let start = Start {
         tenant: request.tenant,
-        key: face.key(request.ask, request),
+        key,
+        load,
         ask: request.ask,
         body: request.body.clone(),
         agent,
@@ -91,7 +102,7 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Fault> {
 /// How often the limit of a body is taken and thrown away, so that the one who sent it can read why.
 const SPILL: usize = 4;
 
-async fn read_body(app: &App, body: Body) -> Result<Bytes, Fault> {
+async fn read_body(app: &App, body: Body, load: &mut Load) -> Result<Bytes, Fault> {
     let limit = app.settings.limits.body_bytes;
     let too_large = || {
         Fault::new(FaultKind::PayloadTooLarge)
@@ -101,27 +112,41 @@ async fn read_body(app: &App, body: Body) -> Result<Bytes, Fault> {
     if body.size_hint().lower() > limit.saturating_mul(SPILL) as u64 {
         return Err(too_large());
     }
-    match tokio::time::timeout(app.settings.timeouts.request, take(body, limit)).await {
-        Ok(Ok(bytes)) => bytes.ok_or_else(too_large),
+    let taking = take(body, limit, |more| load.grow(more, &app.settings.limits));
+    match tokio::time::timeout(app.settings.timeouts.request, taking).await {
+        Ok(Ok(Ok(bytes))) => bytes.ok_or_else(too_large),
+        Ok(Ok(Err(fault))) => Err(fault),
         Ok(Err(_)) => Err(Fault::new(FaultKind::InvalidRequest).with_message("document: the body broke off")),
         Err(_) => Err(Fault::new(FaultKind::Timeout).with_message("The request took too long to arrive.")),
     }
 }
 
-/// The body, or `None` if it is larger than the limit. It is read on in that case, within reason: whoever still sends
+/// The body, or `None` if it is larger than the limit, or why there is no room for it. It is read on in that case, within reason: whoever still sends
 /// when the connection is closed meets a reset instead of the answer, and a proxy makes a 502 of it.
-async fn take(mut body: Body, limit: usize) -> Result<Option<Bytes>, axum::Error> {
-    let (mut kept, mut size) = (BytesMut::new(), 0_usize);
+async fn take(
+    mut body: Body,
+    limit: usize,
+    mut grow: impl FnMut(usize) -> Result<(), Fault>,
+) -> Result<Result<Option<Bytes>, Fault>, axum::Error> {
+    let (mut kept, mut size, mut refused) = (BytesMut::new(), 0_usize, None);
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };
         size = size.saturating_add(data.len());
-        if size <= limit {
-            kept.extend_from_slice(&data);
+        if size <= limit && refused.is_none() {
+            refused = grow(data.len()).err();
+            if refused.is_some() {
+                kept = BytesMut::new();
+            } else {
+                kept.extend_from_slice(&data);
+            }
         } else if size > limit.saturating_mul(SPILL) {
             break;
         }
     }
-    Ok((size <= limit).then(|| kept.freeze()))
+    Ok(match refused {
+        Some(fault) if size <= limit => Err(fault),
+        _ => Ok((size <= limit).then(|| kept.freeze())),
+    })
 }
 
 /// Whether a header that is a list has this item, parameters aside.

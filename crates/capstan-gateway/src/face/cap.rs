@@ -5,7 +5,6 @@ mod routes;
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
 use capstan_agent::async_trait;
@@ -16,6 +15,7 @@ use http::{HeaderMap, HeaderValue};
 
 use self::routes::Params;
 use super::{Face, FaceWriter, Next, Opening, Request, Telling};
+use crate::access::Caller;
 use crate::app::App;
 use crate::ask::Ask;
 use crate::openapi::{Model, Routes};
@@ -71,9 +71,10 @@ impl Face for Cap {
             return None;
         }
         // A run's own fault was counted by its relay.
-        let mut response = match reader::collect(app, run, request.ask.key.parse().unwrap_or_default()).await
-        {
-            Ok(answer) => Json(answer).into_response(),
+        let load = app.limiter.load(&run.tenant);
+        let id = request.ask.key.parse().unwrap_or_default();
+        let mut response = match reader::collect(app, run, id, load).await {
+            Ok(body) => ([(http::header::CONTENT_TYPE, "application/json")], body).into_response(),
             Err(fault) => Refusal::from(fault).of_a_run(),
         };
         reader::name_stream(run, &mut response);
@@ -99,7 +100,9 @@ impl Face for Cap {
         opening: &Opening<'_>,
         headers: &mut HeaderMap<HeaderValue>,
     ) -> Result<(), Fault> {
-        if opening.view == View::Post { tickets::attach(app, opening.run, headers).await } else { Ok(()) }
+        let key = opening.parts.extensions.get::<Caller>().and_then(|caller| caller.key.as_ref());
+        let key = key.filter(|_| opening.view == View::Post);
+        tickets::attach(app, opening.run, key, headers).await
     }
 }
 

@@ -1,5 +1,6 @@
 //! A whole run in one object: the reader of JSON mode.
 
+use bytes::Bytes;
 use capstan_journal::{JournalError, Run, RunState, Step};
 use capstan_protocol::{Close, Fault, FaultKind, ServiceResponse, Timestamp, Transcript, sse};
 use serde::Serialize;
@@ -7,12 +8,22 @@ use serde_json::{Map, Value};
 
 use crate::answers::{RunMetrics, RunOutput};
 use crate::app::App;
+use crate::limits::Load;
 use crate::refusal::journal_fault;
 
-/// Follows a run to its end, or until it waits.
-pub(crate) async fn collect(app: &App, run: &Run, request_id: uuid::Uuid) -> Result<ServiceResponse, Fault> {
+/// What a byte of the journal takes here: as a packet's payload, as a member of the answer, as the answer's text.
+const COPIES: usize = 3;
+
+/// Follows a run to its end, or until it waits; the answer as JSON. What it holds is in `load` before it is there.
+pub(crate) async fn collect(
+    app: &App,
+    run: &Run,
+    request_id: uuid::Uuid,
+    mut load: Load,
+) -> Result<Vec<u8>, Fault> {
     let mut reader = app.journal.reader_of(run, 0);
-    let mut whole = Transcript::default();
+    let (mut whole, mut bytes) = (Transcript::default(), 0_usize);
+    let limits = &app.settings.limits;
     let end = loop {
         let step = tokio::select! {
             step = reader.next() => step.map_err(journal_fault)?,
@@ -21,6 +32,12 @@ pub(crate) async fn collect(app: &App, run: &Run, request_id: uuid::Uuid) -> Res
         };
         match step {
             Step::Frames(frames) => {
+                let more: usize = frames.iter().map(Bytes::len).sum();
+                bytes = bytes.saturating_add(more);
+                if bytes > limits.whole_bytes {
+                    return Err(too_large(run, limits.whole_bytes));
+                }
+                load.grow(more.saturating_mul(COPIES), limits)?;
                 for packet in frames.iter().filter_map(|frame| sse::decode_packet(frame)) {
                     whole.take(&packet);
                 }
@@ -30,7 +47,19 @@ pub(crate) async fn collect(app: &App, run: &Run, request_id: uuid::Uuid) -> Res
         }
     };
     let ended = now(app, run).await.map_err(journal_fault)?;
-    response(&whole, &ended, end, request_id)
+    let answer = response(&whole, &ended, end, request_id)?;
+    drop(whole);
+    serde_json::to_vec(&answer).map_err(Fault::from_error)
+}
+
+/// The run goes on, and its stream tells all of it.
+fn too_large(run: &Run, most: usize) -> Fault {
+    let stream = run.stream_id;
+    Fault::new(FaultKind::AnswerTooLarge)
+        .with_message(format!(
+            "The answer is larger than {most} bytes, so it is not put into one object: read it at /v1/streams/{stream}."
+        ))
+        .with_detail("stream_id", stream.to_string())
 }
 
 async fn now(app: &App, run: &Run) -> Result<Run, JournalError> {

@@ -105,18 +105,24 @@ impl PacketWriter {
         self.diff.text()
     }
 
-    /// What was said as messages, when nothing more will be said. A long one is read from the journal.
+    /// What was said as messages, when nothing more will be said. A long one is read from the journal; of one that no
+    /// model could read again, the beginning is what a session remembers.
     pub(super) async fn take_messages(&mut self) -> Result<Vec<ChatMessage>, JournalError> {
         let text = match self.diff.take_text() {
             Some(text) => text,
             None => {
-                self.diff = AttemptDiff::with_limit(true, usize::MAX);
+                self.diff = AttemptDiff::new(true);
                 self.tools = ToolLog::default();
                 self.replay().await?;
-                self.diff.take_text().unwrap_or_default()
+                self.diff.text().to_owned()
             }
         };
         Ok(std::mem::take(&mut self.tools).messages(&text))
+    }
+
+    /// What is remembered of what was said, in bytes.
+    pub(super) fn remembered(&self) -> usize {
+        self.diff.text().len() + self.tools.bytes()
     }
 
     /// What the run asks, if it ends now.
