@@ -410,9 +410,25 @@ pub struct StoredTurn {
 }
 
 impl StoredTurn {
+    /// About how many bytes what was said takes as text.
+    pub fn said_bytes(&self) -> usize {
+        text_bytes(&self.said)
+    }
+
     /// A turn that has no number yet.
     pub fn new(stream_id: Uuid, closed_at: Timestamp, version: u32, said: Value) -> Self {
         Self { number: 0, stream_id, closed_at, version, said, more: Map::new() }
+    }
+}
+
+fn text_bytes(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(values) => values.iter().map(text_bytes).sum::<usize>() + 2,
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| name.len() + 4 + text_bytes(value)).sum::<usize>() + 2
+        }
     }
 }
 

@@ -50,6 +50,9 @@ pub(crate) struct Config {
     cwd: Option<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
+    /// Variables of the gateway's own environment that the program gets beside the usual ones.
+    #[serde(default)]
+    inherit: Vec<String>,
     max_line_bytes: Option<usize>,
 }
 

@@ -138,7 +138,19 @@ impl Relay {
             }
         };
         self.flush().await?;
-        Ok(fault)
+        Ok(fault.or(self.count_remembered().err()))
+    }
+
+    /// Counts what is remembered of the answer as a part of what the run takes, in large steps.
+    fn count_remembered(&mut self) -> Result<(), Fault> {
+        const STEP: usize = 256 * 1024;
+        let remembered = self.packets.remembered();
+        if remembered < self.counted + STEP {
+            return Ok(());
+        }
+        self.room.load.grow(remembered - self.counted, &self.app.settings.limits)?;
+        self.counted = remembered;
+        Ok(())
     }
 
     /// Puts on record what the agent works with elsewhere, so that a stop reaches it even after a crash.

@@ -112,15 +112,16 @@ impl PacketWriter {
         self.diff.text()
     }
 
-    /// What was said as messages, when nothing more will be said. A long one is read from the journal.
+    /// What was said as messages, when nothing more will be said. A long one is read from the journal; of one that no
+    /// model could read again, the beginning is what a session remembers.
     pub(super) async fn take_messages(&mut self) -> Result<Vec<ChatMessage>, JournalError> {
         let text = match self.diff.take_text() {
             Some(text) => text,
             None => {
-                self.diff = AttemptDiff::with_limit(true, usize::MAX);
+                self.diff = AttemptDiff::new(true);
                 self.tools = ToolLog::default();
                 self.replay().await?;
-                self.diff.take_text().unwrap_or_default()
+                self.diff.text().to_owned()
             }
         };
         Ok(std::mem::take(&mut self.tools).messages(&text))
@@ -129,6 +130,11 @@ impl PacketWriter {
     /// What was said as far as it is at hand; of a very long answer, the beginning.
     pub(super) fn messages_so_far(&mut self) -> Vec<ChatMessage> {
         std::mem::take(&mut self.tools).messages(self.diff.text())
+    }
+
+    /// What is remembered of what was said, in bytes.
+    pub(super) fn remembered(&self) -> usize {
+        self.diff.text().len() + self.tools.bytes()
     }
 
     /// What the run asks, if it ends now.

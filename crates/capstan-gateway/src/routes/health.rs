@@ -6,9 +6,9 @@ use axum::extract::{ConnectInfo, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use capstan_protocol::{FaultKind, HealthCheckResponse, HealthStatus};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, StatusCode, Uri, header};
 
-use crate::access::bearer;
+use crate::access::{bearer, is_foreign_host};
 use crate::app::App;
 use crate::html;
 use crate::openapi::{Answer, Content, Row, Tag, model};
@@ -81,13 +81,15 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<StatusCode, Refusal>
 pub(crate) async fn metrics(
     State(app): State<App>,
     peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let presented = bearer(&headers).map(KeyHash::of);
     let has_key = presented.is_some() && presented == app.settings.metrics_key;
     // A server that does not say who asks is taken at its least.
     let is_near = peer.is_some_and(|Extension(ConnectInfo(peer))| peer.ip().is_loopback());
-    if !is_near && !has_key {
+    // A page elsewhere may name this machine as its own host: that is not this machine asking.
+    if !has_key && (!is_near || is_foreign_host(&uri, &headers)) {
         return Err(FaultKind::TenantUnauthorized.into());
     }
     app.metrics.journal.ask(&**app.journal.store());

@@ -324,27 +324,43 @@ pub(crate) fn turns(
     session: &str,
     from: u64,
     limit: usize,
+    max_bytes: usize,
 ) -> Result<Vec<StoredTurn>, JournalError> {
     let name = shared.names.of(tenant, NameKind::Session, session);
     let Some(id) = shared.index().session_ids.get(&name).copied() else { return Ok(Vec::new()) };
-    let (mut turns, mut after) = (Vec::new(), from.saturating_sub(1));
+    let (mut turns, mut after, mut room) = (Vec::new(), from.saturating_sub(1), max_bytes);
     while turns.len() < limit {
-        let some = look(shared, || some_turns(shared, id, after, limit - turns.len()))?;
-        let Some((last, some)) = some else { break };
-        after = last;
-        turns.extend(some);
+        let is_first = turns.is_empty();
+        let some = look(shared, || some_turns(shared, id, after, limit - turns.len(), room, is_first))?;
+        let Some(SomeTurns { last, found, is_full, bytes }) = some else { break };
+        (after, room) = (last, room.saturating_sub(bytes));
+        turns.extend(found);
+        if is_full {
+            break;
+        }
     }
     Ok(turns)
 }
 
-/// Some turns after a number, and the number they reach to.
-#[allow(clippy::type_complexity)]
+/// Some turns.
+struct SomeTurns {
+    /// The number that they reach to.
+    last: u64,
+    found: Vec<StoredTurn>,
+    /// There is no room for the next one.
+    is_full: bool,
+    bytes: usize,
+}
+
+/// Some turns after a number, as far as there is room; the very first in any case.
 fn some_turns(
     shared: &Shared,
     session: Uuid,
     after: u64,
     limit: usize,
-) -> Result<Look<Option<(u64, Vec<StoredTurn>)>>, JournalError> {
+    room: usize,
+    is_first: bool,
+) -> Result<Look<Option<SomeTurns>>, JournalError> {
     let parts = |index: &Index| {
         index.sessions.get(&session).map(|session| session.parts_after(after)).unwrap_or_default()
     };
@@ -358,9 +374,14 @@ fn some_turns(
         let Some(session) = index.sessions.get(&session) else { return Ok(Look::Found(None)) };
         entries.retain(|(_, entry)| !session.has_lost(entry.seq));
     }
-    let mut turns = Vec::new();
+    let (mut turns, mut taken, mut is_full) = (Vec::new(), 0_usize, false);
     for (segment, entry) in entries {
         if turns.len() == limit {
+            break;
+        }
+        taken = taken.saturating_add(entry.length as usize);
+        if taken > room && !(is_first && turns.is_empty()) {
+            is_full = true;
             break;
         }
         let bytes = match payload(&segment, &entry)? {
@@ -374,7 +395,7 @@ fn some_turns(
             last = entry.seq;
         }
     }
-    Ok(Look::Found(Some((last, turns))))
+    Ok(Look::Found(Some(SomeTurns { last, found: turns, is_full, bytes: taken })))
 }
 
 pub(crate) fn find(shared: &Shared, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
