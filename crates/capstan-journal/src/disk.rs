@@ -16,6 +16,7 @@ mod manifest;
 mod moving;
 mod names;
 mod old;
+mod open_runs;
 mod packets;
 mod parts;
 mod record;
@@ -32,7 +33,6 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, mpsc as std_mpsc};
@@ -46,6 +46,7 @@ use self::folder::Folder;
 use self::group::Reply;
 use self::index::Location;
 use self::keeper::Task;
+use self::open_runs::OpenRuns;
 use self::scan::Scan;
 use self::shared::{Opened, Settings, Shared, io_failure};
 use self::writer::{Command, Writer};
@@ -118,10 +119,12 @@ impl DiskStore {
             .filter(|boot| *boot != [0; 16])
             .map(|boot| Uuid::from_bytes(boot).to_string());
         let shared = Arc::new(Shared::new(files, path, Some(folder), settings, opened));
-        let mut open = HashMap::new();
+        let mut open = OpenRuns::default();
         let streams: Vec<_> = shared.index().open.iter().copied().collect();
         for stream in streams {
-            open.extend(view::record(&shared, stream)?.map(|record| (stream, record)));
+            if let Some(record) = view::record(&shared, stream)? {
+                open.insert(stream, record);
+            }
         }
         let (commands, queue) = mpsc::channel(QUEUE);
         let (tasks, to_do) = std_mpsc::channel();
@@ -195,10 +198,10 @@ impl DiskStore {
         let _ = self.tasks.send(Task::Look);
     }
 
-    /// Has the keeper overwrite what was purged, and waits for it.
-    async fn erase(&self, owner: Uuid, turn: Option<Location>) -> Result<(), JournalError> {
+    /// Has the keeper overwrite what is gone, and waits for it.
+    async fn erase(&self, owners: Vec<Uuid>, turn: Option<Location>) -> Result<(), JournalError> {
         let (reply, answer) = oneshot::channel();
-        self.tasks.send(Task::Erase { owner, turn, reply }).map_err(|_| closed())?;
+        self.tasks.send(Task::Erase { owners, turn, reply }).map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
 }
@@ -209,17 +212,8 @@ fn open_scanned(
     path: &Path,
     files: &dyn Files,
 ) -> Result<(Opened, Vec<Arc<segment::Segment>>), JournalError> {
-    if let Some(first) = scan.damage.first() {
-        let others = match scan.damage.len() - 1 {
-            0 => String::new(),
-            more => format!(" (and {more} more)"),
-        };
-        let message = format!(
-            "the journal is damaged: {first}{others}; nothing was changed. `capstan journal check {}` tells all, \
-             `capstan journal repair` keeps what is whole",
-            path.display()
-        );
-        return Err(JournalError::new(ErrorKind::Corrupt, message));
+    if !scan.damage.is_empty() {
+        return Err(folder::damaged(path, &scan.damage));
     }
     for torn in &scan.torn {
         let fail = |error| io_failure("cut", &torn.path, error);

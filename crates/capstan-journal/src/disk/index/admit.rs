@@ -6,7 +6,7 @@ use super::super::footer::Entry;
 use super::super::format::Kind;
 use super::super::names::Name;
 use super::super::record::{GoneSummary, RunSummary, SessionSummary, read_number};
-use super::{Index, Location, Session, Stream, weight};
+use super::{HEADS, Index, Location, Session, Stream, change, weight};
 use crate::RunState;
 use uuid::Uuid;
 
@@ -27,6 +27,7 @@ impl Index {
             && gone.summary.is_some()
         {
             gone.segments.insert(segment);
+            gone.session = gone.session.or_else(|| session_of(entry.kind, summary));
             return;
         }
         match entry.kind {
@@ -86,6 +87,7 @@ impl Index {
         stream.size = summary.size;
         (stream.tenant, stream.key) = (summary.tenant, summary.key);
         (stream.session_id, stream.turn) = (summary.session_id, summary.turn);
+        stream.session = summary.session();
         stream.lost_after = summary.lost_after;
         if let Some(old) = old {
             stream.parts.lighten(old.segment, weight(&old.entry));
@@ -108,11 +110,7 @@ impl Index {
     }
 
     pub(super) fn resize(&mut self, tenant: Name, before: u64, after: u64) {
-        let size = self.sizes_of.entry(tenant).or_default();
-        *size = size.saturating_add(after).saturating_sub(before);
-        if *size == 0 {
-            self.sizes_of.remove(&tenant);
-        }
+        change(&mut self.sizes_of, tenant, before, after);
     }
 
     pub(super) fn touch(&mut self, id: Uuid, at: Timestamp) -> &mut Session {
@@ -130,8 +128,10 @@ impl Index {
         let session = self.touch(entry.owner, summary.used_at);
         session.parts.add(segment, weight(entry), None);
         (session.name, session.tenant) = (summary.name, summary.tenant);
+        let bytes = session.bytes;
         if !std::mem::replace(&mut session.is_known, true) {
             *self.sessions_of.entry(summary.tenant).or_default() += 1;
+            change(&mut self.turns_of, summary.tenant, 0, bytes);
         }
         self.session_ids.insert(summary.name, entry.owner);
         self.weigh(segment, weight(entry));
@@ -146,6 +146,9 @@ impl Index {
         }
         session.turns += 1;
         session.parts.add(segment, weight(entry), Some(entry.seq));
+        if let Some(session) = self.sessions.get_mut(&entry.owner) {
+            session.resize(0, u64::from(entry.length), &mut self.turns_of);
+        }
         self.weigh(segment, weight(entry));
     }
 
@@ -172,6 +175,7 @@ impl Index {
                 is_counted && session.parts.0.iter().any(|part| part.segment == of && part.last >= entry.seq);
             if has_turn {
                 session.turns -= 1;
+                session.resize(u64::from(turn.saturating_sub(HEADS)), 0, &mut self.turns_of);
                 session.parts.lighten(of, turn);
                 self.lighten(of, turn);
             }
@@ -186,6 +190,8 @@ impl Index {
         let session = self.take_session(owner);
         let gone = self.gone.entry(owner).or_default();
         gone.own.push((segment, weight(entry)));
+        let name = session.as_ref().map(|session| session.name);
+        gone.session = gone.session.or(name).or_else(|| stream.as_ref().and_then(|stream| stream.session));
         let is_news = gone.summary.replace(summary).is_none();
         for part in
             [stream.map(|stream| stream.parts), session.map(|session| session.parts)].into_iter().flatten()
@@ -200,5 +206,14 @@ impl Index {
             self.gone_at.insert((summary.at, owner));
         }
         self.weigh(segment, weight(entry));
+    }
+}
+
+/// The name of the session that a frame is of.
+fn session_of(kind: Kind, summary: &[u8]) -> Option<Name> {
+    match kind {
+        Kind::Record => RunSummary::read(summary)?.session(),
+        Kind::Session => Some(SessionSummary::read(summary)?.name),
+        Kind::Body | Kind::Packets | Kind::Turn | Kind::Gone | Kind::TurnGone | Kind::Erased => None,
     }
 }
