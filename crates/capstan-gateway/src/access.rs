@@ -31,7 +31,8 @@ pub(crate) const WATCH: &str = "/v1/streams/{id}";
 
 /// Names under which keys are put into URLs, where logs, histories and referrers keep them; in any spelling.
 const KEY_NAMES: [&str; 6] = ["key", "token", "auth", "jwt", "password", "secret"];
-const IN_KEY_NAMES: [&str; 6] = ["apikey", "accesstoken", "authtoken", "authorization", "bearer", "secretkey"];
+const IN_KEY_NAMES: [&str; 6] =
+    ["apikey", "accesstoken", "authtoken", "authorization", "bearer", "secretkey"];
 
 fn names_a_key(name: &str) -> bool {
     let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -193,12 +194,29 @@ mod tests {
     #[test]
     fn a_key_in_a_url_is_known_in_any_spelling() {
         for name in [
-            "key", "KEY", "token", "Token", "apikey", "api_key", "API-Key", "x-api-key", "access_token",
-            "accessToken", "auth", "Authorization", "bearer", "jwt", "password", "client_secret_key", "k.e.y",
+            "key",
+            "KEY",
+            "token",
+            "Token",
+            "apikey",
+            "api_key",
+            "API-Key",
+            "x-api-key",
+            "access_token",
+            "accessToken",
+            "auth",
+            "Authorization",
+            "bearer",
+            "jwt",
+            "password",
+            "client_secret_key",
+            "k.e.y",
         ] {
             assert!(names_a_key(name), "{name}");
         }
-        for name in ["ticket", "after", "before", "limit", "profile", "face", "from", "purge", "monkey", "keys"] {
+        for name in
+            ["ticket", "after", "before", "limit", "profile", "face", "from", "purge", "monkey", "keys"]
+        {
             assert!(!names_a_key(name), "{name}");
         }
     }

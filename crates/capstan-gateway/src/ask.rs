@@ -61,7 +61,8 @@ impl Ask {
         check_id("the session's id", &self.session)?;
         let events = self.supported_events.as_deref().unwrap_or_default();
         if events.len() > MOST_EVENTS || events.iter().any(|name| name.len() > LONGEST_EVENT) {
-            let wrong = format!("lists more than {MOST_EVENTS} names, or one of more than {LONGEST_EVENT} bytes");
+            let wrong =
+                format!("lists more than {MOST_EVENTS} names, or one of more than {LONGEST_EVENT} bytes");
             return Err(invalid(&DecodeError::value("supported_events", wrong)));
         }
         Ok(())

@@ -86,8 +86,8 @@ pub(crate) async fn check_results(app: &App, tenant: &str, ask: &Ask, turns: u64
                 let parts = said.into_messages().into_iter().flat_map(|message| message.parts);
                 for part in parts.filter(|part| !is_partial || is_complete(part)) {
                     called(&part).into_iter().for_each(|id| {
-            open.remove(id);
-        });
+                        open.remove(id);
+                    });
                 }
             }
         }

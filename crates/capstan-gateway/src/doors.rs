@@ -56,7 +56,8 @@ impl Drop for Counted {
 impl Doors {
     pub(crate) fn new(limits: &Limits) -> Self {
         let half = limits.connections.div_ceil(2);
-        let per_address = if limits.connections_per_address == 0 { half } else { limits.connections_per_address };
+        let per_address =
+            if limits.connections_per_address == 0 { half } else { limits.connections_per_address };
         Self {
             all: Arc::new(Semaphore::new(limits.connections)),
             reserved: Arc::new(Semaphore::new(RESERVED)),

@@ -113,8 +113,13 @@ async fn expire(app: &App) {
 }
 
 async fn expire_now(app: &App) {
-    let retention =
-        Retention { steps: app.wall.steps(), ..app.settings.tenants.retention(&app.settings.retention, app.settings.limits.unstored_bytes_per_tenant) };
+    let retention = Retention {
+        steps: app.wall.steps(),
+        ..app
+            .settings
+            .tenants
+            .retention(&app.settings.retention, app.settings.limits.unstored_bytes_per_tenant)
+    };
     if let Err(error) = app.journal.store().expire(&retention, app.wall.now()).await {
         tracing::warn!(%error, "old streams could not be dropped");
     }

@@ -124,8 +124,21 @@ async fn work(
     let span = trace.span().clone();
     let here = app.clone();
     let started = Instant::now();
-    let relay =
-        Relay { app, agent, run, ask, stop, packets, trace, canceller: None, budget, started, ready, room, counted: 0 };
+    let relay = Relay {
+        app,
+        agent,
+        run,
+        ask,
+        stop,
+        packets,
+        trace,
+        canceller: None,
+        budget,
+        started,
+        ready,
+        room,
+        counted: 0,
+    };
     if let Err(error) = relay.work().await {
         // What was seen is safe. A journal that is well has something against this run alone, so it ends; one that is not
         // leaves it to recovery.
@@ -227,10 +240,12 @@ impl Relay {
         while from <= *turns_before {
             // What comes is a page at most, or one turn.
             let held = self.room.load.held();
-            if let Err(fault) = self.room.load.grow(HISTORY_PAGE * HISTORY_COPIES, &self.app.settings.limits) {
+            if let Err(fault) = self.room.load.grow(HISTORY_PAGE * HISTORY_COPIES, &self.app.settings.limits)
+            {
                 return Ok(Err(fault));
             }
-            let page = self.app.journal.store().turns(tenant, session, from, usize::MAX, HISTORY_PAGE).await?;
+            let page =
+                self.app.journal.store().turns(tenant, session, from, usize::MAX, HISTORY_PAGE).await?;
             let Some(last) = page.last().map(|turn| turn.number) else { break };
             from = last + 1;
             let mut bytes = 0;

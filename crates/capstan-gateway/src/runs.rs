@@ -126,7 +126,15 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
         };
         let claimed = here.journal.claim(claim, &quota).await.map_err(refuse)?;
         if claimed.is_new {
-            relay::spawn(&here, agent, claimed.run.clone(), ask, trace, Room { slot: Some(slot), load }, None);
+            relay::spawn(
+                &here,
+                agent,
+                claimed.run.clone(),
+                ask,
+                trace,
+                Room { slot: Some(slot), load },
+                None,
+            );
             return Ok((claimed, None));
         }
         Ok((claimed, Some(load)))

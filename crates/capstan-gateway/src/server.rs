@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::activity::Activity;
+use crate::doors::{Doors, Entry};
 use axum::Router;
 use axum::extract::ConnectInfo;
 use capstan_agent::END_LIMIT;
-use crate::activity::Activity;
-use crate::doors::{Doors, Entry};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
@@ -133,13 +133,7 @@ struct Routers {
     health: Router,
 }
 
-async fn accept(
-    app: App,
-    listener: TcpListener,
-    routers: Routers,
-    connections: TaskTracker,
-    doors: Doors,
-) {
+async fn accept(app: App, listener: TcpListener, routers: Routers, connections: TaskTracker, doors: Doors) {
     loop {
         let accepted = tokio::select! {
             () = app.closing.cancelled() => return,
@@ -162,13 +156,7 @@ async fn accept(
     }
 }
 
-async fn connection(
-    app: App,
-    socket: TcpStream,
-    peer: SocketAddr,
-    service: Router,
-    entry: Entry,
-) {
+async fn connection(app: App, socket: TcpStream, peer: SocketAddr, service: Router, entry: Entry) {
     // Who is let in only to ask for health has little time to.
     let patience = if entry.is_reserved() { RESERVED_PATIENCE } else { FOREVER };
     let _ = tokio::time::timeout(patience, converse(app, socket, peer, service)).await;

@@ -123,7 +123,8 @@ impl Tenants {
     /// What is kept, with what holds for single tenants.
     pub(crate) fn retention(&self, for_all: &Retention, unstored_bytes: u64) -> Retention {
         let tenants = self.current();
-        let own = tenants.iter().filter_map(|t| Some((t.name.clone(), t.retention(for_all, unstored_bytes)?)));
+        let own =
+            tenants.iter().filter_map(|t| Some((t.name.clone(), t.retention(for_all, unstored_bytes)?)));
         Retention { tenants: own.collect(), ..for_all.clone() }
     }
 
@@ -179,8 +180,11 @@ mod tests {
         let tenants = Tenants::from(vec![plain, own, brief, longer]);
         let found = tenants.retention(&Retention::default(), 100);
         let rules: Vec<_> = found.tenants.iter().map(|(n, r)| (n.as_str(), r.max_age, r.max_bytes)).collect();
-        let expected =
-            [("brief", minutes(15), Some(50)), ("longer", minutes(90), Some(50)), ("own", minutes(60), Some(7))];
+        let expected = [
+            ("brief", minutes(15), Some(50)),
+            ("longer", minutes(90), Some(50)),
+            ("own", minutes(60), Some(7)),
+        ];
         assert_eq!(rules, expected);
         assert!(
             tenants.is_unstored("brief") && !tenants.is_unstored("own") && !tenants.is_unstored("nobody")

@@ -150,7 +150,11 @@ mod tests {
             "the clock was set back"
         );
         assert_eq!(tickets.check(&ticket, Uuid::now_v7(), at(1000), keys), None);
-        assert_eq!(tickets.check(&ticket, stream, at(1000), |_| vec![KeyHash::of("other")]), None, "its key is gone");
+        assert_eq!(
+            tickets.check(&ticket, stream, at(1000), |_| vec![KeyHash::of("other")]),
+            None,
+            "its key is gone"
+        );
         assert_eq!(Tickets::new(b"another").unwrap().check(&ticket, stream, at(1000), keys), None);
     }
 

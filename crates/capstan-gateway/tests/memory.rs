@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use cap::Cap;
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
-use capstan_gateway::{Gateway, Settings, Timeouts, serve};
+use capstan_gateway::{Gateway, Limits, Settings, Timeouts, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
 use capstan_protocol::{AgentRequest, ServiceRequest, SessionContext, UserContext};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -114,8 +114,10 @@ fn serves_when_told_to() {
         let start = CancellationToken::new();
         // However long it takes: what readers cost that are not cut.
         let timeouts = Timeouts { stalled_reader: Duration::ZERO, ..Timeouts::default() };
+        // Bodies that are all structure are refused by default; here it is measured what they would take.
+        let limits = Limits { body_values: usize::MAX, ..Limits::default() };
         let gateway = Gateway::new(Journal::new(store, TailLimits::default()))
-            .settings(Settings { timeouts, ..Settings::default() })
+            .settings(Settings { timeouts, limits, ..Settings::default() })
             .agent("talker", Talker(start.clone()))
             .agent("starter", Starter(start))
             .agent("meter", Meter);

@@ -303,7 +303,11 @@ async fn last_messages(app: &App, run: &Run, ask: &Ask) -> Result<Vec<ChatMessag
     if ask.extras.answers.is_empty() {
         return Ok(Vec::new());
     }
-    let turns = app.journal.store().turns(&run.tenant, &run.session, run.turns_before, usize::MAX, LAST_TURNS).await?;
+    let turns = app
+        .journal
+        .store()
+        .turns(&run.tenant, &run.session, run.turns_before, usize::MAX, LAST_TURNS)
+        .await?;
     Ok(turns.into_iter().next_back().map(|turn| Said::of(turn).into_messages()).unwrap_or_default())
 }
 

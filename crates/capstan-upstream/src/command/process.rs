@@ -144,9 +144,26 @@ fn program(config: &Config, turn: &Turn, prompt: &Prompt) -> Program {
 
 /// What every program needs to find its files, its language and its way out; nothing of it is a secret.
 const USUAL: [&str; 20] = [
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "XDG_CONFIG_HOME",
-    "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NO_PROXY", "no_proxy",
-    "LD_LIBRARY_PATH", "NODE_EXTRA_CA_CERTS",
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TERM",
+    "TMPDIR",
+    "XDG_CONFIG_HOME",
+    "XDG_CACHE_HOME",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NO_PROXY",
+    "no_proxy",
+    "LD_LIBRARY_PATH",
+    "NODE_EXTRA_CA_CERTS",
 ];
 
 /// Those of the gateway's variables that a program gets: the usual ones, and whatever its agent lists by name.
@@ -203,7 +220,8 @@ mod tests {
 
     #[test]
     fn a_program_gets_what_is_usual_and_what_is_listed_and_no_key() {
-        let all = ["PATH", "LC_ALL", "OPENAI_API_KEY", "MY_KEY", "AWS_SECRET_ACCESS_KEY", "EDITOR", "LC_API_KEY"];
+        let all =
+            ["PATH", "LC_ALL", "OPENAI_API_KEY", "MY_KEY", "AWS_SECRET_ACCESS_KEY", "EDITOR", "LC_API_KEY"];
         let all = || all.iter().map(|name| (OsString::from(name), OsString::from("1")));
         let names = |listed: &[&str]| -> Vec<String> {
             let listed: Vec<_> = listed.iter().map(|name| (*name).to_owned()).collect();

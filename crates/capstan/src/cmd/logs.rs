@@ -7,8 +7,8 @@ use std::panic::PanicHookInfo;
 use capstan_gateway::SPANS;
 use capstan_protocol::Exposure;
 use tracing::field::Field;
-use tracing_subscriber::fmt::format::{self, Writer};
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
+use tracing_subscriber::fmt::format::{self, Writer};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt, registry};
@@ -33,12 +33,19 @@ pub(crate) fn start(exposure: Exposure, spans: Option<SpanLayer>) {
 /// that the terminal can.
 fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
     let text = harmless(&format!("{value:?}"));
-    if field.name() == "message" { write!(writer, "{text}") } else { write!(writer, " {}={text}", field.name()) }
+    if field.name() == "message" {
+        write!(writer, "{text}")
+    } else {
+        write!(writer, " {}={text}", field.name())
+    }
 }
 
 /// Control characters as escapes, and those that turn the direction of what follows.
 fn harmless(text: &str) -> String {
-    let is_harmful = |c: char| c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_harmful = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if is_harmful(c) { out.extend(c.escape_default()) } else { out.push(c) }
