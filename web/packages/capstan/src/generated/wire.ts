@@ -4,6 +4,8 @@
  * What is asked, and by which request it was caused.
  *
  * Lineage: without a root the request is its own root; a parent needs an explicit root.
+ *
+ * `T` is how free-form objects are kept: as trees, or as text ([`RawObject`](crate::RawObject)).
  */
 export type AgentRequest = {
   /** This request. */
