@@ -25,6 +25,7 @@ mod recovery;
 mod refusal;
 mod relay;
 mod resume;
+mod room;
 mod router;
 mod routes;
 mod runs;

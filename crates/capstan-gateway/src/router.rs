@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::Response;
 use http::HeaderValue;
 
@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::face::{self, Face};
 use crate::openapi::{Described, Routes};
 use crate::routes::{agents, docs, errors, health, page, sessions, streams, tickets};
-use crate::{access, refusal};
+use crate::{access, refusal, room};
 
 /// Routes that ask whose request it is: those of the faces, and those that serve all of them.
 fn for_tenants(faces: &[Arc<dyn Face>]) -> Routes {
@@ -58,6 +58,8 @@ pub(crate) fn router(app: &App) -> Router {
         .merge(for_tenants)
         // Without tenants only this machine may ask.
         .layer(from_fn_with_state(app.clone(), access::guard_loopback))
+        // Beyond the limit of connections only health is told.
+        .layer(from_fn(room::refuse_beyond))
         // Pages of allowed origins may ask.
         .layer(from_fn_with_state(app.clone(), access::cors))
         // Browsers guess types of what they should not run.

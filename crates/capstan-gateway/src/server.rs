@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -15,12 +14,12 @@ use hyper_util::service::TowerToHyperService;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::ServiceExt as _;
 
 use crate::app::{App, Gateway};
+use crate::room::{Beyond, Place, Room};
 use crate::stall_timeout::StallTimeout;
 use crate::{recovery, router};
 
@@ -90,13 +89,12 @@ pub async fn serve(
 ) -> io::Result<Drained> {
     let app = gateway.into_app();
     // Streams are served, and questions about health answered, while recovery is at work.
-    let (connections, permits) =
-        (TaskTracker::new(), Arc::new(Semaphore::new(app.settings.limits.connections)));
+    let (connections, room) = (TaskTracker::new(), Room::new(app.settings.limits.connections));
     for listener in listeners {
         // Connections inherit it. Without it they work as well.
         let _ = SockRef::from(&listener).set_send_buffer_size(SEND_BUFFER);
         let router = router::router(&app);
-        tokio::spawn(accept(app.clone(), listener, router, connections.clone(), Arc::clone(&permits)));
+        tokio::spawn(accept(app.clone(), listener, router, connections.clone(), room.clone()));
     }
     tokio::pin!(shutdown);
     let service = tokio::select! {
@@ -125,17 +123,17 @@ async fn accept(
     listener: TcpListener,
     router: Router,
     connections: TaskTracker,
-    permits: Arc<Semaphore>,
+    room: Room,
 ) {
     loop {
         let accepted = tokio::select! {
             () = app.closing.cancelled() => return,
-            accepted = next_socket(&listener, &permits) => accepted,
+            accepted = next_socket(&listener, &room) => accepted,
         };
         match accepted {
-            Ok((socket, peer, permit)) => {
+            Ok((socket, peer, place)) => {
                 // The very future, not one that awaits it: that would hold it twice, for every idle viewer.
-                connections.spawn(connection(app.clone(), socket, peer, router.clone(), permit));
+                connections.spawn(connection(app.clone(), socket, peer, router.clone(), place));
             }
             // Out of file descriptors, most likely: give the others time to close theirs.
             Err(error) => {
@@ -149,11 +147,11 @@ async fn accept(
 /// A connection, once there is room for one more.
 async fn next_socket(
     listener: &TcpListener,
-    permits: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    let permit = Arc::clone(permits).acquire_owned().await.map_err(io::Error::other)?;
+    room: &Room,
+) -> io::Result<(TcpStream, SocketAddr, Place)> {
+    let place = room.place().await.ok_or_else(|| io::Error::other("no connections any more"))?;
     let (socket, peer) = listener.accept().await?;
-    Ok((socket, peer, permit))
+    Ok((socket, peer, room.better(place)))
 }
 
 async fn connection(
@@ -161,15 +159,17 @@ async fn connection(
     socket: TcpStream,
     peer: SocketAddr,
     service: Router,
-    _permit: OwnedSemaphorePermit,
+    place: Place,
 ) {
     // A token a packet: waiting for more to send is the wrong economy.
     let _ = socket.set_nodelay(true);
     let socket = patient(&app, socket, peer);
-    let Some(tls) = app.settings.tls.clone() else { return exchange(app, socket, peer, service).await };
+    let Some(tls) = app.settings.tls.clone() else {
+        return exchange(app, socket, peer, service, place.is_spare).await;
+    };
     // Who cannot shake hands, or takes too long to, is no loss.
     if let Ok(Ok(socket)) = tokio::time::timeout(app.settings.timeouts.request, tls.accept(socket)).await {
-        exchange(app, socket, peer, service).await;
+        exchange(app, socket, peer, service, place.is_spare).await;
     }
 }
 
@@ -189,7 +189,7 @@ fn patient(
 }
 
 /// Requests and responses of one connection, until it ends or the server does.
-async fn exchange<S>(app: App, socket: S, peer: SocketAddr, service: Router)
+async fn exchange<S>(app: App, socket: S, peer: SocketAddr, service: Router, is_spare: bool)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -198,11 +198,15 @@ where
     let service = service.map_request(move |mut request: http::Request<hyper::body::Incoming>| {
         spoken.cancel();
         request.extensions_mut().insert(ConnectInfo(peer));
+        if is_spare {
+            request.extensions_mut().insert(Beyond);
+        }
         request
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
+        .keep_alive(!is_spare)
         .timer(TokioTimer::new())
         .header_read_timeout(app.settings.timeouts.request)
         .max_buf_size(CONNECTION_BUFFER)
@@ -214,6 +218,8 @@ where
     tokio::select! {
         _ = serving.as_mut() => return,
         () = silence => return,
+        // One answer is all that a spare place is for.
+        () = tokio::time::sleep(app.settings.timeouts.request), if is_spare => return,
         () = app.closing.cancelled() => serving.as_mut().graceful_shutdown(),
     }
     let _ = serving.await;
