@@ -118,13 +118,7 @@ pub async fn serve(
     }
 }
 
-async fn accept(
-    app: App,
-    listener: TcpListener,
-    router: Router,
-    connections: TaskTracker,
-    room: Room,
-) {
+async fn accept(app: App, listener: TcpListener, router: Router, connections: TaskTracker, room: Room) {
     loop {
         let accepted = tokio::select! {
             () = app.closing.cancelled() => return,
@@ -145,22 +139,13 @@ async fn accept(
 }
 
 /// A connection, once there is room for one more.
-async fn next_socket(
-    listener: &TcpListener,
-    room: &Room,
-) -> io::Result<(TcpStream, SocketAddr, Place)> {
+async fn next_socket(listener: &TcpListener, room: &Room) -> io::Result<(TcpStream, SocketAddr, Place)> {
     let place = room.place().await.ok_or_else(|| io::Error::other("no connections any more"))?;
     let (socket, peer) = listener.accept().await?;
     Ok((socket, peer, room.better(place)))
 }
 
-async fn connection(
-    app: App,
-    socket: TcpStream,
-    peer: SocketAddr,
-    service: Router,
-    place: Place,
-) {
+async fn connection(app: App, socket: TcpStream, peer: SocketAddr, service: Router, place: Place) {
     // A token a packet: waiting for more to send is the wrong economy.
     let _ = socket.set_nodelay(true);
     let socket = patient(&app, socket, peer);

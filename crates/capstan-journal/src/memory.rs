@@ -1,6 +1,6 @@
 //! `memory:`: everything in one map, gone with the process. For tests and for trying things out.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_trait::async_trait;
@@ -54,6 +54,8 @@ struct Session {
     /// In order of their numbers.
     turns: Vec<StoredTurn>,
     last_turn: u64,
+    /// What the turns take, about.
+    bytes: u64,
 }
 
 impl MemoryStore {
@@ -115,6 +117,7 @@ impl State {
             used_at: now,
             turns: Vec::new(),
             last_turn: 0,
+            bytes: 0,
         });
         session.used_at = session.used_at.max(now);
         session
@@ -135,6 +138,27 @@ impl State {
         closed.into_iter().map(|(_, id, stream)| (id, stream.size())).collect()
     }
 
+    /// Sessions that have to go: not one that a run is under way in.
+    fn unused_sessions(&self, retention: &Retention, now: Timestamp) -> Vec<(String, String)> {
+        let mut sizes: HashMap<String, u64> = HashMap::new();
+        if retention.has_max_bytes() {
+            for ((tenant, _), session) in &self.sessions {
+                *sizes.entry(tenant.clone()).or_default() += session.bytes;
+            }
+        }
+        let open = self.streams.values().map(|stream| &stream.run).filter(|run| run.is_open());
+        let busy: HashSet<_> = open.map(|run| (&run.tenant, &run.session)).collect();
+        let mut unused: Vec<_> = self
+            .sessions
+            .iter()
+            .filter(|((tenant, session), _)| !busy.contains(&(tenant, session)))
+            .collect();
+        unused.sort_by_key(|(_, session)| session.used_at);
+        let mut judge = Judge::new(retention, now, &sizes);
+        unused.retain(|((tenant, _), session)| judge.is_due(tenant, session.used_at, session.bytes));
+        unused.into_iter().map(|(key, _)| key.clone()).collect()
+    }
+
     fn retire(&mut self, id: Uuid, now: Timestamp) {
         let Some(stream) = self.streams.remove(&id) else { return };
         let owner = (stream.run.tenant, stream.run.key);
@@ -145,9 +169,15 @@ impl State {
     }
 }
 
+/// What a turn says, as text.
+fn size(turn: &StoredTurn) -> u64 {
+    turn.said.to_string().len() as u64
+}
+
 impl Session {
     fn push(&mut self, turn: StoredTurn) {
         self.last_turn += 1;
+        self.bytes += size(&turn);
         self.turns.push(StoredTurn { number: self.last_turn, ..turn });
     }
 }
@@ -306,6 +336,7 @@ impl Store for MemoryStore {
         state.retire(stream, now);
         if let Some(session) = state.sessions.get_mut(&(tenant, session)) {
             session.turns.retain(|turn| turn.stream_id != stream);
+            session.bytes = session.turns.iter().map(size).sum();
         }
         Ok(true)
     }
@@ -327,9 +358,9 @@ impl Store for MemoryStore {
             !held.gone_at.is_some_and(|at| retention.is_past(at, retention.claim_age, now))
         });
         state.gone.retain(|_, owner| state.claims.contains_key(owner));
-        state.sessions.retain(|(tenant, _), session| {
-            !retention.is_past(session.used_at, retention.max_age_of(tenant), now)
-        });
+        for key in state.unused_sessions(retention, now) {
+            state.sessions.remove(&key);
+        }
         report.claims = (claims - state.claims.len()) as u64;
         report.sessions = (sessions - state.sessions.len()) as u64;
         Ok(report)

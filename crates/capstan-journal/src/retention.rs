@@ -52,6 +52,11 @@ impl Retention {
         self.tenants.get(tenant).map_or(self.max_age, |own| own.max_age)
     }
 
+    /// Whether sizes matter.
+    pub(crate) fn has_max_bytes(&self) -> bool {
+        self.max_bytes.is_some() || self.tenants.values().any(|own| own.max_bytes.is_some())
+    }
+
     pub(crate) fn shortest_age(&self) -> Duration {
         self.tenants.values().map(|own| own.max_age).fold(self.max_age, Duration::min)
     }
@@ -89,7 +94,8 @@ impl AddAssign for Expired {
     }
 }
 
-/// Decides what has to go, closed stream by closed stream, the oldest first: once for all backends.
+/// Decides what has to go, closed stream by closed stream, the oldest first: once for all backends. Likewise for
+/// sessions, which are counted for themselves: long conversations must not drive out streams that somebody reads.
 pub(crate) struct Judge<'a> {
     retention: &'a Retention,
     now: Timestamp,
@@ -114,7 +120,8 @@ impl<'a> Judge<'a> {
     /// Whether this stream has to go; if so, its bytes are off the account.
     pub(crate) fn is_due(&mut self, tenant: &str, closed_at: Timestamp, size: u64) -> bool {
         let own = self.over_by_tenant.get_mut(tenant);
-        let is_over = self.over > 0 || own.as_ref().is_some_and(|over| **over > 0);
+        // What takes nothing makes no room.
+        let is_over = size > 0 && (self.over > 0 || own.as_ref().is_some_and(|over| **over > 0));
         if !is_over && !self.retention.is_past(closed_at, self.retention.max_age_of(tenant), self.now) {
             return false;
         }

@@ -1,6 +1,6 @@
 //! Retention: what is due is marked as gone, in small groups between which appends go on. The cleaner does the rest.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
@@ -62,8 +62,8 @@ impl DiskStore {
     async fn expire_sessions(&self, retention: &Retention, now: Timestamp) -> Result<u64, JournalError> {
         let (rules, mut count) = (retention.clone(), 0);
         let unused = self.view(move |shared| Ok(unused_sessions(shared, &rules, now))).await?;
-        for (session, cutoff) in unused {
-            let unused_since = Some(cutoff);
+        for (session, used_at) in unused {
+            let unused_since = Some(used_at);
             let command = |reply| Command::ForgetSession { session, unused_since, now, reply };
             count += u64::from(self.ask(command).await?);
         }
@@ -99,18 +99,28 @@ fn due(shared: &Shared, retention: &Retention, now: Timestamp) -> Vec<Due> {
     }
 }
 
-/// Sessions that were not used for too long, each with the moment since when.
+/// Sessions that have to go, those first that were not used for longest, each with when it was used last. Not one that
+/// a run is under way in.
 fn unused_sessions(shared: &Shared, retention: &Retention, now: Timestamp) -> Vec<(Uuid, Timestamp)> {
     let tenants = Tenants::new(shared, retention);
     let index = shared.index();
-    let oldest = retention.before(now, retention.shortest_age());
-    let used = index.used.iter().take_while(|(used_at, _)| *used_at <= oldest);
-    let unused = used.filter_map(|(used_at, id)| {
-        let tenant = tenants.name(&index.sessions.get(id)?.tenant);
-        let cutoff = retention.before(now, retention.max_age_of(tenant));
-        (*used_at <= cutoff).then_some((*id, cutoff))
-    });
-    unused.collect()
+    let mut sizes: HashMap<String, u64> = HashMap::new();
+    if retention.has_max_bytes() {
+        for session in index.sessions.values() {
+            *sizes.entry(tenants.name(&session.tenant).to_owned()).or_default() += session.size();
+        }
+    }
+    let of = |stream: &Uuid| index.streams.get(stream).map(|stream| stream.session_id);
+    let busy: HashSet<_> = index.open.iter().filter_map(of).collect();
+    let mut judge = Judge::new(retention, now, &sizes);
+    let (mut due, mut used) = (Vec::new(), index.used.iter());
+    while let Some((used_at, id)) = used.next().filter(|(used_at, _)| !judge.is_done(*used_at)) {
+        let Some(session) = index.sessions.get(id).filter(|_| !busy.contains(id)) else { continue };
+        if judge.is_due(tenants.name(&session.tenant), *used_at, session.size()) {
+            due.push((*id, *used_at));
+        }
+    }
+    due
 }
 
 /// Claims whose stream went long ago are free again. Their marks go with the segments that hold them.

@@ -182,6 +182,12 @@ impl Session {
         self.parts.after(after)
     }
 
+    /// What its turns take.
+    pub(crate) fn size(&self) -> u64 {
+        let weights = self.parts.0.iter().map(|part| u64::from(part.weight));
+        if self.turns == 0 { 0 } else { weights.sum() }
+    }
+
     /// Turns that are gone, and each segment in which they may still lie.
     pub(crate) fn lost_turns(&self, index: &Index) -> impl Iterator<Item = (Arc<Segment>, u64)> {
         let segments = self.parts.0.iter().filter_map(|part| index.segments.get(&part.segment));

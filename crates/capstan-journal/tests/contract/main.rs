@@ -88,6 +88,7 @@ contract! {
         long_streams_are_never_seen_half_deleted,
         a_tenants_own_age_holds_for_its_streams_alone,
         a_tenants_own_size_holds_for_its_streams_alone,
+        sessions_go_when_their_turns_take_too_much,
     }
     readers {
         a_reader_sees_frames_only_after_commit,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use capstan_journal::{ErrorKind, Found, Retention, RunState, TenantRetention};
+use capstan_journal::{Claim, ErrorKind, Found, Retention, RunState, TenantRetention};
 use capstan_protocol::Timestamp;
 
 use super::{Backend, claim, frames, moved};
@@ -139,4 +139,19 @@ pub(crate) async fn a_tenants_own_size_holds_for_its_streams_alone(backend: &Bac
     for (run, is_left) in runs.iter().zip([false, true, false, true]) {
         assert_eq!(backend.store.run(run.stream_id).await.unwrap().is_some(), is_left);
     }
+}
+
+pub(crate) async fn sessions_go_when_their_turns_take_too_much(backend: &Backend) {
+    let (store, text) = (&backend.store, "x".repeat(10_000));
+    for (hour, session) in ["busy", "a", "b", "c"].into_iter().enumerate() {
+        backend.said("t", session, &text, at(hour as i64)).await;
+    }
+    let open = Claim { session: "busy".into(), created_at: at(0), ..claim("t", "open") };
+    store.claim(open).await.unwrap();
+    let retention = Retention { max_age: 1000 * HOUR, max_bytes: Some(25_000), ..Retention::default() };
+    assert_eq!(store.expire(&retention, at(4)).await.unwrap().sessions, 2);
+    for (session, is_left) in [("busy", true), ("a", false), ("b", false), ("c", true)] {
+        assert_eq!(store.has_session("t", session).await.unwrap(), is_left, "{session}");
+    }
+    assert_eq!(store.expire(&retention, at(4)).await.unwrap().sessions, 0);
 }
