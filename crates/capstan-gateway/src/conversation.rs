@@ -152,12 +152,33 @@ pub(crate) fn added<'a>(ask: &'a Ask, last: &[ChatMessage]) -> Vec<&'a ChatMessa
     added
 }
 
+/// What the turns of a session say: all of them, or those of the line that leads to one, where answers form a tree.
+/// Each was closed before the next one on its line began.
+pub(crate) fn remembered(turns: Vec<StoredTurn>, last: Option<Uuid>) -> Vec<Said> {
+    let all = turns.into_iter().map(|turn| (turn.stream_id, Said::of(turn)));
+    if last.is_none() {
+        return all.map(|(_, said)| said).collect();
+    }
+    let (mut next, mut line) = (last, Vec::new());
+    for (stream, said) in all.rev() {
+        if next == Some(stream) {
+            next = said.previous;
+            line.push(said);
+        }
+    }
+    line.reverse();
+    line
+}
+
 /// What a stored turn says; the journal itself does not look into it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Said {
     /// What the run added to the conversation, oldest first: what was asked, called, answered and said.
     messages: Vec<Value>,
+    /// The run that this one went on from, where that is not the one before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous: Option<Uuid>,
     /// What the run ended by asking.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) interrupts: Vec<Value>,
@@ -178,6 +199,11 @@ impl Said {
     pub(crate) fn new<'a>(messages: impl Iterator<Item = &'a ChatMessage>, is_partial: bool) -> Self {
         let messages = messages.map(|message| serde_json::to_value(message).unwrap_or_default()).collect();
         Self { messages, is_partial, ..Self::default() }
+    }
+
+    /// The same, as it went on from another run.
+    pub(crate) fn after(self, previous: Option<Uuid>) -> Self {
+        Self { previous, ..self }
     }
 
     /// What a turn says; nothing, and partial, if a later version says it in a way of its own.

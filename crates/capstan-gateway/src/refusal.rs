@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::face::Asker;
+use crate::limits;
 use crate::metrics::NO_AGENT;
 
 /// A fault on its way to becoming a response.
@@ -57,6 +58,7 @@ pub(crate) fn journal_fault(error: JournalError) -> Fault {
     match error.kind() {
         // Whoever asks has found it a moment ago.
         ErrorKind::Expired | ErrorKind::NotFound => Fault::new(FaultKind::StreamExpired),
+        ErrorKind::Refused(refused) => limits::refusal(refused),
         ErrorKind::Answered => Fault::new(FaultKind::InterruptNotOpen),
         ErrorKind::Full => unavailable().with_message(NEARLY_FULL).with_retry_after(JOURNAL_RETRY),
         ErrorKind::Unavailable => unavailable().with_retry_after(JOURNAL_RETRY),
@@ -154,14 +156,29 @@ pub(crate) async fn render(State(app): State<App>, mut request: Request, next: N
         if !is_shaped {
             // Refused before its face saw it, by credentials for example.
             let face = app.faces.iter().find(|face| face.owns(&path));
-            let shaped = face.and_then(|face| face.refuse(&app, &fault, Asker::Unread));
-            response = shaped.unwrap_or_else(|| problem_response(&app, &fault, &id, &response));
+            let shaped = face.and_then(|face| face.refuse(&app, &fault, Asker::Stranger(&path)));
+            response = match shaped {
+                Some(shaped) => with_headers_of(shaped, &response),
+                None => problem_response(&app, &fault, &id, &response),
+            };
         }
     }
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert("x-request-id", value);
     }
     response
+}
+
+/// What the layers below know beside the status: Allow, and what lets a page read this across origins.
+fn with_headers_of(mut shaped: Response, old: &Response) -> Response {
+    let headers = shaped.headers_mut();
+    for (name, value) in old.headers() {
+        let is_of_body = *name == header::CONTENT_LENGTH || *name == header::CONTENT_TYPE;
+        if !is_of_body && !headers.contains_key(name) {
+            headers.insert(name, value.clone());
+        }
+    }
+    shaped
 }
 
 /// Refusals of the framework itself (unknown route, wrong method) speak the same language.

@@ -2,17 +2,19 @@
 
 mod attempt;
 mod attempt_diff;
+mod calls;
 mod ending;
 mod failure;
 mod ledger;
 mod packet_writer;
+mod spending;
 mod tool_log;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_agent::{CancelReason, Canceller, Sent, Timer, TraceParent, Turn};
+use capstan_agent::{Canceller, Sent, Timer, TraceParent, Turn};
 use capstan_journal::{ArmedBy, Health, JournalError, Run};
 use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind};
 use futures_util::FutureExt as _;
@@ -57,6 +59,8 @@ struct Relay {
     stop: mpsc::Receiver<oneshot::Sender<()>>,
     packets: PacketWriter,
     trace: RunTrace,
+    /// Of the present attempt that go on.
+    calls: calls::OpenCalls,
     /// Of the present attempt, or the last.
     canceller: Option<Canceller>,
     /// What is left of the run's total time.
@@ -112,7 +116,9 @@ async fn work(
     let span = trace.span().clone();
     let here = app.clone();
     let started = Instant::now();
-    let relay = Relay { app, agent, run, ask, stop, packets, trace, canceller: None, budget, started, ready };
+    let (calls, canceller) = (calls::OpenCalls::default(), None);
+    let relay =
+        Relay { app, agent, run, ask, stop, packets, trace, calls, canceller, budget, started, ready };
     if let Err(error) = relay.work().await {
         // What was seen is safe. A journal that is well has something against this run alone, so it ends; one that is not
         // leaves it to recovery.
@@ -208,7 +214,8 @@ impl Relay {
         let Run { tenant, session, turns_before, .. } = &self.run;
         let turns = self.app.journal.store().turns(tenant, session, 0, usize::MAX).await?;
         // By their numbers: what clocks say may step.
-        Ok(turns.into_iter().filter(|turn| turn.number <= *turns_before).map(Said::of).collect())
+        let turns = turns.into_iter().filter(|turn| turn.number <= *turns_before).collect();
+        Ok(conversation::remembered(turns, self.ask.previous))
     }
 
     /// Sleeps until the attempt may begin. Something else may happen first.
@@ -235,7 +242,7 @@ impl Relay {
         }
         match self.run.armed_by {
             ArmedBy::Client if wait > SHORT_WAIT || is_final => {
-                self.suspend(fault, wait, CancelReason::Retried).await?;
+                self.suspend(fault, wait).await?;
             }
             // Nobody will come: the gateway waits itself, unless that is of no use.
             ArmedBy::Gateway if is_final => self.finish(Ending::Failed(fault)).await?,
@@ -251,12 +258,13 @@ impl Relay {
             return self.finish(Ending::Failed(fault)).await;
         }
         let wait = self.app.settings.timeouts.backoff;
-        self.suspend(fault, wait, CancelReason::Drained).await
+        self.hand_over(fault, wait).await
     }
 
     /// What earlier attempts sent, for the agent's eyes.
     fn sent(&self) -> Sent {
-        Sent { text: self.packets.text().to_owned(), events: self.packets.events() }
+        let can_continue = self.packets.can_continue();
+        Sent { text: self.packets.text().to_owned(), events: self.packets.events(), can_continue }
     }
 }
 

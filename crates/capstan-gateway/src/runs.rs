@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use capstan_journal::{ArmedBy, Claim, Found, Run, RunState};
+use capstan_journal::{ArmedBy, Claim, ErrorKind, Found, JournalError, Run, RunState};
 use capstan_protocol::{Fault, FaultKind};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::app::{App, Registered};
-use crate::ask::{Ask, body_hash};
+use crate::ask::Ask;
+use crate::limits::{self, Slot};
 use crate::readiness::UNWELL;
 use crate::refusal::{JOURNAL_RETRY, journal_fault};
 use crate::relay::{self, Origin};
@@ -81,6 +82,8 @@ pub(crate) struct Start<'a> {
     pub(crate) key: String,
     pub(crate) ask: &'a Arc<Ask>,
     pub(crate) body: Bytes,
+    /// By which repeats of the body are known.
+    pub(crate) hash: [u8; 32],
     /// The agent that the path names.
     pub(crate) agent: Option<&'a str>,
     pub(crate) face: &'static str,
@@ -95,7 +98,7 @@ pub(crate) struct Start<'a> {
 /// The run that a request is about, started or found.
 pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, Fault> {
     app.is_open().await;
-    let hash = body_hash(&start.body, start.agent, start.face);
+    let hash = start.hash;
     match app.journal.store().find(start.tenant, &start.key).await.map_err(journal_fault)? {
         Some(Found::Run(run)) => return attach(app, run, hash, start).await,
         Some(Found::Expired) => return Err(Fault::new(FaultKind::StreamExpired)),
@@ -105,11 +108,19 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let agent = app.agent_for(start.agent, start.ask)?.clone();
     let answers = interrupts::asker(app, start.tenant, start.ask).await?;
     let slot = admit(app, &start).await?;
-    let claim = Claim { answers, ..claim_of(app, &start, &agent, hash) };
+    let claim = Claim { answers, ..claim_of(app, &start, &agent) };
     let trace = start.origin.trace.clone();
     let (here, ask) = (app.clone(), Arc::clone(start.ask));
     let claimed = carry_out(app, async move {
-        let claimed = here.journal.claim(claim).await.map_err(journal_fault)?;
+        let tenant = claim.tenant.clone();
+        let quota = limits::quota(&here.settings.limits);
+        let refuse = |error: JournalError| {
+            if let ErrorKind::Refused(refused) = error.kind() {
+                here.limiter.note_refusal(&tenant, refused);
+            }
+            journal_fault(error)
+        };
+        let claimed = here.journal.claim(claim, &quota).await.map_err(refuse)?;
         if claimed.is_new {
             relay::spawn(&here, agent, claimed.run.clone(), ask, trace, slot, None);
         }
@@ -131,39 +142,30 @@ async fn carry_out<T: Send + 'static>(
         .unwrap_or_else(|_| Err(Fault::new(FaultKind::ServiceUnavailable)))
 }
 
-/// Everything that may stand in the way of a new run.
-async fn admit(app: &App, start: &Start<'_>) -> Result<crate::limits::Slot, Fault> {
+/// Everything that may stand in the way of a new run, as far as the claim itself does not tell.
+async fn admit(app: &App, start: &Start<'_>) -> Result<Slot, Fault> {
     if let Some(fault) = app.unready() {
         return Err(fault);
     }
-    let limits = &app.settings.limits;
     app.limiter.check_rate(start.tenant)?;
-    let store = app.journal.store();
-    let turns = store.turn_count(start.tenant, &start.ask.session).await.map_err(journal_fault)?;
-    if turns >= limits.messages_per_session as u64 {
-        return Err(Fault::new(FaultKind::MessageLimitExceeded));
-    }
-    // Counting costs a look at each session, so it happens only where a limit keeps them few.
-    if limits.sessions > 0
-        && !store.has_session(start.tenant, &start.ask.session).await.map_err(journal_fault)?
-        && store.sessions(start.tenant).await.map_err(journal_fault)? >= limits.sessions
-    {
-        return Err(Fault::new(FaultKind::SessionLimitExceeded));
-    }
-    conversation::check_results(app, start.tenant, start.ask, turns).await?;
-    app.limiter.take_run(start.tenant, limits)
+    let turns = app.journal.store().turn_count(start.tenant, &start.ask.session).await;
+    conversation::check_results(app, start.tenant, start.ask, turns.map_err(journal_fault)?).await?;
+    app.limiter.take_run(start.tenant, &app.settings.limits)
 }
 
-fn claim_of(app: &App, start: &Start<'_>, agent: &Registered, body_hash: [u8; 32]) -> Claim {
+fn claim_of(app: &App, start: &Start<'_>, agent: &Registered) -> Claim {
+    let (stream, session) = (Uuid::now_v7(), &start.ask.session);
     let supported_events = start.ask.supported_events.clone();
     let announced = supported_events
         .as_ref()
         .is_some_and(|e| e.iter().any(|e| e == capstan_protocol::event::STREAM_RESET));
     Claim {
         agent: agent.name.to_string(),
-        session: start.ask.session.clone(),
+        session: if session.is_empty() { stream.to_string() } else { session.clone() },
+        chat: start.ask.chat.clone(),
+        previous_response: start.ask.previous.map(|stream| stream.to_string()),
         face: start.face.to_owned(),
-        body_hash,
+        body_hash: start.hash,
         body: start.body.clone(),
         max_attempts: agent.agent.max_attempts(),
         accepts_reset: start.accepts_reset || announced,
@@ -171,7 +173,7 @@ fn claim_of(app: &App, start: &Start<'_>, agent: &Registered, body_hash: [u8; 32
         armed_by: start.armed_by,
         request_id: start.origin.request_id.clone(),
         trace_id: start.origin.trace_id(),
-        ..Claim::new(start.tenant, start.key.clone(), Uuid::now_v7(), app.wall.now())
+        ..Claim::new(start.tenant, start.key.clone(), stream, app.wall.now())
     }
 }
 

@@ -7,7 +7,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use capstan_gateway::{Gateway, Service, Settings};
-use capstan_journal::{Claim, Frame, Journal, Run, RunState};
+use capstan_journal::{Claim, Frame, Journal, Quota, Run, RunState};
 use capstan_protocol::Timestamp;
 use common::{demo, disk};
 use futures_util::{StreamExt as _, stream};
@@ -27,7 +27,7 @@ async fn ten_thousand_runs_are_recovered_within_two_seconds() {
             let claim = Claim::new("local", n.to_string(), Uuid::now_v7(), Timestamp::now());
             let (agent, face, session) = ("demo".into(), "cap".into(), n.to_string());
             let claim = Claim { agent, face, session, body, max_attempts: 1 + n as u32 % 2, ..claim };
-            let run = journal.claim(claim).await.unwrap().run;
+            let run = journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
             let frames = (1..=3).map(|seq| Frame::new(seq, "data: word\n\n")).collect();
             journal.append(run.stream_id, 1, frames).await.unwrap();
         }
@@ -52,7 +52,7 @@ async fn begin(journal: &Journal, name: &str, has_failed: bool) -> Run {
     let (agent, face, session) = ("demo".into(), "cap".into(), name.into());
     let claim = Claim::new("local", name, Uuid::now_v7(), Timestamp::now());
     let claim = Claim { agent, face, session, body, max_attempts: 3, ..claim };
-    let run = journal.claim(claim).await.unwrap().run;
+    let run = journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
     let frames = (1..=3).map(|seq| Frame::new(seq, "data: word\n\n")).collect();
     journal.append(run.stream_id, 1, frames).await.unwrap();
     if has_failed {

@@ -5,13 +5,13 @@
 //! reader sees it. This crate knows frames and runs, not HTTP, and never looks into a frame.
 //!
 //! ```
-//! # use capstan_journal::{Claim, Durability, Frame, Journal, Step, TailLimits, open};
+//! # use capstan_journal::{Claim, Durability, Frame, Journal, Quota, Step, TailLimits, open};
 //! # use capstan_protocol::Timestamp;
 //! # use uuid::Uuid;
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 //! let journal = Journal::new(open("memory:", Durability::default())?, TailLimits::default());
 //! let claim = Claim::new("local", "request-1", Uuid::now_v7(), Timestamp::now());
-//! let stream = journal.claim(claim).await?.run.stream_id;
+//! let stream = journal.claim(claim, &Quota::UNLIMITED).await?.run.stream_id;
 //! journal.append(stream, 1, vec![Frame::new(1, "data: hello\n\n")]).await?;
 //!
 //! let mut reader = journal.reader(stream, 0);
@@ -33,6 +33,7 @@ mod hold;
 mod journal;
 mod memory;
 mod planted_bug;
+mod quota;
 mod reader;
 mod report;
 mod retention;
@@ -50,10 +51,11 @@ pub use disk::{check, repair};
 pub use error::{ErrorKind, JournalError};
 pub use health::{Health, Stats};
 pub use journal::Journal;
+pub use quota::{Over, Quota, Refused, Usage};
 pub use reader::{Reader, Step};
 pub use report::{Damage, Report};
 pub use retention::{Expired, Retention, TenantRetention};
-pub use run::{ArmedBy, Asked, Attempt, Claim, Frame, NameKind, Run, RunState, StoredTurn};
+pub use run::{ArmedBy, Asked, Attempt, Claim, Frame, MemberUse, NameKind, Run, RunState, StoredTurn};
 pub use secret::Secret;
 pub use store::{Claimed, Found, Store};
 pub use tails::TailLimits;

@@ -185,6 +185,9 @@ pub struct Attempt {
     /// Calls it made upstream.
     #[serde(skip_serializing_if = "is_zero")]
     pub calls: u64,
+    /// The members of a route that it called.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<MemberUse>,
     /// What it used, as the agent reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Map<String, Value>>,
@@ -194,6 +197,28 @@ pub struct Attempt {
     /// The trace of that POST.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
+    /// What a later build has added.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+/// What an attempt made of one member of a route.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemberUse {
+    /// The member.
+    pub name: String,
+    /// How often it was called.
+    pub calls: u64,
+    /// The fault that it was left with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+    /// It refused, or could not be reached: nothing can have begun there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_unreached: bool,
+    /// What it used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Map<String, Value>>,
     /// What a later build has added.
     #[serde(flatten)]
     pub more: Map<String, Value>,

@@ -23,6 +23,7 @@ use url::Url;
 
 use crate::api_key::ApiKey;
 use crate::attempt_writer::AttemptWriter;
+use crate::callee::{Ask, Callee};
 use crate::decode::malformed;
 use crate::failed_call::FailedCall;
 use crate::far_runs::FarRuns;
@@ -70,7 +71,7 @@ struct Cap {
     clock: Clock,
 }
 
-pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, ConfigError> {
+pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
     let profile = match config.profile {
         ProfileName::V1 => Profile::V1,
         ProfileName::V2 => Profile::V2,
@@ -97,17 +98,11 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, C
 #[async_trait]
 impl Agent for Cap {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
-        let limit = self.retries.calls(turn.attempt);
-        let calls = Calls::new(self.http.clone(), self.far_runs.clone(), turn.cancel.clone(), limit);
+        let calls = self.calls(&turn, self.retries.calls(turn.attempt));
         let client = self.client(&turn, calls.clone())?;
         let mut speaker = AttemptWriter::new(out);
         loop {
-            let packets = match self.profile {
-                Profile::V1 => client.assist(&request::v1(&turn, self.system.as_deref())),
-                Profile::V2 => client.assist(&request::v2(&turn)?),
-            };
-            let Err(trouble) = self.read(packets, calls.far_id(), &mut speaker).await else { return Ok(()) };
-            let trouble = self.with_log_details(trouble, &calls);
+            let Err(trouble) = self.once(&turn, &client, &calls, &mut speaker).await else { return Ok(()) };
             let wait = self.retries.wait(&trouble, turn.attempt, calls.made());
             let Some(wait) = wait.filter(|_| !speaker.has_written()) else {
                 return Err(self.retries.verdict(trouble.fault, speaker.has_written()).into());
@@ -130,7 +125,41 @@ impl Agent for Cap {
     }
 }
 
+#[async_trait]
+impl Callee for Cap {
+    async fn call(&self, ask: Ask<'_>, out: &mut AttemptWriter<'_>) -> Result<(), FailedCall> {
+        let calls = self.calls(ask.turn, 1);
+        let client = self.client(ask.turn, calls.clone())?;
+        let called = self.once(ask.turn, &client, &calls, out).await;
+        called.map_err(|trouble| if is_unreached(&trouble.fault) { trouble.refused() } else { trouble })
+    }
+
+    fn is_repeatable(&self) -> bool {
+        self.retries.is_repeatable
+    }
+}
+
 impl Cap {
+    fn calls(&self, turn: &Turn, limit: u32) -> Calls {
+        Calls::new(self.http.clone(), self.far_runs.clone(), turn.cancel.clone(), limit)
+    }
+
+    /// One request, with what the log is to tell of it if it fails.
+    async fn once(
+        &self,
+        turn: &Turn,
+        client: &CapClient,
+        calls: &Calls,
+        out: &mut AttemptWriter<'_>,
+    ) -> Result<(), FailedCall> {
+        let packets = match self.profile {
+            Profile::V1 => client.assist(&request::v1(turn, self.system.as_deref())),
+            Profile::V2 => client.assist(&request::v2(turn)?),
+        };
+        let read = self.read(packets, calls.far_id(), out).await;
+        read.map_err(|trouble| self.with_log_details(trouble, calls))
+    }
+
     fn client(&self, turn: &Turn, calls: Calls) -> Result<CapClient, Fault> {
         let options = Options::new()
             .transport(calls)
@@ -222,6 +251,12 @@ impl Cap {
         };
         told.to_trouble(&self.secret)
     }
+}
+
+/// The client's own words for a connection that never stood.
+fn is_unreached(fault: &Fault) -> bool {
+    let says_so = |cause: &Cause| cause.chain.iter().any(|words| words.contains("cannot connect"));
+    fault.kind() == FaultKind::UpstreamUnreachable && fault.cause().is_some_and(says_so)
 }
 
 /// From packets to outputs; remembers where each text ended, for resets.

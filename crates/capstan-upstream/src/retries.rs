@@ -14,7 +14,7 @@ use crate::failed_call::FailedCall;
 /// Calls of one run: enough for a hiccup and a restart, too few to hurt a provider that is down.
 pub const MAX_CALLS: u32 = 4;
 /// A provider's wait up to this is slept through within the attempt; a longer one is the gateway's to deal with.
-const SHORT_WAIT: Duration = Duration::from_secs(5);
+pub(crate) const SHORT_WAIT: Duration = Duration::from_secs(5);
 
 /// What happens when an answer breaks off after its first token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]

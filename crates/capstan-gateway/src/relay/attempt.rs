@@ -44,7 +44,12 @@ impl Relay {
         let began = Instant::now();
         let ended = self.drive(&mut work, &span).await;
         self.budget = self.budget.saturating_sub(began.elapsed());
-        traces::answered(&span, self.packets.model().map(String::as_str), self.packets.attempt_usage());
+        traces::answered(
+            &span,
+            self.packets.model().map(String::as_str),
+            self.packets.attempt_usage().as_ref(),
+        );
+        self.calls.end();
         match ended.as_ref().map(Ended::code) {
             Ok(None) => {}
             Ok(Some(code)) => traces::failed(&span, code),
@@ -59,6 +64,7 @@ impl Relay {
         self.canceller = Some(canceller);
         turn.attempt = self.run.attempt;
         turn.sent = self.sent();
+        turn.made = ledger::made(&self.run);
         turn.trace = trace;
         turn.cancel = cancel;
         let agent = Arc::clone(&self.agent.agent);
@@ -105,6 +111,8 @@ impl Relay {
             match &output {
                 Output::Warning(error) => traces::warned(span, &error.code),
                 Output::FarId(id) => self.note_far_id(id).await?,
+                Output::CallBegan(call) => self.call_began(call, span).await?,
+                Output::CallEnded(call) => self.call_ended(call),
                 Output::Again { .. } if !self.packets.compares() => {
                     self.flush().await?;
                     self.packets.compare().await?;
@@ -115,6 +123,7 @@ impl Relay {
                 | Output::Model(_)
                 | Output::Usage(_)
                 | Output::Reason(_)
+                | Output::Member(_)
                 | Output::Interrupt(_) => {}
             }
             let fault = self.packets.take(output).err();

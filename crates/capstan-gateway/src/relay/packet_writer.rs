@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::attempt_diff::{AttemptDiff, Forgotten, Met};
+use super::spending::Spending;
 use super::tool_log::ToolLog;
 use crate::app::App;
 
@@ -39,9 +40,9 @@ pub(super) struct PacketWriter {
     /// Where in them a block was turned into text for a client without blocks, and its length.
     turned: Vec<(usize, usize)>,
     model: Option<String>,
-    usage: Option<Map<String, Value>>,
-    /// Whether the present attempt has said what it took.
-    has_counted: bool,
+    spending: Spending,
+    /// The member of a route that answered last.
+    member: Option<String>,
     reason: Option<String>,
     /// Bytes that the present attempt repeated.
     swallowed: u64,
@@ -70,8 +71,8 @@ impl PacketWriter {
             heard: 0,
             turned: Vec::new(),
             model: run.model.clone(),
-            usage: run.usage.clone(),
-            has_counted: false,
+            spending: Spending::of(run),
+            member: None,
             reason: None,
             swallowed: 0,
             reset_to: None,
@@ -174,17 +175,35 @@ impl PacketWriter {
         (first..).zip(self.ends.drain(..)).map(slice).collect()
     }
 
+    /// Takes back what was written after this packet and never reached the journal.
+    pub(super) fn take_back(&mut self, seq: u64, bytes: u64) {
+        (self.seq, self.bytes) = (seq, bytes);
+        self.buffer.clear();
+        self.ends.clear();
+    }
+
     pub(super) fn model(&self) -> Option<&String> {
         self.model.as_ref()
     }
 
-    pub(super) fn usage(&self) -> Option<&Map<String, Value>> {
-        self.usage.as_ref()
+    /// What the run took.
+    pub(super) fn usage(&self) -> Option<Map<String, Value>> {
+        self.spending.total()
     }
 
     /// What the present attempt took, as far as it said.
-    pub(super) fn attempt_usage(&self) -> Option<&Map<String, Value>> {
-        self.usage().filter(|_| self.has_counted)
+    pub(super) fn attempt_usage(&self) -> Option<Map<String, Value>> {
+        self.spending.attempt()
+    }
+
+    /// The same by the members of a route.
+    pub(super) fn attempt_usage_by_member(&self) -> Vec<(String, Map<String, Value>)> {
+        self.spending.attempt_by()
+    }
+
+    /// Whether a model could go on from the text.
+    pub(super) fn can_continue(&self) -> bool {
+        self.tools.is_empty() && self.diff.len() == self.diff.text().len()
     }
 
     /// Bytes that the present attempt said again, of what viewers have.
@@ -245,7 +264,7 @@ impl PacketWriter {
         self.heard = 0;
         self.turned.clear();
         self.asked.clear();
-        self.has_counted = false;
+        self.spending.begin_attempt();
         (self.swallowed, self.reset_to) = (0, None);
     }
 
@@ -260,10 +279,19 @@ impl PacketWriter {
             Output::Event { kind, payload } => self.event(&kind, payload)?,
             Output::Warning(error) => self.write(Payload::Error(error)),
             Output::Model(model) => self.model = Some(model),
-            Output::Usage(usage) => (self.usage, self.has_counted) = (Some(usage), true),
+            Output::Usage(usage) => self.spending.say(usage),
+            Output::Member(member) => {
+                self.spending.speaks(&member);
+                self.member = self.spending.member().map(str::to_owned);
+            }
+            Output::CallEnded(ended) => {
+                if let Some(usage) = &ended.usage {
+                    self.spending.set_aside(&ended.member, usage);
+                }
+            }
             Output::Reason(reason) => self.reason = Some(reason),
             // The record's, not the stream's.
-            Output::FarId(_) => {}
+            Output::FarId(_) | Output::CallBegan(_) => {}
             Output::Interrupt(interrupt) => self.ask(interrupt),
         }
         let limits = &self.app.settings.limits;
@@ -356,17 +384,21 @@ impl PacketWriter {
     }
 
     /// What CLOSE says: a word, or a report when there is more to tell.
-    pub(super) fn close(&self, reason: &str, agent: &str) -> Close {
+    pub(super) fn close(&self, reason: &str, agent: &str, calls: Option<u32>) -> Close {
         let reason = self.reason.as_deref().filter(|_| reason == Close::COMPLETED).unwrap_or(reason);
-        if self.model.is_none() && self.usage.is_none() && self.attempt == 1 {
+        let usage = self.usage();
+        if self.model.is_none() && usage.is_none() && calls.is_none() && self.attempt == 1 {
             return Close::Reason(reason.to_owned());
         }
         let report = CloseReport {
             reason: reason.to_owned(),
             agent: Some(agent.to_owned()),
+            member: self.member.clone(),
             model: self.model.clone(),
             attempts: Some(self.attempt),
-            usage: self.usage.clone(),
+            calls,
+            usage,
+            usage_by_member: self.spending.total_by(),
         };
         RawObject::from_serialize(&report).map_or_else(|_| Close::Reason(reason.to_owned()), Close::Report)
     }

@@ -25,7 +25,7 @@ pub(crate) const TURNS: Row = Row {
     summary: "Read a session",
     says: "Its turns, oldest first: the messages that each run added, and what it asks that nobody has answered yet. A turn is \
         stored when its stream closes; one whose run failed or was stopped is partial, and is not sent to agents.",
-    place: Some(&openapi::SESSION),
+    places: &[&openapi::SESSION],
     query: Some(TurnParams::json_schema),
     answers: &[Answer::ok("The session.", &[Content::Json(model::<Session<'_>>)])],
     faults: &[FaultKind::SessionNotFound, FaultKind::JournalUnavailable],
@@ -37,7 +37,7 @@ pub(crate) const PURGE: Row = Row {
     summary: "Erase a session",
     says: "Its runs are stopped; its turns and streams are erased for good. The keys of its runs stay taken, so that a duplicate \
         starts no second run.",
-    place: Some(&openapi::SESSION),
+    places: &[&openapi::SESSION],
     answers: &[Answer::ok("It is gone.", &[Content::Json(model::<PurgedSession<'_>>)])],
     faults: &[
         FaultKind::SessionNotFound,

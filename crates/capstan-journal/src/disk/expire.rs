@@ -105,10 +105,8 @@ fn unused_sessions(shared: &Shared, retention: &Retention, now: Timestamp) -> Ve
     let tenants = Tenants::new(shared, retention);
     let index = shared.index();
     let mut sizes: HashMap<String, u64> = HashMap::new();
-    if retention.has_max_bytes() {
-        for session in index.sessions.values() {
-            *sizes.entry(tenants.name(&session.tenant).to_owned()).or_default() += session.size();
-        }
+    for (tenant, size) in &index.turns_of {
+        *sizes.entry(tenants.name(tenant).to_owned()).or_default() += size;
     }
     let of = |stream: &Uuid| index.streams.get(stream).map(|stream| stream.session_id);
     let busy: HashSet<_> = index.open.iter().filter_map(of).collect();
@@ -116,7 +114,7 @@ fn unused_sessions(shared: &Shared, retention: &Retention, now: Timestamp) -> Ve
     let (mut due, mut used) = (Vec::new(), index.used.iter());
     while let Some((used_at, id)) = used.next().filter(|(used_at, _)| !judge.is_done(*used_at)) {
         let Some(session) = index.sessions.get(id).filter(|_| !busy.contains(id)) else { continue };
-        if judge.is_due(tenants.name(&session.tenant), *used_at, session.size()) {
+        if judge.is_due(tenants.name(&session.tenant), *used_at, session.bytes) {
             due.push((*id, *used_at));
         }
     }
