@@ -56,7 +56,15 @@ fn payload(segment: &Segment, entry: &Entry) -> Result<Look<Bytes>, JournalError
         Ok(file) => file,
         Err(error) => return missing(segment, error),
     };
-    match segment.payload(&*file, entry) {
+    payload_of(segment, &*file, entry)
+}
+
+fn payload_of(
+    segment: &Segment,
+    file: &dyn super::files::Data,
+    entry: &Entry,
+) -> Result<Look<Bytes>, JournalError> {
+    match segment.payload(file, entry) {
         Ok(Payload::Whole(bytes)) => Ok(Look::Found(bytes)),
         Ok(Payload::Damaged) => Ok(Look::Moved(damaged(segment, entry))),
         Err(error) => Err(io_failure("read", &segment.path, error)),
@@ -375,6 +383,7 @@ fn some_turns(
         entries.retain(|(_, entry)| !session.has_lost(entry.seq));
     }
     let (mut turns, mut taken, mut is_full) = (Vec::new(), 0_usize, false);
+    let mut open: Option<(u32, Arc<dyn super::files::Data>)> = None;
     for (segment, entry) in entries {
         if turns.len() == limit {
             break;
@@ -384,10 +393,18 @@ fn some_turns(
             is_full = true;
             break;
         }
-        let bytes = match payload(&segment, &entry)? {
+        let file = match open.take().filter(|(id, _)| *id == segment.id) {
+            Some((_, file)) => file,
+            None => match segment.file() {
+                Ok(file) => file,
+                Err(error) => return missing(&segment, error),
+            },
+        };
+        let bytes = match payload_of(&segment, &*file, &entry)? {
             Look::Found(bytes) => bytes,
             Look::Moved(error) => return Ok(Look::Moved(error)),
         };
+        open = Some((segment.id, file));
         let turn = split_summary(&bytes).and_then(|(_, json)| serde_json::from_slice(json).ok());
         let Some(turn) = turn else { return Ok(Look::Moved(damaged(&segment, &entry))) };
         turns.push(turn);
