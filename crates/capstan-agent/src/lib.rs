@@ -21,6 +21,7 @@
 mod about;
 mod cancel;
 mod clock;
+mod queue;
 mod trace;
 mod turn;
 mod writer;
@@ -31,6 +32,7 @@ pub use cancel::{Cancel, CancelReason, Canceller};
 use capstan_protocol::Fault;
 pub use capstan_protocol::agui::{Context, Interrupt, ResumeEntry, ResumeStatus, Tool};
 pub use clock::{Clock, Timer};
+pub use queue::Inbox;
 use std::time::Duration;
 pub use trace::TraceParent;
 pub use turn::{Sent, Turn};

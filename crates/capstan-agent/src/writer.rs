@@ -9,7 +9,8 @@ use capstan_protocol::{
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
+
+use crate::queue::{Inbox, Outbox, queue};
 
 /// One thing that an agent wrote.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,23 +85,36 @@ impl From<Stopped> for WriteError {
 /// The agent's end. Writing waits while the journal is slow: that is how back-pressure reaches the upstream.
 #[derive(Debug)]
 pub struct Writer {
-    outputs: mpsc::Sender<Output>,
+    outputs: Outbox,
 }
 
 /// A writer and the end that the run reads from; `capacity` outputs may be under way.
-pub fn channel(capacity: usize) -> (Writer, mpsc::Receiver<Output>) {
-    let (outputs, inbox) = mpsc::channel(capacity);
+pub fn channel(capacity: usize) -> (Writer, Inbox) {
+    let (outputs, inbox) = queue(capacity);
     (Writer { outputs }, inbox)
 }
 
 impl Writer {
     async fn send(&mut self, output: Output) -> Result<(), Stopped> {
-        self.outputs.send(output).await.map_err(|_| Stopped)
+        self.outputs.send(|queue| queue.push(output)).await
     }
 
     /// Writes what a decoder made.
     pub async fn put(&mut self, output: Output) -> Result<(), Stopped> {
         self.send(output).await
+    }
+
+    /// Writes all of it, in one go: the reader wakes up once.
+    pub async fn put_all(&mut self, outputs: &mut Vec<Output>) -> Result<(), Stopped> {
+        if outputs.is_empty() {
+            return Ok(());
+        }
+        self.outputs.send(|queue| queue.append(outputs)).await
+    }
+
+    /// Shows that there is work at something that cannot be written yet, so that nobody takes it for silence.
+    pub fn alive(&mut self) -> Result<(), Stopped> {
+        self.outputs.alive()
     }
 
     /// Writes a piece of the answer.

@@ -59,6 +59,7 @@ async fn answer(
         agent,
         face: face.name(),
         accepts_reset: face.accepts_reset(request.parts),
+        is_unseen: face.wants_whole(request.parts),
         armed_by: face.armed_by(),
         point,
         trace: traces::context_of(&request.parts.headers),

@@ -2,9 +2,11 @@
 
 mod attempt;
 mod attempt_diff;
+mod call_diff;
 mod ending;
 mod failure;
 mod packet_writer;
+mod run_usage;
 mod tool_log;
 
 use std::panic::AssertUnwindSafe;

@@ -98,6 +98,7 @@ impl Relay {
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
         self.run.attempt += 1;
+        self.run.usage = self.packets.usage();
         self.run.updated_at = self.app.stamp(&self.run);
         self.run.not_before = Some(later(self.run.updated_at, wait));
         self.ready = Some(Instant::now() + wait);
@@ -143,7 +144,7 @@ fn write_end(app: &App, packets: &mut PacketWriter, run: &mut Run, ending: &Endi
     packets.write(Payload::Close(close));
     let now = app.stamp(run);
     (run.state, run.updated_at, run.closed_at) = (RunState::Closed, now, Some(now));
-    (run.model, run.usage) = (packets.model().cloned(), packets.usage().cloned());
+    (run.model, run.usage) = (packets.model().cloned(), packets.usage());
     (run.last_seq, run.bytes) = (packets.seq(), packets.bytes());
 }
 
@@ -159,6 +160,7 @@ fn write_wait(
     packets.write(Payload::Error(told.to_stream_error(app.settings.exposure)));
     run.state = RunState::Waiting;
     run.fault = Some(fault.code().to_owned());
+    run.usage = packets.usage();
     // Both from one look at the clock: what lies between them is the wait, whatever the clock says later.
     run.updated_at = app.stamp(run);
     run.not_before = Some(later(run.updated_at, wait));
