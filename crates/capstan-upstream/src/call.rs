@@ -183,6 +183,7 @@ impl<D: Dialect> HttpAgent<D> {
             };
             let (limit, until) = if total < patience { (Timer::Total, total) } else { (limit, patience) };
             let step = reading.step(limit, until, &mut outputs).await;
+            let is_mute = outputs.is_empty();
             out.say(&mut outputs).await?;
             match step? {
                 Step::Done => {
@@ -190,7 +191,13 @@ impl<D: Dialect> HttpAgent<D> {
                     return Ok(());
                 }
                 Step::Ending => return self.usage(reading, out).await,
-                Step::Heard => heard_at = Some(Instant::now()),
+                Step::Heard => {
+                    heard_at = Some(Instant::now());
+                    if is_mute {
+                        // Arguments of a call, or a thought that is not whole yet.
+                        out.alive()?;
+                    }
+                }
                 // Whatever comes, a ping for example, shows that the upstream is alive.
                 Step::Quiet => heard_at = heard_at.map(|_| Instant::now()),
             }
@@ -230,11 +237,14 @@ impl<D: Dialect> HttpAgent<D> {
 impl<D: Dialect> Agent for HttpAgent<D> {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let (headers, body) = self.prepare(&turn, None)?;
+        let mut speaker = AttemptWriter::new(out);
         let mut made = 0;
         loop {
             made += 1;
-            out.call(CallBegan { member: None, about: self.dialect.about(), receipt: None }).await?;
-            let mut speaker = AttemptWriter::new(out);
+            speaker.begin_call();
+            if let Some(writer) = speaker.writer() {
+                writer.call(CallBegan { member: None, about: self.dialect.about(), receipt: None }).await?;
+            }
             let called = self.call_logged(&headers, &body, self.times, &turn.cancel, &mut speaker).await;
             let Err(trouble) = called else {
                 return Ok(());

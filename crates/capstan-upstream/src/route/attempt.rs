@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use capstan_agent::{
-    CallBegan, CallEnded, CallOutcome, Failure, Outcome, Receipt, Stopped, Timer, Turn, Writer,
+    CallBegan, CallEnded, CallOutcome, Failure, Outcome, Output, Receipt, Stopped, Timer, Turn, Writer,
 };
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind};
@@ -36,6 +36,8 @@ pub(super) struct RouteAttempt<'a> {
     made: u32,
     /// Somebody was not asked again, since too much is asked again already.
     is_spent: bool,
+    /// What is said of calls, once the writer is back from who answers.
+    ended: Vec<Output>,
 }
 
 /// A call that is over.
@@ -51,8 +53,8 @@ impl<'a> RouteAttempt<'a> {
     pub(super) fn new(route: &'a Route, turn: &'a Turn, out: &'a mut Writer) -> Self {
         let queue = route.order(turn, route.clock.instant()).into();
         let left = route.retries.max_calls.saturating_sub(turn.made.calls);
-        let (unwell, failed) = (Vec::new(), Vec::new());
-        Self { route, turn, out, queue, unwell, failed, left, made: 0, is_spent: false }
+        let (unwell, failed, ended) = (Vec::new(), Vec::new(), Vec::new());
+        Self { route, turn, out, queue, unwell, failed, left, made: 0, is_spent: false, ended }
     }
 
     pub(super) async fn run(mut self) -> Outcome {
@@ -117,14 +119,22 @@ impl<'a> RouteAttempt<'a> {
         true
     }
 
-    /// Calls a member; the next one beside it, if that is wanted and its first token is late.
+    /// Calls a member. The writer is its own while it answers.
     async fn ask(&mut self, at: usize) -> Result<Done, Stopped> {
         self.begin(at).await?;
-        let floor = Arc::<Floor>::default();
+        let floor = Floor::new(std::mem::replace(self.out, Writer::closed()));
+        let done = self.race(&floor, at).await;
+        *self.out = *floor.borrow().ok_or(Stopped)?;
+        self.out.put_all(&mut self.ended).await?;
+        done
+    }
+
+    /// Calls a member, and the next one beside it, if that is wanted and its first token is late.
+    async fn race(&mut self, floor: &Arc<Floor>, at: usize) -> Result<Done, Stopped> {
         let (route, turn) = (self.route, self.turn);
         let has_other = !self.queue.is_empty() && self.left > 0;
         let patience = has_other.then_some(route.first_token);
-        let mut first = Box::pin(call(route, turn, at, 1, &floor, self.out.beside(), patience));
+        let mut first = Box::pin(call(route, turn, at, 1, floor, patience));
         let Some(delay) = route.hedge.filter(|_| has_other) else { return Ok(first.await) };
         tokio::select! {
             biased;
@@ -133,8 +143,10 @@ impl<'a> RouteAttempt<'a> {
             () = route.clock.sleep(Timer::Hedge, delay) => {}
         }
         let Some(beside) = self.beside(at) else { return Ok(first.await) };
+        *self.out = *floor.borrow().ok_or(Stopped)?;
         self.begin(beside).await?;
-        let mut second = Box::pin(call(route, turn, beside, 2, &floor, self.out.beside(), None));
+        floor.give_back(Box::new(std::mem::replace(self.out, Writer::closed())));
+        let mut second = Box::pin(call(route, turn, beside, 2, floor, None));
         tokio::select! {
             biased;
             by = floor.taken() => {
@@ -146,7 +158,7 @@ impl<'a> RouteAttempt<'a> {
                     drop(first);
                     (at, second)
                 };
-                self.hung_up(loser).await?;
+                self.hung_up(loser);
                 Ok(winner.await)
             }
             done = &mut first => self.or(done, second, beside).await,
@@ -163,12 +175,12 @@ impl<'a> RouteAttempt<'a> {
     ) -> Result<Done, Stopped> {
         if done.result.is_ok() {
             drop(other);
-            self.hung_up(other_at).await?;
+            self.hung_up(other_at);
             return Ok(done);
         }
         if let Err(trouble) = done.result {
             self.report(done.at, &trouble.fault);
-            self.end(done.at, outcome(&trouble), done.seen, true).await?;
+            self.end(done.at, outcome(&trouble), done.seen, true);
             self.failed.push((done.at, trouble));
         }
         Ok(other.await)
@@ -205,14 +217,8 @@ impl<'a> RouteAttempt<'a> {
             .await
     }
 
-    async fn end(
-        &mut self,
-        at: usize,
-        outcome: CallOutcome,
-        seen: Seen,
-        is_left: bool,
-    ) -> Result<(), Stopped> {
-        let Some(member) = self.route.members.get(at) else { return Ok(()) };
+    fn end(&mut self, at: usize, outcome: CallOutcome, seen: Seen, is_left: bool) {
+        let Some(member) = self.route.members.get(at) else { return };
         let ended = CallEnded {
             member: Arc::clone(&member.name),
             outcome,
@@ -222,14 +228,14 @@ impl<'a> RouteAttempt<'a> {
             usage: seen.usage,
             is_left,
         };
-        self.out.put(capstan_agent::Output::CallEnded(Box::new(ended))).await
+        self.ended.push(Output::CallEnded(Box::new(ended)));
     }
 
-    async fn hung_up(&mut self, at: usize) -> Result<(), Stopped> {
+    fn hung_up(&mut self, at: usize) {
         if let Some(member) = self.route.members.get(at) {
             self.route.breaker.abandoned(&member.name);
         }
-        self.end(at, CallOutcome::Stopped, Seen::default(), false).await
+        self.end(at, CallOutcome::Stopped, Seen::default(), false);
     }
 
     /// What a call says about its upstream.
@@ -251,7 +257,8 @@ impl<'a> RouteAttempt<'a> {
             Ok(()) if is_empty => empty(),
             Ok(()) => {
                 self.route.breaker.succeeded(&member.name);
-                self.end(at, CallOutcome::Answered, done.seen, false).await?;
+                self.end(at, CallOutcome::Answered, done.seen, false);
+                self.out.put_all(&mut self.ended).await?;
                 return Ok(Some(Ok(())));
             }
             Err(trouble) => trouble,
@@ -260,14 +267,16 @@ impl<'a> RouteAttempt<'a> {
         if done.was_continued && !has_written && is_wrong_request(&trouble.fault) {
             member.refuses_prefill.store(true, Ordering::Relaxed);
             self.route.breaker.abandoned(&member.name);
-            self.end(at, outcome(&trouble), done.seen, false).await?;
+            self.end(at, outcome(&trouble), done.seen, false);
+            self.out.put_all(&mut self.ended).await?;
             tracing::info!(stream = %self.turn.run, member = %member.name, "the prefill was refused; its answers are not continued any more");
             self.queue.push_front(at);
             return Ok(None);
         }
         self.report(at, &trouble.fault);
         let over = self.over(member, &trouble, has_written);
-        self.end(at, outcome(&trouble), done.seen, over.is_none() && !self.queue.is_empty()).await?;
+        self.end(at, outcome(&trouble), done.seen, over.is_none() && !self.queue.is_empty());
+        self.out.put_all(&mut self.ended).await?;
         if over.is_none() {
             trouble.log_fallback(self.turn, &member.name, self.made);
             self.failed.push((at, trouble));
@@ -368,7 +377,6 @@ async fn call(
     at: usize,
     number: usize,
     floor: &Arc<Floor>,
-    mut out: Writer,
     first_token: Option<Duration>,
 ) -> Done {
     let Some(member) = route.members.get(at) else {
@@ -378,7 +386,7 @@ async fn call(
     let prefill = continued(member, turn);
     let seam = prefill.map(|_| Seam::new(&turn.sent.text));
     let seat = Seat::new(Arc::clone(&member.name), Arc::clone(floor), number, route.clock.clone(), seam);
-    let mut writer = AttemptWriter::seated(&mut out, seat);
+    let mut writer = AttemptWriter::seated(seat);
     let mut result = member.upstream.call(Ask { turn, prefill, first_token }, &mut writer).await;
     if result.is_ok() {
         result = writer.complete().await.map_err(FailedCall::from);
