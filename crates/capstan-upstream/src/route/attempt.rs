@@ -18,7 +18,7 @@ use crate::attempt_writer::{AttemptWriter, Floor, Seat, Seen};
 use crate::callee::Ask;
 use crate::failed_call::FailedCall;
 use crate::prefill::Prefill;
-use crate::retries::SHORT_WAIT;
+use crate::retries::{OnCut, SHORT_WAIT};
 use crate::seam::{Seam, prefill_of};
 
 pub(super) struct RouteAttempt<'a> {
@@ -52,7 +52,7 @@ struct Done {
 impl<'a> RouteAttempt<'a> {
     pub(super) fn new(route: &'a Route, turn: &'a Turn, out: &'a mut Writer) -> Self {
         let queue = route.order(turn, route.clock.instant()).into();
-        let left = route.retries.max_calls.saturating_sub(turn.made.calls);
+        let left = route.max_calls.saturating_sub(turn.made.calls);
         let (unwell, failed, ended) = (Vec::new(), Vec::new(), Vec::new());
         Self { route, turn, out, queue, unwell, failed, left, made: 0, is_spent: false, ended }
     }
@@ -286,7 +286,7 @@ impl<'a> RouteAttempt<'a> {
 
     /// The end of the attempt, unless somebody else may be asked.
     fn over(&mut self, member: &Member, trouble: &FailedCall, has_written: bool) -> Option<Failure> {
-        let fault = self.route.retries.verdict(trouble.fault.clone(), has_written);
+        let fault = trouble.fault.clone();
         if !member.upstream.is_repeatable() && (has_written || !trouble.is_refusal) {
             return Some(fault.with_severity(ErrorSeverity::Fatal).into());
         }
@@ -310,11 +310,16 @@ impl<'a> RouteAttempt<'a> {
 
     /// After the first token the next member is the next attempt's. It need not wait for this one.
     fn after_answer(&self, member: &Member, fault: Fault) -> Fault {
-        let others = self.route.members.iter();
-        let has_other = others.into_iter().any(|other| other.name != member.name && other.when.is_none());
-        if self.left == 0 {
+        let made = &self.turn.made.members;
+        let is_other = |other: &&Member| other.name != member.name && other.when.is_none();
+        let mut others = self.route.members.iter().filter(is_other).peekable();
+        let has_other = others.peek().is_some();
+        let has_fresh = others.any(|other| made.iter().all(|made| *made.name != *other.name));
+        // Nobody would wait for a third silence.
+        let is_hopeless = is_stall(fault.code()) && !has_fresh && self.turn.attempt > 1;
+        if self.left == 0 || is_hopeless || self.route.on_cut == OnCut::Fail {
             fault.with_severity(ErrorSeverity::Fatal)
-        } else if has_other && self.route.retries.on_cut == crate::OnCut::Restart {
+        } else if has_other {
             fault.with_severity(ErrorSeverity::Transient).without_retry_after()
         } else {
             fault
@@ -323,7 +328,7 @@ impl<'a> RouteAttempt<'a> {
 
     /// Everybody has failed. Who only needs a moment is asked again after it, if calls are left over.
     async fn again(&mut self) -> bool {
-        let later = self.route.retries.attempts.saturating_sub(self.turn.attempt);
+        let later = self.route.attempts.saturating_sub(self.turn.attempt);
         if self.left <= later {
             return false;
         }
