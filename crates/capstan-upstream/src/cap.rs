@@ -110,7 +110,7 @@ impl Agent for Cap {
             let trouble = self.with_log_details(trouble, &calls);
             let wait = self.retries.wait(&trouble, turn.attempt, calls.made());
             let Some(wait) = wait.filter(|_| !speaker.has_written()) else {
-                return Err(self.retries.verdict(trouble.fault, speaker.has_written()).into());
+                return Err(self.retries.verdict(trouble.fault, turn.attempt, speaker.has_written()).into());
             };
             trouble.log_retry(&turn, calls.made(), wait);
             self.clock.sleep(Timer::Again, wait).await;
@@ -219,6 +219,7 @@ impl Cap {
             words: error.problem.as_ref().map(|problem| problem.code.clone()).into_iter().collect(),
             text: error.message(),
             wait: error.retry_after,
+            should_retry: None,
         };
         told.to_trouble(&self.secret)
     }

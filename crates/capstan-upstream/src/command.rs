@@ -74,6 +74,7 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, C
 impl Agent for Command {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let mut speaker = AttemptWriter::new(out);
+        let turn_attempt = turn.attempt;
         let prompt = prompt::make(&turn, self.config.prompt, self.config.history)?;
         let mut process = Process::start(&self.config, &turn, prompt, &self.clock)?;
         let Err(fault) = self.listen(&mut process, &mut speaker).await else {
@@ -81,7 +82,7 @@ impl Agent for Command {
             return Ok(());
         };
         let seen = Upstream { stderr: process.stderr_tail().await, ..Upstream::default() };
-        Err(self.retries.verdict(fault.with_upstream(seen), speaker.has_written()).into())
+        Err(self.retries.verdict(fault.with_upstream(seen), turn_attempt, speaker.has_written()).into())
     }
 
     fn max_attempts(&self) -> u32 {
@@ -111,10 +112,16 @@ impl Command {
                 Some(Ok(_)) => lines.push(&buffer),
             }
             let step = take(&mut lines, &mut decoder, &mut outputs);
+            let is_mute = outputs.is_empty();
             out.say(&mut outputs).await.map_err(Fault::from_error)?;
             match step? {
-                Step::Quiet => heard_at = heard_at.map(|_| Instant::now()),
-                Step::Heard => (heard_at, ends_at) = (Some(Instant::now()), None),
+                Step::Quiet => {}
+                Step::Heard => {
+                    (heard_at, ends_at) = (Some(Instant::now()), None);
+                    if is_mute {
+                        out.alive().map_err(Fault::from_error)?;
+                    }
+                }
                 Step::Ending | Step::Done => ends_at = Some(Instant::now() + AFTER_RESULT),
             }
         }

@@ -273,7 +273,10 @@ mod tests {
         assert!(matches!(made(&mut diff, "b", "{}"), MetCall::Equal));
         let data = json!({ "toolCallId": "b", "messageId": "b:result", "content": "ok" });
         let (told, before) = diff.result("b", &raw("TOOL_CALL_RESULT", &data));
-        assert_eq!(told.to_map()["data"], json!({ "toolCallId": "a", "messageId": "a:result", "content": "ok" }));
+        assert_eq!(
+            told.to_map()["data"],
+            json!({ "toolCallId": "a", "messageId": "a:result", "content": "ok" })
+        );
         assert_eq!(before, None);
     }
 }

@@ -387,7 +387,8 @@ impl PacketWriter {
         if !self.accepts_reset {
             return Err(Fault::new(FaultKind::AttemptDiverged));
         }
-        let (floor, whole) = (self.calls.last_met_before(self.diff.first_different()), self.calls.last_whole());
+        let (floor, whole) =
+            (self.calls.last_met_before(self.diff.first_different()), self.calls.last_whole());
         let cut = self.diff.cut(floor, limit).map_err(diverged)?;
         // A call that somebody may have acted upon cannot be taken back, nor made again.
         if cut.after_seq < whole && !self.is_unseen {

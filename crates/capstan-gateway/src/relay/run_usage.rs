@@ -81,7 +81,8 @@ mod tests {
         let first = json!({ "input_tokens": 12, "output_tokens": 9, "tier": "a", "cost": 0.5 });
         assert_eq!(usage.total(), Some(counts(first)));
         usage.count(counts(json!({ "input_tokens": 1, "tier": "b", "cost": 1, "more": { "n": 2 } })));
-        let all = json!({ "input_tokens": 13, "output_tokens": 9, "tier": "b", "cost": 1.5, "more": { "n": 2 } });
+        let all =
+            json!({ "input_tokens": 13, "output_tokens": 9, "tier": "b", "cost": 1.5, "more": { "n": 2 } });
         assert_eq!(usage.total(), Some(counts(all)));
     }
 }
