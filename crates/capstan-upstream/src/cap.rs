@@ -105,7 +105,7 @@ impl Agent for Cap {
             let Err(trouble) = self.once(&turn, &client, &calls, &mut speaker).await else { return Ok(()) };
             let wait = self.retries.wait(&trouble, turn.attempt, calls.made());
             let Some(wait) = wait.filter(|_| !speaker.has_written()) else {
-                return Err(self.retries.verdict(trouble.fault, speaker.has_written()).into());
+                return Err(self.retries.verdict(trouble.fault, turn.attempt, speaker.has_written()).into());
             };
             trouble.log_retry(&turn, calls.made(), wait);
             self.clock.sleep(Timer::Again, wait).await;
@@ -248,6 +248,7 @@ impl Cap {
             words: error.problem.as_ref().map(|problem| problem.code.clone()).into_iter().collect(),
             text: error.message(),
             wait: error.retry_after,
+            should_retry: None,
         };
         told.to_trouble(&self.secret)
     }

@@ -48,7 +48,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "openai",
-        what: "a server of OpenAI's Chat Completions",
+        what: "a server of OpenAI's Chat Completions or Responses",
         retries: Retries::PROVIDER,
         timeouts: CallTimeouts::PROVIDER,
         key_env: Some(openai::DEFAULTS.key_env),

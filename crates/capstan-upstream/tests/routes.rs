@@ -142,6 +142,7 @@ before_the_first_token! {
     a_page_instead_of_an_answer_falls_back: "html";
     an_error_in_a_200_falls_back: "error-in-200";
     an_empty_answer_falls_back: "empty-answer";
+    a_stream_that_is_done_without_a_word_falls_back: "empty";
 }
 
 #[tokio::test]
@@ -217,6 +218,9 @@ after_the_first_token! {
     an_error_in_the_stream_goes_on_elsewhere: "error-in-stream";
     a_rate_limit_in_the_stream_goes_on_elsewhere_at_once: "rate-limit-in-stream";
     a_malformed_chunk_goes_on_elsewhere: "malformed-chunk";
+    a_done_without_a_finish_goes_on_elsewhere: "done-without-finish";
+    an_error_object_in_the_stream_goes_on_elsewhere: "error-object-in-stream";
+    a_detail_in_the_stream_goes_on_elsewhere: "detail-in-stream";
 }
 
 #[tokio::test]
@@ -519,6 +523,10 @@ async fn with_one_provider_every_fault_passes_or_is_typed() {
         "error-in-stream",
         "rate-limit-in-stream",
         "malformed-chunk",
+        "done-without-finish",
+        "empty",
+        "error-object-in-stream",
+        "detail-in-stream",
         "html",
         "html-502",
         "error-in-200",
