@@ -34,6 +34,8 @@ pub(super) struct RouteAttempt<'a> {
     left: u32,
     /// Calls of this attempt.
     made: u32,
+    /// Who may be asked again, as far as the budget goes.
+    paid: Option<usize>,
     /// Somebody was not asked again, since too much is asked again already.
     is_spent: bool,
     /// What is said of calls, once the writer is back from who answers.
@@ -54,7 +56,7 @@ impl<'a> RouteAttempt<'a> {
         let queue = route.order(turn, route.clock.instant()).into();
         let left = route.max_calls.saturating_sub(turn.made.calls);
         let (unwell, failed, ended) = (Vec::new(), Vec::new(), Vec::new());
-        Self { route, turn, out, queue, unwell, failed, left, made: 0, is_spent: false, ended }
+        Self { route, turn, out, queue, unwell, failed, left, made: 0, paid: None, is_spent: false, ended }
     }
 
     pub(super) async fn run(mut self) -> Outcome {
@@ -99,7 +101,7 @@ impl<'a> RouteAttempt<'a> {
             let Some(member) = self.route.members.get(at) else { continue };
             if !self.route.breaker.admit(&member.name, self.route.clock.instant()) {
                 self.unwell.push(at);
-            } else if self.may_ask(member) {
+            } else if self.paid.take() == Some(at) || self.may_ask(member) {
                 return Some(at);
             } else {
                 self.route.breaker.abandoned(&member.name);
@@ -161,28 +163,17 @@ impl<'a> RouteAttempt<'a> {
                 self.hung_up(loser);
                 Ok(winner.await)
             }
-            done = &mut first => self.or(done, second, beside).await,
-            done = &mut second => self.or(done, first, at).await,
+            done = &mut first => self.or(done, second).await,
+            done = &mut second => self.or(done, first).await,
         }
     }
 
-    /// One of two calls is over, and has said nothing: it failed, or the other one is not needed any more.
-    async fn or(
-        &mut self,
-        done: Done,
-        other: impl Future<Output = Done>,
-        other_at: usize,
-    ) -> Result<Done, Stopped> {
-        if done.result.is_ok() {
-            drop(other);
-            self.hung_up(other_at);
-            return Ok(done);
-        }
-        if let Err(trouble) = done.result {
-            self.report(done.at, &trouble.fault);
-            self.end(done.at, outcome(&trouble), done.seen, true);
-            self.failed.push((done.at, trouble));
-        }
+    /// One of two calls is over, and has said nothing; the other one may.
+    async fn or(&mut self, done: Done, other: impl Future<Output = Done>) -> Result<Done, Stopped> {
+        let trouble = done.result.err().unwrap_or_else(empty);
+        self.report(done.at, &trouble.fault);
+        self.end(done.at, outcome(&trouble), done.seen, true);
+        self.failed.push((done.at, trouble));
         Ok(other.await)
     }
 
@@ -270,6 +261,7 @@ impl<'a> RouteAttempt<'a> {
             self.end(at, outcome(&trouble), done.seen, false);
             self.out.put_all(&mut self.ended).await?;
             tracing::info!(stream = %self.turn.run, member = %member.name, "the prefill was refused; its answers are not continued any more");
+            self.paid = Some(at);
             self.queue.push_front(at);
             return Ok(None);
         }
@@ -350,6 +342,7 @@ impl<'a> RouteAttempt<'a> {
         let backoff = Backoff::DEFAULT.delay(rounds.saturating_sub(1), fastrand::f64());
         self.route.clock.sleep(Timer::Again, wait.max(backoff)).await;
         self.unwell.clear();
+        self.paid = Some(at);
         self.queue.push_back(at);
         true
     }
