@@ -180,7 +180,8 @@ async fn messages_of_a_process_are_paragraphs_and_its_own_words_stay_inside() {
 
 #[tokio::test]
 async fn a_prompt_that_looks_like_a_command_is_told_as_words() {
-    let config = json!({ "command": ["sh", "-c", ECHO, "sh"], "prompt": "argument" });
+    let script = format!("set -- \"$(printf %s \"$1\" | tr '\\n' ' ')\"; {ECHO}");
+    let config = json!({ "command": ["sh", "-c", script, "sh"], "prompt": "argument" });
     let (outputs, outcome) = run(agent("command", config), Turn::new("/clear")).await;
     outcome.unwrap();
     assert!(text(&outputs).contains("arg=The user says:"), "{}", text(&outputs));
