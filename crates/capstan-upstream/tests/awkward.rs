@@ -156,14 +156,14 @@ async fn text_after_a_call_can_still_be_taken_back() {
 
 #[tokio::test]
 async fn a_call_that_was_open_when_it_was_cut_is_told_once_and_whole() {
-    let first = vec![stream_head(), token("Wait. "), call("c1", r#"{"amount""#)];
+    let first = vec![stream_head(), token("Wait. "), call("call-one", r#"{"amount""#)];
     let rest = delta(json!({ "tool_calls": [{ "index": 0, "function": { "arguments": ":5}" } }] }));
     let second =
         [vec![stream_head(), token("Wait. "), call("c2", r#"{"amount""#), rest], finish("tool_calls")];
     let (provider, again) = (then(first.clone(), second.concat()).await, then(first, second.concat()).await);
     let told = told_by(&provider).await;
     assert_eq!(types(&told), ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]);
-    assert_eq!((arguments(&told), count(&told, "c1")), (vec![r#"{"amount":5}"#.to_owned()], 0));
+    assert_eq!((arguments(&told), count(&told, "call-one")), (vec![r#"{"amount":5}"#.to_owned()], 0));
     let events = in_agui(&again.gateway("openai", config(&again)).await).await;
     assert_eq!((of_kind(&events, "TOOL_CALL_START").len(), of_kind(&events, "TOOL_CALL_END").len()), (1, 1));
     assert_eq!(of_kind(&events, "TOOL_CALL_ARGS")[0]["delta"], r#"{"amount":5}"#);

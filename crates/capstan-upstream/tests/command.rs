@@ -43,8 +43,8 @@ const ENDS: &[(&str, &str, &str, &str)] = &[
     ("billing_error", "First answer.", "upstream_quota", "billing_error"),
     ("server_error_midstream", "The answer begins with", "upstream_error", "server_error"),
     ("message_stop_error", "Partial", "upstream_error", "brand_new_code"),
-    ("max_turns_and_limits", "step onestep two, long", "upstream_error", "max_output_tokens"),
-    ("future_proof", "still herebye", "upstream_error", "code_from_the_future"),
+    ("max_turns_and_limits", "step one\n\nstep two, long", "upstream_error", "max_output_tokens"),
+    ("future_proof", "still here\n\nbye", "upstream_error", "code_from_the_future"),
 ];
 
 #[tokio::test]
