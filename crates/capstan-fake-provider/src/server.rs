@@ -204,7 +204,7 @@ impl Shared {
             tokens: 0,
             ending: None,
             headers: request.headers.clone(),
-            body: request.path.clone().into(),
+            body: format!("{}?{}", request.path, request.query).into(),
         });
         drop(state);
         self.changes.send_replace(());
@@ -223,9 +223,8 @@ impl Shared {
 
 /// The event after which a kept answer is asked for: `GET …/responses/{id}?starting_after=…`.
 fn kept(request: &Request) -> Option<usize> {
-    let (path, query) = request.path.split_once('?')?;
-    let is_kept = request.method == "GET" && path.contains("/responses/");
-    let after = query.split('&').find_map(|pair| pair.strip_prefix("starting_after="));
+    let is_kept = request.method == "GET" && request.path.contains("/responses/");
+    let after = request.query.split('&').find_map(|pair| pair.strip_prefix("starting_after="));
     after.filter(|_| is_kept)?.parse().ok()
 }
 

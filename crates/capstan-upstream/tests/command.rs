@@ -43,8 +43,8 @@ const ENDS: &[(&str, &str, &str, &str)] = &[
     ("billing_error", "First answer.", "upstream_quota", "billing_error"),
     ("server_error_midstream", "The answer begins with", "upstream_error", "server_error"),
     ("message_stop_error", "Partial", "upstream_error", "brand_new_code"),
-    ("max_turns_and_limits", "step onestep two, long", "upstream_error", "max_output_tokens"),
-    ("future_proof", "still herebye", "upstream_error", "code_from_the_future"),
+    ("max_turns_and_limits", "step one\n\nstep two, long", "upstream_error", "max_output_tokens"),
+    ("future_proof", "still here\n\nbye", "upstream_error", "code_from_the_future"),
 ];
 
 #[tokio::test]
@@ -180,7 +180,8 @@ async fn messages_of_a_process_are_paragraphs_and_its_own_words_stay_inside() {
 
 #[tokio::test]
 async fn a_prompt_that_looks_like_a_command_is_told_as_words() {
-    let config = json!({ "command": ["sh", "-c", ECHO, "sh"], "prompt": "argument" });
+    let script = format!("set -- \"$(printf %s \"$1\" | tr '\\n' ' ')\"; {ECHO}");
+    let config = json!({ "command": ["sh", "-c", script, "sh"], "prompt": "argument" });
     let (outputs, outcome) = run(agent("command", config), Turn::new("/clear")).await;
     outcome.unwrap();
     assert!(text(&outputs).contains("arg=The user says:"), "{}", text(&outputs));

@@ -66,6 +66,7 @@ impl Decoder {
             Frame::StreamEvent(event) if event.parent_tool_use_id.is_none() => self.piece(event, out),
             Frame::User(message) if message.parent_tool_use_id.is_none() => {
                 self.goes_on(out);
+                self.text.close();
                 results(&message.blocks, out);
             }
             Frame::Result(result) => {

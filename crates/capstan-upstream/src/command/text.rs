@@ -30,6 +30,12 @@ impl Text {
     pub(super) fn open(&mut self, id: Option<&str>) {
         self.id = id.map(str::to_owned);
         self.streamed.clear();
+        self.close();
+    }
+
+    /// What comes next is another message, even if it has the same id.
+    pub(super) fn close(&mut self) {
+        self.settled_id = None;
     }
 
     /// A piece of it.

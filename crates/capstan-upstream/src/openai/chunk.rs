@@ -1,8 +1,10 @@
 //! A chunk of Chat Completions as it stands on the wire, without a tree: what is needed is read, all else is passed over.
 
 use std::borrow::Cow;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::json_text::{Raw, string, text};
@@ -11,11 +13,40 @@ use crate::json_text::{Raw, string, text};
 pub(super) struct Chunk<'a> {
     #[serde(borrow)]
     pub(super) model: Raw<'a>,
-    pub(super) choices: Option<Vec<Choice<'a>>>,
+    #[serde(borrow)]
+    pub(super) choices: Option<Choices<'a>>,
     #[serde(borrow)]
     pub(super) usage: Raw<'a>,
     #[serde(borrow)]
     pub(super) error: Raw<'a>,
+}
+
+/// The answer among the choices: only one was asked for, so no list is made.
+pub(super) struct Choices<'a>(Option<Choice<'a>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Choices<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct First;
+
+        impl<'de> Visitor<'de> for First {
+            type Value = Choices<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of choices")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut choices: A) -> Result<Choices<'de>, A::Error> {
+                let mut first = None;
+                while let Some(choice) = choices.next_element::<Choice<'de>>()? {
+                    let is_first = choice.index.is_none_or(|index| number(index) == Some(0));
+                    first = first.or(Some(choice).filter(|_| is_first));
+                }
+                Ok(Choices(first))
+            }
+        }
+
+        deserializer.deserialize_seq(First)
+    }
 }
 
 #[derive(Deserialize)]
@@ -74,10 +105,8 @@ pub(super) struct Function<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    /// The answer: only one was asked for.
     pub(super) fn choice(&self) -> Option<&Choice<'a>> {
-        let is_first = |choice: &&Choice<'_>| choice.index.is_none_or(|index| number(index) == Some(0));
-        self.choices.as_deref().unwrap_or_default().iter().find(is_first)
+        self.choices.as_ref()?.0.as_ref()
     }
 }
 
