@@ -1,21 +1,4 @@
-//! Agents: what produces the packets of a run.
-//!
-//! An agent gets a [`Turn`] and writes to a [`Writer`]; whatever error it returns becomes a typed fault. It knows
-//! nothing of streams, journals or HTTP.
-//!
-//! ```
-//! use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
-//!
-//! struct Echo;
-//!
-//! #[async_trait]
-//! impl Agent for Echo {
-//!     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
-//!         out.delta(turn.text()).await?;
-//!         Ok(())
-//!     }
-//! }
-//! ```
+#![doc = include_str!("../README.md")]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod about;

@@ -135,7 +135,7 @@ async fn expire_now(app: &App) {
 #[cfg(test)]
 mod tests {
     use capstan_agent::Clock;
-    use capstan_journal::{Claim, Durability, Found, Journal, TailLimits, open};
+    use capstan_journal::{Claim, Durability, Found, Journal, Quota, TailLimits, open};
     use capstan_protocol::Timestamp;
     use uuid::Uuid;
 
@@ -147,7 +147,7 @@ mod tests {
 
     async fn closed(app: &App, key: &str, at: Timestamp) -> Run {
         let claim = Claim { session: key.into(), ..Claim::new("t", key, Uuid::now_v7(), at) };
-        let run = app.journal.claim(claim).await.unwrap().run;
+        let run = app.journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
         let to = Run { state: RunState::Closed, closed_at: Some(at), ..run.clone() };
         assert!(app.journal.transition((RunState::Running, 1), to, Vec::new(), None).await.unwrap());
         run

@@ -15,7 +15,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_agent::{CancelReason, Canceller, Sent, Timer, TraceParent, Turn};
+use capstan_agent::{Canceller, Sent, Timer, TraceParent, Turn};
 use capstan_journal::{ArmedBy, Health, JournalError, Run};
 use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind};
 use futures_util::FutureExt as _;
@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 use crate::app::{App, Registered};
 use crate::ask::Ask;
-use crate::conversation::{self, Said};
+use crate::conversation::{self, TurnRecord};
 use crate::interrupts;
 use crate::limits::Slot;
 use crate::refusal::journal_fault;
@@ -211,7 +211,7 @@ impl Relay {
     }
 
     /// What the session remembers: the turns that were closed before this one began.
-    async fn stored(&self) -> Result<Vec<Said>, JournalError> {
+    async fn stored(&self) -> Result<Vec<TurnRecord>, JournalError> {
         let Run { tenant, session, turns_before, .. } = &self.run;
         let turns = self.app.journal.store().turns(tenant, session, 0, usize::MAX).await?;
         // By their numbers: what clocks say may step.
@@ -243,7 +243,7 @@ impl Relay {
         }
         match self.run.armed_by {
             ArmedBy::Client if wait > SHORT_WAIT || is_final => {
-                self.suspend(fault, wait, CancelReason::Retried).await?;
+                self.suspend(fault, wait).await?;
             }
             // Nobody will come: the gateway waits itself, unless that is of no use.
             ArmedBy::Gateway if is_final => self.finish(Ending::Failed(fault)).await?,
@@ -259,7 +259,7 @@ impl Relay {
             return self.finish(Ending::Failed(fault)).await;
         }
         let wait = self.app.settings.timeouts.backoff;
-        self.suspend(fault, wait, CancelReason::Drained).await
+        self.hand_over(fault, wait).await
     }
 
     /// What earlier attempts sent, for the agent's eyes.

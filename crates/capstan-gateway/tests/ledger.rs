@@ -135,7 +135,7 @@ async fn an_attempt_that_a_crash_cut_short_is_on_record_as_far_as_it_came() {
     let claim = Claim::new("local", "k", Uuid::now_v7(), Timestamp::now());
     let (agent, face, request_id) = ("demo".into(), "cap".into(), Some("r".into()));
     let claim = Claim { agent, face, body, request_id, max_attempts: 2, session: "s".into(), ..claim };
-    let run = journal.claim(claim).await.unwrap().run;
+    let run = journal.claim(claim, &capstan_journal::Quota::UNLIMITED).await.unwrap().run;
     let frames = (1..=3).map(|seq| Frame::new(seq, "data: word\n\n")).collect();
     journal.append(run.stream_id, 1, frames).await.unwrap();
     let server = start_on(journal.clone(), Settings::default()).await;

@@ -103,9 +103,9 @@ impl<D: Dialect> HttpAgent<D> {
     ) -> Result<(), FailedCall> {
         let mut seen = Upstream { host: Some(http::host_of(self.dialect.url())), ..Upstream::default() };
         let called = self.exchange(headers, body, times, cancel, out, &mut seen).await;
-        called.map_err(|trouble| FailedCall {
-            fault: http::with_log_details(trouble.fault, seen, &self.secret),
-            ..trouble
+        called.map_err(|failed| FailedCall {
+            fault: http::with_log_details(failed.fault, seen, &self.secret),
+            ..failed
         })
     }
 
@@ -134,8 +134,8 @@ impl<D: Dialect> HttpAgent<D> {
         let mut decoder = self.dialect.decoder();
         let mut read = self.read(response, began, times, &mut decoder, out).await;
         for resumed in 0..RESUMES {
-            let Err(trouble) = &read else { break };
-            let Some(url) = self.dialect.resume_url(&decoder).filter(|_| is_cut(&trouble.fault)) else {
+            let Err(failed) = &read else { break };
+            let Some(url) = self.dialect.resume_url(&decoder).filter(|_| is_cut(&failed.fault)) else {
                 break;
             };
             let Some(response) = self.resume(url, headers, resumed).await else { break };
@@ -174,7 +174,7 @@ impl<D: Dialect> HttpAgent<D> {
         let told = UpstreamFailure::from_response(status, &headers, &body);
         // An error may come in a response that claims success.
         if status >= 300 || told.status.is_some() || !told.words.is_empty() {
-            return Err(told.to_trouble(&self.secret));
+            return Err(told.to_failed_call(&self.secret));
         }
         Err(malformed(format!("status {status} with {essence:?} instead of a stream")).into())
     }
@@ -265,23 +265,23 @@ impl<D: Dialect> HttpAgent<D> {
 impl<D: Dialect> Agent for HttpAgent<D> {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let (headers, body) = self.prepare(&turn, None)?;
-        let mut speaker = AttemptWriter::new(out);
+        let mut writer = AttemptWriter::new(out);
         let mut made = 0;
         loop {
             made += 1;
-            speaker.begin_call();
-            if let Some(writer) = speaker.writer() {
-                writer.call(CallBegan { member: None, about: self.dialect.about(), receipt: None }).await?;
+            writer.begin_call();
+            if let Some(out) = writer.writer() {
+                out.call(CallBegan { member: None, about: self.dialect.about(), receipt: None }).await?;
             }
-            let called = self.call_logged(&headers, &body, self.times, &turn.cancel, &mut speaker).await;
-            let Err(trouble) = called else {
+            let called = self.call_logged(&headers, &body, self.times, &turn.cancel, &mut writer).await;
+            let Err(failed) = called else {
                 return Ok(());
             };
-            let wait = self.retries.wait(&trouble, turn.attempt, made).filter(|_| !speaker.has_written());
+            let wait = self.retries.wait(&failed, turn.attempt, made).filter(|_| !writer.has_written());
             let Some(wait) = wait else {
-                return Err(self.retries.verdict(trouble.fault, turn.attempt, speaker.has_written()).into());
+                return Err(self.retries.verdict(failed.fault, turn.attempt, writer.has_written()).into());
             };
-            trouble.log_retry(&turn, made, wait);
+            failed.log_retry(&turn, made, wait);
             self.clock.sleep(Timer::Again, wait).await;
         }
     }

@@ -100,14 +100,14 @@ impl Agent for Cap {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let calls = self.calls(&turn, self.retries.calls(turn.attempt));
         let client = self.client(&turn, calls.clone())?;
-        let mut speaker = AttemptWriter::new(out);
+        let mut writer = AttemptWriter::new(out);
         loop {
-            let Err(trouble) = self.once(&turn, &client, &calls, &mut speaker).await else { return Ok(()) };
-            let wait = self.retries.wait(&trouble, turn.attempt, calls.made());
-            let Some(wait) = wait.filter(|_| !speaker.has_written()) else {
-                return Err(self.retries.verdict(trouble.fault, turn.attempt, speaker.has_written()).into());
+            let Err(failed) = self.once(&turn, &client, &calls, &mut writer).await else { return Ok(()) };
+            let wait = self.retries.wait(&failed, turn.attempt, calls.made());
+            let Some(wait) = wait.filter(|_| !writer.has_written()) else {
+                return Err(self.retries.verdict(failed.fault, turn.attempt, writer.has_written()).into());
             };
-            trouble.log_retry(&turn, calls.made(), wait);
+            failed.log_retry(&turn, calls.made(), wait);
             self.clock.sleep(Timer::Again, wait).await;
         }
     }
@@ -131,7 +131,7 @@ impl Callee for Cap {
         let calls = self.calls(ask.turn, 1);
         let client = self.client(ask.turn, calls.clone())?;
         let called = self.once(ask.turn, &client, &calls, out).await;
-        called.map_err(|trouble| if is_unreached(&trouble.fault) { trouble.refused() } else { trouble })
+        called.map_err(|failed| if is_unreached(&failed.fault) { failed.refused() } else { failed })
     }
 
     fn is_repeatable(&self) -> bool {
@@ -157,7 +157,7 @@ impl Cap {
             Profile::V2 => client.assist(&request::v2(turn)?),
         };
         let read = self.read(packets, calls.far_id(), out).await;
-        read.map_err(|trouble| self.with_log_details(trouble, calls))
+        read.map_err(|failed| self.with_details(failed, calls))
     }
 
     fn client(&self, turn: &Turn, calls: Calls) -> Result<CapClient, Fault> {
@@ -211,8 +211,12 @@ impl Cap {
         }
     }
 
-    /// With what the log is to tell of the last exchange.
-    fn with_log_details(&self, trouble: FailedCall, calls: &Calls) -> FailedCall {
+    /// With what is known of the last exchange: whether it is of use to try again, and what the log is to tell.
+    fn with_details(&self, mut failed: FailedCall, calls: &Calls) -> FailedCall {
+        // A certificate that does not verify will not verify next time either.
+        if failed.fault.kind() == FaultKind::UpstreamUnreachable && calls.failed_in_tls() {
+            failed.fault = failed.fault.with_severity(ErrorSeverity::Fatal).with_retryable(false);
+        }
         let (status, headers) = calls.last_head().unzip();
         let seen = Upstream {
             host: Some(http::host_of(&self.url)),
@@ -220,18 +224,15 @@ impl Cap {
             request_id: headers.and_then(|headers| http::request_id(&headers, &self.secret)),
             stderr: None,
         };
-        FailedCall { fault: http::with_log_details(trouble.fault, seen, &self.secret), ..trouble }
+        FailedCall { fault: http::with_log_details(failed.fault, seen, &self.secret), ..failed }
     }
 
     fn failed(&self, error: CapError) -> FailedCall {
         let words = self.secret.scrub(&error.to_string());
         match error {
             CapError::Connection(_) => {
-                let is_tls = words.contains("certificate");
                 let cause = Cause { error_type: "ConnectionError".into(), chain: vec![words] };
-                let fault = Fault::new(FaultKind::UpstreamUnreachable).with_cause(cause);
-                let fatal = |fault: Fault| fault.with_severity(ErrorSeverity::Fatal).with_retryable(false);
-                if is_tls { fatal(fault).into() } else { fault.into() }
+                Fault::new(FaultKind::UpstreamUnreachable).with_cause(cause).into()
             }
             CapError::Protocol(_) => malformed(words).into(),
             CapError::Runtime(error) => self.told(*error),
@@ -250,7 +251,7 @@ impl Cap {
             wait: error.retry_after,
             should_retry: None,
         };
-        told.to_trouble(&self.secret)
+        told.to_failed_call(&self.secret)
     }
 }
 

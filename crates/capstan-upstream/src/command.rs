@@ -75,10 +75,10 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, 
 #[async_trait]
 impl Agent for Command {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
-        let mut speaker = AttemptWriter::new(out);
+        let mut writer = AttemptWriter::new(out);
         let attempt = turn.attempt;
-        let called = self.start(&turn, &mut speaker).await;
-        called.map_err(|trouble| self.retries.verdict(trouble.fault, attempt, speaker.has_written()).into())
+        let called = self.start(&turn, &mut writer).await;
+        called.map_err(|failed| self.retries.verdict(failed.fault, attempt, writer.has_written()).into())
     }
 
     fn max_attempts(&self) -> u32 {

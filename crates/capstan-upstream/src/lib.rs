@@ -1,8 +1,4 @@
-//! What a gateway can stand in front of: a file for each kind, and its row in [`KINDS`].
-//!
-//! A kind turns a [`Turn`](capstan_agent::Turn) into its upstream's request and decodes the answer. Decoders do no
-//! I/O ([`Decode`], [`command::Decoder`]); how often is tried, how long is waited and what a failure means is decided
-//! in one place for all kinds ([`Retries`], [`CallTimeouts`], [`UpstreamFailure`]). Nothing here knows of journals or of serving.
+#![doc = include_str!("../README.md")]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 pub mod agui;

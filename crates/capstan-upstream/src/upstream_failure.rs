@@ -199,7 +199,7 @@ impl UpstreamFailure {
         fault.with_cause(Cause { error_type: "UpstreamSaid".into(), chain: vec![text] })
     }
 
-    pub(crate) fn to_trouble(&self, secret: &ApiKey) -> FailedCall {
+    pub(crate) fn to_failed_call(&self, secret: &ApiKey) -> FailedCall {
         let is_refusal = matches!(self.status, Some(408 | 425 | 429 | 503 | 529));
         FailedCall { fault: self.to_fault(secret), wait: self.wait, is_refusal }
     }

@@ -259,6 +259,8 @@ async fn arguments_and_thoughts_are_signs_of_life_before_they_can_be_told() {
             );
         let mut taken = Vec::new();
         assert!(inbox.take(&mut taken).await, "the reader wakes up");
+        // That it is called is no part of the answer.
+        taken.retain(|output| !matches!(output, Output::CallBegan(_)));
         assert_eq!(taken, [], "there is nothing to tell yet");
         running.abort();
     }

@@ -122,7 +122,9 @@ impl Face for Numbers {
     }
 
     async fn open(&self, _: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
-        Ok(Box::new(NumbersWriter { base: opening.point.in_run(opening.run)? }))
+        let seconds = opening.parts.headers.get("numbers-lasts").and_then(|s| s.to_str().ok()?.parse().ok());
+        let base = opening.point.in_run(opening.run)?;
+        Ok(Box::new(NumbersWriter { base, lasts: seconds.map(Duration::from_secs) }))
     }
 
     async fn headers(&self, _: &App, opening: &Opening<'_>, headers: &mut HeaderMap) -> Result<(), Fault> {
@@ -133,6 +135,7 @@ impl Face for Numbers {
 
 struct NumbersWriter {
     base: u64,
+    lasts: Option<Duration>,
 }
 
 impl FaceWriter for NumbersWriter {
@@ -164,7 +167,7 @@ impl FaceWriter for NumbersWriter {
     }
 
     fn lasts(&self) -> Option<Duration> {
-        Some(Duration::from_secs(90))
+        self.lasts
     }
 
     fn heartbeat(&self) -> &'static [u8] {

@@ -186,6 +186,13 @@ impl PacketWriter {
         (first..).zip(self.ends.drain(..)).map(slice).collect()
     }
 
+    /// Takes back what was written after this packet and never reached the journal.
+    pub(super) fn take_back(&mut self, seq: u64, bytes: u64) {
+        (self.seq, self.bytes) = (seq, bytes);
+        self.buffer.clear();
+        self.ends.clear();
+    }
+
     pub(super) fn model(&self) -> Option<&String> {
         self.model.as_ref()
     }
@@ -292,7 +299,7 @@ impl PacketWriter {
         match output {
             Output::Delta(text) => {
                 self.heard += text.len();
-                self.delta(&text)?;
+                self.delta(text)?;
             }
             Output::Again { keep } => self.again(keep)?,
             Output::Event { kind, payload } => self.event(&kind, payload)?,
@@ -320,15 +327,16 @@ impl PacketWriter {
         Ok(())
     }
 
-    fn delta(&mut self, text: &str) -> Result<(), Fault> {
+    fn delta(&mut self, text: String) -> Result<(), Fault> {
+        let length = text.len();
         match self.diff.meet_text(text) {
             Met::Equal => {
-                self.swallowed += text.len() as u64;
+                self.swallowed += length as u64;
                 Ok(())
             }
             Met::New(rest) => {
-                self.swallowed += text.len().saturating_sub(rest.len()) as u64;
-                self.say(&rest);
+                self.swallowed += length.saturating_sub(rest.len()) as u64;
+                self.say(rest);
                 Ok(())
             }
             Met::Different(rest) => self.diverge(&rest, u64::MAX),
@@ -345,9 +353,10 @@ impl PacketWriter {
         Ok(())
     }
 
-    fn say(&mut self, text: &str) {
-        self.write(Payload::Delta(text.to_owned()));
-        self.diff.sent_text(self.seq, text);
+    /// Moved here from the agent: encoding it is the first copy.
+    fn say(&mut self, text: String) {
+        self.diff.sent_text(self.seq + 1, &text);
+        self.write(Payload::Delta(text));
     }
 
     fn event(&mut self, kind: &str, payload: RawObject) -> Result<(), Fault> {
@@ -369,7 +378,7 @@ impl PacketWriter {
         let is_markdown = kind.eq_ignore_ascii_case(PresentationEventType::MarkdownBlock.as_str());
         if is_markdown && let EventView::Markdown(block) = Event::of(&payload).view() {
             self.turned.push((self.heard, block.content.len()));
-            self.delta(&block.content)?;
+            self.delta(block.content)?;
         }
         Ok(())
     }
@@ -458,7 +467,7 @@ impl PacketWriter {
         cut.events.into_iter().chain(calls).for_each(|event| self.show(event));
         let again = cut.text + rest;
         if !again.is_empty() {
-            self.say(&again);
+            self.say(again);
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::access::Caller;
 use crate::answers::{PurgedSession, Session, SessionTurn};
 use crate::app::App;
-use crate::conversation::Said;
+use crate::conversation::TurnRecord;
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::purge;
 use crate::query::Query;
@@ -86,7 +86,7 @@ pub(crate) async fn turns(
 
 async fn shown(app: &App, turn: StoredTurn) -> Result<SessionTurn, Refusal> {
     let (stream_id, closed_at) = (turn.stream_id, turn.closed_at);
-    let mut said = Said::of(turn);
+    let mut said = TurnRecord::of(turn);
     let (partial, mut interrupts) = (said.is_partial, std::mem::take(&mut said.interrupts));
     if !interrupts.is_empty() {
         let asked = app.journal.store().run(stream_id).await?.and_then(|run| run.asked);

@@ -4,6 +4,7 @@
 mod claims;
 mod gated;
 mod purging;
+mod quotas;
 mod readers;
 mod retention;
 mod secrets;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use capstan_journal::{
-    Claim, Durability, Frame, Journal, Run, RunState, Store, StoredTurn, TailLimits, open,
+    Claim, Durability, Frame, Journal, Quota, Run, RunState, Store, StoredTurn, TailLimits, open,
 };
 use capstan_protocol::Timestamp;
 use serde_json::json;
@@ -47,6 +48,14 @@ contract! {
         names_too_long_for_a_key_are_refused_or_kept,
         questions_are_answered_once_and_in_their_session,
         racing_answers_have_one_winner,
+    }
+    quotas {
+        a_rush_does_not_get_past_runs_at_once,
+        a_rush_does_not_get_past_the_rate,
+        a_rush_does_not_get_past_sessions,
+        a_sessions_open_runs_count_as_the_turns_they_will_be,
+        a_rush_does_not_get_past_bytes,
+        a_rush_does_not_get_past_runs_that_wait,
     }
     streams {
         frames_are_appended_in_order_or_not_at_all,
@@ -138,7 +147,8 @@ impl Backend {
 
     /// Claims a new run of this tenant.
     async fn start(&self, tenant: &str) -> Run {
-        let claimed = self.store.claim(claim(tenant, &Uuid::new_v4().to_string())).await.unwrap();
+        let claimed =
+            self.store.claim(claim(tenant, &Uuid::new_v4().to_string()), &Quota::UNLIMITED).await.unwrap();
         assert!(claimed.is_new);
         claimed.run
     }
@@ -156,7 +166,7 @@ impl Backend {
     async fn said(&self, tenant: &str, session: &str, text: &str, at: Timestamp) -> StoredTurn {
         let claim =
             Claim { session: session.into(), created_at: at, ..claim(tenant, &Uuid::new_v4().to_string()) };
-        let run = self.store.claim(claim).await.unwrap().run;
+        let run = self.store.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
         let said =
             json!({"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": text}]});
         let turn = StoredTurn::new(run.stream_id, at, 2, said);

@@ -1,6 +1,6 @@
 //! Frames and states of runs.
 
-use capstan_journal::{Attempt, Claim, ErrorKind, NameKind, Run, RunState};
+use capstan_journal::{Attempt, Claim, ErrorKind, NameKind, Quota, Run, RunState};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -209,9 +209,9 @@ pub(crate) async fn runs_are_found_by_every_name_they_have(backend: &Backend) {
     let mut first = claim("t", "k");
     (first.session, first.chat, first.request_id) = ("s".into(), Some("c".into()), Some("r".into()));
     first.body_hash = [7; 32];
-    let run = store.claim(first).await.unwrap().run;
+    let run = store.claim(first, &Quota::UNLIMITED).await.unwrap().run;
     let second = Claim { session: "s".into(), ..claim("t", "k2") };
-    let second = store.claim(second).await.unwrap().run;
+    let second = store.claim(second, &Quota::UNLIMITED).await.unwrap().run;
     let mut armed = moved(&run, RunState::Waiting, 1);
     armed.attempts.push(Attempt { request_id: Some("r2".into()), ..Attempt::new(1, run.created_at) });
     assert!(store.transition((RunState::Running, 1), armed, vec![], None).await.unwrap());
@@ -273,7 +273,7 @@ pub(crate) async fn a_closed_store_takes_no_writes(backend: &Backend) {
     backend.store.append(id, 1, frames(1, 2)).await.unwrap();
     backend.store.close().await.unwrap();
     assert_eq!(backend.store.append(id, 1, frames(3, 3)).await.unwrap_err().kind(), ErrorKind::Unavailable);
-    let error = backend.store.claim(claim("local", "k")).await.unwrap_err();
+    let error = backend.store.claim(claim("local", "k"), &Quota::UNLIMITED).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(backend.store.read(id, 0, 10, 1000).await.unwrap(), frames(1, 2));
 }
