@@ -74,6 +74,18 @@ export const CATALOGUE = [
     "message": "Resource limit exceeded: this conversation holds as many messages as it may."
   },
   {
+    "code": "storage_limit_exceeded",
+    "agui_code": "RATE_LIMITED",
+    "status": 429,
+    "slug": "storage-limit-exceeded",
+    "severity": "TRANSIENT",
+    "domain": "client",
+    "retryable": true,
+    "retry_after": null,
+    "title": "Too much is kept",
+    "message": "Resource limit exceeded: as much is kept for you as may be."
+  },
+  {
     "code": "timeout",
     "agui_code": "TIMEOUT",
     "status": 504,
