@@ -99,6 +99,7 @@ async fn start(
         agent: request.agent,
         face: face.name(),
         accepts_reset: face.accepts_reset(request.parts),
+        is_unseen: face.wants_whole(request.parts),
         armed_by: face.armed_by(),
         point,
         origin: origin_of(request.parts),

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod attempt_diff;
+mod call_diff;
 mod calls;
 mod ending;
 mod failure;

@@ -89,6 +89,8 @@ pub(crate) struct Start<'a> {
     pub(crate) face: &'static str,
     /// The client can take a `stream_reset`.
     pub(crate) accepts_reset: bool,
+    /// The client waits for the whole run.
+    pub(crate) is_unseen: bool,
     pub(crate) armed_by: ArmedBy,
     /// Where the client reads on; one that was somewhere before must find its run.
     pub(crate) point: ResumePoint,
@@ -196,6 +198,7 @@ fn claim_of(app: &App, start: &Start<'_>, agent: &Registered) -> Claim {
         body: start.body.clone(),
         max_attempts: agent.agent.max_attempts(),
         accepts_reset: start.accepts_reset || announced,
+        is_unseen: start.is_unseen,
         supported_events,
         armed_by: start.armed_by,
         request_id: start.origin.request_id.clone(),

@@ -66,9 +66,13 @@ impl Face for Cap {
     }
 
     /// `Accept: application/json` without `text/event-stream` asks for one object.
+    fn wants_whole(&self, request: &Parts) -> bool {
+        let lists = |kind| header_lists(&request.headers, "accept", kind);
+        lists("application/json") && !lists("text/event-stream")
+    }
+
     async fn whole(&self, app: &App, request: &Request<'_>, run: &Run) -> Option<Response> {
-        let lists = |kind| header_lists(&request.parts.headers, "accept", kind);
-        if !lists("application/json") || lists("text/event-stream") {
+        if !self.wants_whole(request.parts) {
             return None;
         }
         // A run's own fault was counted by its relay.

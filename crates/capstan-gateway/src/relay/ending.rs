@@ -111,6 +111,7 @@ impl Relay {
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
         self.run.attempt += 1;
+        self.run.usage = self.packets.usage();
         self.run.updated_at = self.app.stamp(&self.run);
         let begins_at = later(self.run.updated_at, wait);
         self.run.not_before = Some(begins_at);
@@ -203,6 +204,7 @@ fn write_wait(
     packets.write(Payload::Error(told.to_stream_error(app.settings.exposure)));
     run.state = RunState::Waiting;
     run.fault = Some(fault.code().to_owned());
+    run.usage = packets.usage();
     // Both from one look at the clock: what lies between them is the wait, whatever the clock says later.
     run.updated_at = app.stamp(run);
     run.not_before = Some(later(run.updated_at, wait));

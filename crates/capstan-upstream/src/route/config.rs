@@ -166,7 +166,9 @@ impl Config {
         Ok(Route {
             first_token: self.first_token.map_or(Ok(FIRST_TOKEN), |seconds| time("first_token", seconds))?,
             hedge,
-            retries: Retries { attempts, max_calls, on_cut: self.on_cut.unwrap_or_default(), is_repeatable },
+            attempts,
+            max_calls,
+            on_cut: self.on_cut.unwrap_or_default(),
             on_refusal: self.on_refusal,
             budget: RetryBudget::new(share),
             breaker: Arc::clone(&shared.breaker),
