@@ -241,13 +241,14 @@ impl<'a> AttemptWriter<'a> {
         if let Out::Taken(writer) = self.out {
             seat.floor.give_back(writer);
         }
-        let usage = seat.held.into_iter().rev().find_map(|held| match held {
-            Output::Usage(usage) => Some(usage),
-            _ => None,
-        });
+        let usage = seat.held.into_iter().rev().find_map(usage_of);
         let (first_token, took) = (seat.first_token, seat.clock.instant() - seat.began);
         Seen { first_token, took, pieces: seat.pieces, usage, has_reason: seat.has_reason }
     }
+}
+
+fn usage_of(output: Output) -> Option<Counts> {
+    if let Output::Usage(usage) = output { Some(usage) } else { None }
 }
 
 /// Adds counts up; of what is no count the later word holds.
