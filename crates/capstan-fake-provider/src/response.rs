@@ -121,6 +121,7 @@ const TRAILING: Complaint = Complaint {
 fn complaint_of(fault: Fault) -> Option<Complaint> {
     let invalid =
         |code, message| Some(Complaint { status: 400, kind: "invalid_request_error", code, message });
+    #[allow(clippy::wildcard_enum_match_arm)] // All others are no refusals.
     match fault {
         Fault::Status(status) => Some(complaint(status)),
         Fault::WrongKey => Some(Complaint { code: Some("invalid_api_key"), ..complaint(401) }),

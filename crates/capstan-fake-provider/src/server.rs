@@ -153,7 +153,7 @@ impl Shared {
         };
         let time = match rule.when {
             When::Within(time) => Some(time.saturating_sub(state.set.elapsed())),
-            _ => rule.seconds,
+            When::Always | When::Calls(..) | When::Share(_) => rule.seconds,
         };
         is_due.then_some(time)
     }

@@ -52,9 +52,9 @@ impl Document {
         if let Some(outcome) = decoder.whole(text, out) {
             return outcome;
         }
-        match &value {
-            Value::Array(items) => list(items, decoder, out),
-            _ => Err(malformed("a document instead of a stream")),
+        match value.as_array() {
+            Some(items) => list(items, decoder, out),
+            None => Err(malformed("a document instead of a stream")),
         }
     }
 }
