@@ -2,9 +2,12 @@
 
 mod attempt;
 mod attempt_diff;
+mod calls;
 mod ending;
 mod failure;
+mod ledger;
 mod packet_writer;
+mod spending;
 mod tool_log;
 
 use std::panic::AssertUnwindSafe;
@@ -12,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_agent::{Canceller, Sent, Timer, TraceParent, Turn};
-use capstan_journal::{ArmedBy, Health, JournalError, Run};
+use capstan_journal::{ArmedBy, Health, JournalError, Run, StoredTurn};
 use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind};
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
@@ -22,13 +25,14 @@ use uuid::Uuid;
 
 use crate::app::{App, Registered};
 use crate::ask::Ask;
-use crate::conversation::{self, Said};
+use crate::conversation::{self, TurnRecord};
 use crate::interrupts;
 use crate::limits::{Load, Slot};
 use crate::refusal::journal_fault;
 use crate::runs::StopSender;
 use crate::traces::{self, RunTrace};
 pub(crate) use ending::{Ending, close_waiting, interrupt, last_words_of_lost, lose};
+pub(crate) use ledger::{Origin, add as add_attempt};
 use packet_writer::PacketWriter;
 
 /// A wait up to this is slept through by the gateway itself; a longer one is the client's to come back after.
@@ -60,6 +64,8 @@ struct Relay {
     stop: mpsc::Receiver<oneshot::Sender<()>>,
     packets: PacketWriter,
     trace: RunTrace,
+    /// Of the present attempt that go on.
+    calls: calls::OpenCalls,
     /// Of the present attempt, or the last.
     canceller: Option<Canceller>,
     /// What is left of the run's total time.
@@ -124,6 +130,7 @@ async fn work(
     let span = trace.span().clone();
     let here = app.clone();
     let started = Instant::now();
+    let (calls, canceller) = (calls::OpenCalls::default(), None);
     let relay = Relay {
         app,
         agent,
@@ -132,7 +139,8 @@ async fn work(
         stop,
         packets,
         trace,
-        canceller: None,
+        calls,
+        canceller,
         budget,
         started,
         ready,
@@ -234,9 +242,9 @@ impl Relay {
 
     /// What the session remembers: the turns that were closed before this one began. Read page by page, each within what
     /// the tenant's requests may take.
-    async fn stored(&mut self) -> Result<Result<Vec<Said>, Fault>, JournalError> {
+    async fn stored(&mut self) -> Result<Result<Vec<TurnRecord>, Fault>, JournalError> {
         let Run { tenant, session, turns_before, .. } = &self.run;
-        let (mut said, mut from) = (Vec::new(), 1);
+        let (mut turns, mut from) = (Vec::new(), 1);
         while from <= *turns_before {
             // What comes is a page at most, or one turn.
             let held = self.room.load.held();
@@ -248,16 +256,14 @@ impl Relay {
                 self.app.journal.store().turns(tenant, session, from, usize::MAX, HISTORY_PAGE).await?;
             let Some(last) = page.last().map(|turn| turn.number) else { break };
             from = last + 1;
-            let mut bytes = 0;
+            let before = turns.len();
             // By their numbers: what clocks say may step.
-            for turn in page.into_iter().filter(|turn| turn.number <= *turns_before) {
-                bytes += turn.said_bytes();
-                said.push(Said::of(turn));
-            }
+            turns.extend(page.into_iter().filter(|turn| turn.number <= *turns_before));
+            let bytes: usize = turns.iter().skip(before).map(StoredTurn::said_bytes).sum();
             self.room.load.shrink_to(held);
             self.room.load.grow_anyway(bytes.saturating_mul(HISTORY_COPIES));
         }
-        Ok(Ok(said))
+        Ok(Ok(conversation::remembered(turns, self.ask.previous)))
     }
 
     /// Sleeps until the attempt may begin, and until there is room for it. Something else may happen first.
@@ -318,7 +324,8 @@ impl Relay {
 
     /// What earlier attempts sent, for the agent's eyes.
     fn sent(&self) -> Sent {
-        Sent { text: self.packets.text().to_owned(), events: self.packets.events() }
+        let can_continue = self.packets.can_continue();
+        Sent { text: self.packets.text().to_owned(), events: self.packets.events(), can_continue }
     }
 }
 

@@ -137,8 +137,8 @@ impl Attack<'_> {
 
     /// Everything at once, as long as `held` is held.
     async fn all(&self) -> impl Sized {
-        let held = (self.half_bodies().await, self.idle_connections().await);
         let bodies = self.large_bodies().await;
+        let held = (self.half_bodies().await, self.idle_connections().await);
         tokio::join!(self.structure(), self.waiting(), self.session());
         (held, bodies)
     }
