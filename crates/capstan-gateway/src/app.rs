@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::access::CorsHeaders;
 use crate::ask::Ask;
+use crate::audit::Audit;
 use crate::face::{self, Face};
 use crate::limits::{self, Limiter};
 use crate::metrics::Metrics;
@@ -118,6 +119,7 @@ impl Gateway {
             runs: Runs::default(),
             waits: Waits::default(),
             erased: Erased::default(),
+            audit: Audit::default(),
             faces,
             cors,
             tasks: TaskTracker::new(),
@@ -150,6 +152,7 @@ pub(crate) struct Shared {
     pub(crate) runs: Runs,
     pub(crate) waits: Waits,
     pub(crate) erased: Erased,
+    pub(crate) audit: Audit,
     pub(crate) faces: Vec<Arc<dyn Face>>,
     pub(crate) cors: CorsHeaders,
     /// Relays at work; the end waits for them.
