@@ -148,8 +148,10 @@ fn ticket<'a>(head: &'a Parts, query: &'a [(String, String)]) -> Option<(&'a str
 async fn holder_of_ticket(app: &App, stream: &str, ticket: &str) -> Result<Caller, Fault> {
     let tickets = Tickets::of(app).await?;
     let keys_of = |tenant: &str| {
-        let of_tokens = app.settings.jwt.iter().map(Jwt::ticket_key);
-        app.settings.tenants.reading_keys_of(tenant).into_iter().chain(of_tokens).collect()
+        let tenants = &app.settings.tenants;
+        let names = |jwt: &&Jwt| jwt.takes_any_tenant() || tenants.has(tenant);
+        let of_tokens = app.settings.jwt.iter().filter(names).map(Jwt::ticket_key);
+        tenants.reading_keys_of(tenant).into_iter().chain(of_tokens).collect()
     };
     let check = |stream| tickets.check(ticket, stream, app.wall.unset(), keys_of);
     let holder = stream.parse().ok().and_then(check);
