@@ -182,7 +182,6 @@ fn unfit(issuer: &Issuer) -> Vec<(&'static str, String, u16)> {
         ("no tenant", issuer.token(Algorithm::EdDSA, &nobodys), 403),
         ("a tenant that is no name", issuer.with("tenant", json!(["acme"])), 403),
         ("an unknown tenant", issuer.with("tenant", json!("other")), 403),
-        ("too long", issuer.with("sub", json!("x".repeat(8 * 1024))), 403),
         ("rubbish", "a.b.c".into(), 403),
         ("dots", "..".into(), 403),
     ]
@@ -295,12 +294,12 @@ async fn a_key_does_what_its_scopes_say_in_every_face() {
 }
 
 #[tokio::test]
-async fn a_read_only_key_does_not_arm_a_run_that_waits() {
+async fn a_read_only_key_does_not_even_attach_with_the_request() {
     let server = start(settings()).await;
     let request = ask("/tokens 1");
     let with = |key: &'static str| [("authorization", key)];
     assert_eq!(server.post_with(&request, &with("Bearer key-a")).await.status(), 200);
-    assert_eq!(server.post_with(&request, &with("Bearer reader")).await.status(), 403, "not even to attach");
+    assert_eq!(server.post_with(&request, &with("Bearer reader")).await.status(), 403);
     server.stop().await;
 }
 
