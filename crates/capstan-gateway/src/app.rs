@@ -16,6 +16,7 @@ use uuid::Uuid;
 use crate::access::CorsHeaders;
 use crate::ask::Ask;
 use crate::face::{self, Face};
+use crate::histories::Histories;
 use crate::limits::{self, Limiter};
 use crate::metrics::Metrics;
 use crate::purge::Erased;
@@ -118,6 +119,7 @@ impl Gateway {
             runs: Runs::default(),
             waits: Waits::default(),
             erased: Erased::default(),
+            histories: Histories::default(),
             faces,
             cors,
             tasks: TaskTracker::new(),
@@ -150,6 +152,7 @@ pub(crate) struct Shared {
     pub(crate) runs: Runs,
     pub(crate) waits: Waits,
     pub(crate) erased: Erased,
+    pub(crate) histories: Histories,
     pub(crate) faces: Vec<Arc<dyn Face>>,
     pub(crate) cors: CorsHeaders,
     /// Relays at work; the end waits for them.

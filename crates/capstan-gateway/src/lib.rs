@@ -9,6 +9,7 @@ mod ask;
 mod conversation;
 mod doors;
 mod face;
+mod histories;
 mod html;
 mod interrupts;
 mod limits;

@@ -19,6 +19,8 @@ const AT_ONCE: usize = 256;
 /// How often old streams are dropped, unless there is a reason to do it sooner, and how often that is looked for.
 const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// A conversation that was silent for so long is read anew when it goes on.
+const RESTING: Duration = Duration::from_secs(600);
 /// So much more than after the last time is reason enough: fast streams fill a disk within a minute.
 const GROWTH: u64 = 64 * 1024 * 1024;
 /// After a run that could not be ended, it is tried again in a while; the others do not wait for it.
@@ -119,6 +121,9 @@ async fn expire(app: &App) {
         }
         // Longer than any wait: who waits too long is ended with its span.
         app.traces.forget(app.settings.timeouts.waiting.saturating_mul(3));
+        if let Some(then) = Instant::now().checked_sub(RESTING) {
+            app.histories.drop_unused_since(then);
+        }
         expire_now(app).await;
         last = (Instant::now(), store.stats().live_bytes);
     }
