@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::Gateway;
 use capstan_journal::{Claim, Quota, Run, RunState, StoredTurn};
-use capstan_protocol::{ChatMessage, Timestamp};
+use capstan_protocol::{ChatMessage, Role, Timestamp};
 use common::odd_store::OddStore;
 use common::{Server, all, ask_in, serve_gateway, stream_of, text};
 use serde_json::json;
@@ -19,14 +19,14 @@ const TENANT: &str = "local";
 /// The last turn that is known, and the one that came since.
 const FEW: usize = 2;
 
-/// Repeats what was said before.
+/// Repeats what was asked before.
 struct Echo;
 
 #[async_trait]
 impl Agent for Echo {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
-        let said: Vec<_> = turn.history.iter().filter(|message| message.text().starts_with('q')).collect();
-        let words: Vec<_> = said.iter().map(|message| message.text()).collect();
+        let asked = turn.history.iter().filter(|message| message.role == Role::User);
+        let words: Vec<_> = asked.map(|message| message.text()).collect();
         Ok(out.delta(words.join(" ")).await?)
     }
 }
