@@ -1,11 +1,12 @@
 //! What happens without being asked: after a restart, and when something is due.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use capstan_journal::{ArmedBy, Retention, Run, RunState};
 use capstan_protocol::{Fault, FaultKind};
 use futures_util::{StreamExt as _, stream};
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::app::App;
