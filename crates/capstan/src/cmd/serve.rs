@@ -14,7 +14,7 @@ use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use capstan_gateway::{Gateway, serve};
@@ -25,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::Failure;
 use super::traces::Traces;
 use config::Config;
-pub(super) use config::{EXAMPLE, read_file};
+pub(super) use config::EXAMPLE;
 use greeting::Greeting;
 pub(super) use plan::Plan;
 
@@ -79,11 +79,6 @@ impl Args {
         let served = runtime.block_on(run(config, file, &traces));
         traces.close();
         served.map(|()| ExitCode::SUCCESS)
-    }
-
-    /// The file that was named.
-    pub(super) fn file(&self) -> Option<&Path> {
-        self.config.as_deref()
     }
 
     /// Flags beat the environment, which beats the file, which beats the defaults.

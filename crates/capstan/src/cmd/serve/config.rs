@@ -83,6 +83,11 @@ impl Config {
         Ok(Self { source: (path, text), ..config })
     }
 
+    /// The file that was read, and what it held; both are empty if there was none.
+    pub(in crate::cmd) fn source(&self) -> (&Path, &str) {
+        (&self.source.0, &self.source.1)
+    }
+
     /// The agents that the file names, the default one first; none if it names none.
     pub(super) fn agents(&self) -> Result<Vec<Named>, Failure> {
         let (path, text) = &self.source;
@@ -120,7 +125,7 @@ impl Config {
 }
 
 /// The file that was named, or `capstan.toml` if there is one.
-pub(in crate::cmd) fn read_file(named: Option<&Path>) -> Result<Option<(PathBuf, String)>, Failure> {
+fn read_file(named: Option<&Path>) -> Result<Option<(PathBuf, String)>, Failure> {
     let path = named.unwrap_or_else(|| Path::new(DEFAULT_FILE));
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some((path.to_owned(), text))),

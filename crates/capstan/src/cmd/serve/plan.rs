@@ -45,7 +45,7 @@ impl Plan {
     /// What lets a server start, but most likely is a mistake: the agent, and what is wrong.
     pub(in crate::cmd) fn warnings(&self) -> impl Iterator<Item = (&str, String)> {
         self.agents.iter().filter_map(|agent| {
-            let variable = agent.missing_key?;
+            let variable = agent.missing_key.as_ref()?;
             let message = format!(
                 "{variable} is not set, so this agent's calls go out without a key; set it, or name the key with key_env or key_file"
             );
