@@ -12,9 +12,12 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 
 use crate::app::App;
+use crate::audit::{Who, mark_of};
 use crate::face::Face;
-use crate::refusal::Refusal;
-use crate::tenants::KeyHash;
+use crate::jwt::{Jwt, is_token};
+use crate::refusal::{Refusal, refused_by_credentials};
+use crate::scopes::{Scope, Scopes};
+use crate::tenants::{KeyHash, TenantKey};
 use crate::tickets::Tickets;
 
 /// The tenant of a gateway without tenants.
@@ -24,8 +27,36 @@ pub(crate) const LOCAL: &str = "local";
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) tenant: String,
-    /// The key that was shown, if one was.
+    /// What its tickets are bound to: the key that was shown, if one was.
     pub(crate) key: Option<KeyHash>,
+    /// What it may do.
+    pub(crate) scopes: Scopes,
+    /// By what logs know it.
+    pub(crate) mark: String,
+}
+
+impl Caller {
+    /// On a gateway without tenants.
+    fn local() -> Self {
+        Self { tenant: LOCAL.to_owned(), key: None, scopes: Scopes::ALL, mark: String::new() }
+    }
+
+    /// Refuses what its key or token is not for.
+    pub(crate) fn check(&self, scope: Scope) -> Result<(), Fault> {
+        self.scopes.has(scope).then_some(()).ok_or_else(|| {
+            let message = format!("The key or token may not do this: it lacks the scope `{}`.", scope.word());
+            Fault::new(FaultKind::TenantUnauthorized).with_message(message)
+        })
+    }
+}
+
+/// Refuses a request whose key or token lacks a scope of its route. Routes without a caller are open to everybody.
+pub(crate) async fn check_scopes(scopes: &'static [Scope], request: Request, next: Next) -> Response {
+    let caller = request.extensions().get::<Caller>();
+    match caller.map_or(Ok(()), |caller| scopes.iter().try_for_each(|scope| caller.check(*scope))) {
+        Ok(()) => next.run(request).await,
+        Err(fault) => Refusal::from(fault).into_response(),
+    }
 }
 
 /// The route that a ticket opens.
@@ -42,17 +73,23 @@ fn names_a_key(name: &str) -> bool {
     KEY_NAMES.contains(&plain.as_str()) || IN_KEY_NAMES.iter().any(|part| plain.contains(part))
 }
 
-/// Finds out whose request it is, or refuses it.
+/// Finds out whose request it is, or refuses it. Whoever is refused for what they showed, here or further on, is noted.
 pub(crate) async fn authenticate(State(app): State<App>, request: Request, next: Next) -> Response {
     let (mut head, body) = request.into_parts();
-    match caller(&app, &head).await {
+    let (method, path) = (head.method.clone(), head.uri.path().to_owned());
+    let (who, response) = match caller(&app, &head).await {
         Ok(caller) => {
             tracing::Span::current().record("tenant", caller.tenant.as_str());
+            let who = Who::from(&caller);
             head.extensions.insert(caller);
-            next.run(Request::from_parts(head, body)).await
+            (who, next.run(Request::from_parts(head, body)).await)
         }
-        Err(fault) => Refusal::from(fault).into_response(),
+        Err(fault) => (Who::stranger(bearer(&head.headers)), Refusal::from(fault).into_response()),
+    };
+    if let Some(fault) = refused_by_credentials(&response) {
+        app.audit.refused(who, fault, &method, &path);
     }
+    response
 }
 
 async fn caller(app: &App, head: &Parts) -> Result<Caller, Fault> {
@@ -63,22 +100,34 @@ async fn caller(app: &App, head: &Parts) -> Result<Caller, Fault> {
              For an EventSource, ask for a ticket with POST /v1/streams/{id}/ticket.",
         ));
     }
-    let tenants = &app.settings.tenants;
-    if tenants.is_empty() {
-        return Ok(Caller { tenant: LOCAL.to_owned(), key: None });
+    if app.settings.is_local() {
+        return Ok(Caller::local());
     }
-    let (tenant, key) = match (bearer(&head.headers), ticket(head, &query)) {
-        (Some(key), _) => {
-            let holder = tenants.holder_of(key).ok_or_else(|| Fault::new(FaultKind::TenantUnauthorized))?;
-            (holder.0.name, Some(holder.1))
-        }
-        (None, Some((stream, ticket))) => (holder_of_ticket(app, stream, ticket).await?, None),
+    let caller = match (bearer(&head.headers), ticket(head, &query)) {
+        (Some(shown), _) => holder_of(app, shown)?,
+        (None, Some((stream, ticket))) => holder_of_ticket(app, stream, ticket).await?,
         (None, None) => return Err(Fault::new(FaultKind::TenantRequired)),
     };
     match head.headers.get("x-tenant-id").map(HeaderValue::as_bytes) {
-        Some(claimed) if claimed != tenant.as_bytes() => Err(Fault::new(FaultKind::TenantUnauthorized)),
-        _ => Ok(Caller { tenant, key }),
+        Some(claimed) if claimed != caller.tenant.as_bytes() => {
+            Err(Fault::new(FaultKind::TenantUnauthorized))
+        }
+        _ => Ok(caller),
     }
+}
+
+/// Whose key or token this is.
+fn holder_of(app: &App, shown: &str) -> Result<Caller, Fault> {
+    let tenants = &app.settings.tenants;
+    if let Some((tenant, TenantKey { hash, scopes })) = tenants.holder_of(shown) {
+        return Ok(Caller { tenant, mark: mark_of(&hash), key: Some(hash), scopes });
+    }
+    let Some(jwt) = app.settings.jwt.as_ref().filter(|_| is_token(shown)) else {
+        return Err(Fault::new(FaultKind::TenantUnauthorized));
+    };
+    let claims = jwt.check(shown, tenants)?;
+    let mark = format!("jwt:{}", mark_of(&claims.subject));
+    Ok(Caller { tenant: claims.tenant, key: Some(jwt.ticket_key()), scopes: claims.scopes, mark })
 }
 
 /// What cannot be read is not there; who needs it complains.
@@ -95,13 +144,24 @@ fn ticket<'a>(head: &'a Parts, query: &'a [(String, String)]) -> Option<(&'a str
     Some((head.uri.path().rsplit('/').next()?, ticket))
 }
 
-/// The tenant of a ticket, if it is valid for the stream and the tenant still has the key that it stands in for.
-async fn holder_of_ticket(app: &App, stream: &str, ticket: &str) -> Result<String, Fault> {
+/// The holder of a ticket, if it is valid for the stream and the tenant still has the key that it stands in for.
+async fn holder_of_ticket(app: &App, stream: &str, ticket: &str) -> Result<Caller, Fault> {
     let tickets = Tickets::of(app).await?;
-    let keys_of = |tenant: &str| app.settings.tenants.keys_of(tenant);
+    let keys_of = |tenant: &str| {
+        let tenants = &app.settings.tenants;
+        let names = |jwt: &&Jwt| jwt.takes_any_tenant() || tenants.has(tenant);
+        let of_tokens = app.settings.jwt.iter().filter(names).map(Jwt::ticket_key);
+        tenants.reading_keys_of(tenant).into_iter().chain(of_tokens).collect()
+    };
     let check = |stream| tickets.check(ticket, stream, app.wall.unset(), keys_of);
     let holder = stream.parse().ok().and_then(check);
-    holder.ok_or_else(|| {
+    let caller = |tenant| Caller {
+        tenant,
+        key: None,
+        scopes: [Scope::Read].into_iter().collect(),
+        mark: "ticket".into(),
+    };
+    holder.map(caller).ok_or_else(|| {
         Fault::new(FaultKind::TenantUnauthorized).with_message(
             "The ticket is not one for this stream, or has expired: ask for another with POST /v1/streams/{id}/ticket.",
         )
@@ -117,7 +177,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 /// Without tenants only this machine may ask: a foreign Host is DNS rebinding, a foreign Origin another site's page.
 /// A server that is open to everybody has nothing to guard in this way; [`cors`] still holds.
 pub(crate) async fn guard_loopback(State(app): State<App>, request: Request, next: Next) -> Response {
-    if app.settings.tenants.is_empty() && !app.settings.open {
+    if app.settings.is_local() && !app.settings.open {
         let headers = request.headers();
         let is_foreign_origin = headers.get(header::ORIGIN).is_some_and(|origin| !app.allows_origin(origin));
         if is_foreign_host(request.uri(), headers) || is_foreign_origin {
@@ -155,7 +215,7 @@ impl App {
             return true;
         }
         let uri = origin.parse::<http::Uri>().ok();
-        self.settings.tenants.is_empty() && uri.as_ref().and_then(http::Uri::host).is_some_and(is_loopback)
+        self.settings.is_local() && uri.as_ref().and_then(http::Uri::host).is_some_and(is_loopback)
     }
 }
 

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::access::CorsHeaders;
 use crate::ask::Ask;
+use crate::audit::Audit;
 use crate::face::{self, Face};
 use crate::histories::Histories;
 use crate::limits::{self, Limiter};
@@ -120,6 +121,7 @@ impl Gateway {
             waits: Waits::default(),
             erased: Erased::default(),
             histories: Histories::default(),
+            audit: Audit::default(),
             faces,
             cors,
             tasks: TaskTracker::new(),
@@ -153,6 +155,7 @@ pub(crate) struct Shared {
     pub(crate) waits: Waits,
     pub(crate) erased: Erased,
     pub(crate) histories: Histories,
+    pub(crate) audit: Audit,
     pub(crate) faces: Vec<Arc<dyn Face>>,
     pub(crate) cors: CorsHeaders,
     /// Relays at work; the end waits for them.

@@ -15,6 +15,8 @@ use capstan_protocol::fault::Entry;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::Value;
 
+use crate::scopes::Scope;
+
 pub(crate) use bodies::{Body, of_user};
 use document::document;
 pub(crate) use headers::{
@@ -57,6 +59,8 @@ pub(crate) struct Row {
     pub(crate) tells_of_run: bool,
     /// How its face words them, if not as problems.
     pub(crate) refusals: Option<&'static Refusals>,
+    /// What a key or token must be for, if that is not what its method says: GET reads, POST runs, DELETE stops.
+    pub(crate) scopes: Option<&'static [Scope]>,
 }
 
 impl Row {
@@ -73,6 +77,7 @@ impl Row {
         faults: &[],
         tells_of_run: false,
         refusals: None,
+        scopes: None,
     };
 }
 

@@ -103,6 +103,7 @@ async fn start(
         armed_by: face.armed_by(),
         point,
         origin: origin_of(request.parts),
+        started_by: mark_of(request.parts),
     };
     let run = runs::start_or_attach(app, start).await?;
     if let Some(mut whole) = face.whole(app, request, &run).await {
@@ -118,6 +119,12 @@ async fn start(
 fn origin_of(parts: &Parts) -> Origin {
     let request_id = parts.extensions.get::<RequestId>().map(|RequestId(id)| id.clone());
     Origin { request_id, trace: traces::context_of(&parts.headers) }
+}
+
+/// By what logs know the caller, if it showed anything.
+fn mark_of(parts: &Parts) -> Option<String> {
+    let caller = parts.extensions.get::<Caller>();
+    caller.map(|caller| caller.mark.clone()).filter(|mark| !mark.is_empty())
 }
 
 /// Answers a viewer that only looks.

@@ -116,6 +116,14 @@ impl IntoResponse for Refusal {
     }
 }
 
+/// The fault of a response that was refused for want of a credential, or of what it allows.
+pub(crate) fn refused_by_credentials(response: &Response) -> Option<&Fault> {
+    let extensions = response.extensions();
+    let is_by =
+        |fault: &&Fault| matches!(fault.kind(), FaultKind::TenantRequired | FaultKind::TenantUnauthorized);
+    extensions.get::<Fault>().filter(is_by).filter(|_| extensions.get::<OfARun>().is_none())
+}
+
 fn status_of(fault: &Fault) -> StatusCode {
     StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }

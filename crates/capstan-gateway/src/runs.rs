@@ -95,6 +95,8 @@ pub(crate) struct Start<'a> {
     /// Where the client reads on; one that was somewhere before must find its run.
     pub(crate) point: ResumePoint,
     pub(crate) origin: Origin,
+    /// By what logs know the caller.
+    pub(crate) started_by: Option<String>,
     /// What the request takes, and the run that it starts.
     pub(crate) load: Load,
 }
@@ -203,6 +205,7 @@ fn claim_of(app: &App, start: &Start<'_>, agent: &Registered) -> Claim {
         armed_by: start.armed_by,
         request_id: start.origin.request_id.clone(),
         trace_id: start.origin.trace_id(),
+        started_by: start.started_by.clone(),
         ..Claim::new(start.tenant, start.key.clone(), stream, app.wall.now())
     }
 }

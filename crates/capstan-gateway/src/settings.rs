@@ -5,6 +5,8 @@ use std::time::Duration;
 use capstan_journal::Retention;
 use capstan_protocol::Exposure;
 
+use crate::jwt::Jwt;
+use crate::operators::Operators;
 use crate::tenants::{KeyHash, Tenants};
 use crate::tls::Tls;
 
@@ -14,6 +16,10 @@ pub struct Settings {
     /// Who may use it; nobody in particular if empty (then it must listen on loopback only). A handle: keep a clone to
     /// replace them while the gateway serves.
     pub tenants: Tenants,
+    /// Which tokens are taken beside keys, if any.
+    pub jwt: Option<Jwt>,
+    /// Who looks after it. A handle, as the tenants are.
+    pub operators: Operators,
     /// Without tenants, whether others than this machine may use it: then any Host is answered to.
     pub open: bool,
     /// Origins of pages that may call it. Without tenants, pages on loopback may.
@@ -35,10 +41,19 @@ pub struct Settings {
     pub retention: Retention,
 }
 
+impl Settings {
+    /// Whether everything belongs to one, who shows nothing: then only this machine may ask.
+    pub fn is_local(&self) -> bool {
+        self.tenants.is_empty() && self.jwt.is_none()
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             tenants: Tenants::default(),
+            jwt: None,
+            operators: Operators::default(),
             open: false,
             cors_origins: Vec::new(),
             metrics_key: None,

@@ -9,6 +9,8 @@ use capstan_journal::{Retention, TenantRetention};
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
+use crate::scopes::{Scope, Scopes};
+
 /// A key as it is stored: its SHA-256. Keys are long and random, so a plain hash is enough.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyHash([u8; 32]);
@@ -40,7 +42,7 @@ impl KeyHash {
         &self.0
     }
 
-    fn matches(&self, other: &Self) -> Choice {
+    pub(crate) fn matches(&self, other: &Self) -> Choice {
         self.0.ct_eq(&other.0)
     }
 }
@@ -51,13 +53,29 @@ impl fmt::Debug for KeyHash {
     }
 }
 
+/// A key of a tenant, and what it may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TenantKey {
+    /// The key.
+    pub hash: KeyHash,
+    /// What it may do.
+    pub scopes: Scopes,
+}
+
+impl From<KeyHash> for TenantKey {
+    /// It may do everything.
+    fn from(hash: KeyHash) -> Self {
+        Self { hash, scopes: Scopes::ALL }
+    }
+}
+
 /// A tenant and its keys; several, so that they can be rotated.
 #[derive(Debug, Clone)]
 pub struct Tenant {
     /// The tenant's name.
     pub name: String,
     /// Its keys.
-    pub keys: Vec<KeyHash>,
+    pub keys: Vec<TenantKey>,
     /// Nothing of its streams and sessions may be stored: they live in memory, and end with the process.
     pub no_store: bool,
     /// How long its streams and sessions are kept, if not as long as everybody's.
@@ -70,8 +88,9 @@ pub struct Tenant {
 const UNSTORED_AGE: Duration = Duration::from_secs(15 * 60);
 
 impl Tenant {
-    /// A tenant with everything optional left as it is for all.
+    /// A tenant with everything optional left as it is for all; each of its keys may do everything.
     pub fn new(name: impl Into<String>, keys: Vec<KeyHash>) -> Self {
+        let keys = keys.into_iter().map(TenantKey::from).collect();
         Self { name: name.into(), keys, no_store: false, max_age: None, max_bytes: None }
     }
 }
@@ -128,24 +147,31 @@ impl Tenants {
         Retention { tenants: own.collect(), ..for_all.clone() }
     }
 
-    /// Whose key this is, and its hash. Every key is compared, found or not, so that the time tells nothing.
-    pub(crate) fn holder_of(&self, key: &str) -> Option<(Tenant, KeyHash)> {
+    /// The name of the tenant whose key this is, and the key. Every key is compared, found or not, so that the time
+    /// tells nothing.
+    pub(crate) fn holder_of(&self, key: &str) -> Option<(String, TenantKey)> {
         let (presented, tenants) = (KeyHash::of(key), self.current());
         let mut found = None;
         for tenant in tenants.iter() {
             for known in &tenant.keys {
-                if bool::from(known.matches(&presented)) {
-                    found = Some(tenant);
+                if bool::from(known.hash.matches(&presented)) {
+                    found = Some((tenant, known));
                 }
             }
         }
-        found.map(|tenant| (tenant.clone(), presented))
+        found.map(|(tenant, key)| (tenant.name.clone(), key.clone()))
     }
 
-    /// The keys of a tenant.
-    pub(crate) fn keys_of(&self, name: &str) -> Vec<KeyHash> {
+    /// Whether there is one of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.current().iter().any(|tenant| tenant.name == name)
+    }
+
+    /// The keys of a tenant that may read.
+    pub(crate) fn reading_keys_of(&self, name: &str) -> Vec<KeyHash> {
         let tenants = self.current();
-        tenants.iter().filter(|tenant| tenant.name == name).flat_map(|tenant| tenant.keys.clone()).collect()
+        let keys = tenants.iter().filter(|tenant| tenant.name == name).flat_map(|tenant| &tenant.keys);
+        keys.filter(|key| key.scopes.has(Scope::Read)).map(|key| key.hash.clone()).collect()
     }
 }
 
@@ -164,7 +190,7 @@ mod tests {
     #[test]
     fn each_of_a_tenants_keys_opens_until_the_tenants_are_replaced() {
         let tenants = Tenants::from(vec![Tenant::new("a", vec![KeyHash::of("old"), KeyHash::of("new")])]);
-        let name = |key: &str| tenants.holder_of(key).map(|(tenant, _)| tenant.name);
+        let name = |key: &str| tenants.holder_of(key).map(|(tenant, _)| tenant);
         assert_eq!((name("old"), name("new"), name("")), (Some("a".into()), Some("a".into()), None));
         tenants.clone().replace(vec![Tenant::new("a", vec![KeyHash::of("new")])]);
         assert_eq!((name("old"), name("new")), (None, Some("a".into())));

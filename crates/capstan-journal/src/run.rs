@@ -45,6 +45,8 @@ pub struct Claim {
     pub request_id: Option<String>,
     /// The trace that the request belongs to.
     pub trace_id: Option<String>,
+    /// By what the one who asked is known in logs, if it showed a key.
+    pub started_by: Option<String>,
     /// The process that works on the run, where several share a store.
     pub owner: Option<String>,
     /// The response that this one continues, in faces that chain them.
@@ -80,6 +82,7 @@ impl Claim {
             turns_elsewhere: 0,
             request_id: None,
             trace_id: None,
+            started_by: None,
             owner: None,
             previous_response: None,
             chat: None,
@@ -118,6 +121,7 @@ impl Claim {
             attempts: vec![first],
             request_id: self.request_id.clone(),
             trace_id: self.trace_id.clone(),
+            started_by: self.started_by.clone(),
             turns_before: self.turns_elsewhere,
             owner: self.owner.clone(),
             far_id: None,
@@ -321,6 +325,9 @@ pub struct Run {
     /// The trace that the starting request belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
+    /// By what the one who started it is known in logs, if it showed a key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_by: Option<String>,
     /// The number of the session's last turn when the run was claimed: what it may know of. Set by the store.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub turns_before: u64,

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use axum::handler::Handler;
+use axum::middleware::from_fn;
 use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Extension, Router};
 
 use super::Row;
-use crate::access::Caller;
+use crate::access::{Caller, check_scopes};
 use crate::app::App;
 use crate::face::Face;
+use crate::scopes::Scope;
 
 /// Handlers with their rows.
 #[derive(Default)]
@@ -79,6 +81,8 @@ impl Routes {
         row: &'static Row,
     ) -> Self {
         self.described.push(Described { method, path, row, needs_key: false });
+        let scopes = row.scopes.unwrap_or_else(|| usual_scopes(method));
+        let to = to.route_layer(from_fn(move |request, next| check_scopes(scopes, request, next)));
         Self { router: self.router.route(path, to), ..self }
     }
 
@@ -90,5 +94,14 @@ impl Routes {
     /// What describes; `needs_key` if only tenants may ask.
     pub(crate) fn described(self, needs_key: bool) -> impl Iterator<Item = Described> {
         self.described.into_iter().map(move |described| Described { needs_key, ..described })
+    }
+}
+
+/// What a key or token must be for, unless the row says otherwise.
+fn usual_scopes(method: &str) -> &'static [Scope] {
+    match method {
+        "get" => &[Scope::Read],
+        "delete" => &[Scope::Stop],
+        _ => &[Scope::Run],
     }
 }

@@ -5,13 +5,15 @@ use std::net::SocketAddr;
 use axum::extract::{ConnectInfo, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use capstan_protocol::{FaultKind, HealthCheckResponse, HealthStatus};
-use http::{HeaderMap, StatusCode, Uri, header};
+use capstan_protocol::{Fault, FaultKind, HealthCheckResponse, HealthStatus};
+use http::{HeaderMap, Method, StatusCode, Uri, header};
 
 use crate::access::{bearer, is_foreign_host};
 use crate::app::App;
+use crate::audit::Who;
 use crate::html;
 use crate::openapi::{Answer, Content, Row, Tag, model};
+use crate::operators::Right;
 use crate::refusal::Refusal;
 use crate::tenants::KeyHash;
 
@@ -45,7 +47,7 @@ pub(crate) const READY: Row = Row {
 pub(crate) const METRICS: Row = Row {
     tag: &Tag::SERVER,
     summary: "Metrics",
-    says: "For loopback, or whoever sends the metrics key as `Authorization: Bearer`.",
+    says: "For loopback, or whoever sends the metrics key, or the key of an operator who may `look`, as `Authorization: Bearer`.",
     answers: &[Answer::ok("In the text format of OpenMetrics.", &[Content::Text(METRICS_TYPE)])],
     ..Row::NONE
 };
@@ -77,20 +79,25 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<StatusCode, Refusal>
     app.unready().map_or(Ok(StatusCode::OK), |fault| Err(fault.into()))
 }
 
-/// For loopback, or whoever has the metrics key.
+/// For loopback, or whoever has the metrics key or is an operator that may look.
 pub(crate) async fn metrics(
     State(app): State<App>,
     peer: Option<Extension<ConnectInfo<SocketAddr>>>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let presented = bearer(&headers).map(KeyHash::of);
-    let has_key = presented.is_some() && presented == app.settings.metrics_key;
+    let shown = bearer(&headers);
+    let presented = shown.map(KeyHash::of);
+    let operator = shown.and_then(|key| app.settings.operators.holder_of(key));
+    let has_key = (presented.is_some() && presented == app.settings.metrics_key)
+        || operator.is_some_and(|operator| operator.may(Right::Look));
     // A server that does not say who asks is taken at its least.
     let is_near = peer.is_some_and(|Extension(ConnectInfo(peer))| peer.ip().is_loopback());
     // A page elsewhere may name this machine as its own host: that is not this machine asking.
     if !has_key && (!is_near || is_foreign_host(&uri, &headers)) {
-        return Err(FaultKind::TenantUnauthorized.into());
+        let fault = Fault::new(FaultKind::TenantUnauthorized);
+        app.audit.refused(Who::stranger(shown), &fault, &Method::GET, "/metrics");
+        return Err(fault.into());
     }
     app.metrics.journal.ask(&**app.journal.store());
     app.agents().for_each(|named| app.metrics.routes.stand(&named.name, &named.agent.members()));

@@ -12,11 +12,13 @@ use crate::access::Caller;
 use crate::answers::{PurgedSession, Session, SessionTurn};
 use crate::app::App;
 use crate::ask::check_id;
+use crate::audit::Who;
 use crate::conversation::TurnRecord;
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::purge;
 use crate::query::Query;
 use crate::refusal::Refusal;
+use crate::scopes::Scope;
 
 /// The most turns of a page.
 const PAGE: usize = 1000;
@@ -48,6 +50,7 @@ pub(crate) const PURGE: Row = Row {
         FaultKind::ServiceUnavailable,
         FaultKind::JournalUnavailable,
     ],
+    scopes: Some(&[Scope::Stop, Scope::Purge]),
     ..Row::NONE
 };
 
@@ -115,5 +118,6 @@ pub(crate) async fn purge(
         return Err(if is_erased { fault.into() } else { unknown });
     }
     let streams = purge::session(&app, &caller.tenant, &id).await?;
+    app.audit.purged_session(&Who::from(&caller), streams);
     Ok(Json(PurgedSession { session_id: &id, streams }).into_response())
 }

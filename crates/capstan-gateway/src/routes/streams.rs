@@ -3,6 +3,7 @@
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use capstan_journal::RunState;
 use capstan_protocol::{Fault, FaultKind, Profile, sse};
 use http::StatusCode;
 use schemars::JsonSchema;
@@ -12,12 +13,14 @@ use uuid::Uuid;
 use crate::access::Caller;
 use crate::answers::{PacketPage, Stream, StreamPage};
 use crate::app::App;
+use crate::audit::{Deed, Who};
 use crate::face::{Opening, cap};
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::query::Query;
 use crate::reader::View;
 use crate::refusal::Refusal;
 use crate::resume::ResumePoint;
+use crate::scopes::Scope;
 use crate::{lookup, post, purge, runs};
 
 /// A page holds at most this many entries.
@@ -201,7 +204,18 @@ pub(crate) async fn stop(
     Path(id): Path<String>,
     Query(params): Query<StopParams>,
 ) -> Result<Response, Refusal> {
+    if !params.purge {
+        let run = lookup::by_stream(&app, &caller.tenant, &id).await?;
+        let was_open = run.state != RunState::Closed;
+        let run = runs::stop(&app, run).await?;
+        if was_open {
+            app.audit.stopped(&caller, &run);
+        }
+        return Ok(Json(Stream::from(&run)).into_response());
+    }
+    caller.check(Scope::Purge)?;
     let run = lookup::by_stream(&app, &caller.tenant, &id).await?;
-    let run = if params.purge { purge::stream(&app, run).await? } else { runs::stop(&app, run).await? };
+    let run = purge::stream(&app, run).await?;
+    app.audit.did(&Who::from(&caller), Deed::PurgedStream, &run.tenant, run.stream_id);
     Ok(Json(Stream::from(&run)).into_response())
 }

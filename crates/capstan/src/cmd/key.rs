@@ -1,16 +1,16 @@
-//! `capstan key`: keys of tenants. A key is shown once; what is kept is its hash.
+//! `capstan key`: keys of tenants and operators. A key is shown once; what is kept is its hash.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use capstan_gateway::KeyHash;
+use capstan_gateway::{KeyHash, Scope};
 
 use super::Failure;
 
 /// How keys begin, so that scanners find those that leak.
 const PREFIX: &str = "sk_";
 
-/// Make keys for tenants
+/// Make keys for tenants and operators
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -24,17 +24,29 @@ enum Command {
     /// The key goes to standard output, the table to standard error. A tenant may have several keys.
     New {
         /// Whose key it is: letters, digits, `-`, `_` and `.`
-        tenant: String,
+        #[arg(required_unless_present = "operator", conflicts_with = "operator")]
+        tenant: Option<String>,
+
+        /// What the key may do; everything unless said. May be given several times
+        #[arg(long, value_name = "run|read|stop|purge", value_parser = scope, conflicts_with = "operator")]
+        scope: Vec<Scope>,
+
+        /// Make a key for an operator, who looks after the server and starts no run
+        #[arg(long, value_name = "NAME")]
+        operator: Option<String>,
     },
 }
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let Command::New { tenant } = self.command;
-        check(&tenant)?;
+        let Command::New { tenant, scope, operator } = self.command;
+        let name = operator.as_ref().or(tenant.as_ref()).map(String::as_str).unwrap_or_default();
+        check(name)?;
         let key = random_key()?;
         writeln!(io::stdout(), "{key}")?;
-        anstream::eprint!("{}", table(&tenant, &KeyHash::of(&key)));
+        let hash = KeyHash::of(&key);
+        let table = if operator.is_some() { operator_table(name, &hash) } else { table(name, &hash, &scope) };
+        anstream::eprint!("{table}");
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -56,18 +68,37 @@ fn random_key() -> Result<String, Failure> {
     Ok(bytes.iter().fold(PREFIX.to_owned(), |key, byte| format!("{key}{byte:02x}")))
 }
 
+fn scope(word: &str) -> Result<Scope, String> {
+    Scope::of_word(word).ok_or_else(|| "expected run, read, stop or purge".into())
+}
+
 /// Valid TOML, comments included.
-fn table(tenant: &str, hash: &KeyHash) -> String {
+fn table(tenant: &str, hash: &KeyHash, scopes: &[Scope]) -> String {
+    let hash = format!("\"sha256:{}\"", hash.to_hex());
+    let words: Vec<String> = scopes.iter().map(|scope| format!("\"{}\"", scope.word())).collect();
+    let key = match words.is_empty() {
+        true => hash,
+        false => format!("{{ hash = {hash}, scopes = [{}] }}", words.join(", ")),
+    };
     format!(
         "# The key above is shown this once. Its hash, for capstan.toml:\n[[tenants]]\nname = \"{tenant}\"\n\
-         keys = [\"sha256:{}\"]\n# If the tenant is there already, add the hash to its keys. \
-         A running server reads them at SIGHUP.\n",
+         keys = [{key}]\n# If the tenant is there already, add the hash to its keys. \
+         A running server reads them at SIGHUP.\n"
+    )
+}
+
+/// The same for an operator, who may look at first.
+fn operator_table(name: &str, hash: &KeyHash) -> String {
+    format!(
+        "# The key above is shown this once. Its hash, for capstan.toml:\n[[operators]]\nname = \"{name}\"\n\
+         keys = [\"sha256:{}\"]\ntenants = [\"*\"]\nmay = [\"look\"]\n\
+         # It may also have \"content\" and \"act\". A running server reads this at SIGHUP.\n",
         hash.to_hex()
     )
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 
@@ -76,6 +107,21 @@ mod tests {
         let (one, other) = (random_key().unwrap(), random_key().unwrap());
         assert!(one.starts_with(PREFIX) && one.len() == PREFIX.len() + 64);
         assert_ne!(one, other);
+    }
+
+    #[test]
+    fn the_tables_are_toml_and_say_what_the_key_may_do() {
+        let hash = KeyHash::of("k");
+        let read = |text: String| text.parse::<toml::Table>().unwrap();
+        let plain = read(table("acme", &hash, &[]));
+        let known = format!("sha256:{}", hash.to_hex());
+        let key = |table: &toml::Table| table.get("tenants").unwrap()[0]["keys"][0].clone();
+        assert_eq!(key(&plain).as_str(), Some(known.as_str()));
+        let scoped = key(&read(table("acme", &hash, &[Scope::Read, Scope::Stop])));
+        assert_eq!(scoped["hash"].as_str(), Some(known.as_str()));
+        assert_eq!(scoped["scopes"].to_string(), "[\"read\", \"stop\"]");
+        let operator = read(operator_table("ada", &hash));
+        assert_eq!(operator["operators"][0]["may"].to_string(), "[\"look\"]");
     }
 
     #[test]

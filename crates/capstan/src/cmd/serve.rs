@@ -5,6 +5,7 @@ mod agents;
 mod config;
 mod descriptors;
 mod greeting;
+mod jwks;
 mod page;
 mod plan;
 mod reload;
@@ -113,9 +114,14 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
     // Before the greeting: whoever reads it may send a signal at once.
     let terminated = terminated()?;
     let greeting = greeting(&config, &plan, &addresses);
-    let Plan { settings, agents, certificate, .. } = plan;
+    let Plan { settings, agents, certificate, token_keys, .. } = plan;
     let certificate = certificate.zip(settings.tls.clone());
-    tokio::spawn(reload::on_hangup(file, settings.tenants.clone(), certificate)?);
+    if let Some((source, jwt)) = token_keys.clone() {
+        tokio::spawn(source.keep_fresh(jwt));
+    }
+    let (tenants, operators) = (settings.tenants.clone(), settings.operators.clone());
+    let reloaded = reload::Reloaded { tenants, operators, certificate, token_keys };
+    tokio::spawn(reload::on_hangup(file, reloaded)?);
     let gateway = traces.collect(Gateway::new(journal).settings(settings).page(page::ASSETS));
     let gateway = agents.into_iter().fold(gateway, |gateway, named| gateway.agent(&named.name, named.agent));
     anstream::print!("{greeting}");
@@ -158,7 +164,7 @@ fn greeting(config: &Config, plan: &Plan, addresses: &[SocketAddr]) -> String {
         listening: &address::url(addresses, is_tls),
         url: &address::url(&address::reachable(addresses), is_tls),
         journal: &config.journal,
-        needs_key: !plan.settings.tenants.is_empty(),
+        needs_key: !plan.settings.is_local(),
         is_demo: plan.is_demo(),
         agents: plan.agents.len(),
     };

@@ -22,6 +22,7 @@ use crate::openapi::{Answer, Content, Header, PathParameter, Refusals, Routes, R
 use crate::reader::{self, View, Whole};
 use crate::refusal::Refusal;
 use crate::resume::ResumePoint;
+use crate::scopes::Scope;
 use crate::{lookup, post, query, runs};
 
 const TAG: Tag = Tag { name: "Numbers", says: "A face for tests." };
@@ -41,7 +42,8 @@ const GET: Row = Row {
     refusals: Some(&REFUSALS),
     ..Row::NONE
 };
-const STOP: Row = Row { tag: &TAG, summary: "Stop", places: &[&OWN_ID], ..Row::NONE };
+const STOP: Row =
+    Row { tag: &TAG, summary: "Stop", places: &[&OWN_ID], scopes: Some(&[Scope::Stop]), ..Row::NONE };
 const CHAT: Row =
     Row { tag: &TAG, summary: "The newest of a chat", places: &[&OWN_ID, &OWN_ID], ..Row::NONE };
 const CARD: Row = Row { tag: &TAG, summary: "What it can do", ..Row::NONE };

@@ -1,5 +1,6 @@
 //! `capstan.toml`: what can be configured. A wrong key or value is refused with its place and the nearest known key.
 
+mod auth;
 mod effective;
 mod overlay;
 mod tenant;
@@ -8,10 +9,11 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-use capstan_gateway::{Settings, Tenant};
+use capstan_gateway::{Operator, Settings, Tenant};
 use capstan_protocol::{Exposure, nearest};
 use serde::Deserialize;
 
+use self::auth::{AuthConfig, JwtConfig, OperatorConfig};
 use self::overlay::{LimitsConfig, RetentionConfig, TimeoutsConfig, check_claim_age};
 use self::tenant::{Key, TenantConfig};
 use super::agents::{self, Named, Source, Table};
@@ -42,6 +44,8 @@ pub(in crate::cmd) struct Config {
     cors_origins: Vec<String>,
     metrics_key: Option<Key>,
     tenants: Vec<TenantConfig>,
+    auth: AuthConfig,
+    operators: Vec<OperatorConfig>,
     agents: Vec<Table>,
     limits: LimitsConfig,
     timeouts: TimeoutsConfig,
@@ -66,6 +70,8 @@ impl Default for Config {
             cors_origins: Vec::new(),
             metrics_key: None,
             tenants: Vec::new(),
+            auth: AuthConfig::default(),
+            operators: Vec::new(),
             agents: Vec::new(),
             limits: LimitsConfig::default(),
             timeouts: TimeoutsConfig::default(),
@@ -98,6 +104,8 @@ impl Config {
     pub(in crate::cmd) fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = Settings {
             tenants: self.tenants()?.into(),
+            jwt: self.jwt().map(JwtConfig::jwt).transpose()?,
+            operators: self.operators()?.into(),
             open: self.open,
             cors_origins: self.cors_origins.clone(),
             metrics_key: self.metrics_key.clone().map(|key| key.0),
@@ -109,12 +117,28 @@ impl Config {
         self.timeouts.apply(&mut settings.timeouts);
         self.retention.apply(&mut settings.retention);
         check_claim_age(settings.retention.claim_age)?;
+        let takes_nobody = settings.jwt.as_ref().is_some_and(|jwt| !jwt.takes_any_tenant());
+        if takes_nobody && self.tenants.is_empty() {
+            return Err(Failure::usage("auth.jwt: there are no tenants that a token could name")
+                .with_help("add their [[tenants]], which then need no keys, or set tenants = \"any\""));
+        }
         Ok(settings)
     }
 
     /// Who may use it.
     pub(super) fn tenants(&self) -> Result<Vec<Tenant>, Failure> {
-        tenant::tenants(&self.tenants)
+        tenant::tenants(&self.tenants, self.auth.jwt.is_some())
+    }
+
+    /// Which tokens are taken.
+    pub(super) fn jwt(&self) -> Option<&JwtConfig> {
+        self.auth.jwt.as_ref()
+    }
+
+    /// Who looks after it.
+    pub(super) fn operators(&self) -> Result<Vec<Operator>, Failure> {
+        let tenants = self.tenants()?;
+        auth::operators(&self.operators, tenants.iter().flat_map(|tenant| &tenant.keys))
     }
 
     /// Whether the inside may be shown.

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 
 use capstan_agent::Agent;
 use capstan_demo::Demo;
-use capstan_gateway::Settings;
+use capstan_gateway::{Jwt, Settings};
 use capstan_journal::Durability;
 
 use super::agents::Named;
 use super::config::Config;
-use super::{address, tls};
+use super::{address, jwks, tls};
 use crate::cmd::{Failure, traces};
 
 /// The kind of the agent that answers if no other is configured.
@@ -22,6 +22,8 @@ pub(in crate::cmd) struct Plan {
     /// The default one first.
     pub(super) agents: Vec<Named>,
     pub(super) certificate: Option<tls::Files>,
+    /// Where the keys of tokens are, and what checks with them.
+    pub(super) token_keys: Option<(jwks::Source, Jwt)>,
     pub(super) durability: Durability,
     pub(super) addresses: Vec<SocketAddr>,
 }
@@ -30,6 +32,10 @@ impl Plan {
     pub(in crate::cmd) async fn of(config: &Config) -> Result<Self, Failure> {
         traces::check()?;
         let mut settings = config.settings()?;
+        let token_keys = jwks::Source::of(config)?.zip(settings.jwt.clone());
+        if let Some((source, jwt)) = &token_keys {
+            source.read(jwt)?;
+        }
         let certificate = tls::Files::of(config)?;
         settings.tls = certificate.as_ref().map(tls::Files::open).transpose()?;
         let mut agents = config.agents()?;
@@ -38,8 +44,8 @@ impl Plan {
         }
         check_journal(&config.journal)?;
         let durability = durability(&config.durability)?;
-        let addresses = address::allowed(config, settings.tenants.is_empty()).await?;
-        Ok(Self { settings, agents, certificate, durability, addresses })
+        let addresses = address::allowed(config, settings.is_local()).await?;
+        Ok(Self { settings, agents, certificate, token_keys, durability, addresses })
     }
 
     /// What lets a server start, but most likely is a mistake: the agent, and what is wrong.

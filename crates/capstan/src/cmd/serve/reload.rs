@@ -1,39 +1,57 @@
-//! SIGHUP: tenants, keys and the certificate are read anew, so that they can be rotated without a restart.
+//! SIGHUP: tenants, operators, keys and the certificate are read anew, so that they can be rotated without a restart.
 
 use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use capstan_gateway::{Tenant, Tenants, Tls};
+use capstan_gateway::{Jwt, Operator, Operators, Tenant, Tenants, Tls};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::config::Config;
+use super::jwks::Source;
 use super::tls::Files;
 use crate::cmd::Failure;
 
+/// What is read anew.
+pub(super) struct Reloaded {
+    pub(super) tenants: Tenants,
+    pub(super) operators: Operators,
+    pub(super) certificate: Option<(Files, Tls)>,
+    pub(super) token_keys: Option<(Source, Jwt)>,
+}
+
 /// Re-reads the files at each SIGHUP. One that is wrong changes nothing: a typing mistake must lock nobody out.
-pub(super) fn on_hangup(
-    file: Option<PathBuf>,
-    tenants: Tenants,
-    certificate: Option<(Files, Tls)>,
-) -> io::Result<impl Future<Output = ()>> {
+pub(super) fn on_hangup(file: Option<PathBuf>, reloaded: Reloaded) -> io::Result<impl Future<Output = ()>> {
     let mut hangup = signal(SignalKind::hangup())?;
     Ok(async move {
         while hangup.recv().await.is_some() {
-            reload_tenants(file.as_deref(), &tenants);
-            if let Some((files, tls)) = &certificate {
-                reload_certificate(files, tls);
-            }
+            reloaded.reload(file.as_deref());
         }
     })
 }
 
-fn reload_tenants(file: Option<&Path>, tenants: &Tenants) {
+impl Reloaded {
+    fn reload(&self, file: Option<&Path>) {
+        reload_people(file, &self.tenants, &self.operators);
+        if let Some((files, tls)) = &self.certificate {
+            reload_certificate(files, tls);
+        }
+        if let Some((source, jwt)) = &self.token_keys
+            && let Err(failure) = source.read(jwt)
+        {
+            tracing::error!(error = failure.message(), "the keys of tokens stay as they were");
+        }
+    }
+}
+
+fn reload_people(file: Option<&Path>, tenants: &Tenants, operators: &Operators) {
     match read(file, tenants) {
-        Ok(read) => {
+        Ok((read, looking)) => {
             let (count, keys) = (read.len(), read.iter().map(|tenant| tenant.keys.len()).sum::<usize>());
+            let operating = looking.len();
             tenants.replace(read);
-            tracing::info!(tenants = count, keys, "tenants and keys were read anew");
+            operators.replace(looking);
+            tracing::info!(tenants = count, keys, operators = operating, "tenants and keys were read anew");
         }
         Err(failure) => tracing::error!(error = failure.message(), "tenants and keys stay as they were"),
     }
@@ -47,10 +65,11 @@ fn reload_certificate(files: &Files, tls: &Tls) {
 }
 
 /// Without tenants anybody could ask; whoever means that restarts, and is asked about the address.
-fn read(file: Option<&Path>, now: &Tenants) -> Result<Vec<Tenant>, Failure> {
-    let tenants = Config::load(file)?.tenants()?;
+fn read(file: Option<&Path>, now: &Tenants) -> Result<(Vec<Tenant>, Vec<Operator>), Failure> {
+    let config = Config::load(file)?;
+    let (tenants, operators) = (config.tenants()?, config.operators()?);
     if tenants.is_empty() && !now.is_empty() {
         return Err(Failure::usage("the configuration has no tenants any more; that takes a restart"));
     }
-    Ok(tenants)
+    Ok((tenants, operators))
 }

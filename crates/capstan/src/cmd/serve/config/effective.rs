@@ -7,6 +7,7 @@ use capstan_gateway::Settings;
 use capstan_protocol::Exposure;
 
 use super::Config;
+use super::auth::{JwtConfig, OperatorConfig};
 use super::overlay::{LimitsConfig, RetentionConfig, TimeoutsConfig};
 use super::tenant::TenantConfig;
 use crate::cmd::serve::agents::{self, Table};
@@ -55,6 +56,8 @@ impl Config {
             ("cors_origins", format!("{:?}", self.cors_origins)),
             ("metrics_key", if self.metrics_key.is_some() { "set" } else { "none" }.to_owned()),
             ("tenants", self.tenants_in_words()),
+            ("auth.jwt", self.auth.jwt.as_ref().map_or_else(|| "none".into(), JwtConfig::in_words)),
+            ("operators", self.operators_in_words()),
             ("agents", self.agents_in_words()),
         ]
         .map(|(key, value)| (key.to_owned(), value))
@@ -78,6 +81,13 @@ impl Config {
             format!("{} ({})", word("name"), word("kind"))
         };
         self.agents.iter().map(tell).collect::<Vec<_>>().join(", ")
+    }
+
+    fn operators_in_words(&self) -> String {
+        if self.operators.is_empty() {
+            return "none".into();
+        }
+        self.operators.iter().map(OperatorConfig::in_words).collect::<Vec<_>>().join(", ")
     }
 
     fn tenants_in_words(&self) -> String {

@@ -1,10 +1,12 @@
 //! `[[tenants]]`: who may use the gateway, and what is kept of them.
 
+use std::fmt;
 use std::time::Duration;
 
-use capstan_gateway::{KeyHash, Tenant};
+use capstan_gateway::{KeyHash, Scope, Scopes, Tenant, TenantKey};
 use serde::Deserialize;
-use serde::de::Error as _;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error as _, IntoDeserializer as _, MapAccess, Visitor};
 
 use super::overlay::Seconds;
 use crate::cmd::Failure;
@@ -13,7 +15,9 @@ use crate::cmd::Failure;
 #[serde(deny_unknown_fields)]
 pub(super) struct TenantConfig {
     pub(super) name: String,
-    pub(super) keys: Vec<Key>,
+    /// None are needed where tokens name the tenant.
+    #[serde(default)]
+    pub(super) keys: Vec<ScopedKey>,
     #[serde(default)]
     pub(super) no_store: bool,
     #[serde(default)]
@@ -40,18 +44,71 @@ impl<'de> Deserialize<'de> for Key {
     }
 }
 
-/// Who may use it; a tenant has one table, a name and a key.
-pub(super) fn tenants(tables: &[TenantConfig]) -> Result<Vec<Tenant>, Failure> {
+/// A key with all scopes, or `{ hash = "sha256:…", scopes = ["read"] }`.
+#[derive(Debug, Clone)]
+pub(super) struct ScopedKey {
+    hash: Key,
+    scopes: Scopes,
+}
+
+impl ScopedKey {
+    fn to_key(&self) -> TenantKey {
+        TenantKey { hash: self.hash.0.clone(), scopes: self.scopes }
+    }
+}
+
+impl<'de> Deserialize<'de> for ScopedKey {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ScopedKeyVisitor)
+    }
+}
+
+struct ScopedKeyVisitor;
+
+impl<'de> Visitor<'de> for ScopedKeyVisitor {
+    type Value = ScopedKey;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sha256:<64 hex digits>, or a table of hash and scopes")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ScopedKey, E> {
+        Ok(ScopedKey { hash: Key::deserialize(text.into_deserializer())?, scopes: Scopes::ALL })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ScopedKey, A::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            hash: Key,
+            scopes: Vec<String>,
+        }
+        let Table { hash, scopes } = Table::deserialize(MapAccessDeserializer::new(map))?;
+        let of_word = |word: &String| {
+            Scope::of_word(word).ok_or_else(|| A::Error::custom("scopes: expected run, read, stop or purge"))
+        };
+        let scopes = scopes.iter().map(of_word).collect::<Result<Vec<_>, _>>()?;
+        if scopes.is_empty() {
+            return Err(A::Error::custom("scopes: a key that may do nothing is of no use"));
+        }
+        Ok(ScopedKey { hash, scopes: scopes.into_iter().collect() })
+    }
+}
+
+/// Who may use it; a tenant has one table, a name, and a key unless tokens name it.
+pub(super) fn tenants(tables: &[TenantConfig], has_tokens: bool) -> Result<Vec<Tenant>, Failure> {
     for (index, tenant) in tables.iter().enumerate() {
         let TenantConfig { name, keys, .. } = tenant;
-        if keys.is_empty() || name.is_empty() {
+        if (keys.is_empty() && !has_tokens) || name.is_empty() {
             return Err(Failure::usage(format!("tenants: {name:?} needs a name and at least one key")));
         }
         if tables.iter().take(index).any(|earlier| earlier.name == *name) {
             return Err(Failure::usage(format!("tenants: there are two tables of the name {name:?}"))
                 .with_help("one tenant may have several keys"));
         }
-        let shares = |earlier: &&TenantConfig| earlier.keys.iter().any(|key| keys.contains(key));
+        let shares = |earlier: &&TenantConfig| {
+            earlier.keys.iter().any(|key| keys.iter().any(|own| own.hash == key.hash))
+        };
         if let Some(earlier) = tables.iter().take(index).find(shares) {
             let message = format!("tenants: {:?} and {name:?} have a key in common", earlier.name);
             return Err(Failure::usage(message).with_help(format!(
@@ -68,7 +125,8 @@ impl TenantConfig {
             no_store: self.no_store,
             max_age: self.retention.max_age.map(Duration::from),
             max_bytes: self.retention.max_bytes,
-            ..Tenant::new(&self.name, self.keys.iter().map(|key| key.0.clone()).collect())
+            keys: self.keys.iter().map(ScopedKey::to_key).collect(),
+            ..Tenant::new(&self.name, Vec::new())
         }
     }
 }

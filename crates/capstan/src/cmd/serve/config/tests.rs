@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use capstan_gateway::{Limits, Retention, Timeouts};
+use capstan_gateway::{Limits, Retention, Right, Scope, Scopes, Timeouts};
 use capstan_protocol::Exposure;
 
 use super::overlay::{LimitsConfig, RetentionConfig, TimeoutsConfig};
@@ -83,6 +83,8 @@ fn in_example(section: &str, key: &str) -> Option<toml::Value> {
     let table = match section {
         "capstan.toml" => Some(&whole),
         "[[tenants]]" => whole.get("tenants").and_then(|tenants| tenants.get(0)),
+        "[[operators]]" => whole.get("operators").and_then(|operators| operators.get(0)),
+        "[auth.jwt]" => whole.get("auth").and_then(|auth| auth.get("jwt")),
         _ => whole.get(section.trim_matches(['[', ']'])),
     };
     table?.get(key).cloned()
@@ -96,7 +98,15 @@ fn the_example_as_it_stands_changes_nothing() {
 
 #[test]
 fn every_key_stands_in_the_documentation_and_in_the_example() {
-    let sections = ["capstan.toml", "[[tenants]]", "[limits]", "[timeouts]", "[retention]"];
+    let sections = [
+        "capstan.toml",
+        "[[tenants]]",
+        "[auth.jwt]",
+        "[[operators]]",
+        "[limits]",
+        "[timeouts]",
+        "[retention]",
+    ];
     for section in sections {
         let keys = keys(if section == "capstan.toml" { "" } else { section });
         assert!(keys.len() > 1, "{section}: {keys:?}");
@@ -179,4 +189,61 @@ fn one_tenant_is_one_table() {
     assert_eq!(tenants(&table).unwrap(), 1);
     assert!(format!("{:?}", tenants(&table.repeat(2)).unwrap_err()).contains("two tables"));
     assert!(tenants("[[tenants]]\nname = \"a\"\nkeys = []\n").is_err());
+}
+
+#[test]
+fn a_key_may_do_less_than_all() {
+    let hash = |digit: &str| format!("sha256:{}", digit.repeat(64));
+    let text = |scopes: &str| {
+        let (all, some) = (hash("0"), hash("1"));
+        format!(
+            "[[tenants]]\nname = \"a\"\nkeys = [\"{all}\", {{ hash = \"{some}\", scopes = [{scopes}] }}]\n"
+        )
+    };
+    let tenants = toml::from_str::<Config>(&text("\"read\", \"stop\"")).unwrap().tenants().unwrap();
+    let scopes: Vec<Scopes> = tenants.iter().flat_map(|tenant| &tenant.keys).map(|key| key.scopes).collect();
+    assert_eq!(scopes, [Scopes::ALL, [Scope::Read, Scope::Stop].into_iter().collect()]);
+    for wrong in ["\"write\"", ""] {
+        let error = toml::from_str::<Config>(&text(wrong)).unwrap_err();
+        assert!(error.message().contains("scopes: "), "{error}");
+    }
+}
+
+#[test]
+fn an_operator_has_a_key_of_its_own_and_something_to_do() {
+    let key = |digit: &str| format!("keys = [\"sha256:{}\"]\n", digit.repeat(64));
+    let operator = |name: &str, digit: &str, may: &str| {
+        format!("[[operators]]\nname = \"{name}\"\n{}tenants = [\"*\"]\nmay = [{may}]\n", key(digit))
+    };
+    let operators = |text: &str| toml::from_str::<Config>(text).unwrap().operators();
+    let one = operators(&operator("ada", "1", "\"look\", \"act\"")).unwrap();
+    let may = one.first().map(|ada| Right::ALL.map(|right| ada.may_to(right, "any")));
+    assert_eq!(may, Some([true, false, true]));
+    let tenant = format!("[[tenants]]\nname = \"a\"\n{}", key("2"));
+    for wrong in [
+        operator("ada", "1", ""),
+        operator("ada", "1", "\"look\"").repeat(2),
+        operator("ada", "1", "\"look\"") + &operator("bob", "1", "\"look\""),
+        tenant + &operator("ada", "2", "\"look\""),
+    ] {
+        assert!(operators(&wrong).is_err(), "{wrong}");
+    }
+    assert!(toml::from_str::<Config>(&operator("ada", "1", "\"start\"")).is_err());
+}
+
+#[test]
+fn tokens_have_an_audience_and_tenants_and_clocks_that_agree() {
+    let settings = |more: &str| {
+        let text = format!("[auth.jwt]\nissuer = \"i\"\naudience = [\"a\", \"b\"]\n{more}");
+        toml::from_str::<Config>(&text).unwrap().settings()
+    };
+    let any = settings("tenants = \"any\"\n").unwrap();
+    assert!(!any.is_local() && any.jwt.is_some_and(|jwt| jwt.takes_any_tenant()));
+    let no_tenants = format!("{:?}", settings("").unwrap_err());
+    assert!(no_tenants.contains("no tenants") && no_tenants.contains("any"), "{no_tenants}");
+    assert!(settings("[[tenants]]\nname = \"acme\"\n").is_ok(), "a tenant needs no key beside tokens");
+    assert!(settings("tenants = \"any\"\nleeway = 301\n").is_err());
+    assert!(settings("tenants = \"any\"\ntenant_claim = \"\"\n").is_err());
+    let nobody = "[auth.jwt]\nissuer = \"i\"\naudience = []\ntenants = \"any\"\n";
+    assert!(toml::from_str::<Config>(nobody).unwrap().settings().is_err());
 }
