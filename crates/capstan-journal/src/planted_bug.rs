@@ -14,6 +14,8 @@ pub(crate) enum Bug {
     DoubleClaim,
     /// A resumed reader starts one frame too late.
     ResumeOffByOne,
+    /// Streams of other processes are not looked at: a lost notice is never made good.
+    NoPoll,
 }
 
 /// Whether this mistake is planted.
@@ -26,6 +28,7 @@ pub(crate) fn is(bug: Bug) -> bool {
         "early_delivery" => Some(Bug::EarlyDelivery),
         "double_claim" => Some(Bug::DoubleClaim),
         "resume_off_by_one" => Some(Bug::ResumeOffByOne),
+        "no_poll" => Some(Bug::NoPoll),
         _ => None,
     });
     *planted == Some(bug)
