@@ -104,7 +104,7 @@ impl Gateway {
         let faces = face::all();
         let metrics = Metrics::new(&faces);
         App(Arc::new(Shared {
-            limiter: Limiter::new(&self.settings.limits),
+            limiter: Limiter::default(),
             default_agent: self.agents.first().cloned(),
             agents: by_name,
             journal,

@@ -1,21 +1,23 @@
-//! Limits per tenant, asked only when a POST would start a run, before the claim: a refusal leaves no trace.
+//! How much is allowed. What a tenant may have is checked by the journal, in the claim; here is what costs this process:
+//! runs at work, open responses, and requests of tenants of whom the journal has just said that they come too fast.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use capstan_journal::{Over, Quota, Refused};
 use capstan_protocol::{Fault, FaultKind};
-use governor::clock::{Clock as _, DefaultClock};
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
 use crate::settings::Limits;
 
-/// How fast requests come, what runs and who reads.
+/// What runs and who reads, here.
+#[derive(Default)]
 pub(crate) struct Limiter {
-    rate: Option<DefaultKeyedRateLimiter<String>>,
     runs: Counts,
     readers: Counts,
-    clock: DefaultClock,
+    /// Tenants that came too fast, and until when: the journal need not be asked again before.
+    refused: Mutex<HashMap<String, Instant>>,
 }
 
 /// Things under way, by tenant and in all.
@@ -72,32 +74,35 @@ impl Drop for Slot {
 }
 
 impl Limiter {
-    pub(crate) fn new(limits: &Limits) -> Self {
-        let rate =
-            NonZeroU32::new(limits.requests_per_minute).map(|n| RateLimiter::keyed(Quota::per_minute(n)));
-        Self { rate, runs: Counts::default(), readers: Counts::default(), clock: DefaultClock::default() }
-    }
-
-    /// A request counts against the tenant's rate; the refusal carries the true wait.
+    /// Whether the tenant may ask the journal for another run; the refusal carries the true wait.
     pub(crate) fn check_rate(&self, tenant: &str) -> Result<(), Fault> {
-        let Some(rate) = &self.rate else { return Ok(()) };
-        rate.check_key(&tenant.to_owned()).map_err(|not_until| {
-            let wait = not_until.wait_time_from(self.clock.now());
-            Fault::new(FaultKind::RateLimitExceeded).with_retry_after(wait.as_secs_f64().max(1.0))
-        })
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(until) = refused.get(tenant) else { return Ok(()) };
+        let wait = until.saturating_duration_since(Instant::now());
+        if wait.is_zero() {
+            refused.remove(tenant);
+            return Ok(());
+        }
+        Err(too_fast(wait))
     }
 
-    /// Room for one more run, or why not.
+    /// The journal has refused a claim of the tenant's.
+    pub(crate) fn note_refusal(&self, tenant: &str, refused: Refused) {
+        if let (Over::Rate, Some(wait)) = (refused.over, refused.wait) {
+            let mut all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = Instant::now();
+            all.retain(|_, until| *until > now);
+            all.insert(tenant.to_owned(), now + wait);
+        }
+    }
+
+    /// Room in this process for one more run.
     pub(crate) fn take_run(&self, tenant: &str, limits: &Limits) -> Result<Slot, Fault> {
-        self.runs.take(tenant, |total, own| {
-            if total >= limits.runs {
-                return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
-            }
-            if own >= limits.runs_per_tenant {
-                let fault = Fault::new(FaultKind::SessionLimitExceeded);
-                return Err(fault.with_message("Too many runs are under way."));
-            }
-            Ok(())
+        self.runs.take(tenant, |total, _| {
+            let has_room = total < limits.runs;
+            has_room
+                .then_some(())
+                .ok_or_else(|| Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0))
         })
     }
 
@@ -114,5 +119,42 @@ impl Limiter {
                 .then_some(())
                 .ok_or_else(|| Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0))
         })
+    }
+}
+
+/// What a tenant may have, as the journal checks it. Where zero is "no limit" it is none.
+pub(crate) fn quota(limits: &Limits) -> Quota {
+    let some = |most: u64| Some(most).filter(|most| *most > 0);
+    Quota {
+        per_minute: NonZeroU32::new(limits.requests_per_minute),
+        running: Some(limits.runs_per_tenant as u64),
+        waiting: Some(limits.waiting_per_tenant as u64),
+        sessions: some(limits.sessions),
+        messages_per_session: Some(limits.messages_per_session as u64),
+        bytes_per_session: Some(limits.bytes_per_session),
+        bytes: some(limits.bytes_per_tenant),
+    }
+}
+
+fn too_fast(wait: Duration) -> Fault {
+    Fault::new(FaultKind::RateLimitExceeded).with_retry_after(wait.as_secs_f64().max(1.0))
+}
+
+/// A refusal of the journal's as the client is told of it.
+pub(crate) fn refusal(refused: Refused) -> Fault {
+    match refused.over {
+        Over::Rate => too_fast(refused.wait.unwrap_or_default()),
+        Over::Running => {
+            Fault::new(FaultKind::SessionLimitExceeded).with_message("Too many runs are under way.")
+        }
+        Over::Waiting => {
+            Fault::new(FaultKind::SessionLimitExceeded).with_message("Too many runs wait to be tried again.")
+        }
+        Over::Messages => Fault::new(FaultKind::MessageLimitExceeded),
+        Over::SessionBytes => Fault::new(FaultKind::MessageLimitExceeded)
+            .with_message("This conversation is as large as it may be."),
+        Over::Bytes => Fault::new(FaultKind::StorageLimitExceeded),
+        // Sessions, and whatever a later journal limits.
+        _ => Fault::new(FaultKind::SessionLimitExceeded),
     }
 }

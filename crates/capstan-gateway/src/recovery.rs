@@ -205,7 +205,7 @@ async fn expire_now(app: &App) {
 #[cfg(test)]
 mod tests {
     use capstan_agent::Clock;
-    use capstan_journal::{Claim, Durability, Found, Journal, TailLimits, open};
+    use capstan_journal::{Claim, Durability, Found, Journal, Quota, TailLimits, open};
     use uuid::Uuid;
 
     use super::*;
@@ -216,7 +216,7 @@ mod tests {
 
     async fn closed(app: &App, key: &str, at: Timestamp) -> Run {
         let claim = Claim { session: key.into(), ..Claim::new("t", key, Uuid::now_v7(), at) };
-        let run = app.journal.claim(claim).await.unwrap().run;
+        let run = app.journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
         let to = Run { state: RunState::Closed, closed_at: Some(at), ..run.clone() };
         assert!(app.journal.transition((RunState::Running, 1), to, Vec::new(), None).await.unwrap());
         run

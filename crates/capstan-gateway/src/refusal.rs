@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::face::Asker;
+use crate::limits;
 use crate::metrics::NO_AGENT;
 
 /// A fault on its way to becoming a response.
@@ -57,6 +58,7 @@ pub(crate) fn journal_fault(error: JournalError) -> Fault {
     match error.kind() {
         // Whoever asks has found it a moment ago.
         ErrorKind::Expired | ErrorKind::NotFound => Fault::new(FaultKind::StreamExpired),
+        ErrorKind::Refused(refused) => limits::refusal(refused),
         ErrorKind::Answered => Fault::new(FaultKind::InterruptNotOpen),
         ErrorKind::Full => unavailable().with_message(NEARLY_FULL).with_retry_after(JOURNAL_RETRY),
         ErrorKind::Unavailable => unavailable().with_retry_after(JOURNAL_RETRY),

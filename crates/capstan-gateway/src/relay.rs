@@ -11,7 +11,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_agent::{CancelReason, Canceller, Sent, Timer, TraceParent, Turn};
+use capstan_agent::{Canceller, Sent, Timer, TraceParent, Turn};
 use capstan_journal::{ArmedBy, ErrorKind, Health, JournalError, Run};
 use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind};
 use futures_util::FutureExt as _;
@@ -238,7 +238,7 @@ impl Relay {
         }
         match self.run.armed_by {
             ArmedBy::Client if wait > SHORT_WAIT || is_final => {
-                self.suspend(fault, wait, CancelReason::Retried).await?;
+                self.suspend(fault, wait).await?;
             }
             // Nobody will come: the gateway waits itself, unless that is of no use.
             ArmedBy::Gateway if is_final => self.finish(Ending::Failed(fault)).await?,
@@ -254,7 +254,7 @@ impl Relay {
             return self.finish(Ending::Failed(fault)).await;
         }
         let wait = self.app.settings.timeouts.backoff;
-        self.suspend(fault, wait, CancelReason::Drained).await
+        self.hand_over(fault, wait).await
     }
 
     /// What earlier attempts sent, for the agent's eyes.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use capstan_agent::TraceParent;
-use capstan_journal::{ArmedBy, Claim, Found, Run, RunState, Step};
+use capstan_journal::{ArmedBy, Claim, ErrorKind, Found, JournalError, Run, RunState, Step};
 use capstan_protocol::{Fault, FaultKind};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::app::{App, Registered};
 use crate::ask::{Ask, body_hash};
+use crate::limits::{self, Slot};
 use crate::readiness::UNWELL;
 use crate::refusal::{JOURNAL_RETRY, journal_fault};
 use crate::relay;
@@ -132,7 +133,15 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let trace = start.trace.clone();
     let (here, ask) = (app.clone(), Arc::clone(start.ask));
     let claimed = carry_out(app, async move {
-        let claimed = here.journal.claim(claim).await.map_err(journal_fault)?;
+        let tenant = claim.tenant.clone();
+        let quota = limits::quota(&here.settings.limits);
+        let refuse = |error: JournalError| {
+            if let ErrorKind::Refused(refused) = error.kind() {
+                here.limiter.note_refusal(&tenant, refused);
+            }
+            journal_fault(error)
+        };
+        let claimed = here.journal.claim(claim, &quota).await.map_err(refuse)?;
         if claimed.is_new {
             relay::spawn(&here, agent, claimed.run.clone(), ask, trace, slot, None);
         }
@@ -159,27 +168,15 @@ async fn carry_out<T: Send + 'static>(
     }
 }
 
-/// Everything that may stand in the way of a new run.
-async fn admit(app: &App, start: &Start<'_>) -> Result<crate::limits::Slot, Fault> {
+/// Everything that may stand in the way of a new run, as far as the claim itself does not tell.
+async fn admit(app: &App, start: &Start<'_>) -> Result<Slot, Fault> {
     if let Some(fault) = app.unready() {
         return Err(fault);
     }
-    let limits = &app.settings.limits;
     app.limiter.check_rate(start.tenant)?;
-    let store = app.journal.store();
-    let turns = store.turn_count(start.tenant, &start.ask.session).await.map_err(journal_fault)?;
-    if turns >= limits.messages_per_session as u64 {
-        return Err(Fault::new(FaultKind::MessageLimitExceeded));
-    }
-    // Counting costs a look at each session, so it happens only where a limit keeps them few.
-    if limits.sessions > 0
-        && !store.has_session(start.tenant, &start.ask.session).await.map_err(journal_fault)?
-        && store.sessions(start.tenant).await.map_err(journal_fault)? >= limits.sessions
-    {
-        return Err(Fault::new(FaultKind::SessionLimitExceeded));
-    }
-    conversation::check_results(app, start.tenant, start.ask, turns).await?;
-    app.limiter.take_run(start.tenant, limits)
+    let turns = app.journal.store().turn_count(start.tenant, &start.ask.session).await;
+    conversation::check_results(app, start.tenant, start.ask, turns.map_err(journal_fault)?).await?;
+    app.limiter.take_run(start.tenant, &app.settings.limits)
 }
 
 fn claim_of(app: &App, start: &Start<'_>, agent: &Registered, body_hash: [u8; 32]) -> Claim {

@@ -52,7 +52,7 @@ impl Default for Settings {
     }
 }
 
-/// How much. Limits per tenant are checked only when a POST would start a run.
+/// How much. Limits per tenant are checked only when a POST would start a run, most of them by the journal in the claim.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Requests per minute and tenant; none if zero.
@@ -63,6 +63,12 @@ pub struct Limits {
     pub messages_per_session: usize,
     /// Runs at once per tenant.
     pub runs_per_tenant: usize,
+    /// Runs that wait for their client, per tenant. Checked when a run begins to wait: beyond it, it ends instead.
+    pub waiting_per_tenant: usize,
+    /// Bytes of a session's turns, and of the bodies of its runs under way.
+    pub bytes_per_session: u64,
+    /// Bytes that are kept of a tenant: packets, bodies, turns; as many as there are if zero.
+    pub bytes_per_tenant: u64,
     /// Runs at once in all.
     pub runs: usize,
     /// Open responses per tenant.
@@ -86,6 +92,12 @@ impl Default for Limits {
             sessions: 0,
             messages_per_session: 10_000,
             runs_per_tenant: 1_000,
+            // As many as may run: all of them may fail at once, when an upstream does.
+            waiting_per_tenant: 1_000,
+            // A few pictures in base64, or more words than any model reads. Each run of the session reads all of it.
+            bytes_per_session: 32 * 1024 * 1024,
+            // Off: retention keeps what is stored within its bounds.
+            bytes_per_tenant: 0,
             // Beyond this a machine of modest size thrashes; it answers 503 instead.
             runs: 10_000,
             readers_per_tenant: 100_000,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use capstan_agent::{About, Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, Settings};
-use capstan_journal::Claim;
+use capstan_journal::{Claim, Quota};
 use capstan_protocol::fault::{Cause, Upstream};
 use capstan_protocol::{Exposure, Fault, FaultKind, Timestamp};
 use common::{Server, all, ask, client, errors, journal, serve_gateway};
@@ -134,7 +134,7 @@ async fn what_recovery_did_is_logged_and_counted() {
     let (log, _guard) = Log::start();
     let journal = journal();
     for (agent, attempts) in [("demo", 3), ("demo", 1), ("long gone", 1)] {
-        journal.claim(left_open(agent, attempts)).await.unwrap();
+        journal.claim(left_open(agent, attempts), &Quota::UNLIMITED).await.unwrap();
     }
     let server = serve_gateway(Gateway::new(journal).agent("demo", common::demo())).await;
     let metrics = metrics(&server).await;

@@ -6,7 +6,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use capstan_gateway::{Gateway, Service};
-use capstan_journal::{Claim, Frame, RunState};
+use capstan_journal::{Claim, Frame, Quota, RunState};
 use capstan_protocol::Timestamp;
 use common::{demo, disk};
 use futures_util::{StreamExt as _, stream};
@@ -26,7 +26,7 @@ async fn ten_thousand_runs_are_recovered_within_two_seconds() {
             let claim = Claim::new("local", n.to_string(), Uuid::now_v7(), Timestamp::now());
             let (agent, face, session) = ("demo".into(), "cap".into(), n.to_string());
             let claim = Claim { agent, face, session, body, max_attempts: 1 + n as u32 % 2, ..claim };
-            let run = journal.claim(claim).await.unwrap().run;
+            let run = journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
             let frames = (1..=3).map(|seq| Frame::new(seq, "data: word\n\n")).collect();
             journal.append(run.stream_id, 1, frames).await.unwrap();
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, Settings, serve};
-use capstan_journal::{Claim, Health, RunState};
+use capstan_journal::{Claim, Health, Quota, RunState};
 use capstan_protocol::{ErrorSeverity, Timestamp};
 use common::odd_store::OddStore;
 use common::{
@@ -116,7 +116,7 @@ async fn runs_are_recovered_many_at_once() {
     let store = OddStore { together: Some(Arc::new(Barrier::new(together))), ..OddStore::new() }.shared();
     for n in 0..2 * together {
         let claim = Claim::new("local", n.to_string(), Uuid::now_v7(), Timestamp::now());
-        store.store.claim(Claim { session: n.to_string(), ..claim }).await.unwrap();
+        store.store.claim(Claim { session: n.to_string(), ..claim }, &Quota::UNLIMITED).await.unwrap();
     }
     // One after the other they would wait for ever: that is what groups, and few syncs, are made of.
     let server = start_on(store.journal(), Settings::default()).await;
@@ -186,7 +186,7 @@ async fn while_runs_are_recovered_streams_are_served_and_the_server_says_what_it
     all(first).await;
     let claim =
         Claim { session: "s".into(), ..Claim::new("local", "orphan", Uuid::now_v7(), Timestamp::now()) };
-    store.store.claim(claim.clone()).await.unwrap();
+    store.store.claim(claim.clone(), &Quota::UNLIMITED).await.unwrap();
     // Another life finds a run that nobody is at work on, and cannot write yet.
     store.health.send_replace(Health::Unavailable("no space".into()));
     let server = start_on(store.journal(), Settings::default()).await;

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use capstan_journal::{Claim, Durability, Frame, Journal, Step, TailLimits, open};
+use capstan_journal::{Claim, Durability, Frame, Journal, Quota, Step, TailLimits, open};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -24,7 +24,10 @@ async fn measure(durability: Durability, streams: u64, per_append: u64, frames: 
     let mut ids = Vec::new();
     for _ in 0..streams {
         let id = Uuid::now_v7();
-        journal.claim(Claim::new("local", id.to_string(), id, Timestamp::now())).await.unwrap();
+        journal
+            .claim(Claim::new("local", id.to_string(), id, Timestamp::now()), &Quota::UNLIMITED)
+            .await
+            .unwrap();
         ids.push(id);
     }
     let start = Instant::now();

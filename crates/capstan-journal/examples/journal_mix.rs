@@ -17,7 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use capstan_journal::{Claim, Durability, Frame, Retention, Run, RunState, Store, TenantRetention, open};
+use capstan_journal::{
+    Claim, Durability, Frame, Quota, Retention, Run, RunState, Store, TenantRetention, open,
+};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -79,7 +81,7 @@ impl Load {
             let word = format!("word-{id} ");
             let text = Bytes::from(word.repeat(4).into_bytes()).slice(..150);
             let start = Instant::now();
-            let run = self.store.claim(claim).await.unwrap().run;
+            let run = self.store.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
             syncs.push(start.elapsed().as_micros() as u32);
             self.written.fetch_add(body, Ordering::Relaxed);
             let mut seq = 0;

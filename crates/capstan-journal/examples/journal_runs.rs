@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use capstan_journal::{Claim, Durability, Frame, Run, RunState, Store, open};
+use capstan_journal::{Claim, Durability, Frame, Quota, Run, RunState, Store, open};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -25,7 +25,7 @@ async fn start(store: Arc<dyn Store>, number: usize) -> Run {
     (claim.session, claim.request_id) =
         (format!("session {}", number % 10_000), Some(Uuid::new_v4().to_string()));
     (claim.body, claim.body_hash) = (vec![b'b'; 300].into(), [number as u8; 32]);
-    let run = store.claim(claim).await.unwrap().run;
+    let run = store.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
     let frames = (1..=10).map(|seq| Frame::new(seq, vec![b'x'; 150])).collect();
     store.append(id, 1, frames).await.unwrap();
     run

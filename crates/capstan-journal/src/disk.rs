@@ -16,6 +16,7 @@ mod manifest;
 mod moving;
 mod names;
 mod old;
+mod open_runs;
 mod packets;
 mod parts;
 mod record;
@@ -32,7 +33,6 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, mpsc as std_mpsc};
@@ -46,6 +46,7 @@ use self::folder::Folder;
 use self::group::Reply;
 use self::index::Location;
 use self::keeper::Task;
+use self::open_runs::OpenRuns;
 use self::scan::Scan;
 use self::shared::{Opened, Settings, Shared, io_failure};
 use self::writer::{Command, Writer};
@@ -118,10 +119,12 @@ impl DiskStore {
             .filter(|boot| *boot != [0; 16])
             .map(|boot| Uuid::from_bytes(boot).to_string());
         let shared = Arc::new(Shared::new(files, path, Some(folder), settings, opened));
-        let mut open = HashMap::new();
+        let mut open = OpenRuns::default();
         let streams: Vec<_> = shared.index().open.iter().copied().collect();
         for stream in streams {
-            open.extend(view::record(&shared, stream)?.map(|record| (stream, record)));
+            if let Some(record) = view::record(&shared, stream)? {
+                open.insert(stream, record);
+            }
         }
         let (commands, queue) = mpsc::channel(QUEUE);
         let (tasks, to_do) = std_mpsc::channel();

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::Refused;
+
 /// What kind of failure this is: all that a caller may decide by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -27,6 +29,8 @@ pub enum ErrorKind {
     Expired,
     /// What the claim answers is not asked, or not any more.
     Answered,
+    /// The claim asks for more than its tenant may have.
+    Refused(Refused),
     /// A URL, a format version or a size that this build does not know.
     Unsupported,
 }

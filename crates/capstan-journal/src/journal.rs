@@ -12,7 +12,9 @@ use crate::hold::Hold;
 use crate::planted_bug::{self, Bug};
 use crate::split::SplitStore;
 use crate::tails::{Lease, TailLimits, Tails};
-use crate::{Claim, Claimed, ErrorKind, Frame, JournalError, Reader, Run, RunState, Store, StoredTurn};
+use crate::{
+    Claim, Claimed, ErrorKind, Frame, JournalError, Quota, Reader, Run, RunState, Store, StoredTurn,
+};
 
 /// A store whose readers are woken. Cheap to clone.
 ///
@@ -51,10 +53,10 @@ impl Journal {
     }
 
     /// Claims a key; see [`Store::claim`]. Once begun it is carried out, even if the future is dropped.
-    pub async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError> {
-        let (store, lease) = (self.store.clone(), self.lease(claim.stream_id));
+    pub async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
+        let (store, lease, quota) = (self.store.clone(), self.lease(claim.stream_id), *quota);
         Finish::new(async move {
-            let claimed = store.claim(claim).await?;
+            let claimed = store.claim(claim, &quota).await?;
             if claimed.is_new {
                 failpoint::hit(Point::AfterClaim);
                 lease.begin((claimed.run.attempt, claimed.run.state));
@@ -97,12 +99,37 @@ impl Journal {
         frames: Vec<Frame>,
         turn: Option<StoredTurn>,
     ) -> Result<bool, JournalError> {
+        self.step(from, to, frames, turn, None).await
+    }
+
+    /// Lets a run wait, if one more of its tenant's may; see [`Store::suspend`]. Else as `transition`.
+    pub async fn suspend(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+        quota: &Quota,
+    ) -> Result<bool, JournalError> {
+        self.step(from, to, frames, None, Some(*quota)).await
+    }
+
+    async fn step(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+        turn: Option<StoredTurn>,
+        quota: Option<Quota>,
+    ) -> Result<bool, JournalError> {
         let (store, lease) = (self.store.clone(), self.lease(to.stream_id));
         let standing = (to.attempt, to.state);
         Finish::new(async move {
             let (mut hold, mut has_failed) = (Hold::new(&*store), false);
             let is_done = loop {
-                let outcome = store.transition(from, to.clone(), frames.clone(), turn.clone()).await;
+                let outcome = match &quota {
+                    Some(quota) => store.suspend(from, to.clone(), frames.clone(), quota).await,
+                    None => store.transition(from, to.clone(), frames.clone(), turn.clone()).await,
+                };
                 let outcome = match outcome {
                     // What was written and could not be synced is in force once the store has mended itself.
                     Ok(false) if has_failed => is_as(&*store, &to).await,

@@ -5,13 +5,13 @@
 //! reader sees it. This crate knows frames and runs, not HTTP, and never looks into a frame.
 //!
 //! ```
-//! # use capstan_journal::{Claim, Durability, Frame, Journal, Step, TailLimits, open};
+//! # use capstan_journal::{Claim, Durability, Frame, Journal, Quota, Step, TailLimits, open};
 //! # use capstan_protocol::Timestamp;
 //! # use uuid::Uuid;
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 //! let journal = Journal::new(open("memory:", Durability::default())?, TailLimits::default());
 //! let claim = Claim::new("local", "request-1", Uuid::now_v7(), Timestamp::now());
-//! let stream = journal.claim(claim).await?.run.stream_id;
+//! let stream = journal.claim(claim, &Quota::UNLIMITED).await?.run.stream_id;
 //! journal.append(stream, 1, vec![Frame::new(1, "data: hello\n\n")]).await?;
 //!
 //! let mut reader = journal.reader(stream, 0);
@@ -36,6 +36,7 @@ mod news;
 mod planted_bug;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod quota;
 mod reader;
 mod replica;
 mod report;
@@ -57,6 +58,7 @@ pub use journal::Journal;
 pub use news::{News, Tenure, Watch, Watched};
 #[cfg(feature = "postgres")]
 pub use postgres::{Schema, migrate};
+pub use quota::{Over, Quota, Refused, Usage};
 pub use reader::{Reader, Step};
 pub use replica::{Replica, ReplicaState, Standing};
 pub use report::{Damage, Report};

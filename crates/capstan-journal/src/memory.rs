@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -10,11 +11,12 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::planted_bug::{self, Bug};
+use crate::quota::{Rates, Tally};
 use crate::retention::Judge;
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Retention, Run,
-    RunState, Secret, Stats, Store, StoredTurn,
+    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Quota, Retention, Run,
+    RunState, Secret, Stats, Store, StoredTurn, Usage,
 };
 
 #[derive(Debug, Default)]
@@ -31,6 +33,10 @@ struct State {
     /// Deleted streams whose claims are kept: tenant and key.
     gone: HashMap<Uuid, (String, String)>,
     sessions: BTreeMap<(String, String), Session>,
+    /// What a tenant's streams and turns take, and how many sessions it has.
+    held: HashMap<String, HeldBy>,
+    open: Tally,
+    rates: Rates<String>,
     is_closed: bool,
 }
 
@@ -48,12 +54,27 @@ struct Held {
     gone_at: Option<Timestamp>,
 }
 
+#[derive(Debug, Default, Clone, Copy)]
+struct HeldBy {
+    bytes: u64,
+    sessions: u64,
+}
+
 #[derive(Debug)]
 struct Session {
     used_at: Timestamp,
     /// In order of their numbers.
-    turns: Vec<StoredTurn>,
+    turns: Vec<KeptTurn>,
     last_turn: u64,
+    bytes: u64,
+}
+
+/// A turn as text: a tree of it would take many times as much.
+#[derive(Debug)]
+struct KeptTurn {
+    number: u64,
+    stream: Uuid,
+    text: Box<str>,
 }
 
 impl MemoryStore {
@@ -78,11 +99,7 @@ impl MemoryStore {
 }
 
 impl State {
-    fn stream(&mut self, id: Uuid) -> Result<&mut Stream, JournalError> {
-        self.streams.get_mut(&id).ok_or_else(|| not_found(id))
-    }
-
-    fn claim(&mut self, claim: Claim) -> Result<Claimed, JournalError> {
+    fn claim(&mut self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
         let key = (claim.tenant.clone(), claim.key.clone());
         if let Some(held) = self.claims.get(&key)
             && !planted_bug::is(Bug::DoubleClaim)
@@ -91,16 +108,104 @@ impl State {
             return Ok(Claimed { run: shown(stream.run.clone()), is_new: false });
         }
         if let Some(asker) = claim.answers {
-            let asker = self.streams.get_mut(&asker);
-            let answered = rules::answer(asker.as_ref().map(|stream| stream.run.clone()), &claim)?;
-            asker.into_iter().for_each(|stream| stream.run = answered.clone());
+            let asked = self.streams.get(&asker).map(|stream| stream.run.clone());
+            let answered = rules::answer(asked, &claim)?;
+            self.admit(&claim, quota)?;
+            self.streams.get_mut(&asker).into_iter().for_each(|stream| stream.run = answered.clone());
+        } else {
+            self.admit(&claim, quota)?;
         }
         let mut run = claim.to_run();
         run.turns_before += self.touch(&claim.tenant, &claim.session, claim.created_at).last_turn;
         self.claims.insert(key, Held { stream: claim.stream_id, gone_at: None });
+        self.open.add(&run, claim.body.len() as u64);
+        self.weigh(&claim.tenant, 0, claim.body.len() as u64);
         self.streams
             .insert(claim.stream_id, Stream { run: run.clone(), body: claim.body, frames: Vec::new() });
         Ok(Claimed { run, is_new: true })
+    }
+
+    /// Whether the claim is within its tenant's quota. To be asked last: it counts.
+    fn admit(&mut self, claim: &Claim, quota: &Quota) -> Result<(), JournalError> {
+        quota.check(&self.usage(&claim.tenant, &claim.session), claim.body.len() as u64)?;
+        Ok(self.rates.take(claim.tenant.clone(), quota, Instant::now())?)
+    }
+
+    fn usage(&self, tenant: &str, session: &str) -> Usage {
+        let open = self.open.usage(tenant, session);
+        let held = self.held.get(tenant).copied().unwrap_or_default();
+        let session = self.sessions.get(&(tenant.to_owned(), session.to_owned()));
+        Usage {
+            sessions: held.sessions,
+            bytes: held.bytes,
+            has_session: session.is_some(),
+            messages: open.messages + session.map_or(0, |session| session.turns.len() as u64),
+            session_bytes: open.session_bytes + session.map_or(0, |session| session.bytes),
+            ..open
+        }
+    }
+
+    /// What is kept of a tenant has changed.
+    fn weigh(&mut self, tenant: &str, before: u64, after: u64) {
+        self.hold(tenant, |held| held.bytes = held.bytes.saturating_add(after).saturating_sub(before));
+    }
+
+    fn hold(&mut self, tenant: &str, change: impl FnOnce(&mut HeldBy)) {
+        match self.held.get_mut(tenant) {
+            Some(held) => change(held),
+            None => change(self.held.entry(tenant.to_owned()).or_default()),
+        }
+        if self.held.get(tenant).is_some_and(|held| held.bytes == 0 && held.sessions == 0) {
+            self.held.remove(tenant);
+        }
+    }
+
+    /// Moves a run on; false if somebody was first.
+    fn transition(
+        &mut self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+        turn: Option<StoredTurn>,
+        quota: &Quota,
+    ) -> Result<bool, JournalError> {
+        let Self { streams, open, .. } = self;
+        let stream = streams.get_mut(&to.stream_id).ok_or_else(|| not_found(to.stream_id))?;
+        if !rules::check_transition(&stream.run, from, &frames)? {
+            return Ok(false);
+        }
+        if to.state == RunState::Waiting && stream.run.state != RunState::Waiting {
+            quota.check_waiting(open.waiting(&stream.run.tenant))?;
+        }
+        let body_bytes = stream.body.len() as u64;
+        let turn = turn.map(|turn| (turn.closed_at, turn));
+        open.remove(&stream.run, body_bytes);
+        stream.run = rules::advance(&stream.run, to, &[]);
+        open.add(&stream.run, body_bytes);
+        let before = stream.size();
+        stream.push(frames);
+        let (after, Run { tenant, session, .. }) = (stream.size(), stream.run.clone());
+        self.weigh(&tenant, before, after);
+        if let Some((closed_at, turn)) = turn {
+            let added = self.touch(&tenant, &session, closed_at).push(turn)?;
+            self.weigh(&tenant, 0, added);
+        }
+        Ok(true)
+    }
+
+    fn append(&mut self, id: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
+        let Self { streams, held, .. } = self;
+        let stream = streams.get_mut(&id).ok_or_else(|| not_found(id))?;
+        rules::check_append(&stream.run, attempt, &frames)?;
+        let before = stream.size();
+        stream.push(frames);
+        if let Some(held) = held.get_mut(&stream.run.tenant) {
+            held.bytes = held.bytes.saturating_add(stream.size() - before);
+        } else {
+            let (tenant, after) = (stream.run.tenant.clone(), stream.size());
+            self.weigh(&tenant, before, after);
+        }
+        Ok(())
     }
 
     fn open_in(&self, state: RunState, limit: usize, is_due: impl Fn(&Run) -> bool) -> Vec<Run> {
@@ -111,21 +216,32 @@ impl State {
 
     fn touch(&mut self, tenant: &str, session: &str, now: Timestamp) -> &mut Session {
         let key = (tenant.to_owned(), session.to_owned());
+        if !self.sessions.contains_key(&key) {
+            self.hold(tenant, |held| held.sessions += 1);
+        }
         let session = self.sessions.entry(key).or_insert_with(|| Session {
             used_at: now,
             turns: Vec::new(),
             last_turn: 0,
+            bytes: 0,
         });
         session.used_at = session.used_at.max(now);
         session
     }
 
+    /// Forgets a session.
+    fn forget(&mut self, key: &(String, String)) -> bool {
+        let Some(session) = self.sessions.remove(key) else { return false };
+        self.hold(&key.0, |held| {
+            held.sessions = held.sessions.saturating_sub(1);
+            held.bytes = held.bytes.saturating_sub(session.bytes);
+        });
+        true
+    }
+
     /// Closed streams that have to go, oldest first, with what they take.
     fn due(&self, retention: &Retention, now: Timestamp) -> Vec<(Uuid, u64)> {
-        let mut sizes: HashMap<String, u64> = HashMap::new();
-        for stream in self.streams.values() {
-            *sizes.entry(stream.run.tenant.clone()).or_default() += stream.size();
-        }
+        let sizes = self.held.iter().map(|(tenant, held)| (tenant.clone(), held.bytes)).collect();
         let closed =
             self.streams.iter().filter_map(|(id, stream)| Some((stream.run.closed_at?, *id, stream)));
         let mut closed: Vec<_> = closed.collect();
@@ -137,6 +253,7 @@ impl State {
 
     fn retire(&mut self, id: Uuid, now: Timestamp) {
         let Some(stream) = self.streams.remove(&id) else { return };
+        self.weigh(&stream.run.tenant, stream.size(), 0);
         let owner = (stream.run.tenant, stream.run.key);
         if let Some(held) = self.claims.get_mut(&owner) {
             held.gone_at = Some(now);
@@ -146,10 +263,31 @@ impl State {
 }
 
 impl Session {
-    fn push(&mut self, turn: StoredTurn) {
-        self.last_turn += 1;
-        self.turns.push(StoredTurn { number: self.last_turn, ..turn });
+    /// Keeps a turn under the next number; how many bytes it takes.
+    fn push(&mut self, turn: StoredTurn) -> Result<u64, JournalError> {
+        let (number, stream) = (self.last_turn + 1, turn.stream_id);
+        let text =
+            serde_json::to_string(&StoredTurn { number, ..turn }).map_err(unreadable)?.into_boxed_str();
+        let bytes = text.len() as u64;
+        self.turns.push(KeptTurn { number, stream, text });
+        (self.last_turn, self.bytes) = (number, self.bytes + bytes);
+        Ok(bytes)
     }
+
+    /// Forgets the turn of a stream; how many bytes it took.
+    fn forget(&mut self, stream: Uuid) -> u64 {
+        let before = self.bytes;
+        self.turns.retain(|turn| {
+            let is_kept = turn.stream != stream;
+            self.bytes -= if is_kept { 0 } else { turn.text.len() as u64 };
+            is_kept
+        });
+        before - self.bytes
+    }
+}
+
+fn unreadable(error: serde_json::Error) -> JournalError {
+    JournalError::new(ErrorKind::Unsupported, "a turn cannot be kept").caused_by(error)
 }
 
 impl Stream {
@@ -158,15 +296,15 @@ impl Stream {
     }
 
     fn push(&mut self, frames: Vec<Frame>) {
-        rules::count(&mut self.run, &frames);
+        rules::count(&mut self.run.last_seq, &mut self.run.bytes, &frames);
         self.frames.extend(frames);
     }
 }
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError> {
-        self.write()?.claim(claim)
+    async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
+        self.write()?.claim(claim, quota)
     }
 
     async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
@@ -174,11 +312,7 @@ impl Store for MemoryStore {
     }
 
     async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
-        let mut state = self.write()?;
-        let stream = state.stream(stream)?;
-        rules::check_append(&stream.run, attempt, &frames)?;
-        stream.push(frames);
-        Ok(())
+        self.write()?.append(stream, attempt, frames)
     }
 
     async fn transition(
@@ -188,18 +322,17 @@ impl Store for MemoryStore {
         frames: Vec<Frame>,
         turn: Option<StoredTurn>,
     ) -> Result<bool, JournalError> {
-        let mut state = self.write()?;
-        let stream = state.stream(to.stream_id)?;
-        if !rules::check_transition(&stream.run, from, &frames)? {
-            return Ok(false);
-        }
-        stream.run = rules::advance(&stream.run, to, &[]);
-        stream.push(frames);
-        if let Some(turn) = turn {
-            let Run { tenant, session, .. } = stream.run.clone();
-            state.touch(&tenant, &session, turn.closed_at).push(turn);
-        }
-        Ok(true)
+        self.write()?.transition(from, to, frames, turn, &Quota::UNLIMITED)
+    }
+
+    async fn suspend(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+        quota: &Quota,
+    ) -> Result<bool, JournalError> {
+        self.write()?.transition(from, to, frames, None, quota)
     }
 
     async fn read(
@@ -279,7 +412,8 @@ impl Store for MemoryStore {
         let state = self.lock();
         let session = state.sessions.get(&(tenant.to_owned(), session.to_owned()));
         let turns = session.into_iter().flat_map(|session| &session.turns);
-        Ok(turns.filter(|turn| turn.number >= from).take(limit).cloned().collect())
+        let turns = turns.filter(|turn| turn.number >= from).take(limit);
+        turns.map(|turn| serde_json::from_str(&turn.text).map_err(unreadable)).collect()
     }
 
     async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {
@@ -296,7 +430,11 @@ impl Store for MemoryStore {
     }
 
     async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
-        Ok(self.lock().sessions.keys().filter(|(owner, _)| owner == tenant).count() as u64)
+        Ok(self.lock().held.get(tenant).map_or(0, |held| held.sessions))
+    }
+
+    async fn usage(&self, tenant: &str, session: &str) -> Result<Usage, JournalError> {
+        Ok(self.lock().usage(tenant, session))
     }
 
     async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
@@ -304,14 +442,14 @@ impl Store for MemoryStore {
         let closed = state.streams.get(&stream).map(|stream| &stream.run).filter(|run| !run.is_open());
         let Some(Run { tenant, session, .. }) = closed.cloned() else { return Ok(false) };
         state.retire(stream, now);
-        if let Some(session) = state.sessions.get_mut(&(tenant, session)) {
-            session.turns.retain(|turn| turn.stream_id != stream);
-        }
+        let key = (tenant, session);
+        let freed = state.sessions.get_mut(&key).map_or(0, |session| session.forget(stream));
+        state.weigh(&key.0, freed, 0);
         Ok(true)
     }
 
     async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
-        Ok(self.write()?.sessions.remove(&(tenant.to_owned(), session.to_owned())).is_some())
+        Ok(self.write()?.forget(&(tenant.to_owned(), session.to_owned())))
     }
 
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
@@ -322,16 +460,18 @@ impl Store for MemoryStore {
             report.streams += 1;
             report.bytes += size;
         }
-        let (claims, sessions) = (state.claims.len(), state.sessions.len());
+        let claims = state.claims.len();
         state.claims.retain(|_, held| {
             !held.gone_at.is_some_and(|at| retention.is_past(at, retention.claim_age, now))
         });
         state.gone.retain(|_, owner| state.claims.contains_key(owner));
-        state.sessions.retain(|(tenant, _), session| {
-            !retention.is_past(session.used_at, retention.max_age_of(tenant), now)
-        });
+        let is_past = |(tenant, _): &(String, String), session: &Session| {
+            retention.is_past(session.used_at, retention.max_age_of(tenant), now)
+        };
+        let unused = state.sessions.iter().filter(|(key, session)| is_past(key, session));
+        let unused: Vec<_> = unused.map(|(key, _)| key.clone()).collect();
+        report.sessions = unused.iter().map(|key| u64::from(state.forget(key))).sum();
         report.claims = (claims - state.claims.len()) as u64;
-        report.sessions = (sessions - state.sessions.len()) as u64;
         Ok(report)
     }
 

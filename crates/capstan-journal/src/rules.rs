@@ -72,7 +72,7 @@ pub(crate) fn advance(run: &Run, to: Run, frames: &[Frame]) -> Run {
         more,
         ..run.clone()
     };
-    count(&mut next, frames);
+    count(&mut next.last_seq, &mut next.bytes, frames);
     next
 }
 
@@ -99,11 +99,11 @@ pub(crate) fn answer(asker: Option<Run>, claim: &Claim) -> Result<Run, JournalEr
     Ok(run)
 }
 
-/// Adds frames to the run's counts.
-pub(crate) fn count(run: &mut Run, frames: &[Frame]) {
+/// Adds frames to a run's counts.
+pub(crate) fn count(last_seq: &mut u64, bytes: &mut u64, frames: &[Frame]) {
     for frame in frames {
-        run.last_seq = frame.seq;
-        run.bytes = run.bytes.saturating_add(frame.bytes.len() as u64);
+        *last_seq = frame.seq;
+        *bytes = bytes.saturating_add(frame.bytes.len() as u64);
     }
 }
 

@@ -14,8 +14,8 @@ use uuid::Uuid;
 use crate::memory::MemoryStore;
 use crate::rules::expired;
 use crate::{
-    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, News, ReplicaState, Retention, Run,
-    RunState, Secret, Stats, Store, StoredTurn, Tenure, Watch,
+    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, News, Quota, ReplicaState, Retention, Run,
+    RunState, Secret, Stats, Store, StoredTurn, Tenure, Usage, Watch,
 };
 
 /// Says of whom nothing may be stored.
@@ -40,7 +40,7 @@ impl SplitStore {
 
 #[async_trait]
 impl Store for SplitStore {
-    async fn claim(&self, mut claim: Claim) -> Result<Claimed, JournalError> {
+    async fn claim(&self, mut claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
         let (home, other): (&dyn Store, &dyn Store) = match (self.is_private)(&claim.tenant) {
             true => (&self.memory, &*self.stored),
             false => (&*self.stored, &self.memory),
@@ -51,7 +51,9 @@ impl Store for SplitStore {
             Some(Found::Expired) => Err(expired(&claim.key)),
             None => {
                 claim.turns_elsewhere = last_turn(other, &claim.tenant, &claim.session).await?;
-                home.claim(claim).await
+                // Nothing new begins there, so that what is left only grows.
+                let elsewhere = other.usage(&claim.tenant, &claim.session).await?;
+                home.claim(claim, &quota.less(&elsewhere)).await
             }
         }
     }
@@ -72,6 +74,19 @@ impl Store for SplitStore {
         turn: Option<StoredTurn>,
     ) -> Result<bool, JournalError> {
         self.home_of(to.stream_id).transition(from, to, frames, turn).await
+    }
+
+    async fn suspend(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+        quota: &Quota,
+    ) -> Result<bool, JournalError> {
+        let is_here = self.memory.holds(to.stream_id);
+        let other: &dyn Store = if is_here { &*self.stored } else { &self.memory };
+        let elsewhere = other.usage(&to.tenant, &to.session).await?;
+        self.home_of(to.stream_id).suspend(from, to, frames, &quota.less(&elsewhere)).await
     }
 
     async fn read(
@@ -179,6 +194,20 @@ impl Store for SplitStore {
     /// A session from before and after a change of the rule counts twice, until its older half expires.
     async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
         Ok(self.memory.sessions(tenant).await? + self.stored.sessions(tenant).await?)
+    }
+
+    async fn usage(&self, tenant: &str, session: &str) -> Result<Usage, JournalError> {
+        let (here, stored) =
+            (self.memory.usage(tenant, session).await?, self.stored.usage(tenant, session).await?);
+        Ok(Usage {
+            running: here.running + stored.running,
+            waiting: here.waiting + stored.waiting,
+            sessions: here.sessions + stored.sessions,
+            bytes: here.bytes + stored.bytes,
+            has_session: here.has_session || stored.has_session,
+            messages: here.messages + stored.messages,
+            session_bytes: here.session_bytes + stored.session_bytes,
+        })
     }
 
     async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {

@@ -7,8 +7,8 @@ use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::{
-    ArmedBy, Claim, Expired, Frame, Health, JournalError, NameKind, News, ReplicaState, Retention, Run, RunState,
-    Secret, Stats, StoredTurn, Tenure, Watch,
+    ArmedBy, Claim, Expired, Frame, Health, JournalError, NameKind, News, Quota, ReplicaState, Retention, Run, RunState,
+    Secret, Stats, StoredTurn, Tenure, Usage, Watch,
 };
 
 /// The answer to a claim.
@@ -39,8 +39,10 @@ pub trait Store: Send + Sync + 'static {
     /// Claims (tenant, key): the first wins, everyone else gets the winner's run. Synced before it returns.
     ///
     /// `Expired` if the key was claimed and its stream is gone; `Answered` if another claim has answered what this one
-    /// answers, or nothing of the kind is asked in its session.
-    async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError>;
+    /// answers, or nothing of the kind is asked in its session; `Refused` if a new run would be more than `quota` allows.
+    /// All of that is decided in one step with the claim: however many come at once, the quota holds, and a refusal
+    /// leaves nothing behind. A duplicate is never refused.
+    async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError>;
 
     /// The body with which the stream was claimed.
     async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError>;
@@ -62,6 +64,16 @@ pub trait Store: Send + Sync + 'static {
         to: Run,
         frames: Vec<Frame>,
         turn: Option<StoredTurn>,
+    ) -> Result<bool, JournalError>;
+
+    /// A transition to `Waiting`, unless as many of the tenant's runs wait as the quota allows: then `Refused`, and the
+    /// run is as it was. Decided in one step, as for a claim.
+    async fn suspend(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+        quota: &Quota,
     ) -> Result<bool, JournalError>;
 
     /// The frames after a seq, up to both limits, but at least one if there is one. Nothing for an unknown stream.
@@ -135,6 +147,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// How many sessions a tenant has. A session begins with its first claim or turn.
     async fn sessions(&self, tenant: &str) -> Result<u64, JournalError>;
+
+    /// What a tenant has, and one session of it, as far as it is written: what claims are measured by.
+    async fn usage(&self, tenant: &str, session: &str) -> Result<Usage, JournalError>;
 
     /// Erases a closed stream for good: frames, body, record, and its turn. When it returns, no file of the store holds
     /// a word of it. The claim stays as it does after an expiry, so that a duplicate starts no second run. False if there is no such stream, or it runs or waits.

@@ -16,8 +16,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
 use capstan_journal::{
-    Claim, Durability, ErrorKind, Found, Frame, Journal, Retention, Run, RunState, Step, Store, TailLimits,
-    open,
+    Claim, Durability, ErrorKind, Found, Frame, Journal, Quota, Retention, Run, RunState, Step, Store,
+    TailLimits, open,
 };
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
@@ -50,7 +50,7 @@ async fn write_streams(journal: Journal) {
     for round in 1.. {
         let id = Uuid::now_v7();
         let claim = Claim::new("local", id.to_string(), id, Timestamp::now());
-        let run = journal.claim(claim).await.unwrap().run;
+        let run = journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
         println!("claimed {id} 0");
         let viewer = tokio::spawn(view(journal.clone(), id));
         let mut seq = 0;
@@ -259,7 +259,7 @@ async fn a_process_that_dies_at_a_failpoint_has_stored_what_comes_before_it() {
         assert!(open.iter().find(is_unheard).is_some(), "{failpoint}: stored, but told nobody");
         for run in open {
             let again = Claim::new("local", run.key, Uuid::now_v7(), Timestamp::now());
-            assert!(!store.claim(again).await.unwrap().is_new);
+            assert!(!store.claim(again, &Quota::UNLIMITED).await.unwrap().is_new);
         }
     }
 }

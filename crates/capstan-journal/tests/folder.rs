@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use capstan_journal::{Claim, Durability, ErrorKind, JournalError, open};
+use capstan_journal::{Claim, Durability, ErrorKind, JournalError, Quota, open};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -66,7 +66,7 @@ async fn what_was_stored_is_there_after_reopening() {
     let mut secrets = Vec::new();
     for is_new in [true, false, false] {
         let store = open(&url, Durability::Power).unwrap();
-        assert_eq!(store.claim(claim.clone()).await.unwrap().is_new, is_new);
+        assert_eq!(store.claim(claim.clone(), &Quota::UNLIMITED).await.unwrap().is_new, is_new);
         assert_eq!(store.body(claim.stream_id).await.unwrap(), Some(claim.body.clone()));
         secrets.push(store.secret().await.unwrap());
         store.close().await.unwrap();

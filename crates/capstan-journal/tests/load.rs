@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use capstan_journal::{Claim, Durability, Frame, open};
+use capstan_journal::{Claim, Durability, Frame, Quota, open};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -29,7 +29,7 @@ async fn ten_thousand_commits_leave_memory_disk_and_closing_in_bounds() {
         let store = store.clone();
         tokio::spawn(async move {
             let claim = Claim::new("local", format!("k{writer}"), Uuid::now_v7(), Timestamp::now());
-            store.claim(claim.clone()).await.unwrap();
+            store.claim(claim.clone(), &Quota::UNLIMITED).await.unwrap();
             for seq in 1..=COMMITS / WRITERS {
                 store.append(claim.stream_id, 1, vec![Frame::new(seq, vec![b'x'; PACKET])]).await.unwrap();
             }

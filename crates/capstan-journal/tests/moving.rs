@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use capstan_journal::{Claim, Durability, ErrorKind, Found, NameKind, Retention, RunState, check, open};
+use capstan_journal::{
+    Claim, Durability, ErrorKind, Found, NameKind, Quota, Retention, RunState, check, open,
+};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -74,13 +76,13 @@ async fn assert_carried_over(folder: &Path) {
         assert_eq!(run.bytes, bytes as u64);
         assert_eq!(store.body(id(number)).await.unwrap().unwrap(), format!("{{\"query\":\"{name}\"}}"));
         let again = Claim::new("local", run.key, Uuid::now_v7(), Timestamp::now());
-        assert!(!store.claim(again).await.unwrap().is_new, "{name} runs once");
+        assert!(!store.claim(again, &Quota::UNLIMITED).await.unwrap().is_new, "{name} runs once");
     }
     for gone in ["purged", "expired"] {
         let key = format!("key-{gone}");
         assert_eq!(store.find("local", &key).await.unwrap(), Some(Found::Expired));
         let again = Claim::new("local", key, Uuid::now_v7(), Timestamp::now());
-        assert_eq!(store.claim(again).await.unwrap_err().kind(), ErrorKind::Expired);
+        assert_eq!(store.claim(again, &Quota::UNLIMITED).await.unwrap_err().kind(), ErrorKind::Expired);
     }
     assert!(store.is_expired("local", id(3)).await.unwrap());
     let turns = store.turns("local", "session", 0, 99).await.unwrap();

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use capstan_journal::{Claim, Durability, Frame, Journal, Run, RunState, StoredTurn, TailLimits, open};
+use capstan_journal::{
+    Claim, Durability, Frame, Journal, Quota, Run, RunState, StoredTurn, TailLimits, open,
+};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -16,7 +18,7 @@ fn claim(tenant: &str, key: &str) -> Claim {
 
 /// A whole run with one frame and one turn.
 async fn run(journal: &Journal, tenant: &str, key: &str) -> Run {
-    let run = journal.claim(claim(tenant, key)).await.unwrap().run;
+    let run = journal.claim(claim(tenant, key), &Quota::UNLIMITED).await.unwrap().run;
     journal.append(run.stream_id, 1, vec![Frame::new(1, "data: quinquereme\n\n")]).await.unwrap();
     let said = serde_json::json!({"messages": ["quinquereme"], "interrupts": ["quinquereme"]});
     let turn = StoredTurn::new(run.stream_id, Timestamp::now(), 2, said);
@@ -62,7 +64,7 @@ async fn a_rule_that_changes_loses_no_stream_and_starts_none_twice() {
     for rule in [true, false] {
         is_private.store(rule, Ordering::SeqCst);
         for (key, stream) in ["1", "2", "3"].into_iter().zip(&runs) {
-            let claimed = journal.claim(claim("t", key)).await.unwrap();
+            let claimed = journal.claim(claim("t", key), &Quota::UNLIMITED).await.unwrap();
             assert_eq!((claimed.is_new, claimed.run.stream_id), (false, *stream));
         }
         let listed: Vec<_> =

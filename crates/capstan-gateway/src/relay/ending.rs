@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use capstan_agent::{CancelReason, END_LIMIT};
-use capstan_journal::{Asked, Frame, JournalError, Run, RunState, StoredTurn};
+use capstan_journal::{Asked, ErrorKind, Frame, JournalError, Quota, Run, RunState, StoredTurn};
 use capstan_protocol::cursor::LOST_TAIL_GAP;
 use capstan_protocol::{ChatMessage, Close, ErrorSeverity, Fault, FaultKind, Payload};
 use futures_util::FutureExt as _;
@@ -16,6 +16,7 @@ use super::{Relay, failure};
 use crate::app::App;
 use crate::ask::Ask;
 use crate::conversation::{self, Said};
+use crate::limits;
 use crate::refusal::journal_fault;
 use crate::traces;
 use crate::wall_clock::later;
@@ -105,23 +106,46 @@ impl Relay {
         self.app.journal.transition(from, self.run.clone(), Vec::new(), None).await
     }
 
-    /// Rule 2: the run waits for its client to come back.
-    pub(super) async fn suspend(
+    /// Rule 2: the run waits for its client to come back. If too many of its tenant's wait already, rule 3: it ends.
+    pub(super) async fn suspend(&mut self, fault: Fault, wait: Duration) -> Result<(), JournalError> {
+        let quota = limits::quota(&self.app.settings.limits);
+        self.wait_for_client(fault, wait, CancelReason::Retried, &quota).await
+    }
+
+    /// The server goes down, so the run waits for the next one. What ran may wait, however many wait already.
+    pub(super) async fn hand_over(&mut self, fault: Fault, wait: Duration) -> Result<(), JournalError> {
+        self.wait_for_client(fault, wait, CancelReason::Drained, &Quota::UNLIMITED).await
+    }
+
+    async fn wait_for_client(
         &mut self,
         fault: Fault,
         wait: Duration,
         reason: CancelReason,
+        quota: &Quota,
     ) -> Result<(), JournalError> {
-        self.cancel(reason);
         self.flush().await?;
+        let before = (self.run.clone(), self.packets.seq(), self.packets.bytes());
         let from = (self.run.state, self.run.attempt);
         let ready = write_wait(&self.app, &mut self.packets, &mut self.run, &fault, wait);
         let frames = self.packets.take_frames();
         // Before it can be armed again, which goes on with this span.
         self.app.traces.keep(self.run.stream_id, &self.trace);
-        if self.app.journal.transition(from, self.run.clone(), frames, None).await? {
-            self.app.waits.add(&self.run, ready, self.app.settings.timeouts.waiting);
+        match self.app.journal.suspend(from, self.run.clone(), frames, quota).await {
+            Ok(true) => {
+                self.app.waits.add(&self.run, ready, self.app.settings.timeouts.waiting);
+            }
+            Ok(false) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::Refused(_)) => {
+                let _ = self.app.traces.take(self.run.stream_id);
+                let (seq, bytes);
+                (self.run, seq, bytes) = before;
+                self.packets.take_back(seq, bytes);
+                return self.finish(Ending::Failed(fault)).await;
+            }
+            Err(error) => return Err(error),
         }
+        self.cancel(reason);
         Ok(())
     }
 }
@@ -307,7 +331,7 @@ mod tests {
         let journal = Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
         let app = Gateway::new(journal.clone()).into_app();
         let claim = Claim { max_attempts: 3, ..Claim::new("t", "k", Uuid::now_v7(), Timestamp::now()) };
-        let mut run = journal.claim(claim).await.unwrap().run;
+        let mut run = journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
         let mut packets = PacketWriter::new(&app, &run);
         packets.write(Payload::Delta("half".into()));
         journal.append(run.stream_id, 1, packets.take_frames()).await.unwrap();

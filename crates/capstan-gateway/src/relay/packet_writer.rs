@@ -163,6 +163,13 @@ impl PacketWriter {
         (first..).zip(self.ends.drain(..)).map(slice).collect()
     }
 
+    /// Takes back what was written after this packet and never reached the journal.
+    pub(super) fn take_back(&mut self, seq: u64, bytes: u64) {
+        (self.seq, self.bytes) = (seq, bytes);
+        self.buffer.clear();
+        self.ends.clear();
+    }
+
     pub(super) fn model(&self) -> Option<&String> {
         self.model.as_ref()
     }

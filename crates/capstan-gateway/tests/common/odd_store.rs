@@ -7,7 +7,7 @@ use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{
     Claim, Claimed, Durability, ErrorKind, Expired, Found, Frame, Health, Journal, JournalError, NameKind,
-    Retention, Run, RunState, Secret, Store, StoredTurn, TailLimits, open,
+    Quota, Retention, Run, RunState, Secret, Store, StoredTurn, TailLimits, Usage, open,
 };
 use capstan_protocol::Timestamp;
 use tokio::sync::{Barrier, Notify, watch};
@@ -59,6 +59,13 @@ impl OddStore {
         is_well.then_some(()).ok_or_else(|| JournalError::new(ErrorKind::Unavailable, "on purpose"))
     }
 
+    async fn before_transition(&self) -> Result<(), JournalError> {
+        if let Some(together) = &self.together {
+            together.wait().await;
+        }
+        self.check()
+    }
+
     pub fn journal(self: &Arc<Self>) -> Journal {
         Journal::new(Arc::clone(self) as Arc<dyn Store>, TailLimits::default())
     }
@@ -76,10 +83,7 @@ impl Store for OddStore {
         if to.state == RunState::Closed && to.session == self.never_ends {
             return Err(JournalError::new(ErrorKind::NotFound, "on purpose"));
         }
-        if let Some(together) = &self.together {
-            together.wait().await;
-        }
-        self.check()?;
+        self.before_transition().await?;
         self.store.transition(from, to, frames, turn).await
     }
 
@@ -92,9 +96,9 @@ impl Store for OddStore {
         self.store.open_runs().await
     }
 
-    async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError> {
+    async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
         self.check()?;
-        self.store.claim(claim).await
+        self.store.claim(claim, quota).await
     }
 
     async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
@@ -107,6 +111,21 @@ impl Store for OddStore {
         }
         self.check()?;
         self.store.append(stream, attempt, frames).await
+    }
+
+    async fn suspend(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+        quota: &Quota,
+    ) -> Result<bool, JournalError> {
+        self.before_transition().await?;
+        self.store.suspend(from, to, frames, quota).await
+    }
+
+    async fn usage(&self, tenant: &str, session: &str) -> Result<Usage, JournalError> {
+        self.store.usage(tenant, session).await
     }
 
     async fn read(

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{
-    Claim, Claimed, Expired, Found, Frame, JournalError, NameKind, Retention, Run, RunState, Secret, Store,
-    StoredTurn,
+    Claim, Claimed, Expired, Found, Frame, JournalError, NameKind, Quota, Retention, Run, RunState, Secret,
+    Store, StoredTurn, Usage,
 };
 use capstan_protocol::Timestamp;
 use fastrand::Rng;
@@ -109,8 +109,8 @@ impl Shaky {
 
 #[async_trait]
 impl Store for Shaky {
-    async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError> {
-        self.call(self.inner.claim(claim)).await
+    async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
+        self.call(self.inner.claim(claim, quota)).await
     }
 
     async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
@@ -129,6 +129,20 @@ impl Store for Shaky {
         turn: Option<StoredTurn>,
     ) -> Result<bool, JournalError> {
         self.call(self.inner.transition(from, to, frames, turn)).await
+    }
+
+    async fn suspend(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+        quota: &Quota,
+    ) -> Result<bool, JournalError> {
+        self.call(self.inner.suspend(from, to, frames, quota)).await
+    }
+
+    async fn usage(&self, tenant: &str, session: &str) -> Result<Usage, JournalError> {
+        self.call(self.inner.usage(tenant, session)).await
     }
 
     async fn read(

@@ -14,12 +14,19 @@ use super::writer::Writer;
 use crate::planted_bug::{self, Bug};
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
-    Claim, Claimed, Durability, ErrorKind, Frame, JournalError, NameKind, Run, RunState, StoredTurn,
+    Claim, Claimed, Durability, ErrorKind, Frame, JournalError, NameKind, Quota, Run, RunState, StoredTurn,
+    Usage,
 };
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 impl Writer {
-    pub(crate) fn claim(&mut self, claim: Claim, group: &mut Group) -> Result<Claimed, JournalError> {
+    pub(crate) fn claim(
+        &mut self,
+        claim: Claim,
+        quota: &Quota,
+        group: &mut Group,
+    ) -> Result<Claimed, JournalError> {
         let key = self.shared.names.of(&claim.tenant, NameKind::Key, &claim.key);
         let claimed = group.claims.get(&key).copied().or_else(|| self.shared.index().claimed(key));
         if let Some(stream) = claimed.filter(|_| !planted_bug::is(Bug::DoubleClaim)) {
@@ -31,8 +38,10 @@ impl Writer {
             let message = "the journal's disk is nearly full: no new runs";
             return Err(JournalError::new(ErrorKind::Full, message));
         }
-        if let Some(asker) = claim.answers {
-            self.answer(asker, &claim, group)?;
+        let asker = claim.answers.map(|asker| self.answered(asker, &claim)).transpose()?;
+        self.admit(&claim, quota, group)?;
+        if let Some((record, run)) = asker {
+            self.rewrite_run(record, run, group)?;
         }
         let (session_id, last_turn) = self.session(&claim.tenant, &claim.session, claim.created_at, group);
         let mut run = claim.to_run();
@@ -51,6 +60,7 @@ impl Writer {
         self.put_record(&record, group)?;
         group.put(Kind::Body, stream, 1, &[&claim.body]);
         group.claims.insert(key, stream);
+        group.weigh(self.shared.names.tenant(&claim.tenant), record.body_bytes);
         self.keep_unsynced(stream, group);
         group.undo.push(Undo::Whole { stream, record: None });
         self.open.insert(stream, record);
@@ -81,11 +91,43 @@ impl Writer {
         }
     }
 
-    /// Marks the questions of a run as answered, in the same group as the claim that answers them.
-    fn answer(&mut self, asker: Uuid, claim: &Claim, group: &mut Group) -> Result<(), JournalError> {
+    /// Whether the claim is within its tenant's quota. To be asked last: it counts.
+    fn admit(&mut self, claim: &Claim, quota: &Quota, group: &Group) -> Result<(), JournalError> {
+        if *quota == Quota::UNLIMITED {
+            return Ok(());
+        }
+        quota.check(&self.usage(&claim.tenant, &claim.session, group), claim.body.len() as u64)?;
+        let tenant = self.shared.names.tenant(&claim.tenant);
+        Ok(self.rates.take(tenant, quota, Instant::now())?)
+    }
+
+    /// What a tenant has once the group is written.
+    fn usage(&self, tenant: &str, session: &str, group: &Group) -> Usage {
+        let open = self.open.tally().usage(tenant, session);
+        let name = self.shared.names.of(tenant, NameKind::Session, session);
+        let tenant = self.shared.names.tenant(tenant);
+        let index = self.shared.index();
+        let known = index.session_ids.get(&name).and_then(|id| index.sessions.get(id));
+        let (last_turn, turns) = known.map_or((0, 0), |session| (session.last_turn, session.turns));
+        let begun = group.sessions.get(&name);
+        // Turns of the group are numbered on from the last one.
+        let turns = turns + begun.map_or(0, |(_, last)| last.saturating_sub(last_turn));
+        let size = known.map_or(0, |session| session.bytes) + group.added(&name);
+        Usage {
+            sessions: index.sessions_of.get(&tenant).copied().unwrap_or(0) + group.sessions_begun(&tenant),
+            bytes: index.held_by(&tenant) + group.added(&tenant),
+            has_session: known.is_some() || begun.is_some(),
+            messages: open.messages + turns,
+            session_bytes: open.session_bytes + size,
+            ..open
+        }
+    }
+
+    /// The run whose questions a claim answers, with its record, as it is from then on. Written in the same group.
+    fn answered(&self, asker: Uuid, claim: &Claim) -> Result<(Record, Run), JournalError> {
         let record = self.record(asker)?;
         let run = rules::answer(record.as_ref().map(|record| record.run.clone()), claim)?;
-        record.map_or(Ok(()), |record| self.rewrite_run(record, run, group))
+        record.map(|record| (record, run)).ok_or_else(|| not_found(asker))
     }
 
     /// The claim that answered a run's questions was taken back: they are open again.
@@ -120,14 +162,16 @@ impl Writer {
         frames: &[Frame],
         group: &mut Group,
     ) -> Result<(), JournalError> {
-        let Some(record) = self.open.get_mut(&stream) else {
+        let Some(record) = self.open.get(&stream) else {
             let record = self.record(stream)?.ok_or_else(|| not_found(stream))?;
             return rules::check_append(&record.run, attempt, frames);
         };
         rules::check_append(&record.run, attempt, frames)?;
         let (last_seq, bytes) = (record.run.last_seq, record.run.bytes);
         group.undo.push(Undo::Counts { stream, last_seq, bytes });
-        rules::count(&mut record.run, frames);
+        if let Some((last_seq, bytes)) = self.open.counts(&stream) {
+            rules::count(last_seq, bytes, frames);
+        }
         put_packets(stream, bytes, frames, group);
         Ok(())
     }
@@ -138,12 +182,16 @@ impl Writer {
         to: Run,
         frames: &[Frame],
         turn: Option<&StoredTurn>,
+        quota: &Quota,
         group: &mut Group,
     ) -> Result<bool, JournalError> {
         let stream = to.stream_id;
         let mut record = self.record(stream)?.ok_or_else(|| not_found(stream))?;
         if !rules::check_transition(&record.run, from, frames)? {
             return Ok(false);
+        }
+        if to.state == RunState::Waiting && record.run.state != RunState::Waiting {
+            quota.check_waiting(self.open.tally().waiting(&record.run.tenant))?;
         }
         let old = self.open.get(&stream).cloned().map(Box::new);
         let before = record.run.bytes;
@@ -160,6 +208,9 @@ impl Writer {
             let used_at = number_summary(turn.closed_at.as_micros().cast_unsigned());
             group.put(Kind::Turn, id, number, &[&used_at, &payload]);
             let name = self.shared.names.of(&tenant, NameKind::Session, &session);
+            for owner in [name, self.shared.names.tenant(&tenant)] {
+                group.weigh(owner, (used_at.len() + payload.len()) as u64);
+            }
             group.sessions.insert(name, (id, number));
             (record.session_id, record.turn) = (id, number);
         }
@@ -308,6 +359,7 @@ impl Writer {
             let id = Uuid::now_v7();
             let summary = SessionSummary { name, tenant: names.tenant(tenant), used_at: at };
             group.put(Kind::Session, id, 1, &[&summary.encode()]);
+            group.begin_session(summary.tenant);
             (id, 0)
         });
         group.sessions.insert(name, known);

@@ -39,6 +39,10 @@ pub(crate) struct Group {
     /// Claims and sessions that begin in this group.
     pub(crate) claims: HashMap<Name, Uuid>,
     pub(crate) sessions: HashMap<Name, (Uuid, u64)>,
+    /// Sessions that begin in this group, by tenant.
+    begun: HashMap<Name, u64>,
+    /// What this group adds to a tenant or a session, packets aside.
+    added: HashMap<Name, u64>,
     /// Names of streams that go.
     pub(crate) forgotten: Vec<(Uuid, Vec<Name>)>,
 }
@@ -74,6 +78,24 @@ impl Group {
         }
         self.has_packets |= kind == Kind::Packets;
         self.entries.push(Entry { owner, kind, seq, offset: offset as u32, length });
+    }
+
+    /// A session of the tenant begins.
+    pub(crate) fn begin_session(&mut self, tenant: Name) {
+        *self.begun.entry(tenant).or_default() += 1;
+    }
+
+    pub(crate) fn sessions_begun(&self, tenant: &Name) -> u64 {
+        self.begun.get(tenant).copied().unwrap_or(0)
+    }
+
+    /// A tenant or a session takes so much more.
+    pub(crate) fn weigh(&mut self, owner: Name, bytes: u64) {
+        *self.added.entry(owner).or_default() += bytes;
+    }
+
+    pub(crate) fn added(&self, owner: &Name) -> u64 {
+        self.added.get(owner).copied().unwrap_or(0)
     }
 
     /// A refusal is told at once, a success when it is true.

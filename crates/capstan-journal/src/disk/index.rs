@@ -79,6 +79,8 @@ pub(crate) struct Session {
     /// The number of its last turn, whether or not it is still there.
     pub(crate) last_turn: u64,
     pub(crate) turns: u64,
+    /// What its turns take.
+    pub(crate) bytes: u64,
     gone_turns: BTreeSet<u64>,
     /// Turns that were erased already when they were found, and so never counted.
     erased_turns: BTreeSet<u64>,
@@ -119,19 +121,33 @@ pub(crate) struct Index {
     pub(crate) used: BTreeSet<(Timestamp, Uuid)>,
     /// What a tenant's streams take.
     pub(crate) sizes_of: HashMap<Name, u64>,
+    /// What a tenant's turns take.
+    pub(crate) turns_of: HashMap<Name, u64>,
     pub(crate) gone: HashMap<Uuid, Gone>,
     /// Streams that are gone and whose claim is kept, by when they went.
     pub(crate) gone_at: BTreeSet<(Timestamp, Uuid)>,
 }
+
+/// What is written of most frames beside their payload.
+const HEADS: u32 = 100;
 
 /// What a frame takes once it was cleaned: small blocks of packets are merged, everything else stays as it is.
 pub(crate) fn weight(entry: &Entry) -> u32 {
     let heads = match entry.kind {
         Kind::Packets => entry.length / 16,
         Kind::Record => 300,
-        Kind::Body | Kind::Turn | Kind::Session | Kind::Gone | Kind::TurnGone | Kind::Erased => 100,
+        Kind::Body | Kind::Turn | Kind::Session | Kind::Gone | Kind::TurnGone | Kind::Erased => HEADS,
     };
     entry.length.saturating_add(heads)
+}
+
+/// What a tenant has of something was `before`, and is `after`.
+fn change(sizes: &mut HashMap<Name, u64>, tenant: Name, before: u64, after: u64) {
+    let size = sizes.entry(tenant).or_default();
+    *size = size.saturating_add(after).saturating_sub(before);
+    if *size == 0 {
+        sizes.remove(&tenant);
+    }
 }
 
 impl Stream {
@@ -167,6 +183,7 @@ impl Session {
             used_at: Timestamp::from_micros(i64::MIN),
             last_turn: 0,
             turns: 0,
+            bytes: 0,
             gone_turns: BTreeSet::new(),
             erased_turns: BTreeSet::new(),
             is_known: false,
@@ -175,6 +192,14 @@ impl Session {
 
     pub(crate) fn parts_after(&self, after: u64) -> Vec<Part> {
         self.parts.after(after)
+    }
+
+    /// Its turns take something else than before. Whose they are is known from when its own frame was met.
+    fn resize(&mut self, before: u64, after: u64, turns_of: &mut HashMap<Name, u64>) {
+        self.bytes = self.bytes.saturating_add(after).saturating_sub(before);
+        if self.is_known {
+            change(turns_of, self.tenant, before, after);
+        }
     }
 
     /// Turns that are gone, and each segment in which they may still lie.
@@ -218,6 +243,7 @@ impl Index {
             if *count == 0 {
                 self.sessions_of.remove(&session.tenant);
             }
+            change(&mut self.turns_of, session.tenant, session.bytes, 0);
         }
         Some(session)
     }
@@ -265,6 +291,7 @@ impl Index {
                 session.parts.drop_segment(id);
                 if entry.kind == Kind::Turn && !session.gone_turns.contains(&entry.seq) {
                     session.turns = session.turns.saturating_sub(1);
+                    session.resize(u64::from(entry.length), 0, &mut self.turns_of);
                 }
             } else if let Some(gone) = self.gone.get_mut(&entry.owner) {
                 gone.segments.remove(&id);
@@ -375,6 +402,11 @@ impl Index {
     /// The stream of a claim: the run, or one that is gone.
     pub(crate) fn claimed(&self, key: Name) -> Option<Uuid> {
         self.names.range((key, Uuid::nil())..=(key, Uuid::max())).next_back().map(|(_, stream)| *stream)
+    }
+
+    /// What is kept of a tenant: streams and turns.
+    pub(crate) fn held_by(&self, tenant: &Name) -> u64 {
+        [&self.sizes_of, &self.turns_of].into_iter().filter_map(|sizes| sizes.get(tenant)).sum()
     }
 
     /// What all segments take, and what cleaning would have to keep of it.

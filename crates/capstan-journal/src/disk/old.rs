@@ -117,7 +117,7 @@ impl OldRun {
         if self.run.state == RunState::Running {
             self.run.last_seq = 0;
             self.run.bytes = 0;
-            crate::rules::count(&mut self.run, frames);
+            crate::rules::count(&mut self.run.last_seq, &mut self.run.bytes, frames);
         }
     }
 }

@@ -12,15 +12,15 @@ use super::keeper::Task;
 use super::writer::Command;
 use super::{DiskStore, closed, names, view};
 use crate::{
-    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, Retention, Run, RunState, Secret,
-    Stats, Store, StoredTurn,
+    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, Quota, Retention, Run, RunState,
+    Secret, Stats, Store, StoredTurn, Usage,
 };
 
 #[async_trait]
 impl Store for DiskStore {
-    async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError> {
+    async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
         let stream = claim.stream_id;
-        let claimed = self.ask(|reply| Command::Claim(Box::new(claim), reply)).await?;
+        let claimed = self.ask(|reply| Command::Claim(Box::new(claim), *quota, reply)).await?;
         let settled = self.shared.syncs.settled(claimed.run.stream_id).await;
         if let (Err(_), true, Some(commands)) = (&settled, claimed.is_new, &self.commands) {
             // The caller is told that it failed, so nothing must come of it.
@@ -44,10 +44,17 @@ impl Store for DiskStore {
         frames: Vec<Frame>,
         turn: Option<StoredTurn>,
     ) -> Result<bool, JournalError> {
-        let (stream, to, turn) = (to.stream_id, Box::new(to), turn.map(Box::new));
-        let is_done = self.ask(|reply| Command::Transition { from, to, frames, turn, reply }).await?;
-        self.shared.syncs.settled(stream).await?;
-        Ok(is_done)
+        self.step(from, to, frames, turn, Quota::UNLIMITED).await
+    }
+
+    async fn suspend(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+        quota: &Quota,
+    ) -> Result<bool, JournalError> {
+        self.step(from, to, frames, None, *quota).await
     }
 
     async fn read(
@@ -161,6 +168,11 @@ impl Store for DiskStore {
         Ok(self.shared.index().sessions_of.get(&tenant).copied().unwrap_or(0))
     }
 
+    async fn usage(&self, tenant: &str, session: &str) -> Result<Usage, JournalError> {
+        let (tenant, session) = (tenant.to_owned(), session.to_owned());
+        self.view(move |shared| Ok(view::usage(shared, &tenant, &session))).await
+    }
+
     async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
         let turn = self.view(move |shared| view::turn_of(shared, stream)).await?;
         if !self.ask(|reply| Command::Purge { stream, now, reply }).await? {
@@ -224,6 +236,20 @@ impl Store for DiskStore {
 }
 
 impl DiskStore {
+    async fn step(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+        turn: Option<StoredTurn>,
+        quota: Quota,
+    ) -> Result<bool, JournalError> {
+        let (stream, to, turn) = (to.stream_id, Box::new(to), turn.map(Box::new));
+        let is_done = self.ask(|reply| Command::Transition { from, to, frames, turn, quota, reply }).await?;
+        self.shared.syncs.settled(stream).await?;
+        Ok(is_done)
+    }
+
     async fn listed(
         &self,
         name: names::Name,

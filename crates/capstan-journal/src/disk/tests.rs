@@ -19,8 +19,9 @@ use uuid::Uuid;
 use super::DiskStore;
 use super::files::{Files, SystemFiles};
 use super::keeper::Task;
+use super::record;
 use super::shared::Settings;
-use crate::{Claim, Durability, Frame, Run, RunState, Store, StoredTurn};
+use crate::{Claim, Durability, Frame, Quota, Run, RunState, Store, StoredTurn};
 
 const BOOT: [u8; 16] = [1; 16];
 
@@ -112,7 +113,7 @@ async fn run_once(
     mut told: impl FnMut(Uuid, Acknowledged),
 ) -> Result<Uuid, crate::JournalError> {
     let id = Uuid::now_v7();
-    let run = store.claim(claim(id)).await?.run;
+    let run = store.claim(claim(id), &Quota::UNLIMITED).await?.run;
     let mut now = Acknowledged::default();
     told(id, now);
     while now.last < packets {
@@ -132,7 +133,7 @@ async fn assert_kept(store: &DiskStore, all: &All) {
     for (&id, known) in all {
         if known.is_purged {
             assert_eq!(store.run(id).await.unwrap(), None);
-            assert!(!store.claim(claim(id)).await.is_ok_and(|claimed| claimed.is_new));
+            assert!(!store.claim(claim(id), &Quota::UNLIMITED).await.is_ok_and(|claimed| claimed.is_new));
             continue;
         }
         let run = store.run(id).await.unwrap().unwrap_or_else(|| panic!("{id} is gone, {known:?}"));
@@ -142,11 +143,17 @@ async fn assert_kept(store: &DiskStore, all: &All) {
         assert_eq!(found, frames(id, 1, run.last_seq), "{id}");
         assert_eq!(run.bytes, found.iter().map(|frame| frame.bytes.len() as u64).sum::<u64>());
         assert_eq!(store.body(id).await.unwrap().unwrap(), claim(id).body);
-        assert!(!store.claim(claim(id)).await.unwrap().is_new, "{id} runs once");
+        assert!(!store.claim(claim(id), &Quota::UNLIMITED).await.unwrap().is_new, "{id} runs once");
     }
     let turns = store.turns("t", "session", 0, usize::MAX).await.unwrap();
     assert!(turns.windows(2).all(|pair| pair[0].number < pair[1].number));
     assert_eq!(store.turn_count("t", "session").await.unwrap(), turns.len() as u64);
+    // What claims are measured by says the same.
+    let usage = store.usage("t", "session").await.unwrap();
+    let open = store.open_runs().await.unwrap().len() as u64;
+    let lengths = turns.iter().map(|turn| record::json(turn).unwrap().len() as u64 + 10);
+    assert_eq!(usage.messages, turns.len() as u64 + open);
+    assert_eq!(usage.session_bytes, lengths.sum::<u64>() + open * claim(Uuid::nil()).body.len() as u64);
     for (id, _) in all.iter().filter(|(_, known)| known.is_closed) {
         let is_there = turns.iter().any(|turn| turn.stream_id == *id);
         assert_eq!(is_there, !all[id].is_purged, "the turn of {id}");
@@ -194,7 +201,7 @@ async fn is_certain_after(durability: Durability, state: RunState, boot: [u8; 16
     let id = Uuid::now_v7();
     {
         let store = open(folder.path(), durability);
-        let run = store.claim(claim(id)).await.unwrap().run;
+        let run = store.claim(claim(id), &Quota::UNLIMITED).await.unwrap().run;
         store.append(id, 1, frames(id, 1, 1)).await.unwrap();
         let to = Run { state, ..run };
         assert!(store.transition((RunState::Running, 1), to, vec![], None).await.unwrap());

@@ -18,7 +18,7 @@ use super::record::{Record, split_summary};
 use super::segment::{Payload, Segment};
 use super::shared::{Shared, corrupt, io_failure};
 use crate::rules::shown;
-use crate::{ErrorKind, Found, Frame, JournalError, NameKind, Run, RunState, StoredTurn};
+use crate::{ErrorKind, Found, Frame, JournalError, NameKind, Run, RunState, StoredTurn, Usage};
 
 /// How often the index is asked again before it is called damage.
 const TRIES: usize = 4;
@@ -405,4 +405,31 @@ pub(crate) fn named(
         }
     }
     Ok(runs)
+}
+
+/// What a tenant has, and one session of it, as far as it is written. The writer itself knows better.
+pub(crate) fn usage(shared: &Shared, tenant: &str, session: &str) -> Usage {
+    let name = shared.names.of(tenant, NameKind::Session, session);
+    let tenant = shared.names.tenant(tenant);
+    let index = shared.index();
+    let id = index.session_ids.get(&name).copied();
+    let known = id.and_then(|id| index.sessions.get(&id));
+    let mut usage = Usage {
+        sessions: index.sessions_of.get(&tenant).copied().unwrap_or(0),
+        bytes: index.held_by(&tenant),
+        has_session: known.is_some(),
+        messages: known.map_or(0, |session| session.turns),
+        session_bytes: known.map_or(0, |session| session.bytes),
+        ..Usage::default()
+    };
+    let open = index.open.iter().filter_map(|stream| index.streams.get(stream));
+    for stream in open.filter(|stream| stream.tenant == tenant) {
+        usage.running += u64::from(stream.state == RunState::Running);
+        usage.waiting += u64::from(stream.state == RunState::Waiting);
+        if Some(stream.session_id) == id {
+            usage.messages += 1;
+            usage.session_bytes += stream.body.map_or(0, |place| u64::from(place.entry.length));
+        }
+    }
+    usage
 }

@@ -1,6 +1,5 @@
 //! The one thread that writes. It takes all commands that are queued, commits them as one group, answers each.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc as std_mpsc};
@@ -15,11 +14,15 @@ use super::group::{Group, Reply, Undo};
 use super::index::Location;
 use super::keeper::Task;
 use super::log::Written;
-use super::record::Record;
+use super::names::Name;
+use super::open_runs::OpenRuns;
 use super::segment::Segment;
 use super::shared::{Shared, io_failure};
 use crate::failpoint::{self, Point};
-use crate::{Claim, Claimed, Durability, ErrorKind, Frame, Health, JournalError, Run, RunState, StoredTurn};
+use crate::quota::Rates;
+use crate::{
+    Claim, Claimed, Durability, ErrorKind, Frame, Health, JournalError, Quota, Run, RunState, StoredTurn,
+};
 
 /// A group is committed when this much is in it, so that the first in line does not wait for ever.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
@@ -27,7 +30,7 @@ const GROUP_COMMANDS: usize = 1024;
 
 /// What the writer can be asked for.
 pub(crate) enum Command {
-    Claim(Box<Claim>, Reply<Claimed>),
+    Claim(Box<Claim>, Quota, Reply<Claimed>),
     /// Takes back a claim whose caller was told that it failed, if nothing came of it.
     Withdraw {
         stream: Uuid,
@@ -43,6 +46,7 @@ pub(crate) enum Command {
         to: Box<Run>,
         frames: Vec<Frame>,
         turn: Option<Box<StoredTurn>>,
+        quota: Quota,
         reply: Reply<bool>,
     },
     /// Deletes closed streams.
@@ -100,9 +104,11 @@ pub(crate) struct Writer {
     /// Written into the records of runs, to tell later whether unsynced packets may be missing.
     pub(crate) boot: Option<String>,
     /// Streams that run or wait, with their counts, so that an append costs no read.
-    pub(crate) open: HashMap<Uuid, Record>,
+    pub(crate) open: OpenRuns,
     /// Streams that the group under way closes. They stay in `open` until it is written, for commands behind them.
     pub(crate) closing: Vec<Uuid>,
+    /// How fast tenants claim.
+    pub(crate) rates: Rates<Name>,
     tasks: std_mpsc::Sender<Task>,
     segment: Option<Arc<Segment>>,
     withdrawn: Vec<Uuid>,
@@ -113,11 +119,21 @@ impl Writer {
     pub(crate) fn new(
         shared: Arc<Shared>,
         boot: Option<String>,
-        open: HashMap<Uuid, Record>,
+        open: OpenRuns,
         tasks: std_mpsc::Sender<Task>,
     ) -> Self {
         let (closing, withdrawn) = (Vec::new(), Vec::new());
-        Self { shared, boot, open, closing, tasks, segment: None, withdrawn, is_closed: false }
+        Self {
+            shared,
+            boot,
+            open,
+            closing,
+            rates: Rates::default(),
+            tasks,
+            segment: None,
+            withdrawn,
+            is_closed: false,
+        }
     }
 
     /// Works until the store is closed or dropped.
@@ -161,8 +177,8 @@ impl Writer {
 
     fn apply(&mut self, command: Command, group: &mut Group) {
         match command {
-            Command::Claim(claim, reply) => {
-                let result = self.check().and_then(|()| self.claim(*claim, group));
+            Command::Claim(claim, quota, reply) => {
+                let result = self.check().and_then(|()| self.claim(*claim, &quota, group));
                 group.answer(reply, result);
             }
             Command::Withdraw { stream } => self.withdrawn.push(stream),
@@ -170,9 +186,10 @@ impl Writer {
                 let result = self.check().and_then(|()| self.append(stream, attempt, &frames, group));
                 group.answer(reply, result);
             }
-            Command::Transition { from, to, frames, turn, reply } => {
+            Command::Transition { from, to, frames, turn, quota, reply } => {
                 let turn = turn.as_deref();
-                let result = self.check().and_then(|()| self.transition(from, *to, &frames, turn, group));
+                let result =
+                    self.check().and_then(|()| self.transition(from, *to, &frames, turn, &quota, group));
                 group.answer(reply, result);
             }
             Command::Retire { streams, now, reply } => {
@@ -306,8 +323,8 @@ impl Writer {
         for undo in std::mem::take(&mut group.undo).into_iter().rev() {
             match undo {
                 Undo::Counts { stream, last_seq, bytes } => {
-                    if let Some(record) = self.open.get_mut(&stream) {
-                        (record.run.last_seq, record.run.bytes) = (last_seq, bytes);
+                    if let Some(counts) = self.open.counts(&stream) {
+                        (*counts.0, *counts.1) = (last_seq, bytes);
                     }
                 }
                 Undo::Whole { stream, record: Some(record) } => drop(self.open.insert(stream, *record)),

@@ -110,6 +110,11 @@ impl Failure {
         Self { kind: FailureKind::Again, message: message.to_owned() }
     }
 
+    /// The connection is of no use any more.
+    pub(super) fn lost(message: &str) -> Self {
+        Self { kind: FailureKind::Unknown, message: message.to_owned() }
+    }
+
     /// For a caller outside. The server's words may hold data, so they are for the log.
     pub(super) fn into_error(self) -> JournalError {
         let kind = match self.kind {

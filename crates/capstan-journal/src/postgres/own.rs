@@ -65,7 +65,8 @@ impl OwnRun {
     /// Frames are in the database. Where that may lose them they are kept for a while.
     pub(super) fn wrote(&self, frames: &[Frame], is_synced: bool) {
         let mut now = lock(&self.now);
-        rules::count(&mut now.run, frames);
+        let Run { last_seq, bytes, .. } = &mut now.run;
+        rules::count(last_seq, bytes, frames);
         if is_synced {
             return;
         }

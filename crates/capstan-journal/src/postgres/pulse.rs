@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::Shared;
-use super::link::{Failure, FailureKind, Link};
+use super::link::{Failure, Link};
 use super::rows::column;
 use super::wire::Wire;
 use crate::Replica;
@@ -138,10 +138,3 @@ impl Pulse {
         Ok(())
     }
 }
-
-impl Failure {
-    fn lost(message: &str) -> Self {
-        Self { kind: FailureKind::Unknown, ..Self::odd(message) }
-    }
-}
-

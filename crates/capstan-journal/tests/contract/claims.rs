@@ -1,6 +1,6 @@
 //! Start once.
 
-use capstan_journal::{Asked, Claim, ErrorKind, Found, Run, RunState};
+use capstan_journal::{Asked, Claim, ErrorKind, Found, Quota, Run, RunState};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -10,7 +10,7 @@ pub(crate) async fn duplicates_race_to_one_winner(backend: &Backend) {
     let tasks: Vec<_> = (0..1000)
         .map(|_| {
             let store = backend.store.clone();
-            tokio::spawn(async move { store.claim(claim("local", "same")).await.unwrap() })
+            tokio::spawn(async move { store.claim(claim("local", "same"), &Quota::UNLIMITED).await.unwrap() })
         })
         .collect();
     let mut winners = 0;
@@ -31,20 +31,23 @@ pub(crate) async fn a_claim_keeps_its_body_and_its_terms(backend: &Backend) {
     first.max_attempts = 3;
     first.accepts_reset = true;
     first.supported_events = Some(vec!["PROGRESS".into()]);
-    let claimed = backend.store.claim(first.clone()).await.unwrap();
+    let claimed = backend.store.claim(first.clone(), &Quota::UNLIMITED).await.unwrap();
     assert_eq!(claimed.run, first.to_run());
     assert_eq!(backend.store.body(first.stream_id).await.unwrap(), Some(first.body.clone()));
     assert_eq!(backend.store.run(first.stream_id).await.unwrap(), Some(first.to_run()));
     assert_eq!(backend.store.find("local", "k").await.unwrap(), Some(Found::Run(first.to_run())));
 
     // A later claim of the key, whatever it says, is told of the first one.
-    let second = backend.store.claim(claim("local", "k")).await.unwrap();
+    let second = backend.store.claim(claim("local", "k"), &Quota::UNLIMITED).await.unwrap();
     assert_eq!((second.run, second.is_new), (first.to_run(), false));
 }
 
 pub(crate) async fn keys_are_scoped_by_tenant(backend: &Backend) {
     for (tenant, key) in [("a", "bc"), ("ab", "c"), ("", "abc"), ("abc", "")] {
-        assert!(backend.store.claim(claim(tenant, key)).await.unwrap().is_new, "{tenant:?} {key:?}");
+        assert!(
+            backend.store.claim(claim(tenant, key), &Quota::UNLIMITED).await.unwrap().is_new,
+            "{tenant:?} {key:?}"
+        );
     }
     assert_eq!(backend.store.find("a", "c").await.unwrap(), None);
     assert_eq!(backend.store.list("a", None, 10).await.unwrap().len(), 1);
@@ -52,7 +55,7 @@ pub(crate) async fn keys_are_scoped_by_tenant(backend: &Backend) {
 
 pub(crate) async fn names_too_long_for_a_key_are_refused_or_kept(backend: &Backend) {
     let key = "k".repeat(70_000);
-    match backend.store.claim(claim("local", &key)).await {
+    match backend.store.claim(claim("local", &key), &Quota::UNLIMITED).await {
         Ok(claimed) => assert!(claimed.is_new && backend.store.find("local", &key).await.unwrap().is_some()),
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -65,7 +68,7 @@ pub(crate) async fn names_too_long_for_a_key_are_refused_or_kept(backend: &Backe
 async fn asker(backend: &Backend, tenant: &str, session: &str) -> Run {
     let mut claim = claim(tenant, &Uuid::new_v4().to_string());
     claim.session = session.into();
-    let run = backend.store.claim(claim).await.unwrap().run;
+    let run = backend.store.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
     let asked = Asked { questions: vec![("q".into(), None)], answered_by: None };
     let to = Run { asked: Some(asked), ..moved(&run, RunState::Closed, 1) };
     assert!(backend.store.transition((RunState::Running, 1), to, frames(1, 1), None).await.unwrap());
@@ -84,25 +87,34 @@ pub(crate) async fn questions_are_answered_once_and_in_their_session(backend: &B
     let asked = asker(backend, "t", "s").await;
     let mut stranger = answering(&asked, "k0");
     stranger.session = "another".into();
-    assert_eq!(store.claim(stranger).await.unwrap_err().kind(), ErrorKind::Answered);
+    assert_eq!(store.claim(stranger, &Quota::UNLIMITED).await.unwrap_err().kind(), ErrorKind::Answered);
     assert_eq!(store.find("t", "k0").await.unwrap(), None, "a refused claim leaves nothing behind");
-    let first = store.claim(answering(&asked, "k1")).await.unwrap();
+    let first = store.claim(answering(&asked, "k1"), &Quota::UNLIMITED).await.unwrap();
     assert!(first.is_new);
     let now = store.run(asked.stream_id).await.unwrap().unwrap();
     assert_eq!(now.asked.unwrap().answered_by, Some(first.run.stream_id));
     // The same request again finds its run, another one finds nothing to answer.
-    assert_eq!(store.claim(answering(&asked, "k1")).await.unwrap().run.stream_id, first.run.stream_id);
-    assert_eq!(store.claim(answering(&asked, "k2")).await.unwrap_err().kind(), ErrorKind::Answered);
+    assert_eq!(
+        store.claim(answering(&asked, "k1"), &Quota::UNLIMITED).await.unwrap().run.stream_id,
+        first.run.stream_id
+    );
+    assert_eq!(
+        store.claim(answering(&asked, "k2"), &Quota::UNLIMITED).await.unwrap_err().kind(),
+        ErrorKind::Answered
+    );
     let gone = asker(backend, "t", "s").await;
     assert!(store.purge(gone.stream_id, Timestamp::now()).await.unwrap());
-    assert_eq!(store.claim(answering(&gone, "k3")).await.unwrap_err().kind(), ErrorKind::Answered);
+    assert_eq!(
+        store.claim(answering(&gone, "k3"), &Quota::UNLIMITED).await.unwrap_err().kind(),
+        ErrorKind::Answered
+    );
 }
 
 pub(crate) async fn racing_answers_have_one_winner(backend: &Backend) {
     let asked = asker(backend, "t", "s").await;
     let race = |n: u32| {
         let (store, claim) = (backend.store.clone(), answering(&asked, &format!("k{n}")));
-        tokio::spawn(async move { store.claim(claim).await })
+        tokio::spawn(async move { store.claim(claim, &Quota::UNLIMITED).await })
     };
     let tasks: Vec<_> = (0..100).map(race).collect();
     let mut won = 0;

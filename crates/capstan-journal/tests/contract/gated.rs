@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_journal::{
-    Claim, Claimed, Expired, Found, Frame, JournalError, NameKind, Retention, Run, RunState, Secret, Store,
-    StoredTurn,
+    Claim, Claimed, Expired, Found, Frame, JournalError, NameKind, Quota, Retention, Run, RunState, Secret,
+    Store, StoredTurn, Usage,
 };
 use capstan_protocol::Timestamp;
 use tokio::sync::Semaphore;
@@ -28,8 +28,8 @@ impl Gated {
 
 #[async_trait]
 impl Store for Gated {
-    async fn claim(&self, claim: Claim) -> Result<Claimed, JournalError> {
-        self.store.claim(claim).await
+    async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
+        self.store.claim(claim, quota).await
     }
     async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
         self.store.body(stream).await
@@ -47,6 +47,20 @@ impl Store for Gated {
     ) -> Result<bool, JournalError> {
         self.store.transition(from, to, frames, turn).await
     }
+    async fn suspend(
+        &self,
+        from: (RunState, u32),
+        to: Run,
+        frames: Vec<Frame>,
+        quota: &Quota,
+    ) -> Result<bool, JournalError> {
+        self.store.suspend(from, to, frames, quota).await
+    }
+
+    async fn usage(&self, tenant: &str, session: &str) -> Result<Usage, JournalError> {
+        self.store.usage(tenant, session).await
+    }
+
     async fn read(
         &self,
         stream: Uuid,

@@ -3,7 +3,11 @@
 
 mod claims;
 mod gated;
+#[cfg(feature = "postgres")]
+#[path = "../common/postgres.rs"]
+mod postgres_server;
 mod purging;
+mod quotas;
 mod readers;
 mod retention;
 mod secrets;
@@ -14,7 +18,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use capstan_journal::{
-    Claim, Durability, Frame, Journal, Run, RunState, Store, StoredTurn, TailLimits, open,
+    Claim, Durability, Frame, Journal, Quota, Run, RunState, Store, StoredTurn, TailLimits, open,
 };
 use capstan_protocol::Timestamp;
 use serde_json::json;
@@ -28,6 +32,20 @@ macro_rules! contract {
         contract!(@ private, super::Backend::split(true); $($($file::$promise)*)*);
         contract!(@ beside_private, super::Backend::split(false); $($($file::$promise)*)*);
         contract!(@ disk_power, super::Backend::disk(capstan_journal::Durability::Power); $($($file::$promise)*)*);
+        #[cfg(feature = "postgres")]
+        contract!(@connect postgres, capstan_journal::Durability::Process; $($($file::$promise)*)*);
+        #[cfg(feature = "postgres")]
+        contract!(@connect postgres_power, capstan_journal::Durability::Power; $($($file::$promise)*)*);
+    };
+    (@connect $backend:ident, $durability:expr; $($file:ident :: $promise:ident)*) => {
+        mod $backend {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $promise() {
+                if let Some(backend) = super::Backend::postgres($durability).await {
+                    crate::$file::$promise(&backend).await;
+                }
+            })*
+        }
     };
     (@ $backend:ident, $open:expr; $($file:ident :: $promise:ident)*) => {
         mod $backend {
@@ -47,6 +65,14 @@ contract! {
         names_too_long_for_a_key_are_refused_or_kept,
         questions_are_answered_once_and_in_their_session,
         racing_answers_have_one_winner,
+    }
+    quotas {
+        a_rush_does_not_get_past_runs_at_once,
+        a_rush_does_not_get_past_the_rate,
+        a_rush_does_not_get_past_sessions,
+        a_sessions_open_runs_count_as_the_turns_they_will_be,
+        a_rush_does_not_get_past_bytes,
+        a_rush_does_not_get_past_runs_that_wait,
     }
     streams {
         frames_are_appended_in_order_or_not_at_all,
@@ -110,26 +136,54 @@ contract! {
 /// A store of its own for one test.
 pub(crate) struct Backend {
     pub(crate) store: Arc<dyn Store>,
-    // After the store, which uses it.
+    // After the store, which uses them.
     _folder: Option<TempDir>,
+    #[cfg(feature = "postgres")]
+    database: Option<postgres_server::Database>,
 }
 
 impl Backend {
     fn memory() -> Self {
-        Self { store: open("memory:", Durability::Process).unwrap(), _folder: None }
+        Self::of(open("memory:", Durability::Process).unwrap(), None)
+    }
+
+    fn of(store: Arc<dyn Store>, folder: Option<TempDir>) -> Self {
+        Self {
+            store,
+            _folder: folder,
+            #[cfg(feature = "postgres")]
+            database: None,
+        }
     }
 
     fn disk(durability: Durability) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("disk:{}", folder.path().join("journal").display());
-        Self { store: open(&url, durability).unwrap(), _folder: Some(folder) }
+        Self::of(open(&url, durability).unwrap(), Some(folder))
     }
 
     /// A store on disk of which all tenants, or none, are kept in memory.
     fn split(is_private: bool) -> Self {
-        let Self { store, _folder } = Self::disk(Durability::Process);
+        let Self { store, _folder, .. } = Self::disk(Durability::Process);
         let journal = Journal::new(store, TailLimits::default()).keeping_in_memory(move |_| is_private);
-        Self { store: journal.store().clone(), _folder }
+        Self::of(journal.store().clone(), _folder)
+    }
+
+    #[cfg(feature = "postgres")]
+    async fn postgres(durability: Durability) -> Option<Self> {
+        let database = postgres_server::Database::create()?;
+        let store = database.store(durability, capstan_journal::Replica::default()).await;
+        Some(Self { store, _folder: None, database: Some(database) })
+    }
+
+    /// The store as a process sees it whose predecessor is gone.
+    async fn successor(&self) -> Arc<dyn Store> {
+        #[cfg(feature = "postgres")]
+        if let Some(database) = &self.database {
+            self.store.close().await.unwrap();
+            return database.store(Durability::Process, capstan_journal::Replica::default()).await;
+        }
+        self.store.clone()
     }
 
     fn journal(&self) -> Journal {
@@ -138,7 +192,8 @@ impl Backend {
 
     /// Claims a new run of this tenant.
     async fn start(&self, tenant: &str) -> Run {
-        let claimed = self.store.claim(claim(tenant, &Uuid::new_v4().to_string())).await.unwrap();
+        let claimed =
+            self.store.claim(claim(tenant, &Uuid::new_v4().to_string()), &Quota::UNLIMITED).await.unwrap();
         assert!(claimed.is_new);
         claimed.run
     }
@@ -156,7 +211,7 @@ impl Backend {
     async fn said(&self, tenant: &str, session: &str, text: &str, at: Timestamp) -> StoredTurn {
         let claim =
             Claim { session: session.into(), created_at: at, ..claim(tenant, &Uuid::new_v4().to_string()) };
-        let run = self.store.claim(claim).await.unwrap().run;
+        let run = self.store.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
         let said =
             json!({"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": text}]});
         let turn = StoredTurn::new(run.stream_id, at, 2, said);

@@ -1,6 +1,6 @@
 //! What is erased on request, and what stays so that nothing starts twice.
 
-use capstan_journal::{ErrorKind, Found, Journal, Reader, RunState, Step};
+use capstan_journal::{ErrorKind, Found, Journal, Quota, Reader, RunState, Step};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -25,7 +25,10 @@ pub(crate) async fn a_purged_stream_is_gone_and_its_claim_stays(backend: &Backen
 
     assert_eq!(store.find("t", &gone.key).await.unwrap(), Some(Found::Expired));
     assert!(store.is_expired("t", gone.stream_id).await.unwrap());
-    assert_eq!(store.claim(claim("t", &gone.key)).await.unwrap_err().kind(), ErrorKind::Expired);
+    assert_eq!(
+        store.claim(claim("t", &gone.key), &Quota::UNLIMITED).await.unwrap_err().kind(),
+        ErrorKind::Expired
+    );
     assert!(!store.purge(gone.stream_id, Timestamp::now()).await.unwrap(), "there is nothing left to purge");
     assert_eq!(store.read(kept.stream_id, 0, 2, 1000).await.unwrap(), frames(1, 2));
 }
@@ -66,7 +69,7 @@ async fn rest(mut reader: Reader) -> Result<usize, ErrorKind> {
 
 pub(crate) async fn a_readers_memory_of_a_purged_stream_goes_with_it(backend: &Backend) {
     let journal: Journal = backend.journal();
-    let run = journal.claim(claim("t", "k")).await.unwrap().run;
+    let run = journal.claim(claim("t", "k"), &Quota::UNLIMITED).await.unwrap().run;
     let reader = journal.reader(run.stream_id, 0);
     journal.append(run.stream_id, 1, frames(1, 5)).await.unwrap();
     let to = moved(&run, RunState::Closed, 1);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use bytes::Bytes;
-use capstan_journal::{ErrorKind, Journal, Reader, RunState, Step, TailLimits};
+use capstan_journal::{ErrorKind, Journal, Quota, Reader, RunState, Step, TailLimits};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -39,7 +39,8 @@ async fn now<T>(future: impl Future<Output = T>) -> Option<T> {
 }
 
 async fn start(journal: &Journal) -> Uuid {
-    let claimed = journal.claim(claim("local", &Uuid::new_v4().to_string())).await.unwrap();
+    let claimed =
+        journal.claim(claim("local", &Uuid::new_v4().to_string()), &Quota::UNLIMITED).await.unwrap();
     claimed.run.stream_id
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use capstan_journal::{ErrorKind, Found, Retention, RunState, TenantRetention};
+use capstan_journal::{ErrorKind, Found, Quota, Retention, RunState, TenantRetention};
 use capstan_protocol::Timestamp;
 
 use super::{Backend, claim, frames, moved};
@@ -42,14 +42,17 @@ pub(crate) async fn old_streams_go_and_their_claims_outlive_them(backend: &Backe
     assert!(store.is_expired("t", old.stream_id).await.unwrap());
     assert!(!store.is_expired("other", old.stream_id).await.unwrap());
     assert!(!store.is_expired("t", young.stream_id).await.unwrap());
-    assert_eq!(store.claim(claim("t", &old.key)).await.unwrap_err().kind(), ErrorKind::Expired);
+    assert_eq!(
+        store.claim(claim("t", &old.key), &Quota::UNLIMITED).await.unwrap_err().kind(),
+        ErrorKind::Expired
+    );
     assert_eq!(store.expire(&by_age(), at(2)).await.unwrap().streams, 0);
     let expired = store.expire(&by_age(), at(25)).await.unwrap();
     assert_eq!((expired.streams, expired.claims), (1, 1));
     assert_eq!(store.find("t", &old.key).await.unwrap(), None);
     assert!(!store.is_expired("t", old.stream_id).await.unwrap());
     assert_eq!(store.find("t", &young.key).await.unwrap(), Some(Found::Expired));
-    assert!(store.claim(claim("t", &old.key)).await.unwrap().is_new);
+    assert!(store.claim(claim("t", &old.key), &Quota::UNLIMITED).await.unwrap().is_new);
 }
 
 pub(crate) async fn the_oldest_closed_go_until_the_rest_fits(backend: &Backend) {
@@ -79,7 +82,7 @@ pub(crate) async fn what_runs_or_waits_is_never_evicted(backend: &Backend) {
     let left = store.list("t", None, 10).await.unwrap();
     assert_eq!(left.len(), 2);
     assert!(left.iter().all(|run| run.is_open() && run.last_seq == 100));
-    assert!(!store.claim(claim("t", &running.key)).await.unwrap().is_new);
+    assert!(!store.claim(claim("t", &running.key), &Quota::UNLIMITED).await.unwrap().is_new);
     assert_eq!(store.read(running.stream_id, 0, 1000, 1 << 20).await.unwrap(), frames(1, 100));
 }
 

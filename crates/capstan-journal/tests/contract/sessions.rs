@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capstan_journal::{Claim, Retention, RunState, StoredTurn, TenantRetention};
+use capstan_journal::{Claim, Quota, Retention, RunState, StoredTurn, TenantRetention};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -52,7 +52,7 @@ pub(crate) async fn turns_are_numbered_counted_and_read_in_pages(backend: &Backe
     assert_eq!(store.turn_count("t", "s").await.unwrap(), 148);
     assert_eq!(store.turns("t", "s", 4, 2).await.unwrap(), [said[3].clone(), said[5].clone()]);
     let next = Claim { session: "s".into(), ..claim("t", "next") };
-    assert_eq!(store.claim(next).await.unwrap().run.turns_before, 150);
+    assert_eq!(store.claim(next, &Quota::UNLIMITED).await.unwrap().run.turns_before, 150);
     assert_eq!(backend.said("t", "s", "", at(0)).await.number, 151);
     assert_eq!(store.turn_count("t", "none").await.unwrap(), 0);
 }
@@ -62,7 +62,7 @@ pub(crate) async fn sessions_are_counted_by_tenant(backend: &Backend) {
     for (tenant, session) in [("a", "1"), ("a", "1"), ("a", "2"), ("b", "1")] {
         let mut claim = claim(tenant, &Uuid::new_v4().to_string());
         claim.session = session.into();
-        store.claim(claim).await.unwrap();
+        store.claim(claim, &Quota::UNLIMITED).await.unwrap();
     }
     backend.said("a", "3", "", at(0)).await;
     backend.said("a", "1", "", at(0)).await;

@@ -1,6 +1,6 @@
 //! Frames and states of runs.
 
-use capstan_journal::{Attempt, Claim, ErrorKind, NameKind, Run, RunState};
+use capstan_journal::{Attempt, Claim, ErrorKind, NameKind, Quota, Run, RunState};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
@@ -198,10 +198,11 @@ pub(crate) async fn orphans_run_and_the_waiting_have_waited(backend: &Backend) {
     let to = Run { updated_at: at(0), ..moved(&waiting, RunState::Waiting, 1) };
     assert!(backend.store.transition((RunState::Running, 1), to, frames(1, 1), None).await.unwrap());
     let ids = |runs: Vec<Run>| runs.into_iter().map(|run| run.stream_id).collect::<Vec<_>>();
-    assert_eq!(ids(backend.store.orphans(9).await.unwrap()), [running.stream_id]);
-    assert_eq!(ids(backend.store.orphans(0).await.unwrap()), Vec::<Uuid>::new());
-    assert_eq!(ids(backend.store.waiting(at(1), 9).await.unwrap()), [waiting.stream_id]);
-    assert_eq!(ids(backend.store.waiting(at(0), 9).await.unwrap()), Vec::<Uuid>::new());
+    let store = backend.successor().await;
+    assert_eq!(ids(store.orphans(0).await.unwrap()), Vec::<Uuid>::new());
+    assert_eq!(ids(store.orphans(9).await.unwrap()), [running.stream_id]);
+    assert_eq!(ids(store.waiting(at(1), 9).await.unwrap()), [waiting.stream_id]);
+    assert_eq!(ids(store.waiting(at(0), 9).await.unwrap()), Vec::<Uuid>::new());
 }
 
 pub(crate) async fn runs_are_found_by_every_name_they_have(backend: &Backend) {
@@ -209,9 +210,9 @@ pub(crate) async fn runs_are_found_by_every_name_they_have(backend: &Backend) {
     let mut first = claim("t", "k");
     (first.session, first.chat, first.request_id) = ("s".into(), Some("c".into()), Some("r".into()));
     first.body_hash = [7; 32];
-    let run = store.claim(first).await.unwrap().run;
+    let run = store.claim(first, &Quota::UNLIMITED).await.unwrap().run;
     let second = Claim { session: "s".into(), ..claim("t", "k2") };
-    let second = store.claim(second).await.unwrap().run;
+    let second = store.claim(second, &Quota::UNLIMITED).await.unwrap().run;
     let mut armed = moved(&run, RunState::Waiting, 1);
     armed.attempts.push(Attempt { request_id: Some("r2".into()), ..Attempt::new(1, run.created_at) });
     assert!(store.transition((RunState::Running, 1), armed, vec![], None).await.unwrap());
@@ -273,7 +274,7 @@ pub(crate) async fn a_closed_store_takes_no_writes(backend: &Backend) {
     backend.store.append(id, 1, frames(1, 2)).await.unwrap();
     backend.store.close().await.unwrap();
     assert_eq!(backend.store.append(id, 1, frames(3, 3)).await.unwrap_err().kind(), ErrorKind::Unavailable);
-    let error = backend.store.claim(claim("local", "k")).await.unwrap_err();
+    let error = backend.store.claim(claim("local", "k"), &Quota::UNLIMITED).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(backend.store.read(id, 0, 10, 1000).await.unwrap(), frames(1, 2));
 }

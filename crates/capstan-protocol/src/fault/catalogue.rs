@@ -100,6 +100,10 @@ catalogue! {
         "The conversation is full"; "Resource limit exceeded: this conversation holds as many messages as it may.";
         "The session has reached its number of messages.";
         "Start a new session; retrying in this one cannot succeed.";
+    StorageLimitExceeded, "storage_limit_exceeded", RateLimited, 429, "storage-limit-exceeded", Transient, Client, true, None;
+        "Too much is kept"; "Resource limit exceeded: as much is kept for you as may be.";
+        "The tenant's streams and sessions take as many bytes as they may.";
+        "Delete streams or sessions, or wait until retention has; then try again.";
 
     // ---- time ----
     Timeout, "timeout", Timeout, 504, "timeout", Transient, System, true, None;

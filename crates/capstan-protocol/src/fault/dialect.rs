@@ -111,7 +111,8 @@ impl Fault {
             FaultKind::UpstreamQuota => AssistantError::BillingError,
             FaultKind::RateLimitExceeded
             | FaultKind::SessionLimitExceeded
-            | FaultKind::MessageLimitExceeded => AssistantError::RateLimit,
+            | FaultKind::MessageLimitExceeded
+            | FaultKind::StorageLimitExceeded => AssistantError::RateLimit,
             FaultKind::InvalidRequest
             | FaultKind::RequestConflict
             | FaultKind::InterruptNotOpen

@@ -144,6 +144,7 @@ fn unopened(error: &JournalError) -> Failure {
         | ErrorKind::Full
         | ErrorKind::Fenced
         | ErrorKind::Answered
+        | ErrorKind::Refused(_)
         | ErrorKind::OutOfOrder
         | ErrorKind::NotFound
         | ErrorKind::Expired

@@ -1,7 +1,7 @@
 //! Properties of the fold: whatever an agent writes becomes a legal sequence, a resume at any event continues it byte
 //! by byte, and whoever joins late holds the same messages in the end.
 
-use capstan_journal::{Claim, Durability, Frame, Journal, Run, RunState, TailLimits, open};
+use capstan_journal::{Claim, Durability, Frame, Journal, Quota, Run, RunState, TailLimits, open};
 use capstan_protocol::agui::{Verifier, null_member};
 use capstan_protocol::{
     Close, ErrorSeverity, LastEventId, Payload, RawObject, StreamError, StreamPacket, Timestamp, sse,
@@ -39,7 +39,7 @@ impl World {
         };
         let stream = claim.stream_id;
         let body = claim.body.clone();
-        journal.claim(claim).await.unwrap();
+        journal.claim(claim, &Quota::UNLIMITED).await.unwrap();
         let frames = payloads.iter().zip(1..).map(|(payload, seq)| {
             let mut bytes = Vec::new();
             sse::encode_packet(&packet(stream, seq, payload.clone()), &mut bytes);

@@ -49,6 +49,7 @@ pub(super) const POST: Row = Row {
         FaultKind::RateLimitExceeded,
         FaultKind::SessionLimitExceeded,
         FaultKind::MessageLimitExceeded,
+        FaultKind::StorageLimitExceeded,
         FaultKind::ServiceUnavailable,
         FaultKind::JournalUnavailable,
     ],

@@ -6,7 +6,7 @@ use super::super::footer::Entry;
 use super::super::format::Kind;
 use super::super::names::Name;
 use super::super::record::{GoneSummary, RunSummary, SessionSummary, read_number};
-use super::{Index, Location, Session, Stream, weight};
+use super::{HEADS, Index, Location, Session, Stream, change, weight};
 use crate::RunState;
 use uuid::Uuid;
 
@@ -108,11 +108,7 @@ impl Index {
     }
 
     pub(super) fn resize(&mut self, tenant: Name, before: u64, after: u64) {
-        let size = self.sizes_of.entry(tenant).or_default();
-        *size = size.saturating_add(after).saturating_sub(before);
-        if *size == 0 {
-            self.sizes_of.remove(&tenant);
-        }
+        change(&mut self.sizes_of, tenant, before, after);
     }
 
     pub(super) fn touch(&mut self, id: Uuid, at: Timestamp) -> &mut Session {
@@ -130,8 +126,10 @@ impl Index {
         let session = self.touch(entry.owner, summary.used_at);
         session.parts.add(segment, weight(entry), None);
         (session.name, session.tenant) = (summary.name, summary.tenant);
+        let bytes = session.bytes;
         if !std::mem::replace(&mut session.is_known, true) {
             *self.sessions_of.entry(summary.tenant).or_default() += 1;
+            change(&mut self.turns_of, summary.tenant, 0, bytes);
         }
         self.session_ids.insert(summary.name, entry.owner);
         self.weigh(segment, weight(entry));
@@ -146,6 +144,9 @@ impl Index {
         }
         session.turns += 1;
         session.parts.add(segment, weight(entry), Some(entry.seq));
+        if let Some(session) = self.sessions.get_mut(&entry.owner) {
+            session.resize(0, u64::from(entry.length), &mut self.turns_of);
+        }
         self.weigh(segment, weight(entry));
     }
 
@@ -172,6 +173,7 @@ impl Index {
                 is_counted && session.parts.0.iter().any(|part| part.segment == of && part.last >= entry.seq);
             if has_turn {
                 session.turns -= 1;
+                session.resize(u64::from(turn.saturating_sub(HEADS)), 0, &mut self.turns_of);
                 session.parts.lighten(of, turn);
                 self.lighten(of, turn);
             }

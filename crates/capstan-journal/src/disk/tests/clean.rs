@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
-use crate::{Retention, TenantRetention};
+use crate::{Quota, Retention, TenantRetention};
 
 const FIXED: u64 = 24 * 1024 + 4 * 16 * 1024;
 
@@ -20,7 +20,7 @@ async fn the_folder_stays_small_while_streams_come_and_go_and_after_a_restart() 
     };
     let mut store = open(folder.path(), Durability::Process);
     let long = Uuid::now_v7();
-    store.claim(claim(long)).await.unwrap();
+    store.claim(claim(long), &Quota::UNLIMITED).await.unwrap();
     let (mut written, mut last, mut all) = (0, 0, All::new());
     for round in 0..150 {
         let packets = [3, 30, 60, 120][random.below(4) as usize];
@@ -63,7 +63,7 @@ async fn lone_packets_are_merged_and_claims_outlive_their_streams() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), Durability::Process);
     let id = Uuid::now_v7();
-    let run = store.claim(claim(id)).await.unwrap().run;
+    let run = store.claim(claim(id), &Quota::UNLIMITED).await.unwrap().run;
     for seq in 1..=1500 {
         store.append(id, 1, vec![Frame::new(seq, format!("token {seq}"))]).await.unwrap();
     }
@@ -90,10 +90,13 @@ async fn lone_packets_are_merged_and_claims_outlive_their_streams() {
     let store = open(folder.path(), Durability::Process);
     store.housekeep().await;
     assert!(disk_size(folder.path()) < FIXED, "{}", disk_size(folder.path()));
-    assert_eq!(store.claim(claim(id)).await.unwrap_err().kind(), crate::ErrorKind::Expired);
+    assert_eq!(
+        store.claim(claim(id), &Quota::UNLIMITED).await.unwrap_err().kind(),
+        crate::ErrorKind::Expired
+    );
     let later = Timestamp::from_micros(now.as_micros() + 2 * 86_400_000_000);
     assert_eq!(store.expire(&Retention::default(), later).await.unwrap().claims, 5);
-    assert!(store.claim(claim(id)).await.unwrap().is_new);
+    assert!(store.claim(claim(id), &Quota::UNLIMITED).await.unwrap().is_new);
 }
 
 #[tokio::test]
@@ -171,7 +174,7 @@ async fn many_open_runs_end_in_few_groups() {
     const RUNS: usize = 2_000;
     let claims = (0..RUNS).map(|_| {
         let store = store.clone();
-        tokio::spawn(async move { store.claim(claim(Uuid::now_v7())).await.unwrap().run })
+        tokio::spawn(async move { store.claim(claim(Uuid::now_v7()), &Quota::UNLIMITED).await.unwrap().run })
     });
     for claim in claims.collect::<Vec<_>>() {
         claim.await.unwrap();

@@ -2,7 +2,7 @@
 
 use super::super::repair::{check, repair};
 use super::*;
-use crate::{ErrorKind, JournalError};
+use crate::{ErrorKind, JournalError, Quota};
 
 /// A journal with a few runs, one of them under way, well closed.
 async fn sample(folder: &Path) -> All {
@@ -16,7 +16,7 @@ async fn sample(folder: &Path) -> All {
         .unwrap();
     }
     let id = Uuid::now_v7();
-    store.claim(claim(id)).await.unwrap();
+    store.claim(claim(id), &Quota::UNLIMITED).await.unwrap();
     store.append(id, 1, frames(id, 1, 9)).await.unwrap();
     all.insert(id, Acknowledged { last: 9, ..Acknowledged::default() });
     store.housekeep().await;
@@ -151,7 +151,7 @@ async fn a_torn_tail_is_cut_and_what_came_before_it_is_whole() {
     .await
     .unwrap();
     store.housekeep().await;
-    store.claim(claim(id)).await.unwrap();
+    store.claim(claim(id), &Quota::UNLIMITED).await.unwrap();
     let segment = store.shared.index().segments.values().next_back().unwrap().segment.clone();
     let start = segment.size();
     store.append(id, 1, frames(id, 1, 8)).await.unwrap();

@@ -2,7 +2,7 @@
 
 use super::recorder::{Fault, Recorder};
 use super::*;
-use crate::{ErrorKind, Health, JournalError};
+use crate::{ErrorKind, Health, JournalError, Quota};
 
 /// Runs until one goes through; whatever was acknowledged on the way must be kept.
 async fn persist(store: &DiskStore, all: &mut All) {
@@ -89,7 +89,7 @@ async fn while_it_cannot_write_finished_streams_are_served_and_new_runs_are_refu
     .unwrap();
     recorder.fail(Some(Fault { at: 0, count: usize::MAX }));
     let refused = Uuid::now_v7();
-    let error: JournalError = store.claim(claim(refused)).await.unwrap_err();
+    let error: JournalError = store.claim(claim(refused), &Quota::UNLIMITED).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let mut health = store.health();
     drop(
@@ -103,7 +103,7 @@ async fn while_it_cannot_write_finished_streams_are_served_and_new_runs_are_refu
     recorder.fail(None);
     drop(health.wait_for(|health| *health == Health::Well).await.unwrap());
     // Whoever was told that it failed may try again, and is the first.
-    assert!(store.claim(claim(refused)).await.unwrap().is_new);
+    assert!(store.claim(claim(refused), &Quota::UNLIMITED).await.unwrap().is_new);
     run_once(&store, 30, |id, known| {
         all.insert(id, known);
     })
@@ -122,27 +122,30 @@ async fn a_claim_that_could_not_be_synced_never_was() {
     let id = Uuid::now_v7();
     // The claim is written, and from then on nothing works.
     recorder.fail(Some(Fault { at: 1, count: usize::MAX }));
-    assert_eq!(store.claim(claim(id)).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(store.claim(claim(id), &Quota::UNLIMITED).await.unwrap_err().kind(), ErrorKind::Unavailable);
     recorder.fail(None);
     drop(store.health().wait_for(|health| *health == Health::Well).await.unwrap());
     // Any write comes after the claim was taken back.
     run_once(&store, 3, |_, _| ()).await.unwrap();
     assert_eq!(store.run(id).await.unwrap(), None);
     assert_eq!(store.orphans(9).await.unwrap(), []);
-    assert!(store.claim(claim(id)).await.unwrap().is_new);
+    assert!(store.claim(claim(id), &Quota::UNLIMITED).await.unwrap().is_new);
 }
 
 #[tokio::test]
 async fn below_the_floor_of_free_space_new_runs_are_refused_and_running_ones_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let id = Uuid::now_v7();
-    let run = open(folder.path(), Durability::Process).claim(claim(id)).await.unwrap().run;
+    let run = open(folder.path(), Durability::Process).claim(claim(id), &Quota::UNLIMITED).await.unwrap().run;
     let settings = Settings { min_free_bytes: u64::MAX, ..settings(Durability::Process) };
     let store = DiskStore::open_with(folder.path(), settings, Arc::new(SystemFiles)).unwrap();
     store.housekeep().await;
     assert!(store.stats().is_low_on_space);
-    assert_eq!(store.claim(claim(Uuid::now_v7())).await.unwrap_err().kind(), ErrorKind::Full);
-    assert!(!store.claim(claim(id)).await.unwrap().is_new);
+    assert_eq!(
+        store.claim(claim(Uuid::now_v7()), &Quota::UNLIMITED).await.unwrap_err().kind(),
+        ErrorKind::Full
+    );
+    assert!(!store.claim(claim(id), &Quota::UNLIMITED).await.unwrap().is_new);
     store.append(id, 1, frames(id, 1, 5)).await.unwrap();
     assert!(store.transition((RunState::Running, 1), closed(&run), vec![], None).await.unwrap());
 }

@@ -33,7 +33,8 @@ macro_rules! overlay {
 }
 
 overlay! { LimitsConfig over Limits {
-    requests_per_minute: u32, sessions: u64, messages_per_session: usize, runs_per_tenant: usize, runs: usize,
+    requests_per_minute: u32, sessions: u64, messages_per_session: usize, runs_per_tenant: usize,
+    waiting_per_tenant: usize, bytes_per_session: u64, bytes_per_tenant: u64, runs: usize,
     readers_per_tenant: usize, body_bytes: usize, packets_per_stream: u64, bytes_per_stream: u64,
 } }
 

@@ -1,0 +1,318 @@
+//! How much a tenant may have, checked in the claim itself so that no rush gets past it; decided once for all backends.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+use crate::{ErrorKind, JournalError, Run, RunState};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// How much a tenant may have. Whatever is `None` is not limited.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// New runs per minute: so many at once, then evenly spread.
+    pub per_minute: Option<NonZeroU32>,
+    /// Runs under way at once.
+    pub running: Option<u64>,
+    /// Runs that wait for their client at once; checked when one begins to wait.
+    pub waiting: Option<u64>,
+    /// Sessions.
+    pub sessions: Option<u64>,
+    /// Turns of a session. Each run of it that is open will leave one.
+    pub messages_per_session: Option<u64>,
+    /// Bytes of a session's turns, and of the bodies of its open runs.
+    pub bytes_per_session: Option<u64>,
+    /// Bytes of all that is kept of the tenant: packets, bodies, turns.
+    pub bytes: Option<u64>,
+}
+
+/// What a tenant has, and one session of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Runs under way.
+    pub running: u64,
+    /// Runs that wait for their client.
+    pub waiting: u64,
+    /// Sessions.
+    pub sessions: u64,
+    /// Bytes of packets, bodies and turns.
+    pub bytes: u64,
+    /// Whether the session is one of them.
+    pub has_session: bool,
+    /// Turns of the session, and its open runs.
+    pub messages: u64,
+    /// Bytes of the session's turns, and of the bodies of its open runs.
+    pub session_bytes: u64,
+}
+
+/// What a claim asks too much of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Over {
+    /// They come too fast.
+    Rate,
+    /// Too many runs are under way.
+    Running,
+    /// Too many runs wait.
+    Waiting,
+    /// There are too many sessions.
+    Sessions,
+    /// The session has too many turns.
+    Messages,
+    /// The session is too large.
+    SessionBytes,
+    /// Too much is kept of the tenant.
+    Bytes,
+}
+
+/// Why a claim was refused. Nothing of it is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Refused {
+    /// What it asked too much of.
+    pub over: Over,
+    /// When it may be tried again, where that is known.
+    pub wait: Option<Duration>,
+}
+
+impl From<Refused> for JournalError {
+    fn from(refused: Refused) -> Self {
+        let message = match refused.over {
+            Over::Rate => "runs are started too fast",
+            Over::Running => "too many runs are under way",
+            Over::Waiting => "too many runs wait",
+            Over::Sessions => "there are too many sessions",
+            Over::Messages => "the session has too many turns",
+            Over::SessionBytes => "the session is too large",
+            Over::Bytes => "too much is kept of the tenant",
+        };
+        Self::new(ErrorKind::Refused(refused), message)
+    }
+}
+
+impl From<Over> for Refused {
+    fn from(over: Over) -> Self {
+        Self { over, wait: None }
+    }
+}
+
+impl Quota {
+    /// No limits.
+    pub const UNLIMITED: Self = Self {
+        per_minute: None,
+        running: None,
+        waiting: None,
+        sessions: None,
+        messages_per_session: None,
+        bytes_per_session: None,
+        bytes: None,
+    };
+
+    /// Whether one more run, with a body of this length, fits beside what there is. The rate is asked last and apart: a
+    /// refusal must not use it up.
+    pub fn check(&self, used: &Usage, body_bytes: u64) -> Result<(), Refused> {
+        let is_full = |used: u64, most: Option<u64>| most.is_some_and(|most| used >= most);
+        let is_over =
+            |used: u64, most: Option<u64>| most.is_some_and(|most| used.saturating_add(body_bytes) > most);
+        let over = if is_full(used.messages, self.messages_per_session) {
+            Over::Messages
+        } else if is_over(used.session_bytes, self.bytes_per_session) {
+            Over::SessionBytes
+        } else if !used.has_session && is_full(used.sessions, self.sessions) {
+            Over::Sessions
+        } else if is_over(used.bytes, self.bytes) {
+            Over::Bytes
+        } else if is_full(used.running, self.running) {
+            Over::Running
+        } else {
+            return Ok(());
+        };
+        Err(over.into())
+    }
+
+    /// Whether one more run may wait beside those that do.
+    pub fn check_waiting(&self, waiting: u64) -> Result<(), Refused> {
+        match self.waiting.is_some_and(|most| waiting >= most) {
+            true => Err(Over::Waiting.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// What is left of it beside what lies in another store.
+    #[must_use]
+    pub(crate) fn less(self, elsewhere: &Usage) -> Self {
+        let left = |most: Option<u64>, used: u64| most.map(|most| most.saturating_sub(used));
+        Self {
+            per_minute: self.per_minute,
+            running: left(self.running, elsewhere.running),
+            waiting: left(self.waiting, elsewhere.waiting),
+            // A session that is known there is no new one.
+            sessions: left(self.sessions, elsewhere.sessions).filter(|_| !elsewhere.has_session),
+            messages_per_session: left(self.messages_per_session, elsewhere.messages),
+            bytes_per_session: left(self.bytes_per_session, elsewhere.session_bytes),
+            bytes: left(self.bytes, elsewhere.bytes),
+        }
+    }
+}
+
+/// How fast claims come, by GCRA: of each tenant the moment at which all its claims would have come if they were
+/// evenly spread. By a clock that cannot be set; it does not outlive the process.
+#[derive(Debug)]
+pub(crate) struct Rates<K> {
+    until: HashMap<K, Instant>,
+    /// Moments in the past say nothing, and are dropped when there are as many.
+    sweep_at: usize,
+}
+
+impl<K> Default for Rates<K> {
+    fn default() -> Self {
+        Self { until: HashMap::new(), sweep_at: 256 }
+    }
+}
+
+impl<K: Eq + Hash> Rates<K> {
+    /// Takes one, or tells how long it has to wait.
+    pub(crate) fn take(&mut self, tenant: K, quota: &Quota, now: Instant) -> Result<(), Refused> {
+        let Some(per_minute) = quota.per_minute else { return Ok(()) };
+        let until = self.until.get(&tenant).copied().unwrap_or(now).max(now) + MINUTE / per_minute.get();
+        if let Some(wait) = until.duration_since(now).checked_sub(MINUTE).filter(|wait| !wait.is_zero()) {
+            return Err(Refused { over: Over::Rate, wait: Some(wait) });
+        }
+        self.until.insert(tenant, until);
+        if self.until.len() >= self.sweep_at {
+            self.until.retain(|_, until| *until > now);
+            self.sweep_at = self.until.len().saturating_mul(2).max(256);
+        }
+        Ok(())
+    }
+}
+
+/// Open runs, by tenant and session.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(HashMap<String, OfTenant>);
+
+#[derive(Debug, Default)]
+struct OfTenant {
+    running: u64,
+    waiting: u64,
+    sessions: HashMap<String, OfSession>,
+}
+
+#[derive(Debug, Default)]
+struct OfSession {
+    runs: u64,
+    body_bytes: u64,
+}
+
+impl Tally {
+    /// Counts a run that is open.
+    pub(crate) fn add(&mut self, run: &Run, body_bytes: u64) {
+        if !run.is_open() {
+            return;
+        }
+        let tenant = self.0.entry(run.tenant.clone()).or_default();
+        *tenant.count(run.state) += 1;
+        let session = tenant.sessions.entry(run.session.clone()).or_default();
+        session.runs += 1;
+        session.body_bytes += body_bytes;
+    }
+
+    /// Takes back what `add` counted of the same run.
+    pub(crate) fn remove(&mut self, run: &Run, body_bytes: u64) {
+        let Some(tenant) = self.0.get_mut(&run.tenant).filter(|_| run.is_open()) else { return };
+        let count = tenant.count(run.state);
+        *count = count.saturating_sub(1);
+        if let Some(session) = tenant.sessions.get_mut(&run.session) {
+            session.runs = session.runs.saturating_sub(1);
+            session.body_bytes = session.body_bytes.saturating_sub(body_bytes);
+            if session.runs == 0 {
+                tenant.sessions.remove(&run.session);
+            }
+        }
+        if tenant.sessions.is_empty() {
+            self.0.remove(&run.tenant);
+        }
+    }
+
+    /// What is open of a tenant and of a session.
+    pub(crate) fn usage(&self, tenant: &str, session: &str) -> Usage {
+        let Some(tenant) = self.0.get(tenant) else { return Usage::default() };
+        let session = tenant.sessions.get(session);
+        Usage {
+            running: tenant.running,
+            waiting: tenant.waiting,
+            messages: session.map_or(0, |session| session.runs),
+            session_bytes: session.map_or(0, |session| session.body_bytes),
+            ..Usage::default()
+        }
+    }
+
+    /// How many runs of a tenant wait.
+    pub(crate) fn waiting(&self, tenant: &str) -> u64 {
+        self.0.get(tenant).map_or(0, |tenant| tenant.waiting)
+    }
+}
+
+impl OfTenant {
+    fn count(&mut self, state: RunState) -> &mut u64 {
+        match state {
+            RunState::Waiting => &mut self.waiting,
+            RunState::Running | RunState::Closed => &mut self.running,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn per_minute(n: u32) -> Quota {
+        Quota { per_minute: NonZeroU32::new(n), ..Quota::UNLIMITED }
+    }
+
+    #[test]
+    fn a_rate_lets_a_minutes_worth_through_at_once_and_then_one_by_one() {
+        let (mut rates, quota, now) = (Rates::default(), per_minute(6), Instant::now());
+        let mut take = |seconds: u64| rates.take("t", &quota, now + Duration::from_secs(seconds));
+        assert!((0..6).all(|_| take(0).is_ok()));
+        let wait = |seconds| Err(Refused { over: Over::Rate, wait: Some(Duration::from_secs(seconds)) });
+        assert_eq!(take(0), wait(10));
+        assert_eq!(take(7), wait(3), "a refusal costs nothing");
+        assert_eq!((take(10), take(10)), (Ok(()), wait(10)));
+        assert!((0..6).all(|_| take(3600).is_ok()), "what was not used for long is one minute's at most");
+        assert_eq!(take(3600), wait(10));
+    }
+
+    #[test]
+    fn tenants_that_were_quiet_for_a_minute_are_forgotten() {
+        let (mut rates, quota, now) = (Rates::default(), per_minute(60), Instant::now());
+        for second in 0..10_000 {
+            rates.take(second, &quota, now + Duration::from_secs(second)).unwrap();
+        }
+        assert!(rates.until.len() < 300, "{} of 10,000", rates.until.len());
+    }
+
+    #[test]
+    fn what_lies_elsewhere_counts_and_a_session_there_is_known() {
+        let quota = Quota { sessions: Some(3), bytes: Some(100), running: Some(1), ..Quota::UNLIMITED };
+        let other = Usage { sessions: 2, bytes: 70, running: 2, ..Usage::default() };
+        let left = quota.less(&other);
+        assert_eq!(
+            (left.sessions, left.bytes, left.running, left.waiting),
+            (Some(1), Some(30), Some(0), None)
+        );
+        assert_eq!(quota.less(&Usage { has_session: true, ..other }).sessions, None);
+    }
+
+    #[test]
+    fn bytes_fit_up_to_the_last_one() {
+        let quota = Quota { bytes: Some(100), bytes_per_session: Some(50), ..Quota::UNLIMITED };
+        let used = Usage { bytes: 60, session_bytes: 20, ..Usage::default() };
+        assert_eq!(quota.check(&used, 30), Ok(()));
+        assert_eq!(quota.check(&used, 31), Err(Over::SessionBytes.into()));
+        let elsewhere = Usage { session_bytes: 0, ..used };
+        assert_eq!(quota.check(&elsewhere, 41), Err(Over::Bytes.into()));
+        assert_eq!(quota.check(&Usage { bytes: u64::MAX, ..elsewhere }, 1), Err(Over::Bytes.into()));
+    }
+}
