@@ -15,6 +15,7 @@ pub(crate) enum Bug {
     /// A resumed reader starts one frame too late.
     ResumeOffByOne,
     /// Streams of other processes are not looked at: a lost notice is never made good.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     NoPoll,
 }
 

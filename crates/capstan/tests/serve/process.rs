@@ -48,8 +48,10 @@ impl Server {
 
     /// The same with further arguments.
     pub(crate) fn start_as(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Self {
+        let journal: &[&str] = if args.contains(&"--journal") { &[] } else { &["--journal", "disk:journal"] };
         let mut child = command(folder)
-            .args(["--listen", "127.0.0.1:0", "--journal", "disk:journal"])
+            .args(["--listen", "127.0.0.1:0"])
+            .args(journal)
             .args(args)
             .envs(env.iter().copied())
             .stdout(Stdio::piped())

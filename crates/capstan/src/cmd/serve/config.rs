@@ -1,5 +1,6 @@
 //! `capstan.toml`: what can be configured. A wrong key or value is refused with its place and the nearest known key.
 
+mod cluster;
 mod effective;
 mod overlay;
 mod tenant;
@@ -9,9 +10,11 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use capstan_gateway::{Settings, Tenant};
+use capstan_journal::Replica;
 use capstan_protocol::{Exposure, nearest};
 use serde::Deserialize;
 
+use self::cluster::ClusterConfig;
 use self::overlay::{LimitsConfig, RetentionConfig, TimeoutsConfig, check_claim_age};
 use self::tenant::{Key, TenantConfig};
 use super::agents::{self, Named, Source, Table};
@@ -46,6 +49,7 @@ pub(in crate::cmd) struct Config {
     limits: LimitsConfig,
     timeouts: TimeoutsConfig,
     retention: RetentionConfig,
+    cluster: ClusterConfig,
     /// The file that all this stands in.
     #[serde(skip)]
     source: (PathBuf, String),
@@ -70,6 +74,7 @@ impl Default for Config {
             limits: LimitsConfig::default(),
             timeouts: TimeoutsConfig::default(),
             retention: RetentionConfig::default(),
+            cluster: ClusterConfig::default(),
             source: Default::default(),
         }
     }
@@ -105,6 +110,16 @@ impl Config {
         self.retention.apply(&mut settings.retention);
         check_claim_age(settings.retention.claim_age)?;
         Ok(settings)
+    }
+
+    /// What this process is among those that share a journal.
+    pub(super) fn replica(&self) -> Result<Replica, Failure> {
+        self.cluster.replica()
+    }
+
+    /// The journal as it may be shown: without a password.
+    pub(super) fn shown_journal(&self) -> String {
+        cluster::without_password(&self.journal)
     }
 
     /// Who may use it.

@@ -96,7 +96,7 @@ fn the_example_as_it_stands_changes_nothing() {
 
 #[test]
 fn every_key_stands_in_the_documentation_and_in_the_example() {
-    let sections = ["capstan.toml", "[[tenants]]", "[limits]", "[timeouts]", "[retention]"];
+    let sections = ["capstan.toml", "[[tenants]]", "[limits]", "[timeouts]", "[retention]", "[cluster]"];
     for section in sections {
         let keys = keys(if section == "capstan.toml" { "" } else { section });
         assert!(keys.len() > 1, "{section}: {keys:?}");
