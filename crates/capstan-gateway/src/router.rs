@@ -10,7 +10,7 @@ use http::HeaderValue;
 use crate::app::App;
 use crate::face::{self, Face};
 use crate::openapi::{Described, Routes};
-use crate::routes::{agents, docs, errors, health, page, sessions, streams, tickets};
+use crate::routes::{agents, docs, errors, health, page, replicas, sessions, streams, tickets};
 use crate::{access, refusal};
 
 /// Routes that ask whose request it is: those of the faces, and those that serve all of them.
@@ -36,6 +36,7 @@ fn open() -> Routes {
         .get("/livez", health::live, &health::LIVE)
         .get("/readyz", health::ready, &health::READY)
         .get("/metrics", health::metrics, &health::METRICS)
+        .get("/v1/replicas", replicas::list, &replicas::LIST)
         .get("/", page::index, &page::INDEX)
         .get("/assets/{name}", page::asset, &page::ASSET)
         .get("/openapi.json", docs::openapi, &docs::OPENAPI)

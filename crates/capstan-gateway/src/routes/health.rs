@@ -83,15 +83,22 @@ pub(crate) async fn metrics(
     peer: Option<Extension<ConnectInfo<SocketAddr>>>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let presented = bearer(&headers).map(KeyHash::of);
+    check_operator(&app, peer, &headers)?;
+    app.metrics.journal.ask(&**app.journal.store());
+    Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], app.metrics.encode()).into_response())
+}
+
+/// Whether an operator asks: from this machine, or with the metrics key.
+pub(super) fn check_operator(
+    app: &App,
+    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    headers: &HeaderMap,
+) -> Result<(), Refusal> {
+    let presented = bearer(headers).map(KeyHash::of);
     let has_key = presented.is_some() && presented == app.settings.metrics_key;
     // A server that does not say who asks is taken at its least.
     let is_near = peer.is_some_and(|Extension(ConnectInfo(peer))| peer.ip().is_loopback());
-    if !is_near && !has_key {
-        return Err(FaultKind::TenantUnauthorized.into());
-    }
-    app.metrics.journal.ask(&**app.journal.store());
-    Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], app.metrics.encode()).into_response())
+    if is_near || has_key { Ok(()) } else { Err(FaultKind::TenantUnauthorized.into()) }
 }
 
 /// What a browser sees.
