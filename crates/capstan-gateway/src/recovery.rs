@@ -123,7 +123,11 @@ async fn look_after(app: &App) -> Result<(), Fault> {
             Ok(true) => interrupted += 1,
             Ok(false) => lost += 1,
             // The run stays this process's, and is told again.
-            Err(fault) => tracing::warn!(code = fault.code(), cause = app.loggable(&fault), "a run that another process left could not be ended"),
+            Err(fault) => tracing::warn!(
+                code = fault.code(),
+                cause = app.loggable(&fault),
+                "a run that another process left could not be ended"
+            ),
         }
     }
     if interrupted + lost > 0 {
@@ -134,7 +138,9 @@ async fn look_after(app: &App) -> Result<(), Fault> {
     }
     // Whoever suspended them may be gone.
     let (now, patience) = (app.wall.now(), app.settings.timeouts.waiting);
-    let before = Timestamp::from_micros(now.as_micros().saturating_sub(i64::try_from(patience.as_micros()).unwrap_or(i64::MAX)));
+    let before = Timestamp::from_micros(
+        now.as_micros().saturating_sub(i64::try_from(patience.as_micros()).unwrap_or(i64::MAX)),
+    );
     for run in store.waiting(before, AT_ONCE).await.map_err(journal_fault)? {
         app.waits.recover(&run, patience, now);
     }

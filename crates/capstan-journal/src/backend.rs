@@ -39,7 +39,9 @@ pub fn open(url: &str, durability: Durability) -> Result<Arc<dyn Store>, Journal
 pub async fn connect(url: &str, options: Options, replica: Replica) -> Result<Arc<dyn Store>, JournalError> {
     match parse(url)? {
         #[cfg(feature = "postgres")]
-        Backend::Postgres(url) => Ok(Arc::new(crate::postgres::PostgresStore::open(url, options, replica).await?)),
+        Backend::Postgres(url) => {
+            Ok(Arc::new(crate::postgres::PostgresStore::open(url, options, replica).await?))
+        }
         _ => {
             drop(replica);
             open_with(url, options)

@@ -103,7 +103,8 @@ impl Ring {
         if self.followed.is_none() {
             return false;
         }
-        let follows = |last: u64| frames.iter().find(|frame| frame.seq > last).map(|frame| frame.seq == last + 1);
+        let follows =
+            |last: u64| frames.iter().find(|frame| frame.seq > last).map(|frame| frame.seq == last + 1);
         match (self.last_seq, frames.is_empty()) {
             // Too long to be told.
             (_, true) => self.forget(),

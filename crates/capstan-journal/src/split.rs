@@ -14,8 +14,8 @@ use uuid::Uuid;
 use crate::memory::MemoryStore;
 use crate::rules::expired;
 use crate::{
-    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, News, Quota, ReplicaState, Retention, Run,
-    RunState, Secret, Stats, Store, StoredTurn, Tenure, Usage, Watch,
+    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, News, Quota, ReplicaState,
+    Retention, Run, RunState, Secret, Stats, Store, StoredTurn, Tenure, Usage, Watch,
 };
 
 /// Says of whom nothing may be stored.

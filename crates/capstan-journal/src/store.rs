@@ -7,8 +7,8 @@ use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::{
-    ArmedBy, Claim, Expired, Frame, Health, JournalError, NameKind, News, Quota, ReplicaState, Retention, Run, RunState,
-    Secret, Stats, StoredTurn, Tenure, Usage, Watch,
+    ArmedBy, Claim, Expired, Frame, Health, JournalError, NameKind, News, Quota, ReplicaState, Retention,
+    Run, RunState, Secret, Stats, StoredTurn, Tenure, Usage, Watch,
 };
 
 /// The answer to a claim.

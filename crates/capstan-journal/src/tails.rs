@@ -85,7 +85,8 @@ impl Tails {
                 true
             }),
             News::Fenced => {
-                let rings: Vec<_> = self.lock().iter().map(|(stream, entry)| (*stream, entry.ring.clone())).collect();
+                let rings: Vec<_> =
+                    self.lock().iter().map(|(stream, entry)| (*stream, entry.ring.clone())).collect();
                 for (stream, ring) in rings {
                     self.change(&ring, |ring| {
                         ring.follow(store.watch(stream));

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_journal::{
-    Claim, Durability, ErrorKind, Frame, Journal, Options, Over, Quota, Reader, Refused, Replica, Run, RunState,
-    Standing, Step, Store, TailLimits, connect, migrate,
+    Claim, Durability, ErrorKind, Frame, Journal, Options, Over, Quota, Reader, Refused, Replica, Run,
+    RunState, Standing, Step, Store, TailLimits, connect, migrate,
 };
 use capstan_protocol::Timestamp;
 use postgres_server::{Database, Engine};
@@ -26,7 +26,9 @@ fn claim(key: &str) -> Claim {
 }
 
 fn frames(first: u64, last: u64) -> Vec<Frame> {
-    (first..=last).map(|seq| Frame::new(seq, format!("id: {seq}\ndata: {}\n\n", "x".repeat(seq as usize % 97)))).collect()
+    (first..=last)
+        .map(|seq| Frame::new(seq, format!("id: {seq}\ndata: {}\n\n", "x".repeat(seq as usize % 97))))
+        .collect()
 }
 
 fn moved(run: &Run, state: RunState, attempt: u32) -> Run {
@@ -152,7 +154,8 @@ async fn who_gives_no_sign_of_life_is_fenced_by_the_living() {
     };
     assert_eq!((orphans[0].stream_id, orphans[0].last_seq), (stream, 2));
     let listed = b.replicas().await.unwrap();
-    let standings: Vec<_> = listed.iter().map(|one| (one.name.as_str(), one.standing, one.is_self, one.runs)).collect();
+    let standings: Vec<_> =
+        listed.iter().map(|one| (one.name.as_str(), one.standing, one.is_self, one.runs)).collect();
     assert_eq!(standings, [("b", Standing::Live, true, 1), ("a", Standing::Gone, false, 0)]);
 }
 
@@ -177,14 +180,30 @@ async fn a_stop_reaches_whoever_works_on_the_run() {
     assert!(!b.ask_stop(run.stream_id, 1).await.unwrap(), "it has ended");
 }
 
+/// Everything of a stream up to where it stands still. What is shown must be stored.
+async fn stored_rest(store: &dyn Store, reader: &mut Reader) -> (Vec<u8>, RunState) {
+    let mut seen = Vec::new();
+    loop {
+        match reader.next().await.unwrap() {
+            Step::Frames(some) => {
+                let last = store.read(reader.stream_id(), reader.cursor() - 1, 1, 1).await.unwrap();
+                assert!(!last.is_empty(), "packet {} was told and is not stored", reader.cursor());
+                some.iter().for_each(|frame| seen.extend_from_slice(frame));
+            }
+            Step::State(state) => return (seen, state),
+        }
+    }
+}
+
 /// A reader at `b` follows what `a` writes, to its end.
 async fn follows(a: Arc<dyn Store>, b: Arc<dyn Store>) {
     let (a, b) = (Journal::new(a, TailLimits::default()), Journal::new(b, TailLimits::default()));
     let run = a.claim(claim("k"), &UNLIMITED).await.unwrap().run;
     let stream = run.stream_id;
     let mut reader = b.reader(stream, 0);
+    let store = b.store().clone();
     let followed = tokio::spawn(async move {
-        let first = rest(&mut reader).await;
+        let first = stored_rest(&*store, &mut reader).await;
         (first, rest(&mut reader).await)
     });
     for seq in 1..=200 {
@@ -222,7 +241,11 @@ async fn a_reader_elsewhere_sees_all_packets_in_order() {
 async fn who_hears_no_notice_finds_out_all_the_same() {
     let Some((database, a, _b)) = two().await else { return };
     // Notices do not leave their database.
-    let elsewhere = database.url.replacen(database.url.rsplit('/').next().unwrap().split('?').next().unwrap(), "postgres", 1);
+    let elsewhere = database.url.replacen(
+        database.url.rsplit('/').next().unwrap().split('?').next().unwrap(),
+        "postgres",
+        1,
+    );
     let deaf = Replica { listen_url: Some(elsewhere), ..lasting("deaf") };
     let b = database.store(Durability::Process, deaf).await;
     follows(a, b).await;
@@ -256,7 +279,9 @@ async fn quotas_hold_across_processes_however_many_come_at_once() {
     let rush = async |quota: Quota, name: &str| {
         let race = |n: usize| {
             let (store, key) = (if n % 2 == 0 { a.clone() } else { b.clone() }, format!("{name}{n}"));
-            tokio::spawn(async move { store.claim(Claim { tenant: key[..1].into(), ..claim(&key) }, &quota).await })
+            tokio::spawn(async move {
+                store.claim(Claim { tenant: key[..1].into(), ..claim(&key) }, &quota).await
+            })
         };
         let tasks: Vec<_> = (0..40).map(race).collect();
         let (mut won, mut refused) = (0, HashSet::new());
@@ -296,7 +321,10 @@ async fn a_schema_is_made_once_and_a_later_one_refuses_who_knows_too_little() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_is_not_there_is_said_so_without_its_password() {
-    let error = connect("postgres://u:hunter2@127.0.0.1:1/db", Options::default(), Replica::default()).await.err().unwrap();
+    let error = connect("postgres://u:hunter2@127.0.0.1:1/db", Options::default(), Replica::default())
+        .await
+        .err()
+        .unwrap();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
 }
@@ -336,4 +364,53 @@ async fn packets_that_a_crashed_server_has_lost_are_written_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_restarts_is_waited_for() {
     goes_on(Durability::Power, "INT", &[]).await;
+}
+
+/// A build with mistakes planted: each is found by a test of this file.
+#[cfg(planted_bugs)]
+mod bites {
+    use std::process::{Command, Stdio};
+
+    fn is_found(bug: &str, test: &str) {
+        if std::env::var_os("CAPSTAN_TEST_POSTGRES").is_none() {
+            return;
+        }
+        let run = |bug: &str| {
+            // A mistake that lets a reader wait for ever is found, too.
+            let mut child = Command::new("timeout");
+            child
+                .arg("30")
+                .arg(std::env::current_exe().unwrap())
+                .args(["--exact", test])
+                .env("CAPSTAN_BUG", bug);
+            child.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
+        };
+        assert!(run("none"), "{test} holds without a mistake");
+        assert!(!run(bug), "{test} does not find {bug}");
+    }
+
+    #[test]
+    fn no_fence_bites() {
+        is_found("no_fence", "who_is_fenced_writes_no_more_and_its_runs_are_taken_over");
+    }
+
+    #[test]
+    fn no_settle_bites() {
+        is_found("no_settle", "packets_that_a_crashed_server_has_lost_are_written_again");
+    }
+
+    #[test]
+    fn no_poll_bites() {
+        is_found("no_poll", "who_hears_no_notice_finds_out_all_the_same");
+    }
+
+    #[test]
+    fn early_notice_bites() {
+        is_found("early_notice", "a_reader_elsewhere_sees_all_packets_in_order");
+    }
+
+    #[test]
+    fn adopt_living_bites() {
+        is_found("adopt_living", "only_the_owner_of_a_run_writes_to_it");
+    }
 }

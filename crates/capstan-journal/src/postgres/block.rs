@@ -113,7 +113,9 @@ mod tests {
 
     #[test]
     fn frames_survive_the_round_trip_whatever_their_lengths() {
-        for lengths in [&[][..], &[0], &[1, 0, 127, 128, 300], &[7168, 1], &[20_000, 3, 7000, 7000], &[40; 1000]] {
+        for lengths in
+            [&[][..], &[0], &[1, 0, 127, 128, 300], &[7168, 1], &[20_000, 3, 7000, 7000], &[40; 1000]]
+        {
             let all = frames(lengths);
             let blocks = encode(&all, 100);
             let read: Vec<_> =
@@ -140,7 +142,9 @@ mod tests {
             assert!(decode(6, whole.slice(..length)).is_err(), "{length} bytes of it");
         }
         let longer = Bytes::from([&whole[..], b"x"].concat());
-        for wrong in [longer, Bytes::from_static(&[2, 0]), Bytes::from_static(&[1, 255, 255, 255, 255, 255, 255])] {
+        for wrong in
+            [longer, Bytes::from_static(&[2, 0]), Bytes::from_static(&[1, 255, 255, 255, 255, 255, 255])]
+        {
             assert_eq!(decode(6, wrong).unwrap_err().kind(), ErrorKind::Corrupt);
         }
         assert!(decode(1, whole).is_err(), "two packets do not fit before the second");

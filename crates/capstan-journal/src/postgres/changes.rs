@@ -50,7 +50,9 @@ impl Change {
             }
             // Packets before it are missing: they are written again, or the run is given up.
             2 if self.turn.is_some() => return Some(self),
-            2 => Err(JournalError::new(ErrorKind::Corrupt, format!("packets of stream {stream} are missing"))),
+            2 => {
+                Err(JournalError::new(ErrorKind::Corrupt, format!("packets of stream {stream} are missing")))
+            }
             3 => Err(Refused::from(Over::Waiting).into()),
             4 => Err(rules::not_found(stream)),
             _ => {
@@ -120,15 +122,15 @@ async fn step(wire: &mut Wire, group: &mut Vec<Change>) -> Result<(), Failure> {
     match change(wire, group, me, shared.is_synced).await {
         Ok(rows) => {
             wire.rest();
-            let outcomes =
-                rows.iter().map(|row| column::<i32>(row, 1)).collect::<Result<Vec<_>, _>>()?;
+            let outcomes = rows.iter().map(|row| column::<i32>(row, 1)).collect::<Result<Vec<_>, _>>()?;
             if outcomes.first().is_none_or(|outcome| *outcome == 9) {
                 if me == shared.me() {
                     shared.lose_seat("another process has fenced this one");
                 }
                 return Ok(());
             }
-            let again = group.drain(..).zip(outcomes).filter_map(|(job, outcome)| job.answer(&shared, outcome));
+            let again =
+                group.drain(..).zip(outcomes).filter_map(|(job, outcome)| job.answer(&shared, outcome));
             let again: Vec<_> = again.collect();
             *group = again;
             if group.is_empty() {

@@ -14,6 +14,7 @@ use super::own::{OwnRun, Turn};
 use super::rows::column;
 use super::wire::Wire;
 use crate::failpoint::{self, Point};
+use crate::planted_bug::{self, Bug};
 use crate::{ErrorKind, Frame, JournalError, RunState};
 
 /// What a group may hold.
@@ -38,12 +39,18 @@ impl Append {
     }
 
     fn done(self, shared: &Shared) {
+        let notice = self.notice();
         self.turn.own.wrote(&self.frames, shared.is_synced);
-        let (stream, standing) = (self.turn.own.stream, (self.attempt, RunState::Running));
         // The turn goes first: whoever is told may write on at once.
         drop(self.turn);
         let _ = self.reply.send(Ok(()));
-        shared.tell(Notice::Frames { stream, standing, frames: self.frames });
+        shared.tell(notice);
+    }
+
+    /// What others are told of it. Frames are shared bytes: this copies handles.
+    fn notice(&self) -> Notice {
+        let standing = (self.attempt, RunState::Running);
+        Notice::Frames { stream: self.turn.own.stream, standing, frames: self.frames.clone() }
     }
 
     fn refuse(self) {
@@ -58,16 +65,22 @@ pub(super) fn fenced(stream: Uuid) -> JournalError {
 const WRITE: &str = "with me as materialized (select 1 from capstan.lanes where replica = $1 and lane = 0 and not fenced \
     and (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint = $2 for share) \
     insert into capstan.blocks select b.* from me, unnest($3::uuid[], $4::bigint[], $5::bigint[], $6::bytea[]) b";
+/// With a mistake planted: whoever is fenced can write.
+const WRITE_UNFENCED: &str = "insert into capstan.blocks select b.* from unnest($3::uuid[], $4::bigint[], $5::bigint[], $6::bytea[]) b \
+    where $1::uuid is not null and $2::bigint is not null";
 const STARTED: &str = "select (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint";
 const IS_FREE: &str = "select not fenced from capstan.lanes where replica = $1 and lane = 0";
 const SETTLE: &str = "select r.stream, coalesce((select b.last_seq from capstan.blocks b where b.stream = r.stream \
     order by b.last_seq desc limit 1), 0) from capstan.runs r where r.stream = any($2) and r.owner = $1 and r.state = 1";
-const LOSE: &str = "update capstan.runs set owner = null, life = 'lost' where stream = $2 and owner = $1 and state = 1";
+const LOSE: &str =
+    "update capstan.runs set owner = null, life = 'lost' where stream = $2 and owner = $1 and state = 1";
 
 pub(super) async fn run(shared: Arc<Shared>, jobs: mpsc::Receiver<Append>) {
     let set_up = if shared.is_synced { "" } else { "set synchronous_commit = off" };
     let wire = Wire::new(Arc::clone(&shared), set_up);
-    Lane { shared, wire, jobs, started: 0, group: Vec::new(), is_unsure: false, is_unsettled: true }.run().await;
+    Lane { shared, wire, jobs, started: 0, group: Vec::new(), is_unsure: false, is_unsettled: true }
+        .run()
+        .await;
 }
 
 struct Lane {
@@ -125,6 +138,10 @@ impl Lane {
             return Ok(());
         }
         let (me, blocks) = (self.shared.me(), self.blocks());
+        if planted_bug::is(Bug::EarlyNotice) {
+            self.group.iter().for_each(|job| self.shared.tell(job.notice()));
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
         let link = self.wire.link().await?;
         match write(link, me, self.started, &blocks).await {
             Ok(true) => self.done(),
@@ -145,7 +162,10 @@ impl Lane {
     fn blocks(&self) -> Vec<(Uuid, Block)> {
         let blocks = |job: &Append| {
             let own = &job.turn.own;
-            block::encode(&job.frames, own.bytes()).into_iter().map(|block| (own.stream, block)).collect::<Vec<_>>()
+            block::encode(&job.frames, own.bytes())
+                .into_iter()
+                .map(|block| (own.stream, block))
+                .collect::<Vec<_>>()
         };
         self.group.iter().flat_map(blocks).collect()
     }
@@ -188,14 +208,17 @@ impl Lane {
         }
         for (acknowledged, own) in own {
             match found.get(&own.stream) {
-                Some(last) if *last < acknowledged => restore(&shared, link, me, started, &own, *last).await?,
+                Some(last) if *last < acknowledged && !planted_bug::is(Bug::NoSettle) => {
+                    restore(&shared, link, me, started, &own, *last).await?
+                }
                 Some(_) => {}
                 // Its claim was lost with the server, or it has moved on.
                 None => shared.own.forget(own.stream),
             }
         }
         (self.started, self.is_unsettled) = (started, false);
-        let is_written = |job: &Append| found.get(&job.turn.own.stream).is_some_and(|last| *last >= job.last_seq());
+        let is_written =
+            |job: &Append| found.get(&job.turn.own.stream).is_some_and(|last| *last >= job.last_seq());
         // A group is written as a whole or not at all.
         if self.is_unsure && self.group.iter().any(is_written) {
             self.done();
@@ -238,6 +261,7 @@ async fn write(link: &Link, me: Uuid, started: i64, blocks: &[(Uuid, Block)]) ->
     let seqs: Vec<i64> = blocks.iter().map(|(_, block)| block.last_seq.cast_signed()).collect();
     let totals: Vec<i64> = blocks.iter().map(|(_, block)| block.total.cast_signed()).collect();
     let data: Vec<&[u8]> = blocks.iter().map(|(_, block)| &*block.data).collect();
-    let written = link.execute(WRITE, &[&me, &started, &streams, &seqs, &totals, &data]).await?;
+    let statement = if planted_bug::is(Bug::NoFence) { WRITE_UNFENCED } else { WRITE };
+    let written = link.execute(statement, &[&me, &started, &streams, &seqs, &totals, &data]).await?;
     Ok(written == blocks.len() as u64)
 }

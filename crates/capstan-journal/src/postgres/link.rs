@@ -54,7 +54,11 @@ impl Link {
         Ok(self.client.batch_execute(statements).await?)
     }
 
-    pub(super) async fn query(&self, statement: &'static str, params: Params<'_>) -> Result<Vec<Row>, Failure> {
+    pub(super) async fn query(
+        &self,
+        statement: &'static str,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, Failure> {
         let prepared = self.prepared(statement).await?;
         Ok(self.client.query(&prepared, params).boxed().await?)
     }

@@ -58,9 +58,9 @@ impl Notice {
             Self::Stop(stream) => format!("\ns {}\n", stream.simple()),
             Self::Frames { stream, standing, frames } => {
                 let whole = frames_text(*stream, *standing, frames);
-                whole.filter(|text| text.len() < LONGEST).unwrap_or_else(|| {
-                    frames_text(*stream, *standing, &[]).unwrap_or_default()
-                })
+                whole
+                    .filter(|text| text.len() < LONGEST)
+                    .unwrap_or_else(|| frames_text(*stream, *standing, &[]).unwrap_or_default())
             }
         }
     }
@@ -113,7 +113,9 @@ pub(super) fn number_of(state: RunState) -> i16 {
 }
 
 pub(super) fn state_of(number: i16) -> Option<RunState> {
-    [RunState::Running, RunState::Waiting, RunState::Closed].into_iter().find(|state| number_of(*state) == number)
+    [RunState::Running, RunState::Waiting, RunState::Closed]
+        .into_iter()
+        .find(|state| number_of(*state) == number)
 }
 
 #[cfg(test)]
@@ -150,14 +152,21 @@ mod tests {
         let read: Vec<_> = texts.iter().flat_map(|text| decode(text).unwrap()).collect();
         assert_eq!(read, [frames(&[&long]), frames(&[&long]), frames(&[])]);
         let binary = vec![Frame::new(7, vec![0xff_u8, 0])];
-        let odd = Notice::Frames { stream: Uuid::from_u128(5), standing: (2, RunState::Running), frames: binary };
+        let odd =
+            Notice::Frames { stream: Uuid::from_u128(5), standing: (2, RunState::Running), frames: binary };
         assert_eq!(decode(&encode(&[odd])[0]).unwrap(), [frames(&[])]);
         assert!(encode(&[]).is_empty());
     }
 
     #[test]
     fn what_is_not_understood_is_left_alone() {
-        for text in ["", "2\ng 1\n", "1\nx 00000000000000000000000000000005\n", "1\nf 00000000000000000000000000000005 1 1 1 9\nshort", "1 rest"] {
+        for text in [
+            "",
+            "2\ng 1\n",
+            "1\nx 00000000000000000000000000000005\n",
+            "1\nf 00000000000000000000000000000005 1 1 1 9\nshort",
+            "1 rest",
+        ] {
             assert_eq!(decode(text), None, "{text:?}");
         }
     }

@@ -40,7 +40,12 @@ async fn look(shared: &Shared) -> Result<(), JournalError> {
     let mut gone: HashSet<Uuid> = streams.into_iter().collect();
     for row in rows {
         let read = || -> Result<_, Failure> {
-            Ok((column::<Uuid>(&row, 0)?, column::<i32>(&row, 1)?, column::<i16>(&row, 2)?, column::<i64>(&row, 3)?))
+            Ok((
+                column::<Uuid>(&row, 0)?,
+                column::<i32>(&row, 1)?,
+                column::<i16>(&row, 2)?,
+                column::<i64>(&row, 3)?,
+            ))
         };
         let (stream, attempt, state, last_seq) = read().map_err(Failure::into_error)?;
         gone.remove(&stream);

@@ -90,7 +90,9 @@ impl Pulse {
         self.last = sent;
         self.heard(&row)?;
         self.wire.rest();
-        if self.looked.elapsed() >= self.shared.part_of_lease(LOOK + LOOK * f64::from(me.as_bytes()[0]) / 512.0) {
+        if self.looked.elapsed()
+            >= self.shared.part_of_lease(LOOK + LOOK * f64::from(me.as_bytes()[0]) / 512.0)
+        {
             self.looked = Instant::now();
             self.look_for_the_dead(me).await?;
         }

@@ -33,7 +33,11 @@ impl Reads {
     }
 
     /// The rows of a statement that may be carried out twice: it is tried again for a while.
-    pub(super) async fn query(&self, statement: &'static str, params: Params<'_>) -> Result<Vec<Row>, JournalError> {
+    pub(super) async fn query(
+        &self,
+        statement: &'static str,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, JournalError> {
         let until = Instant::now() + PATIENCE;
         loop {
             match self.try_query(statement, params).await {
@@ -47,7 +51,11 @@ impl Reads {
     }
 
     /// The rows of a statement, or why there are none.
-    pub(super) async fn try_query(&self, statement: &'static str, params: Params<'_>) -> Result<Vec<Row>, Failure> {
+    pub(super) async fn try_query(
+        &self,
+        statement: &'static str,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, Failure> {
         let _room = self.room.acquire().await.map_err(|_| Failure::odd("there are no reads any more"))?;
         let idle = self.lock().pop().filter(|link| !link.is_closed());
         let link = match idle {

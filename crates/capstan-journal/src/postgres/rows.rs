@@ -37,10 +37,19 @@ pub(super) fn runs(rows: &[Row]) -> Result<Vec<Run>, JournalError> {
 pub(super) fn run(row: &Row) -> Result<Run, JournalError> {
     let read = || -> Result<_, Failure> {
         let counts: (i64, i64, i64) = (column(row, 3)?, column(row, 6)?, column(row, 7)?);
-        Ok((column::<Uuid>(row, 0)?, column::<i16>(row, 1)?, column::<i32>(row, 2)?, column(row, 4)?, column::<&str>(row, 5)?, counts))
+        Ok((
+            column::<Uuid>(row, 0)?,
+            column::<i16>(row, 1)?,
+            column::<i32>(row, 2)?,
+            column(row, 4)?,
+            column::<&str>(row, 5)?,
+            counts,
+        ))
     };
-    let (stream, state, attempt, answered_by, record, (turns, last_seq, bytes)) = read().map_err(Failure::into_error)?;
-    let damaged = || JournalError::new(ErrorKind::Corrupt, format!("the record of stream {stream} cannot be read"));
+    let (stream, state, attempt, answered_by, record, (turns, last_seq, bytes)) =
+        read().map_err(Failure::into_error)?;
+    let damaged =
+        || JournalError::new(ErrorKind::Corrupt, format!("the record of stream {stream} cannot be read"));
     let mut run: Run = serde_json::from_str(record).map_err(|error| damaged().caused_by(error))?;
     run.state = state_of(state).ok_or_else(damaged)?;
     run.attempt = attempt.cast_unsigned();
@@ -63,14 +72,16 @@ pub(super) fn turn(row: &Row) -> Result<StoredTurn, JournalError> {
 
 /// A record as it is written. The store's own columns say the rest.
 pub(super) fn record(run: &Run) -> Result<String, JournalError> {
-    serde_json::to_string(run)
-        .map_err(|error| JournalError::new(ErrorKind::Unsupported, "a record cannot be written").caused_by(error))
+    serde_json::to_string(run).map_err(|error| {
+        JournalError::new(ErrorKind::Unsupported, "a record cannot be written").caused_by(error)
+    })
 }
 
 /// The ids of all requests that were about a run, line by line.
 pub(super) fn request_ids(run: &Run) -> String {
     let attempts = run.attempts.iter().filter_map(|attempt| attempt.request_id.as_deref());
-    let mut ids: Vec<_> = run.request_id.as_deref().into_iter().chain(attempts).filter(|id| is_name(id)).collect();
+    let mut ids: Vec<_> =
+        run.request_id.as_deref().into_iter().chain(attempts).filter(|id| is_name(id)).collect();
     ids.dedup();
     ids.join("\n")
 }
@@ -92,7 +103,11 @@ pub(super) fn check_name(name: &str) -> Result<(), JournalError> {
 pub(super) fn by_name(kind: NameKind) -> &'static str {
     macro_rules! by {
         ($condition:literal) => {
-            select_runs!("where r.tenant = $1 and ", $condition, " and r.stream < $3 order by r.stream desc limit $4")
+            select_runs!(
+                "where r.tenant = $1 and ",
+                $condition,
+                " and r.stream < $3 order by r.stream desc limit $4"
+            )
         };
     }
     match kind {

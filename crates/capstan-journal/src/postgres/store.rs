@@ -18,10 +18,11 @@ use super::notice::Notice;
 use super::rows::{self, by_name, check_name, column, is_name, select_runs};
 use super::{PostgresStore, block, closed, pulse};
 use crate::news::{News, Tenure, Watch};
+use crate::planted_bug::{self, Bug};
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Quota, ReplicaState, Retention,
-    Run, RunState, Secret, Standing, Stats, Store, StoredTurn, Usage,
+    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Quota, ReplicaState,
+    Retention, Run, RunState, Secret, Standing, Stats, Store, StoredTurn, Usage,
 };
 
 /// What a read may take beside the frames that are asked for: the rest of the block in which the first one lies.
@@ -39,7 +40,8 @@ const OPEN: &str = select_runs!("where r.state < 3");
 const WAITING: &str = select_runs!("where r.state = 2 and r.updated_at < $1 order by r.updated_at limit $2");
 const UNARMED: &str = select_runs!("where r.state = 2 and r.is_unasked order by r.stream limit $1");
 const CLAIM: &str = "select stream, gone_at is not null from capstan.claims where tenant = $1 and key = $2";
-const IS_EXPIRED: &str = "select 1 from capstan.claims where stream = $2 and tenant = $1 and gone_at is not null";
+const IS_EXPIRED: &str =
+    "select 1 from capstan.claims where stream = $2 and tenant = $1 and gone_at is not null";
 const READ: &str = "select last_seq, data from (select last_seq, data, sum(octet_length(data)) over (order by last_seq) \
     - octet_length(data) as before from capstan.blocks where stream = $1 and last_seq > $2 order by last_seq limit $3) b \
     where before < $4 order by last_seq";
@@ -50,6 +52,9 @@ const TURN_COUNT: &str = "select kept from capstan.sessions where tenant = $1 an
 const SESSIONS: &str = "select count(*) from capstan.sessions where tenant = $1";
 const USAGE: &str = "select running, waiting, sessions, bytes, has_session, messages, session_bytes from capstan.usage_1($1, $2, true)";
 const ADOPT: &str = "select capstan.adopt_1($1, $2)";
+/// With a mistake planted: whoever lives is robbed.
+const ADOPT_LIVING: &str =
+    "update capstan.runs set owner = $1 where state = 1 and $2::int is not null returning stream";
 const ASK_STOP: &str = "update capstan.runs set is_stop_asked = true where stream = $1 and state = 1 and attempt = $2 returning true";
 const IS_STOP_ASKED: &str = "select is_stop_asked from capstan.runs where stream = $1";
 const SECRET: &str = "select secret from capstan.meta";
@@ -65,7 +70,11 @@ fn most(limit: usize) -> i64 {
 }
 
 impl PostgresStore {
-    async fn rows(&self, statement: &'static str, params: Params<'_>) -> Result<Vec<tokio_postgres::Row>, JournalError> {
+    async fn rows(
+        &self,
+        statement: &'static str,
+        params: Params<'_>,
+    ) -> Result<Vec<tokio_postgres::Row>, JournalError> {
         self.shared.reads.query(statement, params).await
     }
 
@@ -150,7 +159,11 @@ impl Store for PostgresStore {
     async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
         self.shared.check_open()?;
         let Some(turn) = self.shared.own.turn(stream).await else {
-            return Err(if self.shared.is_seated() { self.not_ours(stream, attempt).await } else { fenced(stream) });
+            return Err(if self.shared.is_seated() {
+                self.not_ours(stream, attempt).await
+            } else {
+                fenced(stream)
+            });
         };
         turn.own.check_append(attempt, &frames)?;
         if frames.is_empty() {
@@ -189,10 +202,12 @@ impl Store for PostgresStore {
         max_bytes: usize,
     ) -> Result<Vec<Frame>, JournalError> {
         let Ok(cursor) = i64::try_from(after) else { return Ok(Vec::new()) };
-        let (blocks, bytes) = (most(max_packets.max(1)), most(max_bytes.saturating_mul(2).saturating_add(SLACK)));
+        let (blocks, bytes) =
+            (most(max_packets.max(1)), most(max_bytes.saturating_mul(2).saturating_add(SLACK)));
         let (mut found, mut size) = (Vec::new(), 0);
         for row in self.rows(READ, &[&stream, &cursor, &blocks, &bytes]).await? {
-            let read = || -> Result<_, Failure> { Ok((column::<i64>(&row, 0)?, column::<Vec<u8>>(&row, 1)?)) };
+            let read =
+                || -> Result<_, Failure> { Ok((column::<i64>(&row, 0)?, column::<Vec<u8>>(&row, 1)?)) };
             let (last_seq, data) = read().map_err(Failure::into_error)?;
             let frames = block::decode(last_seq.cast_unsigned(), data.into())?;
             for frame in frames.into_iter().filter(|frame| frame.seq > after) {
@@ -251,7 +266,8 @@ impl Store for PostgresStore {
         self.shared.check_open()?;
         let limit = i32::try_from(limit.min(ADOPTED)).unwrap_or(0);
         // Not tried again: whatever was taken over is told again until it is ended.
-        let adopted = self.shared.reads.try_query(ADOPT, &[&self.shared.me(), &limit]).await;
+        let statement = if planted_bug::is(Bug::AdoptLiving) { ADOPT_LIVING } else { ADOPT };
+        let adopted = self.shared.reads.try_query(statement, &[&self.shared.me(), &limit]).await;
         let adopted = adopted.map_err(Failure::into_error)?;
         let streams = adopted.iter().map(|row| column(row, 0)).collect::<Result<Vec<Uuid>, _>>();
         let streams = streams.map_err(Failure::into_error)?;
@@ -298,7 +314,9 @@ impl Store for PostgresStore {
     }
 
     async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
-        Ok(is_name(tenant) && is_name(session) && !self.rows(TURN_COUNT, &[&tenant, &session]).await?.is_empty())
+        Ok(is_name(tenant)
+            && is_name(session)
+            && !self.rows(TURN_COUNT, &[&tenant, &session]).await?.is_empty())
     }
 
     async fn sessions(&self, tenant: &str) -> Result<u64, JournalError> {
@@ -345,9 +363,9 @@ impl Store for PostgresStore {
 
     async fn secret(&self) -> Result<Secret, JournalError> {
         let secret = self.first::<Vec<u8>>(SECRET, &[]).await?;
-        secret
-            .and_then(|bytes| Secret::read(&bytes))
-            .ok_or_else(|| JournalError::new(ErrorKind::Corrupt, "the journal's secret is not as it should be"))
+        secret.and_then(|bytes| Secret::read(&bytes)).ok_or_else(|| {
+            JournalError::new(ErrorKind::Corrupt, "the journal's secret is not as it should be")
+        })
     }
 
     fn is_shared(&self) -> bool {
@@ -386,7 +404,8 @@ impl Store for PostgresStore {
     async fn replicas(&self) -> Result<Vec<ReplicaState>, JournalError> {
         let me = self.shared.me();
         let read = |row: &tokio_postgres::Row| -> Result<ReplicaState, Failure> {
-            let millis = |at: usize| column::<i64>(row, at).map(|ms| Duration::from_millis(ms.max(0).cast_unsigned()));
+            let millis =
+                |at: usize| column::<i64>(row, at).map(|ms| Duration::from_millis(ms.max(0).cast_unsigned()));
             let id = column(row, 0)?;
             let standing = match column::<i16>(row, 4)? {
                 1 => Standing::Live,

@@ -25,7 +25,8 @@ const SIZES: &str = "select r.tenant, sum(octet_length(r.body) + greatest(r.byte
 const CLOSED: &str = "select stream, tenant, closed_at, bytes + octet_length(body) from capstan.runs \
     where state = 3 and (closed_at, stream) > ($1, $2) order by closed_at, stream limit $3";
 const RETIRE: &str = "select capstan.retire_1($1, $2, $3)";
-const CLAIMS: &str = "with gone as (delete from capstan.claims where gone_at <= $1 returning 1) select count(*) from gone";
+const CLAIMS: &str =
+    "with gone as (delete from capstan.claims where gone_at <= $1 returning 1) select count(*) from gone";
 const SESSIONS: &str = "with gone as (delete from capstan.sessions s where s.used_at <= $1 \
     and case when $2::text is null then s.tenant <> all ($3) else s.tenant = $2 end returning s.tenant, s.session), \
     said as (delete from capstan.turns t using gone where t.tenant = gone.tenant and t.session = gone.session) \
@@ -42,7 +43,11 @@ struct Closed {
 }
 
 impl Shared {
-    pub(super) async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
+    pub(super) async fn expire(
+        &self,
+        retention: &Retention,
+        now: Timestamp,
+    ) -> Result<Expired, JournalError> {
         self.check_open()?;
         let mut report = Expired::default();
         if self.reads.query(LEASE, &[&self.me()]).await?.is_empty() {
@@ -61,7 +66,8 @@ impl Shared {
         now: Timestamp,
         report: &mut Expired,
     ) -> Result<(), JournalError> {
-        let is_measured = retention.max_bytes.is_some() || retention.tenants.values().any(|own| own.max_bytes.is_some());
+        let is_measured =
+            retention.max_bytes.is_some() || retention.tenants.values().any(|own| own.max_bytes.is_some());
         let sizes = if is_measured { self.sizes().await? } else { HashMap::new() };
         let mut judge = Judge::new(retention, now, &sizes);
         let (mut after, mut is_more) = ((i64::MIN, Uuid::nil()), true);
@@ -69,8 +75,10 @@ impl Shared {
             let page = self.closed_after(after).await?;
             is_more = page.last().is_some_and(|last| !judge.is_done(last.closed_at));
             after = page.last().map_or(after, |last| (last.closed_at.as_micros(), last.stream));
-            let due: Vec<_> =
-                page.iter().filter(|closed| judge.is_due(&closed.tenant, closed.closed_at, closed.size)).collect();
+            let due: Vec<_> = page
+                .iter()
+                .filter(|closed| judge.is_due(&closed.tenant, closed.closed_at, closed.size))
+                .collect();
             for step in due.chunks(STEP) {
                 let streams: Vec<Uuid> = step.iter().map(|closed| closed.stream).collect();
                 let gone = self.reads.query(RETIRE, &[&streams, &now.as_micros(), &false]).await?;
@@ -83,14 +91,16 @@ impl Shared {
 
     async fn sizes(&self) -> Result<HashMap<String, u64>, JournalError> {
         let rows = self.reads.query(SIZES, &[]).await?;
-        let read = |row| -> Result<_, Failure> { Ok((column(row, 0)?, column::<i64>(row, 1)?.cast_unsigned())) };
+        let read =
+            |row| -> Result<_, Failure> { Ok((column(row, 0)?, column::<i64>(row, 1)?.cast_unsigned())) };
         rows.iter().map(|row| read(row).map_err(Failure::into_error)).collect()
     }
 
     async fn closed_after(&self, (at, stream): (i64, Uuid)) -> Result<Vec<Closed>, JournalError> {
         let rows = self.reads.query(CLOSED, &[&at, &stream, &PAGE]).await?;
         let read = |row| -> Result<_, Failure> {
-            let (closed_at, size) = (Timestamp::from_micros(column(row, 2)?), column::<i64>(row, 3)?.cast_unsigned());
+            let (closed_at, size) =
+                (Timestamp::from_micros(column(row, 2)?), column::<i64>(row, 3)?.cast_unsigned());
             Ok(Closed { stream: column(row, 0)?, tenant: column(row, 1)?, closed_at, size })
         };
         rows.iter().map(|row| read(row).map_err(Failure::into_error)).collect()
@@ -106,7 +116,11 @@ impl Shared {
         Ok(count)
     }
 
-    async fn count(&self, statement: &'static str, params: super::link::Params<'_>) -> Result<u64, JournalError> {
+    async fn count(
+        &self,
+        statement: &'static str,
+        params: super::link::Params<'_>,
+    ) -> Result<u64, JournalError> {
         let rows = self.reads.query(statement, params).await?;
         let count: i64 = rows.first().map_or(Ok(0), |row| column(row, 0)).map_err(Failure::into_error)?;
         Ok(count.cast_unsigned())

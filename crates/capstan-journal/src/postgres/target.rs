@@ -37,7 +37,9 @@ impl Target {
         for (name, value) in url.query_pairs() {
             match (&*name, &*value) {
                 ("sslrootcert", file) => roots = Some(file.to_owned()),
-                ("sslmode", "verify-full" | "verify-ca") => kept.push((name.into_owned(), "require".to_owned())),
+                ("sslmode", "verify-full" | "verify-ca") => {
+                    kept.push((name.into_owned(), "require".to_owned()))
+                }
                 _ => kept.push((name.into_owned(), value.into_owned())),
             }
         }
@@ -46,7 +48,8 @@ impl Target {
             url.query_pairs_mut().extend_pairs(kept);
         }
         // Its own words may repeat a password.
-        let mut config = Config::from_str(url.as_str()).map_err(|_| wrong("PostgreSQL's client cannot read it"))?;
+        let mut config =
+            Config::from_str(url.as_str()).map_err(|_| wrong("PostgreSQL's client cannot read it"))?;
         config.connect_timeout(CONNECT).tcp_user_timeout(SILENCE).keepalives_idle(SILENCE);
         if config.get_application_name().is_none() {
             config.application_name("capstan");
@@ -98,18 +101,27 @@ mod tests {
 
     #[test]
     fn what_postgres_tools_understand_is_understood() {
-        let target = Target::parse("postgres://u:p@db.example:5433/journal?sslmode=verify-full&application_name=a").unwrap();
+        let target =
+            Target::parse("postgres://u:p@db.example:5433/journal?sslmode=verify-full&application_name=a")
+                .unwrap();
         let config = target.config;
         assert_eq!((config.get_user(), config.get_dbname()), (Some("u"), Some("journal")));
         assert_eq!((config.get_ssl_mode(), config.get_application_name()), (SslMode::Require, Some("a")));
-        assert_eq!((config.get_hosts(), config.get_ports()), (&[Host::Tcp("db.example".into())][..], &[5433][..]));
+        assert_eq!(
+            (config.get_hosts(), config.get_ports()),
+            (&[Host::Tcp("db.example".into())][..], &[5433][..])
+        );
         let socket = Target::parse("postgres:///journal?host=/run/pg&sslmode=disable").unwrap().config;
         assert_eq!(socket.get_hosts(), [Host::Unix("/run/pg".into())]);
     }
 
     #[test]
     fn what_is_wrong_is_said_without_the_password() {
-        for url in ["postgres://u:hunter2@h:x/db", "postgres://u:hunter2@h/db?wrong=1", "postgres://u:hunter2@h/db?sslrootcert=/none"] {
+        for url in [
+            "postgres://u:hunter2@h:x/db",
+            "postgres://u:hunter2@h/db?wrong=1",
+            "postgres://u:hunter2@h/db?sslrootcert=/none",
+        ] {
             let error = Target::parse(url).err().unwrap();
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");

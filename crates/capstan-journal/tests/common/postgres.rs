@@ -49,7 +49,8 @@ impl Drop for Database {
 }
 
 fn psql(url: &str, statement: &str) -> String {
-    let done = Command::new("psql").args([url, "-qtAX", "-v", "ON_ERROR_STOP=1", "-c", statement]).output().unwrap();
+    let done =
+        Command::new("psql").args([url, "-qtAX", "-v", "ON_ERROR_STOP=1", "-c", statement]).output().unwrap();
     assert!(done.status.success(), "{statement}: {}", String::from_utf8_lossy(&done.stderr));
     String::from_utf8(done.stdout).unwrap().trim().to_owned()
 }
@@ -70,12 +71,25 @@ impl Engine {
         let folder = tempfile::tempdir().unwrap();
         let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
         if is_root {
-            assert!(Command::new("chown").args(["postgres:", folder.path().to_str().unwrap()]).status().unwrap().success());
+            assert!(
+                Command::new("chown")
+                    .args(["postgres:", folder.path().to_str().unwrap()])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
         }
         let settings = settings.iter().map(|setting| format!("-c{setting}")).collect();
         let mut engine = Self { folder, settings, child: None };
         let made = program("initdb", is_root)
-            .args(["--auth=trust", "--no-sync", "--locale=C", "--encoding=UTF8", "--username=postgres", "--pgdata"])
+            .args([
+                "--auth=trust",
+                "--no-sync",
+                "--locale=C",
+                "--encoding=UTF8",
+                "--username=postgres",
+                "--pgdata",
+            ])
             .arg(engine.folder.path().join("data"))
             .output()
             .unwrap();
@@ -95,7 +109,8 @@ impl Engine {
         postgres.arg("-k").arg(self.folder.path()).args(&self.settings);
         let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
         self.child = Some(postgres.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
-        let ask = || Command::new("psql").args([&self.url(), "-qtAX", "-c", "select 1"]).output().unwrap().status;
+        let ask =
+            || Command::new("psql").args([&self.url(), "-qtAX", "-c", "select 1"]).output().unwrap().status;
         while !ask().success() {}
     }
 

@@ -113,11 +113,14 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
     tls::warn_if_plain(&addresses, plan.certificate.is_some());
     let options = Options { durability: plan.durability, min_free_bytes: config.min_free_bytes };
-    let store = connect(&config.journal, options, config.replica()?).await.map_err(|error| unopened(&error))?;
+    let store =
+        connect(&config.journal, options, config.replica()?).await.map_err(|error| unopened(&error))?;
     if store.is_shared() && plan.settings.tenants.current().iter().any(|tenant| tenant.no_store) {
         // They would be known to this process alone, and a duplicate at another would run twice.
-        return Err(Failure::usage("tenants with no_store cannot use a journal that several processes share")
-            .with_help("serve them from a process of their own with --journal memory:"));
+        return Err(Failure::usage(
+            "tenants with no_store cannot use a journal that several processes share",
+        )
+        .with_help("serve them from a process of their own with --journal memory:"));
     }
     let journal = Journal::new(store, TailLimits::default());
     // Before the greeting: whoever reads it may send a signal at once.

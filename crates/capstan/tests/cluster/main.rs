@@ -70,7 +70,8 @@ async fn a_run_is_watched_and_stopped_at_another_gateway() {
     let stream = stream_of(&response);
     let mut watching = cluster.watch(1, &stream).await;
     let mut seen = read_until(&mut watching, |seen| seen.contains(":20\n")).await;
-    let stopped = http().delete(format!("{}/v1/streams/{stream}", cluster.servers[2].url)).send().await.unwrap();
+    let stopped =
+        http().delete(format!("{}/v1/streams/{stream}", cluster.servers[2].url)).send().await.unwrap();
     assert_eq!(stopped.json::<Value>().await.unwrap()["reason"], "cancelled");
     seen.extend(read_until(&mut watching, |_| false).await);
     let own = read_until(&mut response, |_| false).await;
@@ -83,7 +84,8 @@ async fn one_request_at_three_gateways_is_one_run() {
     let Some(cluster) = Cluster::start() else { return };
     for _ in 0..10 {
         let request = ask("/tokens 3");
-        let (a, b, c) = tokio::join!(cluster.post(0, &request), cluster.post(1, &request), cluster.post(2, &request));
+        let (a, b, c) =
+            tokio::join!(cluster.post(0, &request), cluster.post(1, &request), cluster.post(2, &request));
         let streams: HashSet<_> = [&a, &b, &c].map(stream_of).into();
         assert_eq!(streams.len(), 1);
         let bodies = [a.bytes().await.unwrap(), b.bytes().await.unwrap(), c.bytes().await.unwrap()];
@@ -134,7 +136,8 @@ async fn a_gateway_that_was_frozen_writes_nothing_more_and_takes_part_again() {
     cluster.servers[0].signal("CONT");
     while cluster.servers[0].get("/readyz").await.status() == 200
         && !replicas(&cluster.servers[0]).await.iter().any(|one| one["is_self"] == true && one["runs"] == 0)
-    {}
+    {
+    }
     // Whatever it still had to say of the run was refused.
     let own = [seen, read_until(&mut response, |_| false).await].concat();
     assert!(whole.starts_with(whole_frames(&own)), "its own viewer saw nothing that is not so");

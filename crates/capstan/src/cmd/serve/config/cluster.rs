@@ -25,7 +25,10 @@ impl ClusterConfig {
     pub(super) fn replica(&self) -> Result<Replica, Failure> {
         let lease = self.lease.map_or(Replica::LEASE, Into::into);
         if lease.as_secs_f64() < SHORTEST {
-            return Err(Failure::usage(format!("cluster.lease: {} s is less than {SHORTEST} s", lease.as_secs_f64())));
+            return Err(Failure::usage(format!(
+                "cluster.lease: {} s is less than {SHORTEST} s",
+                lease.as_secs_f64()
+            )));
         }
         let name = self.name.clone().or_else(|| std::env::var("HOSTNAME").ok());
         let name = name.unwrap_or_else(|| Replica::default().name);
@@ -34,7 +37,9 @@ impl ClusterConfig {
 
     /// Every key with its value.
     pub(super) fn values(&self) -> Vec<(&'static str, String)> {
-        let quoted = |value: &Option<String>| value.as_ref().map_or_else(|| "none".into(), |value| format!("{value:?}"));
+        let quoted = |value: &Option<String>| {
+            value.as_ref().map_or_else(|| "none".into(), |value| format!("{value:?}"))
+        };
         vec![
             ("name", quoted(&self.name)),
             ("url", quoted(&self.url)),
@@ -70,10 +75,17 @@ mod tests {
 
     #[test]
     fn no_password_is_shown() {
-        for url in ["postgres://u:hunter2@h/db", "postgres://u@h/db?password=hunter2&host=x", "postgresql://u:hunter2@h:1/db"] {
+        for url in [
+            "postgres://u:hunter2@h/db",
+            "postgres://u@h/db?password=hunter2&host=x",
+            "postgresql://u:hunter2@h:1/db",
+        ] {
             assert!(!without_password(url).contains("hunter2"), "{url}");
         }
-        assert_eq!(without_password("postgres://u:p@h/db?sslmode=disable"), "postgres://u@h/db?sslmode=disable");
+        assert_eq!(
+            without_password("postgres://u:p@h/db?sslmode=disable"),
+            "postgres://u@h/db?sslmode=disable"
+        );
         assert_eq!(without_password("disk:./.capstan"), "disk:./.capstan");
     }
 }
