@@ -140,3 +140,7 @@ def test_the_package_holds_its_licence_and_its_addresses() -> None:
     assert "Apache License" in (package.read_text("licenses/LICENSE") or "")
     urls = dict(entry.split(", ") for entry in metadata.get_all("Project-URL") or [])
     assert {"Repository", "Documentation", "Changelog", "Issues"} <= set(urls)
+
+
+def test_a_password_in_the_address_is_not_printed() -> None:
+    assert repr(CAPClient("http://me:hush@host:1")) == "CAPClient('http://host:1')"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import threading
 from collections.abc import Callable
 from time import monotonic
@@ -13,7 +15,7 @@ import httpx
 import pytest
 
 from conftest import QUICK, Scripted, answer
-from coreason_client import AsyncCAPClient, CAPClient, CAPConnectionError
+from coreason_client import AsyncCAPClient, CAPClient, CAPConnectionError, CAPProtocolError, CAPRuntimeError
 
 Make = Callable[..., Scripted]
 
@@ -136,3 +138,68 @@ def test_trio_gets_a_sentence(gateway: str) -> None:
 
     assert trio.run(in_a_thread)
     assert threading.current_thread() is threading.main_thread()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("name", ["chat", "health", "stop"])
+def test_a_client_of_ones_own_that_follows_redirects_takes_no_question_elsewhere(
+    scripted: Make, name: str, is_async: bool
+) -> None:
+    elsewhere = scripted(answer("{}", "application/json"))
+    moved = answer("", "text/plain", "307 Temporary Redirect", f"Location: {elsewhere.address}/assist")
+    url = scripted(moved).address
+
+    async def aside() -> None:
+        async with (
+            httpx.AsyncClient(follow_redirects=True) as http,
+            AsyncCAPClient(url, "sk_1", http_client=http, **QUICK) as client,
+        ):
+            made = getattr(client, name)(*arguments)
+            await (made.text() if name == "chat" else made)
+
+    def here() -> None:
+        with (
+            httpx.Client(follow_redirects=True) as http,
+            CAPClient(url, "sk_1", http_client=http, **QUICK) as client,
+        ):
+            made = getattr(client, name)(*arguments)
+            if name == "chat":
+                made.text()
+
+    arguments = {"stop": (uuid4(),), "health": (), "chat": ("Hi",)}[name]
+    with pytest.raises(CAPProtocolError, match=f"redirected to {elsewhere.address}, which is not followed"):
+        asyncio.run(aside()) if is_async else here()
+    assert elsewhere.requests == []
+
+
+class Endless:
+    """Refuses with a body that goes on for as long as somebody reads, up to 100 MB."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.sent = 0
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        connection, _ = self._listener.accept()
+        with self._listener, connection, contextlib.suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(answer("", "text/plain", "500 Internal Server Error"))
+            while self.sent < 100_000_000:
+                connection.sendall(bytes(65536))
+                self.sent += 65536
+
+
+@pytest.mark.parametrize("has_http", [False, True])
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("name", ["chat", "health"])
+def test_of_a_refusal_only_the_beginning_is_read(name: str, is_async: bool, has_http: bool) -> None:
+    server = Endless()
+    with pytest.raises(CAPRuntimeError) as refused:
+        calls(server.address, name, is_async, has_http)
+    assert refused.value.status == 500
+    server.thread.join(MUCH_LATER)
+    # What lies in the buffers of two sockets, and not more.
+    assert server.sent < 20_000_000

@@ -14,6 +14,7 @@ pub enum Work {
 
 /// An agent's description in traces.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct About {
     /// What an attempt does.
     pub work: Work,

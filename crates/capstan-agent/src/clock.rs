@@ -1,12 +1,13 @@
 //! The time that is waited for, and the time of day. A test moves both by hand, and so waits for nothing.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use capstan_protocol::Timestamp;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 /// What is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,6 +22,8 @@ pub enum Timer {
     Idle,
     /// The limit of a whole call.
     Total,
+    /// The patience with a first call before a second is made beside it.
+    Hedge,
     /// What may still come after the end of an answer, and a process that may still end by itself.
     Grace,
 }
@@ -34,6 +37,7 @@ impl Timer {
             Self::FirstToken => "first_token",
             Self::Idle => "idle",
             Self::Total => "total",
+            Self::Hedge => "hedge",
             Self::Grace => "grace",
         }
     }
@@ -52,6 +56,8 @@ struct Hand {
     strikes: Mutex<HashMap<Timer, Arc<Semaphore>>>,
     /// By how many microseconds the time of day was set.
     set_by: AtomicI64,
+    /// How many microseconds have passed beside those that did.
+    passed: AtomicU64,
 }
 
 impl Clock {
@@ -74,6 +80,19 @@ impl Clock {
     pub fn set_by(&self, seconds: i64) {
         if let Some(hand) = &self.hand {
             hand.set_by.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
+        }
+    }
+
+    /// A point in time from which others are told apart; it never goes back.
+    pub fn instant(&self) -> Instant {
+        let passed = self.hand.as_ref().map_or(0, |hand| hand.passed.load(Ordering::Relaxed));
+        Instant::now() + Duration::from_micros(passed)
+    }
+
+    /// Lets time pass for whoever asks what time it is; a wait is [struck](Self::strike). Real time goes its own way.
+    pub fn pass(&self, time: Duration) {
+        if let Some(hand) = &self.hand {
+            hand.passed.fetch_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
         }
     }
 

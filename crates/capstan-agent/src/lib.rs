@@ -1,24 +1,8 @@
-//! Agents: what produces the packets of a run.
-//!
-//! An agent gets a [`Turn`] and writes to a [`Writer`]; whatever error it returns becomes a typed fault. It knows
-//! nothing of streams, journals or HTTP.
-//!
-//! ```
-//! use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
-//!
-//! struct Echo;
-//!
-//! #[async_trait]
-//! impl Agent for Echo {
-//!     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
-//!         out.delta(turn.text()).await?;
-//!         Ok(())
-//!     }
-//! }
-//! ```
+#![doc = include_str!("../README.md")]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod about;
+mod calls;
 mod cancel;
 mod clock;
 mod trace;
@@ -27,6 +11,9 @@ mod writer;
 
 pub use about::{About, Work};
 pub use async_trait::async_trait;
+pub use calls::{
+    BreakerState, CallBegan, CallEnded, CallOutcome, CallsMade, MemberCalls, MemberState, Receipt,
+};
 pub use cancel::{Cancel, CancelReason, Canceller};
 use capstan_protocol::Fault;
 pub use capstan_protocol::agui::{Context, Interrupt, ResumeEntry, ResumeStatus, Tool};
@@ -64,6 +51,11 @@ pub trait Agent: Send + Sync + 'static {
     fn about(&self) -> About {
         About::default()
     }
+
+    /// The members of a route, and how each stands; no other agent has any.
+    fn members(&self) -> Vec<MemberState> {
+        Vec::new()
+    }
 }
 
 /// An agent that was chosen at run time, by a configuration for example.
@@ -83,6 +75,10 @@ impl Agent for Box<dyn Agent> {
 
     fn about(&self) -> About {
         (**self).about()
+    }
+
+    fn members(&self) -> Vec<MemberState> {
+        (**self).members()
     }
 }
 

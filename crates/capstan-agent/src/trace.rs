@@ -33,6 +33,11 @@ impl TraceParent {
         &self.parent
     }
 
+    /// The trace, as 32 hexadecimal digits.
+    pub fn trace_id(&self) -> &str {
+        self.parent.get(3..35).unwrap_or_default()
+    }
+
     /// What tracing systems added.
     pub fn tracestate(&self) -> Option<&str> {
         self.state.as_deref()

@@ -6,6 +6,7 @@ use capstan_protocol::agui::{Context, ResumeEntry, Tool};
 use capstan_protocol::{ChatMessage, Parameters, RawJson, RawObject, Role};
 use uuid::Uuid;
 
+use crate::calls::CallsMade;
 use crate::cancel::Cancel;
 use crate::trace::TraceParent;
 
@@ -41,6 +42,8 @@ pub struct Turn {
     pub attempt: u32,
     /// What earlier attempts have already sent.
     pub sent: Sent,
+    /// What earlier attempts have called.
+    pub made: CallsMade,
     /// The trace that this attempt is a part of, to be passed on to whatever it calls.
     pub trace: Option<TraceParent>,
     /// Says why the attempt is broken off, if it is. Its future is dropped as well; this is for work that outlives it.
@@ -54,6 +57,8 @@ pub struct Sent {
     pub text: String,
     /// How many presentation events so far.
     pub events: u64,
+    /// Whether a model could go on from the text: it is whole, and nothing was called after it or within it.
+    pub can_continue: bool,
 }
 
 impl Turn {
@@ -86,6 +91,7 @@ impl Turn {
             payload: Arc::default(),
             attempt: 1,
             sent: Sent::default(),
+            made: CallsMade::default(),
             trace: None,
             cancel: Cancel::default(),
         }

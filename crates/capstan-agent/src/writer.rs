@@ -1,6 +1,7 @@
 //! Where an agent writes. Errors are typed; there is no way to write one as a string.
 
 use std::fmt;
+use std::sync::Arc;
 
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
@@ -10,6 +11,8 @@ use capstan_protocol::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
+
+use crate::calls::{CallBegan, CallEnded};
 
 /// One thing that an agent wrote.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +44,29 @@ pub enum Output {
     FarId(String),
     /// What a person must answer before the conversation can go on. It holds if the attempt then succeeds.
     Interrupt(Interrupt),
+    /// An upstream is called.
+    CallBegan(Box<CallBegan>),
+    /// A call of a route's member is over.
+    CallEnded(Box<CallEnded>),
+    /// The member of a route that says what follows.
+    Member(Arc<str>),
+}
+
+impl Output {
+    /// Whether it is a part of the answer. After the first that is, nobody else may be asked within the attempt.
+    pub fn is_answer(&self) -> bool {
+        match self {
+            Self::Delta(_) | Self::Event { .. } | Self::Again { .. } | Self::Interrupt(_) => true,
+            Self::Warning(_)
+            | Self::Model(_)
+            | Self::Usage(_)
+            | Self::Reason(_)
+            | Self::FarId(_)
+            | Self::CallBegan(_)
+            | Self::CallEnded(_)
+            | Self::Member(_) => false,
+        }
+    }
 }
 
 /// The run was stopped: nobody takes what is written any more. Returning it with `?` is the right thing to do.
@@ -85,17 +111,41 @@ impl From<Stopped> for WriteError {
 #[derive(Debug)]
 pub struct Writer {
     outputs: mpsc::Sender<Output>,
+    has_answered: bool,
 }
 
 /// A writer and the end that the run reads from; `capacity` outputs may be under way.
 pub fn channel(capacity: usize) -> (Writer, mpsc::Receiver<Output>) {
     let (outputs, inbox) = mpsc::channel(capacity);
-    (Writer { outputs }, inbox)
+    (Writer { outputs, has_answered: false }, inbox)
 }
 
 impl Writer {
     async fn send(&mut self, output: Output) -> Result<(), Stopped> {
+        self.has_answered |= output.is_answer();
         self.outputs.send(output).await.map_err(|_| Stopped)
+    }
+
+    /// Another writer of the same attempt, for work that is done beside this one's.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self { outputs: self.outputs.clone(), has_answered: false }
+    }
+
+    /// Whether a part of the answer was written with this writer.
+    pub fn has_answered(&self) -> bool {
+        self.has_answered
+    }
+
+    /// Says that an upstream is called.
+    pub async fn call(&mut self, call: CallBegan) -> Result<(), Stopped> {
+        let receipt = call.receipt.clone();
+        self.send(Output::CallBegan(Box::new(call))).await?;
+        let Some(receipt) = receipt else { return Ok(()) };
+        tokio::select! {
+            () = receipt.given() => Ok(()),
+            () = self.outputs.closed() => Err(Stopped),
+        }
     }
 
     /// Writes what a decoder made.

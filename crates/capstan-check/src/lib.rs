@@ -1,16 +1,4 @@
-//! The run contract's promises, tried against a server over the wire.
-//!
-//! It judges what a server sends, byte by byte, and so it knows neither the gateway nor the self-healing client: the one
-//! would let it look behind the wire, the other would heal what it is to find.
-//!
-//! ```no_run
-//! # async fn example() -> Result<(), capstan_check::Unreachable> {
-//! let target = capstan_check::Target::new("http://localhost:8787".parse().unwrap());
-//! let report = capstan_check::run(target, |_| ()).await?;
-//! assert_eq!(report.summary.broken, 0, "{report:#?}");
-//! # Ok(())
-//! # }
-//! ```
+#![doc = include_str!("../README.md")]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod agui;

@@ -32,6 +32,7 @@ pub struct ConnectionError {
 
 /// Data that violates the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ProtocolError {
     /// What is wrong, with its place.
     pub message: String,

@@ -1,18 +1,4 @@
-//! The self-healing client of the Coreason Agent Protocol.
-//!
-//! A dropped connection is resumed at its cursor, a repeat is dropped, an error is typed. All decisions are made by
-//! [`machine::Machine`], which does no I/O; the async [`CapClient`] and the [`blocking`] one are thin shells around it.
-//!
-//! ```no_run
-//! # async fn example() -> Result<(), capstan_client::CapError> {
-//! let client = capstan_client::CapClient::new("http://localhost:8787", "sk_…")?;
-//! let mut answer = client.chat("Explain quantum mechanics.");
-//! while let Some(text) = answer.next().await? {
-//!     print!("{text}");
-//! }
-//! let next = client.chat_in(answer.conversation_id(), "How does that relate to gravity?");
-//! # Ok(()) }
-//! ```
+#![doc = include_str!("../README.md")]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 /// The page that explains the client; its code is compiled.

@@ -12,6 +12,7 @@ use crate::exchange::read;
 
 /// A page of runs, newest first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct StreamPage {
     /// The runs.
     pub streams: Vec<StreamSummary>,
@@ -21,6 +22,7 @@ pub struct StreamPage {
 
 /// What the server says of a run. Members that it does not know of are left out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct StreamSummary {
     /// Its stream.
     pub stream_id: Uuid,
@@ -58,6 +60,7 @@ pub struct StreamSummary {
 
 /// An agent of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AgentSummary {
     /// What stands in paths: `/v1/agents/<name>/assist`.
     pub name: String,

@@ -1,8 +1,4 @@
-//! The demo agent: needs no key, and says the same to the same message, chunk by chunk.
-//!
-//! Plain text gets a few sentences; a line that begins with `/` is a command (`/help` lists them), so that every way
-//! in which a run can go is a message away. It has no state: all it knows is the turn.
-
+#![doc = include_str!("../README.md")]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod args;

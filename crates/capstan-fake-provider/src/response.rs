@@ -207,6 +207,7 @@ impl Stream<'_> {
                 let is_kept = |frame: &&Frame| matches!(frame.mark, Mark::Open | Mark::Done);
                 (frames.iter().filter(is_kept).cloned().collect(), Step::End)
             }
+            Some(Fault::EmptyAnswer) => (without(Mark::Token), Step::End),
             Some(Fault::NoDone) => (without(Mark::Done), Step::End),
             Some(Fault::NoUsage) => (without(Mark::Usage), Step::End),
             Some(Fault::ErrorInStream) => (self.then_error(frames, complaint(500)), Step::End),

@@ -1,16 +1,18 @@
 //! Who may do what: whose request it is, loopback mode, cross-origin rules.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Query, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use capstan_protocol::{Fault, FaultKind};
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode};
 
 use crate::app::App;
+use crate::face::Face;
 use crate::refusal::Refusal;
 use crate::tickets::Tickets;
 
@@ -140,11 +142,31 @@ impl App {
     }
 }
 
-/// What a page may send and read across origins.
+/// What a page may send and read across origins, whatever the face.
 const ALLOWED: &str = "authorization, content-type, last-event-id, x-request-id, x-tenant-id, x-run-id, \
      x-cap-accept, traceparent, tracestate";
 const EXPOSED: &str = "x-request-id, x-stream-id, x-stream-ticket, retry-after";
 const METHODS: &str = "GET, POST, DELETE";
+
+/// The same with what the faces add to it.
+pub(crate) struct CorsHeaders {
+    allowed: HeaderValue,
+    exposed: HeaderValue,
+}
+
+impl CorsHeaders {
+    pub(crate) fn new(faces: &[Arc<dyn Face>]) -> Self {
+        let list = |known: &'static str, more: &dyn Fn(&dyn Face) -> &'static [&'static str]| {
+            let more = faces.iter().flat_map(|face| more(&**face)).copied();
+            let names: Vec<&str> = std::iter::once(known).chain(more).collect();
+            HeaderValue::try_from(names.join(", ")).unwrap_or(HeaderValue::from_static(known))
+        };
+        Self {
+            allowed: list(ALLOWED, &|face| face.request_headers()),
+            exposed: list(EXPOSED, &|face| face.response_headers()),
+        }
+    }
+}
 
 /// Answers preflights and marks responses, for allowed origins only.
 pub(crate) async fn cors(State(app): State<App>, request: Request, next: Next) -> Response {
@@ -159,13 +181,12 @@ pub(crate) async fn cors(State(app): State<App>, request: Request, next: Next) -
     headers.append(header::VARY, HeaderValue::from_static("origin"));
     let Some(origin) = origin else { return response };
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    let mut set = |name: HeaderName, value| headers.insert(name, HeaderValue::from_static(value));
     if is_preflight {
-        set(header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED);
-        set(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-        set(header::ACCESS_CONTROL_MAX_AGE, "600");
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, app.cors.allowed.clone());
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
+        headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
     } else {
-        set(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, app.cors.exposed.clone());
     }
     response
 }

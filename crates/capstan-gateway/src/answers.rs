@@ -198,5 +198,14 @@ pub(crate) struct RunOutput<'a> {
 pub(crate) struct RunMetrics<'a> {
     /// What the run used, as the agent reports it.
     pub(crate) usage: Option<&'a Map<String, Value>>,
+    /// The same by the members of a route.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) usage_by_member: Option<Value>,
     pub(crate) attempts: u32,
+    /// Calls of upstreams, over all attempts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) calls: Option<Value>,
+    /// The member of a route that answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) member: Option<Value>,
 }

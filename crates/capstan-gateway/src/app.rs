@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use crate::access::CorsHeaders;
 use crate::ask::Ask;
 use crate::face::{self, Face};
 use crate::limits::Limiter;
@@ -102,7 +103,7 @@ impl Gateway {
         let journal = self.journal.keeping_in_memory(move |tenant| tenants.is_unstored(tenant));
         let by_name = self.agents.iter().map(|a| (a.name.to_string(), a.clone())).collect();
         let faces = face::all();
-        let metrics = Metrics::new(&faces);
+        let (metrics, cors) = (Metrics::new(&faces), CorsHeaders::new(&faces));
         App(Arc::new(Shared {
             limiter: Limiter::default(),
             default_agent: self.agents.first().cloned(),
@@ -118,6 +119,7 @@ impl Gateway {
             waits: Waits::default(),
             erased: Erased::default(),
             faces,
+            cors,
             tasks: TaskTracker::new(),
             agents_at_work: TaskTracker::new(),
             recovered: CancellationToken::new(),
@@ -149,6 +151,7 @@ pub(crate) struct Shared {
     pub(crate) waits: Waits,
     pub(crate) erased: Erased,
     pub(crate) faces: Vec<Arc<dyn Face>>,
+    pub(crate) cors: CorsHeaders,
     /// Relays at work; the end waits for them.
     pub(crate) tasks: TaskTracker,
     /// Agents, and what they were told to end when their run did; the end waits for them, too, but not for ever.
@@ -181,9 +184,9 @@ impl Deref for App {
 }
 
 impl App {
-    /// Which agent answers: the path's, else the one whose id the request names, else the default.
+    /// Which agent answers: the path's, else the one that the request names, else the default.
     pub(crate) fn agent_for(&self, path: Option<&str>, ask: &Ask) -> Result<&Registered, Fault> {
-        if let Some(name) = path {
+        if let Some(name) = path.or(ask.agent.as_deref()) {
             return self.agent(name).ok_or_else(|| {
                 Fault::new(FaultKind::AgentNotFound).with_message(format!("No agent is called {name:?}."))
             });
@@ -206,7 +209,16 @@ impl App {
     pub(crate) fn asked(&self, run: &Run, body: &[u8]) -> Result<Ask, Fault> {
         let unknown =
             || Fault::new(FaultKind::AgentExecutionError).with_message("The run is of an unknown face.");
-        self.face(&run.face).ok_or_else(unknown)?.decode(body)
+        let ask = self.face(&run.face).ok_or_else(unknown)?.decode(body)?;
+        // The face may have found these elsewhere than in the body.
+        let previous = run.previous_response.as_deref().and_then(|stream| stream.parse().ok());
+        Ok(Ask {
+            key: run.key.clone(),
+            session: run.session.clone(),
+            chat: run.chat.clone(),
+            previous,
+            ..ask
+        })
     }
 
     pub(crate) fn agent(&self, name: &str) -> Option<&Registered> {

@@ -16,8 +16,16 @@ pub(crate) struct Ask {
     /// Under which it runs at most once: one space of keys for all faces.
     pub(crate) key: String,
     pub(crate) profile: Profile,
+    /// The conversation; an empty one is a conversation of its own, called as its stream is.
     pub(crate) session: String,
-    /// Who it is for, if the request says.
+    /// The chat that it belongs to, in faces that find a run by it.
+    pub(crate) chat: Option<String>,
+    /// The run that it goes on from, where answers of one session form a tree. Then the stored conversation is the line
+    /// that leads there.
+    pub(crate) previous: Option<Uuid>,
+    /// Who it is for, by name, if the request says; there must be such an agent.
+    pub(crate) agent: Option<String>,
+    /// Who it is for, by id. One that nobody has counts as none.
     pub(crate) agent_id: Option<Uuid>,
     /// What the request tells of the conversation.
     pub(crate) messages: Messages,
@@ -37,6 +45,9 @@ impl Ask {
             key,
             profile: Profile::V1,
             session,
+            chat: None,
+            previous: None,
+            agent: None,
             agent_id: None,
             messages: messages.into(),
             is_whole: false,

@@ -40,7 +40,7 @@ impl Messages {
 }
 
 /// The whole conversation for an agent. A request that does not tell it itself goes on from what is stored.
-pub(crate) fn whole(ask: &Ask, stored: Vec<Said>) -> Result<Messages, Fault> {
+pub(crate) fn whole(ask: &Ask, stored: Vec<TurnRecord>) -> Result<Messages, Fault> {
     if ask.is_whole {
         return Ok(ask.messages.clone());
     }
@@ -64,7 +64,7 @@ pub(crate) async fn check_results(app: &App, tenant: &str, ask: &Ask, turns: u64
     // They nearly always answer what the last turn called; else it may have been any.
     for from in [turns, 0] {
         let turns = app.journal.store().turns(tenant, &ask.session, from, usize::MAX).await;
-        let turns = turns.map_err(journal_fault)?.into_iter().map(Said::of).collect();
+        let turns = turns.map_err(journal_fault)?.into_iter().map(TurnRecord::of).collect();
         let checked = check(&ask.messages, &told(turns, &ask.messages));
         if checked.is_ok() || from == 0 {
             return checked;
@@ -88,7 +88,7 @@ fn results<'a>(messages: impl Iterator<Item = &'a ChatMessage>) -> impl Iterator
 
 /// What agents are told of stored turns. Of a run that broke off that is what its tools did, up to the last call that was
 /// answered, in its own stream or later: a caller may have acted on what it saw.
-fn told(stored: Vec<Said>, added: &Messages) -> Vec<ChatMessage> {
+fn told(stored: Vec<TurnRecord>, added: &Messages) -> Vec<ChatMessage> {
     let turns: Vec<_> = stored.into_iter().map(|said| (said.is_partial, said.into_messages())).collect();
     let all = turns.iter().flat_map(|(_, messages)| messages).chain(added.iter());
     let results: HashSet<String> = results(all).map(str::to_owned).collect();
@@ -152,12 +152,33 @@ pub(crate) fn added<'a>(ask: &'a Ask, last: &[ChatMessage]) -> Vec<&'a ChatMessa
     added
 }
 
+/// What the turns of a session say: all of them, or those of the line that leads to one, where answers form a tree.
+/// Each was closed before the next one on its line began.
+pub(crate) fn remembered(turns: Vec<StoredTurn>, last: Option<Uuid>) -> Vec<TurnRecord> {
+    let all = turns.into_iter().map(|turn| (turn.stream_id, TurnRecord::of(turn)));
+    if last.is_none() {
+        return all.map(|(_, said)| said).collect();
+    }
+    let (mut next, mut line) = (last, Vec::new());
+    for (stream, said) in all.rev() {
+        if next == Some(stream) {
+            next = said.previous;
+            line.push(said);
+        }
+    }
+    line.reverse();
+    line
+}
+
 /// What a stored turn says; the journal itself does not look into it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Said {
+pub(crate) struct TurnRecord {
     /// What the run added to the conversation, oldest first: what was asked, called, answered and said.
     messages: Vec<Value>,
+    /// The run that this one went on from, where that is not the one before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous: Option<Uuid>,
     /// What the run ended by asking.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) interrupts: Vec<Value>,
@@ -171,13 +192,18 @@ pub(crate) struct Said {
     assistant: String,
 }
 
-impl Said {
+impl TurnRecord {
     /// Version 1 was a question and its answer.
     const VERSION: u32 = 2;
 
     pub(crate) fn new<'a>(messages: impl Iterator<Item = &'a ChatMessage>, is_partial: bool) -> Self {
         let messages = messages.map(|message| serde_json::to_value(message).unwrap_or_default()).collect();
         Self { messages, is_partial, ..Self::default() }
+    }
+
+    /// The same, as it went on from another run.
+    pub(crate) fn after(self, previous: Option<Uuid>) -> Self {
+        Self { previous, ..self }
     }
 
     /// What a turn says; nothing, and partial, if a later version says it in a way of its own.
@@ -212,15 +238,15 @@ mod tests {
     fn turns_are_read_as_they_were_written_by_every_version() {
         let messages = [ChatMessage::user("q"), ChatMessage::assistant("a")];
         let first = json!({"user": messages[0], "assistant": "a", "is_partial": false});
-        let said = Said::of(turn(1, first));
+        let said = TurnRecord::of(turn(1, first));
         assert!(!said.is_partial);
         assert_eq!(said.into_messages(), messages);
-        let mut said = Said::new(messages.iter(), true);
+        let mut said = TurnRecord::new(messages.iter(), true);
         said.interrupts.push("?".into());
-        let said = Said::of(said.into_turn(Uuid::nil(), Timestamp::from_micros(0)));
+        let said = TurnRecord::of(said.into_turn(Uuid::nil(), Timestamp::from_micros(0)));
         assert_eq!((said.is_partial, said.interrupts.clone()), (true, vec!["?".into()]));
         assert_eq!(said.into_messages(), messages);
-        let unknown = Said::of(turn(3, json!("a word")));
+        let unknown = TurnRecord::of(turn(3, json!("a word")));
         assert!(unknown.is_partial && unknown.into_messages().is_empty());
     }
 }

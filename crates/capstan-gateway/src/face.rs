@@ -8,16 +8,15 @@ pub(crate) mod agui;
 pub(crate) mod cap;
 #[cfg(test)]
 mod numbers;
+mod writer;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::response::Response;
 use bytes::Bytes;
 use capstan_agent::async_trait;
-use capstan_journal::{ArmedBy, JournalError, Run, RunState};
-use capstan_protocol::{Fault, sse};
-use futures_util::future::BoxFuture;
+use capstan_journal::{ArmedBy, Run, RunState};
+use capstan_protocol::Fault;
 use http::HeaderMap;
 use http::request::Parts;
 use uuid::Uuid;
@@ -28,6 +27,7 @@ use crate::openapi::{Model, Routes};
 use crate::reader::View;
 use crate::refusal::Refusal;
 use crate::resume::ResumePoint;
+pub(crate) use writer::{FaceWriter, Next, Telling};
 
 /// The faces of every gateway, one row each. They hold what they remember between requests.
 pub(crate) fn all() -> Vec<Arc<dyn Face>> {
@@ -48,6 +48,21 @@ pub(crate) trait Face: Send + Sync + 'static {
     /// Its routes, each with the row that describes it.
     fn routes(self: Arc<Self>) -> Routes;
 
+    /// Those that are open to everybody: who reads what an agent can do has no key yet.
+    fn open_routes(self: Arc<Self>) -> Routes {
+        Routes::default()
+    }
+
+    /// Headers that its clients send, beside those of every face: pages of other origins may send them, too.
+    fn request_headers(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Headers that its clients read, likewise.
+    fn response_headers(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// What its events hold, for the description of routes that serve any face.
     fn events(&self) -> Model;
 
@@ -56,12 +71,24 @@ pub(crate) trait Face: Send + Sync + 'static {
         &[]
     }
 
-    /// Reads a body. The same body is read again whenever its run is attempted.
+    /// Whether it reads bodies of this media type.
+    fn reads(&self, media_type: &str) -> bool {
+        media_type.eq_ignore_ascii_case("application/json")
+    }
+
+    /// Reads a body. The same body is read again when the gateway itself goes on with its run.
     fn decode(&self, body: &[u8]) -> Result<Ask, Fault>;
 
-    /// The key under which a request runs at most once, if the body does not say it.
-    fn key(&self, ask: &Ask, _request: &Request<'_>) -> String {
-        ask.key.clone()
+    /// Adds to a question what its body does not tell: what stands in the head of its request, or in the journal. What
+    /// the run's record keeps of it (session, chat, previous run) need not be found again.
+    async fn complete(&self, _app: &App, _tenant: &str, _parts: &Parts, _ask: &mut Ask) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// The key under which a request runs at most once, if the body does not say it. The key of a run that is there
+    /// attaches to it.
+    async fn key(&self, _app: &App, request: &Request<'_>) -> Result<String, Fault> {
+        Ok(request.ask.key.clone())
     }
 
     /// Where a request says that it reads on.
@@ -89,7 +116,8 @@ pub(crate) trait Face: Send + Sync + 'static {
         None
     }
 
-    /// Whether refusals at this path are this face's to shape, even before it sees the request: those by credentials.
+    /// Whether refusals at this path are this face's to shape, even before it sees the request: by credentials, by a path
+    /// that leads nowhere, or by a method.
     fn owns(&self, _path: &str) -> bool {
         false
     }
@@ -120,12 +148,33 @@ pub(crate) trait Face: Send + Sync + 'static {
 /// Who is refused.
 #[derive(Clone, Copy)]
 pub(crate) enum Asker<'a> {
-    /// Its request could not be read, or was refused before anybody tried.
-    Unread,
+    /// Whoever came to this path: its request was refused before its face saw it.
+    Stranger(&'a str),
+    /// Its request could not be read.
+    Unread(&'a Parts),
     /// It only looks.
-    Viewer,
+    Viewer(&'a Parts),
     /// It asked this.
-    Client(&'a Ask),
+    Client(&'a Parts, &'a Ask),
+}
+
+#[cfg_attr(not(test), allow(dead_code, reason = "CAP and AG-UI refuse alike at all of their paths"))]
+impl<'a> Asker<'a> {
+    /// Where it came to.
+    pub(crate) fn path(self) -> &'a str {
+        match self {
+            Self::Stranger(path) => path,
+            Self::Unread(parts) | Self::Viewer(parts) | Self::Client(parts, _) => parts.uri.path(),
+        }
+    }
+
+    /// The head of its request. What a route of the face has put into its extensions is there as well.
+    pub(crate) fn parts(self) -> Option<&'a Parts> {
+        match self {
+            Self::Stranger(_) => None,
+            Self::Unread(parts) | Self::Viewer(parts) | Self::Client(parts, _) => Some(parts),
+        }
+    }
 }
 
 /// A POST that was read.
@@ -133,6 +182,10 @@ pub(crate) struct Request<'a> {
     pub(crate) tenant: &'a str,
     pub(crate) parts: &'a Parts,
     pub(crate) body: &'a Bytes,
+    /// The agent that the path names.
+    pub(crate) agent: Option<&'a str>,
+    /// By which repeats of the body are known.
+    pub(crate) hash: [u8; 32],
     pub(crate) ask: &'a Arc<Ask>,
 }
 
@@ -145,56 +198,6 @@ pub(crate) struct Opening<'a> {
     pub(crate) parts: &'a Parts,
     /// What was posted, if it comes by POST.
     pub(crate) posted: Option<&'a Ask>,
-}
-
-/// One response. It turns what the reader meets (frames, and where the run stands) into the bytes of a body. What it
-/// writes depends on the stream alone, never on the clock: that is what makes a resume possible.
-pub(crate) trait FaceWriter: Send {
-    /// The packet after which the journal is read.
-    fn base(&self) -> u64;
-
-    /// What the body begins with, at once; there may be nothing.
-    fn opening(&mut self, app: &App) -> Bytes;
-
-    /// Frames that are due.
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Vec<Bytes>) -> Telling<'a>;
-
-    /// All frames were read and the run stands still.
-    fn caught_up(&mut self, app: &App, state: RunState, view: View) -> Next;
-
-    /// The server goes down while the body is open.
-    fn closing(&mut self) -> Next;
-
-    /// What is written when nothing else was for an interval.
-    fn heartbeat(&self) -> &'static [u8] {
-        sse::HEARTBEAT
-    }
-
-    /// The interval, given the one that is set.
-    fn heartbeat_every(&self, set: Duration) -> Duration {
-        set
-    }
-}
-
-/// How frames are told.
-pub(crate) enum Telling<'a> {
-    /// As nearly always: nothing else is needed.
-    Now(Next),
-    /// The journal has to be asked first.
-    Later(BoxFuture<'a, Result<Next, JournalError>>),
-}
-
-/// How a body goes on.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// With these bytes; there may be none.
-    Write(Bytes),
-    /// With these, and then it is complete.
-    Last(Bytes),
-    /// It is complete.
-    End,
-    /// It breaks off: to end it cleanly would be to say something that is not so.
-    Cut,
 }
 
 /// The answer to a request of this face that failed.

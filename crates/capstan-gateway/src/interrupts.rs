@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn answers_must_fit_what_was_asked() {
         let (now, past) = (Timestamp::from_micros(2), Some(Timestamp::from_micros(1)));
-        let asked = Asked { questions: vec![("s:a".into(), None), ("s:b".into(), past)], answered_by: None };
+        let asked = Asked::new(vec![("s:a".into(), None), ("s:b".into(), past)]);
         let (a, late) = (answer("s:a", ResumeStatus::Resolved), answer("s:b", ResumeStatus::Resolved));
         let given_up = answer("s:b", ResumeStatus::Cancelled);
         let code = |asked: &Asked, answers: &[ResumeEntry]| {

@@ -1,8 +1,4 @@
-//! The gateway: HTTP in front of agents, as a library.
-//!
-//! One pass explains it. `router` lists the routes; a POST becomes an `ask`; `runs` claims it in the journal
-//! and hands it to the `relay`, the only writer of a stream; whoever wants to see the stream is a `reader`, the
-//! only reader, at a cursor over the journal. Failures become responses in one place, `refusal`.
+#![doc = include_str!("../README.md")]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod access;
@@ -14,6 +10,7 @@ mod face;
 mod html;
 mod interrupts;
 mod limits;
+mod lookup;
 mod metrics;
 mod openapi;
 mod post;

@@ -1,6 +1,7 @@
 //! What is counted, for Prometheus.
 
 mod journal;
+mod routes;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use prometheus_client::registry::Registry;
 use crate::face::Face;
 use crate::resume::ResumePoint;
 pub(crate) use journal::JournalMetrics;
+pub(crate) use routes::RouteMetrics;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Label {
@@ -71,6 +73,7 @@ pub(crate) struct Metrics {
     pub(crate) first_packet_seconds: Histogram,
     pub(crate) clock_steps: Counter,
     pub(crate) journal: JournalMetrics,
+    pub(crate) routes: RouteMetrics,
 }
 
 /// How runs end: our own reasons, and those that the adapters make of their upstreams'.
@@ -114,6 +117,7 @@ impl Metrics {
         let damaged_reads = counter("damaged_reads", "Readers that met a damaged place of the journal");
         let clock_steps = counter("clock_steps", "Times that the clock was set while the server ran");
         let journal = JournalMetrics::new(&mut registry);
+        let routes = RouteMetrics::new(&mut registry);
         let mut gauge = |name, help| {
             let gauge = Gauge::default();
             registry.register(name, help, gauge.clone());
@@ -148,6 +152,7 @@ impl Metrics {
             first_packet_seconds,
             clock_steps,
             journal,
+            routes,
         }
     }
 
@@ -214,9 +219,9 @@ mod tests {
 
     /// The row that the documentation should have, from a metric's own description.
     fn row(name: &str, help: &str, kind: &str) -> String {
-        // Those that are counted by something say by what.
+        // Those that are counted by something say by what, at their end.
         let help = help.trim_end_matches('.');
-        let label = match help.split_once(", by ") {
+        let label = match help.rsplit_once(", by ") {
             Some((_, by)) if by.starts_with("face and ") => "{face,name}".to_owned(),
             Some((_, by)) if by.contains(" and ") => format!("{{{}}}", by.replace(" and ", ", ")),
             Some(_) => "{name}".to_owned(),
@@ -233,6 +238,20 @@ mod tests {
         metrics.run_ended("completed", "a");
         metrics.fault(FaultKind::Timeout, "a");
         metrics.face_event("ag-ui", "RUN_ERROR", Some("TIMEOUT"));
+        let second = std::time::Duration::from_secs(1);
+        let call = capstan_agent::CallEnded {
+            member: "m".into(),
+            outcome: capstan_agent::CallOutcome::Answered,
+            first_token: Some(second),
+            took: second * 3,
+            pieces: 60,
+            usage: None,
+            is_left: true,
+        };
+        metrics.routes.call_ended("r", &call, None);
+        let state =
+            capstan_agent::MemberState { name: "m".into(), breaker: capstan_agent::BreakerState::Open };
+        metrics.routes.stand("r", &[state]);
         let text = metrics.encode();
         let described = |mark: &str| {
             let lines: Vec<(String, String)> = text

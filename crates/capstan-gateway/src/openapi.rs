@@ -11,6 +11,7 @@ mod routes;
 mod schemas;
 
 use capstan_protocol::FaultKind;
+use capstan_protocol::fault::Entry;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::Value;
 
@@ -40,8 +41,8 @@ pub(crate) struct Row {
     pub(crate) summary: &'static str,
     /// What it does, in markdown of the plainest kind: paragraphs and `code`.
     pub(crate) says: &'static str,
-    /// What stands in the braces of the path.
-    pub(crate) place: Option<&'static PathParameter>,
+    /// What stands in the braces of the path, in their order.
+    pub(crate) places: &'static [&'static PathParameter],
     /// A struct with a member for each parameter of the query: its own schema, not a reference.
     pub(crate) query: Option<Model>,
     /// Headers that it reads, beside those that all read.
@@ -54,6 +55,8 @@ pub(crate) struct Row {
     pub(crate) faults: &'static [FaultKind],
     /// It may also answer with the fault of a run, which is any.
     pub(crate) tells_of_run: bool,
+    /// How its face words them, if not as problems.
+    pub(crate) refusals: Option<&'static Refusals>,
 }
 
 impl Row {
@@ -62,14 +65,22 @@ impl Row {
         tag: &Tag::SERVER,
         summary: "",
         says: "",
-        place: None,
+        places: &[],
         query: None,
         headers: &[],
         body: None,
         answers: &[],
         faults: &[],
         tells_of_run: false,
+        refusals: None,
     };
+}
+
+/// Faults in the words of a face.
+pub(crate) struct Refusals {
+    /// The status of a fault.
+    pub(crate) status: fn(&Entry) -> u16,
+    pub(crate) content: Content,
 }
 
 /// A part of the page.

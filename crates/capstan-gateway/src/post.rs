@@ -7,14 +7,17 @@ use axum::extract::Request as HttpRequest;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use capstan_protocol::{Fault, FaultKind};
+use http::request::Parts;
 use http::{HeaderMap, header};
 use http_body_util::BodyExt as _;
 
 use crate::access::Caller;
 use crate::app::App;
+use crate::ask::body_hash;
 use crate::face::{self, Asker, Face, Opening, Request};
 use crate::reader::{self, View};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, RequestId};
+use crate::relay::Origin;
 use crate::resume::ResumePoint;
 use crate::runs::{self, Start};
 use crate::traces;
@@ -23,29 +26,48 @@ use crate::traces;
 pub(crate) async fn post(
     app: &App,
     caller: &Caller,
-    face: Arc<dyn Face>,
+    face: &dyn Face,
     agent: Option<&str>,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
-    let refuse = |fault, asker| face::refusal(app, &*face, fault, asker);
-    let read = async {
-        check_content_type(&parts.headers)?;
-        let point = face.resume_point(&parts)?;
-        let body = read_body(app, body).await?;
-        let ask = Arc::new(face.decode(&body)?);
-        Ok((point, body, ask))
-    };
-    let (point, body, ask) = read.await.map_err(|fault: Fault| refuse(fault, Asker::Unread))?;
-    let request = Request { tenant: &caller.tenant, parts: &parts, body: &body, ask: &ask };
-    let answered = answer(app, &*face, agent, &request, point).await;
-    answered.map_err(|fault| refuse(fault, Asker::Client(&ask)))
+    let body = read(app, face, &parts, body).await?;
+    answer(app, caller, face, agent, &parts, body).await
 }
 
-async fn answer(
+/// The body of a request to a face, within the limits of every body.
+pub(crate) async fn read(app: &App, face: &dyn Face, parts: &Parts, body: Body) -> Result<Bytes, Refusal> {
+    let read = async {
+        check_content_type(face, &parts.headers)?;
+        read_body(app, body).await
+    };
+    read.await.map_err(|fault| face::refusal(app, face, fault, Asker::Unread(parts)))
+}
+
+/// Answers a POST whose body is read. A route that serves more than one kind of request looks into the body first, and
+/// hands on what is to be kept of it: what the face decodes, and by which a repeat is known.
+pub(crate) async fn answer(
     app: &App,
+    caller: &Caller,
     face: &dyn Face,
     agent: Option<&str>,
+    parts: &Parts,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    let decoded = face.resume_point(parts).and_then(|point| Ok((point, face.decode(&body)?)));
+    let (point, mut ask) = decoded.map_err(|fault| face::refusal(app, face, fault, Asker::Unread(parts)))?;
+    if let Err(fault) = face.complete(app, &caller.tenant, parts, &mut ask).await {
+        return Err(face::refusal(app, face, fault, Asker::Client(parts, &ask)));
+    }
+    let (ask, hash) = (Arc::new(ask), body_hash(&body, agent, face.name()));
+    let request = Request { tenant: &caller.tenant, parts, body: &body, agent, hash, ask: &ask };
+    let answered = start(app, face, &request, point).await;
+    answered.map_err(|fault| face::refusal(app, face, fault, Asker::Client(parts, &ask)))
+}
+
+async fn start(
+    app: &App,
+    face: &dyn Face,
     request: &Request<'_>,
     point: ResumePoint,
 ) -> Result<Response, Fault> {
@@ -53,24 +75,31 @@ async fn answer(
     app.metrics.resumed(point);
     let start = Start {
         tenant: request.tenant,
-        key: face.key(request.ask, request),
+        key: face.key(app, request).await?,
         ask: request.ask,
         body: request.body.clone(),
-        agent,
+        hash: request.hash,
+        agent: request.agent,
         face: face.name(),
         accepts_reset: face.accepts_reset(request.parts),
         armed_by: face.armed_by(),
         point,
-        trace: traces::context_of(&request.parts.headers),
+        origin: origin_of(request.parts),
     };
     let run = runs::start_or_attach(app, start).await?;
-    if let Some(whole) = face.whole(app, request, &run).await {
+    if let Some(mut whole) = face.whole(app, request, &run).await {
+        reader::name_stream(&run, &mut whole);
         return Ok(whole);
     }
     point.in_run(&run)?;
     let posted = Some(request.ask.as_ref());
     let opening = Opening { run: &run, point, view: View::Post, parts: request.parts, posted };
     reader::respond(app, face, opening, slot).await
+}
+
+fn origin_of(parts: &Parts) -> Origin {
+    let request_id = parts.extensions.get::<RequestId>().map(|RequestId(id)| id.clone());
+    Origin { request_id, trace: traces::context_of(&parts.headers) }
 }
 
 /// Answers a viewer that only looks.
@@ -81,11 +110,11 @@ pub(crate) async fn watch(app: &App, face: &dyn Face, opening: Opening<'_>) -> R
     reader::respond(app, face, opening, slot).await
 }
 
-fn check_content_type(headers: &HeaderMap) -> Result<(), Fault> {
+fn check_content_type(face: &dyn Face, headers: &HeaderMap) -> Result<(), Fault> {
     let value = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let essence = value.split(';').next().unwrap_or_default().trim();
-    let is_json = essence.eq_ignore_ascii_case("application/json");
-    is_json.then_some(()).ok_or_else(|| Fault::new(FaultKind::UnsupportedMediaType))
+    let is_read = face.reads(essence);
+    is_read.then_some(()).ok_or_else(|| Fault::new(FaultKind::UnsupportedMediaType))
 }
 
 /// How often the limit of a body is taken and thrown away, so that the one who sent it can read why.

@@ -1,6 +1,7 @@
 //! The reader: whoever looks at a stream, live or replayed, is one of these at a cursor over the journal.
 
-mod collect;
+mod poll;
+mod whole;
 
 use std::io;
 use std::pin::Pin;
@@ -20,7 +21,14 @@ use crate::app::App;
 use crate::face::{Face, FaceWriter, Next, Opening, Telling};
 use crate::limits::Slot;
 use crate::relay;
-pub(crate) use collect::collect;
+#[cfg_attr(not(test), allow(unused_imports, reason = "CAP and AG-UI tell what comes as a stream"))]
+pub(crate) use poll::poll;
+pub(crate) use whole::follow;
+#[cfg_attr(
+    not(test),
+    allow(unused_imports, reason = "CAP and AG-UI tell a run that is under way as a stream")
+)]
+pub(crate) use whole::{Whole, so_far};
 
 /// How a viewer came, which decides what happens when the run waits for its client, or is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +59,8 @@ struct Open {
     heartbeat: Pin<Box<Sleep>>,
     interval: Duration,
     silent_since: Instant,
+    /// Until when the body lasts, if its face says.
+    rest: Option<Pin<Box<Sleep>>>,
     _slot: Slot,
 }
 
@@ -72,6 +82,7 @@ pub(crate) async fn respond(
     let (run, from, opening) = (viewer.run, writer.base(), writer.opening(app));
     let reader = app.journal.reader_of(run, from);
     let interval = writer.heartbeat_every(app.settings.timeouts.heartbeat);
+    let rest = writer.lasts().map(|lasts| Box::pin(tokio::time::sleep(lasts)));
     // Boxed, because it is moved with every chunk.
     let open = Box::new(Open {
         app: app.clone(),
@@ -86,6 +97,7 @@ pub(crate) async fn respond(
         heartbeat: Box::pin(tokio::time::sleep(interval)),
         interval,
         silent_since: Instant::now(),
+        rest,
         _slot: slot,
     });
     let mut response = sse_response(Body::from_stream(stream::unfold(open, next_chunk)));
@@ -140,6 +152,7 @@ impl Open {
                 biased;
                 step = self.reader.next() => step,
                 () = self.ended.as_mut() => return self.end(),
+                () = over(&mut self.rest) => return self.writer.closing(),
                 () = self.heartbeat.as_mut() => match self.beat() {
                     true => return Next::Write(Bytes::from_static(self.writer.heartbeat())),
                     false => continue,
@@ -194,5 +207,13 @@ impl Open {
             Telling::Now(next) => next,
             Telling::Later(next) => next.await.unwrap_or(Next::Cut),
         }
+    }
+}
+
+/// Never, if there is no end to it.
+async fn over(rest: &mut Option<Pin<Box<Sleep>>>) {
+    match rest {
+        Some(rest) => rest.as_mut().await,
+        None => std::future::pending().await,
     }
 }

@@ -1,7 +1,7 @@
 //! What happens without being asked: after a restart, and when something is due.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use capstan_journal::{Retention, Run, RunState};
 use capstan_protocol::{Fault, FaultKind, Timestamp};
@@ -10,16 +10,19 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::app::App;
 use crate::refusal::journal_fault;
-use crate::relay::{self, Ending};
+use crate::relay::{self, Ending, Origin};
 use crate::runs;
 use crate::waits::Wait;
 
 /// How many runs are recovered at once.
 const AT_ONCE: usize = 256;
-/// How often old streams are dropped.
+/// How often old streams are dropped, unless there is a reason to do it sooner, and how often that is looked for.
 const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 /// How often it is looked for what other processes have left.
 const ATTEND_EVERY: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// So much more than after the last time is reason enough: fast streams fill a disk within a minute.
+const GROWTH: u64 = 64 * 1024 * 1024;
 /// After a run that could not be ended, it is tried again in a while; the others do not wait for it.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
@@ -35,8 +38,11 @@ pub(crate) async fn recover(app: &App) -> Result<usize, Fault> {
         app.recovered.cancel();
         return Ok(0);
     }
-    let running = store.orphans(usize::MAX).await.map_err(journal_fault)?;
+    let mut running = store.orphans(usize::MAX).await.map_err(journal_fault)?;
     let waiting = store.waiting(Timestamp::from_micros(i64::MAX), usize::MAX).await.map_err(journal_fault)?;
+    // One that waits and of which something was lost would be continued with less than was seen.
+    let (lost, waiting): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|run| run.lost_after.is_some());
+    running.extend(lost);
     let now = app.wall.now();
     waiting.iter().for_each(|run| app.waits.recover(run, app.settings.timeouts.waiting, now));
     app.unrecovered.store(running.len(), Ordering::Relaxed);
@@ -83,7 +89,7 @@ async fn recover_one(app: App, run: Run) -> Result<bool, Fault> {
 /// Arms the runs that wait for the gateway itself. Their relays sleep until the attempt may begin.
 async fn arm_own(app: &App) -> Result<(), Fault> {
     for run in app.journal.store().unarmed(usize::MAX).await.map_err(journal_fault)? {
-        runs::arm(app, run, None, None).await?;
+        runs::arm(app, run, None, Origin::default()).await?;
     }
     Ok(())
 }
@@ -134,7 +140,7 @@ async fn look_after(app: &App) -> Result<(), Fault> {
         tracing::info!(interrupted, lost, "took over runs that another process left");
     }
     for run in store.unarmed(AT_ONCE).await.map_err(journal_fault)? {
-        runs::arm(app, run, None, None).await?;
+        runs::arm(app, run, None, Origin::default()).await?;
     }
     // Whoever suspended them may be gone.
     let (now, patience) = (app.wall.now(), app.settings.timeouts.waiting);
@@ -192,11 +198,19 @@ async fn end_wait(app: &App, wait: Wait) -> Result<(), Fault> {
 
 /// Drops what retention no longer covers, every now and then.
 async fn expire(app: &App) {
+    let store = app.journal.store();
+    let mut last = (Instant::now(), store.stats().live_bytes);
     loop {
-        tokio::time::sleep(EXPIRE_EVERY).await;
+        tokio::time::sleep(LOOK_EVERY).await;
+        let stats = store.stats();
+        let has_grown = stats.live_bytes.saturating_sub(last.1) >= GROWTH;
+        if last.0.elapsed() < EXPIRE_EVERY && !has_grown && !stats.is_low_on_space {
+            continue;
+        }
         // Longer than any wait: who waits too long is ended with its span.
         app.traces.forget(app.settings.timeouts.waiting.saturating_mul(3));
         expire_now(app).await;
+        last = (Instant::now(), store.stats().live_bytes);
     }
 }
 

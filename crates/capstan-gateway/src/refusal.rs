@@ -120,6 +120,10 @@ fn status_of(fault: &Fault) -> StatusCode {
     StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
+/// Goes with the request, for whoever puts it on record.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestId(pub(crate) String);
+
 /// The id under which a request is found in the logs; a client's own is kept if it is harmless.
 fn request_id(request: &Request) -> String {
     /// Longer ids are somebody's attempt to fill a log.
@@ -131,8 +135,9 @@ fn request_id(request: &Request) -> String {
 }
 
 /// The outermost layer: gives the request its id, renders faults, logs them once.
-pub(crate) async fn render(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn render(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let id = request_id(&request);
+    request.extensions_mut().insert(RequestId(id.clone()));
     let (method, path, started) = (request.method().clone(), request.uri().path().to_owned(), Instant::now());
     // On every line of the request and of the run that it starts, whatever level is logged.
     let span = tracing::error_span!("request", request_id = %id, tenant = tracing::field::Empty);
@@ -151,14 +156,29 @@ pub(crate) async fn render(State(app): State<App>, request: Request, next: Next)
         if !is_shaped {
             // Refused before its face saw it, by credentials for example.
             let face = app.faces.iter().find(|face| face.owns(&path));
-            let shaped = face.and_then(|face| face.refuse(&app, &fault, Asker::Unread));
-            response = shaped.unwrap_or_else(|| problem_response(&app, &fault, &id, &response));
+            let shaped = face.and_then(|face| face.refuse(&app, &fault, Asker::Stranger(&path)));
+            response = match shaped {
+                Some(shaped) => with_headers_of(shaped, &response),
+                None => problem_response(&app, &fault, &id, &response),
+            };
         }
     }
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert("x-request-id", value);
     }
     response
+}
+
+/// What the layers below know beside the status: Allow, and what lets a page read this across origins.
+fn with_headers_of(mut shaped: Response, old: &Response) -> Response {
+    let headers = shaped.headers_mut();
+    for (name, value) in old.headers() {
+        let is_of_body = *name == header::CONTENT_LENGTH || *name == header::CONTENT_TYPE;
+        if !is_of_body && !headers.contains_key(name) {
+            headers.insert(name, value.clone());
+        }
+    }
+    shaped
 }
 
 /// Refusals of the framework itself (unknown route, wrong method) speak the same language.

@@ -2,9 +2,12 @@
 
 mod attempt;
 mod attempt_diff;
+mod calls;
 mod ending;
 mod failure;
+mod ledger;
 mod packet_writer;
+mod spending;
 mod tool_log;
 
 use std::panic::AssertUnwindSafe;
@@ -22,13 +25,14 @@ use uuid::Uuid;
 
 use crate::app::{App, Registered};
 use crate::ask::Ask;
-use crate::conversation::{self, Said};
+use crate::conversation::{self, TurnRecord};
 use crate::interrupts;
 use crate::limits::Slot;
 use crate::refusal::journal_fault;
 use crate::runs::StopSender;
 use crate::traces::{self, RunTrace};
 pub(crate) use ending::{Ending, close_waiting, interrupt, last_words_of_lost, lose};
+pub(crate) use ledger::{Origin, add as add_attempt};
 use packet_writer::PacketWriter;
 
 /// A wait up to this is slept through by the gateway itself; a longer one is the client's to come back after.
@@ -55,6 +59,8 @@ struct Relay {
     stop: mpsc::Receiver<oneshot::Sender<()>>,
     packets: PacketWriter,
     trace: RunTrace,
+    /// Of the present attempt that go on.
+    calls: calls::OpenCalls,
     /// Of the present attempt, or the last.
     canceller: Option<Canceller>,
     /// What is left of the run's total time.
@@ -110,7 +116,9 @@ async fn work(
     let span = trace.span().clone();
     let here = app.clone();
     let started = Instant::now();
-    let relay = Relay { app, agent, run, ask, stop, packets, trace, canceller: None, budget, started, ready };
+    let (calls, canceller) = (calls::OpenCalls::default(), None);
+    let relay =
+        Relay { app, agent, run, ask, stop, packets, trace, calls, canceller, budget, started, ready };
     if let Err(error) = relay.work().await {
         if error.kind() == ErrorKind::Fenced && here.journal.store().is_shared() {
             // What was seen is safe, and whoever took over says the rest.
@@ -207,11 +215,12 @@ impl Relay {
     }
 
     /// What the session remembers: the turns that were closed before this one began.
-    async fn stored(&self) -> Result<Vec<Said>, JournalError> {
+    async fn stored(&self) -> Result<Vec<TurnRecord>, JournalError> {
         let Run { tenant, session, turns_before, .. } = &self.run;
         let turns = self.app.journal.store().turns(tenant, session, 0, usize::MAX).await?;
         // By their numbers: what clocks say may step.
-        Ok(turns.into_iter().filter(|turn| turn.number <= *turns_before).map(Said::of).collect())
+        let turns = turns.into_iter().filter(|turn| turn.number <= *turns_before).collect();
+        Ok(conversation::remembered(turns, self.ask.previous))
     }
 
     /// Sleeps until the attempt may begin. Something else may happen first.
@@ -259,7 +268,8 @@ impl Relay {
 
     /// What earlier attempts sent, for the agent's eyes.
     fn sent(&self) -> Sent {
-        Sent { text: self.packets.text().to_owned(), events: self.packets.events() }
+        let can_continue = self.packets.can_continue();
+        Sent { text: self.packets.text().to_owned(), events: self.packets.events(), can_continue }
     }
 }
 

@@ -28,8 +28,8 @@ fn for_tenants(faces: &[Arc<dyn Face>]) -> Routes {
 }
 
 /// Routes that are open to everybody.
-fn open() -> Routes {
-    Routes::default()
+fn open(faces: &[Arc<dyn Face>]) -> Routes {
+    let routes = Routes::default()
         .get("/v1/errors", errors::list, &errors::LIST)
         .get("/errors/{slug}", errors::page, &errors::PAGE)
         .get("/health", health::health, &health::HEALTH)
@@ -41,12 +41,14 @@ fn open() -> Routes {
         .get("/assets/{name}", page::asset, &page::ASSET)
         .get("/openapi.json", docs::openapi, &docs::OPENAPI)
         .get("/docs", docs::page, &docs::PAGE)
-        .get("/docs/style.css", docs::style, &docs::STYLE)
+        .get("/docs/style.css", docs::style, &docs::STYLE);
+    faces.iter().map(|face| face.clone().open_routes()).fold(routes, Routes::merge)
 }
 
 /// What all routes say of themselves.
 pub(crate) fn described() -> Vec<Described> {
-    for_tenants(&face::all()).described(true).chain(open().described(false)).collect()
+    let faces = face::all();
+    for_tenants(&faces).described(true).chain(open(&faces).described(false)).collect()
 }
 
 pub(crate) fn router(app: &App) -> Router {
@@ -54,7 +56,7 @@ pub(crate) fn router(app: &App) -> Router {
     let for_tenants = for_tenants(&app.faces)
         .into_router()
         .route_layer(from_fn_with_state(app.clone(), access::authenticate));
-    open()
+    open(&app.faces)
         .into_router()
         .merge(for_tenants)
         // Without tenants only this machine may ask.

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use capstan_agent::TraceParent;
 use capstan_journal::{ArmedBy, Claim, ErrorKind, Found, JournalError, Run, RunState, Step};
 use capstan_protocol::{Fault, FaultKind};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -13,12 +12,13 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::app::{App, Registered};
-use crate::ask::{Ask, body_hash};
+use crate::ask::Ask;
 use crate::limits::{self, Slot};
 use crate::readiness::UNWELL;
 use crate::refusal::{JOURNAL_RETRY, journal_fault};
-use crate::relay;
+use crate::relay::{self, Origin};
 use crate::resume::ResumePoint;
+use crate::wall_clock::later;
 use crate::{conversation, interrupts};
 
 /// The relays of this process, by stream: how a stop reaches the one who writes.
@@ -104,6 +104,8 @@ pub(crate) struct Start<'a> {
     pub(crate) key: String,
     pub(crate) ask: &'a Arc<Ask>,
     pub(crate) body: Bytes,
+    /// By which repeats of the body are known.
+    pub(crate) hash: [u8; 32],
     /// The agent that the path names.
     pub(crate) agent: Option<&'a str>,
     pub(crate) face: &'static str,
@@ -112,14 +114,13 @@ pub(crate) struct Start<'a> {
     pub(crate) armed_by: ArmedBy,
     /// Where the client reads on; one that was somewhere before must find its run.
     pub(crate) point: ResumePoint,
-    /// The trace that the request is a part of.
-    pub(crate) trace: Option<TraceParent>,
+    pub(crate) origin: Origin,
 }
 
 /// The run that a request is about, started or found.
 pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, Fault> {
     app.is_open().await;
-    let hash = body_hash(&start.body, start.agent, start.face);
+    let hash = start.hash;
     match app.journal.store().find(start.tenant, &start.key).await.map_err(journal_fault)? {
         Some(Found::Run(run)) => return attach(app, run, hash, start).await,
         Some(Found::Expired) => return Err(Fault::new(FaultKind::StreamExpired)),
@@ -129,8 +130,8 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let agent = app.agent_for(start.agent, start.ask)?.clone();
     let answers = interrupts::asker(app, start.tenant, start.ask).await?;
     let slot = admit(app, &start).await?;
-    let claim = Claim { answers, ..claim_of(app, &start, &agent, hash) };
-    let trace = start.trace.clone();
+    let claim = Claim { answers, ..claim_of(app, &start, &agent) };
+    let trace = start.origin.trace.clone();
     let (here, ask) = (app.clone(), Arc::clone(start.ask));
     let claimed = carry_out(app, async move {
         let tenant = claim.tenant.clone();
@@ -179,22 +180,27 @@ async fn admit(app: &App, start: &Start<'_>) -> Result<Slot, Fault> {
     app.limiter.take_run(start.tenant, &app.settings.limits)
 }
 
-fn claim_of(app: &App, start: &Start<'_>, agent: &Registered, body_hash: [u8; 32]) -> Claim {
+fn claim_of(app: &App, start: &Start<'_>, agent: &Registered) -> Claim {
+    let (stream, session) = (Uuid::now_v7(), &start.ask.session);
     let supported_events = start.ask.supported_events.clone();
     let announced = supported_events
         .as_ref()
         .is_some_and(|e| e.iter().any(|e| e == capstan_protocol::event::STREAM_RESET));
     Claim {
         agent: agent.name.to_string(),
-        session: start.ask.session.clone(),
+        session: if session.is_empty() { stream.to_string() } else { session.clone() },
+        chat: start.ask.chat.clone(),
+        previous_response: start.ask.previous.map(|stream| stream.to_string()),
         face: start.face.to_owned(),
-        body_hash,
+        body_hash: start.hash,
         body: start.body.clone(),
         max_attempts: agent.agent.max_attempts(),
         accepts_reset: start.accepts_reset || announced,
         supported_events,
         armed_by: start.armed_by,
-        ..Claim::new(start.tenant, start.key.clone(), Uuid::now_v7(), app.wall.now())
+        request_id: start.origin.request_id.clone(),
+        trace_id: start.origin.trace_id(),
+        ..Claim::new(start.tenant, start.key.clone(), stream, app.wall.now())
     }
 }
 
@@ -213,16 +219,11 @@ async fn attach(app: &App, run: Run, hash: [u8; 32], start: Start<'_>) -> Result
     if let Some(fault) = app.journal_unwell() {
         return Err(fault);
     }
-    arm(app, run, Some(start.ask), start.trace).await
+    arm(app, run, Some(start.ask), start.origin).await
 }
 
 /// Arms the next attempt of a waiting run. Whoever loses the race attaches to the winner's.
-pub(crate) async fn arm(
-    app: &App,
-    run: Run,
-    ask: Option<&Arc<Ask>>,
-    trace: Option<TraceParent>,
-) -> Result<Run, Fault> {
+pub(crate) async fn arm(app: &App, run: Run, ask: Option<&Arc<Ask>>, origin: Origin) -> Result<Run, Fault> {
     let Some(agent) = app.agent(&run.agent).cloned() else { return Ok(run) };
     if app.draining.is_cancelled() {
         return Ok(run);
@@ -237,16 +238,18 @@ pub(crate) async fn arm(
     };
     let slot = app.limiter.keep_run(&run.tenant);
     let from = (run.state, run.attempt);
-    let ready = Some(app.waits.ready(&run, app.wall.now()));
+    let ready = app.waits.ready(&run, app.wall.now());
     let updated_at = app.stamp(&run);
-    let armed = Run { state: RunState::Running, attempt: run.attempt + 1, updated_at, ..run };
+    let mut armed = Run { state: RunState::Running, attempt: run.attempt + 1, updated_at, ..run };
+    let wait = ready.saturating_duration_since(tokio::time::Instant::now());
+    relay::add_attempt(&mut armed, later(updated_at, wait), &origin);
     let (here, next, stream) = (app.clone(), armed.clone(), armed.stream_id);
     let is_armed = carry_out(app, async move {
         let is_armed =
             here.journal.transition(from, next.clone(), Vec::new(), None).await.map_err(journal_fault)?;
         if is_armed {
             here.waits.forget(next.stream_id);
-            relay::spawn(&here, agent, next, ask, trace, slot, ready);
+            relay::spawn(&here, agent, next, ask, origin.trace, slot, Some(ready));
         }
         Ok(is_armed)
     });

@@ -35,6 +35,7 @@ const BREATH: Duration = Duration::from_millis(50);
 
 /// How serving ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Drained {
     /// Runs that were interrupted by the restart before this life.
     pub recovered: usize,

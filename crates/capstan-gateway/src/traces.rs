@@ -98,6 +98,11 @@ impl Traces {
         (span, context)
     }
 
+    /// A call of a route's member within its attempt.
+    pub(crate) fn call(&self, attempt: &Span, run: &Run, about: &About, member: &str) -> Span {
+        if self.collector.is_some() { call_span(attempt, run, about, member) } else { Span::none() }
+    }
+
     /// The run waits: its span stays open until somebody takes it up or ends it.
     pub(crate) fn keep(&self, stream: Uuid, trace: &RunTrace) {
         if self.collector.is_some() {
@@ -174,6 +179,35 @@ fn attempt_span(parent: &Span, run: &Run, about: &About) -> Span {
         error.type = Empty,
         capstan.stream_id = %run.stream_id,
         capstan.attempt = i64::from(run.attempt),
+    )
+}
+
+/// A route's attempt has no operation of its own: its calls have.
+fn call_span(parent: &Span, run: &Run, about: &About, member: &str) -> Span {
+    let is_chat = about.work == Work::Chat;
+    let name = match &about.model {
+        Some(model) if is_chat => format!("chat {model}"),
+        _ => format!("call {member}"),
+    };
+    tracing::info_span!(
+        target: SPANS,
+        parent: parent,
+        "call",
+        otel.name = name,
+        otel.kind = "client",
+        otel.status_code = Empty,
+        otel.status_description = Empty,
+        gen_ai.operation.name = is_chat.then_some("chat"),
+        gen_ai.provider.name = about.provider,
+        gen_ai.agent.name = member,
+        gen_ai.request.model = about.model,
+        gen_ai.response.model = Empty,
+        gen_ai.usage.input_tokens = Empty,
+        gen_ai.usage.output_tokens = Empty,
+        error.type = Empty,
+        capstan.stream_id = %run.stream_id,
+        capstan.attempt = i64::from(run.attempt),
+        capstan.call_outcome = Empty,
     )
 }
 

@@ -198,10 +198,10 @@ impl DiskStore {
         let _ = self.tasks.send(Task::Look);
     }
 
-    /// Has the keeper overwrite what was purged, and waits for it.
-    async fn erase(&self, owner: Uuid, turn: Option<Location>) -> Result<(), JournalError> {
+    /// Has the keeper overwrite what is gone, and waits for it.
+    async fn erase(&self, owners: Vec<Uuid>, turn: Option<Location>) -> Result<(), JournalError> {
         let (reply, answer) = oneshot::channel();
-        self.tasks.send(Task::Erase { owner, turn, reply }).map_err(|_| closed())?;
+        self.tasks.send(Task::Erase { owners, turn, reply }).map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
 }
@@ -212,17 +212,8 @@ fn open_scanned(
     path: &Path,
     files: &dyn Files,
 ) -> Result<(Opened, Vec<Arc<segment::Segment>>), JournalError> {
-    if let Some(first) = scan.damage.first() {
-        let others = match scan.damage.len() - 1 {
-            0 => String::new(),
-            more => format!(" (and {more} more)"),
-        };
-        let message = format!(
-            "the journal is damaged: {first}{others}; nothing was changed. `capstan journal check {}` tells all, \
-             `capstan journal repair` keeps what is whole",
-            path.display()
-        );
-        return Err(JournalError::new(ErrorKind::Corrupt, message));
+    if !scan.damage.is_empty() {
+        return Err(folder::damaged(path, &scan.damage));
     }
     for torn in &scan.torn {
         let fail = |error| io_failure("cut", &torn.path, error);

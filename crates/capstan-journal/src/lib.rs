@@ -1,25 +1,4 @@
-//! Where streams live: append-only frames, run claims, session turns.
-//!
-//! A [`Store`] keeps them, in memory or on disk ([`open`] chooses by URL). A [`Journal`] is a store plus the live
-//! tails of this process: whoever appends through it wakes the [`Reader`]s, and a frame is in the store before any
-//! reader sees it. This crate knows frames and runs, not HTTP, and never looks into a frame.
-//!
-//! ```
-//! # use capstan_journal::{Claim, Durability, Frame, Journal, Quota, Step, TailLimits, open};
-//! # use capstan_protocol::Timestamp;
-//! # use uuid::Uuid;
-//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-//! let journal = Journal::new(open("memory:", Durability::default())?, TailLimits::default());
-//! let claim = Claim::new("local", "request-1", Uuid::now_v7(), Timestamp::now());
-//! let stream = journal.claim(claim, &Quota::UNLIMITED).await?.run.stream_id;
-//! journal.append(stream, 1, vec![Frame::new(1, "data: hello\n\n")]).await?;
-//!
-//! let mut reader = journal.reader(stream, 0);
-//! assert_eq!(reader.next().await?, Step::Frames(vec!["data: hello\n\n".into()]));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! # })?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+#![doc = include_str!("../README.md")]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod backend;
@@ -63,7 +42,7 @@ pub use reader::{Reader, Step};
 pub use replica::{Replica, ReplicaState, Standing};
 pub use report::{Damage, Report};
 pub use retention::{Expired, Retention, TenantRetention};
-pub use run::{ArmedBy, Asked, Attempt, Claim, Frame, NameKind, Run, RunState, StoredTurn};
+pub use run::{ArmedBy, Asked, Attempt, Claim, Frame, MemberUse, NameKind, Run, RunState, StoredTurn};
 pub use secret::Secret;
 pub use store::{Claimed, Found, Store};
 pub use tails::TailLimits;

@@ -69,6 +69,7 @@ impl Retention {
 
 /// What an expiry removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Expired {
     /// Streams with their frames, bodies and records.
     pub streams: u64,

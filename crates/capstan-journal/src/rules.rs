@@ -65,6 +65,8 @@ pub(crate) fn advance(run: &Run, to: Run, frames: &[Frame]) -> Run {
         model: to.model,
         usage: to.usage,
         attempts: capped(to.attempts),
+        // Whoever asks in no trace gets one when the work begins.
+        trace_id: run.trace_id.clone().or(to.trace_id),
         owner: to.owner,
         far_id: to.far_id,
         asked: to.asked,

@@ -85,6 +85,8 @@ impl Claim {
 
     /// The run that this claim starts: running, first attempt, nothing written yet.
     pub fn to_run(&self) -> Run {
+        let (request_id, trace_id) = (self.request_id.clone(), self.trace_id.clone());
+        let first = Attempt { request_id, trace_id, ..Attempt::new(1, self.created_at) };
         Run {
             tenant: self.tenant.clone(),
             key: self.key.clone(),
@@ -109,7 +111,7 @@ impl Claim {
             reason: None,
             model: None,
             usage: None,
-            attempts: Vec::new(),
+            attempts: vec![first],
             request_id: self.request_id.clone(),
             trace_id: self.trace_id.clone(),
             turns_before: self.turns_elsewhere,
@@ -183,6 +185,9 @@ pub struct Attempt {
     /// Calls it made upstream.
     #[serde(skip_serializing_if = "is_zero")]
     pub calls: u64,
+    /// The members of a route that it called.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<MemberUse>,
     /// What it used, as the agent reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Map<String, Value>>,
@@ -192,6 +197,28 @@ pub struct Attempt {
     /// The trace of that POST.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
+    /// What a later build has added.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+/// What an attempt made of one member of a route.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemberUse {
+    /// The member.
+    pub name: String,
+    /// How often it was called.
+    pub calls: u64,
+    /// The fault that it was left with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+    /// It refused, or could not be reached: nothing can have begun there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_unreached: bool,
+    /// What it used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Map<String, Value>>,
     /// What a later build has added.
     #[serde(flatten)]
     pub more: Map<String, Value>,
@@ -323,6 +350,16 @@ pub struct Asked {
     pub questions: Vec<(String, Option<Timestamp>)>,
     /// The stream of the run whose claim brought the answers.
     pub answered_by: Option<Uuid>,
+    /// What a later build has added.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+impl Asked {
+    /// What nobody has answered yet.
+    pub fn new(questions: Vec<(String, Option<Timestamp>)>) -> Self {
+        Self { questions, answered_by: None, more: Map::new() }
+    }
 }
 
 impl Run {

@@ -1,9 +1,11 @@
 //! Two stores as one: what belongs to tenants of whom nothing may be stored lives in memory, the rest where it always did.
 //!
 //! A new claim goes where its tenant's rule says at that moment, and everything of its stream stays there. Whatever is
-//! asked by tenant is asked of both, so that a rule that changes while streams exist makes none of them vanish.
+//! asked by tenant is asked of both, so that a rule that changes while streams exist makes none of them vanish. Until the
+//! first claim of such a tenant nothing is in memory, and nothing is asked there.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -24,26 +26,41 @@ pub(crate) type IsPrivate = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 pub(crate) struct SplitStore {
     stored: Arc<dyn Store>,
     memory: MemoryStore,
+    /// Something may be in memory.
+    is_used: AtomicBool,
     is_private: IsPrivate,
 }
 
 impl SplitStore {
     pub(crate) fn new(stored: Arc<dyn Store>, is_private: IsPrivate) -> Self {
-        Self { stored, memory: MemoryStore::default(), is_private }
+        Self { stored, memory: MemoryStore::default(), is_used: AtomicBool::new(false), is_private }
+    }
+
+    /// What is in memory, if anything can be.
+    fn memory(&self) -> Option<&MemoryStore> {
+        self.is_used.load(Ordering::Acquire).then_some(&self.memory)
     }
 
     /// Where a stream lives.
     fn home_of(&self, stream: Uuid) -> &dyn Store {
-        if self.memory.holds(stream) { &self.memory } else { &*self.stored }
+        match self.memory() {
+            Some(memory) if memory.holds(stream) => memory,
+            Some(_) | None => &*self.stored,
+        }
     }
 }
 
 #[async_trait]
 impl Store for SplitStore {
     async fn claim(&self, mut claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
-        let (home, other): (&dyn Store, &dyn Store) = match (self.is_private)(&claim.tenant) {
-            true => (&self.memory, &*self.stored),
-            false => (&*self.stored, &self.memory),
+        let is_private = (self.is_private)(&claim.tenant);
+        if is_private {
+            self.is_used.store(true, Ordering::Release);
+        }
+        let Some(memory) = self.memory() else { return self.stored.claim(claim, quota).await };
+        let (home, other): (&dyn Store, &dyn Store) = match is_private {
+            true => (memory, &*self.stored),
+            false => (&*self.stored, memory),
         };
         // From before the tenant's rule was changed.
         match other.find(&claim.tenant, &claim.key).await? {
@@ -108,7 +125,8 @@ impl Store for SplitStore {
     }
 
     async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
-        match self.memory.find(tenant, key).await? {
+        let Some(memory) = self.memory() else { return self.stored.find(tenant, key).await };
+        match memory.find(tenant, key).await? {
             None => self.stored.find(tenant, key).await,
             found => Ok(found),
         }
@@ -119,7 +137,8 @@ impl Store for SplitStore {
     }
 
     async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
-        let runs = self.memory.list(tenant, before, limit).await?;
+        let Some(memory) = self.memory() else { return self.stored.list(tenant, before, limit).await };
+        let runs = memory.list(tenant, before, limit).await?;
         Ok(newest(runs, self.stored.list(tenant, before, limit).await?, limit))
     }
 
@@ -131,7 +150,10 @@ impl Store for SplitStore {
         before: Option<Uuid>,
         limit: usize,
     ) -> Result<Vec<Run>, JournalError> {
-        let runs = self.memory.named(tenant, kind, name, before, limit).await?;
+        let Some(memory) = self.memory() else {
+            return self.stored.named(tenant, kind, name, before, limit).await;
+        };
+        let runs = memory.named(tenant, kind, name, before, limit).await?;
         Ok(newest(runs, self.stored.named(tenant, kind, name, before, limit).await?, limit))
     }
 
@@ -169,13 +191,16 @@ impl Store for SplitStore {
         from: u64,
         limit: usize,
     ) -> Result<Vec<StoredTurn>, JournalError> {
-        if self.memory.turn_count(tenant, session).await? == 0 {
+        let Some(memory) = self.memory() else {
+            return self.stored.turns(tenant, session, from, limit).await;
+        };
+        if memory.turn_count(tenant, session).await? == 0 {
             return self.stored.turns(tenant, session, from, limit).await;
         }
         if self.stored.turn_count(tenant, session).await? == 0 {
-            return self.memory.turns(tenant, session, from, limit).await;
+            return memory.turns(tenant, session, from, limit).await;
         }
-        let mut turns = self.memory.turns(tenant, session, 0, usize::MAX).await?;
+        let mut turns = memory.turns(tenant, session, 0, usize::MAX).await?;
         turns.extend(self.stored.turns(tenant, session, 0, usize::MAX).await?);
         turns.sort_by_key(|turn| turn.stream_id);
         let numbered = turns.into_iter().zip(1..).map(|(turn, number)| StoredTurn { number, ..turn });
@@ -183,7 +208,9 @@ impl Store for SplitStore {
     }
 
     async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {
-        Ok(self.memory.turn_count(tenant, session).await? + self.stored.turn_count(tenant, session).await?)
+        let stored = self.stored.turn_count(tenant, session).await?;
+        let Some(memory) = self.memory() else { return Ok(stored) };
+        Ok(stored + memory.turn_count(tenant, session).await?)
     }
 
     async fn has_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
@@ -298,4 +325,24 @@ fn newest(mut runs: Vec<Run>, others: Vec<Run>, limit: usize) -> Vec<Run> {
     runs.sort_by_key(|run| std::cmp::Reverse(run.stream_id));
     runs.truncate(limit);
     runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn memory_is_asked_only_once_somebody_may_not_be_stored() {
+        let split = SplitStore::new(Arc::new(MemoryStore::default()), Arc::new(|tenant| tenant == "private"));
+        let claim = |tenant: &str| Claim::new(tenant, "k", Uuid::now_v7(), Timestamp::now());
+        // Nobody can put anything there behind its back; whoever asks would find it.
+        let hidden = claim("acme");
+        split.memory.claim(hidden.clone(), &Quota::UNLIMITED).await.unwrap();
+        assert_eq!(split.run(hidden.stream_id).await.unwrap(), None);
+        assert_eq!(split.find("acme", "k").await.unwrap(), None);
+        assert!(split.list("acme", None, 9).await.unwrap().is_empty());
+        assert!(split.claim(claim("private"), &Quota::UNLIMITED).await.unwrap().is_new);
+        assert!(split.run(hidden.stream_id).await.unwrap().is_some());
+        assert!(!split.claim(claim("acme"), &Quota::UNLIMITED).await.unwrap().is_new);
+    }
 }

@@ -1,18 +1,4 @@
-//! The Coreason Agent Protocol (CAP), typed.
-//!
-//! Everything that Capstan says or hears on a wire is described here, once: packets, presentation events,
-//! requests, AG-UI events, assistant frames, problem details, the SSE codec, and the catalogue of faults from
-//! which every dialect of failure is derived. This crate does no I/O and knows no async runtime.
-//!
-//! ```
-//! use capstan_protocol::{StreamPacket, Payload};
-//!
-//! let packet = StreamPacket::decode(
-//!     r#"{"stream_id":"7c9e6679-7425-40de-944b-e07fc1f90ae7","seq":1,"op":"DELTA","t":"2026-02-03T10:15:37Z","p":"Hi"}"#,
-//! )?;
-//! assert_eq!(packet.payload, Payload::Delta("Hi".into()));
-//! # Ok::<(), capstan_protocol::DecodeError>(())
-//! ```
+#![doc = include_str!("../README.md")]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 pub mod agui;

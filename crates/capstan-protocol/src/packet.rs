@@ -97,15 +97,24 @@ pub struct CloseReport {
     /// Which agent answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// Which member of a route answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
     /// Which model answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// How many attempts it took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
+    /// How many calls of upstreams it took, over all attempts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u32>,
     /// Tokens and the like, as the agent counted them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Map<String, Value>>,
+    /// The same by the members of a route.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage_by_member: Option<Map<String, Value>>,
 }
 
 /// What a packet carries.

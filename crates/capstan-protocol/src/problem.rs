@@ -12,6 +12,7 @@ pub const CONTENT_TYPE: &str = "application/problem+json";
 /// A failed HTTP exchange. Members of foreign problems that are absent here get careful defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Problem {
     /// What kind of problem: `/errors/<slug>`, a page that a person can read.
     #[serde(rename = "type", default = "blank")]

@@ -3,7 +3,7 @@
 mod decoder;
 mod input;
 
-use capstan_agent::{About, Agent, Turn, Work};
+use capstan_agent::{About, Turn, Work};
 use capstan_protocol::Fault;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde::Deserialize;
@@ -14,6 +14,7 @@ pub use decoder::Decoder;
 
 use crate::api_key::ApiKey;
 use crate::call::{Dialect, HttpAgent};
+use crate::callee::Callee;
 use crate::http;
 use crate::kinds::{Common, ConfigError};
 
@@ -33,7 +34,7 @@ struct AgUi {
     secret: ApiKey,
 }
 
-pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, ConfigError> {
+pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
     let secret = ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?;
     let dialect = AgUi { url: http::base_url(&config.url)?, system: config.system, secret: secret.clone() };
     Ok(Box::new(HttpAgent::new(dialect, secret, common)?))

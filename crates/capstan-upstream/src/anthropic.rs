@@ -4,7 +4,7 @@ mod asked;
 mod content;
 mod decoder;
 
-use capstan_agent::{About, Agent, Turn};
+use capstan_agent::{About, Turn};
 use capstan_protocol::Fault;
 use reqwest::header::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
@@ -13,7 +13,9 @@ use url::Url;
 pub use decoder::Decoder;
 
 use crate::call::{Dialect, HttpAgent};
+use crate::callee::Callee;
 use crate::kinds::{Common, ConfigError};
+use crate::prefill::Prefill;
 use crate::provider::{Config, Defaults, Provider};
 
 pub(crate) use content::blocks;
@@ -33,7 +35,7 @@ const FILES_BETA: &str = "files-api-2025-04-14";
 
 struct Anthropic(Provider);
 
-pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, ConfigError> {
+pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
     let provider = Provider::new(config, &DEFAULTS)?;
     let secret = provider.secret.clone();
     Ok(Box::new(HttpAgent::new(Anthropic(provider), secret, common)?))
@@ -73,6 +75,10 @@ impl Dialect for Anthropic {
 
     fn decoder(&self) -> Decoder {
         Decoder::new(self.0.secret.clone())
+    }
+
+    fn prefill(&self) -> Prefill {
+        self.0.prefill.unwrap_or_else(|| Prefill::of_messages(&self.0.model, &self.0.parameters))
     }
 
     fn about(&self) -> About {

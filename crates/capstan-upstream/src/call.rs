@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_agent::{
-    About, Agent, Cancel, CancelReason, Clock, Outcome, Output, Stopped, Timer, Turn, Writer,
+    About, Agent, CallBegan, Cancel, CancelReason, Clock, Outcome, Output, Stopped, Timer, Turn, Writer,
 };
 use capstan_protocol::fault::Upstream;
 use capstan_protocol::{Fault, sse};
@@ -17,11 +17,13 @@ use url::Url;
 
 use crate::api_key::ApiKey;
 use crate::attempt_writer::AttemptWriter;
+use crate::callee::{Ask, Callee};
 use crate::decode::{Decode, Step, malformed, truncated};
 use crate::failed_call::FailedCall;
 use crate::far_runs::{FarRuns, far_id};
 use crate::http::{self, cut, timed_out, unsent};
 use crate::kinds::{Common, ConfigError};
+use crate::prefill::Prefill;
 use crate::retries::Retries;
 use crate::timeouts::{CallTimeouts, left};
 use crate::upstream_failure::UpstreamFailure;
@@ -53,6 +55,11 @@ pub(crate) trait Dialect: Send + Sync + 'static {
         false
     }
 
+    /// How an answer is continued.
+    fn prefill(&self) -> Prefill {
+        Prefill::Off
+    }
+
     fn about(&self) -> About;
 }
 
@@ -81,21 +88,23 @@ impl<D: Dialect> HttpAgent<D> {
         &self,
         headers: &HeaderMap,
         body: &Bytes,
+        times: CallTimeouts,
         cancel: &Cancel,
         out: &mut AttemptWriter<'_>,
     ) -> Result<(), FailedCall> {
         let mut seen = Upstream { host: Some(http::host_of(self.dialect.url())), ..Upstream::default() };
-        let called = self.call(headers, body, cancel, out, &mut seen).await;
-        called.map_err(|trouble| FailedCall {
-            fault: http::with_log_details(trouble.fault, seen, &self.secret),
-            ..trouble
+        let called = self.exchange(headers, body, times, cancel, out, &mut seen).await;
+        called.map_err(|failed| FailedCall {
+            fault: http::with_log_details(failed.fault, seen, &self.secret),
+            ..failed
         })
     }
 
-    async fn call(
+    async fn exchange(
         &self,
         headers: &HeaderMap,
         body: &Bytes,
+        times: CallTimeouts,
         cancel: &Cancel,
         out: &mut AttemptWriter<'_>,
         seen: &mut Upstream,
@@ -103,7 +112,7 @@ impl<D: Dialect> HttpAgent<D> {
         let began = Instant::now();
         let request = self.client.post(self.dialect.url().clone()).headers(headers.clone());
         let sending = self.send(request.body(body.clone()), cancel);
-        let patience = self.times.first_token.min(self.times.total);
+        let patience = times.first_token.min(times.total);
         let response = self.clock.within(Timer::FirstToken, patience, sending).await;
         let response = response.ok_or_else(|| timed_out(Timer::FirstToken))??;
         seen.status = Some(response.status().as_u16());
@@ -113,7 +122,7 @@ impl<D: Dialect> HttpAgent<D> {
             let id = far_id(response.headers());
             out.say(&mut id.map(Output::FarId).into_iter().collect()).await?;
         }
-        self.read(response, began, out).await
+        self.read(response, began, times, out).await
     }
 
     /// The head of the answer. Dropping this hangs up, unless that would leave a run behind.
@@ -138,7 +147,7 @@ impl<D: Dialect> HttpAgent<D> {
         let told = UpstreamFailure::from_response(status, &headers, &body);
         // An error may come in a response that claims success.
         if status >= 300 || told.status.is_some() || !told.words.is_empty() {
-            return Err(told.to_trouble(&self.secret));
+            return Err(told.to_failed_call(&self.secret));
         }
         Err(malformed(format!("status {status} with {essence:?} instead of a stream")).into())
     }
@@ -161,15 +170,16 @@ impl<D: Dialect> HttpAgent<D> {
         &self,
         response: Response,
         began: Instant,
+        times: CallTimeouts,
         out: &mut AttemptWriter<'_>,
     ) -> Result<(), FailedCall> {
         let mut reading = Reading::new(response, self.dialect.decoder(), &self.clock);
         let mut outputs = Vec::new();
-        let (total, mut heard_at) = (began + self.times.total, None);
+        let (total, mut heard_at) = (began + times.total, None);
         loop {
             let (limit, patience) = match heard_at {
-                None => (Timer::FirstToken, began + self.times.first_token),
-                Some(at) => (Timer::Idle, at + self.times.idle),
+                None => (Timer::FirstToken, began + times.first_token),
+                Some(at) => (Timer::Idle, at + times.idle),
             };
             let (limit, until) = if total < patience { (Timer::Total, total) } else { (limit, patience) };
             let step = reading.step(limit, until, &mut outputs).await;
@@ -203,8 +213,11 @@ impl<D: Dialect> HttpAgent<D> {
         Ok(out.say(&mut outputs).await?)
     }
 
-    fn prepare(&self, turn: &Turn) -> Result<(HeaderMap, Bytes), Fault> {
-        let body = self.dialect.body(turn)?;
+    fn prepare(&self, turn: &Turn, prefill: Option<(Prefill, &str)>) -> Result<(HeaderMap, Bytes), Fault> {
+        let mut body = self.dialect.body(turn)?;
+        if let Some((prefill, said)) = prefill {
+            prefill.apply(&mut body, said);
+        }
         let mut headers = self.dialect.headers(&body);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
@@ -216,19 +229,21 @@ impl<D: Dialect> HttpAgent<D> {
 #[async_trait]
 impl<D: Dialect> Agent for HttpAgent<D> {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
-        let (headers, body) = self.prepare(&turn)?;
-        let mut speaker = AttemptWriter::new(out);
+        let (headers, body) = self.prepare(&turn, None)?;
         let mut made = 0;
         loop {
             made += 1;
-            let Err(trouble) = self.call_logged(&headers, &body, &turn.cancel, &mut speaker).await else {
+            out.call(CallBegan { member: None, about: self.dialect.about(), receipt: None }).await?;
+            let mut writer = AttemptWriter::new(out);
+            let called = self.call_logged(&headers, &body, self.times, &turn.cancel, &mut writer).await;
+            let Err(failed) = called else {
                 return Ok(());
             };
-            let wait = self.retries.wait(&trouble, turn.attempt, made).filter(|_| !speaker.has_written());
+            let wait = self.retries.wait(&failed, turn.attempt, made).filter(|_| !writer.has_written());
             let Some(wait) = wait else {
-                return Err(self.retries.verdict(trouble.fault, speaker.has_written()).into());
+                return Err(self.retries.verdict(failed.fault, writer.has_written()).into());
             };
-            trouble.log_retry(&turn, made, wait);
+            failed.log_retry(&turn, made, wait);
             self.clock.sleep(Timer::Again, wait).await;
         }
     }
@@ -246,6 +261,25 @@ impl<D: Dialect> Agent for HttpAgent<D> {
 
     fn about(&self) -> About {
         self.dialect.about()
+    }
+}
+
+#[async_trait]
+impl<D: Dialect> Callee for HttpAgent<D> {
+    async fn call(&self, ask: Ask<'_>, out: &mut AttemptWriter<'_>) -> Result<(), FailedCall> {
+        let (headers, body) = self.prepare(ask.turn, ask.prefill)?;
+        let own = self.times.first_token;
+        let first_token = ask.first_token.map_or(own, |limit| limit.min(own));
+        let times = CallTimeouts { first_token, ..self.times };
+        self.call_logged(&headers, &body, times, &ask.turn.cancel, out).await
+    }
+
+    fn is_repeatable(&self) -> bool {
+        self.retries.is_repeatable
+    }
+
+    fn prefill(&self) -> Prefill {
+        self.dialect.prefill()
     }
 }
 

@@ -23,6 +23,7 @@ use url::Url;
 
 use crate::api_key::ApiKey;
 use crate::attempt_writer::AttemptWriter;
+use crate::callee::{Ask, Callee};
 use crate::decode::malformed;
 use crate::failed_call::FailedCall;
 use crate::far_runs::FarRuns;
@@ -70,7 +71,7 @@ struct Cap {
     clock: Clock,
 }
 
-pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, ConfigError> {
+pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
     let profile = match config.profile {
         ProfileName::V1 => Profile::V1,
         ProfileName::V2 => Profile::V2,
@@ -97,22 +98,16 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, C
 #[async_trait]
 impl Agent for Cap {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
-        let limit = self.retries.calls(turn.attempt);
-        let calls = Calls::new(self.http.clone(), self.far_runs.clone(), turn.cancel.clone(), limit);
+        let calls = self.calls(&turn, self.retries.calls(turn.attempt));
         let client = self.client(&turn, calls.clone())?;
-        let mut speaker = AttemptWriter::new(out);
+        let mut writer = AttemptWriter::new(out);
         loop {
-            let packets = match self.profile {
-                Profile::V1 => client.assist(&request::v1(&turn, self.system.as_deref())),
-                Profile::V2 => client.assist(&request::v2(&turn)?),
+            let Err(failed) = self.once(&turn, &client, &calls, &mut writer).await else { return Ok(()) };
+            let wait = self.retries.wait(&failed, turn.attempt, calls.made());
+            let Some(wait) = wait.filter(|_| !writer.has_written()) else {
+                return Err(self.retries.verdict(failed.fault, writer.has_written()).into());
             };
-            let Err(trouble) = self.read(packets, calls.far_id(), &mut speaker).await else { return Ok(()) };
-            let trouble = self.with_log_details(trouble, &calls);
-            let wait = self.retries.wait(&trouble, turn.attempt, calls.made());
-            let Some(wait) = wait.filter(|_| !speaker.has_written()) else {
-                return Err(self.retries.verdict(trouble.fault, speaker.has_written()).into());
-            };
-            trouble.log_retry(&turn, calls.made(), wait);
+            failed.log_retry(&turn, calls.made(), wait);
             self.clock.sleep(Timer::Again, wait).await;
         }
     }
@@ -130,7 +125,41 @@ impl Agent for Cap {
     }
 }
 
+#[async_trait]
+impl Callee for Cap {
+    async fn call(&self, ask: Ask<'_>, out: &mut AttemptWriter<'_>) -> Result<(), FailedCall> {
+        let calls = self.calls(ask.turn, 1);
+        let client = self.client(ask.turn, calls.clone())?;
+        let called = self.once(ask.turn, &client, &calls, out).await;
+        called.map_err(|failed| if is_unreached(&failed.fault) { failed.refused() } else { failed })
+    }
+
+    fn is_repeatable(&self) -> bool {
+        self.retries.is_repeatable
+    }
+}
+
 impl Cap {
+    fn calls(&self, turn: &Turn, limit: u32) -> Calls {
+        Calls::new(self.http.clone(), self.far_runs.clone(), turn.cancel.clone(), limit)
+    }
+
+    /// One request, with what the log is to tell of it if it fails.
+    async fn once(
+        &self,
+        turn: &Turn,
+        client: &CapClient,
+        calls: &Calls,
+        out: &mut AttemptWriter<'_>,
+    ) -> Result<(), FailedCall> {
+        let packets = match self.profile {
+            Profile::V1 => client.assist(&request::v1(turn, self.system.as_deref())),
+            Profile::V2 => client.assist(&request::v2(turn)?),
+        };
+        let read = self.read(packets, calls.far_id(), out).await;
+        read.map_err(|failed| self.with_details(failed, calls))
+    }
+
     fn client(&self, turn: &Turn, calls: Calls) -> Result<CapClient, Fault> {
         let options = Options::new()
             .transport(calls)
@@ -182,8 +211,12 @@ impl Cap {
         }
     }
 
-    /// With what the log is to tell of the last exchange.
-    fn with_log_details(&self, trouble: FailedCall, calls: &Calls) -> FailedCall {
+    /// With what is known of the last exchange: whether it is of use to try again, and what the log is to tell.
+    fn with_details(&self, mut failed: FailedCall, calls: &Calls) -> FailedCall {
+        // A certificate that does not verify will not verify next time either.
+        if failed.fault.kind() == FaultKind::UpstreamUnreachable && calls.failed_in_tls() {
+            failed.fault = failed.fault.with_severity(ErrorSeverity::Fatal).with_retryable(false);
+        }
         let (status, headers) = calls.last_head().unzip();
         let seen = Upstream {
             host: Some(http::host_of(&self.url)),
@@ -191,18 +224,15 @@ impl Cap {
             request_id: headers.and_then(|headers| http::request_id(&headers, &self.secret)),
             stderr: None,
         };
-        FailedCall { fault: http::with_log_details(trouble.fault, seen, &self.secret), ..trouble }
+        FailedCall { fault: http::with_log_details(failed.fault, seen, &self.secret), ..failed }
     }
 
     fn failed(&self, error: CapError) -> FailedCall {
         let words = self.secret.scrub(&error.to_string());
         match error {
             CapError::Connection(_) => {
-                let is_tls = words.contains("certificate");
                 let cause = Cause { error_type: "ConnectionError".into(), chain: vec![words] };
-                let fault = Fault::new(FaultKind::UpstreamUnreachable).with_cause(cause);
-                let fatal = |fault: Fault| fault.with_severity(ErrorSeverity::Fatal).with_retryable(false);
-                if is_tls { fatal(fault).into() } else { fault.into() }
+                Fault::new(FaultKind::UpstreamUnreachable).with_cause(cause).into()
             }
             CapError::Protocol(_) => malformed(words).into(),
             CapError::Runtime(error) => self.told(*error),
@@ -220,8 +250,14 @@ impl Cap {
             text: error.message(),
             wait: error.retry_after,
         };
-        told.to_trouble(&self.secret)
+        told.to_failed_call(&self.secret)
     }
+}
+
+/// The client's own words for a connection that never stood.
+fn is_unreached(fault: &Fault) -> bool {
+    let says_so = |cause: &Cause| cause.chain.iter().any(|words| words.contains("cannot connect"));
+    fault.kind() == FaultKind::UpstreamUnreachable && fault.cause().is_some_and(says_so)
 }
 
 /// From packets to outputs; remembers where each text ended, for resets.

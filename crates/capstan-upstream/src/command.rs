@@ -23,7 +23,9 @@ pub use decoder::Decoder;
 pub use lines::Lines;
 
 use crate::attempt_writer::AttemptWriter;
+use crate::callee::{Ask, Callee};
 use crate::decode::Step;
+use crate::failed_call::FailedCall;
 use crate::http::timed_out;
 use crate::kinds::{Common, ConfigError};
 use crate::retries::Retries;
@@ -62,7 +64,7 @@ struct Command {
     clock: Clock,
 }
 
-pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, ConfigError> {
+pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
     if config.command.first().is_none_or(String::is_empty) {
         return Err(ConfigError::at("command", "needs a program and, after it, its arguments"));
     }
@@ -73,15 +75,9 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, C
 #[async_trait]
 impl Agent for Command {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
-        let mut speaker = AttemptWriter::new(out);
-        let prompt = prompt::make(&turn, self.config.prompt, self.config.history)?;
-        let mut process = Process::start(&self.config, &turn, prompt, &self.clock)?;
-        let Err(fault) = self.listen(&mut process, &mut speaker).await else {
-            process.end();
-            return Ok(());
-        };
-        let seen = Upstream { stderr: process.stderr_tail().await, ..Upstream::default() };
-        Err(self.retries.verdict(fault.with_upstream(seen), speaker.has_written()).into())
+        let mut writer = AttemptWriter::new(out);
+        let called = self.start(&turn, &mut writer).await;
+        called.map_err(|failed| self.retries.verdict(failed.fault, writer.has_written()).into())
     }
 
     fn max_attempts(&self) -> u32 {
@@ -93,7 +89,31 @@ impl Agent for Command {
     }
 }
 
+#[async_trait]
+impl Callee for Command {
+    async fn call(&self, ask: Ask<'_>, out: &mut AttemptWriter<'_>) -> Result<(), FailedCall> {
+        self.start(ask.turn, out).await
+    }
+
+    fn is_repeatable(&self) -> bool {
+        self.retries.is_repeatable
+    }
+}
+
 impl Command {
+    /// One process. One that cannot be started has done nothing.
+    async fn start(&self, turn: &Turn, out: &mut AttemptWriter<'_>) -> Result<(), FailedCall> {
+        let prompt = prompt::make(turn, self.config.prompt, self.config.history)?;
+        let started = Process::start(&self.config, turn, prompt, &self.clock);
+        let mut process = started.map_err(|fault| FailedCall::from(fault).refused())?;
+        let Err(fault) = self.listen(&mut process, out).await else {
+            process.end();
+            return Ok(());
+        };
+        let seen = Upstream { stderr: process.stderr_tail().await, ..Upstream::default() };
+        Err(fault.with_upstream(seen).into())
+    }
+
     async fn listen(&self, process: &mut Process, out: &mut AttemptWriter<'_>) -> Result<(), Fault> {
         let began = Instant::now();
         let mut lines = Lines::new(self.config.max_line_bytes.unwrap_or(DEFAULT_MAX_LINE_BYTES));

@@ -110,8 +110,8 @@ pub(crate) fn unsent(error: reqwest::Error) -> FailedCall {
     let cause = cause_of(&error);
     let is_connect = error.is_connect();
     if error.is_timeout() {
-        let trouble = FailedCall::from(timed_out(Timer::Connect).with_cause(cause));
-        return if is_connect { trouble.refused() } else { trouble };
+        let failed = FailedCall::from(timed_out(Timer::Connect).with_cause(cause));
+        return if is_connect { failed.refused() } else { failed };
     }
     // A certificate that does not verify will not verify next time either.
     let is_tls = is_tls_failure(&error);
@@ -119,8 +119,8 @@ pub(crate) fn unsent(error: reqwest::Error) -> FailedCall {
     if is_tls {
         return fault.with_severity(ErrorSeverity::Fatal).with_retryable(false).into();
     }
-    let trouble = FailedCall::from(fault);
-    if is_connect { trouble.refused() } else { trouble }
+    let failed = FailedCall::from(fault);
+    if is_connect { failed.refused() } else { failed }
 }
 
 /// The body broke off.

@@ -1,20 +1,25 @@
 //! The kinds of agents that a configuration can name: a row each.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
-use capstan_agent::{Agent, Clock};
+use async_trait::async_trait;
+use capstan_agent::{About, Agent, CancelReason, Clock, Outcome, Turn, Writer};
 use capstan_demo::Demo;
+use capstan_protocol::Fault;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::callee::Callee;
 use crate::retries::{OnCut, Retries};
 use crate::timeouts::{CallTimeouts, TimeoutsConfig};
-use crate::{agui, anthropic, cap, command, openai};
+use crate::{agui, anthropic, cap, command, openai, route};
 
 /// The keys of one agent's table, without `name` and `kind`.
 type Keys = Map<String, Value>;
-type Build = fn(Keys, &Common) -> Result<Box<dyn Agent>, ConfigError>;
+type Build = fn(Keys, &Common) -> Result<Box<dyn Callee>, ConfigError>;
 
 /// A kind of agent.
 pub struct Kind {
@@ -79,9 +84,27 @@ pub const KINDS: &[Kind] = &[
         retries: Retries::PROVIDER,
         timeouts: CallTimeouts::PROVIDER,
         key_env: None,
-        build: |keys, _| own::<NoKeys>(keys).map(|_| Box::new(Demo::new()) as Box<dyn Agent>),
+        build: |keys, _| own::<NoKeys>(keys).map(|_| Box::new(Demo::new()) as Box<dyn Callee>),
+    },
+    Kind {
+        name: ROUTE,
+        what: "several of the other agents, one standing in for another",
+        retries: Retries::PROVIDER,
+        timeouts: CallTimeouts::PROVIDER,
+        key_env: None,
+        build: |keys, _| own::<route::Config>(keys).and_then(|config| config.alone()),
     },
 ];
+
+/// The kind that is made of others.
+const ROUTE: &str = "route";
+
+impl Kind {
+    /// Whether it takes the keys that most kinds have in common.
+    fn has_common(&self) -> bool {
+        !matches!(self.name, "demo" | ROUTE)
+    }
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -107,17 +130,79 @@ struct CommonConfig {
 /// The names of the common keys.
 const COMMON: [&str; 4] = ["attempts", "max_calls", "on_cut", "timeouts"];
 
-/// Makes the agent that a table describes; `keys` holds everything but `name` and `kind`.
+/// One agent's table.
+#[derive(Debug, Clone)]
+pub struct AgentTable {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: String,
+    /// Everything else.
+    pub keys: Map<String, Value>,
+}
+
+/// Makes the agents of a configuration, in its order; a mistake is told with the place of its table.
+///
+/// Routes use the others by their names. A route within a route stands for its members.
+pub fn build_all(tables: &[AgentTable], clock: &Clock) -> Result<Vec<Box<dyn Agent>>, (usize, ConfigError)> {
+    let (mut plain, mut routes) = (BTreeMap::new(), BTreeMap::new());
+    for (at, table) in tables.iter().enumerate() {
+        if table.kind == ROUTE {
+            let config = own(table.keys.clone()).map_err(|error| (at, error))?;
+            routes.insert(table.name.clone(), config);
+        } else {
+            let agent =
+                callee(&table.kind, table.keys.clone(), clock.clone()).map_err(|error| (at, error))?;
+            plain.insert(table.name.clone(), Arc::<dyn Callee>::from(agent));
+        }
+    }
+    let shared = route::Shared::new(clock.clone());
+    let make = |(at, table): (usize, &AgentTable)| {
+        let made: Option<Result<Box<dyn Agent>, _>> = match plain.get(&table.name) {
+            Some(callee) => Some(Ok(Box::new(SharedAgent(Arc::clone(callee))))),
+            None => route::build(&table.name, &routes, &plain, &shared)
+                .map(|route| route.map(|route| Box::new(route) as Box<dyn Agent>)),
+        };
+        let unknown = || Err(ConfigError::new(format!("no agent is called {:?}", table.name)));
+        made.unwrap_or_else(unknown).map_err(|error| (at, error))
+    };
+    tables.iter().enumerate().map(make).collect()
+}
+
+/// An agent that is also a member of routes.
+struct SharedAgent(Arc<dyn Callee>);
+
+#[async_trait]
+impl Agent for SharedAgent {
+    async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
+        self.0.run(turn, out).await
+    }
+
+    async fn end(&self, far_id: &str, reason: CancelReason) -> Result<(), Fault> {
+        self.0.end(far_id, reason).await
+    }
+
+    fn max_attempts(&self) -> u32 {
+        self.0.max_attempts()
+    }
+
+    fn about(&self) -> About {
+        self.0.about()
+    }
+}
+
+/// Makes the agent that a table describes; `keys` holds everything but `name` and `kind`. A route needs
+/// [others](build_all).
 pub fn build(kind: &str, keys: Map<String, Value>) -> Result<Box<dyn Agent>, ConfigError> {
     build_with(kind, keys, Clock::default())
 }
 
 /// The same, with a clock to wait by.
-pub fn build_with(
-    kind: &str,
-    mut keys: Map<String, Value>,
-    clock: Clock,
-) -> Result<Box<dyn Agent>, ConfigError> {
+pub fn build_with(kind: &str, keys: Map<String, Value>, clock: Clock) -> Result<Box<dyn Agent>, ConfigError> {
+    callee(kind, keys, clock).map(|callee| callee as Box<dyn Agent>)
+}
+
+fn callee(kind: &str, mut keys: Keys, clock: Clock) -> Result<Box<dyn Callee>, ConfigError> {
     let Some(row) = KINDS.iter().find(|row| row.name == kind) else {
         let known = KINDS.iter().map(|row| row.name.to_owned()).collect();
         return Err(ConfigError { known, ..ConfigError::at("kind", format!("unknown kind {kind:?}")) });
@@ -128,9 +213,9 @@ pub fn build_with(
             return Err(ConfigError::at(name, message));
         }
     }
-    let shared = if row.name == "demo" { Map::new() } else { take_common(&mut keys) };
+    let shared = if row.has_common() { take_common(&mut keys) } else { Map::new() };
     let common = common(own(shared)?, row, clock)?;
-    (row.build)(keys, &common).map_err(|error| error.with_common(row.name != "demo"))
+    (row.build)(keys, &common).map_err(|error| error.with_common(row.has_common()))
 }
 
 /// The environment variable in which the key of such an agent is looked for, if it is not there: calls will go out
@@ -183,7 +268,7 @@ fn own<T: DeserializeOwned>(keys: Keys) -> Result<T, ConfigError> {
         let key = wrong.or(top).map(str::to_owned);
         let message = wrong.map_or_else(|| inner.clone(), |wrong| format!("unknown key `{wrong}`"));
         let known = known.iter().map(|name| (*name).to_owned()).collect();
-        ConfigError { key, message, known }
+        ConfigError { key, value: None, message, known }
     })
 }
 
@@ -191,6 +276,8 @@ fn own<T: DeserializeOwned>(keys: Keys) -> Result<T, ConfigError> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     key: Option<String>,
+    /// What stands there, if a word of it is wrong.
+    value: Option<String>,
     message: String,
     known: Vec<String>,
 }
@@ -198,12 +285,17 @@ pub struct ConfigError {
 impl ConfigError {
     /// A mistake of the table as a whole.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { key: None, message: message.into(), known: Vec::new() }
+        Self { key: None, value: None, message: message.into(), known: Vec::new() }
     }
 
     /// A mistake at a key.
     pub(crate) fn at(key: &str, message: impl Into<String>) -> Self {
         Self { key: Some(key.to_owned()), ..Self::new(message) }
+    }
+
+    /// With the word that is wrong, and those that would have been right.
+    pub(crate) fn with_known(self, value: &str, known: Vec<String>) -> Self {
+        Self { value: Some(value.to_owned()), known, ..self }
     }
 
     fn with_common(mut self, has_common: bool) -> Self {
@@ -216,6 +308,11 @@ impl ConfigError {
     /// The key that is wrong.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
+    }
+
+    /// The word of its value that is wrong.
+    pub fn value(&self) -> Option<&str> {
+        self.value.as_deref()
     }
 
     /// The words that would have been right, for an unknown one.

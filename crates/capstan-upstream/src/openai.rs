@@ -4,7 +4,7 @@ mod asked;
 mod decoder;
 mod request;
 
-use capstan_agent::{About, Agent, Turn};
+use capstan_agent::{About, Turn};
 use capstan_protocol::Fault;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde_json::{Map, Value};
@@ -13,7 +13,9 @@ use url::Url;
 pub use decoder::Decoder;
 
 use crate::call::{Dialect, HttpAgent};
+use crate::callee::Callee;
 use crate::kinds::{Common, ConfigError};
+use crate::prefill::Prefill;
 use crate::provider::{Config, Defaults, Provider};
 
 pub(crate) const DEFAULTS: Defaults = Defaults {
@@ -25,7 +27,7 @@ pub(crate) const DEFAULTS: Defaults = Defaults {
 
 struct OpenAi(Provider);
 
-pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Agent>, ConfigError> {
+pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
     let provider = Provider::new(config, &DEFAULTS)?;
     let secret = provider.secret.clone();
     Ok(Box::new(HttpAgent::new(OpenAi(provider), secret, common)?))
@@ -53,6 +55,10 @@ impl Dialect for OpenAi {
 
     fn decoder(&self) -> Decoder {
         Decoder::new(self.0.secret.clone())
+    }
+
+    fn prefill(&self) -> Prefill {
+        self.0.prefill.unwrap_or_else(|| Prefill::of_chat(&self.0.url, &self.0.model))
     }
 
     fn about(&self) -> About {

@@ -7,6 +7,7 @@ use url::Url;
 use crate::api_key::ApiKey;
 use crate::http;
 use crate::kinds::ConfigError;
+use crate::prefill::Prefill;
 
 /// The keys of a provider's table.
 #[derive(Debug, Deserialize)]
@@ -17,6 +18,7 @@ pub(crate) struct Config {
     key_env: Option<String>,
     key_file: Option<String>,
     system: Option<String>,
+    prefill: Option<Prefill>,
     #[serde(default)]
     parameters: Map<String, Value>,
 }
@@ -39,6 +41,8 @@ pub(crate) struct Provider {
     pub(crate) model: String,
     pub(crate) system: Option<String>,
     pub(crate) parameters: Map<String, Value>,
+    /// How an answer is continued, if the configuration knows better than we do.
+    pub(crate) prefill: Option<Prefill>,
     pub(crate) secret: ApiKey,
 }
 
@@ -47,6 +51,9 @@ impl Provider {
         if let Some(name) = defaults.ours.iter().find(|name| config.parameters.contains_key(**name)) {
             return Err(ConfigError::at("parameters", format!("{name} cannot be set here")));
         }
+        if config.model.trim().is_empty() {
+            return Err(ConfigError::at("model", "it is empty"));
+        }
         let base = http::base_url(config.url.as_deref().unwrap_or(defaults.url))?;
         let key_env = Some(defaults.key_env);
         Ok(Self {
@@ -54,6 +61,7 @@ impl Provider {
             model: config.model,
             system: config.system,
             parameters: config.parameters,
+            prefill: config.prefill,
             secret: ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), key_env)?,
         })
     }

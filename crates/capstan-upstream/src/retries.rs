@@ -14,7 +14,7 @@ use crate::failed_call::FailedCall;
 /// Calls of one run: enough for a hiccup and a restart, too few to hurt a provider that is down.
 pub const MAX_CALLS: u32 = 4;
 /// A provider's wait up to this is slept through within the attempt; a longer one is the gateway's to deal with.
-const SHORT_WAIT: Duration = Duration::from_secs(5);
+pub(crate) const SHORT_WAIT: Duration = Duration::from_secs(5);
 
 /// What happens when an answer breaks off after its first token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -61,13 +61,13 @@ impl Retries {
     }
 
     /// The wait before the next call of an attempt that has made `made` and said nothing, if there may be one.
-    pub(crate) fn wait(&self, trouble: &FailedCall, attempt: u32, made: u32) -> Option<Duration> {
-        let passes = trouble.fault.severity() == ErrorSeverity::Transient;
-        let is_safe = self.is_repeatable || trouble.is_refusal;
+    pub(crate) fn wait(&self, failed: &FailedCall, attempt: u32, made: u32) -> Option<Duration> {
+        let passes = failed.fault.severity() == ErrorSeverity::Transient;
+        let is_safe = self.is_repeatable || failed.is_refusal;
         if !passes || !is_safe || made >= self.calls(attempt) {
             return None;
         }
-        let told = trouble.wait.unwrap_or_default();
+        let told = failed.wait.unwrap_or_default();
         (told <= SHORT_WAIT)
             .then(|| told.max(Backoff::DEFAULT.delay(made.saturating_sub(1), fastrand::f64())))
     }
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    fn trouble(kind: FaultKind) -> FailedCall {
+    fn failed(kind: FaultKind) -> FailedCall {
         FailedCall::from(Fault::new(kind))
     }
 
@@ -103,14 +103,14 @@ mod tests {
     #[test]
     fn only_what_passes_is_tried_again_and_only_after_a_short_wait() {
         let retries = Retries::PROVIDER;
-        let wait = retries.wait(&trouble(FaultKind::UpstreamError), 1, 1).unwrap();
+        let wait = retries.wait(&failed(FaultKind::UpstreamError), 1, 1).unwrap();
         assert!((250..=500).contains(&wait.as_millis()), "{wait:?}");
-        assert_eq!(retries.wait(&trouble(FaultKind::UpstreamAuth), 1, 1), None, "FATAL");
-        assert_eq!(retries.wait(&trouble(FaultKind::UpstreamError), 1, 2), None, "the calls are spent");
-        assert_eq!(retries.wait(&trouble(FaultKind::UpstreamError), 2, 1), None, "so are a later attempt's");
+        assert_eq!(retries.wait(&failed(FaultKind::UpstreamAuth), 1, 1), None, "FATAL");
+        assert_eq!(retries.wait(&failed(FaultKind::UpstreamError), 1, 2), None, "the calls are spent");
+        assert_eq!(retries.wait(&failed(FaultKind::UpstreamError), 2, 1), None, "so are a later attempt's");
         let told = |seconds| FailedCall {
             wait: Some(Duration::from_secs(seconds)),
-            ..trouble(FaultKind::UpstreamError)
+            ..failed(FaultKind::UpstreamError)
         };
         assert_eq!(retries.wait(&told(2), 1, 1), Some(Duration::from_secs(2)));
         assert_eq!(retries.wait(&told(30), 1, 1), None, "the gateway waits, not the attempt");
@@ -119,8 +119,8 @@ mod tests {
     #[test]
     fn an_agent_with_side_effects_is_called_again_only_if_it_did_not_begin() {
         let careful = Retries::CAREFUL;
-        assert_eq!(careful.wait(&trouble(FaultKind::UpstreamTruncated), 1, 1), None);
-        assert!(careful.wait(&trouble(FaultKind::UpstreamUnreachable).refused(), 1, 1).is_some());
+        assert_eq!(careful.wait(&failed(FaultKind::UpstreamTruncated), 1, 1), None);
+        assert!(careful.wait(&failed(FaultKind::UpstreamUnreachable).refused(), 1, 1).is_some());
     }
 
     #[test]

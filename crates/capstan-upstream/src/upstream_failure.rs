@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{Fault, FaultKind};
-use reqwest::header::HeaderMap;
+use reqwest::header::{HeaderMap, LOCATION};
 use serde_json::Value;
+use url::Url;
 
 use crate::api_key::ApiKey;
 use crate::failed_call::FailedCall;
@@ -100,6 +101,9 @@ impl UpstreamFailure {
         if status >= 300 {
             told.status = Some(status);
         }
+        if (300..400).contains(&status) {
+            told.text = redirected(headers);
+        }
         told.wait = wait_of(headers, SystemTime::now());
         told
     }
@@ -122,7 +126,7 @@ impl UpstreamFailure {
         fault.with_cause(Cause { error_type: "UpstreamSaid".into(), chain: vec![text] })
     }
 
-    pub(crate) fn to_trouble(&self, secret: &ApiKey) -> FailedCall {
+    pub(crate) fn to_failed_call(&self, secret: &ApiKey) -> FailedCall {
         let is_refusal = matches!(self.status, Some(408 | 425 | 429 | 503 | 529));
         FailedCall { fault: self.to_fault(secret), wait: self.wait, is_refusal }
     }
@@ -153,6 +157,17 @@ impl UpstreamFailure {
             None => Fault::new(FaultKind::UpstreamError),
         }
     }
+}
+
+/// A redirect that is not followed, for the log. Only the server is told: the rest of an address may be a secret.
+fn redirected(headers: &HeaderMap) -> String {
+    let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
+    let target =
+        location.and_then(|text| Url::parse(text).ok()).map(|url| url.origin().ascii_serialization());
+    let target = target.map_or_else(String::new, |origin| format!(" to {origin}"));
+    format!(
+        "redirected{target}, which is not followed: another server gets neither the key nor the request; if it is the right one, make it the agent's url"
+    )
 }
 
 /// A word of a protocol, not prose that ended up in its place.

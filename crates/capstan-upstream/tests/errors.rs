@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use capstan_agent::{Agent, Clock, Timer, Turn};
 use capstan_protocol::agui::{AguiEvent, RunError};
-use capstan_protocol::{ErrorSeverity, Exposure, Fault, Problem};
+use capstan_protocol::{ErrorSeverity, Exposure, Fault, FaultKind, Problem};
 use common::*;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::rustls;
 
 const PAGE: &str = include_str!("../../../PROTOCOL.md");
@@ -243,6 +244,30 @@ async fn a_certificate_that_does_not_verify_is_fatal() {
         }
     });
     stands("TLS certificate that does not verify", &fault_of("openai", &url).await);
+}
+
+/// Its words say nothing of a certificate: the type of the failure tells.
+#[tokio::test]
+async fn a_server_that_speaks_no_tls_is_fatal_whatever_the_kind() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 1024]).await;
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+    });
+    for (kind, config) in [
+        ("openai", config(&url)),
+        ("ag-ui", json!({ "url": url, "max_calls": 1 })),
+        ("cap", json!({ "url": url, "max_calls": 1 })),
+    ] {
+        let (_, outcome) = run(agent_by(Clock::default(), kind, config), Turn::new("Hi")).await;
+        let fault = outcome.unwrap_err();
+        let told = (fault.kind(), fault.severity(), fault.is_retryable());
+        let expected = (FaultKind::UpstreamUnreachable, ErrorSeverity::Fatal, false);
+        assert_eq!(told, expected, "{kind}: {:?}", fault.cause());
+    }
 }
 
 #[tokio::test]

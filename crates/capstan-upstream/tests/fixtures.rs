@@ -20,6 +20,8 @@ fn shown(output: &Output) -> Value {
         Output::Usage(usage) => json!({ "usage": usage }),
         Output::Reason(reason) => json!({ "reason": reason }),
         Output::FarId(id) => json!({ "far_id": id }),
+        // A decoder makes no calls.
+        Output::CallBegan(_) | Output::CallEnded(_) | Output::Member(_) => Value::Null,
         Output::Interrupt(asked) => json!({ "interrupt": asked }),
     }
 }

@@ -62,6 +62,22 @@ async fn a_key_that_a_server_repeats_anywhere_does_not_reach_the_log() {
 }
 
 #[tokio::test]
+async fn a_redirect_is_told_with_the_server_that_it_leads_to() {
+    let key = key();
+    for kind in KINDS {
+        let acts = status(307, &[("location", "http://elsewhere.example:81/v1?token=hush")], "");
+        let provider = Provider::start(move |_| acts.clone()).await;
+        let fault = fault_of(kind, config(kind, &provider.url, key.path())).await;
+        let cause = fault.cause().unwrap().to_string();
+        assert!(
+            cause.contains("redirected to http://elsewhere.example:81, which is not followed"),
+            "{kind}: {cause}"
+        );
+        assert!(!cause.contains("hush"), "{kind}: {cause}");
+    }
+}
+
+#[tokio::test]
 async fn a_connection_that_fails_is_told_with_the_host_and_the_chain_of_errors() {
     let key = key();
     for kind in KINDS {

@@ -79,7 +79,7 @@ function emphasis(text: string, at: number, closings: Closings, depth: number): 
 /** `[label](address)`. A picture from elsewhere is a link to it, too: showing it would tell its server who reads. */
 function link(text: string, begin: number, closings: Closings): Span | undefined {
   const close = closings.next("]", begin);
-  const [whole, address] = (close && match(ADDRESS, text, close.end)) ?? [];
+  const [whole, address] = (close && closings.addressAt(close.end)) ?? [];
   if (!close || whole === undefined) return undefined;
   const label = text.slice(begin, close.at) || address || "[]()";
   return { node: <Link address={address ?? ""}>{label}</Link>, end: close.end + whole.length };
@@ -109,8 +109,10 @@ interface Run {
 /** What can close a mark, by mark and in its order. */
 class Closings {
   readonly #runs = new Map<string, { list: Run[]; next: number }>();
+  /** The address that was looked for last. */
+  #address: { at: number; found: RegExpExecArray | null } | undefined;
 
-  constructor(text: string) {
+  constructor(readonly text: string) {
     for (const { 0: run, index: at } of text.matchAll(RUN)) {
       const end = at + run.length;
       if (run[0] === "`") this.#add(`code ${run.length}`, at, end);
@@ -137,6 +139,12 @@ class Closings {
     if (!runs) return undefined;
     while ((runs.list[runs.next]?.at ?? from) < from) runs.next += 1;
     return runs.list[runs.next];
+  }
+
+  /** The address behind a bracket. Any number of brackets may open before the one that closes; it is read for the first of them. */
+  addressAt(at: number): RegExpExecArray | null {
+    if (this.#address?.at !== at) this.#address = { at, found: match(ADDRESS, this.text, at) };
+    return this.#address.found;
   }
 }
 

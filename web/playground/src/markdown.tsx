@@ -49,7 +49,8 @@ function until(lines: string[], at: number, test: (line: string) => boolean): nu
 function fence(lines: string[], at: number) {
   const [, mark] = /^\s*(```+|~~~+)/.exec(lines[at] ?? "") ?? [];
   if (!mark) return undefined;
-  const end = until(lines, at + 1, (line) => !line.trim().startsWith(mark));
+  const isEnd = (line: string) => line.trim().startsWith(mark) && withoutEnd(line.trim(), mark.charAt(0)) === "";
+  const end = until(lines, at + 1, (line) => !isEnd(line));
   const code = lines.slice(at + 1, end).join("\n");
   return { node: <pre><code>{code}</code></pre>, next: end + 1 };
 }

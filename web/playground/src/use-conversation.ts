@@ -109,8 +109,13 @@ export function useConversation({ agent, face, apiKey }: Setup) {
 function messagesOf(turns: readonly TurnData[]): AguiMessage[] {
   return turns.flatMap(({ id, question, state }) => {
     if (state.status !== "closed" || state.reason === "cancelled") return [];
-    return [{ id, role: "user", content: question }, { id: `${id}-answer`, role: "assistant", content: state.text }];
+    return [{ id, role: "user", content: question }, { id: `${id}-answer`, role: "assistant", content: wellFormed(state.text) }];
   });
+}
+
+/** Half of a character can be told in JSON, and nobody has to take it back. */
+function wellFormed(text: string): string {
+  return text.replace(/\p{Surrogate}/gu, "\ufffd");
 }
 
 function markNotice(log: Log, notice: Notice): void {

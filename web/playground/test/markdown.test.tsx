@@ -14,6 +14,11 @@ test("the useful part of markdown is rendered", () => {
   expect(html("| a | b |\n|---|---|\n| 1 | **2** |")).toContain("<th>a</th><th>b</th></tr></thead><tbody><tr><td>1</td><td><strong>2</strong></td>");
 });
 
+test("a fence ends at a fence, not at a line that begins like one", () => {
+  expect(html("```\na\n```b c\n~~~\n```\nd")).toBe("<pre><code>a\n```b c\n~~~</code></pre><p>d</p>");
+  expect(html("```\na\n````  \nb")).toBe("<pre><code>a</code></pre><p>b</p>");
+});
+
 test("what is not finished yet is text", () => {
   for (const text of ["**bold", "`code", "[link](http", "| a |", "```\ncode", "snake_case_name", "2 * 3 * 4"]) {
     expect(html(text).replace(/<[^>]+>/g, "").replaceAll("\n", ""), text).toBe(text.replace(/^```\n/, ""));

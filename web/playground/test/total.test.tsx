@@ -56,6 +56,11 @@ test.each([...MARKS.map((piece) => [piece, 100_000] as const), ...PIECES.map((pi
   },
 );
 
+/** Many that open, one that closes, and a long way from there: what stands behind it is read once, not for each. */
+test.each(["()", "x", "(x)", "[b](c"])("brackets that share an end, before %j", { timeout: 5_000 }, (tail) => {
+  for (const open of ["[a", "![", "a[b "]) expect(depthOf(html(`${open.repeat(40_000)}](${tail.repeat(40_000)}`))).toBeLessThanOrEqual(DEEPEST);
+});
+
 const anyEvent = fc.oneof(...EVENTS.map(nearly), anyValue);
 
 test("any event is shown, or shown raw", () => {

@@ -26,6 +26,8 @@ Step = Callable[[str, Any], None]
 
 PROBLEM_BYTES = 64 * 1024
 """A refusal's body is read up to this: a problem is small."""
+ANSWER_BYTES = 64 * 1024 * 1024
+"""An answer in one object is read up to this."""
 
 
 class Way:
@@ -77,18 +79,26 @@ class Way:
     def exchange(self, method: str, url: str) -> str:
         """One request, one whole answer."""
         try:
-            response = self._http.request(method, url, headers=self._headers, timeout=self._timeout)
+            response = _send(self._http, self._asking(method, url))
+            try:
+                body = _beginning(response)
+            finally:
+                response.close()
         except httpx.TransportError as error:
             raise self._lost(error) from error
-        return self._answer(response)
+        return self._answer(response, body)
 
     async def exchange_async(self, method: str, url: str) -> str:
         """The same for asyncio."""
         try:
-            response = await self._http.request(method, url, headers=self._headers, timeout=self._timeout)
+            response = await _send(self._http, self._asking(method, url))
+            try:
+                body = await _beginning_async(response)
+            finally:
+                await response.aclose()
         except httpx.TransportError as error:
             raise self._lost(error) from error
-        return self._answer(response)
+        return self._answer(response, body)
 
     def read(self, text: str) -> dict[str, Any]:
         """An answer that must be an object."""
@@ -98,15 +108,19 @@ class Way:
             raise CAPProtocolError(f"the server does not speak the protocol: the answer is not JSON: {error}") from None
         return answer if isinstance(answer, dict) else {}
 
-    def _answer(self, response: httpx.Response) -> str:
+    def _asking(self, method: str, url: str) -> httpx.Request:
+        request: httpx.Request = self._http.build_request(method, url, headers=self._headers, timeout=self._timeout)
+        return request
+
+    def _answer(self, response: httpx.Response, body: bytes) -> str:
         status, headers = response.status_code, response.headers
         if status < 300:
-            return response.text
+            return body.decode("utf-8", "replace")
         machine = self._judge()
         if status < 400:
             machine.opened(status, headers.get("content-type", ""), headers.get("location"))
         else:
-            machine.refused(status, headers.get("retry-after"), response.content[:PROBLEM_BYTES])
+            machine.refused(status, headers.get("retry-after"), body)
         raise _verdict(machine)
 
     def _lost(self, error: Exception) -> CAPError:
@@ -141,6 +155,35 @@ class Way:
         return machine, {"method": "GET", "url": url, "headers": headers, "timeout": self._timeout}
 
 
+def _send(http: Any, request: httpx.Request) -> Any:
+    """Whatever the caller's client does with redirects: another server gets neither the key nor what is asked."""
+    return http.send(request, stream=True, follow_redirects=False)
+
+
+def _limit(response: httpx.Response) -> int:
+    return PROBLEM_BYTES if response.status_code >= 400 else ANSWER_BYTES
+
+
+def _beginning(response: httpx.Response) -> bytes:
+    """A body up to its limit. The rest is not fetched: nobody knows how much it is."""
+    body, limit = bytearray(), _limit(response)
+    for chunk in response.iter_bytes():
+        body += chunk
+        if len(body) >= limit:
+            break
+    return bytes(body[:limit])
+
+
+async def _beginning_async(response: httpx.Response) -> bytes:
+    """The same for asyncio."""
+    body, limit = bytearray(), _limit(response)
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) >= limit:
+            break
+    return bytes(body[:limit])
+
+
 def _verdict(machine: _core.Machine) -> CAPError:
     while (action := machine.poll())[0] != "fail":
         pass
@@ -170,7 +213,7 @@ class _Driver:
         self._machine.opened(response.status_code, headers.get("content-type", ""), headers.get("location"))
 
     def _refused(self, response: httpx.Response, body: bytes) -> None:
-        self._machine.refused(response.status_code, response.headers.get("retry-after"), body[:PROBLEM_BYTES])
+        self._machine.refused(response.status_code, response.headers.get("retry-after"), body)
 
 
 def _words(error: Exception) -> str:
@@ -199,10 +242,12 @@ class SyncDriver(_Driver):
             raise
 
     def _connect(self, last_event_id: str | None) -> None:
-        response = self._http.send(self._build(last_event_id), stream=True)
+        response = _send(self._http, self._build(last_event_id))
         if response.status_code >= 400:
-            self._refused(response, response.read())
-            response.close()
+            try:
+                self._refused(response, _beginning(response))
+            finally:
+                response.close()
             return
         self._opened(response)
         self._chunks = response.iter_bytes()
@@ -248,10 +293,12 @@ class AsyncDriver(_Driver):
             await sleep(value)
 
     async def _connect(self, last_event_id: str | None) -> None:
-        response = await self._http.send(self._build(last_event_id), stream=True)
+        response = await _send(self._http, self._build(last_event_id))
         if response.status_code >= 400:
-            self._refused(response, await response.aread())
-            await response.aclose()
+            try:
+                self._refused(response, await _beginning_async(response))
+            finally:
+                await response.aclose()
             return
         self._opened(response)
         self._chunks = response.aiter_bytes()

@@ -111,7 +111,10 @@ class _Client:
         return self._core.is_closed
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.base_url!r})"
+        # A password in the address stays out of whatever prints a client.
+        scheme, _, rest = self.base_url.partition("://")
+        shown = f"{scheme}://{rest.rpartition('@')[2]}"
+        return f"{type(self).__name__}({shown!r})"
 
 
 class CAPClient(_Client):

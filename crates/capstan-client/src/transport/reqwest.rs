@@ -19,7 +19,7 @@ pub(super) fn client(connect_timeout: Duration) -> Result<reqwest::Client, Trans
         .redirect(redirect::Policy::custom(follow))
         .tcp_nodelay(true)
         .build()
-        .map_err(from_reqwest)
+        .map_err(TransportError::from)
 }
 
 /// Only within the origin: another server gets neither the key nor what is asked. And only where POST stays POST.
@@ -35,21 +35,29 @@ fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
 impl Transport for reqwest::Client {
     async fn send(&self, request: Request) -> Result<Response, TransportError> {
         let sending = self.request(request.method, request.url).headers(request.headers).body(request.body);
-        let response = sending.send().await.map_err(from_reqwest)?;
+        Ok(sending.send().await?.into())
+    }
+}
+
+/// For transports that look at a response before they pass it on.
+impl From<reqwest::Response> for Response {
+    fn from(response: reqwest::Response) -> Self {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let body = response.bytes_stream().map(|chunk| chunk.map_err(from_reqwest));
-        Ok(Response { status, headers, body: Box::pin(body) })
+        let body = response.bytes_stream().map(|chunk| chunk.map_err(TransportError::from));
+        Self { status, headers, body: Box::pin(body) }
     }
 }
 
 /// The innermost cause says most; the URL is left out, since it may hold what is nobody's business.
-fn from_reqwest(error: reqwest::Error) -> TransportError {
-    let error = error.without_url();
-    let mut cause: &(dyn Error + 'static) = &error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
+impl From<reqwest::Error> for TransportError {
+    fn from(error: reqwest::Error) -> Self {
+        let error = error.without_url();
+        let mut cause: &(dyn Error + 'static) = &error;
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        let words = cause.to_string();
+        let outer = if error.is_connect() { "cannot connect" } else { "the connection broke" };
+        Self(if words.is_empty() { outer.to_owned() } else { format!("{outer}: {words}") })
     }
-    let words = cause.to_string();
-    let outer = if error.is_connect() { "cannot connect" } else { "the connection broke" };
-    TransportError(if words.is_empty() { outer.to_owned() } else { format!("{outer}: {words}") })
 }

@@ -114,10 +114,10 @@ impl Face for Agui {
     /// read as AG-UI, or makes no sense, is refused as HTTP.
     fn refuse(&self, app: &App, fault: &Fault, asker: Asker<'_>) -> Option<Response> {
         let is_v1 = match asker {
-            Asker::Unread => return None,
-            Asker::Client(_) if fault.kind() == FaultKind::InvalidRequest => return None,
-            Asker::Viewer => false,
-            Asker::Client(ask) => ask.protocol_version.is_some(),
+            Asker::Stranger(_) | Asker::Unread(_) => return None,
+            Asker::Client(..) if fault.kind() == FaultKind::InvalidRequest => return None,
+            Asker::Viewer(_) => false,
+            Asker::Client(_, ask) => ask.protocol_version.is_some(),
         };
         let now = Some(Timestamp::now().as_millis());
         let error = fault.to_run_error(app.settings.exposure).to_event(form(is_v1), now);

@@ -2,6 +2,7 @@
 
 mod ask;
 mod routes;
+mod whole;
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::app::App;
 use crate::ask::Ask;
 use crate::openapi::{Model, Routes};
 use crate::post::header_lists;
-use crate::reader::{self, View};
+use crate::reader::View;
 use crate::refusal::Refusal;
 use crate::resume::ResumePoint;
 use crate::{query, tickets};
@@ -71,13 +72,11 @@ impl Face for Cap {
             return None;
         }
         // A run's own fault was counted by its relay.
-        let mut response = match reader::collect(app, run, request.ask.key.parse().unwrap_or_default()).await
-        {
+        let id = request.ask.key.parse().unwrap_or_default();
+        Some(match whole::response(app, run, id).await {
             Ok(answer) => Json(answer).into_response(),
             Err(fault) => Refusal::from(fault).of_a_run(),
-        };
-        reader::name_stream(run, &mut response);
-        Some(response)
+        })
     }
 
     async fn open(&self, _app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {

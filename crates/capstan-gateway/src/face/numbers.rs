@@ -1,48 +1,37 @@
-//! A third face, for tests only: one file and one row, with what CAP and AG-UI do not need. It has no preamble, its key is
-//! derived, a reader resumes by GET with a number, a clean end means "come back", its errors are HTTP statuses in a shape
-//! of its own, and nobody sends a request again: the gateway arms.
+//! A third face, for tests only: a file and a row, with what CAP and AG-UI do not need and faces to come do. It has no
+//! preamble and no ids; its key is derived; it counts in numbers of its own, by which a reader resumes with a GET; a
+//! clean end means "come back"; its errors are HTTP statuses in a shape of its own; it names agents and earlier runs in
+//! its body; it has whole answers, a long poll, a stop and a card that is open to everybody; and nobody sends a request
+//! again: the gateway arms.
+
+mod routes;
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, Request as HttpRequest, State};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use capstan_agent::async_trait;
-use capstan_journal::{ArmedBy, RunState};
-use capstan_protocol::{ChatMessage, Fault, FaultKind, Payload, sse};
-use http::StatusCode;
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
+use capstan_journal::{ArmedBy, NameKind, Run, RunState};
+use capstan_protocol::{ChatMessage, Fault, Parameters, Payload, sse};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+use serde_json::json;
 
+use self::routes::{Question, own_id, stream_of};
 use super::{Asker, Face, FaceWriter, Next, Opening, Request, Telling};
 use crate::app::App;
 use crate::ask::{Ask, invalid};
-use crate::openapi::{self, Model, Routes, Row, Tag, model};
-use crate::reader::View;
-use crate::refusal::{Refusal, journal_fault};
-use crate::resume::ResumePoint;
-use crate::{post, query};
+use crate::lookup;
+use crate::openapi::{Model, Routes, model};
+use crate::reader::{self, View};
 
 pub(super) struct Numbers;
 
-const TAG: Tag = Tag { name: "Numbers", says: "A face for tests." };
-const POST: Row = Row { tag: &TAG, summary: "Ask in numbers", ..Row::NONE };
-const GET: Row = Row { tag: &TAG, summary: "Read on", place: Some(&openapi::STREAM), ..Row::NONE };
-
-#[derive(Deserialize, JsonSchema)]
-struct Question {
-    chat: String,
-    text: String,
-}
-
-#[derive(Deserialize)]
-struct Params {
-    starting_after: Option<u64>,
-}
+/// So many numbers a packet has: the first of packet 3 is 30.
+const PER_PACKET: u64 = 10;
 
 #[async_trait]
 impl Face for Numbers {
@@ -51,26 +40,57 @@ impl Face for Numbers {
     }
 
     fn routes(self: Arc<Self>) -> Routes {
-        let face = self.clone();
-        let read_on = async move |State(app): State<App>, Path(id): Path<String>, request: HttpRequest| {
-            face.read_on(&app, &id, request).await
-        };
-        Routes::default().start("/v1/numbers", self, &POST).get("/v1/numbers/{id}", read_on, &GET)
+        routes::for_tenants(self)
+    }
+
+    fn open_routes(self: Arc<Self>) -> Routes {
+        routes::open()
+    }
+
+    fn request_headers(&self) -> &'static [&'static str] {
+        &["numbers-key"]
+    }
+
+    fn response_headers(&self) -> &'static [&'static str] {
+        &["numbers-next"]
     }
 
     fn events(&self) -> Model {
         model::<Question>
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
-        let question: Question = capstan_protocol::decode::from_slice(body).map_err(|e| invalid(&e))?;
-        Ok(Ask::new(String::new(), question.chat, vec![ChatMessage::user(question.text)]))
+    fn reads(&self, media_type: &str) -> bool {
+        media_type == "application/json" || media_type == "application/numbers+json"
     }
 
-    /// The same words in the same chat are the same request.
-    fn key(&self, ask: &Ask, request: &Request<'_>) -> String {
-        let digest = Sha256::digest(request.body);
-        format!("{}:{digest:x}", ask.session)
+    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+        let question: Question = capstan_protocol::decode::from_slice(body).map_err(|e| invalid(&e))?;
+        let parameters = Parameters { temperature: question.temperature, ..Parameters::default() };
+        let mut ask = Ask::new(String::new(), String::new(), vec![ChatMessage::user(question.text)]);
+        ask.extras.parameters = Arc::new(parameters);
+        Ok(Ask { chat: question.chat, agent: question.model, ..ask })
+    }
+
+    /// A question that goes on from another stays in its conversation.
+    async fn complete(&self, app: &App, tenant: &str, parts: &Parts, ask: &mut Ask) -> Result<(), Fault> {
+        let Some(previous) = parts.headers.get("numbers-previous").and_then(|id| id.to_str().ok()) else {
+            return Ok(());
+        };
+        let run = lookup::by_stream(app, tenant, stream_of(previous)).await?;
+        (ask.session, ask.previous) = (run.session, Some(run.stream_id));
+        Ok(())
+    }
+
+    /// The key that was given; else a repeat says that it is one, and attaches to the newest run of its body.
+    async fn key(&self, app: &App, request: &Request<'_>) -> Result<String, Fault> {
+        let header = |name| request.parts.headers.get(name).and_then(|value| value.to_str().ok());
+        if let Some(key) = header("numbers-key") {
+            return Ok(key.to_owned());
+        }
+        let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
+        let same = lookup::newest(app, request.tenant, NameKind::BodyHash, &hash).await?;
+        let same = same.filter(|_| header("numbers-repeat").is_some());
+        Ok(same.map_or_else(|| uuid::Uuid::now_v7().to_string(), |run| run.key))
     }
 
     fn armed_by(&self) -> ArmedBy {
@@ -81,34 +101,41 @@ impl Face for Numbers {
         path.starts_with("/v1/numbers")
     }
 
-    fn refuse(&self, _: &App, fault: &Fault, _: Asker<'_>) -> Option<Response> {
-        let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Some((status, Json(json!({ "wrong": fault.code() }))).into_response())
+    fn refuse(&self, _: &App, fault: &Fault, asker: Asker<'_>) -> Option<Response> {
+        let status = StatusCode::from_u16(routes::status_of(fault.kind().entry())).unwrap_or_default();
+        let told = json!({ "wrong": fault.code(), "at": asker.path(), "was_read": asker.parts().is_some() });
+        Some((status, Json(told)).into_response())
+    }
+
+    /// Whoever asks for the whole says so in its body.
+    async fn whole(&self, app: &App, request: &Request<'_>, run: &Run) -> Option<Response> {
+        let question: Question = serde_json::from_slice(request.body).unwrap_or_default();
+        if question.stream {
+            return None;
+        }
+        let asker = Asker::Client(request.parts, request.ask);
+        let told = match reader::follow(app, run).await {
+            Ok(whole) => whole.fault().map_or_else(|| Ok(routes::told(&whole)), Err),
+            Err(fault) => Err(fault),
+        };
+        Some(told.unwrap_or_else(|fault| super::refusal(app, self, fault, asker).of_a_run()))
     }
 
     async fn open(&self, _: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
-        Ok(Box::new(NumbersWriter { base: opening.point.in_run(opening.run)? }))
+        let seconds = opening.parts.headers.get("numbers-lasts").and_then(|s| s.to_str().ok()?.parse().ok());
+        let base = opening.point.in_run(opening.run)?;
+        Ok(Box::new(NumbersWriter { base, lasts: seconds.map(Duration::from_secs) }))
     }
-}
 
-impl Numbers {
-    async fn read_on(&self, app: &App, id: &str, request: HttpRequest) -> Result<Response, Refusal> {
-        let (parts, _) = request.into_parts();
-        let answered = async {
-            let params: Params = query::parse(&parts.uri)?;
-            let stream = id.parse().map_err(|_| Fault::new(FaultKind::StreamNotFound))?;
-            let run = app.journal.store().run(stream).await.map_err(journal_fault)?;
-            let run = run.ok_or_else(|| Fault::new(FaultKind::StreamNotFound))?;
-            let point = ResumePoint::default().or_after(params.starting_after);
-            let opening = Opening { run: &run, point, view: View::Get, parts: &parts, posted: None };
-            post::watch(app, self, opening).await
-        };
-        answered.await.map_err(|fault| super::refusal(app, self, fault, Asker::Viewer))
+    async fn headers(&self, _: &App, opening: &Opening<'_>, headers: &mut HeaderMap) -> Result<(), Fault> {
+        headers.insert("numbers-id", own_id(opening.run).parse().unwrap());
+        Ok(())
     }
 }
 
 struct NumbersWriter {
     base: u64,
+    lasts: Option<Duration>,
 }
 
 impl FaceWriter for NumbersWriter {
@@ -122,8 +149,9 @@ impl FaceWriter for NumbersWriter {
 
     fn frames<'a>(&'a mut self, _: &'a App, frames: Vec<Bytes>) -> Telling<'a> {
         let packets = frames.iter().filter_map(|frame| sse::decode_packet(frame));
-        let told: String =
-            packets.map(|packet| format!("{}={}\n", packet.seq, said(&packet.payload))).collect();
+        let told: String = packets
+            .map(|packet| format!("{}={}\n", packet.seq * PER_PACKET, said(&packet.payload)))
+            .collect();
         Telling::Now(Next::Write(told.into()))
     }
 
@@ -136,6 +164,10 @@ impl FaceWriter for NumbersWriter {
 
     fn closing(&mut self) -> Next {
         Next::Last("come back\n".into())
+    }
+
+    fn lasts(&self) -> Option<Duration> {
+        self.lasts
     }
 
     fn heartbeat(&self) -> &'static [u8] {
@@ -153,145 +185,5 @@ fn said(payload: &Payload) -> String {
         Payload::Event(_) => "event".into(),
         Payload::Error(error) => format!("{} {}", error.severity, error.code),
         Payload::Close(close) => close.reason().to_owned(),
-    }
-}
-
-mod tests {
-    use axum::Router;
-    use axum::body::{Body, to_bytes};
-    use axum::extract::ConnectInfo;
-    use capstan_demo::Demo;
-    use capstan_journal::{Durability, Journal, TailLimits, open};
-    use futures_util::StreamExt as _;
-    use http::{Request as HttpRequest, StatusCode};
-    use std::net::SocketAddr;
-    use tower::ServiceExt as _;
-
-    use super::*;
-    use crate::{Gateway, KeyHash, Service, Settings, Tenant, Tenants};
-
-    struct World {
-        journal: String,
-        settings: Settings,
-    }
-
-    impl World {
-        fn new(settings: Settings) -> Self {
-            Self { journal: "memory:".into(), settings }
-        }
-
-        /// A process's life over the one journal.
-        async fn life(&self) -> Service {
-            let store = open(&self.journal, Durability::default()).unwrap();
-            let journal = Journal::new(store, TailLimits::default());
-            let demo = Demo::with_delay(Duration::from_millis(10));
-            let gateway = Gateway::new(journal).agent("demo", demo).settings(self.settings.clone());
-            Service::start(gateway).await.unwrap()
-        }
-    }
-
-    fn request(method: &str, uri: &str, body: &Value) -> HttpRequest<Body> {
-        let here: SocketAddr = ([127, 0, 0, 1], 1).into();
-        HttpRequest::builder()
-            .method(method)
-            .uri(uri)
-            .header("host", "localhost")
-            .header("content-type", "application/json")
-            .extension(ConnectInfo(here))
-            .body(Body::from(body.to_string()))
-            .unwrap()
-    }
-
-    async fn ask(router: &Router, text: &str) -> Response {
-        let question = json!({ "chat": "c", "text": text });
-        router.clone().oneshot(request("POST", "/v1/numbers", &question)).await.unwrap()
-    }
-
-    async fn text(response: Response) -> String {
-        String::from_utf8(to_bytes(response.into_body(), usize::MAX).await.unwrap().to_vec()).unwrap()
-    }
-
-    fn stream_of(response: &Response) -> String {
-        response.headers()["x-stream-id"].to_str().unwrap().to_owned()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_same_words_attach_and_a_number_reads_on_without_a_preamble() {
-        let world = World::new(Settings::default());
-        let router = world.life().await.router();
-        let first = ask(&router, "/echo one two").await;
-        let stream = stream_of(&first);
-        let whole = text(first).await;
-        assert!(whole.starts_with("1=") && whole.ends_with("=completed\nover\n"), "{whole}");
-        let again = ask(&router, "/echo one two").await;
-        assert_eq!((stream_of(&again), text(again).await), (stream.clone(), whole.clone()));
-        let other = ask(&router, "/echo three").await;
-        assert_ne!(stream_of(&other), stream);
-        let uri = format!("/v1/numbers/{stream}?starting_after=1");
-        let rest = router.clone().oneshot(request("GET", &uri, &Value::Null)).await.unwrap();
-        assert_eq!(text(rest).await, whole.split_once('\n').unwrap().1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_long_wait_is_the_gateways_where_nobody_comes_back() {
-        let world = World::new(Settings::default());
-        let router = world.life().await.router();
-        let told = text(ask(&router, "/flaky 2 --wait 30").await).await;
-        assert!(told.contains("WARNING "), "{told}");
-        assert!(told.ends_with("=completed\nover\n"), "{told}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_drain_ends_cleanly_and_the_next_life_goes_on_unasked() {
-        let folder = tempfile::tempdir().unwrap();
-        let journal = format!("disk:{}", folder.path().display());
-        let world = World { journal, settings: Settings::default() };
-        let life = world.life().await;
-        let response = ask(&life.router(), "/tokens 50 --delay 1s").await;
-        let stream = stream_of(&response);
-        let mut body = response.into_body().into_data_stream();
-        let begun = body.next().await.unwrap().unwrap();
-        let drained = tokio::spawn(life.drain());
-        let mut told = begun.to_vec();
-        while let Some(bytes) = body.next().await {
-            told.extend_from_slice(&bytes.expect("a clean end"));
-        }
-        let told = String::from_utf8(told).unwrap();
-        assert!(told.ends_with("come back\n"), "{told}");
-        drained.await.unwrap().unwrap();
-        let router = world.life().await.router();
-        let uri = format!("/v1/numbers/{stream}?starting_after=0");
-        let rest = router.clone().oneshot(request("GET", &uri, &Value::Null)).await.unwrap();
-        let rest = text(rest).await;
-        assert!(rest.ends_with("=completed\nover\n"), "{rest}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn silence_is_broken_in_its_own_words_and_time() {
-        let world = World::new(Settings::default());
-        let router = world.life().await.router();
-        let mut body = ask(&router, "/hang").await.into_body().into_data_stream();
-        let began = tokio::time::Instant::now();
-        loop {
-            let bytes = body.next().await.unwrap().unwrap();
-            if bytes.as_ref() == b"still here\n" {
-                break;
-            }
-        }
-        assert!(began.elapsed() <= Duration::from_secs(4));
-    }
-
-    #[tokio::test]
-    async fn refusals_have_its_shape_even_before_it_sees_the_request() {
-        let tenants = Tenants::from(vec![Tenant::new("acme", vec![KeyHash::of("sk")])]);
-        let world = World::new(Settings { tenants, ..Settings::default() });
-        let router = world.life().await.router();
-        let refused = ask(&router, "hi").await;
-        assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
-        assert!(text(refused).await.starts_with(r#"{"wrong":"#));
-        let open = World::new(Settings::default()).life().await.router();
-        let unread = open.clone().oneshot(request("POST", "/v1/numbers", &json!({}))).await.unwrap();
-        assert_eq!(unread.status(), StatusCode::BAD_REQUEST);
-        assert_eq!(text(unread).await, r#"{"wrong":"invalid_request"}"#);
     }
 }

@@ -6,7 +6,6 @@ use capstan_protocol::fault::Entry;
 use capstan_protocol::{CATALOGUE, FaultKind, Problem, problem};
 use serde_json::{Map, Value, json};
 
-use super::headers::{OF_REQUESTS, OF_RESPONSES};
 use super::models::Models;
 use super::routes::Described;
 use super::{Answer, Body, Content, Header, Link, REQUEST_ID, TENANT_ID, Tag, WAIT, model};
@@ -48,7 +47,7 @@ pub(crate) fn document(routes: &[Described]) -> Value {
         "tags": tags,
         "paths": paths,
     });
-    let components = components(models.settle(&mut document));
+    let components = components(routes, models.settle(&mut document));
     if let Value::Object(document) = &mut document {
         document.insert("components".into(), components);
     }
@@ -98,10 +97,10 @@ fn security(route: &Described) -> Value {
 fn parameters(route: &Described, models: &mut Models) -> Vec<Value> {
     let row = route.row;
     let mut parameters = Vec::new();
-    if let (Some(place), Some(name)) = (row.place, placeholder(route.path)) {
-        parameters.push(json!({ "name": name, "in": "path", "required": true, "description": place.says,
-            "schema": (place.schema)(), "example": place.example }));
-    }
+    parameters.extend(row.places.iter().zip(placeholders(route.path)).map(|(place, name)| {
+        json!({ "name": name, "in": "path", "required": true, "description": place.says,
+            "schema": (place.schema)(), "example": place.example })
+    }));
     if let Some(query) = row.query {
         parameters.extend(query_parameters(&models.read(query)));
     }
@@ -111,8 +110,8 @@ fn parameters(route: &Described, models: &mut Models) -> Vec<Value> {
     parameters
 }
 
-fn placeholder(path: &str) -> Option<&str> {
-    path.split_once('{')?.1.split_once('}').map(|(name, _)| name)
+fn placeholders(path: &str) -> impl Iterator<Item = &str> {
+    path.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
 }
 
 /// A parameter for each member of a struct.
@@ -160,7 +159,8 @@ fn responses(route: &Described, models: &mut Models) -> Map<String, Value> {
     let mut responses: Map<String, Value> =
         route.row.answers.iter().map(|answer| (answer.status.to_string(), told(answer, models))).collect();
     for (status, entries) in faults(route) {
-        responses.insert(status.to_string(), refusal(route, &entries, models));
+        // A status that is an answer's as well is described there.
+        responses.entry(status.to_string()).or_insert_with(|| refusal(route, status, &entries, models));
     }
     responses
 }
@@ -214,15 +214,16 @@ fn reference(group: &str, header: &Header) -> Value {
 }
 
 /// What many routes share.
-fn components(schemas: Value) -> Value {
+fn components(routes: &[Described], schemas: Value) -> Value {
     let of_request = |header: &Header| json!({ "name": header.name, "in": "header", "description": header.says, "schema": (header.schema)() });
     let of_response = |header: &Header| json!({ "description": header.says, "schema": (header.schema)() });
-    let by_name = |headers: [&Header; 5], told: &dyn Fn(&Header) -> Value| -> Map<String, Value> {
-        headers.iter().map(|header| (header.name.to_owned(), told(header))).collect()
-    };
+    let of_rows = routes.iter().flat_map(|route| route.row.headers).copied();
+    let sent = of_rows.chain([&TENANT_ID, &REQUEST_ID]);
+    let of_answers = routes.iter().flat_map(|route| route.row.answers).flat_map(|answer| answer.headers);
+    let told = of_answers.copied().chain([&WAIT, &REQUEST_ID]);
     json!({
-        "parameters": by_name(OF_REQUESTS, &of_request),
-        "headers": by_name(OF_RESPONSES, &of_response),
+        "parameters": sent.map(|header| (header.name.to_owned(), of_request(header))).collect::<Map<_, _>>(),
+        "headers": told.map(|header| (header.name.to_owned(), of_response(header))).collect::<Map<_, _>>(),
         "securitySchemes": security_schemes(),
         "schemas": schemas,
     })
@@ -235,29 +236,32 @@ fn faults(route: &Described) -> BTreeMap<u16, Vec<&'static Entry>> {
     if route.needs_key {
         kinds.extend([FaultKind::TenantRequired, FaultKind::InvalidRequest]);
     }
-    if route.row.query.is_some() || placeholder(route.path).is_some() {
+    if route.row.query.is_some() || placeholders(route.path).next().is_some() {
         kinds.push(FaultKind::InvalidRequest);
     }
     kinds.extend(route.row.faults);
     let is_possible = |entry: &&Entry| route.row.tells_of_run || kinds.contains(&entry.kind);
     let mut by_status = BTreeMap::<u16, Vec<_>>::new();
     for entry in CATALOGUE.iter().filter(is_possible) {
-        by_status.entry(entry.status).or_default().push(entry);
+        let status = route.row.refusals.map_or(entry.status, |refusals| (refusals.status)(entry));
+        by_status.entry(status).or_default().push(entry);
     }
     by_status
 }
 
 /// A problem with one of these codes.
-fn refusal(route: &Described, entries: &[&Entry], models: &mut Models) -> Value {
+fn refusal(route: &Described, status: u16, entries: &[&Entry], models: &mut Models) -> Value {
     let lines: Vec<String> =
         entries.iter().map(|entry| format!("- `{}`: {}", entry.code, entry.meaning)).collect();
+    let told = |content: Map<String, Value>| json!({ "description": lines.join("\n"), "headers": headers([&WAIT, &REQUEST_ID].into_iter()), "content": content });
+    if let Some(refusals) = route.row.refusals {
+        return told([content(&refusals.content, models)].into_iter().collect());
+    }
     let codes: Vec<&str> = entries.iter().map(|entry| entry.code).collect();
     // An agent's own words for its failure are kept, under the status of what is not classified.
     let is_open = route.row.tells_of_run && entries.iter().any(|e| e.kind == FaultKind::AgentExecutionError);
     let code = if is_open { json!({ "examples": codes }) } else { json!({ "enum": codes }) };
-    let status = entries.first().map(|entry| entry.status);
     let schema = json!({ "allOf": [models.written(model::<Problem>)],
         "properties": { "code": code, "status": { "const": status } } });
-    json!({ "description": lines.join("\n"), "headers": headers([&WAIT, &REQUEST_ID].into_iter()),
-        "content": { problem::CONTENT_TYPE: { "schema": schema } } })
+    told([(problem::CONTENT_TYPE.to_owned(), json!({ "schema": schema }))].into_iter().collect())
 }

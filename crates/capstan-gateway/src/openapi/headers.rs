@@ -9,12 +9,6 @@ pub(crate) struct Header {
     pub(crate) schema: fn() -> Value,
 }
 
-/// Those of requests.
-pub(super) const OF_REQUESTS: [&Header; 5] = [&CURSOR, &ALLOW_RESET, &KNOWN_TAG, &TENANT_ID, &REQUEST_ID];
-
-/// Those of responses.
-pub(super) const OF_RESPONSES: [&Header; 5] = [&STREAM_ID, &STREAM_TICKET, &ETAG, &WAIT, &REQUEST_ID];
-
 /// Where the client stood.
 pub(crate) const CURSOR: Header = Header {
     name: "Last-Event-ID",

@@ -60,7 +60,7 @@ impl Routes {
                                   agent: Option<Path<String>>,
                                   request: Request| {
             let agent = agent.as_ref().map(|Path(name)| name.as_str());
-            crate::post::post(&app, &caller, face, agent, request).await
+            crate::post::post(&app, &caller, &*face, agent, request).await
         };
         self.post(path, handler, row)
     }

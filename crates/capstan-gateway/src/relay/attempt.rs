@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::{Instrument as _, Span};
 
-use super::{Ended, Relay};
+use super::{Ended, Relay, ledger};
 use crate::traces;
 
 /// Outputs that may be under way between agent and journal: enough to keep both busy, not enough to hide a slow one.
@@ -39,11 +39,17 @@ impl Relay {
         }
         self.packets.begin_attempt(self.run.attempt);
         let (span, trace) = self.app.traces.attempt(&mut self.trace, &self.run);
+        ledger::begins(&mut self.run, self.app.wall.now(), trace.as_ref());
         let mut work = self.start(turn.clone(), trace);
         let began = Instant::now();
         let ended = self.drive(&mut work, &span).await;
         self.budget = self.budget.saturating_sub(began.elapsed());
-        traces::answered(&span, self.packets.model().map(String::as_str), self.packets.attempt_usage());
+        traces::answered(
+            &span,
+            self.packets.model().map(String::as_str),
+            self.packets.attempt_usage().as_ref(),
+        );
+        self.calls.end();
         match ended.as_ref().map(Ended::code) {
             Ok(None) => {}
             Ok(Some(code)) => traces::failed(&span, code),
@@ -58,6 +64,7 @@ impl Relay {
         self.canceller = Some(canceller);
         turn.attempt = self.run.attempt;
         turn.sent = self.sent();
+        turn.made = ledger::made(&self.run);
         turn.trace = trace;
         turn.cancel = cancel;
         let agent = Arc::clone(&self.agent.agent);
@@ -104,6 +111,8 @@ impl Relay {
             match &output {
                 Output::Warning(error) => traces::warned(span, &error.code),
                 Output::FarId(id) => self.note_far_id(id).await?,
+                Output::CallBegan(call) => self.call_began(call, span).await?,
+                Output::CallEnded(call) => self.call_ended(call),
                 Output::Again { .. } if !self.packets.compares() => {
                     self.flush().await?;
                     self.packets.compare().await?;
@@ -114,6 +123,7 @@ impl Relay {
                 | Output::Model(_)
                 | Output::Usage(_)
                 | Output::Reason(_)
+                | Output::Member(_)
                 | Output::Interrupt(_) => {}
             }
             let fault = self.packets.take(output).err();
@@ -153,6 +163,7 @@ impl Relay {
         let began = Instant::now();
         self.app.journal.append(self.run.stream_id, self.run.attempt, frames).await?;
         self.app.metrics.append_seconds.observe(began.elapsed().as_secs_f64());
+        ledger::speaks(&mut self.run, self.packets.latest());
         self.run.last_seq = self.packets.seq();
         Ok(())
     }

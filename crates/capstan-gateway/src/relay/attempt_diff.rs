@@ -181,18 +181,20 @@ impl AttemptDiff {
         self.agreed < self.len
     }
 
-    pub(super) fn meet_text(&mut self, text: &str) -> Met {
+    /// What is new is handed back as it came: usually all of it is, and nothing is copied.
+    pub(super) fn meet_text(&mut self, text: String) -> Met {
         let ahead = self.text.get(self.agreed..).unwrap_or_default();
-        let common = common_prefix(ahead, text);
+        let common = common_prefix(ahead, &text);
         let is_through = common == ahead.len();
         self.agreed += common;
-        let rest = text.get(common..).unwrap_or_default();
+        let (was_empty, mut rest) = (text.is_empty(), text);
+        rest.drain(..common);
         match (rest.is_empty(), is_through) {
-            (false, false) => Met::Different(rest.to_owned()),
-            (_, true) if self.is_behind() => self.meet_hashed(rest),
+            (false, false) => Met::Different(rest),
+            (_, true) if self.is_behind() => self.meet_hashed(&rest),
             // An empty delta is a packet like any other once there is nothing left to compare.
-            (true, _) if !text.is_empty() || self.is_behind() => Met::Equal,
-            (_, _) => Met::New(rest.to_owned()),
+            (true, _) if !was_empty || self.is_behind() => Met::Equal,
+            (_, _) => Met::New(rest),
         }
     }
 
@@ -321,16 +323,16 @@ mod tests {
     #[test]
     fn the_equal_part_is_swallowed_whatever_the_chunks() {
         let mut diff = sent(&["Hel", "lo wor"]);
-        assert!(matches!(diff.meet_text("H"), Met::Equal));
-        assert!(matches!(diff.meet_text("ello "), Met::Equal));
-        assert_eq!(new(diff.meet_text("world")).as_deref(), Some("ld"));
+        assert!(matches!(diff.meet_text("H".into()), Met::Equal));
+        assert!(matches!(diff.meet_text("ello ".into()), Met::Equal));
+        assert_eq!(new(diff.meet_text("world".into())).as_deref(), Some("ld"));
         assert!(!diff.is_behind());
     }
 
     #[test]
     fn a_difference_cuts_back_to_the_last_packet_that_agrees() {
         let mut diff = sent(&["Hel", "lo wor", "ld"]);
-        let Met::Different(rest) = diff.meet_text("Hello moon") else { panic!() };
+        let Met::Different(rest) = diff.meet_text("Hello moon".into()) else { panic!() };
         assert_eq!(rest, "moon");
         let cut = diff.cut().unwrap();
         assert_eq!((cut.after_seq, diff.text(), cut.text.as_str()), (1, "Hel", "lo "));
@@ -339,7 +341,7 @@ mod tests {
     #[test]
     fn a_difference_in_the_first_packet_cuts_everything() {
         let mut diff = sent(&["Hello"]);
-        assert!(matches!(diff.meet_text("Help"), Met::Different(rest) if rest == "p"));
+        assert!(matches!(diff.meet_text("Help".into()), Met::Different(rest) if rest == "p"));
         let cut = diff.cut().unwrap();
         assert_eq!((cut.after_seq, cut.text.as_str()), (0, "Hel"));
     }
@@ -347,7 +349,7 @@ mod tests {
     #[test]
     fn an_attempt_that_ends_early_is_behind() {
         let mut diff = sent(&["Hello"]);
-        assert!(matches!(diff.meet_text("Hell"), Met::Equal));
+        assert!(matches!(diff.meet_text("Hell".into()), Met::Equal));
         assert!(diff.is_behind());
     }
 
@@ -360,16 +362,16 @@ mod tests {
         diff.sent_text(3, "Hello the");
         diff.sent_event(4, &event("broken"));
         diff.rewind_to(5).unwrap();
-        assert!(matches!(diff.meet_text("Hello"), Met::Equal));
+        assert!(matches!(diff.meet_text("Hello".into()), Met::Equal));
         assert!(!diff.meet_event(&event("kept")), "it stood before that place");
         assert!(diff.meet_event(&event("broken")), "this one is said again");
-        assert_eq!(new(diff.meet_text(" there")).as_deref(), Some("re"));
+        assert_eq!(new(diff.meet_text(" there".into())).as_deref(), Some("re"));
     }
 
     #[test]
     fn characters_are_never_split() {
         let mut diff = sent(&["naïve"]);
-        assert!(matches!(diff.meet_text("naî"), Met::Different(rest) if rest == "î"));
+        assert!(matches!(diff.meet_text("naî".into()), Met::Different(rest) if rest == "î"));
     }
 
     #[test]
@@ -422,7 +424,7 @@ mod tests {
         let mut pieces: Vec<Option<&String>> = second.iter().map(Some).collect();
         pieces.push(None);
         for piece in pieces {
-            let rest = match piece.map(|piece| diff.meet_text(piece)) {
+            let rest = match piece.map(|piece| diff.meet_text(piece.to_owned())) {
                 Some(Met::Equal) => continue,
                 Some(Met::New(rest)) => {
                     say(&mut diff, &mut packets, rest);

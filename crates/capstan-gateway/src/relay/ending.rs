@@ -11,11 +11,12 @@ use futures_util::FutureExt as _;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::ledger::{self, Origin};
 use super::packet_writer::PacketWriter;
 use super::{Relay, failure};
 use crate::app::App;
 use crate::ask::Ask;
-use crate::conversation::{self, Said};
+use crate::conversation::{self, TurnRecord};
 use crate::limits;
 use crate::refusal::journal_fault;
 use crate::traces;
@@ -33,6 +34,14 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
+    /// The fault that it tells, as it tells it.
+    fn fault(&self) -> Option<Fault> {
+        match self {
+            Self::Completed | Self::Cancelled => None,
+            Self::Failed(fault) => Some(fault.clone().with_severity(ErrorSeverity::Fatal)),
+        }
+    }
+
     fn reason(&self, packets: &PacketWriter) -> &'static str {
         match self {
             Self::Completed if !packets.asked().is_empty() => Close::INTERRUPT,
@@ -58,6 +67,8 @@ impl Relay {
     pub(super) async fn finish(&mut self, ending: Ending) -> Result<(), JournalError> {
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
+        let now = self.app.stamp(&self.run);
+        ledger::ends(&mut self.run, &self.packets, now, ending.fault().as_ref());
         write_end(&self.app, &mut self.packets, &mut self.run, &ending);
         let frames = self.packets.take_frames();
         let turn = Some(self.remembered(!matches!(ending, Ending::Completed)).await?);
@@ -95,12 +106,16 @@ impl Relay {
     /// Rule 1: the gateway tries again by itself; viewers see a warning.
     pub(super) async fn retry(&mut self, fault: Fault, wait: Duration) -> Result<bool, JournalError> {
         let warning = fault.with_severity(ErrorSeverity::Warning).with_detail("attempt", self.run.attempt);
+        let now = self.app.stamp(&self.run);
+        ledger::ends(&mut self.run, &self.packets, now, Some(&warning));
         self.packets.write(Payload::Error(warning.to_stream_error(self.app.settings.exposure)));
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
         self.run.attempt += 1;
         self.run.updated_at = self.app.stamp(&self.run);
-        self.run.not_before = Some(later(self.run.updated_at, wait));
+        let begins_at = later(self.run.updated_at, wait);
+        self.run.not_before = Some(begins_at);
+        ledger::add(&mut self.run, begins_at, &Origin::default());
         self.ready = Some(Instant::now() + wait);
         self.cancel(CancelReason::Retried);
         self.app.journal.transition(from, self.run.clone(), Vec::new(), None).await
@@ -127,6 +142,8 @@ impl Relay {
         self.flush().await?;
         let before = (self.run.clone(), self.packets.seq(), self.packets.bytes());
         let from = (self.run.state, self.run.attempt);
+        let now = self.app.stamp(&self.run);
+        ledger::ends(&mut self.run, &self.packets, now, Some(&told_to_wait(&fault)));
         let ready = write_wait(&self.app, &mut self.packets, &mut self.run, &fault, wait);
         let frames = self.packets.take_frames();
         // Before it can be armed again, which goes on with this span.
@@ -160,15 +177,19 @@ fn write_end(app: &App, packets: &mut PacketWriter, run: &mut Run, ending: &Endi
     if matches!(ending, Ending::Completed) && !packets.asked().is_empty() {
         packets.write_asked();
         let questions = packets.asked().iter().map(|asked| (asked.id.clone(), asked.deadline())).collect();
-        run.asked = Some(Asked { questions, answered_by: None });
+        run.asked = Some(Asked::new(questions));
     }
-    let close = packets.close(ending.reason(packets), &run.agent);
+    let close = packets.close(ending.reason(packets), &run.agent, ledger::calls(run));
     run.reason = Some(close.reason());
     packets.write(Payload::Close(close));
     let now = app.stamp(run);
     (run.state, run.updated_at, run.closed_at) = (RunState::Closed, now, Some(now));
-    (run.model, run.usage) = (packets.model().cloned(), packets.usage().cloned());
+    (run.model, run.usage) = (packets.model().cloned(), packets.usage());
     (run.last_seq, run.bytes) = (packets.seq(), packets.bytes());
+}
+
+fn told_to_wait(fault: &Fault) -> Fault {
+    fault.clone().with_severity(ErrorSeverity::Transient)
 }
 
 /// The run waits; from when on it may go on.
@@ -179,7 +200,7 @@ fn write_wait(
     fault: &Fault,
     wait: Duration,
 ) -> Instant {
-    let told = fault.clone().with_severity(ErrorSeverity::Transient).with_retry_after(wait.as_secs_f64());
+    let told = told_to_wait(fault).with_retry_after(wait.as_secs_f64());
     packets.write(Payload::Error(told.to_stream_error(app.settings.exposure)));
     run.state = RunState::Waiting;
     run.fault = Some(fault.code().to_owned());
@@ -200,6 +221,8 @@ async fn close(app: &App, run: &Run, ending: Ending, turn: Option<StoredTurn>) -
     let from = (run.state, run.attempt);
     let mut run = run.clone();
     let mut packets = PacketWriter::after_last(app, &run).await;
+    // Whoever was at work on it was last heard of then.
+    ledger::ends(&mut run, &packets, packets.latest(), ending.fault().as_ref());
     write_end(app, &mut packets, &mut run, &ending);
     let frames = packets.take_frames();
     let turn = turn.map(|turn| StoredTurn { closed_at: run.updated_at, ..turn });
@@ -258,6 +281,7 @@ pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
     let from = (run.state, run.attempt);
     let (mut run, mut packets) = (run.clone(), PacketWriter::after_last(app, run).await);
     let wait = app.wait_after(&fault, run.attempt);
+    ledger::ends(&mut run, &packets, packets.latest(), Some(&told_to_wait(&fault)));
     let ready = write_wait(app, &mut packets, &mut run, &fault, wait);
     let frames: Vec<Frame> = packets.take_frames();
     if app.journal.transition(from, run.clone(), frames, None).await.map_err(journal_fault)? {
@@ -270,7 +294,10 @@ pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
 pub(crate) async fn lose(app: &App, run: &Run) -> Result<(), Fault> {
     let fault = Fault::new(FaultKind::StreamLost);
     failure::record(app, run, &fault);
-    let beyond = Run { last_seq: run.last_seq + LOST_TAIL_GAP - 1, ..run.clone() };
+    let last_seq = run.last_seq + LOST_TAIL_GAP - 1;
+    let mut beyond = Run { last_seq, ..run.clone() };
+    let at = PacketWriter::after_last(app, run).await.latest();
+    ledger::ends_after(&mut beyond, run.last_seq, at, Some((&fault, last_seq + 1)));
     close_waiting(app, &beyond, Ending::Failed(fault)).await
 }
 
@@ -286,13 +313,24 @@ pub(crate) fn last_words_of_lost(app: &App, run: &Run, after: u64) -> Vec<Frame>
 
 /// The turn of a run that nobody is at work on, with what its viewers have seen.
 async fn turn_so_far(app: &App, run: &Run) -> Result<Option<StoredTurn>, JournalError> {
-    let Some(body) = app.journal.store().body(run.stream_id).await? else { return Ok(None) };
+    let body = match app.journal.store().body(run.stream_id).await {
+        Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(None),
+        body => body?,
+    };
+    let Some(body) = body else { return Ok(None) };
     let Ok(ask) = app.asked(run, &body) else { return Ok(None) };
     let mut packets = PacketWriter::new(app, run);
     // Resets among its packets count.
-    packets.compare().await?;
+    let so_far = match packets.compare().await {
+        // A run that is lost is closed all the same, with what can be read of it.
+        Err(error) if error.kind() == ErrorKind::Corrupt => packets.messages_so_far(),
+        compared => {
+            compared?;
+            packets.take_messages().await?
+        }
+    };
     let last = last_messages(app, run, &ask).await?;
-    let said = said_of(&ask, &last, &packets.take_messages().await?, true);
+    let said = said_of(&ask, &last, &so_far, true);
     Ok(Some(said.into_turn(run.stream_id, app.stamp(run))))
 }
 
@@ -302,12 +340,12 @@ async fn last_messages(app: &App, run: &Run, ask: &Ask) -> Result<Vec<ChatMessag
         return Ok(Vec::new());
     }
     let turns = app.journal.store().turns(&run.tenant, &run.session, run.turns_before, usize::MAX).await?;
-    Ok(turns.into_iter().next_back().map(|turn| Said::of(turn).into_messages()).unwrap_or_default())
+    Ok(turns.into_iter().next_back().map(|turn| TurnRecord::of(turn).into_messages()).unwrap_or_default())
 }
 
 /// What the session remembers of a run that ends: what the request added to it, and what was said.
-fn said_of(ask: &Ask, last: &[ChatMessage], said: &[ChatMessage], is_partial: bool) -> Said {
-    Said::new(conversation::added(ask, last).into_iter().chain(said), is_partial)
+fn said_of(ask: &Ask, last: &[ChatMessage], said: &[ChatMessage], is_partial: bool) -> TurnRecord {
+    TurnRecord::new(conversation::added(ask, last).into_iter().chain(said), is_partial).after(ask.previous)
 }
 
 fn log_end(app: &App, run: &Run) {

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::attempt_diff::{AttemptDiff, Forgotten, Met};
+use super::spending::Spending;
 use super::tool_log::ToolLog;
 use crate::app::App;
 
@@ -39,10 +40,14 @@ pub(super) struct PacketWriter {
     /// Where in them a block was turned into text for a client without blocks, and its length.
     turned: Vec<(usize, usize)>,
     model: Option<String>,
-    usage: Option<Map<String, Value>>,
-    /// Whether the present attempt has said what it took.
-    has_counted: bool,
+    spending: Spending,
+    /// The member of a route that answered last.
+    member: Option<String>,
     reason: Option<String>,
+    /// Bytes that the present attempt repeated.
+    swallowed: u64,
+    /// Back to which packet it took the viewers.
+    reset_to: Option<u64>,
 }
 
 impl PacketWriter {
@@ -66,9 +71,11 @@ impl PacketWriter {
             heard: 0,
             turned: Vec::new(),
             model: run.model.clone(),
-            usage: run.usage.clone(),
-            has_counted: false,
+            spending: Spending::of(run),
+            member: None,
             reason: None,
+            swallowed: 0,
+            reset_to: None,
         }
     }
 
@@ -117,6 +124,11 @@ impl PacketWriter {
             }
         };
         Ok(std::mem::take(&mut self.tools).messages(&text))
+    }
+
+    /// What was said as far as it is at hand; of a very long answer, the beginning.
+    pub(super) fn messages_so_far(&mut self) -> Vec<ChatMessage> {
+        std::mem::take(&mut self.tools).messages(self.diff.text())
     }
 
     /// What the run asks, if it ends now.
@@ -174,13 +186,39 @@ impl PacketWriter {
         self.model.as_ref()
     }
 
-    pub(super) fn usage(&self) -> Option<&Map<String, Value>> {
-        self.usage.as_ref()
+    /// What the run took.
+    pub(super) fn usage(&self) -> Option<Map<String, Value>> {
+        self.spending.total()
     }
 
     /// What the present attempt took, as far as it said.
-    pub(super) fn attempt_usage(&self) -> Option<&Map<String, Value>> {
-        self.usage().filter(|_| self.has_counted)
+    pub(super) fn attempt_usage(&self) -> Option<Map<String, Value>> {
+        self.spending.attempt()
+    }
+
+    /// The same by the members of a route.
+    pub(super) fn attempt_usage_by_member(&self) -> Vec<(String, Map<String, Value>)> {
+        self.spending.attempt_by()
+    }
+
+    /// Whether a model could go on from the text.
+    pub(super) fn can_continue(&self) -> bool {
+        self.tools.is_empty() && self.diff.len() == self.diff.text().len()
+    }
+
+    /// Bytes that the present attempt said again, of what viewers have.
+    pub(super) fn swallowed(&self) -> u64 {
+        self.swallowed
+    }
+
+    /// Back to which packet the present attempt took the viewers, if it did.
+    pub(super) fn reset_to(&self) -> Option<u64> {
+        self.reset_to
+    }
+
+    /// The time of the last packet, or of the record if there is none.
+    pub(super) fn latest(&self) -> Timestamp {
+        self.latest
     }
 
     /// Reads what earlier attempts wrote, possibly in another process's life.
@@ -226,7 +264,8 @@ impl PacketWriter {
         self.heard = 0;
         self.turned.clear();
         self.asked.clear();
-        self.has_counted = false;
+        self.spending.begin_attempt();
+        (self.swallowed, self.reset_to) = (0, None);
     }
 
     /// Takes one output of the agent's.
@@ -234,16 +273,25 @@ impl PacketWriter {
         match output {
             Output::Delta(text) => {
                 self.heard += text.len();
-                self.delta(&text)?;
+                self.delta(text)?;
             }
             Output::Again { keep } => self.again(keep)?,
             Output::Event { kind, payload } => self.event(&kind, payload)?,
             Output::Warning(error) => self.write(Payload::Error(error)),
             Output::Model(model) => self.model = Some(model),
-            Output::Usage(usage) => (self.usage, self.has_counted) = (Some(usage), true),
+            Output::Usage(usage) => self.spending.say(usage),
+            Output::Member(member) => {
+                self.spending.speaks(&member);
+                self.member = self.spending.member().map(str::to_owned);
+            }
+            Output::CallEnded(ended) => {
+                if let Some(usage) = &ended.usage {
+                    self.spending.set_aside(&ended.member, usage);
+                }
+            }
             Output::Reason(reason) => self.reason = Some(reason),
             // The record's, not the stream's.
-            Output::FarId(_) => {}
+            Output::FarId(_) | Output::CallBegan(_) => {}
             Output::Interrupt(interrupt) => self.ask(interrupt),
         }
         let limits = &self.app.settings.limits;
@@ -253,11 +301,16 @@ impl PacketWriter {
         Ok(())
     }
 
-    fn delta(&mut self, text: &str) -> Result<(), Fault> {
+    fn delta(&mut self, text: String) -> Result<(), Fault> {
+        let length = text.len();
         match self.diff.meet_text(text) {
-            Met::Equal => Ok(()),
+            Met::Equal => {
+                self.swallowed += length as u64;
+                Ok(())
+            }
             Met::New(rest) => {
-                self.say(&rest);
+                self.swallowed += length.saturating_sub(rest.len()) as u64;
+                self.say(rest);
                 Ok(())
             }
             Met::Different(rest) => self.diverge(&rest),
@@ -272,13 +325,15 @@ impl PacketWriter {
         self.diff.rewind_to(self.heard + turned).map_err(diverged)
     }
 
-    fn say(&mut self, text: &str) {
-        self.write(Payload::Delta(text.to_owned()));
-        self.diff.sent_text(self.seq, text);
+    /// Moved here from the agent: encoding it is the first copy.
+    fn say(&mut self, text: String) {
+        self.diff.sent_text(self.seq + 1, &text);
+        self.write(Payload::Delta(text));
     }
 
     fn event(&mut self, kind: &str, payload: RawObject) -> Result<(), Fault> {
         if self.diff.meet_event(&payload) {
+            self.swallowed += payload.get().len() as u64;
             return Ok(());
         }
         let is_listed = |supported: &Vec<String>| supported.iter().any(|s| s.eq_ignore_ascii_case(kind));
@@ -292,7 +347,7 @@ impl PacketWriter {
         let is_markdown = kind.eq_ignore_ascii_case(PresentationEventType::MarkdownBlock.as_str());
         if is_markdown && let EventView::Markdown(block) = Event::of(&payload).view() {
             self.turned.push((self.heard, block.content.len()));
-            self.delta(&block.content)?;
+            self.delta(block.content)?;
         }
         Ok(())
     }
@@ -313,13 +368,14 @@ impl PacketWriter {
         }
         let cut = self.diff.cut().map_err(diverged)?;
         let data = StreamReset { attempt: self.attempt, after_seq: cut.after_seq };
+        self.reset_to = Some(self.reset_to.map_or(cut.after_seq, |before| before.min(cut.after_seq)));
         let payload = event::envelope(event::STREAM_RESET, &data).map_err(Fault::from_error)?;
         self.write(Payload::Event(payload));
         self.tools.reset(cut.after_seq);
         cut.events.into_iter().for_each(|event| self.show(event));
         let again = cut.text + rest;
         if !again.is_empty() {
-            self.say(&again);
+            self.say(again);
         }
         Ok(())
     }
@@ -330,17 +386,21 @@ impl PacketWriter {
     }
 
     /// What CLOSE says: a word, or a report when there is more to tell.
-    pub(super) fn close(&self, reason: &str, agent: &str) -> Close {
+    pub(super) fn close(&self, reason: &str, agent: &str, calls: Option<u32>) -> Close {
         let reason = self.reason.as_deref().filter(|_| reason == Close::COMPLETED).unwrap_or(reason);
-        if self.model.is_none() && self.usage.is_none() && self.attempt == 1 {
+        let usage = self.usage();
+        if self.model.is_none() && usage.is_none() && calls.is_none() && self.attempt == 1 {
             return Close::Reason(reason.to_owned());
         }
         let report = CloseReport {
             reason: reason.to_owned(),
             agent: Some(agent.to_owned()),
+            member: self.member.clone(),
             model: self.model.clone(),
             attempts: Some(self.attempt),
-            usage: self.usage.clone(),
+            calls,
+            usage,
+            usage_by_member: self.spending.total_by(),
         };
         RawObject::from_serialize(&report).map_or_else(|_| Close::Reason(reason.to_owned()), Close::Report)
     }

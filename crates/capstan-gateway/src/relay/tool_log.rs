@@ -23,6 +23,10 @@ enum Kind {
 }
 
 impl ToolLog {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Takes note of an event, if it is about a tool.
     pub(super) fn note(&mut self, seq: u64, at: usize, event: &Event) {
         let text = |name: &str| event.data.get(name).and_then(Value::as_str).map(str::to_owned);

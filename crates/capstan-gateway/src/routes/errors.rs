@@ -22,7 +22,7 @@ pub(crate) const PAGE: Row = Row {
     tag: &Tag::FAULTS,
     summary: "Read of one kind of fault",
     says: "What the `type` of a problem points to: a page for people.",
-    place: Some(&openapi::SLUG),
+    places: &[&openapi::SLUG],
     answers: &[Answer::ok("The page.", &[Content::Text("text/html")])],
     faults: &[FaultKind::RouteNotFound],
     ..Row::NONE

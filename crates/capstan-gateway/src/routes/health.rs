@@ -85,6 +85,7 @@ pub(crate) async fn metrics(
 ) -> Result<Response, Refusal> {
     check_operator(&app, peer, &headers)?;
     app.metrics.journal.ask(&**app.journal.store());
+    app.agents().for_each(|named| app.metrics.routes.stand(&named.name, &named.agent.members()));
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], app.metrics.encode()).into_response())
 }
 

@@ -27,7 +27,7 @@ pub(crate) const ASSET: Row = Row {
     tag: &Tag::SERVER,
     summary: "A file of the playground",
     says: "Its name changes with its content, so that it may be kept for good.",
-    place: Some(&openapi::FILE),
+    places: &[&openapi::FILE],
     answers: &[Answer::ok(
         "The file.",
         &[

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::access::Caller;
 use crate::answers::{PurgedSession, Session, SessionTurn};
 use crate::app::App;
-use crate::conversation::Said;
+use crate::conversation::TurnRecord;
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::purge;
 use crate::query::Query;
@@ -25,7 +25,7 @@ pub(crate) const TURNS: Row = Row {
     summary: "Read a session",
     says: "Its turns, oldest first: the messages that each run added, and what it asks that nobody has answered yet. A turn is \
         stored when its stream closes; one whose run failed or was stopped is partial, and is not sent to agents.",
-    place: Some(&openapi::SESSION),
+    places: &[&openapi::SESSION],
     query: Some(TurnParams::json_schema),
     answers: &[Answer::ok("The session.", &[Content::Json(model::<Session<'_>>)])],
     faults: &[FaultKind::SessionNotFound, FaultKind::JournalUnavailable],
@@ -37,7 +37,7 @@ pub(crate) const PURGE: Row = Row {
     summary: "Erase a session",
     says: "Its runs are stopped; its turns and streams are erased for good. The keys of its runs stay taken, so that a duplicate \
         starts no second run.",
-    place: Some(&openapi::SESSION),
+    places: &[&openapi::SESSION],
     answers: &[Answer::ok("It is gone.", &[Content::Json(model::<PurgedSession<'_>>)])],
     faults: &[
         FaultKind::SessionNotFound,
@@ -86,7 +86,7 @@ pub(crate) async fn turns(
 
 async fn shown(app: &App, turn: StoredTurn) -> Result<SessionTurn, Refusal> {
     let (stream_id, closed_at) = (turn.stream_id, turn.closed_at);
-    let mut said = Said::of(turn);
+    let mut said = TurnRecord::of(turn);
     let (partial, mut interrupts) = (said.is_partial, std::mem::take(&mut said.interrupts));
     if !interrupts.is_empty() {
         let asked = app.journal.store().run(stream_id).await?.and_then(|run| run.asked);

@@ -3,7 +3,6 @@
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use capstan_journal::Run;
 use capstan_protocol::{Fault, FaultKind, Profile, sse};
 use http::StatusCode;
 use schemars::JsonSchema;
@@ -17,27 +16,14 @@ use crate::face::{Opening, cap};
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::query::Query;
 use crate::reader::View;
-use crate::refusal::{Refusal, journal_fault};
+use crate::refusal::Refusal;
 use crate::resume::ResumePoint;
-use crate::{post, purge, runs};
+use crate::{lookup, post, purge, runs};
 
 /// A page holds at most this many entries.
 const PAGE: usize = 1000;
 /// A page of packets holds at most this many bytes.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
-
-/// Another tenant's stream answers exactly as an unknown one does.
-pub(super) async fn own_run(app: &App, caller: &Caller, id: &str) -> Result<Run, Fault> {
-    let unknown = || Fault::new(FaultKind::StreamNotFound);
-    let stream: Uuid = id.parse().map_err(|_| unknown())?;
-    let store = app.journal.store();
-    let run = store.run(stream).await.map_err(journal_fault)?;
-    if let Some(run) = run.filter(|run| run.tenant == caller.tenant) {
-        return Ok(run);
-    }
-    let is_expired = store.is_expired(&caller.tenant, stream).await.map_err(journal_fault)?;
-    Err(if is_expired { Fault::new(FaultKind::StreamExpired) } else { unknown() })
-}
 
 /// How to watch.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -58,7 +44,7 @@ pub(crate) const WATCH: Row = Row {
     says: "Server-sent events, replayed from the start or read on after a cursor, then live until the stream ends. Any number of viewers may \
         watch, an EventSource among them, whichever face the run was started through.\n\nIt only looks: a run that waits for its client \
         is not armed, and leaving does not stop it.",
-    place: Some(&openapi::STREAM),
+    places: &[&openapi::STREAM],
     query: Some(WatchParams::json_schema),
     headers: &[&openapi::CURSOR],
     answers: &[
@@ -95,7 +81,7 @@ pub(crate) async fn watch(
     Query(params): Query<WatchParams>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let run = own_run(&app, &caller, &id).await?;
+    let run = lookup::by_stream(&app, &caller.tenant, &id).await?;
     let (parts, _) = request.into_parts();
     let name = params.face.as_deref().unwrap_or(cap::NAME);
     let face = app.face(name).ok_or_else(|| unknown_face(&app, name))?;
@@ -158,7 +144,7 @@ pub(crate) const PACKETS: Row = Row {
     tag: &Tag::STREAMS,
     summary: "Page through the packets of a stream",
     says: "What is in the journal now, as JSON instead of a stream.",
-    place: Some(&openapi::STREAM),
+    places: &[&openapi::STREAM],
     query: Some(PageParams::json_schema),
     answers: &[Answer::ok("A page of packets.", &[Content::Json(model::<PacketPage<'_>>)])],
     faults: &[FaultKind::StreamNotFound, FaultKind::StreamExpired, FaultKind::JournalUnavailable],
@@ -172,7 +158,7 @@ pub(crate) async fn packets(
     Path(id): Path<String>,
     Query(params): Query<PageParams>,
 ) -> Result<Response, Refusal> {
-    let run = own_run(&app, &caller, &id).await?;
+    let run = lookup::by_stream(&app, &caller.tenant, &id).await?;
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
     let frames =
         app.journal.store().read(run.stream_id, params.after.unwrap_or(0), limit, PAGE_BYTES).await?;
@@ -195,7 +181,7 @@ pub(crate) const STOP: Row = Row {
     summary: "Stop a run",
     says: "Answers when the stream is closed as `cancelled`; what the agent says later is dropped. A run that is over stays as it is. \
         With `purge=true` its stream and its turn are erased as well; its key stays taken.",
-    place: Some(&openapi::STREAM),
+    places: &[&openapi::STREAM],
     query: Some(StopParams::json_schema),
     answers: &[Answer::ok("The run as it stands now, or stood last.", &[Content::Json(model::<Stream<'_>>)])],
     faults: &[
@@ -215,7 +201,7 @@ pub(crate) async fn stop(
     Path(id): Path<String>,
     Query(params): Query<StopParams>,
 ) -> Result<Response, Refusal> {
-    let run = own_run(&app, &caller, &id).await?;
+    let run = lookup::by_stream(&app, &caller.tenant, &id).await?;
     let run = if params.purge { purge::stream(&app, run).await? } else { runs::stop(&app, run).await? };
     Ok(Json(Stream::from(&run)).into_response())
 }

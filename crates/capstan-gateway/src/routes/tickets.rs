@@ -6,10 +6,10 @@ use axum::{Extension, Json};
 use capstan_protocol::FaultKind;
 use http::{HeaderValue, header};
 
-use super::streams::own_run;
 use crate::access::Caller;
 use crate::answers::StreamTicket;
 use crate::app::App;
+use crate::lookup;
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::refusal::Refusal;
 use crate::tickets::Tickets;
@@ -19,7 +19,7 @@ pub(crate) const ISSUE: Row = Row {
     summary: "Get a ticket for a stream",
     says: "A browser's EventSource cannot send a key. A ticket stands in for it in the URL: it only reads, only this stream, and only for \
         minutes.",
-    place: Some(&openapi::STREAM),
+    places: &[&openapi::STREAM],
     answers: &[Answer {
         headers: &[&openapi::STREAM_TICKET],
         ..Answer::ok("The ticket, and the URL to open with it.", &[Content::Json(model::<StreamTicket<'_>>)])
@@ -34,7 +34,7 @@ pub(crate) async fn issue(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
-    let run = own_run(&app, &caller, &id).await?;
+    let run = lookup::by_stream(&app, &caller.tenant, &id).await?;
     let ticket = Tickets::of(&app).await?.issue(&run.tenant, run.stream_id, app.wall.unset());
     let url = format!("/v1/streams/{}?ticket={}", run.stream_id, ticket.text);
     let answer =

@@ -88,6 +88,7 @@ impl Store for OddStore {
     }
 
     async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
+        self.scans.fetch_add(1, Ordering::Relaxed);
         self.store.open_runs().await
     }
 

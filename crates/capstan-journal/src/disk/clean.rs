@@ -27,6 +27,7 @@ const GROUP_BYTES: usize = 1024 * 1024;
 
 /// Cleans until the folder is small enough, or nothing more can be gained.
 pub(crate) fn clean(shared: &Shared) -> io::Result<()> {
+    shared.remove_doomed()?;
     drop_dead(shared)?;
     loop {
         let victims = choose(shared);
@@ -58,17 +59,8 @@ fn drop_dead(shared: &Shared) -> io::Result<()> {
         }
         entries.iter().for_each(|entries| index.forget_done(entries));
     }
-    unlink(shared, &dead)
-}
-
-/// The record of files forgets them first: a file that it names must be there.
-fn unlink(shared: &Shared, segments: &[Arc<Segment>]) -> io::Result<()> {
-    shared.save_manifest()?;
-    failpoint::hit(Point::BeforeUnlink);
-    for segment in segments {
-        shared.files.remove(&segment.path)?;
-    }
-    Ok(())
+    shared.doom(dead.iter().map(|segment| segment.path.clone()));
+    shared.remove_doomed()
 }
 
 /// The segments to clean next: those with the least live, as many as make about one new segment.
@@ -79,7 +71,10 @@ fn choose(shared: &Shared) -> Vec<Arc<Segment>> {
     let sealed =
         || index.segments.values().filter(|held| held.segment.is_sealed() && !held.segment.is_damaged());
     let small: Vec<_> = sealed().filter(|held| held.segment.size() < full / 4).collect();
-    let is_over = size > live.saturating_mul(13) / 10 + shared.settings.slack_bytes;
+    // Where space runs out there is no slack.
+    let is_low = shared.is_low.load(std::sync::atomic::Ordering::Relaxed);
+    let slack = if is_low { full } else { shared.settings.slack_bytes };
+    let is_over = size > live.saturating_mul(13) / 10 + slack;
     let mut dirty: Vec<_> = match (is_over, small.len() > SMALL_SEGMENTS) {
         (true, _) => sealed().filter(|held| held.live_percent() <= DIRTY_PERCENT).collect(),
         (false, true) => small,
@@ -130,7 +125,9 @@ fn clean_some(shared: &Shared, victims: &[Arc<Segment>]) -> io::Result<()> {
     let new = match copy(shared, id, victims, &kept) {
         Ok(new) => new,
         Err(error) => {
-            let _ = shared.files.remove(&segment_path(&shared.folder, id));
+            // Half a file helps nobody, least of all on a full disk.
+            let path = segment_path(&shared.folder, id);
+            shared.remove_unknown([path.with_extension("new"), path]);
             return Err(error);
         }
     };
@@ -138,7 +135,8 @@ fn clean_some(shared: &Shared, victims: &[Arc<Segment>]) -> io::Result<()> {
     let Some((segment, contents, copied)) = new else { return Ok(()) };
     swap(shared, victims, &all, segment, &contents, &copied);
     failpoint::hit(Point::AfterSwap);
-    unlink(shared, victims)
+    shared.doom(victims.iter().map(|victim| victim.path.clone()));
+    shared.remove_doomed()
 }
 
 /// Puts the new segment in the place of the old ones.
@@ -200,7 +198,7 @@ fn copy(shared: &Shared, id: u32, victims: &[Arc<Segment>], kept: &[Kept]) -> io
             tracing::error!(%error, "the journal keeps the damaged file; `capstan journal repair` mends it");
             shared.damaged.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             drop(out);
-            shared.files.remove(&unfinished)?;
+            shared.remove_unknown([unfinished]);
             return Ok(None);
         }
         let payload = Bytes::from(bytes).slice(FRAME_HEAD..);

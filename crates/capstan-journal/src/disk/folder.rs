@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use super::files::Files;
 use super::manifest::Manifest;
-use crate::{ErrorKind, JournalError, Secret};
+use crate::{Damage, ErrorKind, JournalError, Secret};
 
 /// Raised when an older build could misread what this one writes.
 const FORMAT: &str = "capstan-journal 3\n";
@@ -36,11 +36,15 @@ impl Folder {
         let fail = |error| failure(path, "open", error);
         create_private(path).map_err(fail)?;
         let folder = Self { path: path.to_owned(), _lock: lock(path)? };
-        if let Format::None = format(path)? {
-            refuse_foreign(path)?;
-            restrict(path).map_err(fail)?;
-            // The format comes last: with it the folder is a journal.
-            folder.begin_files(files).and_then(|_| folder.write_format()).map_err(fail)?;
+        match format(path)? {
+            Format::Known | Format::Old => {}
+            Format::Damaged(damage) => return Err(damaged(path, &[damage])),
+            Format::None => {
+                refuse_foreign(path)?;
+                restrict(path).map_err(fail)?;
+                // The format comes last: with it the folder is a journal.
+                folder.begin_files(files).and_then(|_| folder.write_format()).map_err(fail)?;
+            }
         }
         Ok(folder)
     }
@@ -52,6 +56,14 @@ impl Folder {
             return Err(JournalError::new(ErrorKind::Unsupported, message));
         }
         Ok(Self { path: path.to_owned(), _lock: lock(path)? })
+    }
+
+    /// What is wrong with the file that says which format it is.
+    pub(crate) fn damage(&self) -> Result<Option<Damage>, JournalError> {
+        Ok(match format(&self.path)? {
+            Format::Damaged(damage) => Some(damage),
+            Format::Known | Format::Old | Format::None => None,
+        })
     }
 
     /// Whether it is of the format before this one.
@@ -84,6 +96,7 @@ impl Folder {
                 if let Some(secret) = Secret::read(&bytes) {
                     return Ok(secret);
                 }
+                tracing::warn!(file = %path.display(), "the secret is damaged and made anew: tickets that it signed are void");
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(fail(error)),
@@ -129,14 +142,20 @@ enum Format {
     Known,
     Old,
     None,
+    /// There is a journal, and the file is not what was written.
+    Damaged(Damage),
 }
 
 /// The folder's format, if it is one that we know.
 fn format(folder: &Path) -> Result<Format, JournalError> {
     let path = folder.join("format");
-    match fs::read_to_string(&path) {
+    let damaged = |what: &str| Format::Damaged(Damage { file: path.clone(), offset: 0, what: what.into() });
+    match fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()) {
         Ok(text) if text == FORMAT => Ok(Format::Known),
         Ok(text) if text == OLD_FORMAT => Ok(Format::Old),
+        Ok(text) if !is_some_format(&text) && has_segments(folder) => {
+            Ok(damaged("the file that tells the format is not what was written"))
+        }
         Ok(text) => {
             let message = format!(
                 "the journal folder {} has format {:?}; this build reads {:?}",
@@ -146,9 +165,25 @@ fn format(folder: &Path) -> Result<Format, JournalError> {
             );
             Err(JournalError::new(ErrorKind::Unsupported, message))
         }
+        Err(error) if error.kind() == io::ErrorKind::NotFound && has_segments(folder) => {
+            Ok(damaged("the file that tells the format is missing"))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Format::None),
         Err(error) => Err(failure(&path, "read", error)),
     }
+}
+
+/// Whether it is what this build or any other would write.
+fn is_some_format(text: &str) -> bool {
+    let number = text.strip_prefix("capstan-journal ").and_then(|rest| rest.strip_suffix('\n'));
+    number.is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+/// Whether streams lie here: then it is no folder to begin a journal in.
+fn has_segments(folder: &Path) -> bool {
+    let is_segment =
+        |entry: fs::DirEntry| entry.path().extension().is_some_and(|extension| extension == "seg");
+    fs::read_dir(folder.join("log")).is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(is_segment)))
 }
 
 /// A folder that holds other things is not taken over: somebody mistyped a path.
@@ -215,6 +250,21 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 #[cfg(not(unix))]
 fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
+}
+
+/// Why a journal is not opened, and left as it is.
+pub(crate) fn damaged(folder: &Path, all: &[Damage]) -> JournalError {
+    let first = all.first().map(ToString::to_string).unwrap_or_default();
+    let others = match all.len() {
+        0 | 1 => String::new(),
+        more => format!(" (and {} more)", more - 1),
+    };
+    let message = format!(
+        "the journal is damaged: {first}{others}; nothing was changed. `capstan journal check {}` tells all, \
+         `capstan journal repair` keeps what is whole",
+        folder.display()
+    );
+    JournalError::new(ErrorKind::Corrupt, message)
 }
 
 fn failure(path: &Path, what: &str, error: io::Error) -> JournalError {

@@ -64,6 +64,8 @@ pub(crate) struct Stream {
     pub(crate) size: u64,
     pub(crate) tenant: Name,
     pub(crate) key: Name,
+    /// The session's name; `session_id` tells two of one name apart.
+    session: Option<Name>,
     pub(crate) session_id: Uuid,
     pub(crate) turn: u64,
     /// What follows this packet was lost.
@@ -98,6 +100,8 @@ pub(crate) struct Gone {
     /// Segments that still hold something of the owner.
     pub(crate) segments: BTreeSet<u32>,
     is_claim_kept: bool,
+    /// The name of its session, if it was one or belonged to one.
+    session: Option<Name>,
 }
 
 impl Gone {
@@ -162,6 +166,7 @@ impl Stream {
             size: 0,
             tenant: Name::default(),
             key: Name::default(),
+            session: None,
             session_id: Uuid::nil(),
             turn: 0,
             lost_after: None,
@@ -246,6 +251,13 @@ impl Index {
             change(&mut self.turns_of, session.tenant, session.bytes, 0);
         }
         Some(session)
+    }
+
+    /// What expired of a session and still lies in some file, as expiry leaves it.
+    pub(crate) fn leftovers(&self, session: Name) -> Vec<Uuid> {
+        let lies =
+            |gone: &Gone| gone.session == Some(session) && !gone.is_erased && !gone.segments.is_empty();
+        self.gone.iter().filter(|(_, gone)| lies(gone)).map(|(owner, _)| *owner).collect()
     }
 
     /// The names of a stream that is about to go.

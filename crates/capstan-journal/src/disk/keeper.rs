@@ -37,9 +37,9 @@ pub(crate) const ASIDE: &str = "damaged";
 pub(crate) enum Task {
     /// The segment is full.
     Seal(Arc<Segment>),
-    /// Overwrites what is left of owners that were purged, and this turn.
+    /// Overwrites what is left of owners that are gone, and this turn.
     Erase {
-        owner: Uuid,
+        owners: Vec<Uuid>,
         turn: Option<Location>,
         reply: oneshot::Sender<Result<(), JournalError>>,
     },
@@ -62,7 +62,7 @@ struct Keeper {
     retry: Option<(Instant, Duration)>,
 }
 
-type Erasing = (Uuid, Option<Location>, oneshot::Sender<Result<(), JournalError>>);
+type Erasing = (Vec<Uuid>, Option<Location>, oneshot::Sender<Result<(), JournalError>>);
 
 pub(crate) fn spawn(
     shared: Arc<Shared>,
@@ -97,7 +97,7 @@ impl Keeper {
             while let Some(task) = next.take() {
                 match task {
                     Task::Seal(segment) => self.to_seal.push(segment),
-                    Task::Erase { owner, turn, reply } => erasing.push((owner, turn, reply)),
+                    Task::Erase { owners, turn, reply } => erasing.push((owners, turn, reply)),
                     Task::Look => {}
                     Task::Retry => self.retry_later(),
                     Task::Save(reply) => saving.push(reply),
@@ -196,8 +196,10 @@ impl Keeper {
     }
 
     fn save(&mut self) -> io::Result<()> {
-        self.saved = (Instant::now(), self.shared.written.load(Ordering::Relaxed));
-        self.shared.save_manifest()
+        let written = self.shared.written.load(Ordering::Relaxed);
+        self.shared.save_manifest()?;
+        self.saved = (Instant::now(), written);
+        Ok(())
     }
 
     /// Overwrites what was purged, all that wait at once.
@@ -205,7 +207,7 @@ impl Keeper {
         if erasing.is_empty() {
             return;
         }
-        let owners: Vec<_> = erasing.iter().map(|(owner, ..)| *owner).collect();
+        let owners: Vec<_> = erasing.iter().flat_map(|(owners, ..)| owners).copied().collect();
         let turns: Vec<_> = erasing.iter().filter_map(|(_, turn, _)| *turn).collect();
         let outcome = erase(&self.shared, &owners, &turns);
         match &outcome {
@@ -289,6 +291,8 @@ fn erase(shared: &Shared, owners: &[Uuid], turns: &[Location]) -> Result<(), Jou
         }
         segment.erase(&entries).map_err(fail)?;
     }
+    // Copies of it may lie in files that could not be removed so far.
+    shared.remove_doomed().map_err(|error| io_failure("clean", &shared.folder, error))?;
     // Nobody can tell whose words lie in what a repair put aside.
     let aside: PathBuf = shared.folder.join(ASIDE);
     match std::fs::remove_dir_all(&aside) {

@@ -48,7 +48,7 @@ pub(crate) struct RunSummary {
     pub(crate) lost_after: Option<u64>,
     pub(crate) tenant: Name,
     pub(crate) key: Name,
-    /// By what else the run is found.
+    /// By what else the run is found, its session first.
     pub(crate) others: Vec<Name>,
 }
 
@@ -115,6 +115,11 @@ impl Record {
 }
 
 impl RunSummary {
+    /// The name of its session.
+    pub(crate) fn session(&self) -> Option<Name> {
+        self.others.first().copied()
+    }
+
     fn encode(&self) -> Vec<u8> {
         let state = match self.state {
             RunState::Running => 0,

@@ -26,9 +26,10 @@ use crate::{Damage, Durability, ErrorKind, JournalError, Report, RunState};
 
 /// Reads a folder and says what is in it; `is_deep` reads every packet. Nothing is changed.
 pub fn check(folder: &Path, is_deep: bool) -> Result<Report, JournalError> {
-    let (_held, files) = hold(folder)?;
+    let (held, files) = hold(folder)?;
     let scan = scan::scan(&files, folder, boot())?;
     let mut report = report_of(&scan);
+    report.damage.extend(held.damage()?);
     if is_deep {
         let losses = look_deep(&scan.index).map_err(|error| io_failure("read", folder, error))?;
         report.lost_streams = losses.lost.keys().copied().collect();
@@ -46,13 +47,29 @@ pub fn repair(folder: &Path) -> Result<Report, JournalError> {
     let mut report = report_of(&first);
     let deep = look_deep(&first.index).map_err(fail)?;
     report.damage.extend(deep.damage.iter().cloned());
+    let format = held.damage()?;
     if !report.damage.is_empty() {
         let damaged: BTreeSet<_> = report.damage.iter().map(|damage| damage.file.clone()).collect();
         report.aside = Some(rebuild(&files, folder, &first, &damaged).map_err(fail)?);
     }
-    drop(first);
+    if let Some(damage) = format {
+        held.write_format().map_err(fail)?;
+        report.damage.push(damage);
+    }
+    let (has_gaps, mut hurt) = (first.has_gaps, first.hurt);
+    hurt.extend(deep.hurt);
+    drop(first.index);
     let second = scan::scan(&files, folder, boot())?;
-    let losses = look_deep(&second.index).map_err(fail)?;
+    let mut losses = look_deep(&second.index).map_err(fail)?;
+    // What a run under way wrote last, its end included, may have been in what is lost: it must not be continued.
+    let may_have_gone_on = |id: &&Uuid| has_gaps || hurt.contains(*id);
+    for id in second.index.open.iter().filter(may_have_gone_on) {
+        let Some(stream) = second.index.streams.get(id).filter(|stream| stream.lost_after.is_none()) else {
+            continue;
+        };
+        let last = stream.parts_after(0).iter().map(|part| part.last).max().unwrap_or(0);
+        losses.lost.entry(*id).or_insert(last);
+    }
     let unrecorded = second.index.without_record();
     drop(second);
     drop(held);
@@ -96,6 +113,8 @@ struct Losses {
     damage: Vec<Damage>,
     /// Runs of which something is missing, and up to which packet they are whole.
     lost: BTreeMap<Uuid, u64>,
+    /// Of whom frames are damaged.
+    hurt: BTreeSet<Uuid>,
 }
 
 /// Reads every frame that is needed.
@@ -121,6 +140,7 @@ fn look_deep(index: &Index) -> io::Result<Losses> {
             let is_whole = matches!(&payload, Payload::Whole(payload) if is_readable(&entry, payload));
             if !is_whole {
                 losses.damage.push(damage(segment, &entry));
+                losses.hurt.insert(entry.owner);
             }
             if !is_live {
                 continue;

@@ -37,6 +37,10 @@ pub(crate) struct Scan {
     /// Files that a crash left and that belong to nothing.
     pub(crate) leftovers: Vec<PathBuf>,
     pub(crate) damage: Vec<Damage>,
+    /// Something is lost, and nobody can tell of which streams it was.
+    pub(crate) has_gaps: bool,
+    /// Of whom frames are damaged.
+    pub(crate) hurt: BTreeSet<Uuid>,
     /// Segments without a footer.
     pub(crate) unsealed: Vec<Arc<Segment>>,
     pub(crate) last_group: u64,
@@ -92,7 +96,13 @@ pub(crate) fn scan(files: &Arc<dyn Files>, folder: &Path, boot: [u8; 16]) -> Res
 }
 
 impl Scan {
-    pub(crate) fn damaged(&mut self, file: &Path, offset: u64, what: &str) {
+    /// Something is damaged that may have held anything.
+    fn damaged(&mut self, file: &Path, offset: u64, what: &str) {
+        self.has_gaps = true;
+        self.damaged_frame(file, offset, what);
+    }
+
+    fn damaged_frame(&mut self, file: &Path, offset: u64, what: &str) {
         self.damage.push(Damage { file: file.to_owned(), offset, what: what.to_owned() });
     }
 
@@ -353,8 +363,9 @@ impl Scan {
             let is_needed = !self.index.may_be_erased(&entry)
                 && (kind != Kind::Record || self.index.streams.get(&owner).is_none_or(is_newest));
             if is_needed {
+                self.hurt.insert(owner);
                 let what = format!("{kind:?} {seq} of {owner} is not what was written");
-                self.damaged(&path, offset.into(), &what);
+                self.damaged_frame(&path, offset.into(), &what);
             }
         }
         for stream in self.index.without_record() {
@@ -387,8 +398,9 @@ impl Scan {
             }
         }
         for (path, Entry { owner, kind, seq, offset, .. }) in damaged {
+            self.hurt.insert(owner);
             let what = format!("{kind:?} {seq} of {owner}, which is under way, is not what was written");
-            self.damaged(&path, offset.into(), &what);
+            self.damaged_frame(&path, offset.into(), &what);
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use super::manifest::Manifest;
 use super::names::Names;
 use super::segment::Segment;
 use super::syncs::Syncs;
+use crate::failpoint::{self, Point};
 use crate::{Durability, ErrorKind, Health, JournalError};
 
 /// How a disk store works. Tests make things small.
@@ -72,6 +73,8 @@ pub(crate) struct Shared {
     index: RwLock<Index>,
     /// The next segment's file, made ahead of time: making one takes a sync of the folder.
     spare: Mutex<Spare>,
+    /// Files that nothing needs any more and that are still there.
+    doomed: Mutex<Vec<PathBuf>>,
     // Last: the folder is given back when nobody writes to it any more.
     _held: Option<Folder>,
 }
@@ -108,6 +111,7 @@ impl Shared {
             next_cleaned: AtomicU32::new(opened.next_cleaned),
             index: RwLock::new(opened.index),
             spare: Mutex::new(None),
+            doomed: Mutex::default(),
             _held: held,
         }
     }
@@ -166,6 +170,41 @@ impl Shared {
             drop(file);
             let _ = self.files.remove(&segment_path(&self.folder, id));
         }
+    }
+
+    /// Removes files that the record of files never named; those that cannot be removed now are doomed.
+    pub(crate) fn remove_unknown(&self, files: impl IntoIterator<Item = PathBuf>) {
+        let is_left = |path: &PathBuf| {
+            self.files.remove(path).is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
+        };
+        self.doom(files.into_iter().filter(is_left));
+    }
+
+    /// These are part of the journal no longer.
+    pub(crate) fn doom(&self, files: impl IntoIterator<Item = PathBuf>) {
+        self.lock_doomed().extend(files);
+    }
+
+    fn lock_doomed(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        self.doomed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes what is doomed. The record of files forgets it first: a file that it names must be there. What cannot be
+    /// removed now is tried again.
+    pub(crate) fn remove_doomed(&self) -> io::Result<()> {
+        let mut doomed = self.lock_doomed();
+        if doomed.is_empty() {
+            return Ok(());
+        }
+        self.save_manifest()?;
+        failpoint::hit(Point::BeforeUnlink);
+        while let Some(path) = doomed.last() {
+            match self.files.remove(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => drop(doomed.pop()),
+            }
+        }
+        Ok(())
     }
 
     /// Writes down which files there are.

@@ -179,12 +179,17 @@ impl Store for DiskStore {
             return Ok(false);
         }
         self.shared.syncs.settled(stream).await?;
-        self.erase(stream, turn).await?;
+        self.erase(vec![stream], turn).await?;
         Ok(true)
     }
 
     async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
         let name = self.shared.names.of(tenant, NameKind::Session, session);
+        // What had expired of it was not overwritten.
+        let leftovers = self.shared.index().leftovers(name);
+        if !leftovers.is_empty() {
+            self.erase(leftovers, None).await?;
+        }
         let Some(session) = self.shared.index().session_ids.get(&name).copied() else { return Ok(false) };
         let now = Timestamp::now();
         let command = |reply| Command::ForgetSession { session, unused_since: None, now, reply };
@@ -192,7 +197,7 @@ impl Store for DiskStore {
             return Ok(false);
         }
         self.shared.syncs.settled(session).await?;
-        self.erase(session, None).await?;
+        self.erase(vec![session], None).await?;
         Ok(true)
     }
 

@@ -369,8 +369,7 @@ impl Writer {
             Ok(places) => places,
             Err(error) => {
                 self.shared.index_mut().segments.remove(&segment.id);
-                // If this fails, the opening finds a file that continues nothing.
-                let _ = self.shared.files.remove(&segment.path);
+                self.shared.remove_unknown([segment.path.clone()]);
                 return Err(error);
             }
         };

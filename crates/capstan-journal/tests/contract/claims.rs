@@ -69,7 +69,7 @@ async fn asker(backend: &Backend, tenant: &str, session: &str) -> Run {
     let mut claim = claim(tenant, &Uuid::new_v4().to_string());
     claim.session = session.into();
     let run = backend.store.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
-    let asked = Asked { questions: vec![("q".into(), None)], answered_by: None };
+    let asked = Asked::new(vec![("q".into(), None)]);
     let to = Run { asked: Some(asked), ..moved(&run, RunState::Closed, 1) };
     assert!(backend.store.transition((RunState::Running, 1), to, frames(1, 1), None).await.unwrap());
     backend.store.run(run.stream_id).await.unwrap().unwrap()

@@ -45,6 +45,7 @@ impl fmt::Display for AguiCode {
 /// What RUN_ERROR carries beyond the story, under `metadata.capstan`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct CapstanMetadata {
     /// The catalogue's finer code.
     pub kind: String,

@@ -15,6 +15,7 @@ use crate::event::ErrorDomain::{self, Client, Llm, Security, System};
 /// One row of the catalogue.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Entry {
     /// The kind that this row describes.
     #[serde(skip)]

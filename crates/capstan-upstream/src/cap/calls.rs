@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use capstan_agent::Cancel;
 use capstan_client::transport::{Request, Response, Transport, TransportError};
+use capstan_protocol::fault::is_tls_failure;
 use reqwest::header::HeaderMap;
 use tokio::sync::watch;
 
@@ -29,6 +30,8 @@ pub(super) struct Calls {
 struct Last {
     head: Option<(u16, HeaderMap)>,
     error: Option<TransportError>,
+    /// It will fail again in the same way.
+    is_tls: bool,
 }
 
 impl Calls {
@@ -51,10 +54,17 @@ impl Calls {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).head.clone()
     }
 
-    fn remember(&self, sent: &Result<Response, TransportError>) {
+    /// Whether TLS is what the last call failed in.
+    pub(super) fn failed_in_tls(&self) -> bool {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).is_tls
+    }
+
+    fn remember(&self, sent: &Result<Response, TransportError>, is_tls: bool) {
         let last = match sent {
-            Ok(response) => Last { head: Some((response.status, response.headers.clone())), error: None },
-            Err(error) => Last { head: None, error: Some(error.clone()) },
+            Ok(response) => {
+                Last { head: Some((response.status, response.headers.clone())), ..Last::default() }
+            }
+            Err(error) => Last { head: None, error: Some(error.clone()), is_tls },
         };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
     }
@@ -73,12 +83,17 @@ impl Transport for Calls {
         if starts && self.made.fetch_add(1, Ordering::Relaxed) >= self.limit {
             return Err(self.spent());
         }
-        let client = self.client.clone();
-        let sending = async move { Transport::send(&client, request).await };
-        let id_of = |answer: &Result<Response, _>| far_id(&answer.as_ref().ok()?.headers);
+        let Request { method, url, headers, body, .. } = request;
+        let sending = self.client.request(method, url).headers(headers).body(body).send();
+        let id_of = |answer: &Result<reqwest::Response, _>| far_id(answer.as_ref().ok()?.headers());
         let answer = self.far_runs.send(&self.cancel, sending, id_of).await;
-        let answer = answer.unwrap_or_else(|| Err(TransportError("the call was given up".into())));
-        self.remember(&answer);
+        // By its type, which its words do not always tell.
+        let is_tls = matches!(&answer, Some(Err(error)) if is_tls_failure(error));
+        let answer = match answer {
+            Some(answer) => answer.map(Response::from).map_err(TransportError::from),
+            None => Err(TransportError("the call was given up".into())),
+        };
+        self.remember(&answer, is_tls);
         let response = answer?;
         if let Some(id) = far_id(&response.headers) {
             self.far_id.send_replace(Some(id));

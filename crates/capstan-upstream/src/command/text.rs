@@ -88,7 +88,10 @@ mod tests {
                 | Output::Usage(_)
                 | Output::Reason(_)
                 | Output::FarId(_)
-                | Output::Interrupt(_) => {}
+                | Output::Interrupt(_)
+                | Output::CallBegan(_)
+                | Output::CallEnded(_)
+                | Output::Member(_) => {}
             }
         }
         text

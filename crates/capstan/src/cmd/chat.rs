@@ -18,7 +18,7 @@ use super::connection::{Connection, block_on};
 use super::input;
 use editor::{Editor, Entered};
 use screen::Screen;
-use turn::{INTERRUPTED, Outcome, Turn};
+use turn::{ChatTurn, INTERRUPTED, Outcome};
 
 /// Talk to an agent: one message, or a conversation
 ///
@@ -104,7 +104,7 @@ struct Chat {
 impl Chat {
     async fn say(&self, message: &str) -> io::Result<Outcome> {
         let request = self.client.question(self.conversation, message);
-        Turn::new(&self.client, &self.screen, request).play().await
+        ChatTurn::new(&self.client, &self.screen, request).play().await
     }
 
     /// Until the person leaves.

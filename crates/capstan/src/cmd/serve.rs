@@ -139,7 +139,10 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
 /// The journal cannot be opened: why, down to the operating system's own words.
 fn unopened(error: &JournalError) -> Failure {
     let chain = std::iter::successors(Some(error as &(dyn Error + 'static)), |error| (*error).source());
-    let failure = Failure::usage(chain.map(ToString::to_string).collect::<Vec<_>>().join(": "));
+    let mut words: Vec<String> = chain.map(ToString::to_string).collect();
+    // Some errors repeat what caused them.
+    words.dedup_by(|cause, told| told.ends_with(cause.as_str()));
+    let failure = Failure::usage(words.join(": "));
     match error.kind() {
         ErrorKind::Locked => {
             failure.with_help("stop the other process, or choose another folder with --journal disk:<folder>")

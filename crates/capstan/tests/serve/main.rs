@@ -21,6 +21,7 @@ mod race;
 mod readme;
 mod refuse;
 mod room;
+mod routes;
 mod streams;
 mod terminal;
 mod tls;

@@ -1,4 +1,5 @@
 // The client for browsers and Node: the same machine and the same names as the Rust one, over fetch.
+import { checkHeaders, checkOptions } from "./arguments.js";
 import { ChatStream } from "./chat.js";
 import { Connection, retryAfter } from "./connection.js";
 import { CAPConnectionError, CAPError, CAPProtocolError, late, refusal } from "./errors.js";
@@ -57,11 +58,13 @@ export class CapClient {
   readonly #options: Options;
   readonly #policy: Policy;
 
-  /** @param apiKey sent as a bearer key; an empty one sends none. */
+  /** @param apiKey sent as a bearer key; an empty one sends none. Throws a `TypeError` that names an argument which cannot be right. */
   constructor(baseUrl: string, apiKey = "", options: Options = {}) {
     this.#base = parseBase(baseUrl);
+    checkOptions(options);
     this.#options = options;
     this.#headers = { ...options.headers, ...(apiKey && { authorization: `Bearer ${apiKey}` }) };
+    checkHeaders(this.#headers);
     this.#policy = { ...policyOf(options), isStrict: options.strict ?? false, profile: options.profile ?? "v1" };
   }
 

@@ -3,6 +3,7 @@
 // The agent sees one response whose body never breaks: whole frames only, each id once. Behind it the same request is
 // sent again with `Last-Event-ID` until a terminal event has come. A run that was interrupted because its server went down,
 // as in a deploy, waits for its client: that is a cut like any other.
+import { checkHeaders, checkOptions } from "./arguments.js";
 import { Connection, isPassing, retryAfter } from "./connection.js";
 import { parseCursor } from "./cursor.js";
 import { CAPConnectionError, CAPError, late } from "./errors.js";
@@ -34,7 +35,8 @@ const INTERRUPTED = "run_interrupted";
 
 /** A `fetch` for `new HttpAgent({ url, fetch: resumableFetch() })`. A `Last-Event-ID` among the headers is where it begins. */
 export function resumableFetch(options: ResumableFetchOptions = {}): Fetch {
-  return (url, init) => new Exchange(url, init, options).open();
+  checkOptions(options);
+  return async (url, init = {}) => new Exchange(url, init, options).open();
 }
 
 /** One request and all of its resumptions. */
@@ -57,6 +59,7 @@ class Exchange {
   #isOver = false;
 
   constructor(url: string, init: RequestInit, readonly options: ResumableFetchOptions) {
+    checkHeaders(init.headers);
     this.#connection = new Connection(url, init, init.signal ?? undefined, options.fetch, options.readTimeout);
     this.#policy = policyOf(options);
     this.#cursor = new Headers(init.headers).get("last-event-id");

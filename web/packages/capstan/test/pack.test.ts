@@ -39,6 +39,14 @@ test("the package holds what was built, its maps, its types and its licence", ()
   expect(map.sourcesContent.join("")).toContain("class CapClient");
 });
 
+test("the documents install what is packed: a folder by itself would be linked, and holds nothing that is built", () => {
+  for (const page of ["README.md", "docs/client.md"]) {
+    const text = readFileSync(join(source, "../../..", page), "utf8");
+    expect(text, page).toContain('npm install "$(npm pack --silent ../capstan/web/packages/capstan | tail -1)"');
+    expect(text, page).not.toMatch(/npm install \.\.\//);
+  }
+});
+
 test("the React parts say that they are clients, and ask for sonner only when a toast is due", () => {
   for (const file of ["index.js", "index.cjs"]) {
     const text = readFileSync(join(installed, "dist/react", file), "utf8");

@@ -21,7 +21,7 @@ pub(super) struct Input {
 /// What is told anew of a body.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Told {
+struct Restated {
     messages: Vec<BTreeMap<String, RawJson>>,
     state: Option<RawJson>,
 }
@@ -35,7 +35,7 @@ impl Input {
     }
 
     fn of_agui(body: &[u8]) -> Self {
-        let Told { mut messages, state } = serde_json::from_slice(body).unwrap_or_default();
+        let Restated { mut messages, state } = serde_json::from_slice(body).unwrap_or_default();
         // Absent is the only spelling that all clients take.
         messages.iter_mut().for_each(|message| message.retain(|_, value| value.get() != "null"));
         let messages = messages.iter().filter_map(|message| RawJson::from_serialize(message).ok()).collect();

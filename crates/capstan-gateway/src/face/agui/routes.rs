@@ -6,7 +6,6 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use capstan_journal::{Found, Run};
 use capstan_protocol::agui::{AguiEvent, RunAgentInput};
 use capstan_protocol::{Fault, FaultKind, LastEventId};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -18,11 +17,10 @@ use crate::access::{Caller, WATCH};
 use crate::app::App;
 use crate::face::{self, Asker, Opening};
 use crate::openapi::{self, Answer, Body, Content, Link, Row, Tag, model, of_session, of_stream, of_user};
-use crate::post;
-use crate::query;
 use crate::reader::View;
-use crate::refusal::{Refusal, journal_fault};
+use crate::refusal::Refusal;
 use crate::resume::ResumePoint;
+use crate::{lookup, post, query};
 
 const TAG: Tag = Tag { name: "AG-UI", says: "The same runs in the words of AG-UI." };
 
@@ -41,7 +39,7 @@ pub(super) const POST: Row = Row {
     summary: "Start a run in AG-UI, or attach to it",
     says: "As `POST /v1/assist` does, from AG-UI's run input: `runId` is the key. The same input sent again, with `Last-Event-ID` or without, attaches \
         and never starts a second run.",
-    place: Some(&openapi::AGENT),
+    places: &[&openapi::AGENT],
     headers: &[&openapi::CURSOR],
     body: Some(&RUN_INPUT),
     answers: &[Answer { links: LINKS_OF_INPUT, ..EVENTS }],
@@ -53,7 +51,7 @@ pub(super) const JOIN: Row = Row {
     tag: &TAG,
     summary: "Join a run in AG-UI",
     says: "Whoever comes without a cursor gets a snapshot of what was said, then the live events. It only looks: a run that waits for its client is not armed.",
-    place: Some(&openapi::AGENT),
+    places: &[&openapi::AGENT],
     query: Some(JoinParams::json_schema),
     headers: &[&openapi::CURSOR],
     answers: &[EVENTS],
@@ -96,20 +94,14 @@ pub(super) async fn join(
     let point = ResumePoint::of_headers(&parts.headers)?.or_cursor(params.cursor()?);
     let point = point.or_after(params.wants_all().then_some(0));
     let joined = async {
-        let run = find(&app, &caller, agent.as_ref().map(|Path(name)| name.as_str()), &params.run).await?;
+        let run = lookup::by_key(&app, &caller.tenant, &params.run).await?;
+        if agent.is_some_and(|Path(name)| name != run.agent) {
+            return Err(Fault::new(FaultKind::StreamNotFound));
+        }
         let opening = Opening { run: &run, point, view: View::Get, parts: &parts, posted: None };
         post::watch(&app, &*agui, opening).await
     };
-    joined.await.map_err(|fault| face::refusal(&app, &*agui, fault, Asker::Viewer))
-}
-
-async fn find(app: &App, caller: &Caller, agent: Option<&str>, key: &str) -> Result<Run, Fault> {
-    let found = app.journal.store().find(&caller.tenant, key).await.map_err(journal_fault)?;
-    match found {
-        Some(Found::Run(run)) if agent.is_none_or(|agent| run.agent == agent) => Ok(run),
-        Some(Found::Expired) => Err(Fault::new(FaultKind::StreamExpired)),
-        Some(Found::Run(_)) | None => Err(Fault::new(FaultKind::StreamNotFound)),
-    }
+    joined.await.map_err(|fault| face::refusal(&app, &*agui, fault, Asker::Viewer(&parts)))
 }
 
 /// Of AG-UI.

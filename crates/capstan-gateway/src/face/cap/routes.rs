@@ -26,7 +26,7 @@ pub(super) const POST: Row = Row {
         a second one; another body under the same key is a conflict. Leaving is not stopping: the run goes on.\n\n\
         The answer is a stream of packets, or one object with `Accept: application/json`. In a stream the fault of a run is an ERROR packet; \
         in one object it is the answer, so that any code of the catalogue may come, and an agent's own under 500.",
-    place: Some(&openapi::AGENT),
+    places: &[&openapi::AGENT],
     query: Some(Params::json_schema),
     headers: &[&openapi::CURSOR, &openapi::ALLOW_RESET],
     body: Some(&SERVICE_REQUEST),
@@ -54,6 +54,7 @@ pub(super) const POST: Row = Row {
         FaultKind::JournalUnavailable,
     ],
     tells_of_run: true,
+    ..Row::NONE
 };
 
 /// Of CAP.

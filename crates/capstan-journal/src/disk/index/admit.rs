@@ -27,6 +27,7 @@ impl Index {
             && gone.summary.is_some()
         {
             gone.segments.insert(segment);
+            gone.session = gone.session.or_else(|| session_of(entry.kind, summary));
             return;
         }
         match entry.kind {
@@ -86,6 +87,7 @@ impl Index {
         stream.size = summary.size;
         (stream.tenant, stream.key) = (summary.tenant, summary.key);
         (stream.session_id, stream.turn) = (summary.session_id, summary.turn);
+        stream.session = summary.session();
         stream.lost_after = summary.lost_after;
         if let Some(old) = old {
             stream.parts.lighten(old.segment, weight(&old.entry));
@@ -188,6 +190,8 @@ impl Index {
         let session = self.take_session(owner);
         let gone = self.gone.entry(owner).or_default();
         gone.own.push((segment, weight(entry)));
+        let name = session.as_ref().map(|session| session.name);
+        gone.session = gone.session.or(name).or_else(|| stream.as_ref().and_then(|stream| stream.session));
         let is_news = gone.summary.replace(summary).is_none();
         for part in
             [stream.map(|stream| stream.parts), session.map(|session| session.parts)].into_iter().flatten()
@@ -202,5 +206,14 @@ impl Index {
             self.gone_at.insert((summary.at, owner));
         }
         self.weigh(segment, weight(entry));
+    }
+}
+
+/// The name of the session that a frame is of.
+fn session_of(kind: Kind, summary: &[u8]) -> Option<Name> {
+    match kind {
+        Kind::Record => RunSummary::read(summary)?.session(),
+        Kind::Session => Some(SessionSummary::read(summary)?.name),
+        Kind::Body | Kind::Packets | Kind::Turn | Kind::Gone | Kind::TurnGone | Kind::Erased => None,
     }
 }

@@ -145,6 +145,26 @@ async fn no_file_holds_a_purged_word_whatever_was_done_with_it_before() {
 }
 
 #[tokio::test]
+async fn a_purge_of_a_session_reaches_what_had_expired_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), Durability::Process);
+    let expired = run_once(&store, 20, |_, _| ()).await.unwrap();
+    let kept = run_once(&store, 20, |_, _| ()).await.unwrap();
+    let (streams, now) = (vec![expired], Timestamp::now());
+    store.ask(|reply| super::super::writer::Command::Retire { streams, now, reply }).await.unwrap();
+    assert!(holds(folder.path(), &format!("{expired} x")), "what expires is not overwritten");
+    drop(store);
+    let store = open(folder.path(), Durability::Process);
+    assert!(store.purge(kept, now).await.unwrap() && store.purge_session("t", "session").await.unwrap());
+    for word in [format!("{expired} x"), format!("body of {expired}"), format!("key {expired}")] {
+        assert!(!holds(folder.path(), &word), "{word}");
+    }
+    drop(store);
+    let store = open(folder.path(), Durability::Process);
+    assert_eq!(store.claim(claim(expired), &crate::Quota::UNLIMITED).await.unwrap_err().kind(), crate::ErrorKind::Expired);
+}
+
+#[tokio::test]
 async fn what_was_purged_and_not_yet_erased_is_erased_at_the_next_opening() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), Durability::Process);

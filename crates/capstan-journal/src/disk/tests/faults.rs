@@ -1,5 +1,6 @@
 //! Every operation on the disk fails once, or for a while: nothing acknowledged is lost, and the store mends itself.
 
+use super::super::writer::Command;
 use super::recorder::{Fault, Recorder};
 use super::*;
 use crate::{ErrorKind, Health, JournalError, Quota};
@@ -30,6 +31,18 @@ async fn owed(store: &DiskStore, all: &All) -> All {
     owed
 }
 
+/// Segment files that the store does not know of: nothing would ever remove them.
+fn strays(store: &DiskStore) -> Vec<String> {
+    let mut names = SystemFiles.list(&store.shared.folder.join("log")).unwrap();
+    let index = store.shared.index();
+    let known = |name: &String| index.segments.values().any(|held| held.segment.path.ends_with(name));
+    // The next segment's file is made ahead of time.
+    let is_spare =
+        |name: &String| std::fs::metadata(store.shared.folder.join("log").join(name)).unwrap().len() == 0;
+    names.retain(|name| !known(name) && !is_spare(name));
+    names
+}
+
 /// What happens with `count` operations failing from the `at`th on. True if any was left to fail.
 async fn fail(durability: Durability, at: usize, count: usize) -> bool {
     let folder = tempfile::tempdir().unwrap();
@@ -55,6 +68,7 @@ async fn fail(durability: Durability, at: usize, count: usize) -> bool {
         store.housekeep().await;
         assert_kept(&store, &owed(&store, &all).await).await;
         assert!(!holds(folder.path(), &format!("{purged} x")), "{at}: purged words");
+        assert_eq!(strays(&store), Vec::<String>::new(), "{at}: files that belong to nothing");
     }
     let store = open(folder.path(), durability);
     assert_kept(&store, &owed(&store, &all).await).await;
@@ -148,4 +162,36 @@ async fn below_the_floor_of_free_space_new_runs_are_refused_and_running_ones_go_
     assert!(!store.claim(claim(id), &Quota::UNLIMITED).await.unwrap().is_new);
     store.append(id, 1, frames(id, 1, 5)).await.unwrap();
     assert!(store.transition((RunState::Running, 1), closed(&run), vec![], None).await.unwrap());
+}
+
+/// Housekeeping of a journal that is mostly dead, all of whose operations fail from the `at`th on; then it is well again.
+async fn clean_with_failures(at: usize) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::default();
+    let store = open_on(folder.path(), Durability::Process, Arc::new(recorder.clone()));
+    let mut streams = Vec::new();
+    for _ in 0..24 {
+        streams.push(run_once(&store, 30, |_, _| ()).await.unwrap());
+    }
+    let (kept, retired): (Vec<_>, Vec<_>) = streams.into_iter().zip(0..).partition(|(_, n)| n % 4 == 0);
+    let (now, streams) = (Timestamp::now(), retired.into_iter().map(|(id, _)| id).collect());
+    store.ask(|reply| Command::Retire { streams, now, reply }).await.unwrap();
+    recorder.fail(Some(Fault { at, count: usize::MAX }));
+    store.housekeep().await;
+    recorder.fail(None);
+    store.housekeep().await;
+    assert_eq!(strays(&store), Vec::<String>::new(), "the {at}th and all after it fail");
+    for (stream, _) in kept {
+        assert_eq!(store.read(stream, 0, 99, 1 << 20).await.unwrap(), frames(stream, 1, 30));
+    }
+    recorder.failed()
+}
+
+#[tokio::test]
+async fn cleaning_on_a_full_disk_leaves_nothing_behind_that_makes_it_fuller() {
+    let mut failed = 0;
+    for at in 0..40 {
+        failed += usize::from(clean_with_failures(at).await > 0);
+    }
+    assert!(failed > 20, "{failed}");
 }

@@ -45,7 +45,7 @@ impl Outcome {
     }
 }
 
-pub(super) struct Turn<'a> {
+pub(super) struct ChatTurn<'a> {
     client: &'a CapClient,
     screen: &'a Screen,
     request: ServiceRequest,
@@ -62,7 +62,7 @@ enum News {
     Interrupt,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> ChatTurn<'a> {
     pub(super) fn new(client: &'a CapClient, screen: &'a Screen, request: ServiceRequest) -> Self {
         Self { client, screen, request, transcript: Transcript::default(), stream: None, shown: 0 }
     }

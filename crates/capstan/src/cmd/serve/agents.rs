@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use capstan_agent::Agent;
+use capstan_agent::{Agent, Clock};
 use capstan_protocol::nearest;
-use capstan_upstream::{ConfigError, KINDS, build, missing_key};
+use capstan_upstream::{AgentTable, ConfigError, KINDS, build_all, missing_key};
 use serde_json::{Map, Value};
 use toml::Spanned;
 
@@ -32,17 +32,25 @@ pub(super) struct Source<'a> {
 
 /// The agents of a file under their names, in its order.
 pub(super) fn agents(tables: &[Table], source: Source<'_>) -> Result<Vec<Named>, Failure> {
-    let mut agents: Vec<Named> = Vec::new();
+    let mut read: Vec<AgentTable> = Vec::new();
     for table in tables {
         let (name, kind) = (word(table, "name", source)?, word(table, "kind", source)?);
-        check_name(&name, agents.iter().any(|known| known.name == name))
+        check_name(&name, read.iter().any(|known| known.name == name))
             .map_err(|why| source.mistake(place(table, "name"), &why))?;
-        let keys = keys(table);
-        let missing_key = missing_key(&kind, &keys);
-        let agent = build(&kind, keys).map_err(|error| explain(table, &name, &kind, &error, source))?;
-        agents.push(Named { name, kind, agent, missing_key });
+        read.push(AgentTable { name, kind, keys: keys(table) });
     }
-    Ok(agents)
+    let built = build_all(&read, &Clock::default()).map_err(|(at, error)| {
+        let found = tables.get(at).zip(read.get(at));
+        found.map_or_else(
+            || Failure::usage(error.to_string()),
+            |(table, read)| explain(table, &read.name, &read.kind, &error, source),
+        )
+    })?;
+    let named = |(table, agent): (AgentTable, Box<dyn Agent>)| {
+        let missing_key = missing_key(&table.kind, &table.keys);
+        Named { name: table.name, kind: table.kind, agent, missing_key }
+    };
+    Ok(read.into_iter().zip(built).map(named).collect())
 }
 
 /// The kind's keys.
@@ -78,6 +86,10 @@ fn check_name(name: &str, is_taken: bool) -> Result<(), String> {
     if name.is_empty() || !name.chars().all(is_plain) {
         return Err(format!("agents: the name {name:?} may hold letters, digits, '-', '_' and '.' only"));
     }
+    // Whoever follows such a path ends elsewhere.
+    if name.chars().all(|c| c == '.') {
+        return Err(format!("agents: the name {name:?} is no part of a path; it needs a letter or a digit"));
+    }
     if is_taken { Err(format!("agents: the name {name:?} is taken")) } else { Ok(()) }
 }
 
@@ -88,10 +100,11 @@ fn place(table: &Table, key: &str) -> Option<usize> {
 fn explain(table: &Table, name: &str, kind: &str, error: &ConfigError, source: Source<'_>) -> Failure {
     let at = error.key().and_then(|key| place(table, key)).or_else(|| place(table, "name"));
     let failure = source.mistake(at, &format!("agents: {name} ({kind}): {error}"));
-    let wrong = match error.key() {
-        Some("kind") => kind,
-        Some(key) => key,
-        None => return failure,
+    let wrong = match (error.key(), error.value()) {
+        (_, Some(value)) => value,
+        (Some("kind"), None) => kind,
+        (Some(key), None) => key,
+        (None, None) => return failure,
     };
     match nearest(wrong, error.known()) {
         Some(close) => failure.with_help(format!("did you mean `{close}`?")),
@@ -164,6 +177,8 @@ mod tests {
         assert!(failure.contains("line 4") && failure.contains("expected a string"), "{failure}");
         let failure = read("[[agents]]\nname = \"a\"\nkind = \"openai\"\n").unwrap_err();
         assert!(failure.contains("`model` is missing"), "{failure}");
+        let failure = read("[[agents]]\nname = \"a\"\nkind = \"anthropic\"\nmodel = \" \"\n").unwrap_err();
+        assert!(failure.contains("line 4") && failure.contains("model: it is empty"), "{failure}");
     }
 
     #[test]
@@ -172,8 +187,41 @@ mod tests {
         assert!(failure.contains("line 3") && failure.contains("did you mean `openai`?"), "{failure}");
         assert!(read("[[agents]]\nname = \"a\"\n").unwrap_err().contains("`kind`"));
         assert!(read("[[agents]]\nname = \"a/b\"\nkind = \"demo\"\n").unwrap_err().contains("letters"));
+        for dots in [".", ".."] {
+            let text = format!("[[agents]]\nname = \"{dots}\"\nkind = \"demo\"\n");
+            assert!(read(&text).unwrap_err().contains("no part of a path"));
+        }
         let twice = "[[agents]]\nname = \"a\"\nkind = \"demo\"\n[[agents]]\nname = \"a\"\nkind = \"demo\"\n";
         assert!(read(twice).unwrap_err().contains("is taken"));
+    }
+
+    #[test]
+    fn a_route_that_cannot_be_is_refused_with_its_line() {
+        let gpt = "[[agents]]\nname = \"gpt\"\nkind = \"openai\"\nmodel = \"m\"\n";
+        let route =
+            |name: &str, rest: &str| format!("[[agents]]\nname = \"{name}\"\nkind = \"route\"\n{rest}\n");
+        let wrong = |text: &str| read(&format!("{gpt}{text}")).unwrap_err();
+        let failure = wrong(&route("a", "use = [\"gtp\"]"));
+        assert!(
+            failure.contains("line 8") && failure.contains("no agent is called \\\"gtp\\\""),
+            "{failure}"
+        );
+        assert!(failure.contains("did you mean `gpt`?"), "{failure}");
+        assert!(wrong(&route("a", "use = []")).contains("names no agent"));
+        assert!(wrong(&route("a", "")).contains("`use` is missing"));
+        assert!(wrong(&route("a", "use = [\"gpt\", \"gpt\"]")).contains("is named twice"));
+        assert!(wrong(&route("a", "use = [\"a\"]")).contains("a circle: a → a"));
+        let circle = route("a", "use = [\"gpt\", \"b\"]") + &route("b", "use = [\"a\"]");
+        assert!(wrong(&circle).contains("a circle: a → b → a"), "{}", wrong(&circle));
+        assert!(
+            wrong(&route("a", "use = [{ name = \"gpt\", when = \"context\" }]")).contains("to ask first")
+        );
+        assert!(wrong(&route("a", "use = [\"gpt\"]\nhedge = 1")).contains("needs a second member"));
+        assert!(
+            wrong(&route("a", "use = [\"gpt\"]\nfirst_tokn = 1")).contains("did you mean `first_token`?")
+        );
+        let nested = route("a", "use = [\"b\"]\nfirst_token = 8") + &route("b", "use = [\"gpt\"]");
+        assert_eq!(read(&format!("{gpt}{nested}")).unwrap(), ["gpt", "a", "b"]);
     }
 
     #[test]
@@ -197,7 +245,9 @@ mod tests {
         let wrong: Map<String, Value> = [("no_such_key".to_owned(), 1.into())].into_iter().collect();
         for kind in KINDS {
             assert!(PAGE.contains(&format!("`{}`", kind.name)), "{}", kind.name);
-            let Err(error) = build(kind.name, wrong.clone()) else { panic!("{} takes anything", kind.name) };
+            let Err(error) = capstan_upstream::build(kind.name, wrong.clone()) else {
+                panic!("{} takes anything", kind.name)
+            };
             for key in error.known() {
                 let row = rows().find(|row| row.starts_with(&format!("| `{key}` |")));
                 let row = row.unwrap_or_else(|| panic!("docs/configuration.md has no row for {key}"));
@@ -209,7 +259,7 @@ mod tests {
 
     #[test]
     fn every_default_time_and_number_stands_in_the_documentation() {
-        for kind in KINDS.iter().filter(|kind| kind.name != "demo") {
+        for kind in KINDS.iter().filter(|kind| !matches!(kind.name, "demo" | "route")) {
             let times = kind.timeouts;
             let cells =
                 [times.connect, times.first_token, times.idle, times.total].map(|t| t.as_secs().to_string());

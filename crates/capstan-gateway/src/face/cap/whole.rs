@@ -1,0 +1,48 @@
+//! A run in one object of CAP's.
+
+use capstan_journal::Run;
+use capstan_protocol::{Close, Fault, ServiceResponse, Timestamp};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::answers::{RunMetrics, RunOutput};
+use crate::app::App;
+use crate::reader;
+
+/// The answer of a run, once it is there; the fault if there is none.
+pub(super) async fn response(app: &App, run: &Run, request_id: Uuid) -> Result<ServiceResponse, Fault> {
+    let whole = reader::follow(app, run).await?;
+    if let Some(fault) = whole.fault() {
+        return Err(fault);
+    }
+    let run = &whole.run;
+    let close = match whole.transcript.close() {
+        Some(Close::Report(report)) => Value::Object(report.to_map()),
+        Some(close @ (Close::Reason(_) | Close::Unstated)) => Value::from(close.reason()),
+        None => Value::Null,
+    };
+    let told = |name: &str| close.get(name).cloned();
+    let (usage_by_member, calls, member) = (told("usage_by_member"), told("calls"), told("member"));
+    let output = RunOutput {
+        text: whole.transcript.text().to_owned(),
+        events: whole.transcript.events().map(|event| event.to_map()).collect(),
+        stream_id: run.stream_id,
+        conversation_id: &run.session,
+        close,
+    };
+    let (usage, attempts) = (run.usage.as_ref(), run.attempt);
+    let metrics = RunMetrics { usage, usage_by_member, attempts, calls, member };
+    Ok(ServiceResponse {
+        request_id,
+        created_at: Timestamp::now(),
+        output: object(&output),
+        metrics: Some(object(&metrics)),
+    })
+}
+
+/// A struct as the map that the data contract has for it.
+fn object(told: &impl Serialize) -> Map<String, Value> {
+    let value = serde_json::to_value(told).unwrap_or_default();
+    if let Value::Object(map) = value { map } else { Map::new() }
+}

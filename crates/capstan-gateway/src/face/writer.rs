@@ -1,0 +1,66 @@
+//! How a face tells a run: from frames and the run's standing to the bytes of one response.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use capstan_journal::{JournalError, RunState};
+use capstan_protocol::sse;
+use futures_util::future::BoxFuture;
+
+use crate::app::App;
+use crate::reader::View;
+
+/// One response. It turns what the reader meets (frames, and where the run stands) into the bytes of a body. What it
+/// writes depends on the stream alone, never on the clock: that is what makes a resume possible.
+pub(crate) trait FaceWriter: Send {
+    /// The packet after which the journal is read.
+    fn base(&self) -> u64;
+
+    /// What the body begins with, at once; there may be nothing.
+    fn opening(&mut self, app: &App) -> Bytes;
+
+    /// Frames that are due.
+    fn frames<'a>(&'a mut self, app: &'a App, frames: Vec<Bytes>) -> Telling<'a>;
+
+    /// All frames were read and the run stands still.
+    fn caught_up(&mut self, app: &App, state: RunState, view: View) -> Next;
+
+    /// The server goes down while the body is open, or it has lasted as long as it may.
+    fn closing(&mut self) -> Next;
+
+    /// How long a body lasts at most, where caches between want to see an end.
+    fn lasts(&self) -> Option<Duration> {
+        None
+    }
+
+    /// What is written when nothing else was for an interval.
+    fn heartbeat(&self) -> &'static [u8] {
+        sse::HEARTBEAT
+    }
+
+    /// The interval, given the one that is set.
+    fn heartbeat_every(&self, set: Duration) -> Duration {
+        set
+    }
+}
+
+/// How frames are told.
+pub(crate) enum Telling<'a> {
+    /// As nearly always: nothing else is needed.
+    Now(Next),
+    /// The journal has to be asked first.
+    Later(BoxFuture<'a, Result<Next, JournalError>>),
+}
+
+/// How a body goes on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// With these bytes; there may be none.
+    Write(Bytes),
+    /// With these, and then it is complete.
+    Last(Bytes),
+    /// It is complete.
+    End,
+    /// It breaks off: to end it cleanly would be to say something that is not so.
+    Cut,
+}

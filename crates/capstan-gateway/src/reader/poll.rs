@@ -1,0 +1,61 @@
+//! A long poll: one answer with what there is, or with what comes within a time.
+#![cfg_attr(not(test), allow(dead_code, reason = "CAP and AG-UI tell what comes as a stream"))]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use capstan_journal::{Run, RunState, Step};
+use capstan_protocol::Fault;
+
+use crate::app::App;
+use crate::refusal::journal_fault;
+
+/// How much one answer holds, in packets and bytes.
+const MOST: (usize, usize) = (1024, 1024 * 1024);
+
+/// One answer.
+pub(crate) struct Batch {
+    /// Frames in order; none if nothing came.
+    pub(crate) frames: Vec<Bytes>,
+    /// The packet after which the next answer begins.
+    pub(crate) last: u64,
+    /// There is nothing beyond `last` for now.
+    pub(crate) is_up_to_date: bool,
+    /// There never will be.
+    pub(crate) is_over: bool,
+}
+
+/// The frames after a packet; if there are none yet, those that come within `wait`. Who waits takes a reader's place.
+pub(crate) async fn poll(app: &App, run: &Run, after: u64, wait: Duration) -> Result<Batch, Fault> {
+    let _slot = app.limiter.take_reader(&run.tenant, &app.settings.limits)?;
+    let found =
+        app.journal.store().read(run.stream_id, after, MOST.0, MOST.1).await.map_err(journal_fault)?;
+    let (mut frames, mut last): (Vec<Bytes>, u64) =
+        (Vec::with_capacity(found.len()), found.last().map_or(after, |frame| frame.seq));
+    frames.extend(found.into_iter().map(|frame| frame.bytes));
+    if frames.is_empty() && !wait.is_zero() {
+        (frames, last) = tokio::select! {
+            biased;
+            news = news(app, run, after) => news?,
+            () = app.ended.cancelled() => (frames, last),
+            () = tokio::time::sleep(wait) => (frames, last),
+        };
+    }
+    // Looked at after the frames: what it says to be over is in them.
+    let run =
+        app.journal.store().run(run.stream_id).await.map_err(journal_fault)?.unwrap_or_else(|| run.clone());
+    let is_up_to_date = last >= run.last_seq;
+    Ok(Batch { frames, last, is_up_to_date, is_over: is_up_to_date && !run.is_open() })
+}
+
+/// What comes next; nothing if the run is over.
+async fn news(app: &App, run: &Run, after: u64) -> Result<(Vec<Bytes>, u64), Fault> {
+    let mut reader = app.journal.reader_of(run, after);
+    loop {
+        match reader.next().await.map_err(journal_fault)? {
+            Step::Frames(frames) => return Ok((frames, reader.cursor())),
+            Step::State(RunState::Closed) => return Ok((Vec::new(), after)),
+            Step::State(RunState::Running | RunState::Waiting) => {}
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What a run took: the sum over all calls of all attempts, and by the members of a route.
+
+use std::collections::BTreeMap;
+
+use capstan_journal::Run;
+use serde_json::{Map, Value};
+
+type Counts = Map<String, Value>;
+
+/// What was counted.
+#[derive(Default)]
+pub(super) struct Spending {
+    /// Of attempts before the present one.
+    before: Option<Counts>,
+    before_by: BTreeMap<String, Counts>,
+    /// Of calls of the present attempt that came to nothing.
+    aside: BTreeMap<String, Counts>,
+    /// Of the call that answers; its last word counts.
+    present: Option<Counts>,
+    member: Option<String>,
+}
+
+impl Spending {
+    /// What the record says of earlier attempts.
+    pub(super) fn of(run: &Run) -> Self {
+        let mut spending = Self::default();
+        for entry in &run.attempts {
+            add(&mut spending.before, entry.usage.as_ref());
+            for used in &entry.members {
+                spending.charge_before(&used.name, used.usage.as_ref());
+            }
+        }
+        if spending.before.is_none() {
+            spending.before.clone_from(&run.usage);
+        }
+        spending
+    }
+
+    fn charge_before(&mut self, name: &str, usage: Option<&Counts>) {
+        let Some(usage) = usage else { return };
+        sum(self.before_by.entry(name.to_owned()).or_default(), usage);
+    }
+
+    /// The next attempt begins: what was counted stays.
+    pub(super) fn begin_attempt(&mut self) {
+        let (whole, by) = (self.attempt(), self.attempt_by());
+        add(&mut self.before, whole.as_ref());
+        by.iter().for_each(|(name, usage)| self.charge_before(name, Some(usage)));
+        (self.present, self.member) = (None, None);
+        self.aside.clear();
+    }
+
+    /// Who says what follows.
+    pub(super) fn speaks(&mut self, member: &str) {
+        self.member = Some(member.to_owned());
+    }
+
+    pub(super) fn member(&self) -> Option<&str> {
+        self.member.as_deref()
+    }
+
+    /// What the call that answers took so far.
+    pub(super) fn say(&mut self, usage: Counts) {
+        self.present = Some(usage);
+    }
+
+    /// What a call took that came to nothing.
+    pub(super) fn set_aside(&mut self, member: &str, usage: &Counts) {
+        sum(self.aside.entry(member.to_owned()).or_default(), usage);
+    }
+
+    /// Of the present attempt, as far as it said.
+    pub(super) fn attempt(&self) -> Option<Counts> {
+        let mut whole = None;
+        self.aside.values().chain(&self.present).for_each(|usage| add(&mut whole, Some(usage)));
+        whole
+    }
+
+    /// The same by its members.
+    pub(super) fn attempt_by(&self) -> Vec<(String, Counts)> {
+        let mut by = self.aside.clone();
+        if let (Some(member), Some(usage)) = (&self.member, &self.present) {
+            sum(by.entry(member.clone()).or_default(), usage);
+        }
+        by.into_iter().collect()
+    }
+
+    /// Of the whole run.
+    pub(super) fn total(&self) -> Option<Counts> {
+        let mut whole = self.before.clone();
+        add(&mut whole, self.attempt().as_ref());
+        whole
+    }
+
+    /// Of the whole run, by members.
+    pub(super) fn total_by(&self) -> Option<Counts> {
+        let mut by = self.before_by.clone();
+        self.attempt_by().iter().for_each(|(name, usage)| sum(by.entry(name.clone()).or_default(), usage));
+        (!by.is_empty()).then(|| by.into_iter().map(|(name, usage)| (name, Value::Object(usage))).collect())
+    }
+}
+
+fn add(to: &mut Option<Counts>, usage: Option<&Counts>) {
+    if let Some(usage) = usage {
+        sum(to.get_or_insert_with(Map::new), usage);
+    }
+}
+
+/// Counts add up; of what is no count the last word stays.
+fn sum(to: &mut Counts, usage: &Counts) {
+    for (name, value) in usage {
+        let both = to.get(name).and_then(Value::as_u64).zip(value.as_u64());
+        let value = both.map_or_else(|| value.clone(), |(a, b)| a.saturating_add(b).into());
+        to.insert(name.clone(), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn counts(value: Value) -> Counts {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn calls_add_up_over_attempts_and_members_and_the_last_word_of_a_call_counts() {
+        let mut spending = Spending::default();
+        spending.set_aside("a", &counts(json!({ "input_tokens": 5 })));
+        spending.speaks("b");
+        spending.say(counts(json!({ "input_tokens": 6 })));
+        spending.say(counts(json!({ "input_tokens": 6, "output_tokens": 3 })));
+        assert_eq!(json!(spending.attempt()), json!({ "input_tokens": 11, "output_tokens": 3 }));
+        spending.begin_attempt();
+        assert_eq!(spending.attempt(), None);
+        spending.speaks("a");
+        spending.say(counts(json!({ "input_tokens": 5, "output_tokens": 9 })));
+        assert_eq!(json!(spending.total()), json!({ "input_tokens": 16, "output_tokens": 12 }));
+        let by = json!({ "a": { "input_tokens": 10, "output_tokens": 9 }, "b": { "input_tokens": 6, "output_tokens": 3 } });
+        assert_eq!(json!(spending.total_by()), by);
+    }
+}

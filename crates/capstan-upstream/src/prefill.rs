@@ -1,0 +1,149 @@
+//! Continuing an answer: which models go on from an assistant message at the end of a conversation, and what their
+//! servers want beside it. Who is not known to do so answers anew.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use url::Url;
+
+/// How a server is told to go on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Prefill {
+    /// It cannot be told.
+    #[default]
+    Off,
+    /// The message alone will do: Anthropic up to Claude 4.5, Ollama, llama.cpp, OpenRouter.
+    Plain,
+    /// The message says `prefix`: Mistral, and DeepSeek's beta.
+    Prefix,
+    /// The message says `partial`: Moonshot, Qwen.
+    Partial,
+    /// The request says `continue_final_message`: vLLM, SGLang.
+    ContinueFinalMessage,
+}
+
+/// Servers of Chat Completions that are known: host, how the path begins, how the model begins.
+const SERVERS: &[(&str, &str, &str, Prefill)] = &[
+    ("api.mistral.ai", "/", "", Prefill::Prefix),
+    ("api.deepseek.com", "/beta", "deepseek-", Prefill::Prefix),
+    ("api.moonshot.ai", "/", "", Prefill::Partial),
+    ("api.moonshot.cn", "/", "", Prefill::Partial),
+    ("dashscope.aliyuncs.com", "/", "qwen", Prefill::Partial),
+    ("dashscope-intl.aliyuncs.com", "/", "qwen", Prefill::Partial),
+    ("openrouter.ai", "/", "mistralai/", Prefill::Plain),
+];
+
+/// The first generation that refuses: Claude 4.6.
+const ANTHROPIC_REFUSES_FROM: (u32, u32) = (4, 6);
+
+impl Prefill {
+    /// A server of Chat Completions.
+    pub(crate) fn of_chat(url: &Url, model: &str) -> Self {
+        let fits = |(host, path, name, _): &&(&str, &str, &str, Self)| {
+            url.host_str() == Some(*host) && url.path().starts_with(path) && model.starts_with(name)
+        };
+        SERVERS.iter().find(fits).map_or(Self::Off, |(_, _, _, prefill)| *prefill)
+    }
+
+    /// A server of Messages. A model that thinks first cannot be told what it has said.
+    pub(crate) fn of_messages(model: &str, parameters: &Map<String, Value>) -> Self {
+        let thinks = parameters.get("thinking").and_then(|thinking| thinking.get("type"));
+        let thinks = thinks.is_some_and(|kind| kind != "disabled");
+        let takes = generation(model).is_some_and(|generation| generation < ANTHROPIC_REFUSES_FROM);
+        if takes && !thinks { Self::Plain } else { Self::Off }
+    }
+
+    /// Puts the beginning of the answer behind the conversation.
+    pub(crate) fn apply(self, body: &mut Value, said: &str) {
+        let mut message = json!({ "role": "assistant", "content": said });
+        let Value::Object(body) = body else { return };
+        match self {
+            Self::Off => return,
+            Self::Plain => {}
+            Self::Prefix => message["prefix"] = true.into(),
+            Self::Partial => message["partial"] = true.into(),
+            Self::ContinueFinalMessage => {
+                body.insert("continue_final_message".into(), true.into());
+                body.insert("add_generation_prompt".into(), false.into());
+            }
+        }
+        if let Some(Value::Array(messages)) = body.get_mut("messages") {
+            messages.push(message);
+        }
+    }
+}
+
+/// The generation in a model's name: `claude-3-5-sonnet-20241022`, `claude-sonnet-4-20250514`, `claude-opus-4-5`, with a
+/// cloud's own words around it.
+fn generation(model: &str) -> Option<(u32, u32)> {
+    let name = model.get(model.find("claude-")? + "claude-".len()..)?;
+    let numbers = name.split(['-', '.', '@', ':', '_']).skip_while(|word| !is_small(word));
+    let mut numbers = numbers.take_while(|word| is_small(word)).filter_map(|word| word.parse().ok());
+    Some((numbers.next()?, numbers.next().unwrap_or(0)))
+}
+
+/// A number, and no date.
+fn is_small(word: &str) -> bool {
+    !word.is_empty() && word.len() <= 2 && word.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claude_goes_on_up_to_4_5_and_unknown_names_do_not() {
+        let of = |model: &str| Prefill::of_messages(model, &Map::new());
+        for model in [
+            "claude-3-haiku-20240307",
+            "claude-3-7-sonnet-latest",
+            "claude-sonnet-4-20250514",
+            "claude-opus-4-1",
+            "claude-sonnet-4-5-20250929",
+            "claude-haiku-4-5@20251001",
+            "us.anthropic.claude-opus-4-5-20251101-v1:0",
+        ] {
+            assert_eq!(of(model), Prefill::Plain, "{model}");
+        }
+        for model in [
+            "claude-opus-4-6",
+            "claude-sonnet-4-6",
+            "claude-opus-4-7",
+            "claude-sonnet-5",
+            "claude-fable",
+            "m",
+        ] {
+            assert_eq!(of(model), Prefill::Off, "{model}");
+        }
+        let thinks = json!({ "thinking": { "type": "enabled", "budget_tokens": 1024 } });
+        let thinks = thinks.as_object().cloned().unwrap_or_default();
+        assert_eq!(Prefill::of_messages("claude-sonnet-4-5", &thinks), Prefill::Off);
+    }
+
+    #[test]
+    fn other_servers_are_known_by_their_address() {
+        let of = |url: &str, model: &str| Prefill::of_chat(&Url::parse(url).unwrap(), model);
+        assert_eq!(of("https://api.mistral.ai/v1/chat/completions", "mistral-large-latest"), Prefill::Prefix);
+        assert_eq!(of("https://api.deepseek.com/beta/chat/completions", "deepseek-chat"), Prefill::Prefix);
+        assert_eq!(of("https://api.deepseek.com/v1/chat/completions", "deepseek-chat"), Prefill::Off);
+        assert_eq!(of("https://api.openai.com/v1/chat/completions", "gpt-5"), Prefill::Off);
+    }
+
+    #[test]
+    fn each_server_is_told_in_its_own_words() {
+        let told = |prefill: Prefill| {
+            let mut body = json!({ "messages": [{ "role": "user", "content": "hi" }] });
+            prefill.apply(&mut body, "Well");
+            body
+        };
+        assert_eq!(told(Prefill::Plain)["messages"][1], json!({ "role": "assistant", "content": "Well" }));
+        assert_eq!(told(Prefill::Prefix)["messages"][1]["prefix"], true);
+        assert_eq!(told(Prefill::Partial)["messages"][1]["partial"], true);
+        let vllm = told(Prefill::ContinueFinalMessage);
+        assert_eq!(
+            (&vllm["continue_final_message"], &vllm["add_generation_prompt"]),
+            (&true.into(), &false.into())
+        );
+        assert_eq!(told(Prefill::Off)["messages"].as_array().map(Vec::len), Some(1));
+    }
+}

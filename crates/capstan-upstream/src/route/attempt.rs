@@ -1,0 +1,403 @@
+//! One attempt of a run on a route: one member after another until one answers, or nobody is left to ask.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use capstan_agent::{
+    CallBegan, CallEnded, CallOutcome, Failure, Outcome, Receipt, Stopped, Timer, Turn, Writer,
+};
+use capstan_protocol::fault::Cause;
+use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind};
+
+use super::config::When;
+use super::passes::{Passes, is_stall, is_upstreams, is_wrong_request};
+use super::{Member, Route};
+use crate::attempt_writer::{AttemptWriter, Floor, Seat, Seen};
+use crate::callee::Ask;
+use crate::failed_call::FailedCall;
+use crate::prefill::Prefill;
+use crate::retries::SHORT_WAIT;
+use crate::seam::{Seam, prefill_of};
+
+pub(super) struct RouteAttempt<'a> {
+    route: &'a Route,
+    turn: &'a Turn,
+    out: &'a mut Writer,
+    /// Members to ask, by their places.
+    queue: VecDeque<usize>,
+    /// Members that the breaker keeps from being asked.
+    unwell: Vec<usize>,
+    failed: Vec<(usize, FailedCall)>,
+    /// Calls that the run may still make.
+    left: u32,
+    /// Calls of this attempt.
+    made: u32,
+    /// Somebody was not asked again, since too much is asked again already.
+    is_spent: bool,
+}
+
+/// A call that is over.
+struct Done {
+    at: usize,
+    result: Result<(), FailedCall>,
+    has_written: bool,
+    was_continued: bool,
+    seen: Seen,
+}
+
+impl<'a> RouteAttempt<'a> {
+    pub(super) fn new(route: &'a Route, turn: &'a Turn, out: &'a mut Writer) -> Self {
+        let queue = route.order(turn, route.clock.instant()).into();
+        let left = route.retries.max_calls.saturating_sub(turn.made.calls);
+        let (unwell, failed) = (Vec::new(), Vec::new());
+        Self { route, turn, out, queue, unwell, failed, left, made: 0, is_spent: false }
+    }
+
+    pub(super) async fn run(mut self) -> Outcome {
+        self.check()?;
+        loop {
+            let Some(at) = self.next() else {
+                if self.again().await {
+                    continue;
+                }
+                return Err(self.verdict());
+            };
+            let done = self.ask(at).await?;
+            if let Some(outcome) = self.settle(done).await? {
+                return outcome;
+            }
+        }
+    }
+
+    /// What an earlier attempt may have set to work is not done elsewhere as well.
+    fn check(&self) -> Result<(), Fault> {
+        let has_effects = |name: &str| {
+            let member = self.route.members.iter().find(|member| *member.name == *name);
+            member.is_none_or(|member| !member.upstream.is_repeatable())
+        };
+        if self.turn.made.members.iter().any(|made| made.has_reached && has_effects(&made.name)) {
+            return Err(Fault::new(FaultKind::RunInterrupted).with_severity(ErrorSeverity::Fatal));
+        }
+        if self.left == 0 {
+            let why = Cause { error_type: "Spent".into(), chain: vec!["the run's calls are spent".into()] };
+            let fault = Fault::new(FaultKind::UpstreamUnreachable).with_severity(ErrorSeverity::Fatal);
+            return Err(fault.with_cause(why));
+        }
+        Ok(())
+    }
+
+    /// Who is asked next. Without anybody else, one that is not well is better than none.
+    fn next(&mut self) -> Option<usize> {
+        if self.left == 0 {
+            return None;
+        }
+        while let Some(at) = self.queue.pop_front() {
+            let Some(member) = self.route.members.get(at) else { continue };
+            if !self.route.breaker.admit(&member.name, self.route.clock.instant()) {
+                self.unwell.push(at);
+            } else if self.may_ask(member) {
+                return Some(at);
+            } else {
+                self.route.breaker.abandoned(&member.name);
+                self.is_spent = true;
+            }
+        }
+        if self.made > 0 || self.unwell.is_empty() { None } else { Some(self.unwell.remove(0)) }
+    }
+
+    /// A first call always; another of the same run as far as the budget goes.
+    fn may_ask(&self, member: &Member) -> bool {
+        let is_again = self.turn.made.members.iter().any(|made| *made.name == *member.name);
+        if is_again {
+            return self.route.budget.spend(&member.name);
+        }
+        self.route.budget.earn(&member.name);
+        true
+    }
+
+    /// Calls a member; the next one beside it, if that is wanted and its first token is late.
+    async fn ask(&mut self, at: usize) -> Result<Done, Stopped> {
+        self.begin(at).await?;
+        let floor = Arc::<Floor>::default();
+        let (route, turn) = (self.route, self.turn);
+        let has_other = !self.queue.is_empty() && self.left > 0;
+        let patience = has_other.then_some(route.first_token);
+        let mut first = Box::pin(call(route, turn, at, 1, &floor, self.out.beside(), patience));
+        let Some(delay) = route.hedge.filter(|_| has_other) else { return Ok(first.await) };
+        tokio::select! {
+            biased;
+            done = &mut first => return Ok(done),
+            _ = floor.taken() => return Ok(first.await),
+            () = route.clock.sleep(Timer::Hedge, delay) => {}
+        }
+        let Some(beside) = self.beside(at) else { return Ok(first.await) };
+        self.begin(beside).await?;
+        let mut second = Box::pin(call(route, turn, beside, 2, &floor, self.out.beside(), None));
+        tokio::select! {
+            biased;
+            by = floor.taken() => {
+                // Dropping a call hangs up.
+                let (loser, winner) = if by == 1 {
+                    drop(second);
+                    (beside, first)
+                } else {
+                    drop(first);
+                    (at, second)
+                };
+                self.hung_up(loser).await?;
+                Ok(winner.await)
+            }
+            done = &mut first => self.or(done, second, beside).await,
+            done = &mut second => self.or(done, first, at).await,
+        }
+    }
+
+    /// One of two calls is over, and has said nothing: it failed, or the other one is not needed any more.
+    async fn or(
+        &mut self,
+        done: Done,
+        other: impl Future<Output = Done>,
+        other_at: usize,
+    ) -> Result<Done, Stopped> {
+        if done.result.is_ok() {
+            drop(other);
+            self.hung_up(other_at).await?;
+            return Ok(done);
+        }
+        if let Err(trouble) = done.result {
+            self.report(done.at, &trouble.fault);
+            self.end(done.at, outcome(&trouble), done.seen, true).await?;
+            self.failed.push((done.at, trouble));
+        }
+        Ok(other.await)
+    }
+
+    /// Who may be called beside the first: what it does twice must do no harm, and be within the budget.
+    fn beside(&mut self, first: usize) -> Option<usize> {
+        let is_harmless = |at: usize| self.route.members.get(at).is_some_and(|m| m.upstream.is_repeatable());
+        let place = self.queue.iter().position(|at| is_harmless(*at)).filter(|_| is_harmless(first))?;
+        let at = *self.queue.get(place)?;
+        let member = self.route.members.get(at)?;
+        if self.left == 0 || !self.route.breaker.admit(&member.name, self.route.clock.instant()) {
+            return None;
+        }
+        if !self.route.budget.spend(&member.name) {
+            self.route.breaker.abandoned(&member.name);
+            return None;
+        }
+        self.queue.remove(place)
+    }
+
+    /// A further call is on record before it is made, and so is one that may have effects.
+    async fn begin(&mut self, at: usize) -> Result<(), Stopped> {
+        let Some(member) = self.route.members.get(at) else { return Ok(()) };
+        self.made += 1;
+        self.left = self.left.saturating_sub(1);
+        let is_written = self.made > 1 || !member.upstream.is_repeatable();
+        self.out
+            .call(CallBegan {
+                member: Some(Arc::clone(&member.name)),
+                about: member.upstream.about(),
+                receipt: is_written.then(Receipt::default),
+            })
+            .await
+    }
+
+    async fn end(
+        &mut self,
+        at: usize,
+        outcome: CallOutcome,
+        seen: Seen,
+        is_left: bool,
+    ) -> Result<(), Stopped> {
+        let Some(member) = self.route.members.get(at) else { return Ok(()) };
+        let ended = CallEnded {
+            member: Arc::clone(&member.name),
+            outcome,
+            first_token: seen.first_token,
+            took: seen.took,
+            pieces: seen.pieces,
+            usage: seen.usage,
+            is_left,
+        };
+        self.out.put(capstan_agent::Output::CallEnded(Box::new(ended))).await
+    }
+
+    async fn hung_up(&mut self, at: usize) -> Result<(), Stopped> {
+        if let Some(member) = self.route.members.get(at) {
+            self.route.breaker.abandoned(&member.name);
+        }
+        self.end(at, CallOutcome::Stopped, Seen::default(), false).await
+    }
+
+    /// What a call says about its upstream.
+    fn report(&self, at: usize, fault: &Fault) {
+        let Some(member) = self.route.members.get(at) else { return };
+        if is_upstreams(fault) {
+            self.route.breaker.failed(&member.name, self.route.policy, self.route.clock.instant());
+        } else {
+            self.route.breaker.abandoned(&member.name);
+        }
+    }
+
+    /// What follows from a call: the end of the attempt, or nothing if somebody else is asked.
+    async fn settle(&mut self, done: Done) -> Result<Option<Outcome>, Stopped> {
+        let (at, has_written) = (done.at, done.has_written);
+        let Some(member) = self.route.members.get(at) else { return Ok(None) };
+        let is_empty = !has_written && !done.seen.has_reason && !self.queue.is_empty() && self.left > 0;
+        let trouble = match done.result {
+            Ok(()) if is_empty => empty(),
+            Ok(()) => {
+                self.route.breaker.succeeded(&member.name);
+                self.end(at, CallOutcome::Answered, done.seen, false).await?;
+                return Ok(Some(Ok(())));
+            }
+            Err(trouble) => trouble,
+        };
+        // Not its fault: it was asked for what it does not do. It is asked again, otherwise.
+        if done.was_continued && !has_written && is_wrong_request(&trouble.fault) {
+            member.refuses_prefill.store(true, Ordering::Relaxed);
+            self.route.breaker.abandoned(&member.name);
+            self.end(at, outcome(&trouble), done.seen, false).await?;
+            tracing::info!(stream = %self.turn.run, member = %member.name, "the prefill was refused; its answers are not continued any more");
+            self.queue.push_front(at);
+            return Ok(None);
+        }
+        self.report(at, &trouble.fault);
+        let over = self.over(member, &trouble, has_written);
+        self.end(at, outcome(&trouble), done.seen, over.is_none() && !self.queue.is_empty()).await?;
+        if over.is_none() {
+            trouble.log_fallback(self.turn, &member.name, self.made);
+            self.failed.push((at, trouble));
+        }
+        Ok(over.map(Err))
+    }
+
+    /// The end of the attempt, unless somebody else may be asked.
+    fn over(&mut self, member: &Member, trouble: &FailedCall, has_written: bool) -> Option<Failure> {
+        let fault = self.route.retries.verdict(trouble.fault.clone(), has_written);
+        if !member.upstream.is_repeatable() && (has_written || !trouble.is_refusal) {
+            return Some(fault.with_severity(ErrorSeverity::Fatal).into());
+        }
+        match Passes::of(&fault, self.route.on_refusal) {
+            Passes::Nowhere => return Some(fault.into()),
+            Passes::WithMoreContext => {
+                let others = (0..).zip(&self.route.members);
+                let longer = others.filter(|(at, other)| {
+                    other.when == Some(When::Context) && self.failed.iter().all(|(failed, _)| failed != at)
+                });
+                self.queue = longer.map(|(at, _)| at).collect();
+                self.queue.retain(|at| self.route.members.get(*at).is_none_or(|m| m.name != member.name));
+                if self.queue.is_empty() {
+                    return Some(fault.into());
+                }
+            }
+            Passes::Elsewhere => {}
+        }
+        has_written.then(|| self.after_answer(member, fault).into())
+    }
+
+    /// After the first token the next member is the next attempt's. It need not wait for this one.
+    fn after_answer(&self, member: &Member, fault: Fault) -> Fault {
+        let others = self.route.members.iter();
+        let has_other = others.into_iter().any(|other| other.name != member.name && other.when.is_none());
+        if self.left == 0 {
+            fault.with_severity(ErrorSeverity::Fatal)
+        } else if has_other && self.route.retries.on_cut == crate::OnCut::Restart {
+            fault.with_severity(ErrorSeverity::Transient).without_retry_after()
+        } else {
+            fault
+        }
+    }
+
+    /// Everybody has failed. Who only needs a moment is asked again after it, if calls are left over.
+    async fn again(&mut self) -> bool {
+        let later = self.route.retries.attempts.saturating_sub(self.turn.attempt);
+        if self.left <= later {
+            return false;
+        }
+        let passes = |trouble: &FailedCall| {
+            let wait = trouble.wait.unwrap_or_default();
+            let is_transient = trouble.fault.severity() == ErrorSeverity::Transient;
+            (is_transient && wait <= SHORT_WAIT && !is_stall(trouble.fault.code())).then_some(wait)
+        };
+        let waits =
+            (0..).zip(&self.failed).filter_map(|(place, (_, trouble))| Some((passes(trouble)?, place)));
+        let Some((wait, place)) = waits.min() else { return false };
+        let (at, _) = self.failed.remove(place);
+        let Some(member) = self.route.members.get(at) else { return false };
+        if !self.route.budget.spend(&member.name) {
+            self.is_spent = true;
+            return true;
+        }
+        let rounds = self.made / u32::try_from(self.route.members.len()).unwrap_or(1).max(1);
+        let backoff = Backoff::DEFAULT.delay(rounds.saturating_sub(1), fastrand::f64());
+        self.route.clock.sleep(Timer::Again, wait.max(backoff)).await;
+        self.unwell.clear();
+        self.queue.push_back(at);
+        true
+    }
+
+    /// What the attempt ends with: the fault that passes soonest.
+    fn verdict(mut self) -> Failure {
+        let is_transient = |trouble: &FailedCall| trouble.fault.severity() == ErrorSeverity::Transient;
+        let are_stalls = self.failed.iter().all(|(_, trouble)| is_stall(trouble.fault.code()));
+        let best = (0..).zip(&self.failed).min_by_key(|(place, (_, trouble))| {
+            (!is_transient(trouble), trouble.fault.retry_after().unwrap_or(0), *place)
+        });
+        let best = best.map(|(place, _)| place);
+        let fault = best.map(|place| self.failed.swap_remove(place).1.fault);
+        let fault = fault.unwrap_or_else(|| Fault::new(FaultKind::UpstreamUnreachable));
+        if self.left == 0 {
+            fault.with_severity(ErrorSeverity::Fatal).into()
+        } else if self.is_spent || are_stalls {
+            // At once it is of no use; the client may come back.
+            Failure::last(fault)
+        } else {
+            fault.into()
+        }
+    }
+}
+
+/// One call of one member.
+async fn call(
+    route: &Route,
+    turn: &Turn,
+    at: usize,
+    number: usize,
+    floor: &Arc<Floor>,
+    mut out: Writer,
+    first_token: Option<Duration>,
+) -> Done {
+    let Some(member) = route.members.get(at) else {
+        let result = Err(Fault::new(FaultKind::AgentNotFound).into());
+        return Done { at, result, has_written: false, was_continued: false, seen: Seen::default() };
+    };
+    let prefill = continued(member, turn);
+    let seam = prefill.map(|_| Seam::new(&turn.sent.text));
+    let seat = Seat::new(Arc::clone(&member.name), Arc::clone(floor), number, route.clock.clone(), seam);
+    let mut writer = AttemptWriter::seated(&mut out, seat);
+    let mut result = member.upstream.call(Ask { turn, prefill, first_token }, &mut writer).await;
+    if result.is_ok() {
+        result = writer.complete().await.map_err(FailedCall::from);
+    }
+    let (has_written, was_continued) = (writer.has_written(), prefill.is_some());
+    Done { at, result, has_written, was_continued, seen: writer.seen() }
+}
+
+/// What the member is to go on from: all that was said, if it can.
+fn continued<'t>(member: &Member, turn: &'t Turn) -> Option<(Prefill, &'t str)> {
+    let text = prefill_of(&turn.sent.text).filter(|_| turn.sent.can_continue)?;
+    Some((member.prefill()?, text))
+}
+
+fn outcome(trouble: &FailedCall) -> CallOutcome {
+    CallOutcome::Failed { code: trouble.fault.code().to_owned(), has_reached: !trouble.is_refusal }
+}
+
+/// A complete answer without a word is none, as long as somebody else can be asked.
+fn empty() -> FailedCall {
+    crate::decode::malformed("the answer is empty").into()
+}

@@ -1,0 +1,195 @@
+//! The breaker: an upstream that fails too often is not called for a while, then probed with one call at a time.
+//!
+//! It counts over all runs. Behind a trait, so that several processes can share what they know.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use capstan_agent::BreakerState;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+/// Whether upstreams are called, by their names.
+pub(crate) trait Breaker: Send + Sync {
+    /// How an upstream stands.
+    fn state(&self, upstream: &str, now: Instant) -> BreakerState;
+
+    /// Asks to make a call. Of a half-open one, the first who asks gets the probe.
+    fn admit(&self, upstream: &str, now: Instant) -> bool;
+
+    /// A call went well.
+    fn succeeded(&self, upstream: &str);
+
+    /// A call failed in a way that says something about the upstream.
+    fn failed(&self, upstream: &str, policy: Policy, now: Instant);
+
+    /// A call was given up before anything could be said about it.
+    fn abandoned(&self, upstream: &str);
+}
+
+/// When it opens, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct BreakerConfig {
+    /// Failures in a row that open it.
+    pub(crate) failures: u32,
+    /// How long it stays open; twice as long after each probe that fails, up to [`LONGEST`].
+    pub(crate) seconds: f64,
+}
+
+/// No upstream is left alone for longer.
+const LONGEST: Duration = Duration::from_secs(120);
+/// A probe that nobody reports of is forgotten after this.
+const PROBE_LIMIT: Duration = Duration::from_secs(60);
+
+impl Default for BreakerConfig {
+    fn default() -> Self {
+        Self { failures: 5, seconds: 10.0 }
+    }
+}
+
+/// The same, as it is kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Policy {
+    failures: u32,
+    pause: Duration,
+}
+
+impl Policy {
+    /// Nothing if the seconds are none.
+    pub(crate) fn new(config: BreakerConfig) -> Option<Self> {
+        let pause = Duration::try_from_secs_f64(config.seconds).ok()?;
+        Some(Self { failures: config.failures.max(1), pause })
+    }
+}
+
+/// The breaker of one process.
+#[derive(Default)]
+pub(crate) struct LocalBreaker(Mutex<HashMap<String, Upstream>>);
+
+#[derive(Default)]
+struct Upstream {
+    /// In a row.
+    failures: u32,
+    /// How often it opened in a row.
+    opened: u32,
+    open_until: Option<Instant>,
+    probed_at: Option<Instant>,
+}
+
+impl LocalBreaker {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Upstream>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Upstream {
+    fn state(&self, now: Instant) -> BreakerState {
+        match self.open_until {
+            None => BreakerState::Closed,
+            Some(until) if now < until => BreakerState::Open,
+            Some(_) => BreakerState::HalfOpen,
+        }
+    }
+
+    fn is_probed(&self, now: Instant) -> bool {
+        self.probed_at.is_some_and(|at| now.saturating_duration_since(at) < PROBE_LIMIT)
+    }
+}
+
+impl Breaker for LocalBreaker {
+    fn state(&self, upstream: &str, now: Instant) -> BreakerState {
+        self.lock().get(upstream).map_or(BreakerState::Closed, |upstream| upstream.state(now))
+    }
+
+    fn admit(&self, upstream: &str, now: Instant) -> bool {
+        let mut upstreams = self.lock();
+        let Some(upstream) = upstreams.get_mut(upstream) else { return true };
+        match upstream.state(now) {
+            BreakerState::Closed => true,
+            BreakerState::Open => false,
+            BreakerState::HalfOpen if upstream.is_probed(now) => false,
+            BreakerState::HalfOpen => {
+                upstream.probed_at = Some(now);
+                true
+            }
+        }
+    }
+
+    fn succeeded(&self, upstream: &str) {
+        self.lock().remove(upstream);
+    }
+
+    fn failed(&self, upstream: &str, policy: Policy, now: Instant) {
+        let mut upstreams = self.lock();
+        let upstream = upstreams.entry(upstream.to_owned()).or_default();
+        upstream.failures = upstream.failures.saturating_add(1);
+        upstream.probed_at = None;
+        let opens = match upstream.state(now) {
+            BreakerState::Closed => upstream.failures >= policy.failures,
+            BreakerState::HalfOpen => true,
+            // Called all the same, since nothing else was there.
+            BreakerState::Open => false,
+        };
+        if opens {
+            let longer = policy.pause.saturating_mul(1 << upstream.opened.min(10));
+            let pause = longer.min(LONGEST.max(policy.pause));
+            upstream.open_until = Some(now + pause);
+            upstream.opened += 1;
+        }
+    }
+
+    fn abandoned(&self, upstream: &str) {
+        if let Some(upstream) = self.lock().get_mut(upstream) {
+            upstream.probed_at = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn of(failures: u32) -> (LocalBreaker, Policy) {
+        let policy = Policy::new(BreakerConfig { failures, seconds: 10.0 });
+        (LocalBreaker::default(), policy.unwrap())
+    }
+
+    #[test]
+    fn it_opens_after_failures_in_a_row_and_closes_with_a_probe_that_goes_well() {
+        let (breaker, policy) = of(3);
+        let now = Instant::now();
+        breaker.failed("a", policy, now);
+        breaker.failed("a", policy, now);
+        breaker.succeeded("a");
+        breaker.failed("a", policy, now);
+        breaker.failed("a", policy, now);
+        assert!(breaker.admit("a", now), "not in a row");
+        breaker.failed("a", policy, now);
+        assert_eq!(breaker.state("a", now), BreakerState::Open);
+        assert!(!breaker.admit("a", now + SECOND * 9) && breaker.admit("b", now));
+        let later = now + SECOND * 10;
+        assert_eq!(breaker.state("a", later), BreakerState::HalfOpen);
+        assert!(breaker.admit("a", later) && !breaker.admit("a", later), "one probe at a time");
+        breaker.succeeded("a");
+        assert_eq!(breaker.state("a", later), BreakerState::Closed);
+    }
+
+    #[test]
+    fn a_probe_that_fails_opens_it_for_twice_as_long_and_one_that_is_given_up_lets_another_be_made() {
+        let (breaker, policy) = of(1);
+        let now = Instant::now();
+        breaker.failed("a", policy, now);
+        let later = now + SECOND * 10;
+        assert!(breaker.admit("a", later));
+        breaker.abandoned("a");
+        assert!(breaker.admit("a", later));
+        breaker.failed("a", policy, later);
+        assert_eq!(breaker.state("a", later + SECOND * 19), BreakerState::Open);
+        assert!(breaker.admit("a", later + SECOND * 20));
+        assert!(breaker.admit("a", later + SECOND * 20 + PROBE_LIMIT), "a probe that nobody told of");
+    }
+}

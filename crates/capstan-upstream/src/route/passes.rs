@@ -1,0 +1,86 @@
+//! What a failed call means for the others: whether the same question may pass elsewhere.
+
+use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
+
+use super::config::OnRefusal;
+
+/// Where a question may pass that one member has not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Passes {
+    /// At any other member.
+    Elsewhere,
+    /// At one that takes longer conversations.
+    WithMoreContext,
+    /// Nowhere: the question is what is wrong.
+    Nowhere,
+}
+
+/// Statuses with which a server says that the request is wrong. A model that is not there (404) is one member's matter.
+const WRONG_REQUEST: [u64; 3] = [400, 413, 422];
+
+impl Passes {
+    pub(crate) fn of(fault: &Fault, on_refusal: OnRefusal) -> Self {
+        match fault.kind() {
+            FaultKind::ContextLengthExceeded => Self::WithMoreContext,
+            FaultKind::ContentRefused if on_refusal == OnRefusal::Fail => Self::Nowhere,
+            FaultKind::InvalidRequest => Self::Nowhere,
+            FaultKind::UpstreamError if is_wrong_request(fault) => Self::Nowhere,
+            _ => Self::Elsewhere,
+        }
+    }
+}
+
+/// The upstream found the request wrong.
+pub(crate) fn is_wrong_request(fault: &Fault) -> bool {
+    let status = fault.details().get("upstream_status").and_then(serde_json::Value::as_u64);
+    fault.severity() == ErrorSeverity::Fatal && status.is_some_and(|status| WRONG_REQUEST.contains(&status))
+}
+
+/// Whether it says something about the upstream, and not about what was asked.
+pub(crate) fn is_upstreams(fault: &Fault) -> bool {
+    match fault.kind() {
+        FaultKind::ContextLengthExceeded | FaultKind::ContentRefused | FaultKind::InvalidRequest => false,
+        FaultKind::UpstreamError => !is_wrong_request(fault),
+        _ => true,
+    }
+}
+
+/// It kept silent: a second try would most likely take as long.
+pub(crate) fn is_stall(code: &str) -> bool {
+    code == FaultKind::UpstreamTimeout.entry().code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_goes_elsewhere_unless_it_is_what_is_wrong() {
+        let of = |fault: &Fault| Passes::of(fault, OnRefusal::Fail);
+        for kind in [
+            FaultKind::UpstreamUnreachable,
+            FaultKind::UpstreamTimeout,
+            FaultKind::UpstreamQuota,
+            FaultKind::UpstreamAuth,
+            FaultKind::UpstreamTruncated,
+            FaultKind::UpstreamMalformed,
+        ] {
+            assert_eq!(of(&Fault::new(kind)), Passes::Elsewhere, "{kind:?}");
+        }
+        for (status, passes) in [
+            (429, Passes::Elsewhere),
+            (503, Passes::Elsewhere),
+            (404, Passes::Elsewhere),
+            (400, Passes::Nowhere),
+            (422, Passes::Nowhere),
+        ] {
+            assert_eq!(of(&Fault::from_upstream_status(status, None)), passes, "{status}");
+        }
+        assert_eq!(of(&Fault::new(FaultKind::InvalidRequest)), Passes::Nowhere);
+        assert_eq!(of(&Fault::new(FaultKind::ContextLengthExceeded)), Passes::WithMoreContext);
+        let refused = Fault::new(FaultKind::ContentRefused);
+        assert_eq!(of(&refused), Passes::Nowhere);
+        assert_eq!(Passes::of(&refused, OnRefusal::Next), Passes::Elsewhere);
+        assert!(!is_upstreams(&refused) && is_upstreams(&Fault::new(FaultKind::UpstreamAuth)));
+    }
+}

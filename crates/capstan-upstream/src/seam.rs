@@ -1,0 +1,182 @@
+//! The seam of an answer that is continued: what was sent stands, and what the model adds follows it, with no character
+//! twice and none missing.
+//!
+//! A prefill ends without whitespace, as some APIs need it, so the model may begin with the whitespace that was sent
+//! already. A server may also repeat the prefill, or ignore it and answer anew; then its text is compared with what was
+//! sent, as that of any later attempt is.
+
+use capstan_agent::Output;
+
+/// As many equal characters at the beginning are no accident: the answer begins anew.
+const ANEW: usize = 24;
+/// What is shorter is not continued: it is soon said again.
+const SHORTEST: usize = 12;
+
+/// What may be continued, as it is sent along; nothing if it is too short.
+pub(crate) fn prefill_of(sent: &str) -> Option<&str> {
+    let prefill = sent.trim_end();
+    (prefill.chars().count() >= SHORTEST).then_some(prefill)
+}
+
+/// Joins what a model adds to what was sent.
+pub(crate) struct Seam {
+    sent: String,
+    /// The length of the prefill: what was sent, without whitespace at its end.
+    prefill: usize,
+    state: State,
+}
+
+enum State {
+    /// Not enough was said to know what it is.
+    Deciding(String),
+    /// It goes on; this much of what was sent after the prefill may come again.
+    Joining(usize),
+    Closed,
+}
+
+impl Seam {
+    pub(crate) fn new(sent: &str) -> Self {
+        Self { sent: sent.to_owned(), prefill: sent.trim_end().len(), state: State::Deciding(String::new()) }
+    }
+
+    /// From here on, pieces are as they come.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
+    /// What is to be said now that this piece has come.
+    pub(crate) fn take(&mut self, piece: &str) -> Vec<Output> {
+        match std::mem::replace(&mut self.state, State::Closed) {
+            State::Closed => vec![Output::Delta(piece.to_owned())],
+            State::Joining(at) => self.join(at, piece),
+            State::Deciding(held) => self.decide(held + piece),
+        }
+    }
+
+    fn decide(&mut self, held: String) -> Vec<Output> {
+        let prefill = self.sent.get(..self.prefill).unwrap_or_default();
+        if let Some(rest) = held.strip_prefix(prefill) {
+            let rest = rest.to_owned();
+            return self.join(self.prefill, &rest);
+        }
+        if prefill.starts_with(&held) {
+            self.state = State::Deciding(held);
+            return Vec::new();
+        }
+        if common(prefill, &held) >= ANEW {
+            return vec![Output::Delta(held)];
+        }
+        self.join(self.prefill, &held)
+    }
+
+    /// Leaves out the whitespace that was sent already.
+    fn join(&mut self, at: usize, piece: &str) -> Vec<Output> {
+        let whitespace = self.sent.get(at..).unwrap_or_default();
+        let same = bytes_in_common(whitespace, piece);
+        let rest = piece.get(same..).unwrap_or_default();
+        if rest.is_empty() {
+            self.state = State::Joining(at + same);
+            return Vec::new();
+        }
+        self.state = State::Closed;
+        vec![Output::Delta(std::mem::take(&mut self.sent)), Output::Delta(rest.to_owned())]
+    }
+
+    /// The answer is complete, or something else than text follows: what was held is said.
+    pub(crate) fn finish(&mut self) -> Vec<Output> {
+        match std::mem::replace(&mut self.state, State::Closed) {
+            State::Closed => Vec::new(),
+            State::Joining(_) => vec![Output::Delta(std::mem::take(&mut self.sent))],
+            State::Deciding(held) if held.chars().count() >= ANEW => vec![Output::Delta(held)],
+            State::Deciding(held) => {
+                let sent = Output::Delta(std::mem::take(&mut self.sent));
+                if held.is_empty() { vec![sent] } else { vec![sent, Output::Delta(held)] }
+            }
+        }
+    }
+}
+
+fn common(a: &str, b: &str) -> usize {
+    a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count()
+}
+
+fn bytes_in_common(a: &str, b: &str) -> usize {
+    a.chars().zip(b.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SENT: &str = "A capstan is a machine for pulling ropes. ";
+
+    /// What the relay is told, if the model says these pieces.
+    fn told(sent: &str, pieces: &[&str]) -> String {
+        let mut seam = Seam::new(sent);
+        let mut outputs: Vec<Output> = pieces.iter().flat_map(|piece| seam.take(piece)).collect();
+        outputs.extend(seam.finish());
+        let text = |output: &Output| match output {
+            Output::Delta(text) => text.clone(),
+            _ => String::new(),
+        };
+        outputs.iter().map(text).collect()
+    }
+
+    #[test]
+    fn whatever_whitespace_stands_at_the_seam_stands_there_once() {
+        let whole = format!("{SENT}It stands upright.");
+        for pieces in
+            [&[" It stands", " upright."][..], &[" ", "It stands upright."], &["It stands upright."]]
+        {
+            assert_eq!(told(SENT, pieces), whole, "{pieces:?}");
+        }
+        let sent = "A list of three things:\n\n";
+        assert_eq!(told(sent, &["\n", "\n- one"]), format!("{sent}- one"));
+        assert_eq!(
+            told("Some words that e", &["nd here."]),
+            "Some words that end here.",
+            "in the middle of a word"
+        );
+    }
+
+    #[test]
+    fn a_server_that_repeats_the_prefill_doubles_nothing() {
+        let whole = format!("{SENT}It stands upright.");
+        assert_eq!(
+            told(SENT, &["A capstan is a machine ", "for pulling ropes. It", " stands upright."]),
+            whole
+        );
+    }
+
+    #[test]
+    fn a_server_that_answers_anew_is_compared_from_its_beginning() {
+        let anew = "A capstan is a machine for hoisting.";
+        assert_eq!(told(SENT, &["A capstan is a machine ", "for hoisting."]), anew);
+    }
+
+    #[test]
+    fn an_answer_that_was_complete_already_stays_as_it_is() {
+        assert_eq!(told(SENT, &[]), SENT);
+        assert_eq!(told(SENT, &[" "]), SENT);
+        assert_eq!(told(SENT, &["A c"]), format!("{SENT}A c"), "too little to be a repetition");
+    }
+
+    #[test]
+    fn what_is_short_is_said_again_and_what_is_sent_along_ends_without_whitespace() {
+        assert_eq!(prefill_of("A capstan "), None);
+        assert_eq!(prefill_of(SENT), Some("A capstan is a machine for pulling ropes."));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_model_that_goes_on_makes_the_whole(
+            sent in "[a-z]{12,20}[ \n]{0,3}", rest in "[A-Z][A-Za-z ]{0,30}", cut in 0_usize..4, repeats: bool,
+        ) {
+            // It may say the whitespace again that the prefill lacks, or not.
+            let gap = &sent[sent.trim_end().len()..];
+            let says = if repeats { format!("{gap}{rest}") } else { rest.clone() };
+            let (first, second) = says.split_at(cut.min(says.len()));
+            proptest::prop_assert_eq!(told(&sent, &[first, second]), format!("{sent}{rest}"));
+        }
+    }
+}
