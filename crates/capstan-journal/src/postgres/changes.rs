@@ -39,12 +39,12 @@ impl Change {
         self.frames.iter().map(|frame| frame.bytes.len()).sum()
     }
 
-    fn answer(self, shared: &Shared, outcome: i32) -> Option<Self> {
+    fn answer(self, shared: &Shared, me: Uuid, outcome: i32) -> Option<Self> {
         let stream = self.after.stream_id;
         let answer = match outcome {
             1 => {
                 let standing = (self.after.attempt, self.after.state);
-                shared.own.moved(self.after);
+                shared.own.moved(self.after, me);
                 shared.tell(Notice::Frames { stream, standing, frames: self.frames });
                 Ok(true)
             }
@@ -110,15 +110,15 @@ fn gather(queue: &mut VecDeque<Change>) -> Vec<Change> {
 
 async fn step(wire: &mut Wire, group: &mut Vec<Change>) -> Result<(), Failure> {
     let shared = Arc::clone(&wire.shared);
+    let me = shared.me();
     // What runs elsewhere by now is not ours to change.
-    let is_ours = |job: &Change| job.turn.as_ref().is_none_or(|turn| shared.own.is(&turn.own));
+    let is_ours = |job: &Change| job.turn.as_ref().is_none_or(|turn| shared.own.is_under(me, &turn.own));
     let (ours, others): (Vec<_>, Vec<_>) = group.drain(..).partition(is_ours);
     others.into_iter().for_each(|job| drop(job.reply.send(Ok(false))));
     *group = ours;
     if group.is_empty() || !shared.is_seated() {
         return if group.is_empty() { Ok(()) } else { Err(Failure::again("this process has no lease")) };
     }
-    let me = shared.me();
     match change(wire, group, me, shared.is_synced).await {
         Ok(rows) => {
             wire.rest();
@@ -130,7 +130,7 @@ async fn step(wire: &mut Wire, group: &mut Vec<Change>) -> Result<(), Failure> {
                 return Ok(());
             }
             let again =
-                group.drain(..).zip(outcomes).filter_map(|(job, outcome)| job.answer(&shared, outcome));
+                group.drain(..).zip(outcomes).filter_map(|(job, outcome)| job.answer(&shared, me, outcome));
             let again: Vec<_> = again.collect();
             *group = again;
             if group.is_empty() {

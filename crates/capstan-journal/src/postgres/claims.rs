@@ -85,7 +85,7 @@ async fn step(wire: &mut Wire, group: &mut Vec<ClaimJob>) -> Result<(), Failure>
                 return Ok(());
             }
             failpoint::hit(Point::AfterClaim);
-            answer(&shared, group, &rows)
+            answer(&shared, me, group, &rows)
         }
         Err(failure) if matches!(failure.kind, FailureKind::Never | FailureKind::Exists) => {
             tracing::error!(%failure, "PostgreSQL refuses a claim");
@@ -142,10 +142,10 @@ async fn claim(wire: &mut Wire, group: &[ClaimJob], me: Uuid, is_synced: bool) -
         .await
 }
 
-fn answer(shared: &Shared, group: &mut Vec<ClaimJob>, rows: &[Row]) -> Result<(), Failure> {
+fn answer(shared: &Shared, me: Uuid, group: &mut Vec<ClaimJob>, rows: &[Row]) -> Result<(), Failure> {
     let outcomes = rows.iter().map(Outcome::read).collect::<Result<Vec<_>, _>>()?;
     for (job, outcome) in group.drain(..).zip(outcomes) {
-        let _ = job.reply.send(outcome.into_answer(shared, &job.claim));
+        let _ = job.reply.send(outcome.into_answer(shared, me, &job.claim));
     }
     Ok(())
 }
@@ -169,12 +169,12 @@ impl Outcome {
         })
     }
 
-    fn into_answer(self, shared: &Shared, claim: &Claim) -> Result<Claiming, JournalError> {
+    fn into_answer(self, shared: &Shared, me: Uuid, claim: &Claim) -> Result<Claiming, JournalError> {
         match self.outcome {
             0 => Ok(Claiming::Held(self.stream)),
             1 => {
                 let run = Run { turns_before: self.turns.cast_unsigned(), ..claim.to_run() };
-                shared.own.add(run.clone());
+                shared.own.add(run.clone(), me);
                 Ok(Claiming::New(run))
             }
             2 => Err(JournalError::new(ErrorKind::Answered, "what is answered is not asked any more")),

@@ -129,15 +129,17 @@ impl Lane {
     }
 
     async fn step(&mut self) -> Result<(), Failure> {
-        self.refuse_what_is_not_ours();
+        let me = self.shared.me();
+        self.refuse_what_is_not_ours(me);
         self.is_unsettled |= self.wire.is_down();
         if self.is_unsettled {
-            self.settle().await?;
+            self.settle(me).await?;
+            self.refuse_what_is_not_ours(me);
         }
         if self.group.is_empty() {
             return Ok(());
         }
-        let (me, blocks) = (self.shared.me(), self.blocks());
+        let blocks = self.blocks();
         if planted_bug::is(Bug::EarlyNotice) {
             self.group.iter().for_each(|job| self.shared.tell(job.notice()));
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -176,10 +178,12 @@ impl Lane {
         self.group.drain(..).for_each(|job| job.done(&self.shared));
     }
 
-    fn refuse_what_is_not_ours(&mut self) {
-        let (ours, others) = self.group.drain(..).partition(|job| self.shared.own.is(&job.turn.own));
+    fn refuse_what_is_not_ours(&mut self, me: Uuid) {
+        let (ours, others) =
+            self.group.drain(..).partition(|job| self.shared.own.is_under(me, &job.turn.own));
         self.group = ours;
         Vec::<Append>::into_iter(others).for_each(Append::refuse);
+        self.is_unsure &= !self.group.is_empty();
     }
 
     /// Nothing was written: the lease has ended, or the server is another than this process knew.
@@ -195,8 +199,8 @@ impl Lane {
     }
 
     /// Compares what this process knows to be written with what the server has, and writes again what is missing there.
-    async fn settle(&mut self) -> Result<(), Failure> {
-        let (shared, me) = (Arc::clone(&self.shared), self.shared.me());
+    async fn settle(&mut self, me: Uuid) -> Result<(), Failure> {
+        let shared = Arc::clone(&self.shared);
         // What is acknowledged before the look must be found by it.
         let own: Vec<_> = shared.own.all().into_iter().map(|own| (own.last_seq(), own)).collect();
         let streams: Vec<Uuid> = own.iter().map(|(_, own)| own.stream).collect();

@@ -18,6 +18,8 @@ const RECENT_BYTES: usize = 256 * 1024;
 #[derive(Debug)]
 pub(super) struct OwnRun {
     pub(super) stream: Uuid,
+    /// Under which it is ours: nothing is written to it under another.
+    pub(super) seat: Uuid,
     /// Held by whatever is being written, so that writes of one stream follow each other.
     order: Arc<tokio::sync::Mutex<()>>,
     now: Mutex<Now>,
@@ -39,10 +41,10 @@ pub(super) struct Turn {
 }
 
 impl OwnRun {
-    fn new(run: Run) -> Self {
+    fn new(run: Run, seat: Uuid) -> Self {
         let now = Mutex::new(Now { run, recent: VecDeque::new(), size: 0 });
         let stream = lock(&now).run.stream_id;
-        Self { stream, order: Arc::default(), now }
+        Self { stream, seat, order: Arc::default(), now }
     }
 
     /// The run as it stands: everything that was acknowledged.
@@ -122,23 +124,31 @@ impl Own {
         self.is(&own).then(|| Turn { own, _order: order })
     }
 
+    /// Whether this very run is ours under this seat.
+    pub(super) fn is_under(&self, seat: Uuid, own: &Arc<OwnRun>) -> bool {
+        own.seat == seat && self.is(own)
+    }
+
     /// Whether this very run is still ours.
-    pub(super) fn is(&self, own: &Arc<OwnRun>) -> bool {
+    fn is(&self, own: &Arc<OwnRun>) -> bool {
         lock(&self.0).get(&own.stream).is_some_and(|now| Arc::ptr_eq(now, own))
     }
 
-    /// A run is ours: claimed, or taken over.
-    pub(super) fn add(&self, run: Run) {
-        lock(&self.0).entry(run.stream_id).or_insert_with(|| Arc::new(OwnRun::new(run)));
+    /// A run is ours under a seat: claimed, or taken over.
+    pub(super) fn add(&self, run: Run, seat: Uuid) {
+        let mut all = lock(&self.0);
+        if all.get(&run.stream_id).is_none_or(|own| own.seat != seat) {
+            all.insert(run.stream_id, Arc::new(OwnRun::new(run, seat)));
+        }
     }
 
-    /// A run has changed: it is ours as long as it runs.
-    pub(super) fn moved(&self, run: Run) {
+    /// A run has changed under a seat: it is ours as long as it runs.
+    pub(super) fn moved(&self, run: Run, seat: Uuid) {
         let mut all = lock(&self.0);
         match (run.state, all.get(&run.stream_id)) {
-            (RunState::Running, Some(own)) => own.moved(run),
-            (RunState::Running, None) => {
-                all.insert(run.stream_id, Arc::new(OwnRun::new(run)));
+            (RunState::Running, Some(own)) if own.seat == seat => own.moved(run),
+            (RunState::Running, _) => {
+                all.insert(run.stream_id, Arc::new(OwnRun::new(run, seat)));
             }
             (RunState::Waiting | RunState::Closed, _) => {
                 all.remove(&run.stream_id);

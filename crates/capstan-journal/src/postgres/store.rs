@@ -264,10 +264,11 @@ impl Store for PostgresStore {
 
     async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
         self.shared.check_open()?;
+        let me = self.shared.me();
         let limit = i32::try_from(limit.min(ADOPTED)).unwrap_or(0);
         // Not tried again: whatever was taken over is told again until it is ended.
         let statement = if planted_bug::is(Bug::AdoptLiving) { ADOPT_LIVING } else { ADOPT };
-        let adopted = self.shared.reads.try_query(statement, &[&self.shared.me(), &limit]).await;
+        let adopted = self.shared.reads.try_query(statement, &[&me, &limit]).await;
         let adopted = adopted.map_err(Failure::into_error)?;
         let streams = adopted.iter().map(|row| column(row, 0)).collect::<Result<Vec<Uuid>, _>>();
         let streams = streams.map_err(Failure::into_error)?;
@@ -276,7 +277,7 @@ impl Store for PostgresStore {
         }
         let runs = self.runs(SOME, &[&streams]).await?;
         let runs: Vec<_> = runs.into_iter().filter(|run| run.state == RunState::Running).collect();
-        runs.iter().for_each(|run| self.shared.own.add(run.clone()));
+        runs.iter().for_each(|run| self.shared.own.add(run.clone(), me));
         Ok(runs)
     }
 

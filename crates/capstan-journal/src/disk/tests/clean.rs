@@ -161,7 +161,10 @@ async fn a_purge_of_a_session_reaches_what_had_expired_of_it() {
     }
     drop(store);
     let store = open(folder.path(), Durability::Process);
-    assert_eq!(store.claim(claim(expired), &crate::Quota::UNLIMITED).await.unwrap_err().kind(), crate::ErrorKind::Expired);
+    assert_eq!(
+        store.claim(claim(expired), &crate::Quota::UNLIMITED).await.unwrap_err().kind(),
+        crate::ErrorKind::Expired
+    );
 }
 
 #[tokio::test]
