@@ -10,9 +10,9 @@ use capstan_protocol::{
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
 
 use crate::calls::{CallBegan, CallEnded};
+use crate::queue::{Inbox, Outbox, queue};
 
 /// One thing that an agent wrote.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,26 +110,25 @@ impl From<Stopped> for WriteError {
 /// The agent's end. Writing waits while the journal is slow: that is how back-pressure reaches the upstream.
 #[derive(Debug)]
 pub struct Writer {
-    outputs: mpsc::Sender<Output>,
+    outputs: Outbox,
     has_answered: bool,
 }
 
 /// A writer and the end that the run reads from; `capacity` outputs may be under way.
-pub fn channel(capacity: usize) -> (Writer, mpsc::Receiver<Output>) {
-    let (outputs, inbox) = mpsc::channel(capacity);
+pub fn channel(capacity: usize) -> (Writer, Inbox) {
+    let (outputs, inbox) = queue(capacity);
     (Writer { outputs, has_answered: false }, inbox)
 }
 
 impl Writer {
-    async fn send(&mut self, output: Output) -> Result<(), Stopped> {
-        self.has_answered |= output.is_answer();
-        self.outputs.send(output).await.map_err(|_| Stopped)
+    /// One that nobody reads, for the place of one that was taken.
+    pub fn closed() -> Self {
+        channel(1).0
     }
 
-    /// Another writer of the same attempt, for work that is done beside this one's.
-    #[must_use]
-    pub fn beside(&self) -> Self {
-        Self { outputs: self.outputs.clone(), has_answered: false }
+    async fn send(&mut self, output: Output) -> Result<(), Stopped> {
+        self.has_answered |= output.is_answer();
+        self.outputs.send(|queue| queue.push(output)).await
     }
 
     /// Whether a part of the answer was written with this writer.
@@ -141,16 +140,30 @@ impl Writer {
     pub async fn call(&mut self, call: CallBegan) -> Result<(), Stopped> {
         let receipt = call.receipt.clone();
         self.send(Output::CallBegan(Box::new(call))).await?;
-        let Some(receipt) = receipt else { return Ok(()) };
-        tokio::select! {
-            () = receipt.given() => Ok(()),
-            () = self.outputs.closed() => Err(Stopped),
+        if let Some(receipt) = receipt {
+            // Whoever reads gives it, or drops the attempt.
+            receipt.given().await;
         }
+        Ok(())
     }
 
     /// Writes what a decoder made.
     pub async fn put(&mut self, output: Output) -> Result<(), Stopped> {
         self.send(output).await
+    }
+
+    /// Writes all of it, in one go: the reader wakes up once.
+    pub async fn put_all(&mut self, outputs: &mut Vec<Output>) -> Result<(), Stopped> {
+        if outputs.is_empty() {
+            return Ok(());
+        }
+        self.has_answered |= outputs.iter().any(Output::is_answer);
+        self.outputs.send(|queue| queue.append(outputs)).await
+    }
+
+    /// Shows that there is work at something that cannot be written yet, so that nobody takes it for silence.
+    pub fn alive(&mut self) -> Result<(), Stopped> {
+        self.outputs.alive()
     }
 
     /// Writes a piece of the answer.

@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(answer.tokens(), 60);
         let text = |piece: &Piece| match piece {
             Piece::Text(text) => text.clone(),
-            _ => String::new(),
+            Piece::Reasoning(_) | Piece::Call { .. } | Piece::Arguments { .. } => String::new(),
         };
         assert_eq!(answer.pieces().iter().map(text).collect::<String>(), answer.text);
     }

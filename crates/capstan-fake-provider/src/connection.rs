@@ -18,6 +18,7 @@ const LONGEST: usize = 64 * 1024 * 1024;
 pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) path: String,
+    pub(crate) query: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
@@ -175,9 +176,11 @@ fn parse(bytes: &[u8]) -> Option<Option<(Request, usize)>> {
     let length: usize = length.map_or(Some(0), |(_, length)| length.trim().parse().ok())?;
     let end = at.checked_add(length).filter(|end| *end <= LONGEST)?;
     let Some(body) = bytes.get(at..end) else { return Some(None) };
+    let (path, query) = head.path.map(|path| path.split_once('?').unwrap_or((path, ""))).unwrap_or_default();
     let request = Request {
         method: head.method.unwrap_or_default().to_owned(),
-        path: head.path.unwrap_or_default().split('?').next().unwrap_or_default().to_owned(),
+        path: path.to_owned(),
+        query: query.to_owned(),
         headers,
         body: body.to_vec(),
     };

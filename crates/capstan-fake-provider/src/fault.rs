@@ -21,6 +21,9 @@ pub enum Fault {
     InvalidRequest,
     ContextLength,
     ContentFilter,
+    Moderation,
+    ShouldNotRetry,
+    RetryDelay,
     RefusesPrefill,
     ErrorIn200,
     Html,
@@ -45,6 +48,7 @@ pub enum Fault {
     RateLimitInStream,
     ErrorObjectInStream,
     DetailInStream,
+    ErrorCodeInStream,
     MalformedChunk,
     BrokenSurrogate,
     FinishNull,
@@ -94,6 +98,13 @@ pub const FAULTS: &[Row] = &[
     row(Fault::InvalidRequest, "invalid-request", "400: the request is wrong"),
     row(Fault::ContextLength, "context-length", "400: the conversation is too long"),
     row(Fault::ContentFilter, "content-filter", "400: refused by content"),
+    row(Fault::Moderation, "moderation", "403: a moderation before the model has flagged the input"),
+    row(Fault::ShouldNotRetry, "should-not-retry", "500 with `x-should-retry: false`"),
+    row(
+        Fault::RetryDelay,
+        "retry-delay",
+        "429 as Google tells it: an error in a list, its wait of `retry_after` (2) seconds in its details",
+    ),
     row(
         Fault::RefusesPrefill,
         "refuses-prefill",
@@ -146,6 +157,11 @@ pub const FAULTS: &[Row] = &[
         "`{\"object\":\"error\"}` `after` tokens (20), then done",
     ),
     row(Fault::DetailInStream, "detail-in-stream", "`{\"detail\":…}` `after` tokens (20), then done"),
+    row(
+        Fault::ErrorCodeInStream,
+        "error-code-in-stream",
+        "`{\"error_code\":…}` `after` tokens (20), then done",
+    ),
     row(
         Fault::MalformedChunk,
         "malformed-chunk",

@@ -13,7 +13,7 @@ pub struct Call {
     pub nth: usize,
     /// When it came, in seconds since the start.
     pub at: f64,
-    /// `chat-completions`, `responses` or `messages`.
+    /// `chat-completions`, `responses`, `messages`, or `responses-resumed` for an answer that was read on.
     pub api: &'static str,
     /// The model that was asked for.
     pub model: String,

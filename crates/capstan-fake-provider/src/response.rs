@@ -64,6 +64,17 @@ pub(crate) fn steps(shape: Shape, asked: &Asked, script: &Script, rule: Option<&
     Stream { shape, asked, rule, interval: script.token_interval }.steps(frames, fault)
 }
 
+/// The rest of an answer that was kept, after one of its events.
+pub(crate) fn resumed(script: &Script, after: usize) -> Vec<Step> {
+    let asked = Asked::of(&json!({ "model": "kept", "stream": true }));
+    let frames = Shape::Responses.frames(&asked, &script.answer, None).into_iter().skip(after + 1);
+    let write = |frame: Frame| Step::Write { bytes: frame.bytes(), is_token: frame.mark == Mark::Token };
+    let mut steps = vec![Step::Open(Packing::Plain)];
+    steps.extend(frames.map(write));
+    steps.push(Step::End);
+    steps
+}
+
 /// What is no stream at all.
 fn refused(shape: Shape, asked: &Asked, fault: Option<Fault>, rule: &Rule) -> Option<Vec<Step>> {
     let has_prefill = asked.prefill.is_some();
@@ -74,6 +85,13 @@ fn refused(shape: Shape, asked: &Asked, fault: Option<Fault>, rule: &Rule) -> Op
         Some(Fault::ErrorIn200) => json_response(200, &shape.error(complaint(500)), Vec::new()),
         Some(Fault::Html) => page(200),
         Some(Fault::Html502) => page(502),
+        Some(Fault::Moderation) => json_response(403, &moderation(), Vec::new()),
+        Some(Fault::ShouldNotRetry) => {
+            json_response(500, &shape.error(complaint(500)), vec![("x-should-retry", "false".into())])
+        }
+        Some(Fault::RetryDelay) => {
+            json_response(429, &retry_delay(rule.retry_after.unwrap_or(2)), Vec::new())
+        }
         Some(Fault::RefusesPrefill) if has_prefill => refusal(shape, PREFILL, rule),
         Some(fault) => refusal(shape, complaint_of(fault)?, rule),
         // That API takes no whitespace at the end of what it is to go on from.
@@ -103,6 +121,7 @@ const TRAILING: Complaint = Complaint {
 fn complaint_of(fault: Fault) -> Option<Complaint> {
     let invalid =
         |code, message| Some(Complaint { status: 400, kind: "invalid_request_error", code, message });
+    #[allow(clippy::wildcard_enum_match_arm)] // All others are no refusals.
     match fault {
         Fault::Status(status) => Some(complaint(status)),
         Fault::WrongKey => Some(Complaint { code: Some("invalid_api_key"), ..complaint(401) }),
@@ -136,6 +155,21 @@ fn complaint(status: u16) -> Complaint {
         _ => ("invalid_request_error", None, "The request was refused."),
     };
     Complaint { status, kind, code, message }
+}
+
+/// As a router tells it that asks a moderation first.
+fn moderation() -> Value {
+    let metadata = json!({ "reasons": ["violence"], "flagged_input": "…", "provider_name": "fake" });
+    json!({ "error": { "code": 403, "message": "Your chosen model requires moderation and your input was flagged.", "metadata": metadata } })
+}
+
+/// As Google tells it, in a list and with its wait in the details.
+fn retry_delay(seconds: u64) -> Value {
+    let details = json!([
+        { "@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [] },
+        { "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{seconds}s") },
+    ]);
+    json!([{ "error": { "code": 429, "message": "Resource has been exhausted.", "status": "RESOURCE_EXHAUSTED", "details": details } }])
 }
 
 fn refusal(shape: Shape, complaint: Complaint, rule: &Rule) -> Step {
@@ -219,6 +253,10 @@ impl Stream<'_> {
             Some(Fault::DetailInStream) => {
                 let detail = json!({ "detail": "Internal server error" });
                 (self.then_done(frames, Some(detail.to_string())), Step::End)
+            }
+            Some(Fault::ErrorCodeInStream) => {
+                let error = json!({ "error_code": 336100, "error_msg": "Try again later." });
+                (self.then_done(frames, Some(error.to_string())), Step::End)
             }
             Some(Fault::MalformedChunk) => {
                 (self.with(frames, r#"{"choices":[{"delta":{"content":"br"#), Step::End)

@@ -96,6 +96,9 @@ impl FakeProvider {
     }
 }
 
+/// How a kept answer that is read on stands on record.
+const RESUMED: &str = "responses-resumed";
+
 impl Drop for FakeProvider {
     fn drop(&mut self) {
         self.task.abort();
@@ -150,7 +153,7 @@ impl Shared {
         };
         let time = match rule.when {
             When::Within(time) => Some(time.saturating_sub(state.set.elapsed())),
-            _ => rule.seconds,
+            When::Always | When::Calls(..) | When::Share(_) => rule.seconds,
         };
         is_due.then_some(time)
     }
@@ -187,6 +190,26 @@ impl Shared {
         (number, rule)
     }
 
+    /// An answer that was kept is read on: no call of a model, but on record.
+    fn note_resume(&self, request: &Request) {
+        let mut state = self.state();
+        let (number, at) = (state.calls.len() + 1, state.began.elapsed().as_secs_f64());
+        state.calls.push(Call {
+            number,
+            nth: 0,
+            at,
+            api: RESUMED,
+            model: String::new(),
+            fault: None,
+            tokens: 0,
+            ending: None,
+            headers: request.headers.clone(),
+            body: format!("{}?{}", request.path, request.query).into(),
+        });
+        drop(state);
+        self.changes.send_replace(());
+    }
+
     fn update(&self, number: usize, change: impl FnOnce(&mut Call)) -> Option<Call> {
         let mut state = self.state();
         let call = state.calls.get_mut(number.checked_sub(1)?)?;
@@ -196,6 +219,13 @@ impl Shared {
         self.changes.send_replace(());
         Some(call)
     }
+}
+
+/// The event after which a kept answer is asked for: `GET …/responses/{id}?starting_after=…`.
+fn kept(request: &Request) -> Option<usize> {
+    let is_kept = request.method == "GET" && request.path.contains("/responses/");
+    let after = request.query.split('&').find_map(|pair| pair.strip_prefix("starting_after="));
+    after.filter(|_| is_kept)?.parse().ok()
 }
 
 /// A model that is called like a fault has it: `status-503`, `some/truncated@1`.
@@ -260,6 +290,14 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 async fn attend(mut connection: Connection, shared: Arc<Shared>) {
     while let Some(request) = next(&mut connection, &shared).await {
         let shape = Shape::at(&request.path).filter(|_| request.method == "POST");
+        if let Some(after) = kept(&request) {
+            let steps = response::resumed(&shared.script().clone(), after);
+            shared.note_resume(&request);
+            if !connection.perform(steps, || {}).await.1 || request.is_last() {
+                return;
+            }
+            continue;
+        }
         let Some(shape) = shape else {
             let answer = control::answer(&request, &shared);
             if !connection.perform(vec![answer], || {}).await.1 || request.is_last() {

@@ -14,6 +14,7 @@ use http::{Method, StatusCode};
 use crate::app::App;
 use crate::face::Face;
 use crate::refusal::Refusal;
+use crate::tenants::KeyHash;
 use crate::tickets::Tickets;
 
 /// The tenant of a gateway without tenants.
@@ -23,13 +24,23 @@ pub(crate) const LOCAL: &str = "local";
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) tenant: String,
+    /// The key that was shown, if one was.
+    pub(crate) key: Option<KeyHash>,
 }
 
 /// The route that a ticket opens.
 pub(crate) const WATCH: &str = "/v1/streams/{id}";
 
-/// Names under which keys are put into URLs, where logs, histories and referrers keep them.
-const KEY_NAMES: [&str; 3] = ["key", "api_key", "access_token"];
+/// Names under which keys are put into URLs, where logs, histories and referrers keep them; in any spelling.
+const KEY_NAMES: [&str; 6] = ["key", "token", "auth", "jwt", "password", "secret"];
+const IN_KEY_NAMES: [&str; 6] =
+    ["apikey", "accesstoken", "authtoken", "authorization", "bearer", "secretkey"];
+
+fn names_a_key(name: &str) -> bool {
+    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    let plain = plain.to_ascii_lowercase();
+    KEY_NAMES.contains(&plain.as_str()) || IN_KEY_NAMES.iter().any(|part| plain.contains(part))
+}
 
 /// Finds out whose request it is, or refuses it.
 pub(crate) async fn authenticate(State(app): State<App>, request: Request, next: Next) -> Response {
@@ -46,7 +57,7 @@ pub(crate) async fn authenticate(State(app): State<App>, request: Request, next:
 
 async fn caller(app: &App, head: &Parts) -> Result<Caller, Fault> {
     let query = query(&head.uri);
-    if query.iter().any(|(name, _)| KEY_NAMES.contains(&name.as_str())) {
+    if query.iter().any(|(name, _)| names_a_key(name)) {
         return Err(Fault::new(FaultKind::InvalidRequest).with_message(
             "A key does not belong in a URL, which logs keep: send it as `Authorization: Bearer <key>`. \
              For an EventSource, ask for a ticket with POST /v1/streams/{id}/ticket.",
@@ -54,18 +65,19 @@ async fn caller(app: &App, head: &Parts) -> Result<Caller, Fault> {
     }
     let tenants = &app.settings.tenants;
     if tenants.is_empty() {
-        return Ok(Caller { tenant: LOCAL.to_owned() });
+        return Ok(Caller { tenant: LOCAL.to_owned(), key: None });
     }
-    let tenant = match (bearer(&head.headers), ticket(head, &query)) {
+    let (tenant, key) = match (bearer(&head.headers), ticket(head, &query)) {
         (Some(key), _) => {
-            tenants.holder_of(key).ok_or_else(|| Fault::new(FaultKind::TenantUnauthorized))?.name
+            let holder = tenants.holder_of(key).ok_or_else(|| Fault::new(FaultKind::TenantUnauthorized))?;
+            (holder.0.name, Some(holder.1))
         }
-        (None, Some((stream, ticket))) => holder_of_ticket(app, stream, ticket).await?,
+        (None, Some((stream, ticket))) => (holder_of_ticket(app, stream, ticket).await?, None),
         (None, None) => return Err(Fault::new(FaultKind::TenantRequired)),
     };
     match head.headers.get("x-tenant-id").map(HeaderValue::as_bytes) {
         Some(claimed) if claimed != tenant.as_bytes() => Err(Fault::new(FaultKind::TenantUnauthorized)),
-        _ => Ok(Caller { tenant }),
+        _ => Ok(Caller { tenant, key }),
     }
 }
 
@@ -83,12 +95,13 @@ fn ticket<'a>(head: &'a Parts, query: &'a [(String, String)]) -> Option<(&'a str
     Some((head.uri.path().rsplit('/').next()?, ticket))
 }
 
-/// The tenant of a ticket, if it is valid for the stream and the tenant is still one.
+/// The tenant of a ticket, if it is valid for the stream and the tenant still has the key that it stands in for.
 async fn holder_of_ticket(app: &App, stream: &str, ticket: &str) -> Result<String, Fault> {
     let tickets = Tickets::of(app).await?;
-    let holder = stream.parse().ok().and_then(|stream| tickets.check(ticket, stream, app.wall.unset()));
-    let is_known = |name: &String| app.settings.tenants.current().iter().any(|tenant| tenant.name == *name);
-    holder.filter(is_known).ok_or_else(|| {
+    let keys_of = |tenant: &str| app.settings.tenants.keys_of(tenant);
+    let check = |stream| tickets.check(ticket, stream, app.wall.unset(), keys_of);
+    let holder = stream.parse().ok().and_then(check);
+    holder.ok_or_else(|| {
         Fault::new(FaultKind::TenantUnauthorized).with_message(
             "The ticket is not one for this stream, or has expired: ask for another with POST /v1/streams/{id}/ticket.",
         )
@@ -106,10 +119,8 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 pub(crate) async fn guard_loopback(State(app): State<App>, request: Request, next: Next) -> Response {
     if app.settings.tenants.is_empty() && !app.settings.open {
         let headers = request.headers();
-        let is_foreign_host = request.uri().host().is_some_and(|host| !is_loopback(host))
-            || headers.get_all(header::HOST).iter().any(|host| !names_loopback(host));
         let is_foreign_origin = headers.get(header::ORIGIN).is_some_and(|origin| !app.allows_origin(origin));
-        if is_foreign_host || is_foreign_origin {
+        if is_foreign_host(request.uri(), headers) || is_foreign_origin {
             let fault = Fault::new(FaultKind::TenantUnauthorized).with_message(
                 "Without tenants this server answers only to this machine: check Host and Origin.",
             );
@@ -117,6 +128,12 @@ pub(crate) async fn guard_loopback(State(app): State<App>, request: Request, nex
         }
     }
     next.run(request).await
+}
+
+/// Whether the request is for another name than this machine's own: a page that is somewhere else by its own word.
+pub(crate) fn is_foreign_host(uri: &http::Uri, headers: &HeaderMap) -> bool {
+    uri.host().is_some_and(|host| !is_loopback(host))
+        || headers.get_all(header::HOST).iter().any(|host| !names_loopback(host))
 }
 
 /// A name that cannot be read is a foreign one.
@@ -194,6 +211,36 @@ pub(crate) async fn cors(State(app): State<App>, request: Request, next: Next) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_in_a_url_is_known_in_any_spelling() {
+        for name in [
+            "key",
+            "KEY",
+            "token",
+            "Token",
+            "apikey",
+            "api_key",
+            "API-Key",
+            "x-api-key",
+            "access_token",
+            "accessToken",
+            "auth",
+            "Authorization",
+            "bearer",
+            "jwt",
+            "password",
+            "client_secret_key",
+            "k.e.y",
+        ] {
+            assert!(names_a_key(name), "{name}");
+        }
+        for name in
+            ["ticket", "after", "before", "limit", "profile", "face", "from", "purge", "monkey", "keys"]
+        {
+            assert!(!names_a_key(name), "{name}");
+        }
+    }
 
     #[test]
     fn only_this_machine_is_loopback() {

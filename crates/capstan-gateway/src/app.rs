@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use capstan_agent::{Agent, Clock};
-use capstan_journal::{Journal, Run};
+use capstan_journal::{Journal, Quota, Run};
 use capstan_protocol::{ErrorDomain, Exposure, Fault, FaultKind, Timestamp};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::access::CorsHeaders;
 use crate::ask::Ask;
 use crate::face::{self, Face};
-use crate::limits::Limiter;
+use crate::limits::{self, Limiter};
 use crate::metrics::Metrics;
 use crate::purge::Erased;
 use crate::routes::page::Asset;
@@ -193,6 +193,11 @@ impl App {
         }
         let named = ask.agent_id.and_then(|id| self.agents.values().find(|a| a.id == id));
         named.or(self.default_agent.as_ref()).ok_or_else(|| Fault::new(FaultKind::AgentNotFound))
+    }
+
+    /// What a tenant may have.
+    pub(crate) fn quota_of(&self, tenant: &str) -> Quota {
+        limits::quota(&self.settings.limits, self.settings.tenants.is_unstored(tenant))
     }
 
     /// The time of day, for whatever is written down of a run. It never goes back within one, whoever sets the clock.

@@ -1,6 +1,7 @@
 //! What a POST asks: the body in any face's words, read into one shape, with the hash by which repeats are known.
 
 mod body_hash;
+pub(crate) mod body_values;
 mod extras;
 
 use capstan_protocol::{ChatMessage, DecodeError, Fault, FaultKind, Profile, Role};
@@ -56,6 +57,35 @@ impl Ask {
             extras: Extras::default(),
         }
     }
+}
+
+/// An id is an entry of an index, and part of every record: longer ones are somebody's attempt to fill them.
+pub(crate) const LONGEST_ID: usize = 1024;
+/// Event types that a client can list, and how long each may be: they are part of every record.
+const MOST_EVENTS: usize = 64;
+const LONGEST_EVENT: usize = 64;
+
+impl Ask {
+    /// What holds for a request of any face.
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        check_id("the request's id", &self.key)?;
+        check_id("the session's id", &self.session)?;
+        let events = self.supported_events.as_deref().unwrap_or_default();
+        if events.len() > MOST_EVENTS || events.iter().any(|name| name.len() > LONGEST_EVENT) {
+            let wrong =
+                format!("lists more than {MOST_EVENTS} names, or one of more than {LONGEST_EVENT} bytes");
+            return Err(invalid(&DecodeError::value("supported_events", wrong)));
+        }
+        Ok(())
+    }
+}
+
+/// Whether an id is short enough to be one.
+pub(crate) fn check_id(what: &str, id: &str) -> Result<(), Fault> {
+    if id.len() <= LONGEST_ID {
+        return Ok(());
+    }
+    Err(invalid(&DecodeError::value(what, format!("has more than {LONGEST_ID} bytes"))))
 }
 
 /// What cannot be read, as the client is told.

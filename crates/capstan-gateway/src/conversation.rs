@@ -14,6 +14,10 @@ use crate::app::App;
 use crate::ask::{Ask, invalid};
 use crate::refusal::journal_fault;
 
+/// What is read of a session at once.
+const PAGE_TURNS: usize = 64;
+const PAGE_BYTES: usize = 1024 * 1024;
+
 /// Messages, oldest first, split where an agent's turn begins: at the last user message. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Messages {
@@ -61,25 +65,46 @@ pub(crate) async fn check_results(app: &App, tenant: &str, ask: &Ask, turns: u64
     if ask.is_whole {
         return check(&ask.messages, &[]);
     }
-    // They nearly always answer what the last turn called; else it may have been any.
-    for from in [turns, 0] {
-        let turns = app.journal.store().turns(tenant, &ask.session, from, usize::MAX).await;
-        let turns = turns.map_err(journal_fault)?.into_iter().map(TurnRecord::of).collect();
-        let checked = check(&ask.messages, &told(turns, &ask.messages));
-        if checked.is_ok() || from == 0 {
-            return checked;
+    // They nearly always answer what the last turn called; else it may have been any. Looked for page by page: of each, only
+    // the ids of its calls are kept.
+    let mut open: HashSet<&str> = results(ask.messages.iter()).collect();
+    for message in ask.messages.iter() {
+        message.parts.iter().filter_map(called).for_each(|id| {
+            open.remove(id);
+        });
+    }
+    for first in [turns.max(1), 1] {
+        let mut from = first;
+        while !open.is_empty() {
+            let page = app.journal.store().turns(tenant, &ask.session, from, PAGE_TURNS, PAGE_BYTES).await;
+            let page = page.map_err(journal_fault)?;
+            let Some(last) = page.last().map(|turn| turn.number) else { break };
+            from = last + 1;
+            for said in page.into_iter().map(TurnRecord::of) {
+                // A call that broke off in a run that did cannot be answered.
+                let is_partial = said.is_partial;
+                let parts = said.into_messages().into_iter().flat_map(|message| message.parts);
+                for part in parts.filter(|part| !is_partial || is_complete(part)) {
+                    if let Some(id) = called(&part) {
+                        open.remove(id);
+                    }
+                }
+            }
         }
     }
-    Ok(())
+    open.into_iter().next().map_or(Ok(()), |id| Err(unknown_call(id)))
 }
 
 /// Results must answer calls of the conversation.
 fn check(messages: &Messages, stored: &[ChatMessage]) -> Result<(), Fault> {
     let known = stored.iter().chain(messages.iter());
     let calls: HashSet<&str> = known.flat_map(|message| &message.parts).filter_map(called).collect();
-    let Some(id) = results(messages.iter()).find(|id| !calls.contains(id)) else { return Ok(()) };
+    results(messages.iter()).find(|id| !calls.contains(id)).map_or(Ok(()), |id| Err(unknown_call(id)))
+}
+
+fn unknown_call(id: &str) -> Fault {
     let what = format!("hold a result of the call {id:?}, which this conversation does not have");
-    Err(invalid(&DecodeError::value("messages", what)).with_detail("tool_call_id", id))
+    invalid(&DecodeError::value("messages", what)).with_detail("tool_call_id", id)
 }
 
 fn results<'a>(messages: impl Iterator<Item = &'a ChatMessage>) -> impl Iterator<Item = &'a str> {

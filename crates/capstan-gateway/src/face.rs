@@ -101,6 +101,11 @@ pub(crate) trait Face: Send + Sync + 'static {
         false
     }
 
+    /// Whether whoever sent this request waits for the whole run, and sees nothing of it before.
+    fn wants_whole(&self, _request: &Parts) -> bool {
+        false
+    }
+
     /// Who arms the next attempt of a run that this face started.
     fn armed_by(&self) -> ArmedBy {
         ArmedBy::Client

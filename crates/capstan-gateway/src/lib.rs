@@ -2,10 +2,12 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod access;
+mod activity;
 mod answers;
 mod app;
 mod ask;
 mod conversation;
+mod doors;
 mod face;
 mod html;
 mod interrupts;

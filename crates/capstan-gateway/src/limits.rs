@@ -3,19 +3,26 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use capstan_journal::{Over, Quota, Refused};
 use capstan_protocol::{Fault, FaultKind};
+use tokio::sync::Notify;
 
 use crate::settings::Limits;
 
-/// What runs and who reads, here.
+/// What runs, who reads and what that takes, here.
 #[derive(Default)]
 pub(crate) struct Limiter {
     runs: Counts,
     readers: Counts,
+    bytes: Counts,
+    /// A run has ended, or waits no more for another to end.
+    freed: Arc<Notify>,
+    /// Runs that were armed and wait for room.
+    queued: AtomicUsize,
     /// Tenants that came too fast, and until when: the journal need not be asked again before.
     refused: Mutex<HashMap<String, Instant>>,
 }
@@ -32,8 +39,102 @@ struct Counted {
 
 /// One thing under way; dropping it makes room for the next.
 pub(crate) struct Slot {
+    load: Load,
+    freed: Option<Arc<Notify>>,
+}
+
+impl Slot {
+    /// Whoever waits for room hears of it when this one goes.
+    fn telling(mut self, freed: &Arc<Notify>) -> Self {
+        self.freed = Some(Arc::clone(freed));
+        self
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.load.shrink_to(0);
+        if let Some(freed) = &self.freed {
+            freed.notify_waiters();
+        }
+    }
+}
+
+/// So much of something that is under way; dropping it gives it back.
+pub(crate) struct Load {
     tenant: String,
     counts: Counts,
+    held: usize,
+}
+
+impl Load {
+    /// Takes more, if `check` lets it through, given the total and the tenant's own as they would be. Both under one lock,
+    /// so that a rush does not get past a limit.
+    fn take(
+        &mut self,
+        more: usize,
+        check: impl FnOnce(usize, usize) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let mut counted = self.counts.lock();
+        let own = counted.by_tenant.get(&self.tenant).copied().unwrap_or(0);
+        let (total, own) = (counted.total.saturating_add(more), own.saturating_add(more));
+        check(total, own)?;
+        counted.total = total;
+        if own > 0 {
+            counted.by_tenant.insert(self.tenant.clone(), own);
+        }
+        self.held += more;
+        Ok(())
+    }
+
+    /// Takes so many bytes more, before they are there. Beyond the limits: why not.
+    pub(crate) fn grow(&mut self, more: usize, limits: &Limits) -> Result<(), Fault> {
+        let (most, most_of_own) = (limits.bytes_in_flight, limits.bytes_in_flight_per_tenant);
+        self.take(more, |total, own| {
+            if own > most_of_own {
+                let fault = Fault::new(FaultKind::SessionLimitExceeded).with_retry_after(1.0);
+                return Err(fault.with_message("Your requests under way take as much memory as they may."));
+            }
+            let has_room = total <= most;
+            has_room
+                .then_some(())
+                .ok_or_else(|| Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0))
+        })
+    }
+
+    /// How much it is.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Counts what is there in any case.
+    pub(crate) fn grow_anyway(&mut self, more: usize) {
+        // What is not checked is not refused.
+        let _ = self.take(more, |_, _| Ok(()));
+    }
+
+    /// Gives back what is more than this.
+    pub(crate) fn shrink_to(&mut self, held: usize) {
+        let less = self.held.saturating_sub(held);
+        if less == 0 {
+            return;
+        }
+        self.held -= less;
+        let mut counted = self.counts.lock();
+        counted.total = counted.total.saturating_sub(less);
+        if let Some(own) = counted.by_tenant.get_mut(&self.tenant) {
+            *own = own.saturating_sub(less);
+            if *own == 0 {
+                counted.by_tenant.remove(&self.tenant);
+            }
+        }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
 }
 
 impl Counts {
@@ -41,35 +142,35 @@ impl Counts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one more, if `check` lets it through, given the total and the tenant's own. Both under one lock, so that
-    /// a rush does not get past a limit.
+    fn load(&self, tenant: &str) -> Load {
+        Load { tenant: tenant.to_owned(), counts: self.clone(), held: 0 }
+    }
+
+    /// Counts one more, if `check` lets it through.
     fn take(
         &self,
         tenant: &str,
         check: impl FnOnce(usize, usize) -> Result<(), Fault>,
     ) -> Result<Slot, Fault> {
-        let mut counted = self.lock();
-        check(counted.total, counted.by_tenant.get(tenant).copied().unwrap_or(0))?;
-        Ok(self.add(&mut counted, tenant))
-    }
-
-    fn add(&self, counted: &mut Counted, tenant: &str) -> Slot {
-        counted.total += 1;
-        *counted.by_tenant.entry(tenant.to_owned()).or_default() += 1;
-        Slot { tenant: tenant.to_owned(), counts: self.clone() }
+        let mut load = self.load(tenant);
+        load.take(1, check)?;
+        Ok(Slot { load, freed: None })
     }
 }
 
-impl Drop for Slot {
+/// One run in the queue.
+struct Queued<'a>(&'a Limiter);
+
+impl<'a> Queued<'a> {
+    fn new(limiter: &'a Limiter) -> Self {
+        limiter.queued.fetch_add(1, Ordering::Relaxed);
+        Self(limiter)
+    }
+}
+
+impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        let mut counted = self.counts.lock();
-        counted.total -= 1;
-        if let Some(own) = counted.by_tenant.get_mut(&self.tenant) {
-            *own -= 1;
-            if *own == 0 {
-                counted.by_tenant.remove(&self.tenant);
-            }
-        }
+        self.0.queued.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -96,25 +197,46 @@ impl Limiter {
         }
     }
 
-    /// Room in this process for one more run.
+    /// Room in this process for one more run. Those that were armed before go first.
     pub(crate) fn take_run(&self, tenant: &str, limits: &Limits) -> Result<Slot, Fault> {
-        self.runs.take(tenant, |total, _| {
-            let has_room = total < limits.runs;
+        let queued = self.queued.load(Ordering::Relaxed);
+        let slot = self.runs.take(tenant, |total, _| {
+            let has_room = total.saturating_add(queued) <= limits.runs;
             has_room
                 .then_some(())
                 .ok_or_else(|| Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0))
-        })
+        })?;
+        Ok(slot.telling(&self.freed))
     }
 
-    /// A run that goes on counts, but is not refused: it was admitted when it started.
-    pub(crate) fn keep_run(&self, tenant: &str) -> Slot {
-        self.runs.add(&mut self.runs.lock(), tenant)
+    /// Room for a run that goes on. It was admitted when it started, so that it is not refused: it waits.
+    pub(crate) async fn wait_for_run(&self, tenant: &str, limits: &Limits) -> Slot {
+        let _queued = Queued::new(self);
+        loop {
+            // Listening begins before looking, so that nothing is missed in between.
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            let full = |total: usize, own: usize| {
+                let has_room = total <= limits.runs && own <= limits.runs_per_tenant;
+                has_room.then_some(()).ok_or_else(|| Fault::new(FaultKind::ServiceUnavailable))
+            };
+            if let Ok(slot) = self.runs.take(tenant, full) {
+                return slot.telling(&self.freed);
+            }
+            freed.await;
+        }
+    }
+
+    /// What a request will take, nothing yet.
+    pub(crate) fn load(&self, tenant: &str) -> Load {
+        self.bytes.load(tenant)
     }
 
     /// Room for one more open response.
     pub(crate) fn take_reader(&self, tenant: &str, limits: &Limits) -> Result<Slot, Fault> {
         self.readers.take(tenant, |_, own| {
-            let has_room = own < limits.readers_per_tenant;
+            let has_room = own <= limits.readers_per_tenant;
             has_room
                 .then_some(())
                 .ok_or_else(|| Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0))
@@ -123,8 +245,10 @@ impl Limiter {
 }
 
 /// What a tenant may have, as the journal checks it. Where zero is "no limit" it is none.
-pub(crate) fn quota(limits: &Limits) -> Quota {
+pub(crate) fn quota(limits: &Limits, is_unstored: bool) -> Quota {
     let some = |most: u64| Some(most).filter(|most| *most > 0);
+    let bytes = some(limits.bytes_per_tenant);
+    let unstored = Some(limits.unstored_bytes_per_tenant).filter(|_| is_unstored);
     Quota {
         per_minute: NonZeroU32::new(limits.requests_per_minute),
         running: Some(limits.runs_per_tenant as u64),
@@ -132,7 +256,7 @@ pub(crate) fn quota(limits: &Limits) -> Quota {
         sessions: some(limits.sessions),
         messages_per_session: Some(limits.messages_per_session as u64),
         bytes_per_session: Some(limits.bytes_per_session),
-        bytes: some(limits.bytes_per_tenant),
+        bytes: bytes.into_iter().chain(unstored).min(),
     }
 }
 

@@ -13,8 +13,9 @@ use http_body_util::BodyExt as _;
 
 use crate::access::Caller;
 use crate::app::App;
-use crate::ask::body_hash;
+use crate::ask::{self, body_hash, body_values};
 use crate::face::{self, Asker, Face, Opening, Request};
+use crate::limits::Load;
 use crate::reader::{self, View};
 use crate::refusal::{Refusal, RequestId};
 use crate::relay::Origin;
@@ -31,15 +32,26 @@ pub(crate) async fn post(
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
-    let body = read(app, face, &parts, body).await?;
-    answer(app, caller, face, agent, &parts, body).await
+    let (body, load) = read(app, caller, face, &parts, body).await?;
+    answer(app, caller, face, agent, &parts, (body, load)).await
 }
 
-/// The body of a request to a face, within the limits of every body.
-pub(crate) async fn read(app: &App, face: &dyn Face, parts: &Parts, body: Body) -> Result<Bytes, Refusal> {
+/// The body of a request to a face, within the limits of every body, and what it takes.
+pub(crate) async fn read(
+    app: &App,
+    caller: &Caller,
+    face: &dyn Face,
+    parts: &Parts,
+    body: Body,
+) -> Result<(Bytes, Load), Refusal> {
+    let mut load = app.limiter.load(&caller.tenant);
     let read = async {
         check_content_type(face, &parts.headers)?;
-        read_body(app, body).await
+        let body = read_body(app, body, &mut load).await?;
+        body_values::check(&body, app.settings.limits.body_values)?;
+        // What is made of it: text, twice at most.
+        load.grow(body.len().saturating_mul(2), &app.settings.limits)?;
+        Ok((body, load))
     };
     read.await.map_err(|fault| face::refusal(app, face, fault, Asker::Unread(parts)))
 }
@@ -52,16 +64,17 @@ pub(crate) async fn answer(
     face: &dyn Face,
     agent: Option<&str>,
     parts: &Parts,
-    body: Bytes,
+    (body, load): (Bytes, Load),
 ) -> Result<Response, Refusal> {
     let decoded = face.resume_point(parts).and_then(|point| Ok((point, face.decode(&body)?)));
     let (point, mut ask) = decoded.map_err(|fault| face::refusal(app, face, fault, Asker::Unread(parts)))?;
-    if let Err(fault) = face.complete(app, &caller.tenant, parts, &mut ask).await {
+    let completed = face.complete(app, &caller.tenant, parts, &mut ask).await;
+    if let Err(fault) = completed.and_then(|()| ask.check()) {
         return Err(face::refusal(app, face, fault, Asker::Client(parts, &ask)));
     }
     let (ask, hash) = (Arc::new(ask), body_hash(&body, agent, face.name()));
     let request = Request { tenant: &caller.tenant, parts, body: &body, agent, hash, ask: &ask };
-    let answered = start(app, face, &request, point).await;
+    let answered = start(app, face, &request, point, load).await;
     answered.map_err(|fault| face::refusal(app, face, fault, Asker::Client(parts, &ask)))
 }
 
@@ -70,18 +83,23 @@ async fn start(
     face: &dyn Face,
     request: &Request<'_>,
     point: ResumePoint,
+    load: Load,
 ) -> Result<Response, Fault> {
     let slot = app.limiter.take_reader(request.tenant, &app.settings.limits)?;
     app.metrics.resumed(point);
+    let key = face.key(app, request).await?;
+    ask::check_id("the request's id", &key)?;
     let start = Start {
         tenant: request.tenant,
-        key: face.key(app, request).await?,
+        key,
+        load,
         ask: request.ask,
         body: request.body.clone(),
         hash: request.hash,
         agent: request.agent,
         face: face.name(),
         accepts_reset: face.accepts_reset(request.parts),
+        is_unseen: face.wants_whole(request.parts),
         armed_by: face.armed_by(),
         point,
         origin: origin_of(request.parts),
@@ -120,7 +138,7 @@ fn check_content_type(face: &dyn Face, headers: &HeaderMap) -> Result<(), Fault>
 /// How often the limit of a body is taken and thrown away, so that the one who sent it can read why.
 const SPILL: usize = 4;
 
-async fn read_body(app: &App, body: Body) -> Result<Bytes, Fault> {
+async fn read_body(app: &App, body: Body, load: &mut Load) -> Result<Bytes, Fault> {
     let limit = app.settings.limits.body_bytes;
     let too_large = || {
         Fault::new(FaultKind::PayloadTooLarge)
@@ -130,27 +148,41 @@ async fn read_body(app: &App, body: Body) -> Result<Bytes, Fault> {
     if body.size_hint().lower() > limit.saturating_mul(SPILL) as u64 {
         return Err(too_large());
     }
-    match tokio::time::timeout(app.settings.timeouts.request, take(body, limit)).await {
-        Ok(Ok(bytes)) => bytes.ok_or_else(too_large),
+    let taking = take(body, limit, |more| load.grow(more, &app.settings.limits));
+    match tokio::time::timeout(app.settings.timeouts.request, taking).await {
+        Ok(Ok(Ok(bytes))) => bytes.ok_or_else(too_large),
+        Ok(Ok(Err(fault))) => Err(fault),
         Ok(Err(_)) => Err(Fault::new(FaultKind::InvalidRequest).with_message("document: the body broke off")),
         Err(_) => Err(Fault::new(FaultKind::Timeout).with_message("The request took too long to arrive.")),
     }
 }
 
-/// The body, or `None` if it is larger than the limit. It is read on in that case, within reason: whoever still sends
+/// The body, or `None` if it is larger than the limit, or why there is no room for it. It is read on in that case, within reason: whoever still sends
 /// when the connection is closed meets a reset instead of the answer, and a proxy makes a 502 of it.
-async fn take(mut body: Body, limit: usize) -> Result<Option<Bytes>, axum::Error> {
-    let (mut kept, mut size) = (BytesMut::new(), 0_usize);
+async fn take(
+    mut body: Body,
+    limit: usize,
+    mut grow: impl FnMut(usize) -> Result<(), Fault>,
+) -> Result<Result<Option<Bytes>, Fault>, axum::Error> {
+    let (mut kept, mut size, mut refused) = (BytesMut::new(), 0_usize, None);
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };
         size = size.saturating_add(data.len());
-        if size <= limit {
-            kept.extend_from_slice(&data);
+        if size <= limit && refused.is_none() {
+            refused = grow(data.len()).err();
+            if refused.is_some() {
+                kept = BytesMut::new();
+            } else {
+                kept.extend_from_slice(&data);
+            }
         } else if size > limit.saturating_mul(SPILL) {
             break;
         }
     }
-    Ok((size <= limit).then(|| kept.freeze()))
+    Ok(match refused {
+        Some(fault) if size <= limit => Err(fault),
+        _ => Ok((size <= limit).then(|| kept.freeze())),
+    })
 }
 
 /// Whether a header that is a list has this item, parameters aside.

@@ -1,11 +1,12 @@
 //! What happens without being asked: after a restart, and when something is due.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use capstan_journal::{Retention, Run, RunState};
 use capstan_protocol::{Fault, FaultKind, Timestamp};
 use futures_util::{Stream, StreamExt as _, stream};
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::app::App;
@@ -215,8 +216,13 @@ async fn expire(app: &App) {
 }
 
 async fn expire_now(app: &App) {
-    let retention =
-        Retention { steps: app.wall.steps(), ..app.settings.tenants.retention(&app.settings.retention) };
+    let retention = Retention {
+        steps: app.wall.steps(),
+        ..app
+            .settings
+            .tenants
+            .retention(&app.settings.retention, app.settings.limits.unstored_bytes_per_tenant)
+    };
     if let Err(error) = app.journal.store().expire(&retention, app.wall.now()).await {
         tracing::warn!(%error, "old streams could not be dropped");
     }

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod attempt_diff;
+mod call_diff;
 mod calls;
 mod ending;
 mod failure;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_agent::{Canceller, Sent, Timer, TraceParent, Turn};
-use capstan_journal::{ArmedBy, ErrorKind, Health, JournalError, Run};
+use capstan_journal::{ArmedBy, ErrorKind, Health, JournalError, Run, StoredTurn};
 use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind};
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
@@ -27,7 +28,7 @@ use crate::app::{App, Registered};
 use crate::ask::Ask;
 use crate::conversation::{self, TurnRecord};
 use crate::interrupts;
-use crate::limits::Slot;
+use crate::limits::{Load, Slot};
 use crate::refusal::journal_fault;
 use crate::runs::StopSender;
 use crate::traces::{self, RunTrace};
@@ -37,6 +38,11 @@ use packet_writer::PacketWriter;
 
 /// A wait up to this is slept through by the gateway itself; a longer one is the client's to come back after.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
+
+/// Bytes of a session's turns that are read at once.
+const HISTORY_PAGE: usize = 1024 * 1024;
+/// How often they are there while a run is at work: as messages, and as what the agent makes of them.
+const HISTORY_COPIES: usize = 2;
 
 /// How an attempt ended.
 enum Ended {
@@ -68,6 +74,15 @@ struct Relay {
     started: Instant,
     /// The next attempt begins then, if it has to wait.
     ready: Option<Instant>,
+    room: Room,
+    /// Bytes of the answer that are in `room`.
+    counted: usize,
+}
+
+/// What a run takes of this process. Without a slot it waits for one before it begins.
+pub(crate) struct Room {
+    pub(crate) slot: Option<Slot>,
+    pub(crate) load: Load,
 }
 
 /// Sets a relay to work on a run that this process has just claimed or armed. It begins when it is `ready`.
@@ -77,16 +92,16 @@ pub(crate) fn spawn(
     run: Run,
     ask: Arc<Ask>,
     request: Option<TraceParent>,
-    slot: Slot,
+    room: Room,
     ready: Option<Instant>,
 ) {
     let (sender, stop) = mpsc::channel(1);
-    let at_work = AtWork::new(app, run.stream_id, sender, slot);
+    let at_work = AtWork::new(app, run.stream_id, sender);
     let tasks = app.tasks.clone();
     let work = async move {
         let (app, stream, name) = (&at_work.app, at_work.stream, Arc::clone(&agent.name));
         // A run whose relay is gone would never end, and a stop would never be heard.
-        let working = AssertUnwindSafe(work(app.clone(), agent, run, ask, request, stop, ready));
+        let working = AssertUnwindSafe(work(app.clone(), agent, run, ask, request, stop, (room, ready)));
         if let Err(panic) = working.catch_unwind().await {
             let fault = Fault::from_panic(panic.as_ref());
             let cause = app.loggable(&fault);
@@ -108,7 +123,7 @@ async fn work(
     ask: Arc<Ask>,
     request: Option<TraceParent>,
     stop: mpsc::Receiver<oneshot::Sender<()>>,
-    ready: Option<Instant>,
+    (room, ready): (Room, Option<Instant>),
 ) {
     let (stream, name, budget) = (run.stream_id, Arc::clone(&agent.name), app.settings.timeouts.run);
     let packets = PacketWriter::new(&app, &run);
@@ -117,8 +132,22 @@ async fn work(
     let here = app.clone();
     let started = Instant::now();
     let (calls, canceller) = (calls::OpenCalls::default(), None);
-    let relay =
-        Relay { app, agent, run, ask, stop, packets, trace, calls, canceller, budget, started, ready };
+    let relay = Relay {
+        app,
+        agent,
+        run,
+        ask,
+        stop,
+        packets,
+        trace,
+        calls,
+        canceller,
+        budget,
+        started,
+        ready,
+        room,
+        counted: 0,
+    };
     if let Err(error) = relay.work().await {
         if error.kind() == ErrorKind::Fenced && here.journal.store().is_shared() {
             // What was seen is safe, and whoever took over says the rest.
@@ -142,14 +171,13 @@ async fn work(
 struct AtWork {
     app: App,
     stream: Uuid,
-    _slot: Slot,
 }
 
 impl AtWork {
-    fn new(app: &App, stream: Uuid, stop: StopSender, slot: Slot) -> Self {
+    fn new(app: &App, stream: Uuid, stop: StopSender) -> Self {
         app.runs.register(stream, stop);
         app.metrics.active_runs.inc();
-        Self { app: app.clone(), stream, _slot: slot }
+        Self { app: app.clone(), stream }
     }
 }
 
@@ -192,8 +220,12 @@ impl Relay {
     }
 
     /// What the agent is asked, the same in all attempts.
-    async fn turn(&self) -> Result<Result<Turn, Fault>, JournalError> {
-        let stored = if self.ask.is_whole { Vec::new() } else { self.stored().await? };
+    async fn turn(&mut self) -> Result<Result<Turn, Fault>, JournalError> {
+        let stored = if self.ask.is_whole { Ok(Vec::new()) } else { self.stored().await? };
+        let stored = match stored {
+            Ok(stored) => stored,
+            Err(fault) => return Ok(Err(fault)),
+        };
         let messages = match conversation::whole(&self.ask, stored) {
             Ok(messages) => messages,
             Err(fault) => return Ok(Err(fault)),
@@ -214,23 +246,54 @@ impl Relay {
         Ok(Ok(turn))
     }
 
-    /// What the session remembers: the turns that were closed before this one began.
-    async fn stored(&self) -> Result<Vec<TurnRecord>, JournalError> {
+    /// What the session remembers: the turns that were closed before this one began. Read page by page, each within what
+    /// the tenant's requests may take.
+    async fn stored(&mut self) -> Result<Result<Vec<TurnRecord>, Fault>, JournalError> {
         let Run { tenant, session, turns_before, .. } = &self.run;
-        let turns = self.app.journal.store().turns(tenant, session, 0, usize::MAX).await?;
-        // By their numbers: what clocks say may step.
-        let turns = turns.into_iter().filter(|turn| turn.number <= *turns_before).collect();
-        Ok(conversation::remembered(turns, self.ask.previous))
+        let (mut turns, mut from) = (Vec::new(), 1);
+        while from <= *turns_before {
+            // What comes is a page at most, or one turn.
+            let held = self.room.load.held();
+            if let Err(fault) = self.room.load.grow(HISTORY_PAGE * HISTORY_COPIES, &self.app.settings.limits)
+            {
+                return Ok(Err(fault));
+            }
+            let page =
+                self.app.journal.store().turns(tenant, session, from, usize::MAX, HISTORY_PAGE).await?;
+            let Some(last) = page.last().map(|turn| turn.number) else { break };
+            from = last + 1;
+            // By their numbers: what clocks say may step.
+            let page = page.into_iter().filter(|turn| turn.number <= *turns_before);
+            let before = turns.len();
+            turns.extend(page);
+            let bytes = turns.iter().skip(before).map(StoredTurn::said_bytes).sum::<usize>();
+            self.room.load.shrink_to(held);
+            self.room.load.grow_anyway(bytes.saturating_mul(HISTORY_COPIES));
+        }
+        Ok(Ok(conversation::remembered(turns, self.ask.previous)))
     }
 
-    /// Sleeps until the attempt may begin. Something else may happen first.
+    /// Sleeps until the attempt may begin, and until there is room for it. Something else may happen first.
     async fn wait(&mut self) -> Option<Ended> {
-        let wait = self.ready.take()?.saturating_duration_since(Instant::now());
+        let wait = self.ready.take().map(|ready| ready.saturating_duration_since(Instant::now()));
+        if wait.is_none() && self.room.slot.is_some() {
+            return None;
+        }
+        let app = self.app.clone();
+        let slot = &mut self.room.slot;
+        let ready = async {
+            if let Some(wait) = wait {
+                app.clock.sleep(Timer::Again, wait).await;
+            }
+            if slot.is_none() {
+                *slot = Some(app.limiter.wait_for_run(&self.run.tenant, &app.settings.limits).await);
+            }
+        };
         tokio::select! {
             biased;
             Some(done) = self.stop.recv() => Some(Ended::Stopped(done)),
-            () = self.app.stopped.cancelled() => Some(Ended::Drained),
-            () = self.app.clock.sleep(Timer::Again, wait) => None,
+            () = app.stopped.cancelled() => Some(Ended::Drained),
+            () = ready => None,
         }
     }
 

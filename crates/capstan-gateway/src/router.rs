@@ -5,11 +5,15 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::Response;
+use axum::routing::get;
+use capstan_protocol::{Fault, FaultKind};
 use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
 use crate::app::App;
 use crate::face::{self, Face};
 use crate::openapi::{Described, Routes};
+use crate::refusal::Refusal;
 use crate::routes::{agents, docs, errors, health, page, replicas, sessions, streams, tickets};
 use crate::{access, refusal};
 
@@ -65,9 +69,40 @@ pub(crate) fn router(app: &App) -> Router {
         .layer(from_fn_with_state(app.clone(), access::cors))
         // Browsers guess types of what they should not run.
         .layer(map_response(no_sniffing))
+        // What is said in JSON is somebody's own.
+        .layer(map_response(no_storing))
         // Everything that was refused becomes a problem, here and nowhere else.
         .layer(from_fn_with_state(app.clone(), refusal::render))
         .with_state(app.clone())
+}
+
+/// What a connection may ask for beyond the number of those that may ask for everything.
+pub(crate) fn health(app: &App) -> Router {
+    let full = || async {
+        let fault = Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0);
+        Refusal::from(fault.with_message("There are too many connections."))
+    };
+    Router::new()
+        .route("/health", get(health::health))
+        .route("/livez", get(health::live))
+        .route("/readyz", get(health::ready))
+        .route("/metrics", get(health::metrics))
+        .fallback(full)
+        .layer(from_fn_with_state(app.clone(), access::guard_loopback))
+        .layer(map_response(no_sniffing))
+        .layer(map_response(no_storing))
+        .layer(from_fn_with_state(app.clone(), refusal::render))
+        .with_state(app.clone())
+}
+
+async fn no_storing(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    let content = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_json = content.starts_with("application/") && content.contains("json");
+    if is_json && !headers.contains_key(CACHE_CONTROL) {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    response
 }
 
 async fn no_sniffing(mut response: Response) -> Response {

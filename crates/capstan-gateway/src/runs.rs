@@ -13,10 +13,10 @@ use uuid::Uuid;
 
 use crate::app::{App, Registered};
 use crate::ask::Ask;
-use crate::limits::{self, Slot};
+use crate::limits::{Load, Slot};
 use crate::readiness::UNWELL;
 use crate::refusal::{JOURNAL_RETRY, journal_fault};
-use crate::relay::{self, Origin};
+use crate::relay::{self, Origin, Room};
 use crate::resume::ResumePoint;
 use crate::wall_clock::later;
 use crate::{conversation, interrupts};
@@ -111,10 +111,14 @@ pub(crate) struct Start<'a> {
     pub(crate) face: &'static str,
     /// The client can take a `stream_reset`.
     pub(crate) accepts_reset: bool,
+    /// The client waits for the whole run.
+    pub(crate) is_unseen: bool,
     pub(crate) armed_by: ArmedBy,
     /// Where the client reads on; one that was somewhere before must find its run.
     pub(crate) point: ResumePoint,
     pub(crate) origin: Origin,
+    /// What the request takes, and the run that it starts.
+    pub(crate) load: Load,
 }
 
 /// The run that a request is about, started or found.
@@ -122,7 +126,10 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     app.is_open().await;
     let hash = start.hash;
     match app.journal.store().find(start.tenant, &start.key).await.map_err(journal_fault)? {
-        Some(Found::Run(run)) => return attach(app, run, hash, start).await,
+        Some(Found::Run(run)) => {
+            let again = Again { ask: start.ask, point: start.point, origin: start.origin, load: start.load };
+            return attach(app, run, hash, again).await;
+        }
         Some(Found::Expired) => return Err(Fault::new(FaultKind::StreamExpired)),
         None if start.point.is_resume() => return Err(Fault::new(FaultKind::StreamExpired)),
         None => {}
@@ -132,10 +139,10 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let slot = admit(app, &start).await?;
     let claim = Claim { answers, ..claim_of(app, &start, &agent) };
     let trace = start.origin.trace.clone();
-    let (here, ask) = (app.clone(), Arc::clone(start.ask));
+    let (here, ask, load) = (app.clone(), Arc::clone(start.ask), start.load);
     let claimed = carry_out(app, async move {
         let tenant = claim.tenant.clone();
-        let quota = limits::quota(&here.settings.limits);
+        let quota = here.quota_of(&tenant);
         let refuse = |error: JournalError| {
             if let ErrorKind::Refused(refused) = error.kind() {
                 here.limiter.note_refusal(&tenant, refused);
@@ -144,12 +151,34 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
         };
         let claimed = here.journal.claim(claim, &quota).await.map_err(refuse)?;
         if claimed.is_new {
-            relay::spawn(&here, agent, claimed.run.clone(), ask, trace, slot, None);
+            relay::spawn(
+                &here,
+                agent,
+                claimed.run.clone(),
+                ask,
+                trace,
+                Room { slot: Some(slot), load },
+                None,
+            );
+            return Ok((claimed, None));
         }
-        Ok(claimed)
+        Ok((claimed, Some(load)))
     });
-    let claimed = claimed.await?;
-    if claimed.is_new { Ok(claimed.run) } else { attach(app, claimed.run, hash, start).await }
+    match claimed.await? {
+        (claimed, None) => Ok(claimed.run),
+        (claimed, Some(load)) => {
+            let again = Again { ask: start.ask, point: start.point, origin: start.origin, load };
+            attach(app, claimed.run, hash, again).await
+        }
+    }
+}
+
+/// A request whose run is there already.
+struct Again<'a> {
+    ask: &'a Arc<Ask>,
+    point: ResumePoint,
+    origin: Origin,
+    load: Load,
 }
 
 /// Does the work in a task of its own. A client that hangs up drops its request wherever it stands; a run that was
@@ -196,6 +225,7 @@ fn claim_of(app: &App, start: &Start<'_>, agent: &Registered) -> Claim {
         body: start.body.clone(),
         max_attempts: agent.agent.max_attempts(),
         accepts_reset: start.accepts_reset || announced,
+        is_unseen: start.is_unseen,
         supported_events,
         armed_by: start.armed_by,
         request_id: start.origin.request_id.clone(),
@@ -205,12 +235,12 @@ fn claim_of(app: &App, start: &Start<'_>, agent: &Registered) -> Claim {
 }
 
 /// The same key: the same body attaches in whatever state the run is, another body is a conflict.
-async fn attach(app: &App, run: Run, hash: [u8; 32], start: Start<'_>) -> Result<Run, Fault> {
+async fn attach(app: &App, run: Run, hash: [u8; 32], again: Again<'_>) -> Result<Run, Fault> {
     if run.body_hash != hash {
         return Err(Fault::new(FaultKind::RequestConflict));
     }
     // A cursor that leads nowhere must not wake a run.
-    start.point.in_run(&run)?;
+    again.point.in_run(&run)?;
     app.metrics.attached.inc();
     if run.state != RunState::Waiting {
         return Ok(run);
@@ -219,24 +249,32 @@ async fn attach(app: &App, run: Run, hash: [u8; 32], start: Start<'_>) -> Result
     if let Some(fault) = app.journal_unwell() {
         return Err(fault);
     }
-    arm(app, run, Some(start.ask), start.origin).await
+    arm(app, run, Some((again.ask, again.load)), again.origin).await
 }
 
 /// Arms the next attempt of a waiting run. Whoever loses the race attaches to the winner's.
-pub(crate) async fn arm(app: &App, run: Run, ask: Option<&Arc<Ask>>, origin: Origin) -> Result<Run, Fault> {
+pub(crate) async fn arm(
+    app: &App,
+    run: Run,
+    asked: Option<(&Arc<Ask>, Load)>,
+    origin: Origin,
+) -> Result<Run, Fault> {
     let Some(agent) = app.agent(&run.agent).cloned() else { return Ok(run) };
     if app.draining.is_cancelled() {
         return Ok(run);
     }
     let store = app.journal.store();
-    let ask = match ask {
-        Some(ask) => Arc::clone(ask),
+    let (ask, load) = match asked {
+        Some((ask, load)) => (Arc::clone(ask), load),
         None => {
-            let body = store.body(run.stream_id).await.map_err(journal_fault)?;
-            Arc::new(app.asked(&run, &body.unwrap_or_default())?)
+            let body = store.body(run.stream_id).await.map_err(journal_fault)?.unwrap_or_default();
+            let mut load = app.limiter.load(&run.tenant);
+            load.grow_anyway(body.len().saturating_mul(3));
+            (Arc::new(app.asked(&run, &body)?), load)
         }
     };
-    let slot = app.limiter.keep_run(&run.tenant);
+    // Never refused, since it was admitted when it started; the attempt begins when there is room for it.
+    let room = Room { slot: None, load };
     let from = (run.state, run.attempt);
     let ready = app.waits.ready(&run, app.wall.now());
     let updated_at = app.stamp(&run);
@@ -249,7 +287,7 @@ pub(crate) async fn arm(app: &App, run: Run, ask: Option<&Arc<Ask>>, origin: Ori
             here.journal.transition(from, next.clone(), Vec::new(), None).await.map_err(journal_fault)?;
         if is_armed {
             here.waits.forget(next.stream_id);
-            relay::spawn(&here, agent, next, ask, origin.trace, slot, Some(ready));
+            relay::spawn(&here, agent, next, ask, origin.trace, room, Some(ready));
         }
         Ok(is_armed)
     });

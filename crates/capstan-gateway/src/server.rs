@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::activity::Activity;
+use crate::doors::{Doors, Entry};
 use axum::Router;
 use axum::extract::ConnectInfo;
 use capstan_agent::END_LIMIT;
@@ -15,8 +17,6 @@ use hyper_util::service::TowerToHyperService;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::ServiceExt as _;
 
@@ -30,6 +30,12 @@ const CONNECTION_BUFFER: usize = 8 * 1024;
 /// What the kernel may hold for a connection (it takes twice as much): left to itself it lends megabytes to a reader
 /// that has stopped reading. Enough for a megabyte a second to the other side of the world.
 const SEND_BUFFER: usize = 64 * 1024;
+/// Requests at once on a connection of HTTP/2.
+const STREAMS_AT_ONCE: u32 = 100;
+/// How long a connection may take that is let in only to ask how the server feels.
+const RESERVED_PATIENCE: Duration = Duration::from_secs(5);
+/// Longer than anything lasts.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// The pause after a failed accept.
 const BREATH: Duration = Duration::from_millis(50);
 
@@ -91,13 +97,12 @@ pub async fn serve(
 ) -> io::Result<Drained> {
     let app = gateway.into_app();
     // Streams are served, and questions about health answered, while recovery is at work.
-    let (connections, permits) =
-        (TaskTracker::new(), Arc::new(Semaphore::new(app.settings.limits.connections)));
+    let (connections, doors) = (TaskTracker::new(), Doors::new(&app.settings.limits));
     for listener in listeners {
         // Connections inherit it. Without it they work as well.
         let _ = SockRef::from(&listener).set_send_buffer_size(SEND_BUFFER);
-        let router = router::router(&app);
-        tokio::spawn(accept(app.clone(), listener, router, connections.clone(), Arc::clone(&permits)));
+        let routers = Routers { all: router::router(&app), health: router::health(&app) };
+        tokio::spawn(accept(app.clone(), listener, routers, connections.clone(), doors.clone()));
     }
     tokio::pin!(shutdown);
     let service = tokio::select! {
@@ -121,23 +126,28 @@ pub async fn serve(
     }
 }
 
-async fn accept(
-    app: App,
-    listener: TcpListener,
-    router: Router,
-    connections: TaskTracker,
-    permits: Arc<Semaphore>,
-) {
+/// What a connection may ask for.
+#[derive(Clone)]
+struct Routers {
+    all: Router,
+    /// How the server feels, and nothing else.
+    health: Router,
+}
+
+async fn accept(app: App, listener: TcpListener, routers: Routers, connections: TaskTracker, doors: Doors) {
     loop {
         let accepted = tokio::select! {
             () = app.closing.cancelled() => return,
-            accepted = next_socket(&listener, &permits) => accepted,
+            accepted = doors.next(&listener) => accepted,
         };
         match accepted {
-            Ok((socket, peer, permit)) => {
+            Ok((socket, peer, Some(entry))) => {
+                let router = if entry.is_reserved() { &routers.health } else { &routers.all };
                 // The very future, not one that awaits it: that would hold it twice, for every idle viewer.
-                connections.spawn(connection(app.clone(), socket, peer, router.clone(), permit));
+                connections.spawn(connection(app.clone(), socket, peer, router.clone(), entry));
             }
+            // One address has as many as it may, and there is no room left to say so.
+            Ok((_, peer, None)) => tracing::debug!(%peer, "too many connections from one address"),
             // Out of file descriptors, most likely: give the others time to close theirs.
             Err(error) => {
                 tracing::warn!(%error, "cannot accept");
@@ -147,23 +157,13 @@ async fn accept(
     }
 }
 
-/// A connection, once there is room for one more.
-async fn next_socket(
-    listener: &TcpListener,
-    permits: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    let permit = Arc::clone(permits).acquire_owned().await.map_err(io::Error::other)?;
-    let (socket, peer) = listener.accept().await?;
-    Ok((socket, peer, permit))
+async fn connection(app: App, socket: TcpStream, peer: SocketAddr, service: Router, entry: Entry) {
+    // Who is let in only to ask for health has little time to.
+    let patience = if entry.is_reserved() { RESERVED_PATIENCE } else { FOREVER };
+    let _ = tokio::time::timeout(patience, converse(app, socket, peer, service)).await;
 }
 
-async fn connection(
-    app: App,
-    socket: TcpStream,
-    peer: SocketAddr,
-    service: Router,
-    _permit: OwnedSemaphorePermit,
-) {
+async fn converse(app: App, socket: TcpStream, peer: SocketAddr, service: Router) {
     // A token a packet: waiting for more to send is the wrong economy.
     let _ = socket.set_nodelay(true);
     let socket = patient(&app, socket, peer);
@@ -190,17 +190,18 @@ fn patient(
 }
 
 /// Requests and responses of one connection, until it ends or the server does.
-async fn exchange<S>(app: App, socket: S, peer: SocketAddr, service: Router)
+async fn exchange<S>(app: App, socket: S, peer: SocketAddr, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let spoken = CancellationToken::new();
-    let silence = silence(app.settings.timeouts.request, spoken.clone());
-    let service = service.map_request(move |mut request: http::Request<hyper::body::Incoming>| {
-        spoken.cancel();
+    let activity = Arc::<Activity>::default();
+    let idle = activity.clone().idle(app.settings.timeouts.request, app.settings.timeouts.idle_connection);
+    let service = tower::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
-        request
+        let (answering, under_way) = (router.clone().oneshot(request), activity.begin());
+        async move { answering.await.map(|response| under_way.until_sent(response)) }
     });
+    let ping = Some(app.settings.timeouts.ping).filter(|ping| !ping.is_zero());
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -209,23 +210,23 @@ where
         .max_buf_size(CONNECTION_BUFFER)
         .http2()
         .timer(TokioTimer::new())
+        // A peer that is gone without a word is found out.
+        .keep_alive_interval(ping)
+        .keep_alive_timeout(ping.unwrap_or(FOREVER))
+        .max_concurrent_streams(STREAMS_AT_ONCE)
         .max_send_buf_size(CONNECTION_BUFFER);
     let serving = builder.serve_connection(TokioIo::new(socket), TowerToHyperService::new(service));
     tokio::pin!(serving);
     tokio::select! {
         _ = serving.as_mut() => return,
-        () = silence => return,
+        () = idle => {
+            serving.as_mut().graceful_shutdown();
+            let _ = tokio::time::timeout(LAST_WORDS, serving).await;
+            return;
+        }
         () = app.closing.cancelled() => serving.as_mut().graceful_shutdown(),
     }
     let _ = serving.await;
-}
-
-/// Ends when nothing has been asked for too long. The time-out for heads only begins once the protocol is known, which
-/// a peer that says nothing, or half of a preface, never lets it be.
-async fn silence(patience: Duration, spoken: CancellationToken) {
-    if tokio::time::timeout(patience, spoken.cancelled()).await.is_ok() {
-        std::future::pending().await
-    }
 }
 
 /// Bodies end at their next frame; a reader that does not read is not waited for.

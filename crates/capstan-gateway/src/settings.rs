@@ -69,14 +69,27 @@ pub struct Limits {
     pub bytes_per_session: u64,
     /// Bytes that are kept of a tenant: packets, bodies, turns; as many as there are if zero.
     pub bytes_per_tenant: u64,
+    /// Bytes that are kept of a tenant of whom nothing is stored: they take memory.
+    pub unstored_bytes_per_tenant: u64,
+    /// Bytes of memory that a tenant's requests under way may take: bodies as they come in, what runs hold of them and of
+    /// their conversations, answers that are put together as one object.
+    pub bytes_in_flight_per_tenant: usize,
+    /// The same in all.
+    pub bytes_in_flight: usize,
     /// Runs at once in all.
     pub runs: usize,
     /// Open responses per tenant.
     pub readers_per_tenant: usize,
     /// Connections at once; beyond it new ones wait in the kernel's queue.
     pub connections: usize,
+    /// Connections at once from one address; half of all if zero.
+    pub connections_per_address: usize,
     /// Bytes of a request.
     pub body_bytes: usize,
+    /// JSON values in a request: as a tree, each takes far more than its text.
+    pub body_values: usize,
+    /// Bytes of an answer in one object.
+    pub whole_bytes: usize,
     /// Packets of a stream.
     pub packets_per_stream: u64,
     /// Bytes of a stream.
@@ -98,15 +111,27 @@ impl Default for Limits {
             bytes_per_session: 32 * 1024 * 1024,
             // Off: retention keeps what is stored within its bounds.
             bytes_per_tenant: 0,
+            // Thousands of answers; retention takes the oldest when half of it is used.
+            unstored_bytes_per_tenant: 256 * 1024 * 1024,
+            // Twenty runs with a picture each, or thousands of the usual size.
+            bytes_in_flight_per_tenant: 256 * 1024 * 1024,
+            // Four tenants that do their worst, on a machine of modest size.
+            bytes_in_flight: 1024 * 1024 * 1024,
             // Beyond this a machine of modest size thrashes; it answers 503 instead.
             runs: 10_000,
             readers_per_tenant: 100_000,
             connections: 20_000,
+            // A proxy is one address, and so is a hostile machine: neither gets all.
+            connections_per_address: 0,
             // Room for a picture in base64.
             body_bytes: 4 * 1024 * 1024,
+            // A long conversation has some ten thousand.
+            body_values: 250_000,
+            // Whoever wants more reads the stream, which takes no memory.
+            whole_bytes: 32 * 1024 * 1024,
             // A book; an agent that writes more is in a loop.
             packets_per_stream: 2_000_000,
-            bytes_per_stream: 1024 * 1024 * 1024,
+            bytes_per_stream: 256 * 1024 * 1024,
         }
     }
 }
@@ -128,6 +153,10 @@ pub struct Timeouts {
     pub backoff: Duration,
     /// How long open responses are served after the signal to stop.
     pub drain: Duration,
+    /// A connection on which nothing is asked and nothing answered.
+    pub idle_connection: Duration,
+    /// Between two pings to a peer of HTTP/2, and how long its answer may take.
+    pub ping: Duration,
     /// A reader that takes nothing of what is there for it; as long as it likes if zero.
     pub stalled_reader: Duration,
 }
@@ -143,6 +172,9 @@ impl Default for Timeouts {
             // A hiccup is over by then, and nobody notices the wait.
             backoff: Duration::from_millis(500),
             drain: Duration::from_secs(10),
+            // Longer than common proxies keep an idle connection, so that they close it first.
+            idle_connection: Duration::from_secs(90),
+            ping: Duration::from_secs(20),
             // As long as common proxies wait. Who reads again later goes on from its cursor.
             stalled_reader: Duration::from_secs(60),
         }

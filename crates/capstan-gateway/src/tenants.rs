@@ -36,6 +36,10 @@ impl KeyHash {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    pub(crate) fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     fn matches(&self, other: &Self) -> Choice {
         self.0.ct_eq(&other.0)
     }
@@ -74,11 +78,14 @@ impl Tenant {
 
 impl Tenant {
     /// What is kept of this tenant in place of what is kept of all; nothing in particular if there is no rule.
-    fn retention(&self, for_all: &Retention) -> Option<TenantRetention> {
+    fn retention(&self, for_all: &Retention, unstored_bytes: u64) -> Option<TenantRetention> {
         let usual = if self.no_store { for_all.max_age.min(UNSTORED_AGE) } else { for_all.max_age };
         let max_age = self.max_age.unwrap_or(usual);
-        let is_own = max_age != for_all.max_age || self.max_bytes.is_some();
-        is_own.then_some(TenantRetention { max_age, max_bytes: self.max_bytes })
+        // The oldest go while there still is room for new ones.
+        let room = Some(unstored_bytes / 2).filter(|_| self.no_store);
+        let max_bytes = self.max_bytes.into_iter().chain(room).min();
+        let is_own = max_age != for_all.max_age || max_bytes.is_some();
+        is_own.then_some(TenantRetention { max_age, max_bytes })
     }
 }
 
@@ -114,14 +121,15 @@ impl Tenants {
     }
 
     /// What is kept, with what holds for single tenants.
-    pub(crate) fn retention(&self, for_all: &Retention) -> Retention {
+    pub(crate) fn retention(&self, for_all: &Retention, unstored_bytes: u64) -> Retention {
         let tenants = self.current();
-        let own = tenants.iter().filter_map(|t| Some((t.name.clone(), t.retention(for_all)?)));
+        let own =
+            tenants.iter().filter_map(|t| Some((t.name.clone(), t.retention(for_all, unstored_bytes)?)));
         Retention { tenants: own.collect(), ..for_all.clone() }
     }
 
-    /// Whose key this is. Every key is compared, found or not, so that the time tells nothing.
-    pub(crate) fn holder_of(&self, key: &str) -> Option<Tenant> {
+    /// Whose key this is, and its hash. Every key is compared, found or not, so that the time tells nothing.
+    pub(crate) fn holder_of(&self, key: &str) -> Option<(Tenant, KeyHash)> {
         let (presented, tenants) = (KeyHash::of(key), self.current());
         let mut found = None;
         for tenant in tenants.iter() {
@@ -131,7 +139,13 @@ impl Tenants {
                 }
             }
         }
-        found.cloned()
+        found.map(|tenant| (tenant.clone(), presented))
+    }
+
+    /// The keys of a tenant.
+    pub(crate) fn keys_of(&self, name: &str) -> Vec<KeyHash> {
+        let tenants = self.current();
+        tenants.iter().filter(|tenant| tenant.name == name).flat_map(|tenant| tenant.keys.clone()).collect()
     }
 }
 
@@ -150,7 +164,7 @@ mod tests {
     #[test]
     fn each_of_a_tenants_keys_opens_until_the_tenants_are_replaced() {
         let tenants = Tenants::from(vec![Tenant::new("a", vec![KeyHash::of("old"), KeyHash::of("new")])]);
-        let name = |key: &str| tenants.holder_of(key).map(|tenant| tenant.name);
+        let name = |key: &str| tenants.holder_of(key).map(|(tenant, _)| tenant.name);
         assert_eq!((name("old"), name("new"), name("")), (Some("a".into()), Some("a".into()), None));
         tenants.clone().replace(vec![Tenant::new("a", vec![KeyHash::of("new")])]);
         assert_eq!((name("old"), name("new")), (None, Some("a".into())));
@@ -164,10 +178,13 @@ mod tests {
         let brief = Tenant { no_store: true, ..Tenant::new("brief", vec![]) };
         let longer = Tenant { no_store: true, max_age: Some(minutes(90)), ..Tenant::new("longer", vec![]) };
         let tenants = Tenants::from(vec![plain, own, brief, longer]);
-        let found = tenants.retention(&Retention::default());
+        let found = tenants.retention(&Retention::default(), 100);
         let rules: Vec<_> = found.tenants.iter().map(|(n, r)| (n.as_str(), r.max_age, r.max_bytes)).collect();
-        let expected =
-            [("brief", minutes(15), None), ("longer", minutes(90), None), ("own", minutes(60), Some(7))];
+        let expected = [
+            ("brief", minutes(15), Some(50)),
+            ("longer", minutes(90), Some(50)),
+            ("own", minutes(60), Some(7)),
+        ];
         assert_eq!(rules, expected);
         assert!(
             tenants.is_unstored("brief") && !tenants.is_unstored("own") && !tenants.is_unstored("nobody")

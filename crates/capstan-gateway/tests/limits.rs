@@ -132,3 +132,19 @@ async fn a_rush_does_not_get_past_the_limit() {
     drop(responses);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn with_as_many_connections_as_there_may_be_health_is_still_told() {
+    let limits = Limits { connections: 1, ..Limits::default() };
+    let server = start(Settings { limits, ..Settings::default() }).await;
+    let viewer = server.post(&ask("/hang")).await;
+    for path in ["/livez", "/readyz", "/health"] {
+        assert_eq!(server.get(path).await.status(), 200, "{path}");
+    }
+    let refused = server.post(&ask("/tokens 1")).await;
+    assert!(refused.headers().contains_key("retry-after"));
+    assert_eq!(problem(refused).await.code, "service_unavailable");
+    drop(viewer);
+    // The server sees the end of a connection when it next looks.
+    while server.post(&ask("/tokens 1")).await.status() != 200 {}
+}

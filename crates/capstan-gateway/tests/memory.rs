@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use cap::Cap;
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
-use capstan_gateway::{Gateway, Settings, Timeouts, serve};
+use capstan_gateway::{Gateway, Limits, Settings, Timeouts, serve};
 use capstan_journal::{Durability, Journal, TailLimits, open};
 use capstan_protocol::{AgentRequest, ServiceRequest, SessionContext, UserContext};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -30,6 +30,9 @@ static ALLOCATOR: Cap<std::alloc::System> = Cap::new(std::alloc::System, usize::
 
 /// Tells the child where its journal is.
 const FOLDER: &str = "CAPSTAN_TEST_MEMORY_FOLDER";
+/// And how many bytes a tenant's requests may take; without, only what is measured is limited.
+const IN_FLIGHT: &str = "CAPSTAN_TEST_MEMORY_IN_FLIGHT";
+const MB: u64 = 1024 * 1024;
 
 #[test]
 fn a_thousand_readers_that_never_read_cost_less_than_50_mb_while_60_mb_are_written() {
@@ -102,6 +105,66 @@ fn a_held_run_keeps_the_text_of_its_request_and_no_tree_of_it() {
     }
 }
 
+/// A body of CAP with this in its payload.
+fn cap_body(payload: &str) -> String {
+    let id = Uuid::now_v7();
+    let context = SessionContext::new(id, UserContext::new("u"));
+    let request = ServiceRequest::new(context, AgentRequest::query(id, "PAYLOAD"));
+    serde_json::to_string(&request).unwrap().replace(r#""query":"PAYLOAD""#, payload)
+}
+
+fn status(response: TcpStream) -> String {
+    BufReader::new(response).lines().next().unwrap().unwrap()
+}
+
+#[test]
+fn bodies_that_are_all_structure_are_refused_and_nothing_of_them_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::limited(folder.path(), 64 * MB);
+    let tree = format!("[{}{{}}]", r#"{"a":{}},"#.repeat(380_000));
+    let before = server.held();
+    for _ in 0..8 {
+        let body = cap_body(&format!(r#""query":"Hi","anything":{tree}"#));
+        let answer = status(server.send("POST /v1/agents/talker/assist", &body));
+        assert!(answer.contains(" 413 "), "{answer}");
+    }
+    let growth = server.held().saturating_sub(before);
+    println!("8 bodies of {} bytes: {growth} kept", tree.len());
+    assert!(growth < MB, "{growth} bytes");
+}
+
+#[test]
+fn runs_and_half_sent_bodies_take_no_more_memory_than_they_may() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::limited(folder.path(), 40 * MB);
+    let before = server.held();
+    // Bodies that never end: each has announced four times what it sends.
+    let half: Vec<_> = (0..60)
+        .map(|_| {
+            let mut socket = TcpStream::connect(&server.address).unwrap();
+            let head = "host: localhost\r\ncontent-type: application/json\r\ncontent-length: 4000000";
+            write!(socket, "POST /v1/agents/talker/assist HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
+            socket.write_all(&vec![b' '; 1_000_000]).unwrap();
+            socket
+        })
+        .collect();
+    let runs: Vec<_> = (0..20)
+        .map(|_| {
+            let body = cap_body(&format!(r#""query":"{}""#, "word ".repeat(200_000)));
+            let mut answer = BufReader::new(server.send("POST /v1/agents/talker/assist", &body));
+            let mut line = String::new();
+            answer.read_line(&mut line).unwrap();
+            (line, answer)
+        })
+        .collect();
+    let growth = server.held().saturating_sub(before);
+    let started = runs.iter().filter(|(line, _)| line.contains(" 200 ")).count();
+    assert!(runs.iter().all(|(line, _)| line.contains(" 200 ") || line.contains(" 429 ")));
+    println!("{} half-sent bodies, {started} of {} runs: {growth} held", half.len(), runs.len());
+    assert!(started < runs.len(), "all of them would take 60 MB");
+    assert!(growth < 50 * MB, "{growth} bytes");
+}
+
 /// The other process: this test binary again. Without the variable it is nothing.
 #[test]
 fn serves_when_told_to() {
@@ -114,8 +177,13 @@ fn serves_when_told_to() {
         let start = CancellationToken::new();
         // However long it takes: what readers cost that are not cut.
         let timeouts = Timeouts { stalled_reader: Duration::ZERO, ..Timeouts::default() };
+        // Bodies that are all structure are refused by default; where there is no limit, it is measured what they would take.
+        let limits = match std::env::var(IN_FLIGHT) {
+            Ok(most) => Limits { bytes_in_flight_per_tenant: most.parse().unwrap(), ..Limits::default() },
+            Err(_) => Limits { body_values: usize::MAX, ..Limits::default() },
+        };
         let gateway = Gateway::new(Journal::new(store, TailLimits::default()))
-            .settings(Settings { timeouts, ..Settings::default() })
+            .settings(Settings { timeouts, limits, ..Settings::default() })
             .agent("talker", Talker(start.clone()))
             .agent("starter", Starter(start))
             .agent("meter", Meter);
@@ -174,12 +242,18 @@ impl Drop for Server {
 
 impl Server {
     fn start(folder: &std::path::Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "serves_when_told_to", "--nocapture"])
-            .env(FOLDER, folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::run(Command::new(std::env::current_exe().unwrap()).env(FOLDER, folder))
+    }
+
+    /// One whose requests may take so many bytes at once.
+    fn limited(folder: &std::path::Path, in_flight: u64) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        Self::run(command.env(FOLDER, folder).env(IN_FLIGHT, in_flight.to_string()))
+    }
+
+    fn run(command: &mut Command) -> Self {
+        let command = command.args(["--exact", "serves_when_told_to", "--nocapture"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut lines = output.by_ref().map_while(Result::ok);
         let address = lines.find_map(|line| Some(line.strip_prefix("address ")?.to_owned()));

@@ -1,4 +1,5 @@
-//! How long a restart takes that finds many runs under way.
+//! Restarts that find runs under way: how long they take when these are many, and what becomes of those that a repair
+//! cannot vouch for.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -11,8 +12,8 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use capstan_gateway::{Gateway, Service};
-use capstan_journal::{Claim, Frame, Quota, RunState};
+use capstan_gateway::{Gateway, Service, Settings};
+use capstan_journal::{Claim, Frame, Journal, Quota, Run, RunState};
 use capstan_protocol::Timestamp;
 use common::{demo, disk};
 use futures_util::{StreamExt as _, stream};
@@ -49,4 +50,46 @@ async fn ten_thousand_runs_are_recovered_within_two_seconds() {
     assert!(open.len() == RUNS / 2 && open.iter().all(|run| run.state == RunState::Waiting));
     assert!(took < Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 2 }), "{took:?}");
     service.drain().await.unwrap();
+}
+
+/// A run of this name, with three packets; one that waits if it has failed.
+async fn begin(journal: &Journal, name: &str, has_failed: bool) -> Run {
+    let body = serde_json::to_vec(&common::ask("/tokens 5")).unwrap().into();
+    let (agent, face, session) = ("demo".into(), "cap".into(), name.into());
+    let claim = Claim::new("local", name, Uuid::now_v7(), Timestamp::now());
+    let claim = Claim { agent, face, session, body, max_attempts: 3, ..claim };
+    let run = journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
+    let frames = (1..=3).map(|seq| Frame::new(seq, "data: word\n\n")).collect();
+    journal.append(run.stream_id, 1, frames).await.unwrap();
+    if has_failed {
+        let to = Run { state: RunState::Waiting, ..run.clone() };
+        assert!(journal.transition((RunState::Running, 1), to, Vec::new(), None).await.unwrap());
+    }
+    run
+}
+
+#[tokio::test]
+async fn what_a_repair_cannot_vouch_for_is_lost_and_never_continued() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = disk(folder.path());
+    let runs = [begin(&journal, "waits", true).await, begin(&journal, "runs", false).await];
+    journal.store().close().await.unwrap();
+    drop(journal);
+    // The end of the log is gone: perhaps these runs had ended in it.
+    let log = std::fs::read_dir(folder.path().join("log")).unwrap().map(|entry| entry.unwrap().path());
+    let segment = log.filter(|path| path.metadata().unwrap().len() > 64).max().unwrap();
+    let whole = std::fs::read(&segment).unwrap();
+    std::fs::write(&segment, &whole[..whole.len() - 1]).unwrap();
+    let path = folder.path().to_owned();
+    let report = tokio::task::spawn_blocking(move || capstan_journal::repair(&path)).await.unwrap().unwrap();
+    assert_eq!(report.lost_streams.len(), 2, "{report:?}");
+    let journal = disk(folder.path());
+    let server = common::start_on(journal.clone(), Settings::default()).await;
+    while server.get("/readyz").await.status() != 200 {}
+    assert!(journal.store().open_runs().await.unwrap().is_empty());
+    for run in runs {
+        let body = server.get(&format!("/v1/streams/{}", run.stream_id)).await.text().await.unwrap();
+        assert!(body.contains("stream_lost") && body.contains("FATAL"), "{body}");
+    }
+    server.stop().await;
 }

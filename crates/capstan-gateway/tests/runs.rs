@@ -208,9 +208,17 @@ async fn a_waiting_run_is_armed_even_if_no_further_run_may_start() {
     assert_eq!(problem(server.post(&ask("/tokens 1")).await).await.code, "service_unavailable");
     let armed = server.post(&waiting).await;
     assert_eq!(armed.status(), 200, "it was admitted when it started");
+    // It waits for its place as it waits for its time: the attempt begins when both are there.
+    let state: Value = server
+        .get(&format!("/v1/streams/{}/packets?limit=1", common::stream_of(&armed)))
+        .await
+        .json()
+        .await
+        .unwrap();
+    assert_eq!(state["stream"]["state"], "running");
+    server.delete(&format!("/v1/streams/{}", common::stream_of(&busy))).await;
     assert_eq!(close_reason(&all(armed).await).as_deref(), Some("completed"));
     assert_eq!(server.waits(), [6.0]);
-    server.delete(&format!("/v1/streams/{}", common::stream_of(&busy))).await;
     server.stop().await;
 }
 

@@ -33,9 +33,10 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, mpsc as std_mpsc};
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc as std_mpsc};
 use std::thread::{self, JoinHandle};
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -46,6 +47,7 @@ use self::folder::Folder;
 use self::group::Reply;
 use self::index::Location;
 use self::keeper::Task;
+use self::names::Name;
 use self::open_runs::OpenRuns;
 use self::scan::Scan;
 use self::shared::{Opened, Settings, Shared, io_failure};
@@ -57,6 +59,8 @@ const QUEUE: usize = 4096;
 
 /// Reads at once. More would only queue at the disk, each on a thread of its own with a heap of its own.
 const READS: usize = 8;
+/// Of those, one tenant's: however many of its reads queue, another's finds its way between them.
+const READS_OF_TENANT: usize = READS / 2;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 pub use self::repair::{check, repair};
@@ -64,6 +68,8 @@ pub use self::repair::{check, repair};
 pub(crate) struct DiskStore {
     shared: Arc<Shared>,
     reads: Semaphore,
+    /// Tenants that read, each with its share of the reads.
+    readers: Mutex<HashMap<Name, Weak<Semaphore>>>,
     // Taken when the store is dropped.
     commands: Option<mpsc::Sender<Command>>,
     tasks: std_mpsc::Sender<Task>,
@@ -146,6 +152,7 @@ impl DiskStore {
         Ok(Self {
             shared,
             reads,
+            readers: Mutex::default(),
             commands: Some(commands),
             tasks,
             writer: Some(writing),
@@ -184,6 +191,32 @@ impl DiskStore {
         outcome.map_err(|error| {
             JournalError::new(ErrorKind::Unavailable, "a read was broken off").caused_by(error)
         })?
+    }
+
+    /// A read for a tenant, which waits for its turn among the tenant's own reads first.
+    async fn view_of<T: Send + 'static>(
+        &self,
+        tenant: Option<Name>,
+        read: impl FnOnce(&Shared) -> Result<T, JournalError> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let share = tenant.map(|tenant| self.share_of(tenant));
+        let _share = match &share {
+            Some(share) => Some(share.acquire().await.map_err(|_| closed())?),
+            None => None,
+        };
+        self.view(read).await
+    }
+
+    /// A tenant's share of the reads, for as long as anybody holds it.
+    fn share_of(&self, tenant: Name) -> Arc<Semaphore> {
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(share) = readers.get(&tenant).and_then(Weak::upgrade) {
+            return share;
+        }
+        readers.retain(|_, share| share.strong_count() > 0);
+        let share = Arc::new(Semaphore::new(READS_OF_TENANT));
+        readers.insert(tenant, Arc::downgrade(&share));
+        share
     }
 
     /// Marks runs as lost after a packet, and forgets those without a record. For a store that nobody else uses.

@@ -54,6 +54,13 @@ struct Held {
     gone_at: Option<Timestamp>,
 }
 
+/// What retention takes away: streams before sessions of the same time.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kept {
+    Stream(Uuid),
+    Session((String, String)),
+}
+
 #[derive(Debug, Default, Clone, Copy)]
 struct HeldBy {
     bytes: u64,
@@ -239,16 +246,21 @@ impl State {
         true
     }
 
-    /// Closed streams that have to go, oldest first, with what they take.
-    fn due(&self, retention: &Retention, now: Timestamp) -> Vec<(Uuid, u64)> {
+    /// Closed streams and sessions that nobody uses, as far as they have to go, oldest first, with what they take.
+    fn due(&self, retention: &Retention, now: Timestamp) -> Vec<(Kept, u64)> {
         let sizes = self.held.iter().map(|(tenant, held)| (tenant.clone(), held.bytes)).collect();
-        let closed =
-            self.streams.iter().filter_map(|(id, stream)| Some((stream.run.closed_at?, *id, stream)));
-        let mut closed: Vec<_> = closed.collect();
-        closed.sort_by_key(|(closed_at, id, _)| (*closed_at, *id));
+        let closed = self.streams.iter().filter_map(|(id, stream)| {
+            Some((stream.run.closed_at?, Kept::Stream(*id), &stream.run.tenant, stream.size()))
+        });
+        let is_idle = |key: &(String, String)| self.open.usage(&key.0, &key.1).messages == 0;
+        let unused = self.sessions.iter().filter(|(key, _)| is_idle(key));
+        let unused =
+            unused.map(|(key, session)| (session.used_at, Kept::Session(key.clone()), &key.0, session.bytes));
+        let mut all: Vec<_> = closed.chain(unused).collect();
+        all.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         let mut judge = Judge::new(retention, now, &sizes);
-        closed.retain(|(closed_at, _, stream)| judge.is_due(&stream.run.tenant, *closed_at, stream.size()));
-        closed.into_iter().map(|(_, id, stream)| (id, stream.size())).collect()
+        all.retain(|(at, _, tenant, size)| judge.is_due(tenant, *at, *size));
+        all.into_iter().map(|(_, kept, _, size)| (kept, size)).collect()
     }
 
     fn retire(&mut self, id: Uuid, now: Timestamp) {
@@ -408,11 +420,18 @@ impl Store for MemoryStore {
         session: &str,
         from: u64,
         limit: usize,
+        max_bytes: usize,
     ) -> Result<Vec<StoredTurn>, JournalError> {
         let state = self.lock();
         let session = state.sessions.get(&(tenant.to_owned(), session.to_owned()));
         let turns = session.into_iter().flat_map(|session| &session.turns);
-        let turns = turns.filter(|turn| turn.number >= from).take(limit);
+        let (mut room, mut is_first) = (max_bytes, true);
+        let fits = |turn: &&KeptTurn| {
+            let left = room.checked_sub(turn.text.len());
+            room = left.unwrap_or(0);
+            std::mem::take(&mut is_first) || left.is_some()
+        };
+        let turns = turns.filter(|turn| turn.number >= from).take(limit).take_while(fits);
         turns.map(|turn| serde_json::from_str(&turn.text).map_err(unreadable)).collect()
     }
 
@@ -455,22 +474,21 @@ impl Store for MemoryStore {
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
         let state = &mut *self.write()?;
         let mut report = Expired::default();
-        for (id, size) in state.due(retention, now) {
-            state.retire(id, now);
-            report.streams += 1;
+        for (kept, size) in state.due(retention, now) {
             report.bytes += size;
+            match kept {
+                Kept::Stream(id) => {
+                    state.retire(id, now);
+                    report.streams += 1;
+                }
+                Kept::Session(key) => report.sessions += u64::from(state.forget(&key)),
+            }
         }
         let claims = state.claims.len();
         state.claims.retain(|_, held| {
             !held.gone_at.is_some_and(|at| retention.is_past(at, retention.claim_age, now))
         });
         state.gone.retain(|_, owner| state.claims.contains_key(owner));
-        let is_past = |(tenant, _): &(String, String), session: &Session| {
-            retention.is_past(session.used_at, retention.max_age_of(tenant), now)
-        };
-        let unused = state.sessions.iter().filter(|(key, session)| is_past(key, session));
-        let unused: Vec<_> = unused.map(|(key, _)| key.clone()).collect();
-        report.sessions = unused.iter().map(|key| u64::from(state.forget(key))).sum();
         report.claims = (claims - state.claims.len()) as u64;
         Ok(report)
     }

@@ -13,7 +13,7 @@ use crate::ClockSteps;
 pub struct Retention {
     /// Closed streams go this long after their end, sessions this long after they were last used.
     pub max_age: Duration,
-    /// Above this many bytes of frames and bodies the oldest closed streams go sooner.
+    /// Above this many bytes of frames, bodies and turns the oldest closed streams and unused sessions go sooner.
     pub max_bytes: Option<u64>,
     /// Claims outlive their stream by this, so that a late duplicate does not start a second run.
     pub claim_age: Duration,
@@ -28,7 +28,8 @@ pub struct Retention {
 pub struct TenantRetention {
     /// In place of what holds for all.
     pub max_age: Duration,
-    /// Above this many bytes of its own the tenant's oldest closed streams go sooner. The limit for all holds as well.
+    /// Above this many bytes of its own the tenant's oldest closed streams and unused sessions go sooner. The limit for all
+    /// holds as well.
     pub max_bytes: Option<u64>,
 }
 
@@ -77,7 +78,7 @@ pub struct Expired {
     pub claims: u64,
     /// Sessions with their turns.
     pub sessions: u64,
-    /// Bytes of the removed streams' frames and bodies.
+    /// Bytes of the removed streams' frames and bodies, and of the removed sessions' turns.
     pub bytes: u64,
 }
 
@@ -90,7 +91,7 @@ impl AddAssign for Expired {
     }
 }
 
-/// Decides what has to go, closed stream by closed stream, the oldest first: once for all backends.
+/// Decides what has to go, closed streams and unused sessions one by one, the oldest first: once for all backends.
 pub(crate) struct Judge<'a> {
     retention: &'a Retention,
     now: Timestamp,
@@ -100,7 +101,7 @@ pub(crate) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    /// `sizes` are those of all streams, open ones included, by tenant.
+    /// `sizes` are those of all streams and turns, open ones included, by tenant.
     pub(crate) fn new(retention: &'a Retention, now: Timestamp, sizes: &HashMap<String, u64>) -> Self {
         let over = |size: u64, max: Option<u64>| max.map_or(0, |max| size.saturating_sub(max));
         let own = |(tenant, own): (&'a String, &TenantRetention)| {
@@ -112,10 +113,10 @@ impl<'a> Judge<'a> {
         Self { retention, now, over: over(total, retention.max_bytes), over_by_tenant }
     }
 
-    /// Whether this stream has to go; if so, its bytes are off the account.
+    /// Whether this has to go; if so, its bytes are off the account. What takes nothing helps nobody by going.
     pub(crate) fn is_due(&mut self, tenant: &str, closed_at: Timestamp, size: u64) -> bool {
         let own = self.over_by_tenant.get_mut(tenant);
-        let is_over = self.over > 0 || own.as_ref().is_some_and(|over| **over > 0);
+        let is_over = size > 0 && (self.over > 0 || own.as_ref().is_some_and(|over| **over > 0));
         if !is_over && !self.retention.is_past(closed_at, self.retention.max_age_of(tenant), self.now) {
             return false;
         }

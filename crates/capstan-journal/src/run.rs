@@ -29,6 +29,8 @@ pub struct Claim {
     pub max_attempts: u32,
     /// Whether the caller understands `stream_reset`.
     pub accepts_reset: bool,
+    /// Whether the caller waits for the whole run and sees nothing of it before its end.
+    pub is_unseen: bool,
     /// The event types that the caller listed, if it did.
     pub supported_events: Option<Vec<String>>,
     /// The stream of the run whose questions this one answers: of several claims that do, the first wins.
@@ -70,6 +72,7 @@ impl Claim {
             body: Bytes::new(),
             max_attempts: 1,
             accepts_reset: false,
+            is_unseen: false,
             supported_events: None,
             answers: None,
             armed_by: ArmedBy::Client,
@@ -97,6 +100,7 @@ impl Claim {
             body_hash: self.body_hash,
             max_attempts: self.max_attempts,
             accepts_reset: self.accepts_reset,
+            is_unseen: self.is_unseen,
             supported_events: self.supported_events.clone(),
             armed_by: self.armed_by,
             created_at: self.created_at,
@@ -276,6 +280,9 @@ pub struct Run {
     pub max_attempts: u32,
     /// Whether the caller understands `stream_reset`.
     pub accepts_reset: bool,
+    /// Whether the caller waits for the whole run and sees nothing of it before its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unseen: bool,
     /// The event types that the caller listed, if it did.
     pub supported_events: Option<Vec<String>>,
     /// Who arms the next attempt.
@@ -410,9 +417,25 @@ pub struct StoredTurn {
 }
 
 impl StoredTurn {
+    /// About how many bytes what was said takes as text.
+    pub fn said_bytes(&self) -> usize {
+        text_bytes(&self.said)
+    }
+
     /// A turn that has no number yet.
     pub fn new(stream_id: Uuid, closed_at: Timestamp, version: u32, said: Value) -> Self {
         Self { number: 0, stream_id, closed_at, version, said, more: Map::new() }
+    }
+}
+
+fn text_bytes(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(values) => values.iter().map(text_bytes).sum::<usize>() + 2,
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| name.len() + 4 + text_bytes(value)).sum::<usize>() + 2
+        }
     }
 }
 

@@ -190,18 +190,19 @@ impl Store for SplitStore {
         session: &str,
         from: u64,
         limit: usize,
+        max_bytes: usize,
     ) -> Result<Vec<StoredTurn>, JournalError> {
         let Some(memory) = self.memory() else {
-            return self.stored.turns(tenant, session, from, limit).await;
+            return self.stored.turns(tenant, session, from, limit, max_bytes).await;
         };
         if memory.turn_count(tenant, session).await? == 0 {
-            return self.stored.turns(tenant, session, from, limit).await;
+            return self.stored.turns(tenant, session, from, limit, max_bytes).await;
         }
         if self.stored.turn_count(tenant, session).await? == 0 {
-            return memory.turns(tenant, session, from, limit).await;
+            return memory.turns(tenant, session, from, limit, max_bytes).await;
         }
-        let mut turns = memory.turns(tenant, session, 0, usize::MAX).await?;
-        turns.extend(self.stored.turns(tenant, session, 0, usize::MAX).await?);
+        let mut turns = memory.turns(tenant, session, 0, usize::MAX, usize::MAX).await?;
+        turns.extend(self.stored.turns(tenant, session, 0, usize::MAX, usize::MAX).await?);
         turns.sort_by_key(|turn| turn.stream_id);
         let numbered = turns.into_iter().zip(1..).map(|(turn, number)| StoredTurn { number, ..turn });
         Ok(numbered.filter(|turn| turn.number >= from).take(limit).collect())
@@ -316,7 +317,7 @@ async fn last_turn(store: &dyn Store, tenant: &str, session: &str) -> Result<u64
     if store.turn_count(tenant, session).await? == 0 {
         return Ok(0);
     }
-    let turns = store.turns(tenant, session, 0, usize::MAX).await?;
+    let turns = store.turns(tenant, session, 0, usize::MAX, usize::MAX).await?;
     Ok(turns.last().map_or(0, |turn| turn.number))
 }
 

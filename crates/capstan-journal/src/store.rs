@@ -130,13 +130,15 @@ pub trait Store: Send + Sync + 'static {
     /// All runs that run or wait, of all tenants.
     async fn open_runs(&self) -> Result<Vec<Run>, JournalError>;
 
-    /// A session's turns from a number on, in order, as many as asked for at most.
+    /// A session's turns from a number on, in order, up to both limits, but at least one if there is one. Bytes are those
+    /// that the turns take in the store.
     async fn turns(
         &self,
         tenant: &str,
         session: &str,
         from: u64,
         limit: usize,
+        max_bytes: usize,
     ) -> Result<Vec<StoredTurn>, JournalError>;
 
     /// How many turns a session has; it costs no look at them.

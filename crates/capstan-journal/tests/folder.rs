@@ -32,11 +32,47 @@ fn the_folder_is_private() {
     assert_eq!((mode(&folder), mode(&folder.join("secret"))), (0o700, 0o600));
 }
 
+#[cfg(unix)]
+#[test]
+fn a_folder_that_was_opened_to_others_is_closed_again() {
+    use std::os::unix::fs::PermissionsExt;
+    let temp = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        fs::set_permissions(temp.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        try_open(temp.path()).unwrap();
+        assert_eq!(fs::metadata(temp.path()).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn nothing_behind_a_link_is_written_to() {
+    let temp = tempfile::tempdir().unwrap();
+    let theirs = temp.path().join("theirs");
+    let folder = temp.path().join("journal");
+    for name in ["lock", "format.new", "files.new"] {
+        let _ = fs::remove_dir_all(&folder);
+        fs::write(&theirs, "a thesis").unwrap();
+        fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::symlink(&theirs, folder.join(name)).unwrap();
+        let opened = try_open(&folder);
+        assert_eq!(opened.is_err(), name == "lock", "{name}: {opened:?}");
+        assert_eq!(fs::read_to_string(&theirs).unwrap(), "a thesis", "{name}");
+    }
+    // A second name of the file is as good as a link.
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder).unwrap();
+    fs::hard_link(&theirs, folder.join("lock")).unwrap();
+    assert!(try_open(&folder).is_err());
+    assert_eq!(fs::read_to_string(&theirs).unwrap(), "a thesis");
+}
+
 #[test]
 fn a_folder_of_other_things_is_left_alone() {
     let temp = tempfile::tempdir().unwrap();
     fs::write(temp.path().join("thesis.txt"), "…").unwrap();
     assert_eq!(try_open(temp.path()).unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1, "not even a lock");
 }
 
 #[test]

@@ -70,8 +70,14 @@ async fn a_rule_that_changes_loses_no_stream_and_starts_none_twice() {
         let listed: Vec<_> =
             journal.store().list("t", None, 2).await.unwrap().iter().map(|r| r.stream_id).collect();
         assert_eq!(listed, [runs[2], runs[1]]);
-        let turns: Vec<_> =
-            journal.store().turns("t", "s", 0, 99).await.unwrap().iter().map(|t| t.stream_id).collect();
+        let turns: Vec<_> = journal
+            .store()
+            .turns("t", "s", 0, 99, usize::MAX)
+            .await
+            .unwrap()
+            .iter()
+            .map(|t| t.stream_id)
+            .collect();
         assert_eq!(turns, runs);
     }
 }
@@ -85,7 +91,7 @@ async fn a_run_knows_the_turns_from_before_the_rule_changed() {
     for (n, rule) in [false, false, true, true, false].into_iter().enumerate() {
         is_private.store(rule, Ordering::SeqCst);
         let run = run(&journal, "t", &n.to_string()).await;
-        let turns = journal.store().turns("t", "s", 0, usize::MAX).await.unwrap();
+        let turns = journal.store().turns("t", "s", 0, usize::MAX, usize::MAX).await.unwrap();
         let known = turns.iter().filter(|turn| turn.number <= run.turns_before).count();
         assert_eq!(known, n, "all turns of runs that ended before");
     }

@@ -3,6 +3,7 @@
 mod asked;
 mod content;
 mod decoder;
+mod event;
 
 use capstan_agent::{About, Turn};
 use capstan_protocol::Fault;
@@ -36,6 +37,7 @@ const FILES_BETA: &str = "files-api-2025-04-14";
 struct Anthropic(Provider);
 
 pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
+    config.has_nothing_of_openai()?;
     let provider = Provider::new(config, &DEFAULTS)?;
     let secret = provider.secret.clone();
     Ok(Box::new(HttpAgent::new(Anthropic(provider), secret, common)?))

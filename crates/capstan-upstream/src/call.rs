@@ -8,7 +8,7 @@ use capstan_agent::{
     About, Agent, CallBegan, Cancel, CancelReason, Clock, Outcome, Output, Stopped, Timer, Turn, Writer,
 };
 use capstan_protocol::fault::Upstream;
-use capstan_protocol::{Fault, sse};
+use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind, sse};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response};
 use serde_json::Value;
@@ -17,11 +17,13 @@ use url::Url;
 
 use crate::api_key::ApiKey;
 use crate::attempt_writer::AttemptWriter;
+use crate::body::Body;
 use crate::callee::{Ask, Callee};
 use crate::decode::{Decode, Step, malformed, truncated};
+use crate::document::Document;
 use crate::failed_call::FailedCall;
 use crate::far_runs::{FarRuns, far_id};
-use crate::http::{self, cut, timed_out, unsent};
+use crate::http::{self, timed_out, unsent};
 use crate::kinds::{Common, ConfigError};
 use crate::prefill::Prefill;
 use crate::retries::Retries;
@@ -32,6 +34,8 @@ use crate::upstream_failure::UpstreamFailure;
 const REFUSAL_BYTES: usize = 64 * 1024;
 /// How long the usage of a complete answer is waited for. Most servers send it in the same breath.
 const USAGE_GRACE: Duration = Duration::from_millis(300);
+/// How often an answer is read on where it broke off, by upstreams that keep it.
+const RESUMES: u32 = 3;
 /// How long a finished response may take to end, so that its connection can serve again.
 const DRAIN: Duration = Duration::from_secs(2);
 
@@ -49,6 +53,11 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     fn body(&self, turn: &Turn) -> Result<Value, Fault>;
 
     fn decoder(&self) -> Self::Decoder;
+
+    /// Where an answer that broke off can be read on, if the upstream keeps it: that starts nothing, and is no call.
+    fn resume_url(&self, _decoder: &Self::Decoder) -> Option<Url> {
+        None
+    }
 
     /// Whether a call starts a run that outlives its connection, if the answer names one.
     fn starts_runs(&self) -> bool {
@@ -122,7 +131,25 @@ impl<D: Dialect> HttpAgent<D> {
             let id = far_id(response.headers());
             out.say(&mut id.map(Output::FarId).into_iter().collect()).await?;
         }
-        self.read(response, began, times, out).await
+        let mut decoder = self.dialect.decoder();
+        let mut read = self.read(response, began, times, &mut decoder, out).await;
+        for resumed in 0..RESUMES {
+            let Err(failed) = &read else { break };
+            let Some(url) = self.dialect.resume_url(&decoder).filter(|_| is_cut(&failed.fault)) else {
+                break;
+            };
+            let Some(response) = self.resume(url, headers, resumed).await else { break };
+            read = self.read(response, began, times, &mut decoder, out).await;
+        }
+        read
+    }
+
+    /// The rest of an answer that broke off, if its upstream can tell it. If not, the attempt ends as it would have.
+    async fn resume(&self, url: Url, headers: &HeaderMap, resumed: u32) -> Option<Response> {
+        self.clock.sleep(Timer::Again, Backoff::DEFAULT.delay(resumed, fastrand::f64())).await;
+        let sending = self.client.get(url).headers(headers.clone()).send();
+        let response = self.clock.within(Timer::FirstToken, self.times.first_token, sending).await?.ok()?;
+        response.status().is_success().then_some(response)
     }
 
     /// The head of the answer. Dropping this hangs up, unless that would leave a run behind.
@@ -138,8 +165,8 @@ impl<D: Dialect> HttpAgent<D> {
         let status = response.status().as_u16();
         let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let essence = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_owned();
-        let is_stream = !matches!(essence.as_str(), "application/json" | "text/html");
-        if status == 200 && is_stream {
+        // A document may be the answer, or an error: its reader finds out.
+        if (200..300).contains(&status) && essence != "text/html" {
             return Ok(response);
         }
         let headers = response.headers().clone();
@@ -153,11 +180,11 @@ impl<D: Dialect> HttpAgent<D> {
     }
 
     /// The beginning of a refusal; what does not come in time is not there.
-    async fn beginning(&self, mut response: Response) -> Vec<u8> {
+    async fn beginning(&self, response: Response) -> Vec<u8> {
         let mut bytes = Vec::new();
+        let Ok(mut body) = Body::of(response) else { return bytes };
         let until = Instant::now() + self.times.idle;
-        while let Some(Ok(Some(chunk))) = self.clock.within(Timer::Idle, left(until), response.chunk()).await
-        {
+        while let Some(Ok(Some(chunk))) = self.clock.within(Timer::Idle, left(until), body.chunk()).await {
             bytes.extend_from_slice(&chunk);
             if bytes.len() >= REFUSAL_BYTES {
                 break;
@@ -171,11 +198,12 @@ impl<D: Dialect> HttpAgent<D> {
         response: Response,
         began: Instant,
         times: CallTimeouts,
+        decoder: &mut D::Decoder,
         out: &mut AttemptWriter<'_>,
     ) -> Result<(), FailedCall> {
-        let mut reading = Reading::new(response, self.dialect.decoder(), &self.clock);
+        let mut reading = Reading::new(response, decoder, &self.secret, &self.clock)?;
         let mut outputs = Vec::new();
-        let (total, mut heard_at) = (began + times.total, None);
+        let (began, total, mut heard_at) = (began.max(reading.began), began + times.total, None);
         loop {
             let (limit, patience) = match heard_at {
                 None => (Timer::FirstToken, began + times.first_token),
@@ -183,6 +211,7 @@ impl<D: Dialect> HttpAgent<D> {
             };
             let (limit, until) = if total < patience { (Timer::Total, total) } else { (limit, patience) };
             let step = reading.step(limit, until, &mut outputs).await;
+            let is_mute = outputs.is_empty();
             out.say(&mut outputs).await?;
             match step? {
                 Step::Done => {
@@ -190,9 +219,15 @@ impl<D: Dialect> HttpAgent<D> {
                     return Ok(());
                 }
                 Step::Ending => return self.usage(reading, out).await,
-                Step::Heard => heard_at = Some(Instant::now()),
-                // Whatever comes, a ping for example, shows that the upstream is alive.
-                Step::Quiet => heard_at = heard_at.map(|_| Instant::now()),
+                Step::Heard => {
+                    heard_at = Some(Instant::now());
+                    if is_mute {
+                        // Arguments of a call, or a thought that is not whole yet.
+                        out.alive()?;
+                    }
+                }
+                // A ping, an empty piece: the connection lives, but nobody knows of the answer.
+                Step::Quiet => {}
             }
         }
     }
@@ -230,18 +265,21 @@ impl<D: Dialect> HttpAgent<D> {
 impl<D: Dialect> Agent for HttpAgent<D> {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let (headers, body) = self.prepare(&turn, None)?;
+        let mut writer = AttemptWriter::new(out);
         let mut made = 0;
         loop {
             made += 1;
-            out.call(CallBegan { member: None, about: self.dialect.about(), receipt: None }).await?;
-            let mut writer = AttemptWriter::new(out);
+            writer.begin_call();
+            if let Some(out) = writer.writer() {
+                out.call(CallBegan { member: None, about: self.dialect.about(), receipt: None }).await?;
+            }
             let called = self.call_logged(&headers, &body, self.times, &turn.cancel, &mut writer).await;
             let Err(failed) = called else {
                 return Ok(());
             };
             let wait = self.retries.wait(&failed, turn.attempt, made).filter(|_| !writer.has_written());
             let Some(wait) = wait else {
-                return Err(self.retries.verdict(failed.fault, writer.has_written()).into());
+                return Err(self.retries.verdict(failed.fault, turn.attempt, writer.has_written()).into());
             };
             failed.log_retry(&turn, made, wait);
             self.clock.sleep(Timer::Again, wait).await;
@@ -283,49 +321,91 @@ impl<D: Dialect> Callee for HttpAgent<D> {
     }
 }
 
+/// The answer broke off, and nothing says that its rest is lost.
+fn is_cut(fault: &Fault) -> bool {
+    let is_cut = matches!(fault.kind(), FaultKind::UpstreamTruncated | FaultKind::UpstreamTimeout);
+    is_cut && fault.severity() == ErrorSeverity::Transient
+}
+
 /// A response being read.
 struct Reading<'a, D> {
-    response: Response,
+    body: Body,
     frames: sse::Decoder,
-    decoder: D,
+    /// What is no stream, though one was asked for.
+    document: Option<Document>,
+    has_begun: bool,
+    decoder: &'a mut D,
+    secret: &'a ApiKey,
     clock: &'a Clock,
+    began: Instant,
 }
 
 impl<'a, D: Decode> Reading<'a, D> {
-    fn new(response: Response, decoder: D, clock: &'a Clock) -> Self {
-        Self { response, frames: sse::Decoder::new(), decoder, clock }
+    fn new(
+        response: Response,
+        decoder: &'a mut D,
+        secret: &'a ApiKey,
+        clock: &'a Clock,
+    ) -> Result<Self, Fault> {
+        let (body, frames, began) = (Body::of(response)?, sse::Decoder::new(), Instant::now());
+        Ok(Self { body, frames, document: None, has_begun: false, decoder, secret, clock, began })
     }
 
-    /// The next frame, or at least bytes, before the limit strikes.
+    /// What one read of the network brings, before the limit strikes: all of its frames, and the most that one of
+    /// them meant.
     async fn step(&mut self, limit: Timer, until: Instant, out: &mut Vec<Output>) -> Result<Step, Fault> {
+        let chunk = self.clock.within(limit, left(until), self.body.chunk()).await;
+        match chunk.ok_or_else(|| timed_out(limit))? {
+            Ok(Some(bytes)) => self.take(&bytes, out),
+            Ok(None) => self.end(out),
+            Err(_) if self.decoder.is_complete() => Ok(Step::Done),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8], out: &mut Vec<Output>) -> Result<Step, Fault> {
+        if !self.has_begun && bytes.iter().any(|byte| !byte.is_ascii_whitespace()) {
+            self.has_begun = true;
+            self.document = Document::begins(bytes).then(Document::default);
+        }
+        if let Some(document) = &mut self.document {
+            return document.push(bytes).map(|()| Step::Quiet);
+        }
+        self.frames.push(bytes);
+        self.decode(out)
+    }
+
+    fn decode(&mut self, out: &mut Vec<Output>) -> Result<Step, Fault> {
         let mut strongest = Step::Quiet;
         while let Some(frame) = self.frames.next_frame() {
-            let frame = frame.map_err(|e| malformed(e.to_string()))?;
-            match self.decoder.frame(&frame.event, &frame.data, out)? {
-                end @ (Step::Ending | Step::Done) => return Ok(end),
-                Step::Heard => strongest = Step::Heard,
-                Step::Quiet => {}
+            let read = match frame {
+                Ok(frame) => self.decoder.frame(&frame.event, &frame.data, out),
+                Err(error) => return Err(malformed(error.to_string())),
+            };
+            match read {
+                Ok(step) => strongest = strongest.max(step),
+                // What follows a complete answer cannot fail it.
+                Err(_) if strongest >= Step::Ending => break,
+                Err(fault) => return Err(fault),
             }
         }
-        if strongest == Step::Heard {
-            return Ok(strongest);
+        Ok(strongest)
+    }
+
+    fn end(&mut self, out: &mut Vec<Output>) -> Result<Step, Fault> {
+        match self.document.take() {
+            Some(document) => document.read(self.decoder, self.secret, out).map(|()| Step::Done),
+            None if self.decoder.is_complete() => Ok(Step::Done),
+            None => Err(truncated()),
         }
-        let chunk = self.clock.within(limit, left(until), self.response.chunk()).await;
-        match chunk.ok_or_else(|| timed_out(limit))? {
-            Ok(Some(bytes)) => self.frames.push(&bytes),
-            Ok(None) if self.decoder.is_complete() => return Ok(Step::Done),
-            Ok(None) => return Err(truncated()),
-            Err(_) if self.decoder.is_complete() => return Ok(Step::Done),
-            Err(error) => return Err(cut(error)),
-        }
-        Ok(Step::Quiet)
     }
 
     /// Lets the response end behind our back: its connection can then be used again.
     fn drain(self) {
-        let mut response = self.response;
-        tokio::spawn(tokio::time::timeout(DRAIN, async move {
-            while let Ok(Some(_)) = response.chunk().await {}
-        }));
+        let mut body = self.body;
+        tokio::spawn(tokio::time::timeout(
+            DRAIN,
+            async move { while let Ok(Some(_)) = body.chunk().await {} },
+        ));
     }
 }

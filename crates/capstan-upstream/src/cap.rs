@@ -105,7 +105,7 @@ impl Agent for Cap {
             let Err(failed) = self.once(&turn, &client, &calls, &mut writer).await else { return Ok(()) };
             let wait = self.retries.wait(&failed, turn.attempt, calls.made());
             let Some(wait) = wait.filter(|_| !writer.has_written()) else {
-                return Err(self.retries.verdict(failed.fault, writer.has_written()).into());
+                return Err(self.retries.verdict(failed.fault, turn.attempt, writer.has_written()).into());
             };
             failed.log_retry(&turn, calls.made(), wait);
             self.clock.sleep(Timer::Again, wait).await;
@@ -249,6 +249,7 @@ impl Cap {
             words: error.problem.as_ref().map(|problem| problem.code.clone()).into_iter().collect(),
             text: error.message(),
             wait: error.retry_after,
+            should_retry: None,
         };
         told.to_failed_call(&self.secret)
     }

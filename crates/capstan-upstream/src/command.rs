@@ -50,6 +50,9 @@ pub(crate) struct Config {
     cwd: Option<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
+    /// Variables of the gateway's own environment that the program gets beside the usual ones.
+    #[serde(default)]
+    inherit: Vec<String>,
     max_line_bytes: Option<usize>,
 }
 
@@ -76,8 +79,9 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, 
 impl Agent for Command {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let mut writer = AttemptWriter::new(out);
+        let attempt = turn.attempt;
         let called = self.start(&turn, &mut writer).await;
-        called.map_err(|failed| self.retries.verdict(failed.fault, writer.has_written()).into())
+        called.map_err(|failed| self.retries.verdict(failed.fault, attempt, writer.has_written()).into())
     }
 
     fn max_attempts(&self) -> u32 {
@@ -131,10 +135,16 @@ impl Command {
                 Some(Ok(_)) => lines.push(&buffer),
             }
             let step = take(&mut lines, &mut decoder, &mut outputs);
+            let is_mute = outputs.is_empty();
             out.say(&mut outputs).await.map_err(Fault::from_error)?;
             match step? {
-                Step::Quiet => heard_at = heard_at.map(|_| Instant::now()),
-                Step::Heard => (heard_at, ends_at) = (Some(Instant::now()), None),
+                Step::Quiet => {}
+                Step::Heard => {
+                    (heard_at, ends_at) = (Some(Instant::now()), None);
+                    if is_mute {
+                        out.alive().map_err(Fault::from_error)?;
+                    }
+                }
                 Step::Ending | Step::Done => ends_at = Some(Instant::now() + AFTER_RESULT),
             }
         }

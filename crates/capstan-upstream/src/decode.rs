@@ -5,8 +5,11 @@ use capstan_protocol::fault::Cause;
 use capstan_protocol::{Fault, FaultKind};
 use serde_json::{Map, Value};
 
+use crate::api_key::ApiKey;
+use crate::upstream_failure::UpstreamFailure;
+
 /// What a frame meant for the call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// Nothing of the answer: a ping, a beginning.
     Quiet,
@@ -23,8 +26,20 @@ pub trait Decode: Send {
     /// Takes a frame: the event's name and its data.
     fn frame(&mut self, event: &str, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault>;
 
+    /// Takes an answer that came as one document, though a stream was asked for; nothing if the document is none.
+    fn whole(&mut self, _document: &str, _out: &mut Vec<Output>) -> Option<Result<(), Fault>> {
+        None
+    }
+
     /// Whether the protocol's own finish was seen. A body that ends before it was cut off.
     fn is_complete(&self) -> bool;
+}
+
+/// An event that is called an error, whatever its data looks like.
+pub(crate) fn told(data: &str, secret: &ApiKey) -> Fault {
+    let value = serde_json::from_str(data).unwrap_or_else(|_| Value::from(data));
+    let told = UpstreamFailure::found_in(&value).unwrap_or_else(|| UpstreamFailure::from_error(&value));
+    told.to_fault(secret)
 }
 
 /// The stream ended without its protocol's own finish.

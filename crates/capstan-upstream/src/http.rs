@@ -128,6 +128,12 @@ pub(crate) fn cut(error: reqwest::Error) -> Fault {
     Fault::new(FaultKind::UpstreamTruncated).with_cause(cause_of(&error.without_url()))
 }
 
+/// The same, seen through whoever unpacks it. Its words may hold an address.
+pub(crate) fn cut_by(error: &std::io::Error) -> Fault {
+    let chain = vec!["a compressed body broke off".into(), error.kind().to_string()];
+    Fault::new(FaultKind::UpstreamTruncated).with_cause(Cause { error_type: "io::Error".into(), chain })
+}
+
 fn cause_of(error: &reqwest::Error) -> Cause {
     let mut chain = vec![error.to_string()];
     let mut next = error.source();

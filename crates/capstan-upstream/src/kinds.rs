@@ -48,7 +48,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "openai",
-        what: "a server of OpenAI's Chat Completions",
+        what: "a server of OpenAI's Chat Completions or Responses",
         retries: Retries::PROVIDER,
         timeouts: CallTimeouts::PROVIDER,
         key_env: Some(openai::DEFAULTS.key_env),
@@ -60,7 +60,10 @@ pub const KINDS: &[Kind] = &[
         retries: Retries::PROVIDER,
         timeouts: CallTimeouts::PROVIDER,
         key_env: Some(anthropic::DEFAULTS.key_env),
-        build: |keys, common| anthropic::build(own(keys)?, common),
+        build: |keys, common| {
+            let config = own(keys).map_err(|error: ConfigError| error.without(&["api", "finish"]))?;
+            anthropic::build(config, common)
+        },
     },
     Kind {
         name: "ag-ui",
@@ -296,6 +299,12 @@ impl ConfigError {
     /// With the word that is wrong, and those that would have been right.
     pub(crate) fn with_known(self, value: &str, known: Vec<String>) -> Self {
         Self { value: Some(value.to_owned()), known, ..self }
+    }
+
+    /// Without words that would have been right for a kind with the same keys.
+    fn without(mut self, names: &[&str]) -> Self {
+        self.known.retain(|name| !names.contains(&name.as_str()));
+        self
     }
 
     fn with_common(mut self, has_common: bool) -> Self {

@@ -1,8 +1,11 @@
-//! `openai`: Chat Completions streaming, of OpenAI or any compatible server.
+//! `openai`: Chat Completions streaming, of OpenAI or any compatible server; or its Responses.
 
 mod asked;
+mod chunk;
 mod decoder;
+mod finish;
 mod request;
+pub mod responses;
 
 use capstan_agent::{About, Turn};
 use capstan_protocol::Fault;
@@ -16,7 +19,7 @@ use crate::call::{Dialect, HttpAgent};
 use crate::callee::Callee;
 use crate::kinds::{Common, ConfigError};
 use crate::prefill::Prefill;
-use crate::provider::{Config, Defaults, Provider};
+use crate::provider::{Api, Config, Defaults, FinishRule, Provider};
 
 pub(crate) const DEFAULTS: Defaults = Defaults {
     url: "https://api.openai.com/v1",
@@ -25,43 +28,58 @@ pub(crate) const DEFAULTS: Defaults = Defaults {
     ours: &["model", "messages", "stream", "n"],
 };
 
-struct OpenAi(Provider);
+struct OpenAi {
+    provider: Provider,
+    finish: FinishRule,
+}
 
 pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
+    let (api, finish) = (config.api.unwrap_or_default(), config.finish);
+    if api == Api::Responses {
+        if finish.is_some() {
+            return Err(ConfigError::at("finish", "the Responses API always says how an answer ends"));
+        }
+        return responses::build(config, common);
+    }
     let provider = Provider::new(config, &DEFAULTS)?;
     let secret = provider.secret.clone();
-    Ok(Box::new(HttpAgent::new(OpenAi(provider), secret, common)?))
+    let dialect = OpenAi { provider, finish: finish.unwrap_or_default() };
+    Ok(Box::new(HttpAgent::new(dialect, secret, common)?))
 }
 
 impl Dialect for OpenAi {
     type Decoder = Decoder;
 
     fn url(&self) -> &Url {
-        &self.0.url
+        &self.provider.url
     }
 
     fn headers(&self, _body: &Value) -> HeaderMap {
-        self.0.secret.header("Bearer ").map(|key| (AUTHORIZATION, key)).into_iter().collect()
+        self.provider.secret.header("Bearer ").map(|key| (AUTHORIZATION, key)).into_iter().collect()
     }
 
     fn body(&self, turn: &Turn) -> Result<Value, Fault> {
         let mut body = Map::new();
-        body.insert("model".into(), self.0.model.as_str().into());
+        body.insert("model".into(), self.provider.model.as_str().into());
         body.insert("stream".into(), true.into());
         body.insert("stream_options".into(), serde_json::json!({ "include_usage": true }));
-        body.insert("messages".into(), request::messages(turn, self.0.system.as_deref())?.into());
-        Ok(self.0.body(body, asked::of(turn)))
+        body.insert("messages".into(), request::messages(turn, self.provider.system.as_deref())?.into());
+        Ok(self.provider.body(body, asked::of(turn)))
     }
 
     fn decoder(&self) -> Decoder {
-        Decoder::new(self.0.secret.clone())
+        let decoder = Decoder::new(self.provider.secret.clone());
+        match self.finish {
+            FinishRule::Required => decoder,
+            FinishRule::Optional => decoder.without_finish(),
+        }
     }
 
     fn prefill(&self) -> Prefill {
-        self.0.prefill.unwrap_or_else(|| Prefill::of_chat(&self.0.url, &self.0.model))
+        self.provider.prefill.unwrap_or_else(|| Prefill::of_chat(&self.provider.url, &self.provider.model))
     }
 
     fn about(&self) -> About {
-        About::model("openai", &self.0.model)
+        About::model("openai", &self.provider.model)
     }
 }

@@ -55,18 +55,20 @@ impl Prefill {
 
     /// Puts the beginning of the answer behind the conversation.
     pub(crate) fn apply(self, body: &mut Value, said: &str) {
-        let mut message = json!({ "role": "assistant", "content": said });
+        let with = |name: &str| json!({ "role": "assistant", "content": said, name: true });
+        let plain = || json!({ "role": "assistant", "content": said });
         let Value::Object(body) = body else { return };
-        match self {
+        let message = match self {
             Self::Off => return,
-            Self::Plain => {}
-            Self::Prefix => message["prefix"] = true.into(),
-            Self::Partial => message["partial"] = true.into(),
+            Self::Plain => plain(),
+            Self::Prefix => with("prefix"),
+            Self::Partial => with("partial"),
             Self::ContinueFinalMessage => {
                 body.insert("continue_final_message".into(), true.into());
                 body.insert("add_generation_prompt".into(), false.into());
+                plain()
             }
-        }
+        };
         if let Some(Value::Array(messages)) = body.get_mut("messages") {
             messages.push(message);
         }

@@ -21,6 +21,41 @@ pub(crate) struct Config {
     prefill: Option<Prefill>,
     #[serde(default)]
     parameters: Map<String, Value>,
+    pub(crate) api: Option<Api>,
+    pub(crate) finish: Option<FinishRule>,
+}
+
+/// Which of OpenAI's protocols a server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Api {
+    /// Chat Completions, which most servers know.
+    #[default]
+    ChatCompletions,
+    /// Responses.
+    Responses,
+}
+
+/// Whether an answer is complete only if its server says why it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum FinishRule {
+    /// It is cut off otherwise.
+    #[default]
+    Required,
+    /// For servers that never say it.
+    Optional,
+}
+
+impl Config {
+    /// Keys that only `openai` knows.
+    pub(crate) fn has_nothing_of_openai(&self) -> Result<(), ConfigError> {
+        let given = [("api", self.api.is_some()), ("finish", self.finish.is_some())];
+        match given.into_iter().find(|(_, is_given)| *is_given) {
+            Some((name, _)) => Err(ConfigError::at(name, "only agents of kind openai have it")),
+            None => Ok(()),
+        }
+    }
 }
 
 /// In what one provider differs from another.

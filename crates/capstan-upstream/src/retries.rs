@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use capstan_protocol::{Backoff, ErrorSeverity, Fault};
+use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind};
 use serde::Deserialize;
 
 use crate::failed_call::FailedCall;
@@ -67,13 +67,22 @@ impl Retries {
         if !passes || !is_safe || made >= self.calls(attempt) {
             return None;
         }
+        // What has just stalled is tried once more in a run, and then by the next attempt, if there may be one.
+        if failed.fault.kind() == FaultKind::UpstreamTimeout && (self.attempts > 1 || made > 1) {
+            return None;
+        }
         let told = failed.wait.unwrap_or_default();
         (told <= SHORT_WAIT)
             .then(|| told.max(Backoff::DEFAULT.delay(made.saturating_sub(1), fastrand::f64())))
     }
 
     /// What an attempt ends with.
-    pub(crate) fn verdict(&self, fault: Fault, has_written: bool) -> Fault {
+    pub(crate) fn verdict(&self, fault: Fault, attempt: u32, has_written: bool) -> Fault {
+        // Nobody would wait for a third one.
+        let has_stalled_again = fault.kind() == FaultKind::UpstreamTimeout && attempt > 1;
+        if has_stalled_again && self.is_repeatable {
+            return fault.with_severity(ErrorSeverity::Fatal);
+        }
         match self.on_cut {
             OnCut::Fail if has_written => fault.with_severity(ErrorSeverity::Fatal),
             OnCut::Fail | OnCut::Restart => fault,
@@ -83,8 +92,6 @@ impl Retries {
 
 #[cfg(test)]
 mod tests {
-    use capstan_protocol::FaultKind;
-
     use super::*;
 
     fn failed(kind: FaultKind) -> FailedCall {
@@ -124,11 +131,21 @@ mod tests {
     }
 
     #[test]
+    fn what_has_stalled_is_tried_once_more() {
+        let (stall, retries) = (failed(FaultKind::UpstreamTimeout), Retries::PROVIDER);
+        assert_eq!(retries.wait(&stall, 1, 1), None, "the next attempt's");
+        assert_eq!(retries.verdict(stall.fault.clone(), 1, true).severity(), ErrorSeverity::Transient);
+        assert_eq!(retries.verdict(stall.fault.clone(), 2, true).severity(), ErrorSeverity::Fatal);
+        let alone = Retries { attempts: 1, ..retries };
+        assert!(alone.wait(&stall, 1, 1).is_some() && alone.wait(&stall, 1, 2).is_none());
+    }
+
+    #[test]
     fn a_cut_is_fatal_if_the_configuration_says_so() {
         let fails = Retries { on_cut: OnCut::Fail, ..Retries::PROVIDER };
         let fault = Fault::new(FaultKind::UpstreamTruncated);
-        assert_eq!(fails.verdict(fault.clone(), true).severity(), ErrorSeverity::Fatal);
-        assert_eq!(fails.verdict(fault.clone(), false).severity(), ErrorSeverity::Transient);
-        assert_eq!(Retries::PROVIDER.verdict(fault, true).severity(), ErrorSeverity::Transient);
+        assert_eq!(fails.verdict(fault.clone(), 1, true).severity(), ErrorSeverity::Fatal);
+        assert_eq!(fails.verdict(fault.clone(), 1, false).severity(), ErrorSeverity::Transient);
+        assert_eq!(Retries::PROVIDER.verdict(fault, 1, true).severity(), ErrorSeverity::Transient);
     }
 }

@@ -24,7 +24,7 @@ pub(crate) use config::{Config, build};
 
 use crate::callee::Callee;
 use crate::prefill::Prefill;
-use crate::retries::Retries;
+use crate::retries::OnCut;
 use breaker::{Breaker, LocalBreaker, Policy};
 use budget::RetryBudget;
 use config::{OnRefusal, When};
@@ -47,7 +47,11 @@ pub(crate) struct Route {
     first_token: Duration,
     /// After this time without a first token the next member is called beside.
     hedge: Option<Duration>,
-    retries: Retries,
+    /// Of a run.
+    attempts: u32,
+    /// Of a run, over all members and attempts.
+    max_calls: u32,
+    on_cut: OnCut,
     on_refusal: OnRefusal,
     budget: RetryBudget,
     breaker: Arc<dyn Breaker>,
@@ -97,7 +101,7 @@ impl Agent for Route {
     }
 
     fn max_attempts(&self) -> u32 {
-        self.retries.attempts
+        self.attempts
     }
 
     fn about(&self) -> About {

@@ -19,9 +19,9 @@ pub struct CallTimeouts {
 }
 
 impl CallTimeouts {
-    /// For model providers. Two tries without a first token end within the gateway's own patience of 120 s, so that
-    /// the fault says which upstream was slow.
-    pub const PROVIDER: Self = Self::of(10, 50, 60, 600);
+    /// For model providers: what a person would wait for. Twice without a first token is over after a minute, a stall
+    /// in the middle and another one after it sooner. Models that think for long before they say anything need more.
+    pub const PROVIDER: Self = Self::of(10, 30, 20, 600);
     /// For agents behind a network: they use tools, and so take their time.
     pub const FOREIGN: Self = Self::of(10, 100, 110, 3600);
     /// For processes: starting one may compile or download; there is nothing to connect to.

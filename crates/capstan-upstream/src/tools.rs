@@ -1,52 +1,133 @@
 //! Tool calls as events. They carry AG-UI's names and members, which the AG-UI face passes through as they are.
-
-use std::collections::BTreeMap;
+//!
+//! A call is told when it is whole: whoever sees its name may act upon it, and half of its arguments are none.
 
 use capstan_agent::Output;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::thoughts::make;
 
-/// Tool calls of which pieces arrive, by their index in the answer.
+/// Tool calls of which pieces arrive, in the order of their beginning.
 #[derive(Debug, Default)]
-pub(crate) struct Tools(BTreeMap<u64, Call>);
+pub(crate) struct Tools(Vec<Call>);
 
 #[derive(Debug, Default)]
 struct Call {
+    index: Option<u64>,
     id: String,
+    name: String,
     arguments: String,
 }
 
+/// A piece of a call, as far as the upstream says which one it belongs to.
+#[derive(Debug, Default)]
+pub(crate) struct CallPiece<'a> {
+    pub(crate) index: Option<u64>,
+    pub(crate) id: Option<&'a str>,
+    pub(crate) name: Option<&'a str>,
+    pub(crate) arguments: &'a str,
+}
+
 impl Tools {
+    /// Begins a call at a place of the answer.
     pub(crate) fn start(&mut self, index: u64, id: &str, name: &str, out: &mut Vec<Output>) {
         self.end(index, out);
-        out.extend(make("TOOL_CALL_START", &json!({ "toolCallId": id, "toolCallName": name })));
-        self.0.insert(index, Call { id: id.to_owned(), arguments: String::new() });
+        self.begin(Some(index), Some(id), name);
     }
 
     pub(crate) fn arguments(&mut self, index: u64, piece: &str) {
-        if let Some(call) = self.0.get_mut(&index) {
+        if let Some(call) = self.0.iter_mut().rev().find(|call| call.index == Some(index)) {
             call.arguments.push_str(piece);
         }
     }
 
     pub(crate) fn is_open(&self, index: u64) -> bool {
-        self.0.contains_key(&index)
+        self.0.iter().any(|call| call.index == Some(index))
+    }
+
+    pub(crate) fn has_arguments(&self, index: u64) -> bool {
+        self.0.iter().any(|call| call.index == Some(index) && !call.arguments.is_empty())
+    }
+
+    /// Takes a piece of a server that may number its calls, name them, or do neither.
+    pub(crate) fn piece(&mut self, piece: &CallPiece<'_>) {
+        let at = match self.place(piece) {
+            Some(at) => at,
+            None => {
+                self.begin(piece.index, piece.id, piece.name.unwrap_or_default());
+                self.0.len() - 1
+            }
+        };
+        if let Some(call) = self.0.get_mut(at) {
+            if call.name.is_empty() {
+                call.name.push_str(piece.name.unwrap_or_default());
+            }
+            call.arguments.push_str(piece.arguments);
+        }
+    }
+
+    /// The call that a piece goes on with; none if it begins one.
+    fn place(&self, piece: &CallPiece<'_>) -> Option<usize> {
+        let last = |is: &dyn Fn(&Call) -> bool| self.0.iter().rposition(is);
+        let here = match piece.index {
+            Some(index) => last(&|call| call.index == Some(index)),
+            None => None,
+        };
+        match (piece.id, piece.name) {
+            // An id says it all, wherever it stands; some servers repeat it with each piece.
+            (Some(id), _) => {
+                let is_here = |at: &usize| self.0.get(*at).is_some_and(|call| call.id == id);
+                here.filter(is_here).or_else(|| {
+                    let is_free = |call: &Call| piece.index.is_none() || call.index.is_none();
+                    last(&|call| call.id == id && is_free(call))
+                })
+            }
+            // A name again, where a call is not whole yet, is a repetition.
+            (None, Some(name)) => here.filter(|at| {
+                let is_open = |call: &Call| call.name == name && !is_whole(&call.arguments);
+                self.0.get(*at).is_some_and(|call| call.name.is_empty() || is_open(call))
+            }),
+            (None, None) => here.or(self.0.len().checked_sub(1)),
+        }
+    }
+
+    fn begin(&mut self, index: Option<u64>, id: Option<&str>, name: &str) {
+        let id = id.filter(|id| !id.is_empty());
+        // A conversation may hold many calls of servers that give none an id.
+        let id = id.map_or_else(|| format!("call_{}", Uuid::now_v7().simple()), str::to_owned);
+        self.0.push(Call { index, id, name: name.to_owned(), arguments: String::new() });
     }
 
     pub(crate) fn end(&mut self, index: u64, out: &mut Vec<Output>) {
-        let Some(call) = self.0.remove(&index) else { return };
-        if !call.arguments.is_empty() {
-            out.extend(make("TOOL_CALL_ARGS", &json!({ "toolCallId": call.id, "delta": call.arguments })));
+        if let Some(at) = self.0.iter().position(|call| call.index == Some(index)) {
+            self.0.remove(at).tell(out);
         }
-        out.extend(make("TOOL_CALL_END", &json!({ "toolCallId": call.id })));
     }
 
     pub(crate) fn end_all(&mut self, out: &mut Vec<Output>) {
-        while let Some(index) = self.0.keys().next().copied() {
-            self.end(index, out);
-        }
+        self.0.drain(..).for_each(|call| call.tell(out));
     }
+
+    /// The answer was cut short: a call in the middle of its arguments is none.
+    pub(crate) fn end_whole(&mut self, out: &mut Vec<Output>) {
+        self.0.retain(|call| is_whole(&call.arguments));
+        self.end_all(out);
+    }
+}
+
+impl Call {
+    fn tell(self, out: &mut Vec<Output>) {
+        out.extend(make("TOOL_CALL_START", &json!({ "toolCallId": self.id, "toolCallName": self.name })));
+        if !self.arguments.is_empty() {
+            out.extend(make("TOOL_CALL_ARGS", &json!({ "toolCallId": self.id, "delta": self.arguments })));
+        }
+        out.extend(make("TOOL_CALL_END", &json!({ "toolCallId": self.id })));
+    }
+}
+
+fn is_whole(arguments: &str) -> bool {
+    serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok()
 }
 
 /// A call that is known as a whole.
@@ -65,4 +146,75 @@ pub(crate) fn result(id: &str, content: &Value, is_error: bool, out: &mut Vec<Ou
         members.insert("isError".into(), true.into());
     }
     out.extend(make("TOOL_CALL_RESULT", &data));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Piece = (Option<u64>, Option<&'static str>, Option<&'static str>, &'static str);
+
+    fn told(pieces: &[Piece]) -> Vec<(String, String)> {
+        let mut tools = Tools::default();
+        for (index, id, name, arguments) in pieces {
+            tools.piece(&CallPiece { index: *index, id: *id, name: *name, arguments });
+        }
+        tools.0.into_iter().map(|call| (call.name, call.arguments)).collect()
+    }
+
+    fn calls(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+        expected.iter().map(|(name, arguments)| ((*name).to_owned(), (*arguments).to_owned())).collect()
+    }
+
+    #[test]
+    fn calls_are_told_apart_by_index_by_id_or_by_what_is_left() {
+        let two = calls(&[("f", r#"{"a":1}"#), ("g", "{}")]);
+        let (f, g) = (Some("f"), Some("g"));
+        // As the protocol has it, the pieces in any order.
+        let by_index = [
+            (Some(0), Some("1"), f, ""),
+            (Some(1), Some("2"), g, "{"),
+            (Some(0), None, None, r#"{"a":1}"#),
+            (Some(1), None, None, "}"),
+        ];
+        assert_eq!(told(&by_index), two);
+        let one_index = [
+            (Some(0), Some("1"), f, ""),
+            (Some(0), None, None, r#"{"a":1}"#),
+            (Some(0), Some("2"), g, ""),
+            (Some(0), None, None, "{}"),
+        ];
+        assert_eq!(told(&one_index), two, "the same index");
+        assert_eq!(told(&[(None, Some("1"), f, r#"{"a":1}"#), (None, Some("2"), g, "{}")]), two, "no index");
+        assert_eq!(
+            told(&[(None, None, f, r#"{"a":1}"#), (None, None, g, "{}")]),
+            two,
+            "neither index nor id"
+        );
+        assert_eq!(
+            told(&[(Some(0), None, f, r#"{"a":1}"#), (Some(0), None, g, "{}")]),
+            two,
+            "no id and the same index"
+        );
+        let again = [
+            (Some(0), Some("1"), f, r#"{"a""#),
+            (Some(0), Some("1"), f, ":1}"),
+            (Some(1), Some("2"), g, "{"),
+            (Some(1), Some("2"), g, "}"),
+        ];
+        assert_eq!(told(&again), two, "id and name with each piece");
+        let same = [(Some(0), None, f, r#"{"a":1}"#), (Some(0), None, f, r#"{"a":2}"#)];
+        assert_eq!(told(&same), calls(&[("f", r#"{"a":1}"#), ("f", r#"{"a":2}"#)]), "the same tool twice");
+        let one_id = [(Some(0), Some("x"), f, r#"{"a":1}"#), (Some(1), Some("x"), g, "{}")];
+        assert_eq!(told(&one_id), two, "one id for both");
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_short_makes_whole_calls_only() {
+        let (mut tools, mut out) = (Tools::default(), Vec::new());
+        tools.piece(&CallPiece { index: Some(0), id: Some("1"), name: Some("f"), arguments: "{}" });
+        tools.piece(&CallPiece { index: Some(1), id: Some("2"), name: Some("g"), arguments: "{\"a\":" });
+        tools.end_whole(&mut out);
+        assert_eq!(out.len(), 3, "{out:?}");
+    }
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use capstan_protocol::fault::Cause;
-use capstan_protocol::{Fault, FaultKind};
+use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
 use reqwest::header::{HeaderMap, LOCATION};
 use serde_json::Value;
 use url::Url;
@@ -17,41 +17,120 @@ use crate::http::short;
 const KNOWN: &[(FaultKind, &[&str], &[&str])] = &[
     (
         FaultKind::ContextLengthExceeded,
-        &["context_length_exceeded", "exceed_context_size_error"],
-        &["maximum context length", "prompt is too long", "exceed context limit"],
+        &[
+            "context_length_exceeded",
+            "exceed_context_size_error",
+            "context_window_exceeded",
+            "model_context_window_exceeded",
+            "prompt_too_long",
+        ],
+        &[
+            "maximum context length",
+            "prompt is too long",
+            "exceed context limit",
+            "exceeds the context window",
+            "context length exceeded",
+            "exceeds the maximum number of tokens allowed",
+            "reduce the length of the messages",
+        ],
     ),
     (
         FaultKind::ContentRefused,
-        &["content_filter", "content_policy_violation", "responsibleaipolicyviolation"],
-        &["content filtering policy", "content management policy"],
+        &[
+            "content_filter",
+            "content_policy_violation",
+            "responsibleaipolicyviolation",
+            "refusal",
+            "moderation",
+            "moderation_blocked",
+            "content_moderation",
+            "data_inspection_failed",
+            "prohibited_content",
+        ],
+        &[
+            "content filtering policy",
+            "content management policy",
+            "content policy",
+            "was flagged",
+            "been flagged",
+            "flagged as",
+            "flagged by",
+            "by our safety system",
+            "blocked by moderation",
+            "inappropriate content",
+        ],
     ),
     (
         FaultKind::UpstreamQuota,
-        &["insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error"],
-        &["credit balance is too low", "api usage limits"],
+        &[
+            "insufficient_quota",
+            "billing_hard_limit_reached",
+            "billing_not_active",
+            "billing_error",
+            "insufficient_balance",
+            "insufficient_funds",
+            "payment_required",
+        ],
+        &["credit balance is too low", "api usage limits", "insufficient balance", "insufficient credits"],
     ),
     (
         FaultKind::UpstreamAuth,
-        &["authentication_error", "invalid_api_key", "permission_error", "account_deactivated"],
-        &[],
+        &[
+            "authentication_error",
+            "invalid_api_key",
+            "api_key_invalid",
+            "permission_error",
+            "account_deactivated",
+            "unauthenticated",
+            "unauthorized",
+        ],
+        &["api key not valid", "invalid api key", "incorrect api key"],
     ),
 ];
 
 /// The status that a word in a stream stands for: there is none on the wire once an answer has begun.
 const STATUSES: &[(&str, u16)] = &[
     ("overloaded_error", 529),
+    ("overloaded", 529),
     ("rate_limit_error", 429),
     ("rate_limit_exceeded", 429),
+    ("rate_limit", 429),
+    ("ratelimiterror", 429),
+    ("too_many_requests", 429),
+    ("toomanyrequests", 429),
+    ("resource_exhausted", 429),
+    ("throttlingexception", 429),
     ("api_error", 500),
     ("server_error", 500),
     ("internal_server_error", 500),
+    ("internalservererror", 500),
+    ("internal_error", 500),
+    ("internal", 500),
     ("timeout_error", 504),
+    ("deadline_exceeded", 504),
     ("service_unavailable_error", 503),
+    ("service_unavailable", 503),
+    ("serviceunavailableerror", 503),
+    ("serviceunavailableexception", 503),
+    ("engine_overloaded", 503),
+    ("engine_overloaded_error", 503),
+    ("unavailable", 503),
     ("invalid_request_error", 400),
+    ("invalid_argument", 400),
+    ("failed_precondition", 400),
+    ("bad_request", 400),
+    ("badrequesterror", 400),
+    ("validationexception", 400),
+    ("permission_denied", 403),
     ("not_found_error", 404),
+    ("notfounderror", 404),
+    ("not_found", 404),
     ("model_not_found", 404),
     ("request_too_large", 413),
 ];
+
+/// The wait after a rate limit that tells none: calling again at once would be refused again, and count.
+const RATE_LIMIT_WAIT: f64 = 5.0;
 
 /// A failure in an upstream's own words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,47 +143,32 @@ pub struct UpstreamFailure {
     pub text: String,
     /// How long to wait.
     pub wait: Option<Duration>,
+    /// Whether to try again, if it says so in so many words.
+    pub should_retry: Option<bool>,
 }
 
 impl UpstreamFailure {
-    /// An error object of either provider: `{type, code, message}`, or a bare string.
-    pub fn from_error(error: &Value) -> Self {
-        let mut words = Vec::new();
-        let mut status = None;
-        for name in ["code", "type"] {
-            match error.get(name) {
-                Some(Value::String(word)) => words.push(word.clone()),
-                Some(Value::Number(code)) => status = code.as_u64().and_then(|code| u16::try_from(code).ok()),
-                _ => {}
-            }
-        }
-        words.extend(error.pointer("/innererror/code").and_then(Value::as_str).map(str::to_owned));
-        let text = error.as_str().or_else(|| error.get("message")?.as_str()).unwrap_or_default().to_owned();
-        let numeric = || words.iter().find_map(|word| word.parse().ok());
-        let status = status.or_else(numeric).filter(|status| (400..=599).contains(status));
-        Self { status, words, text, wait: None }
-    }
-
     /// A response that is no answer: its status, its headers, the beginning of its body.
     pub fn from_response(status: u16, headers: &HeaderMap, body: &[u8]) -> Self {
         let json: Value = serde_json::from_slice(body).unwrap_or_default();
-        let error = json.get("error").filter(|error| !error.is_null());
-        let mut told = match error {
-            Some(error) => Self::from_error(error),
+        let mut told = Self::found_in(&json).unwrap_or_else(|| Self {
             // Problem details, as CAP servers send them.
-            None => Self {
-                words: json.get("code").and_then(Value::as_str).map(str::to_owned).into_iter().collect(),
-                text: String::from_utf8_lossy(body).into_owned(),
-                ..Self::default()
-            },
-        };
+            words: json.get("code").and_then(Value::as_str).map(str::to_owned).into_iter().collect(),
+            text: String::from_utf8_lossy(body).into_owned(),
+            ..Self::default()
+        });
         if status >= 300 {
             told.status = Some(status);
         }
         if (300..400).contains(&status) {
             told.text = redirected(headers);
         }
-        told.wait = wait_of(headers, SystemTime::now());
+        told.wait = wait_of(headers, SystemTime::now()).or(told.wait);
+        told.should_retry = match headers.get("x-should-retry").map(|value| value.as_bytes()) {
+            Some(b"true") => Some(true),
+            Some(b"false") => Some(false),
+            _ => None,
+        };
         told
     }
 
@@ -122,6 +186,15 @@ impl UpstreamFailure {
             Some(word) => fault.with_detail("upstream_error", word.as_str()),
             None => fault,
         };
+        let fault = match (self.should_retry, fault.severity()) {
+            (Some(false), ErrorSeverity::Transient) => {
+                fault.with_severity(ErrorSeverity::Fatal).with_retryable(false)
+            }
+            (Some(true), ErrorSeverity::Fatal) if fault.kind() == FaultKind::UpstreamError => {
+                fault.with_severity(ErrorSeverity::Transient).with_retryable(true)
+            }
+            _ => fault,
+        };
         let text = short(&secret.scrub(&self.text));
         fault.with_cause(Cause { error_type: "UpstreamSaid".into(), chain: vec![text] })
     }
@@ -132,7 +205,7 @@ impl UpstreamFailure {
     }
 
     /// A word or a phrase that is known; a server that failed itself (5xx) is not taken at its word.
-    fn kind(&self) -> Option<FaultKind> {
+    pub(crate) fn kind(&self) -> Option<FaultKind> {
         if self.status.is_some_and(|status| status >= 500) {
             return None;
         }
@@ -146,10 +219,15 @@ impl UpstreamFailure {
     }
 
     fn by_status(&self) -> Fault {
-        let word =
-            |word: &String| STATUSES.iter().find(|(known, _)| word == known).map(|(_, status)| *status);
+        let word = |word: &String| {
+            let known = STATUSES.iter().find(|(known, _)| word.eq_ignore_ascii_case(known));
+            known.map(|(_, status)| *status)
+        };
         let seconds = self.wait.map(|wait| wait.as_secs_f64());
         match self.status.or_else(|| self.words.iter().find_map(word)) {
+            Some(status @ (429 | 529)) => {
+                Fault::from_upstream_status(status, Some(seconds.unwrap_or(RATE_LIMIT_WAIT)))
+            }
             Some(401 | 403) => Fault::new(FaultKind::UpstreamAuth),
             Some(402) => Fault::new(FaultKind::UpstreamQuota),
             Some(status) => Fault::from_upstream_status(status, seconds),
@@ -220,6 +298,26 @@ mod tests {
         assert_eq!(fault.kind(), FaultKind::UpstreamAuth);
         let shown = format!("{fault:?} {:?}", fault.to_stream_error(capstan_protocol::Exposure::Debug));
         assert!(!shown.contains("sk-secret") && shown.contains("[key]"), "{shown}");
+    }
+
+    #[test]
+    fn what_a_server_says_about_trying_again_counts() {
+        let told = |status, pairs: &[_]| {
+            UpstreamFailure::from_response(status, &headers(pairs), b"{}")
+                .to_fault(&ApiKey::none())
+                .severity()
+        };
+        assert_eq!(told(500, &[]), ErrorSeverity::Transient);
+        assert_eq!(told(500, &[("x-should-retry", "false")]), ErrorSeverity::Fatal);
+        assert_eq!(told(400, &[("x-should-retry", "true")]), ErrorSeverity::Transient);
+        assert_eq!(told(401, &[("x-should-retry", "true")]), ErrorSeverity::Fatal, "a key stays wrong");
+    }
+
+    #[test]
+    fn a_moderation_is_a_refusal_by_content_whatever_its_status() {
+        let body = br#"{"error":{"code":403,"message":"Your input was flagged","metadata":{"reasons":["violence"]}}}"#;
+        let told = UpstreamFailure::from_response(403, &HeaderMap::new(), body);
+        assert_eq!(told.to_fault(&ApiKey::none()).kind(), FaultKind::ContentRefused);
     }
 
     #[test]

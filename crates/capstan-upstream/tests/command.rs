@@ -28,12 +28,12 @@ fn expected() -> Value {
 /// What a reader is told of each transcript beyond the reference's own words: the text that is an answer, and the
 /// fault that the run ends with, and its word.
 const ENDS: &[(&str, &str, &str, &str)] = &[
-    ("happy_partial", "I will list the files.Two files: a.rs and b.rs.", "", ""),
+    ("happy_partial", "I will list the files.\n\nTwo files: a.rs and b.rs.", "", ""),
     ("midstream_recovered", "Hello there, whole.", "", ""),
     ("stream_error_event", "Hello.", "", ""),
     (
         "tool_failure",
-        "Running the tests.A test fails; trying another command.I could not edit the file.",
+        "Running the tests.\n\nA test fails; trying another command.\n\nI could not edit the file.",
         "",
         "",
     ),
@@ -43,8 +43,8 @@ const ENDS: &[(&str, &str, &str, &str)] = &[
     ("billing_error", "First answer.", "upstream_quota", "billing_error"),
     ("server_error_midstream", "The answer begins with", "upstream_error", "server_error"),
     ("message_stop_error", "Partial", "upstream_error", "brand_new_code"),
-    ("max_turns_and_limits", "step onestep two, long", "upstream_error", "max_output_tokens"),
-    ("future_proof", "still herebye", "upstream_error", "code_from_the_future"),
+    ("max_turns_and_limits", "step one\n\nstep two, long", "upstream_error", "max_output_tokens"),
+    ("future_proof", "still here\n\nbye", "upstream_error", "code_from_the_future"),
 ];
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn transcripts_through_a_process_end_in_the_expected_messages_errors_and_f
             assert!(seen(&error["error"]), "{name}: {error} is seen downstream: {:?}", told.errors);
         }
         if let (Some(fatal), Some(words)) = (fatal, expected["error_result_text"].as_str()) {
-            assert_eq!(fatal.message, words, "{name}");
+            assert_ne!(fatal.message, words, "{name}: what the CLI says is not for callers");
         }
         assert_eq!(told.close.unwrap()["model"], "claude-made-up-1", "{name}");
     }
@@ -91,7 +91,7 @@ async fn a_transcripts_error_is_in_json_mode_as_well() {
     let (status, answer) = ask_json(&gateway, "Hi").await;
     assert_eq!(
         (status, &answer["output"]["text"]),
-        (200, &json!("I will list the files.Two files: a.rs and b.rs."))
+        (200, &json!("I will list the files.\n\nTwo files: a.rs and b.rs."))
     );
     assert_eq!(answer["metrics"]["usage"]["output_tokens"], 5);
 }
@@ -112,6 +112,79 @@ async fn a_subagents_error_is_a_warning_while_the_run_goes_on() {
     assert_eq!(warning.severity, ErrorSeverity::Warning);
     assert_eq!(warning.details.as_ref().unwrap()["assistant_error"], "overloaded");
     assert_eq!(told.close.unwrap()["reason"], "completed");
+}
+
+/// A process that says these lines.
+fn says(lines: &[Value]) -> Value {
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    json!({ "command": ["printf", "%s", text] })
+}
+
+fn message(id: &str, said: &str) -> Value {
+    json!({ "type": "assistant", "message": { "id": id, "model": "m-1", "content": [{ "type": "text", "text": said }] } })
+}
+
+fn result(more: Value) -> Value {
+    let mut result = json!({ "type": "result", "subtype": "success", "duration_ms": 1, "duration_api_ms": 1,
+        "is_error": false, "num_turns": 1, "session_id": "s" });
+    result.as_object_mut().unwrap().extend(keys(more));
+    result
+}
+
+#[tokio::test]
+async fn the_reasons_of_an_end_are_typed() {
+    for (more, code) in [
+        (json!({ "is_error": true, "terminal_reason": "prompt_too_long" }), "context_length_exceeded"),
+        (json!({ "is_error": true, "result": "Prompt is too long" }), "context_length_exceeded"),
+        (
+            json!({ "is_error": true, "stop_reason": "model_context_window_exceeded" }),
+            "context_length_exceeded",
+        ),
+        (json!({ "is_error": true, "stop_reason": "refusal" }), "content_refused"),
+        (json!({ "stop_reason": "refusal", "result": "I cannot." }), "content_refused"),
+    ] {
+        let told = ask(&gateway(agent("command", says(&[result(more.clone())]))).await, "Hi").await;
+        assert_eq!(told.errors.last().unwrap().code, code, "{more}");
+    }
+    let lines = [message("a", "Half of"), result(json!({ "stop_reason": "max_tokens" }))];
+    let told = ask(&gateway(agent("command", says(&lines))).await, "Hi").await;
+    assert_eq!(told.close.unwrap()["reason"], "length");
+}
+
+#[tokio::test]
+async fn a_call_that_the_process_makes_again_is_progress_with_status_and_wait() {
+    let retry = json!({ "type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 10, "retry_delay_ms": 1500,
+        "error_status": 529, "error": "overloaded", "session_id": "s", "uuid": "u" });
+    let lines = [retry, message("a", "Here."), result(json!({}))];
+    let told = ask(&gateway(agent("command", says(&lines))).await, "Hi").await;
+    let warning = &told.errors[0];
+    assert_eq!((warning.severity, told.text.as_str()), (ErrorSeverity::Warning, "Here."));
+    let details = warning.details.as_ref().unwrap();
+    assert_eq!((&details["upstream_status"], &details["retry_after"]), (&json!(529), &json!(2)));
+}
+
+#[tokio::test]
+async fn messages_of_a_process_are_paragraphs_and_its_own_words_stay_inside() {
+    let own = json!({ "type": "assistant", "message": { "id": "x", "model": "<synthetic>", "content":
+        [{ "type": "text", "text": "API Error: connect http://10.1.2.3:8080" }] } });
+    let lines = [message("a", "One."), own, message("b", "Two."), result(json!({}))];
+    let told = ask(&gateway(agent("command", says(&lines))).await, "Hi").await;
+    assert_eq!(told.text, "One.\n\nTwo.");
+    let failed = result(
+        json!({ "is_error": true, "result": "API Error: 502 from http://10.1.2.3:8080/v1", "api_error_status": 502 }),
+    );
+    let told = ask(&gateway(agent("command", says(&[failed]))).await, "Hi").await;
+    assert_eq!(told.errors.last().unwrap().code, "upstream_error");
+    assert!(!told.raw.contains("10.1.2.3"), "{}", told.raw);
+}
+
+#[tokio::test]
+async fn a_prompt_that_looks_like_a_command_is_told_as_words() {
+    let script = format!("set -- \"$(printf %s \"$1\" | tr '\\n' ' ')\"; {ECHO}");
+    let config = json!({ "command": ["sh", "-c", script, "sh"], "prompt": "argument" });
+    let (outputs, outcome) = run(agent("command", config), Turn::new("/clear")).await;
+    outcome.unwrap();
+    assert!(text(&outputs).contains("arg=The user says:"), "{}", text(&outputs));
 }
 
 /// Says its input and arguments as a result.

@@ -116,11 +116,11 @@ async fn a_reset_before_the_headers_is_healed() {
 }
 
 #[tokio::test]
-async fn no_answer_at_all_is_a_timeout_after_four_calls() {
+async fn no_answer_at_all_is_a_timeout_after_two_calls() {
     let provider = always(vec![Do::Strike(Timer::FirstToken), Do::Hang]).await;
-    let told = fails("upstream_timeout", 4, &provider).await;
+    let told = fails("upstream_timeout", 2, &provider).await;
     assert_eq!(told.errors.last().unwrap().details.as_ref().unwrap()["timeout"], "first_token");
-    assert_eq!(provider.clock.asked(Timer::FirstToken), [CallTimeouts::PROVIDER.first_token; 4]);
+    assert_eq!(provider.clock.asked(Timer::FirstToken), [CallTimeouts::PROVIDER.first_token; 2]);
 }
 
 #[tokio::test]

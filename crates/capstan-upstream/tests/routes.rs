@@ -142,6 +142,7 @@ before_the_first_token! {
     a_page_instead_of_an_answer_falls_back: "html";
     an_error_in_a_200_falls_back: "error-in-200";
     an_empty_answer_falls_back: "empty-answer";
+    a_stream_that_is_done_without_a_word_falls_back: "empty";
 }
 
 #[tokio::test]
@@ -217,6 +218,9 @@ after_the_first_token! {
     an_error_in_the_stream_goes_on_elsewhere: "error-in-stream";
     a_rate_limit_in_the_stream_goes_on_elsewhere_at_once: "rate-limit-in-stream";
     a_malformed_chunk_goes_on_elsewhere: "malformed-chunk";
+    a_done_without_a_finish_goes_on_elsewhere: "done-without-finish";
+    an_error_object_in_the_stream_goes_on_elsewhere: "error-object-in-stream";
+    a_detail_in_the_stream_goes_on_elsewhere: "detail-in-stream";
 }
 
 #[tokio::test]
@@ -313,10 +317,17 @@ async fn an_answer_with_a_tool_call_is_never_continued() {
         provider(Script::default().answer(answer.clone()).fault(cut)).await,
         provider(Script::default().answer(answer)).await,
     );
-    let two = Two::new(a, b, json!({}), json!({ "prefill": "plain" }), json!({})).await;
-    let told = two.ask().await;
-    assert_eq!(two.b.calls()[0].body["messages"].as_array().unwrap().len(), 1, "it is asked anew");
-    assert_eq!(told.text, text);
+    // Messages says when a call is whole; it is shown then.
+    let agents = [
+        ("route", "route", json!({ "use": ["a", "b"] })),
+        ("a", "anthropic", json!({ "url": a.url(), "model": "m" })),
+        ("b", "openai", at(&b, json!({ "prefill": "plain" }))),
+    ];
+    let gateway = gateway(&Clock::by_hand(), &agents).await;
+    let told = ask(&gateway, "hi").await;
+    assert_eq!(b.calls()[0].body["messages"].as_array().unwrap().len(), 1, "it is asked anew");
+    let began = common::types(&told).iter().filter(|kind| **kind == "TOOL_CALL_START").count();
+    assert_eq!((told.text.as_str(), began), (text, 2), "{}", told.raw);
 }
 
 #[tokio::test]
@@ -469,6 +480,31 @@ async fn a_member_with_side_effects_is_left_only_if_it_cannot_have_begun() {
     assert_eq!(b.calls().len(), 2);
 }
 
+#[tokio::test]
+async fn with_one_provider_silence_ends_in_a_type_after_one_more_try_at_most() {
+    for (rule, timer) in [("silent", Timer::FirstToken), ("stall-mid-stream", Timer::Idle)] {
+        let a = broken(rule).await;
+        let clock = Clock::by_hand();
+        let agents = [("route", "route", json!({ "use": ["a"] })), ("a", "openai", at(&a, json!({})))];
+        let gateway = gateway(&clock, &agents).await;
+        let strike = async {
+            // The attempt that stalled, and those that follow it.
+            for n in 1..=3 {
+                a.until(|calls| calls.len() >= n && (rule == "silent" || calls[n - 1].tokens == 20)).await;
+                clock.strike(timer);
+            }
+        };
+        let told = tokio::select! {
+            told = ask(&gateway, "hi") => told,
+            () = async { strike.await; std::future::pending().await } => unreachable!(),
+        };
+        let error = told.errors.last().unwrap();
+        assert_eq!(error.code, "upstream_timeout", "{rule}");
+        assert_ne!(error.severity.to_string(), "WARNING", "{rule}");
+        assert!(a.calls().len() <= 3, "{rule}: {}", a.calls().len());
+    }
+}
+
 /// With nobody to stand in, each fault passes or ends in a type; none is a short answer that claims to be whole.
 #[tokio::test]
 async fn with_one_provider_every_fault_passes_or_is_typed() {
@@ -487,6 +523,10 @@ async fn with_one_provider_every_fault_passes_or_is_typed() {
         "error-in-stream",
         "rate-limit-in-stream",
         "malformed-chunk",
+        "done-without-finish",
+        "empty",
+        "error-object-in-stream",
+        "detail-in-stream",
         "html",
         "html-502",
         "error-in-200",

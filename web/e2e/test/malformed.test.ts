@@ -9,6 +9,17 @@ const stage = setStage();
 const STREAM = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
 const PHONE = { viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true };
 
+/** A word that no line holds, where a few words are expected. */
+const LONG = "W".repeat(3_000);
+/** Data that fits its type, and hardly a screen. */
+const WIDE: [type: string, data: unknown][] = [
+  ["CITATION_BLOCK", { citations: [{ source_id: "1", uri: `https://example.org/${LONG}`, title: LONG, snippet: LONG, confidence: 1 }] }],
+  ["PROGRESS_INDICATOR", { label: LONG, status: "running", progress_percent: 1e308 }],
+  ["MEDIA_CAROUSEL", { items: [{ url: `https://${"w".repeat(60)}.example/a.png`, mime_type: "image/png", alt_text: LONG }] }],
+  ["user_error", { message: LONG, code: 1e20, domain: "constructor", retryable: true }],
+  ["INTERRUPT", { id: "1", reason: LONG, responseSchema: { properties: { a: { title: LONG } } } }],
+];
+
 /** Data that no one can show as what its type says. */
 const ODD: [type: string, data: unknown][] = [
   ["CITATION_BLOCK", { citations: [{ source_id: "1", title: "without an address", confidence: 1 }] }],
@@ -34,7 +45,7 @@ const HARD = ["[".repeat(100_000), ">".repeat(5_000), `${"> ".repeat(5_000)}deep
 const event = ([type, data]: [string, unknown], n: number) => ({ id: `${n}`, timestamp: "2026-02-03T10:15:37Z", type, data });
 
 function capBody(): string {
-  const packets = [...ODD.map(event).map((p) => ["EVENT", p]), ...HARD.map((p) => ["DELTA", `\n\n${p}`]), ["DELTA", "\n\nthe end"], ["CLOSE", "completed"]];
+  const packets = [...ODD.map(event).map((p) => ["EVENT", p]), ...HARD.map((p) => ["DELTA", `\n\n${p}`]), ...WIDE.map(event).map((p) => ["EVENT", p]), ["DELTA", "\n\nhalf of one: \ud800 the end"], ["CLOSE", { reason: LONG }]];
   const frames = packets.map(([op, p], n) => {
     const packet = { stream_id: STREAM, seq: n + 1, op, t: "2026-02-03T10:15:37Z", p };
     return `event: stream.packet\nid: ${STREAM}:${n + 1}\ndata: ${JSON.stringify(packet)}\n\n`;
@@ -59,7 +70,8 @@ function aguiBody(): string {
     { type: "STATE_DELTA", delta: "odd" },
     { type: "TOOL_CALL_ARGS" },
     ...HARD.map((text, n) => ({ type: "TEXT_MESSAGE_CONTENT", messageId: `hard${n}`, delta: text })),
-    { type: "TEXT_MESSAGE_CONTENT", messageId: "end", delta: "the end" },
+    ...WIDE.map(event).map((value) => ({ type: "CUSTOM", name: "capstan.event", value })),
+    { type: "TEXT_MESSAGE_CONTENT", messageId: "end", delta: "half of one: \ud800 the end" },
     { type: "RUN_FINISHED", metadata: { capstan: { reason: { odd: true } } } },
   ].map((event) => JSON.stringify(event));
   events.splice(3, 0, "no JSON at all", "[1]", '{"no":"type"}');
@@ -84,6 +96,7 @@ describe.each([["a desk", {}], ["a phone", PHONE]] as const)("on %s", (_, size) 
     if (face === "ag-ui") for (const word of ["no JSON at all", '"no":"type"', "lost"]) expect(raw.join(" "), word).toContain(word);
     expect(await textOf(page)).toMatch(/the end$/);
     expect(await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth), "no sideways scroll").toBe(0);
+    expect((await lastTurn(page).getByTestId("status").boundingBox())?.height).toBeLessThan(120);
 
     await say(page, "/tokens 3");
     await ended(page, "closed");
@@ -98,6 +111,8 @@ const ENDS: [face: "cap" | "ag-ui", data: unknown][] = [
   ["cap", { op: "ERROR", p: { code: "content_refused", message: "long ".repeat(20_000), severity: "FATAL", details: { retry_after: 1e300 } } }],
   ["cap", { op: "SHOUT", p: "hi" }],
   ["cap", { op: "EVENT", p: "a text" }],
+  ["cap", { op: "ERROR", p: { code: LONG, message: LONG, severity: "FATAL" } }],
+  ["ag-ui", { type: "RUN_ERROR", code: LONG, message: LONG, retry_after: 1e12 }],
   ["ag-ui", { type: "RUN_ERROR" }],
   ["ag-ui", { type: "RUN_ERROR", message: { odd: 1 }, code: ["x"], retry_after: "soon", metadata: { capstan: 3 } }],
 ];

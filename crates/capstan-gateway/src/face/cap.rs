@@ -6,7 +6,6 @@ mod whole;
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
 use capstan_agent::async_trait;
@@ -17,6 +16,7 @@ use http::{HeaderMap, HeaderValue};
 
 use self::routes::Params;
 use super::{Face, FaceWriter, Next, Opening, Request, Telling};
+use crate::access::Caller;
 use crate::app::App;
 use crate::ask::Ask;
 use crate::openapi::{Model, Routes};
@@ -66,15 +66,19 @@ impl Face for Cap {
     }
 
     /// `Accept: application/json` without `text/event-stream` asks for one object.
+    fn wants_whole(&self, request: &Parts) -> bool {
+        let lists = |kind| header_lists(&request.headers, "accept", kind);
+        lists("application/json") && !lists("text/event-stream")
+    }
+
     async fn whole(&self, app: &App, request: &Request<'_>, run: &Run) -> Option<Response> {
-        let lists = |kind| header_lists(&request.parts.headers, "accept", kind);
-        if !lists("application/json") || lists("text/event-stream") {
+        if !self.wants_whole(request.parts) {
             return None;
         }
         // A run's own fault was counted by its relay.
         let id = request.ask.key.parse().unwrap_or_default();
         Some(match whole::response(app, run, id).await {
-            Ok(answer) => Json(answer).into_response(),
+            Ok(body) => ([(http::header::CONTENT_TYPE, "application/json")], body).into_response(),
             Err(fault) => Refusal::from(fault).of_a_run(),
         })
     }
@@ -98,7 +102,9 @@ impl Face for Cap {
         opening: &Opening<'_>,
         headers: &mut HeaderMap<HeaderValue>,
     ) -> Result<(), Fault> {
-        if opening.view == View::Post { tickets::attach(app, opening.run, headers).await } else { Ok(()) }
+        let key = opening.parts.extensions.get::<Caller>().and_then(|caller| caller.key.as_ref());
+        let key = key.filter(|_| opening.view == View::Post);
+        tickets::attach(app, opening.run, key, headers).await
     }
 }
 

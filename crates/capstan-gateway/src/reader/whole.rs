@@ -1,13 +1,19 @@
 //! A run as a whole, for answers that are one object.
 
+use bytes::Bytes;
 use capstan_journal::{ArmedBy, Run, RunState, Step};
 use capstan_protocol::{Fault, FaultKind, Transcript, sse};
+use uuid::Uuid;
 
 use crate::app::App;
+use crate::limits::Load;
 use crate::refusal::journal_fault;
 
 /// How much is read at once, in packets and bytes.
 const STEP: (usize, usize) = (1024, 1024 * 1024);
+
+/// What a byte of the journal takes here: as a packet's payload, as a member of the answer, as the answer's text.
+const COPIES: usize = 3;
 
 /// What a run has said.
 pub(crate) struct Whole {
@@ -16,6 +22,8 @@ pub(crate) struct Whole {
     pub(crate) run: Run,
     /// Where it stood when the last of it was read: somebody may have armed a waiting run since.
     pub(crate) state: RunState,
+    /// What all of it takes.
+    _load: Load,
 }
 
 impl Whole {
@@ -32,7 +40,7 @@ impl Whole {
 /// Follows a run to its end, or until it waits for its client.
 pub(crate) async fn follow(app: &App, run: &Run) -> Result<Whole, Fault> {
     let mut reader = app.journal.reader_of(run, 0);
-    let mut transcript = Transcript::default();
+    let mut whole = Gathering::new(app, run);
     let state = loop {
         let step = tokio::select! {
             step = reader.next() => step.map_err(journal_fault)?,
@@ -40,11 +48,7 @@ pub(crate) async fn follow(app: &App, run: &Run) -> Result<Whole, Fault> {
             () = app.closing.cancelled() => return Err(Fault::new(FaultKind::RunInterrupted).with_retry_after(1.0)),
         };
         match step {
-            Step::Frames(frames) => {
-                for packet in frames.iter().filter_map(|frame| sse::decode_packet(frame)) {
-                    transcript.take(&packet);
-                }
-            }
+            Step::Frames(frames) => whole.take(&frames)?,
             Step::State(RunState::Running) => {}
             // The gateway itself goes on with it.
             Step::State(RunState::Waiting) if run.armed_by == ArmedBy::Gateway => {}
@@ -52,25 +56,67 @@ pub(crate) async fn follow(app: &App, run: &Run) -> Result<Whole, Fault> {
         }
     };
     let run = now(app, run).await?;
-    Ok(Whole { transcript, run, state })
+    Ok(whole.done(run, state))
 }
 
 /// What a run has said so far. Nobody waits for it.
 #[cfg_attr(not(test), allow(dead_code, reason = "CAP and AG-UI tell a run that is under way as a stream"))]
 pub(crate) async fn so_far(app: &App, run: &Run) -> Result<Whole, Fault> {
     let (run, mut after) = (now(app, run).await?, 0);
-    let mut transcript = Transcript::default();
+    let mut whole = Gathering::new(app, &run);
     while after < run.last_seq {
         let frames = app.journal.store().read(run.stream_id, after, STEP.0, STEP.1).await;
         let frames = frames.map_err(journal_fault)?;
         let Some(last) = frames.last() else { break };
         after = last.seq;
-        let told = frames.iter().filter(|frame| frame.seq <= run.last_seq);
-        for packet in told.filter_map(|frame| sse::decode_packet(&frame.bytes)) {
-            transcript.take(&packet);
-        }
+        let told = frames.into_iter().filter(|frame| frame.seq <= run.last_seq);
+        whole.take(&told.map(|frame| frame.bytes).collect::<Vec<_>>())?;
     }
-    Ok(Whole { transcript, state: run.state, run })
+    let state = run.state;
+    Ok(whole.done(run, state))
+}
+
+/// What is read, within what one object may hold and the tenant's requests may take: both before it is kept.
+struct Gathering<'a> {
+    app: &'a App,
+    stream: Uuid,
+    transcript: Transcript,
+    bytes: usize,
+    load: Load,
+}
+
+impl<'a> Gathering<'a> {
+    fn new(app: &'a App, run: &Run) -> Self {
+        let load = app.limiter.load(&run.tenant);
+        Self { app, stream: run.stream_id, transcript: Transcript::default(), bytes: 0, load }
+    }
+
+    fn take(&mut self, frames: &[Bytes]) -> Result<(), Fault> {
+        let limits = &self.app.settings.limits;
+        let more: usize = frames.iter().map(Bytes::len).sum();
+        self.bytes = self.bytes.saturating_add(more);
+        if self.bytes > limits.whole_bytes {
+            return Err(too_large(self.stream, limits.whole_bytes));
+        }
+        self.load.grow(more.saturating_mul(COPIES), limits)?;
+        for packet in frames.iter().filter_map(|frame| sse::decode_packet(frame)) {
+            self.transcript.take(&packet);
+        }
+        Ok(())
+    }
+
+    fn done(self, run: Run, state: RunState) -> Whole {
+        Whole { transcript: self.transcript, run, state, _load: self.load }
+    }
+}
+
+/// The run goes on, and its stream tells all of it.
+fn too_large(stream: Uuid, most: usize) -> Fault {
+    Fault::new(FaultKind::AnswerTooLarge)
+        .with_message(format!(
+            "The answer is larger than {most} bytes, so it is not put into one object: read it at /v1/streams/{stream}."
+        ))
+        .with_detail("stream_id", stream.to_string())
 }
 
 async fn now(app: &App, run: &Run) -> Result<Run, Fault> {
@@ -82,9 +128,9 @@ async fn now(app: &App, run: &Run) -> Result<Run, Fault> {
 mod tests {
     use capstan_journal::Claim;
     use capstan_protocol::{Payload, StreamPacket, Timestamp};
-    use uuid::Uuid;
 
     use super::*;
+    use crate::limits::Limiter;
 
     #[test]
     fn a_run_that_was_seen_waiting_is_no_success_even_if_it_goes_on_since() {
@@ -94,7 +140,8 @@ mod tests {
         for (seq, payload) in [(1, Payload::Delta("half".into())), (2, Payload::Error(error))] {
             transcript.take(&StreamPacket { stream_id: run.stream_id, seq, t: Timestamp::now(), payload });
         }
-        let whole = Whole { transcript, run, state: RunState::Waiting };
+        let load = Limiter::default().load("t");
+        let whole = Whole { transcript, run, state: RunState::Waiting, _load: load };
         assert_eq!(whole.fault().unwrap().kind(), FaultKind::UpstreamTruncated);
     }
 }

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use capstan_agent::{Cancel, Failure, Outcome, Output, TraceParent, Turn, channel};
+use capstan_agent::{Cancel, Failure, Inbox, Outcome, Output, TraceParent, Turn, channel};
 use capstan_journal::JournalError;
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{Fault, FaultKind};
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::{Instrument as _, Span};
 
@@ -16,13 +15,10 @@ use crate::traces;
 
 /// Outputs that may be under way between agent and journal: enough to keep both busy, not enough to hide a slow one.
 const IN_FLIGHT: usize = 256;
-/// Outputs that are committed together when they come faster than the journal.
-const BATCH: usize = IN_FLIGHT;
-
 /// An agent at work; dropping it stops the work.
 struct Work {
     task: JoinHandle<Outcome>,
-    inbox: mpsc::Receiver<Output>,
+    inbox: Inbox,
 }
 
 impl Drop for Work {
@@ -80,34 +76,32 @@ impl Relay {
         let deadline = tokio::time::sleep(self.budget);
         tokio::pin!(idle, deadline);
         let stopped = self.app.stopped.clone();
+        let mut batch = Vec::new();
         loop {
-            let first = tokio::select! {
+            let goes_on = tokio::select! {
                 biased;
                 Some(done) = self.stop.recv() => return Ok(Ended::Stopped(done)),
                 () = stopped.cancelled() => return Ok(Ended::Drained),
                 // Before the inbox, which an agent can keep filled for ever.
                 () = &mut deadline => return Ok(timed_out("The run took longer than it may.").fatal()),
-                output = work.inbox.recv() => output,
+                goes_on = work.inbox.take(&mut batch) => goes_on,
                 () = &mut idle => return Ok(timed_out("The agent said nothing for too long.")),
             };
-            let Some(first) = first else { break };
+            if !goes_on {
+                break;
+            }
             idle.as_mut().reset(tokio::time::Instant::now() + self.app.settings.timeouts.idle);
-            if let Some(fault) = self.write(first, &mut work.inbox, span).await? {
+            if let Some(fault) = self.write(&mut batch, span).await? {
                 return Ok(Ended::Failed(fault, false));
             }
         }
         Ok(self.outcome((&mut work.task).await))
     }
 
-    /// Journals one output and those that queued up behind it.
-    async fn write(
-        &mut self,
-        first: Output,
-        inbox: &mut mpsc::Receiver<Output>,
-        span: &Span,
-    ) -> Result<Option<Fault>, JournalError> {
-        let (mut output, mut taken) = (first, 0);
-        let fault = loop {
+    /// Journals what the agent wrote since, together.
+    async fn write(&mut self, batch: &mut Vec<Output>, span: &Span) -> Result<Option<Fault>, JournalError> {
+        let mut fault = None;
+        for output in batch.drain(..) {
             match &output {
                 Output::Warning(error) => traces::warned(span, &error.code),
                 Output::FarId(id) => self.note_far_id(id).await?,
@@ -126,19 +120,25 @@ impl Relay {
                 | Output::Member(_)
                 | Output::Interrupt(_) => {}
             }
-            let fault = self.packets.take(output).err();
-            // Outputs are counted, not packets: an agent that writes what becomes none must not keep us here.
-            taken += 1;
-            if fault.is_some() || taken >= BATCH {
-                break fault;
+            fault = self.packets.take(output).err();
+            if fault.is_some() {
+                break;
             }
-            match inbox.try_recv() {
-                Ok(next) => output = next,
-                Err(_) => break None,
-            }
-        };
+        }
         self.flush().await?;
-        Ok(fault)
+        Ok(fault.or(self.count_remembered().err()))
+    }
+
+    /// Counts what is remembered of the answer as a part of what the run takes, in large steps.
+    fn count_remembered(&mut self) -> Result<(), Fault> {
+        const STEP: usize = 256 * 1024;
+        let remembered = self.packets.remembered();
+        if remembered < self.counted + STEP {
+            return Ok(());
+        }
+        self.room.load.grow(remembered - self.counted, &self.app.settings.limits)?;
+        self.counted = remembered;
+        Ok(())
     }
 
     /// Puts on record what the agent works with elsewhere, so that a stop reaches it even after a crash.

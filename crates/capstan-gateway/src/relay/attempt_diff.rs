@@ -155,17 +155,17 @@ impl AttemptDiff {
     }
 
     /// The attempt goes back to an earlier place of its text; events that it sent after it may come again.
-    pub(super) fn rewind_to(&mut self, text_len: usize) -> Result<(), Forgotten> {
+    /// The packet after which that is.
+    pub(super) fn rewind_to(&mut self, text_len: usize) -> Result<u64, Forgotten> {
         let to = text_len.min(self.agreed);
         if to > self.text.len() {
             return Err(Forgotten);
         }
         self.held.clear();
         self.agreed = (0..=to).rev().find(|at| self.text.is_char_boundary(*at)).unwrap_or(0);
-        let next = self.marks.get(self.marks.partition_point(|mark| mark.end <= self.agreed));
-        let next = next.map_or(u64::MAX, |mark| mark.seq);
+        let next = self.first_different();
         self.forget_events_from(self.events.partition_point(|event| event.seq <= next));
-        Ok(())
+        Ok(next)
     }
 
     /// Events from an index on are to be met again.
@@ -235,12 +235,23 @@ impl AttemptDiff {
         event.map(|event| event.met = true).is_some()
     }
 
-    /// Cuts back to the last packet that is agreed upon as a whole.
-    pub(super) fn cut(&mut self) -> Result<Cut, Forgotten> {
+    /// The first packet whose text is not agreed upon.
+    pub(super) fn first_different(&self) -> u64 {
+        let next = self.marks.get(self.marks.partition_point(|mark| mark.end <= self.agreed));
+        next.map_or(u64::MAX, |mark| mark.seq)
+    }
+
+    /// Cuts back to the last packet that is agreed upon as a whole; `floor` is one that is, besides texts and events
+    /// that are known here, and `limit` the last that may stay.
+    pub(super) fn cut(&mut self, floor: u64, limit: u64) -> Result<Cut, Forgotten> {
         let kept = self.marks.partition_point(|mark| mark.end <= self.agreed).checked_sub(1);
-        let kept = kept.and_then(|index| self.marks.get(index)).map(|mark| (mark.seq, mark.end));
-        let (after_seq, text_len) = kept.unwrap_or((0, 0));
-        let text = self.text.get(text_len..self.agreed).unwrap_or_default().to_owned() + &self.held;
+        let kept = kept.and_then(|index| self.marks.get(index)).map_or(0, |mark| mark.seq);
+        let after_seq = kept.max(floor).min(limit);
+        let last = self.marks.partition_point(|mark| mark.seq <= after_seq).checked_sub(1);
+        let text_len = last.and_then(|index| self.marks.get(index)).map_or(0, |mark| mark.end);
+        let again = text_len..self.agreed.max(text_len);
+        let text = self.text.get(again.clone()).or(again.is_empty().then_some("")).ok_or(Forgotten)?;
+        let text = text.to_owned() + &self.held;
         let first = self.events.partition_point(|event| event.seq <= after_seq);
         let dropped = self.events.iter().skip(first).filter(|event| event.met);
         let events = dropped.map(|event| event.raw.clone().ok_or(Forgotten)).collect::<Result<_, _>>()?;
@@ -334,7 +345,7 @@ mod tests {
         let mut diff = sent(&["Hel", "lo wor", "ld"]);
         let Met::Different(rest) = diff.meet_text("Hello moon".into()) else { panic!() };
         assert_eq!(rest, "moon");
-        let cut = diff.cut().unwrap();
+        let cut = diff.cut(0, u64::MAX).unwrap();
         assert_eq!((cut.after_seq, diff.text(), cut.text.as_str()), (1, "Hel", "lo "));
     }
 
@@ -342,7 +353,7 @@ mod tests {
     fn a_difference_in_the_first_packet_cuts_everything() {
         let mut diff = sent(&["Hello"]);
         assert!(matches!(diff.meet_text("Help".into()), Met::Different(rest) if rest == "p"));
-        let cut = diff.cut().unwrap();
+        let cut = diff.cut(0, u64::MAX).unwrap();
         assert_eq!((cut.after_seq, cut.text.as_str()), (0, "Hel"));
     }
 
@@ -434,7 +445,7 @@ mod tests {
                 None if diff.is_behind() => String::new(),
                 None => continue,
             };
-            let cut = diff.cut().unwrap();
+            let cut = diff.cut(0, u64::MAX).unwrap();
             packets.retain(|(seq, _)| *seq <= cut.after_seq);
             say(&mut diff, &mut packets, cut.text + &rest);
         }

@@ -17,7 +17,6 @@ use super::{Relay, failure};
 use crate::app::App;
 use crate::ask::Ask;
 use crate::conversation::{self, TurnRecord};
-use crate::limits;
 use crate::refusal::journal_fault;
 use crate::traces;
 use crate::wall_clock::later;
@@ -112,6 +111,7 @@ impl Relay {
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
         self.run.attempt += 1;
+        self.run.usage = self.packets.usage();
         self.run.updated_at = self.app.stamp(&self.run);
         let begins_at = later(self.run.updated_at, wait);
         self.run.not_before = Some(begins_at);
@@ -123,7 +123,7 @@ impl Relay {
 
     /// Rule 2: the run waits for its client to come back. If too many of its tenant's wait already, rule 3: it ends.
     pub(super) async fn suspend(&mut self, fault: Fault, wait: Duration) -> Result<(), JournalError> {
-        let quota = limits::quota(&self.app.settings.limits);
+        let quota = self.app.quota_of(&self.run.tenant);
         self.wait_for_client(fault, wait, CancelReason::Retried, &quota).await
     }
 
@@ -204,6 +204,7 @@ fn write_wait(
     packets.write(Payload::Error(told.to_stream_error(app.settings.exposure)));
     run.state = RunState::Waiting;
     run.fault = Some(fault.code().to_owned());
+    run.usage = packets.usage();
     // Both from one look at the clock: what lies between them is the wait, whatever the clock says later.
     run.updated_at = app.stamp(run);
     run.not_before = Some(later(run.updated_at, wait));
@@ -334,12 +335,19 @@ async fn turn_so_far(app: &App, run: &Run) -> Result<Option<StoredTurn>, Journal
     Ok(Some(said.into_turn(run.stream_id, app.stamp(run))))
 }
 
+/// Turns that ended while the run was at work are few, and one is enough.
+const LAST_TURNS: usize = 4 * 1024 * 1024;
+
 /// What the session's last turn said; only who answers a question may repeat it.
 async fn last_messages(app: &App, run: &Run, ask: &Ask) -> Result<Vec<ChatMessage>, JournalError> {
     if ask.extras.answers.is_empty() {
         return Ok(Vec::new());
     }
-    let turns = app.journal.store().turns(&run.tenant, &run.session, run.turns_before, usize::MAX).await?;
+    let turns = app
+        .journal
+        .store()
+        .turns(&run.tenant, &run.session, run.turns_before, usize::MAX, LAST_TURNS)
+        .await?;
     Ok(turns.into_iter().next_back().map(|turn| TurnRecord::of(turn).into_messages()).unwrap_or_default())
 }
 

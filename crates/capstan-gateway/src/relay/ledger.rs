@@ -3,7 +3,7 @@
 
 use capstan_agent::{CallEnded, CallOutcome, CallsMade, MemberCalls, TraceParent};
 use capstan_journal::{Attempt, MemberUse, Run};
-use capstan_protocol::{Fault, Timestamp};
+use capstan_protocol::{Fault, FaultKind, Timestamp};
 
 use super::packet_writer::PacketWriter;
 
@@ -124,7 +124,17 @@ pub(super) fn made(run: &Run) -> CallsMade {
 
 /// The calls of a run so far; nothing if its agent does not count them.
 pub(super) fn calls(run: &Run) -> Option<u32> {
-    run.attempts.iter().any(|entry| entry.calls > 0).then(|| calls_before(run, run.attempt + 1))
+    let present = run.attempts.iter().find(|entry| entry.n == run.attempt);
+    let is_seen = |entry: &Attempt| entry.fault.as_deref() != Some(FaultKind::RunInterrupted.entry().code);
+    let made = match present {
+        // Its process died, and what it had called died with it.
+        Some(entry) if !is_seen(entry) => entry.calls.max(1),
+        Some(entry) => entry.calls,
+        None => 0,
+    };
+    let made = u32::try_from(made).unwrap_or(u32::MAX);
+    let counts = run.attempts.iter().any(|entry| entry.calls > 0);
+    counts.then(|| calls_before(run, run.attempt).saturating_add(made))
 }
 
 /// An attempt of which nothing more is known has made the call that nobody wrote down.

@@ -12,9 +12,13 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::attempt_diff::{AttemptDiff, Forgotten, Met};
+use super::call_diff::{Call, CallDiff, MetCall, Said};
 use super::spending::Spending;
 use super::tool_log::ToolLog;
 use crate::app::App;
+
+/// How the types of a tool call's events begin.
+const TOOL_CALL: &str = "TOOL_CALL_";
 
 /// Writes one stream.
 pub(super) struct PacketWriter {
@@ -25,6 +29,8 @@ pub(super) struct PacketWriter {
     latest: Timestamp,
     attempt: u32,
     accepts_reset: bool,
+    /// Nobody sees anything of the run before its end, so that everything can be taken back.
+    is_unseen: bool,
     supported: Option<Vec<String>>,
     app: App,
     /// Encoded and not yet taken: the frames one behind the other, and where each ends.
@@ -32,6 +38,7 @@ pub(super) struct PacketWriter {
     ends: Vec<usize>,
     events: u64,
     diff: AttemptDiff,
+    calls: CallDiff,
     tools: ToolLog,
     /// What the present attempt asks. It is written with the end of the run, if the attempt succeeds.
     asked: Vec<Interrupt>,
@@ -58,7 +65,8 @@ impl PacketWriter {
             bytes: run.bytes,
             latest: run.updated_at,
             attempt: run.attempt,
-            accepts_reset: run.accepts_reset,
+            accepts_reset: run.accepts_reset || run.is_unseen,
+            is_unseen: run.is_unseen,
             supported: run.supported_events.clone(),
             app: app.clone(),
             buffer: Vec::new(),
@@ -66,6 +74,7 @@ impl PacketWriter {
             events: 0,
             // What has one attempt has nothing to compare, unless it goes back by itself.
             diff: AttemptDiff::new(run.max_attempts > 1),
+            calls: CallDiff::default(),
             tools: ToolLog::default(),
             asked: Vec::new(),
             heard: 0,
@@ -104,6 +113,7 @@ impl PacketWriter {
     /// Makes ready for comparing, by reading what was sent so far. It must be in the journal.
     pub(super) async fn compare(&mut self) -> Result<(), JournalError> {
         (self.diff, self.tools, self.events) = (AttemptDiff::new(true), ToolLog::default(), 0);
+        self.calls = CallDiff::default();
         self.replay().await
     }
 
@@ -112,15 +122,17 @@ impl PacketWriter {
         self.diff.text()
     }
 
-    /// What was said as messages, when nothing more will be said. A long one is read from the journal.
+    /// What was said as messages, when nothing more will be said. A long one is read from the journal; of one that no
+    /// model could read again, the beginning is what a session remembers.
     pub(super) async fn take_messages(&mut self) -> Result<Vec<ChatMessage>, JournalError> {
         let text = match self.diff.take_text() {
             Some(text) => text,
             None => {
-                self.diff = AttemptDiff::with_limit(true, usize::MAX);
+                self.diff = AttemptDiff::new(true);
+                self.calls = CallDiff::default();
                 self.tools = ToolLog::default();
                 self.replay().await?;
-                self.diff.take_text().unwrap_or_default()
+                self.diff.text().to_owned()
             }
         };
         Ok(std::mem::take(&mut self.tools).messages(&text))
@@ -129,6 +141,11 @@ impl PacketWriter {
     /// What was said as far as it is at hand; of a very long answer, the beginning.
     pub(super) fn messages_so_far(&mut self) -> Vec<ChatMessage> {
         std::mem::take(&mut self.tools).messages(self.diff.text())
+    }
+
+    /// What is remembered of what was said, in bytes.
+    pub(super) fn remembered(&self) -> usize {
+        self.diff.text().len() + self.tools.bytes()
     }
 
     /// What the run asks, if it ends now.
@@ -246,14 +263,28 @@ impl PacketWriter {
                 let event = Event::of(raw);
                 if let EventView::Reset(reset) = event.view() {
                     self.diff.reset(reset.after_seq);
+                    self.calls.reset(reset.after_seq);
                     self.tools.reset(reset.after_seq);
                 } else {
                     self.events += 1;
-                    self.diff.sent_event(seq, raw);
-                    self.tools.note(seq, self.diff.len(), &event);
+                    self.note_event(seq, raw, &event);
                 }
             }
             Payload::Error(_) | Payload::Close(_) => {}
+        }
+    }
+
+    /// Calls are compared in a way of their own; what they were answered is an event like others.
+    fn note_event(&mut self, seq: u64, raw: &RawObject, event: &Event) {
+        let said = Said::of(event).map(|(_, said)| said);
+        if matches!(said, None | Some(Said::Result)) {
+            self.diff.sent_event(seq, raw);
+        }
+        if said.is_some() {
+            if self.diff.compares() {
+                self.calls.sent(seq, event, raw);
+            }
+            self.tools.note(seq, self.diff.len(), event);
         }
     }
 
@@ -261,6 +292,7 @@ impl PacketWriter {
     pub(super) fn begin_attempt(&mut self, attempt: u32) {
         self.attempt = attempt;
         self.diff.rewind();
+        self.calls.rewind();
         self.heard = 0;
         self.turned.clear();
         self.asked.clear();
@@ -313,7 +345,7 @@ impl PacketWriter {
                 self.say(rest);
                 Ok(())
             }
-            Met::Different(rest) => self.diverge(&rest),
+            Met::Different(rest) => self.diverge(&rest, u64::MAX),
         }
     }
 
@@ -322,7 +354,9 @@ impl PacketWriter {
         self.heard = keep.min(self.heard);
         self.turned.retain(|(at, _)| *at <= keep);
         let turned: usize = self.turned.iter().map(|(_, len)| len).sum();
-        self.diff.rewind_to(self.heard + turned).map_err(diverged)
+        let after = self.diff.rewind_to(self.heard + turned).map_err(diverged)?;
+        self.calls.rewind_after(after);
+        Ok(())
     }
 
     /// Moved here from the agent: encoding it is the first copy.
@@ -332,12 +366,15 @@ impl PacketWriter {
     }
 
     fn event(&mut self, kind: &str, payload: RawObject) -> Result<(), Fault> {
+        let is_listed = |supported: &Vec<String>| supported.iter().any(|s| s.eq_ignore_ascii_case(kind));
+        let is_wanted = kind == event::USER_ERROR || self.supported.as_ref().is_none_or(is_listed);
+        if is_wanted && self.diff.compares() && kind.starts_with(TOOL_CALL) {
+            return self.call_event(payload);
+        }
         if self.diff.meet_event(&payload) {
             self.swallowed += payload.get().len() as u64;
             return Ok(());
         }
-        let is_listed = |supported: &Vec<String>| supported.iter().any(|s| s.eq_ignore_ascii_case(kind));
-        let is_wanted = kind == event::USER_ERROR || self.supported.as_ref().is_none_or(is_listed);
         if is_wanted {
             self.events += 1;
             self.show(payload);
@@ -352,27 +389,88 @@ impl PacketWriter {
         Ok(())
     }
 
+    /// A part of a tool call, in a run that may have several attempts: shown when the call is whole.
+    fn call_event(&mut self, payload: RawObject) -> Result<(), Fault> {
+        let event = Event::of(&payload);
+        let Some((id, said)) = Said::of(&event) else {
+            self.show(payload);
+            return Ok(());
+        };
+        if let Said::Result = said {
+            // Some tell no end of a call but its result.
+            self.whole_call(&id)?;
+            return self.call_result(&id, &payload);
+        }
+        if !self.calls.hold(&id, &said, &event, &payload) {
+            self.show(payload);
+        }
+        if let Said::End = said { self.whole_call(&id) } else { Ok(()) }
+    }
+
+    fn whole_call(&mut self, id: &str) -> Result<(), Fault> {
+        self.calls.whole(id).map_or(Ok(()), |call| self.call(call))
+    }
+
+    fn call(&mut self, call: Call) -> Result<(), Fault> {
+        let call = match self.calls.meet(call) {
+            MetCall::Equal => return Ok(()),
+            MetCall::New(call) => call,
+            MetCall::Different(call) => {
+                self.diverge("", self.calls.first_missing().unwrap_or(u64::MAX))?;
+                call
+            }
+        };
+        for part in call.into_events() {
+            self.events += 1;
+            self.show(part);
+        }
+        Ok(())
+    }
+
+    fn call_result(&mut self, id: &str, payload: &RawObject) -> Result<(), Fault> {
+        let (result, told) = self.calls.result(id, payload);
+        if self.diff.meet_event(&result) {
+            return Ok(());
+        }
+        if let Some(before) = told {
+            self.diverge("", before.saturating_sub(1))?;
+        }
+        self.events += 1;
+        self.show(result);
+        Ok(())
+    }
+
     fn show(&mut self, payload: RawObject) {
         self.write(Payload::Event(payload.clone()));
-        self.diff.sent_event(self.seq, &payload);
         // Few events are about tools, and only these are looked into.
-        if payload.get().contains("TOOL_CALL_") {
-            self.tools.note(self.seq, self.diff.len(), &Event::of(&payload));
+        if payload.get().contains(TOOL_CALL) {
+            self.note_event(self.seq, &payload, &Event::of(&payload));
+        } else {
+            self.diff.sent_event(self.seq, &payload);
         }
     }
 
-    /// A later attempt said something else: viewers drop what differs and get it anew, if they can.
-    fn diverge(&mut self, rest: &str) -> Result<(), Fault> {
+    /// A later attempt said something else: viewers drop what differs and get it anew, if they can. Nothing after
+    /// `limit` stays, even if it agrees.
+    fn diverge(&mut self, rest: &str, limit: u64) -> Result<(), Fault> {
         if !self.accepts_reset {
             return Err(Fault::new(FaultKind::AttemptDiverged));
         }
-        let cut = self.diff.cut().map_err(diverged)?;
+        let (floor, whole) =
+            (self.calls.last_met_before(self.diff.first_different()), self.calls.last_whole());
+        let cut = self.diff.cut(floor, limit).map_err(diverged)?;
+        // A call that somebody may have acted upon cannot be taken back, nor made again.
+        if cut.after_seq < whole && !self.is_unseen {
+            return Err(Fault::new(FaultKind::AttemptDiverged));
+        }
         let data = StreamReset { attempt: self.attempt, after_seq: cut.after_seq };
         self.reset_to = Some(self.reset_to.map_or(cut.after_seq, |before| before.min(cut.after_seq)));
         let payload = event::envelope(event::STREAM_RESET, &data).map_err(Fault::from_error)?;
         self.write(Payload::Event(payload));
+        let calls = self.calls.met_after(cut.after_seq);
+        self.calls.reset(cut.after_seq);
         self.tools.reset(cut.after_seq);
-        cut.events.into_iter().for_each(|event| self.show(event));
+        cut.events.into_iter().chain(calls).for_each(|event| self.show(event));
         let again = cut.text + rest;
         if !again.is_empty() {
             self.say(again);
@@ -382,7 +480,14 @@ impl PacketWriter {
 
     /// The agent is done; if it said less than an earlier attempt, that is a difference, too.
     pub(super) fn end_attempt(&mut self) -> Result<(), Fault> {
-        if self.diff.is_behind() { self.diverge("") } else { Ok(()) }
+        for call in self.calls.rest() {
+            self.call(call)?;
+        }
+        match self.calls.first_missing() {
+            Some(limit) => self.diverge("", limit),
+            None if self.diff.is_behind() => self.diverge("", u64::MAX),
+            None => Ok(()),
+        }
     }
 
     /// What CLOSE says: a word, or a report when there is more to tell.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use capstan_journal::Run;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 type Counts = Map<String, Value>;
 
@@ -106,13 +106,23 @@ fn add(to: &mut Option<Counts>, usage: Option<&Counts>) {
     }
 }
 
-/// Counts add up; of what is no count the last word stays.
+/// Numbers are added, wherever they stand; of anything else the later word counts.
 fn sum(to: &mut Counts, usage: &Counts) {
     for (name, value) in usage {
-        let both = to.get(name).and_then(Value::as_u64).zip(value.as_u64());
-        let value = both.map_or_else(|| value.clone(), |(a, b)| a.saturating_add(b).into());
-        to.insert(name.clone(), value);
+        match (to.get_mut(name), value) {
+            (Some(Value::Number(a)), Value::Number(b)) => *a = plus(a, b),
+            (Some(Value::Object(a)), Value::Object(b)) => sum(a, b),
+            (_, value) => {
+                to.insert(name.clone(), value.clone());
+            }
+        }
     }
+}
+
+fn plus(a: &Number, b: &Number) -> Number {
+    let whole = a.as_u64().zip(b.as_u64()).and_then(|(a, b)| a.checked_add(b)).map(Number::from);
+    let broken = || Number::from_f64(a.as_f64()? + b.as_f64()?);
+    whole.or_else(broken).unwrap_or_else(|| b.clone())
 }
 
 #[cfg(test)]
@@ -123,6 +133,21 @@ mod tests {
 
     fn counts(value: Value) -> Counts {
         value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn attempts_add_up_and_within_one_the_last_word_counts() {
+        let mut usage =
+            Spending { before: Some(counts(json!({ "input_tokens": 7 }))), ..Spending::default() };
+        usage.say(counts(json!({ "input_tokens": 5, "output_tokens": 1 })));
+        usage.say(counts(json!({ "input_tokens": 5, "output_tokens": 9, "tier": "a", "cost": 0.5 })));
+        usage.begin_attempt();
+        let first = json!({ "input_tokens": 12, "output_tokens": 9, "tier": "a", "cost": 0.5 });
+        assert_eq!(usage.total(), Some(counts(first)));
+        usage.say(counts(json!({ "input_tokens": 1, "tier": "b", "cost": 1, "more": { "n": 2 } })));
+        let all =
+            json!({ "input_tokens": 13, "output_tokens": 9, "tier": "b", "cost": 1.5, "more": { "n": 2 } });
+        assert_eq!(usage.total(), Some(counts(all)));
     }
 
     #[test]

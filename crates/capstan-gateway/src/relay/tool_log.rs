@@ -7,7 +7,10 @@ use serde_json::Value;
 
 /// Calls and results of a stream, and what was said before each.
 #[derive(Default)]
-pub(super) struct ToolLog(Vec<Entry>);
+pub(super) struct ToolLog(Vec<Entry>, usize);
+
+/// What is kept of calls and results: beyond it a session remembers no more of them.
+const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 struct Entry {
     seq: u64,
@@ -31,6 +34,10 @@ impl ToolLog {
     pub(super) fn note(&mut self, seq: u64, at: usize, event: &Event) {
         let text = |name: &str| event.data.get(name).and_then(Value::as_str).map(str::to_owned);
         let Some(id) = text("toolCallId") else { return };
+        if self.1 > MOST_BYTES {
+            return;
+        }
+        self.1 += text("delta").map_or(0, |text| text.len()) + event.data.get("content").map_or(64, size);
         match event.kind.as_deref() {
             Some("TOOL_CALL_START") => {
                 let name = text("toolCallName").unwrap_or_default();
@@ -48,6 +55,11 @@ impl ToolLog {
             }
             _ => {}
         }
+    }
+
+    /// About how much is kept.
+    pub(super) fn bytes(&self) -> usize {
+        self.1
     }
 
     /// Forgets everything after a packet.
@@ -76,6 +88,11 @@ impl ToolLog {
         messages.text(text.get(from..).unwrap_or_default());
         messages.0
     }
+}
+
+/// About how much a value takes.
+fn size(value: &Value) -> usize {
+    value.as_str().map_or_else(|| value.to_string().len(), str::len)
 }
 
 #[derive(Default)]

@@ -6,9 +6,9 @@ use axum::extract::{ConnectInfo, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use capstan_protocol::{FaultKind, HealthCheckResponse, HealthStatus};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, StatusCode, Uri, header};
 
-use crate::access::bearer;
+use crate::access::{bearer, is_foreign_host};
 use crate::app::App;
 use crate::html;
 use crate::openapi::{Answer, Content, Row, Tag, model};
@@ -81,9 +81,10 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<StatusCode, Refusal>
 pub(crate) async fn metrics(
     State(app): State<App>,
     peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    check_operator(&app, peer, &headers)?;
+    check_operator(&app, peer, &uri, &headers)?;
     app.metrics.journal.ask(&**app.journal.store());
     app.agents().for_each(|named| app.metrics.routes.stand(&named.name, &named.agent.members()));
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], app.metrics.encode()).into_response())
@@ -93,13 +94,16 @@ pub(crate) async fn metrics(
 pub(super) fn check_operator(
     app: &App,
     peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    uri: &Uri,
     headers: &HeaderMap,
 ) -> Result<(), Refusal> {
     let presented = bearer(headers).map(KeyHash::of);
     let has_key = presented.is_some() && presented == app.settings.metrics_key;
     // A server that does not say who asks is taken at its least.
     let is_near = peer.is_some_and(|Extension(ConnectInfo(peer))| peer.ip().is_loopback());
-    if is_near || has_key { Ok(()) } else { Err(FaultKind::TenantUnauthorized.into()) }
+    // A page elsewhere may name this machine as its own host: that is not this machine asking.
+    let is_operator = has_key || (is_near && !is_foreign_host(uri, headers));
+    if is_operator { Ok(()) } else { Err(FaultKind::TenantUnauthorized.into()) }
 }
 
 /// What a browser sees.

@@ -6,7 +6,7 @@ use axum::extract::{ConnectInfo, State};
 use axum::{Extension, Json};
 use capstan_journal::{ReplicaState, Standing};
 use capstan_protocol::FaultKind;
-use http::HeaderMap;
+use http::{HeaderMap, Uri};
 
 use super::health::check_operator;
 use crate::answers::{ListedReplica, ReplicaList};
@@ -27,9 +27,10 @@ pub(crate) const LIST: Row = Row {
 pub(crate) async fn list(
     State(app): State<App>,
     peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Result<Json<ReplicaList>, Refusal> {
-    check_operator(&app, peer, &headers)?;
+    check_operator(&app, peer, &uri, &headers)?;
     let replicas = app.journal.store().replicas().await.map_err(journal_fault)?;
     Ok(Json(ReplicaList { replicas: replicas.into_iter().map(listed).collect() }))
 }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use crate::access::Caller;
 use crate::answers::{PurgedSession, Session, SessionTurn};
 use crate::app::App;
+use crate::ask::check_id;
 use crate::conversation::TurnRecord;
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::purge;
@@ -19,6 +20,8 @@ use crate::refusal::Refusal;
 
 /// The most turns of a page.
 const PAGE: usize = 1000;
+/// And the most bytes of them, unless one alone has more.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 pub(crate) const TURNS: Row = Row {
     tag: &Tag::SESSIONS,
@@ -50,6 +53,7 @@ pub(crate) const PURGE: Row = Row {
 
 /// Another tenant's session answers exactly as an unknown one does.
 async fn check(app: &App, caller: &Caller, id: &str) -> Result<(), Refusal> {
+    check_id("the session's id", id)?;
     let is_known = app.journal.store().has_session(&caller.tenant, id).await?;
     is_known.then_some(()).ok_or_else(|| FaultKind::SessionNotFound.into())
 }
@@ -59,7 +63,7 @@ async fn check(app: &App, caller: &Caller, id: &str) -> Result<(), Refusal> {
 pub(crate) struct TurnParams {
     /// The turn that the page follows: `next` of the page before.
     from: Option<u64>,
-    /// How many, 100 unless said and 1000 at most.
+    /// How many, 100 unless said and 1000 at most. A page may be shorter, since its size is limited, too.
     limit: Option<usize>,
 }
 
@@ -73,10 +77,13 @@ pub(crate) async fn turns(
     check(&app, &caller, &id).await?;
     let (after, limit) = (params.from.unwrap_or(0), params.limit.unwrap_or(100).clamp(1, PAGE));
     let store = app.journal.store();
-    let mut page = store.turns(&caller.tenant, &id, after.saturating_add(1), limit + 1).await?;
-    let has_more = page.len() > limit;
-    page.truncate(limit);
-    let next = page.last().map(|turn| turn.number).filter(|_| has_more);
+    let page = store.turns(&caller.tenant, &id, after.saturating_add(1), limit, PAGE_BYTES).await?;
+    let last = page.last().map_or(after, |turn| turn.number);
+    let has_more = !store.turns(&caller.tenant, &id, last.saturating_add(1), 1, 1).await?.is_empty();
+    let next = Some(last).filter(|_| has_more);
+    let bytes: usize = page.iter().map(StoredTurn::said_bytes).sum();
+    let mut load = app.limiter.load(&caller.tenant);
+    load.grow(bytes.saturating_mul(3), &app.settings.limits)?;
     let mut turns = Vec::new();
     for turn in page {
         turns.push(shown(&app, turn).await?);
@@ -101,6 +108,7 @@ pub(crate) async fn purge(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
+    check_id("the session's id", &id)?;
     if let Err(unknown) = check(&app, &caller, &id).await {
         let is_erased = app.erased.has(&caller.tenant, &id);
         let fault = Fault::new(FaultKind::StreamExpired).with_message("The session was erased a moment ago.");

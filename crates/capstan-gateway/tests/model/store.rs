@@ -201,8 +201,9 @@ impl Store for Shaky {
         session: &str,
         from: u64,
         limit: usize,
+        max_bytes: usize,
     ) -> Result<Vec<StoredTurn>, JournalError> {
-        self.call(self.inner.turns(tenant, session, from, limit)).await
+        self.call(self.inner.turns(tenant, session, from, limit, max_bytes)).await
     }
 
     async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {

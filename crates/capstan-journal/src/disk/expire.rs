@@ -1,6 +1,7 @@
 //! Retention: what is due is marked as gone, in small groups between which appends go on. The cleaner does the rest.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ops::Bound::{Excluded, Unbounded};
 
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
@@ -19,9 +20,12 @@ const LOOK_AT_ONCE: usize = 4096;
 /// All tenants without a retention of their own. No tenant can be called this.
 const OTHERS: &str = "\0";
 
+/// What has to go: closed streams and sessions that nobody uses, with what they take.
+#[derive(Default)]
 struct Due {
-    stream: Uuid,
-    size: u64,
+    streams: Vec<(Uuid, u64)>,
+    /// Each with the moment since when it was not used.
+    sessions: Vec<(Uuid, Timestamp, u64)>,
 }
 
 /// Tenants that have a retention of their own, by the name in the index.
@@ -47,70 +51,74 @@ impl DiskStore {
         let mut report = Expired::default();
         let rules = retention.clone();
         let due = self.view(move |shared| Ok(due(shared, &rules, now))).await?;
-        for some in due.chunks(STREAMS_AT_ONCE) {
-            let streams = some.iter().map(|due| due.stream).collect();
+        for some in due.streams.chunks(STREAMS_AT_ONCE) {
+            let streams = some.iter().map(|(stream, _)| *stream).collect();
             report.streams += self.ask(|reply| Command::Retire { streams, now, reply }).await?;
-            report.bytes += some.iter().map(|due| due.size).sum::<u64>();
+            report.bytes += some.iter().map(|(_, size)| size).sum::<u64>();
         }
-        report.sessions = self.expire_sessions(retention, now).await?;
+        for (session, used_at, size) in due.sessions {
+            let unused_since = Some(used_at);
+            let command = |reply| Command::ForgetSession { session, unused_since, now, reply };
+            if self.ask(command).await? {
+                report.sessions += 1;
+                report.bytes += size;
+            }
+        }
         let rules = retention.clone();
         report.claims = self.view(move |shared| Ok(expire_claims(shared, &rules, now))).await?;
         self.wake_keeper();
         Ok(report)
     }
-
-    async fn expire_sessions(&self, retention: &Retention, now: Timestamp) -> Result<u64, JournalError> {
-        let (rules, mut count) = (retention.clone(), 0);
-        let unused = self.view(move |shared| Ok(unused_sessions(shared, &rules, now))).await?;
-        for (session, cutoff) in unused {
-            let unused_since = Some(cutoff);
-            let command = |reply| Command::ForgetSession { session, unused_since, now, reply };
-            count += u64::from(self.ask(command).await?);
-        }
-        Ok(count)
-    }
 }
 
-/// The closed streams that have to go, oldest first.
-fn due(shared: &Shared, retention: &Retention, now: Timestamp) -> Vec<Due> {
+/// What has to go, judged oldest first: streams by their end, sessions by their last use.
+fn due(shared: &Shared, retention: &Retention, now: Timestamp) -> Due {
     let tenants = Tenants::new(shared, retention);
     let mut sizes: HashMap<String, u64> = HashMap::new();
-    for (tenant, size) in &shared.index().sizes_of {
-        *sizes.entry(tenants.name(tenant).to_owned()).or_default() += size;
+    {
+        let index = shared.index();
+        for (tenant, size) in index.sizes_of.iter().chain(&index.turns_of) {
+            *sizes.entry(tenants.name(tenant).to_owned()).or_default() += size;
+        }
     }
-    let mut judge = Judge::new(retention, now, &sizes);
-    let (mut due, mut from) = (Vec::new(), (Timestamp::from_micros(i64::MIN), Uuid::nil()));
+    let (mut judge, mut due) = (Judge::new(retention, now, &sizes), Due::default());
+    let start = (Timestamp::from_micros(i64::MIN), Uuid::nil());
+    let (mut after_closed, mut after_used) = (start, start);
     loop {
         let index = shared.index();
-        let mut entries = index.closed.range((std::ops::Bound::Excluded(from), std::ops::Bound::Unbounded));
-        for &(closed_at, stream) in entries.by_ref().take(LOOK_AT_ONCE) {
-            if judge.is_done(closed_at) {
+        // A session with a run that is open is in use.
+        let in_use: HashSet<Uuid> = {
+            let open = index.open.iter().filter_map(|stream| index.streams.get(stream));
+            open.map(|stream| stream.session_id).collect()
+        };
+        let mut closed = index.closed.range((Excluded(after_closed), Unbounded)).peekable();
+        let mut used = index.used.range((Excluded(after_used), Unbounded)).peekable();
+        for _ in 0..LOOK_AT_ONCE {
+            let is_stream = match (closed.peek(), used.peek()) {
+                (None, None) => return due,
+                (Some(closed), Some(used)) => closed.0 <= used.0,
+                (closed, None) => closed.is_some(),
+                (None, Some(_)) => false,
+            };
+            let Some(&(at, id)) = (if is_stream { closed.next() } else { used.next() }) else { return due };
+            if judge.is_done(at) {
                 return due;
             }
-            from = (closed_at, stream);
-            let Some(found) = index.streams.get(&stream) else { continue };
-            if judge.is_due(tenants.name(&found.tenant), closed_at, found.size) {
-                due.push(Due { stream, size: found.size });
+            if is_stream {
+                after_closed = (at, id);
+                let Some(found) = index.streams.get(&id) else { continue };
+                if judge.is_due(tenants.name(&found.tenant), at, found.size) {
+                    due.streams.push((id, found.size));
+                }
+            } else {
+                after_used = (at, id);
+                let Some(found) = index.sessions.get(&id).filter(|_| !in_use.contains(&id)) else { continue };
+                if judge.is_due(tenants.name(&found.tenant), at, found.bytes) {
+                    due.sessions.push((id, at, found.bytes));
+                }
             }
         }
-        if entries.next().is_none() {
-            return due;
-        }
     }
-}
-
-/// Sessions that were not used for too long, each with the moment since when.
-fn unused_sessions(shared: &Shared, retention: &Retention, now: Timestamp) -> Vec<(Uuid, Timestamp)> {
-    let tenants = Tenants::new(shared, retention);
-    let index = shared.index();
-    let oldest = retention.before(now, retention.shortest_age());
-    let used = index.used.iter().take_while(|(used_at, _)| *used_at <= oldest);
-    let unused = used.filter_map(|(used_at, id)| {
-        let tenant = tenants.name(&index.sessions.get(id)?.tenant);
-        let cutoff = retention.before(now, retention.max_age_of(tenant));
-        (*used_at <= cutoff).then_some((*id, cutoff))
-    });
-    unused.collect()
 }
 
 /// Claims whose stream went long ago are free again. Their marks go with the segments that hold them.

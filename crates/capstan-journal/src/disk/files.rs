@@ -37,17 +37,31 @@ pub(crate) fn read_range(file: &dyn Data, offset: u64, length: u64) -> io::Resul
     Ok(bytes)
 }
 
+/// A new file in place of what lies there. Nothing is followed: somebody else's file may be behind the name.
+pub(crate) fn create_own(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => private(OpenOptions::new().read(true).write(true).create_new(true)).open(path),
+    }
+}
+
+#[cfg(unix)]
+pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
+}
+
 /// The operating system's.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SystemFiles;
 
 impl Files for SystemFiles {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn Data>> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        Ok(Arc::new(SystemData(options.open(path)?)))
+        Ok(Arc::new(SystemData(create_own(path)?)))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn Data>> {

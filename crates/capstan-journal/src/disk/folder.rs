@@ -13,7 +13,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use super::files::Files;
+use super::files::{Files, create_own, private};
 use super::manifest::Manifest;
 use crate::{Damage, ErrorKind, JournalError, Secret};
 
@@ -35,16 +35,18 @@ impl Folder {
     pub(crate) fn open(path: &Path, files: &dyn Files) -> Result<Self, JournalError> {
         let fail = |error| failure(path, "open", error);
         create_private(path).map_err(fail)?;
+        // Before anything is written: somebody else's folder stays as it is.
+        if let Format::None = format(path)? {
+            refuse_foreign(path)?;
+        }
+        // Whatever made it, and whoever opened it since.
+        restrict(path).map_err(fail)?;
         let folder = Self { path: path.to_owned(), _lock: lock(path)? };
         match format(path)? {
             Format::Known | Format::Old => {}
             Format::Damaged(damage) => return Err(damaged(path, &[damage])),
-            Format::None => {
-                refuse_foreign(path)?;
-                restrict(path).map_err(fail)?;
-                // The format comes last: with it the folder is a journal.
-                folder.begin_files(files).and_then(|_| folder.write_format()).map_err(fail)?;
-            }
+            // The format comes last: with it the folder is a journal.
+            Format::None => folder.begin_files(files).and_then(|_| folder.write_format()).map_err(fail)?,
         }
         Ok(folder)
     }
@@ -110,8 +112,7 @@ impl Folder {
 fn lock(folder: &Path) -> Result<File, JournalError> {
     let path = folder.join("lock");
     let fail = |error| failure(&path, "lock", error);
-    let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-    let mut file = options.map_err(fail)?;
+    let mut file = open_lock(&path).map_err(fail)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(locked(folder, &mut file)),
@@ -202,7 +203,7 @@ fn refuse_foreign(folder: &Path) -> Result<(), JournalError> {
 /// Under another name first, so that the file is whole or not there. Private by itself, too: folders get copied.
 fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let unfinished = folder.join(format!("{name}.new"));
-    let mut file = create_file(&unfinished)?;
+    let mut file = create_own(&unfinished)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&unfinished, folder.join(name))?;
@@ -215,15 +216,35 @@ fn create_private(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
+/// Nothing is followed here either; a file of the name is used as it is, a link is refused.
+fn open_lock(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    private(options.read(true).write(true).truncate(false));
+    match options.clone().create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => return made,
+    }
+    let is_file = |path: &Path| Ok::<_, io::Error>(fs::symlink_metadata(path)?.file_type().is_file());
+    let refused = || io::Error::new(io::ErrorKind::InvalidInput, "it is not a file of its own");
+    if !is_file(path)? {
+        return Err(refused());
+    }
+    let file = options.open(path)?;
+    // Once more: it may have been put there in between. Nothing was written yet.
+    if is_file(path)? && is_same(&file, path)? { Ok(file) } else { Err(refused()) }
+}
+
 #[cfg(unix)]
-fn create_file(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+fn is_same(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let (open, named) = (file.metadata()?, fs::symlink_metadata(path)?);
+    // A second name of the file is somebody else's as well.
+    Ok((open.dev(), open.ino()) == (named.dev(), named.ino()) && open.nlink() == 1)
 }
 
 #[cfg(not(unix))]
-fn create_file(path: &Path) -> io::Result<File> {
-    File::create(path)
+fn is_same(_: &File, _: &Path) -> io::Result<bool> {
+    Ok(true)
 }
 
 #[cfg(not(unix))]

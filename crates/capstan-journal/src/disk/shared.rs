@@ -138,6 +138,12 @@ impl Shared {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The file that was made ahead of time.
+    #[cfg(test)]
+    pub(crate) fn spare_path(&self) -> Option<PathBuf> {
+        self.lock_spare().as_ref().map(|(id, _)| segment_path(&self.folder, *id))
+    }
+
     /// Made under the lock: segments are used in the order of their ids.
     fn with_spare(&self, spare: &mut Spare) -> io::Result<(u32, Arc<dyn Data>)> {
         if let Some(spare) = spare {

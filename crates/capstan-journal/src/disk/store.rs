@@ -9,6 +9,7 @@ use tokio::sync::{oneshot, watch};
 use uuid::Uuid;
 
 use super::keeper::Task;
+use super::shared::Shared;
 use super::writer::Command;
 use super::{DiskStore, closed, names, view};
 use crate::{
@@ -30,7 +31,7 @@ impl Store for DiskStore {
     }
 
     async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
-        self.view(move |shared| view::body(shared, stream)).await
+        self.view_of(self.owner_of(stream), move |shared| view::body(shared, stream)).await
     }
 
     async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
@@ -64,14 +65,14 @@ impl Store for DiskStore {
         max_packets: usize,
         max_bytes: usize,
     ) -> Result<Vec<Frame>, JournalError> {
-        let frames =
-            self.view(move |shared| view::read(shared, stream, after, max_packets, max_bytes)).await?;
+        let read = move |shared: &Shared| view::read(shared, stream, after, max_packets, max_bytes);
+        let frames = self.view_of(self.owner_of(stream), read).await?;
         self.shared.syncs.settled(stream).await?;
         Ok(frames)
     }
 
     async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
-        let run = self.view(move |shared| view::run(shared, stream)).await?;
+        let run = self.view_of(self.owner_of(stream), move |shared| view::run(shared, stream)).await?;
         self.shared.syncs.settled(stream).await?;
         Ok(run)
     }
@@ -88,8 +89,9 @@ impl Store for DiskStore {
     }
 
     async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+        let reader = self.shared.names.tenant(tenant);
         let (tenant, key) = (tenant.to_owned(), key.to_owned());
-        let found = self.view(move |shared| view::find(shared, &tenant, &key)).await?;
+        let found = self.view_of(Some(reader), move |shared| view::find(shared, &tenant, &key)).await?;
         if let Some(Found::Run(run)) = &found {
             self.shared.syncs.settled(run.stream_id).await?;
         }
@@ -97,8 +99,8 @@ impl Store for DiskStore {
     }
 
     async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
-        let name = self.shared.names.tenant(tenant);
-        self.listed(name, before, limit).await
+        let tenant = self.shared.names.tenant(tenant);
+        self.listed(tenant, tenant, before, limit).await
     }
 
     async fn named(
@@ -110,7 +112,7 @@ impl Store for DiskStore {
         limit: usize,
     ) -> Result<Vec<Run>, JournalError> {
         let name = self.shared.names.of(tenant, kind, name);
-        self.listed(name, before, limit).await
+        self.listed(self.shared.names.tenant(tenant), name, before, limit).await
     }
 
     async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
@@ -135,9 +137,12 @@ impl Store for DiskStore {
         session: &str,
         from: u64,
         limit: usize,
+        max_bytes: usize,
     ) -> Result<Vec<StoredTurn>, JournalError> {
+        let reader = self.shared.names.tenant(tenant);
         let (tenant, session) = (tenant.to_owned(), session.to_owned());
-        let turns = self.view(move |shared| view::turns(shared, &tenant, &session, from, limit)).await?;
+        let read = move |shared: &Shared| view::turns(shared, &tenant, &session, from, limit, max_bytes);
+        let turns = self.view_of(Some(reader), read).await?;
         for turn in &turns {
             self.shared.syncs.settled(turn.stream_id).await?;
         }
@@ -255,13 +260,19 @@ impl DiskStore {
         Ok(is_done)
     }
 
+    /// Whose stream it is, by the name in the index.
+    fn owner_of(&self, stream: Uuid) -> Option<names::Name> {
+        self.shared.index().streams.get(&stream).map(|stream| stream.tenant)
+    }
+
     async fn listed(
         &self,
+        tenant: names::Name,
         name: names::Name,
         before: Option<Uuid>,
         limit: usize,
     ) -> Result<Vec<Run>, JournalError> {
-        let runs = self.view(move |shared| view::named(shared, name, before, limit)).await?;
+        let runs = self.view_of(Some(tenant), move |shared| view::named(shared, name, before, limit)).await?;
         for run in &runs {
             self.shared.syncs.settled(run.stream_id).await?;
         }

@@ -145,7 +145,7 @@ async fn assert_kept(store: &DiskStore, all: &All) {
         assert_eq!(store.body(id).await.unwrap().unwrap(), claim(id).body);
         assert!(!store.claim(claim(id), &Quota::UNLIMITED).await.unwrap().is_new, "{id} runs once");
     }
-    let turns = store.turns("t", "session", 0, usize::MAX).await.unwrap();
+    let turns = store.turns("t", "session", 0, usize::MAX, usize::MAX).await.unwrap();
     assert!(turns.windows(2).all(|pair| pair[0].number < pair[1].number));
     assert_eq!(store.turn_count("t", "session").await.unwrap(), turns.len() as u64);
     // What claims are measured by says the same.

@@ -56,7 +56,15 @@ fn payload(segment: &Segment, entry: &Entry) -> Result<Look<Bytes>, JournalError
         Ok(file) => file,
         Err(error) => return missing(segment, error),
     };
-    match segment.payload(&*file, entry) {
+    payload_of(segment, &*file, entry)
+}
+
+fn payload_of(
+    segment: &Segment,
+    file: &dyn super::files::Data,
+    entry: &Entry,
+) -> Result<Look<Bytes>, JournalError> {
+    match segment.payload(file, entry) {
         Ok(Payload::Whole(bytes)) => Ok(Look::Found(bytes)),
         Ok(Payload::Damaged) => Ok(Look::Moved(damaged(segment, entry))),
         Err(error) => Err(io_failure("read", &segment.path, error)),
@@ -324,27 +332,43 @@ pub(crate) fn turns(
     session: &str,
     from: u64,
     limit: usize,
+    max_bytes: usize,
 ) -> Result<Vec<StoredTurn>, JournalError> {
     let name = shared.names.of(tenant, NameKind::Session, session);
     let Some(id) = shared.index().session_ids.get(&name).copied() else { return Ok(Vec::new()) };
-    let (mut turns, mut after) = (Vec::new(), from.saturating_sub(1));
+    let (mut turns, mut after, mut room) = (Vec::new(), from.saturating_sub(1), max_bytes);
     while turns.len() < limit {
-        let some = look(shared, || some_turns(shared, id, after, limit - turns.len()))?;
-        let Some((last, some)) = some else { break };
-        after = last;
-        turns.extend(some);
+        let is_first = turns.is_empty();
+        let some = look(shared, || some_turns(shared, id, after, limit - turns.len(), room, is_first))?;
+        let Some(SomeTurns { last, found, is_full, bytes }) = some else { break };
+        (after, room) = (last, room.saturating_sub(bytes));
+        turns.extend(found);
+        if is_full {
+            break;
+        }
     }
     Ok(turns)
 }
 
-/// Some turns after a number, and the number they reach to.
-#[allow(clippy::type_complexity)]
+/// Some turns.
+struct SomeTurns {
+    /// The number that they reach to.
+    last: u64,
+    found: Vec<StoredTurn>,
+    /// There is no room for the next one.
+    is_full: bool,
+    bytes: usize,
+}
+
+/// Some turns after a number, as far as there is room; the very first in any case.
 fn some_turns(
     shared: &Shared,
     session: Uuid,
     after: u64,
     limit: usize,
-) -> Result<Look<Option<(u64, Vec<StoredTurn>)>>, JournalError> {
+    room: usize,
+    is_first: bool,
+) -> Result<Look<Option<SomeTurns>>, JournalError> {
     let parts = |index: &Index| {
         index.sessions.get(&session).map(|session| session.parts_after(after)).unwrap_or_default()
     };
@@ -358,15 +382,29 @@ fn some_turns(
         let Some(session) = index.sessions.get(&session) else { return Ok(Look::Found(None)) };
         entries.retain(|(_, entry)| !session.has_lost(entry.seq));
     }
-    let mut turns = Vec::new();
+    let (mut turns, mut taken, mut is_full) = (Vec::new(), 0_usize, false);
+    let mut open: Option<(u32, Arc<dyn super::files::Data>)> = None;
     for (segment, entry) in entries {
         if turns.len() == limit {
             break;
         }
-        let bytes = match payload(&segment, &entry)? {
+        taken = taken.saturating_add(entry.length as usize);
+        if taken > room && !(is_first && turns.is_empty()) {
+            is_full = true;
+            break;
+        }
+        let file = match open.take().filter(|(id, _)| *id == segment.id) {
+            Some((_, file)) => file,
+            None => match segment.file() {
+                Ok(file) => file,
+                Err(error) => return missing(&segment, error),
+            },
+        };
+        let bytes = match payload_of(&segment, &*file, &entry)? {
             Look::Found(bytes) => bytes,
             Look::Moved(error) => return Ok(Look::Moved(error)),
         };
+        open = Some((segment.id, file));
         let turn = split_summary(&bytes).and_then(|(_, json)| serde_json::from_slice(json).ok());
         let Some(turn) = turn else { return Ok(Look::Moved(damaged(&segment, &entry))) };
         turns.push(turn);
@@ -374,7 +412,7 @@ fn some_turns(
             last = entry.seq;
         }
     }
-    Ok(Look::Found(Some((last, turns))))
+    Ok(Look::Found(Some(SomeTurns { last, found: turns, is_full, bytes: taken })))
 }
 
 pub(crate) fn find(shared: &Shared, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {

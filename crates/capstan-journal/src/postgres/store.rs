@@ -46,8 +46,9 @@ const READ: &str = "select last_seq, data from (select last_seq, data, sum(octet
     - octet_length(data) as before from capstan.blocks where stream = $1 and last_seq > $2 order by last_seq limit $3) b \
     where before < $4 order by last_seq";
 const IS_CERTAIN: &str = "select state > 1 or capstan.is_alive_1(life) from capstan.runs where stream = $1";
-const TURNS: &str = "select number, turn::text from capstan.turns where tenant = $1 and session = $2 and number >= $3 \
-    order by number limit $4";
+const TURNS: &str = "select number, turn::text from (select number, turn, sum(octet_length(turn::text)) over (order by number) as size, \
+    row_number() over (order by number) as place from capstan.turns where tenant = $1 and session = $2 and number >= $3 \
+    order by number limit $4) t where place = 1 or size <= $5 order by number";
 const TURN_COUNT: &str = "select kept from capstan.sessions where tenant = $1 and session = $2";
 const SESSIONS: &str = "select count(*) from capstan.sessions where tenant = $1";
 const USAGE: &str = "select running, waiting, sessions, bytes, has_session, messages, session_bytes from capstan.usage_1($1, $2, true)";
@@ -299,12 +300,13 @@ impl Store for PostgresStore {
         session: &str,
         from: u64,
         limit: usize,
+        max_bytes: usize,
     ) -> Result<Vec<StoredTurn>, JournalError> {
         if !is_name(tenant) || !is_name(session) {
             return Ok(Vec::new());
         }
         let from = i64::try_from(from).unwrap_or(i64::MAX);
-        self.rows(TURNS, &[&tenant, &session, &from, &most(limit)]).await?.iter().map(rows::turn).collect()
+        self.rows(TURNS, &[&tenant, &session, &from, &most(limit), &most(max_bytes)]).await?.iter().map(rows::turn).collect()
     }
 
     async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {

@@ -111,8 +111,9 @@ impl Store for Gated {
         session: &str,
         from: u64,
         limit: usize,
+        max_bytes: usize,
     ) -> Result<Vec<StoredTurn>, JournalError> {
-        self.store.turns(tenant, session, from, limit).await
+        self.store.turns(tenant, session, from, limit, max_bytes).await
     }
     async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {
         self.store.turn_count(tenant, session).await

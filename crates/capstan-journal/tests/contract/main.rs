@@ -94,6 +94,7 @@ contract! {
         a_run_that_ends_leaves_its_turn_in_order,
         who_loses_the_race_to_end_a_run_leaves_no_turn,
         turns_are_numbered_counted_and_read_in_pages,
+        a_page_of_turns_is_bounded_by_bytes,
         sessions_are_counted_by_tenant,
         unused_sessions_expire,
         a_tenants_own_age_holds_for_its_sessions_alone,
@@ -114,6 +115,7 @@ contract! {
         long_streams_are_never_seen_half_deleted,
         a_tenants_own_age_holds_for_its_streams_alone,
         a_tenants_own_size_holds_for_its_streams_alone,
+        turns_count_and_sessions_go_when_it_is_too_much,
     }
     readers {
         a_reader_sees_frames_only_after_commit,
@@ -224,7 +226,7 @@ impl Backend {
 
     /// All turns of a session.
     async fn turns(&self, tenant: &str, session: &str) -> Vec<StoredTurn> {
-        self.store.turns(tenant, session, 0, usize::MAX).await.unwrap()
+        self.store.turns(tenant, session, 0, usize::MAX, usize::MAX).await.unwrap()
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) async fn a_purged_stream_is_gone_and_its_claim_stays(backend: &Backen
     assert_eq!(store.body(gone.stream_id).await.unwrap(), None);
     assert_eq!(store.read(gone.stream_id, 0, 1000, 1 << 20).await.unwrap(), vec![]);
     assert_eq!(store.list("t", None, 10).await.unwrap(), std::slice::from_ref(&kept));
-    assert_eq!(store.turns("t", "s", 0, 99).await.unwrap(), [other]);
+    assert_eq!(store.turns("t", "s", 0, 99, usize::MAX).await.unwrap(), [other]);
 
     assert_eq!(store.find("t", &gone.key).await.unwrap(), Some(Found::Expired));
     assert!(store.is_expired("t", gone.stream_id).await.unwrap());
@@ -51,10 +51,10 @@ pub(crate) async fn a_purged_session_is_gone_with_its_turns(backend: &Backend) {
     }
     assert!(store.purge_session("t", "s").await.unwrap());
     assert!(!store.purge_session("t", "s").await.unwrap());
-    assert_eq!(store.turns("t", "s", 0, 99).await.unwrap(), []);
+    assert_eq!(store.turns("t", "s", 0, 99, usize::MAX).await.unwrap(), []);
     assert!(!store.has_session("t", "s").await.unwrap());
-    assert_eq!(store.turns("t", "s2", 0, 99).await.unwrap().len(), 1);
-    assert_eq!(store.turns("other", "s", 0, 99).await.unwrap().len(), 1);
+    assert_eq!(store.turns("t", "s2", 0, 99, usize::MAX).await.unwrap().len(), 1);
+    assert_eq!(store.turns("other", "s", 0, 99, usize::MAX).await.unwrap().len(), 1);
 }
 
 async fn rest(mut reader: Reader) -> Result<usize, ErrorKind> {

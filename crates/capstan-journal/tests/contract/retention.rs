@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use capstan_journal::{ErrorKind, Found, Quota, Retention, RunState, TenantRetention};
+use capstan_journal::{Claim, ErrorKind, Found, Quota, Retention, RunState, TenantRetention};
 use capstan_protocol::Timestamp;
 
 use super::{Backend, claim, frames, moved};
@@ -142,4 +142,28 @@ pub(crate) async fn a_tenants_own_size_holds_for_its_streams_alone(backend: &Bac
     for (run, is_left) in runs.iter().zip([false, true, false, true]) {
         assert_eq!(backend.store.run(run.stream_id).await.unwrap().is_some(), is_left);
     }
+}
+
+pub(crate) async fn turns_count_and_sessions_go_when_it_is_too_much(backend: &Backend) {
+    let store = &backend.store;
+    for (hour, session) in [(0, "old"), (1, "busy"), (2, "young")] {
+        backend.said("t", session, &"x".repeat(100_000), at(hour)).await;
+    }
+    let bytes = |session: &'static str| async move { store.usage("t", session).await.unwrap().bytes };
+    let before = bytes("old").await;
+    assert!(before > 300_000, "{before}");
+    // A session in which a run is open is in use, however long ago it was used.
+    let open = Claim { session: "busy".into(), created_at: at(1), ..claim("t", "open") };
+    store.claim(open, &Quota::UNLIMITED).await.unwrap();
+    let expired = store.expire(&by_size(before - 1_000), at(3)).await.unwrap();
+    assert!(expired.streams <= 1 && expired.sessions <= 1 && expired.bytes > 0, "{expired:?}");
+    store.expire(&by_size(110_000), at(3)).await.unwrap();
+    let has = |session: &'static str| async move { store.has_session("t", session).await.unwrap() };
+    assert_eq!((has("old").await, has("busy").await, has("young").await), (false, true, false));
+    assert!((100_000..110_000).contains(&bytes("busy").await), "{}", bytes("busy").await);
+    // A tenant's own size counts them as well.
+    let tenants = [("u".to_owned(), TenantRetention { max_age: 1000 * HOUR, max_bytes: Some(1_000) })].into();
+    backend.said("u", "s", &"x".repeat(10_000), at(2)).await;
+    store.expire(&Retention { tenants, max_age: 1000 * HOUR, ..Retention::default() }, at(3)).await.unwrap();
+    assert!(!store.has_session("u", "s").await.unwrap() && has("busy").await);
 }

@@ -118,6 +118,8 @@ pub struct ResultMessage {
     pub result: Option<String>,
     /// Why it stopped.
     pub terminal_reason: Option<String>,
+    /// Why the model's last message ended.
+    pub stop_reason: Option<String>,
     /// More failures in words.
     pub errors: Vec<String>,
     /// Tokens.
@@ -323,6 +325,7 @@ fn result(object: &Map<String, Value>) -> Result<ResultMessage, DecodeError> {
         api_error_status: status.and_then(|status| u16::try_from(status).ok()),
         result: text(object, "result"),
         terminal_reason: text(object, "terminal_reason"),
+        stop_reason: text(object, "stop_reason"),
         errors: errors.iter().filter_map(|e| e.as_str().map(str::to_owned)).collect(),
         usage: object.get("usage").and_then(Value::as_object).cloned(),
         total_cost_usd: object.get("total_cost_usd").and_then(Value::as_f64),

@@ -139,6 +139,10 @@ catalogue! {
         "Too large"; "The request is larger than it may be.";
         "The body exceeds the limit of the tenant.";
         "Send less, or send large parts by reference.";
+    AnswerTooLarge, "answer_too_large", InvalidRequest, 406, "answer-too-large", Fatal, Client, false, None;
+        "The answer is too large"; "The answer is larger than one JSON object may be.";
+        "The whole answer was asked for in one object, and it has grown beyond what such an object may hold. The run goes on.";
+        "Read the stream that the message names, instead of asking for one object.";
     RouteNotFound, "route_not_found", InvalidRequest, 404, "route-not-found", Fatal, Client, false, None;
         "No such address"; "There is nothing at this address.";
         "The path is not one that this server serves.";

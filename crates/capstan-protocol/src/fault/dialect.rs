@@ -117,6 +117,7 @@ impl Fault {
             | FaultKind::RequestConflict
             | FaultKind::InterruptNotOpen
             | FaultKind::PayloadTooLarge
+            | FaultKind::AnswerTooLarge
             | FaultKind::RouteNotFound
             | FaultKind::MethodNotAllowed
             | FaultKind::UnsupportedMediaType

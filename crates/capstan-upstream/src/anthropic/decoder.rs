@@ -4,9 +4,11 @@ use capstan_agent::Output;
 use capstan_protocol::{Fault, FaultKind};
 use serde_json::{Map, Value};
 
+use super::event::{Delta, Event};
 use crate::api_key::ApiKey;
 use crate::citation;
-use crate::decode::{Decode, Step, member, object, text};
+use crate::decode::{self, Decode, Step, malformed, text};
+use crate::json_text::{self, Halves, Raw, mend};
 use crate::thoughts::Thoughts;
 use crate::tools::{self, Tools};
 use crate::upstream_failure::UpstreamFailure;
@@ -17,6 +19,7 @@ pub struct Decoder {
     secret: ApiKey,
     is_finished: bool,
     usage: Map<String, Value>,
+    halves: Halves,
     thoughts: Thoughts,
     tools: Tools,
 }
@@ -52,8 +55,8 @@ impl Decoder {
 
     fn block(&mut self, index: u64, block: &Value, out: &mut Vec<Output>) -> Step {
         match text(block, "type") {
-            Some("text") => out.extend(text(block, "text").map(|t| Output::Delta(t.to_owned()))),
-            Some("thinking") => self.thoughts.push(text(block, "thinking").unwrap_or_default(), out),
+            Some("text") => return self.say(text(block, "text").unwrap_or_default(), out),
+            Some("thinking") => return self.think(text(block, "thinking").unwrap_or_default(), out),
             Some("tool_use" | "server_tool_use" | "mcp_tool_use") => {
                 let (id, name) = (text(block, "id"), text(block, "name"));
                 self.tools.start(index, id.unwrap_or_default(), name.unwrap_or_default(), out);
@@ -67,22 +70,48 @@ impl Decoder {
         Step::Heard
     }
 
-    fn delta(&mut self, index: u64, delta: &Value, out: &mut Vec<Output>) -> Step {
-        match text(delta, "type") {
-            Some("text_delta") => out.extend(text(delta, "text").map(|t| Output::Delta(t.to_owned()))),
-            Some("thinking_delta") => self.thoughts.push(text(delta, "thinking").unwrap_or_default(), out),
-            Some("input_json_delta") => {
-                self.tools.arguments(index, text(delta, "partial_json").unwrap_or_default());
-            }
-            Some("citations_delta") => out.extend(cited(member(delta, "citation"))),
-            _ => return Step::Quiet,
+    /// An empty piece is none: whoever sends nothing else is silent.
+    fn say(&mut self, text: &str, out: &mut Vec<Output>) -> Step {
+        if text.is_empty() {
+            return Step::Quiet;
         }
+        out.push(Output::Delta(text.to_owned()));
         Step::Heard
+    }
+
+    fn think(&mut self, thought: &str, out: &mut Vec<Output>) -> Step {
+        self.thoughts.push(thought, out);
+        if thought.is_empty() { Step::Quiet } else { Step::Heard }
+    }
+
+    fn delta(&mut self, index: u64, delta: &Delta<'_>, out: &mut Vec<Output>) -> Step {
+        let piece = |raw| json_text::text(raw).unwrap_or_default();
+        match json_text::text(delta.kind).as_deref() {
+            Some("text_delta") => {
+                let text = delta.text.and_then(|raw| self.halves.join(raw.get())).unwrap_or_default();
+                self.say(&text, out)
+            }
+            Some("thinking_delta") => self.think(&piece(delta.thinking), out),
+            Some("input_json_delta") => {
+                let piece = piece(delta.partial_json);
+                self.tools.arguments(index, &piece);
+                if piece.is_empty() { Step::Quiet } else { Step::Heard }
+            }
+            Some("citations_delta") => {
+                out.extend(delta.citation.and_then(|raw| cited(&value(Some(raw)))));
+                Step::Heard
+            }
+            _ => Step::Quiet,
+        }
     }
 
     fn finish(&mut self, reason: &str, out: &mut Vec<Output>) -> Result<(), Fault> {
         self.thoughts.flush(out);
-        self.tools.end_all(out);
+        out.extend(self.halves.rest().map(|text| Output::Delta(text.to_owned())));
+        match reason {
+            "max_tokens" | "model_context_window_exceeded" => self.tools.end_whole(out),
+            _ => self.tools.end_all(out),
+        }
         self.is_finished = true;
         match reason {
             "refusal" => return Err(Fault::new(FaultKind::ContentRefused)),
@@ -95,44 +124,88 @@ impl Decoder {
     }
 }
 
-impl Decode for Decoder {
-    fn frame(&mut self, _event: &str, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault> {
-        let event = Value::Object(object(data)?);
-        let index = event.get("index").and_then(Value::as_u64).unwrap_or(0);
-        match text(&event, "type") {
-            Some("message_start") => self.start(member(&event, "message"), out),
-            Some("content_block_start") => {
-                return Ok(self.block(index, member(&event, "content_block"), out));
+impl Decoder {
+    fn event(&mut self, event: &Event<'_>, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault> {
+        let index = event.index();
+        match json_text::text(event.kind).as_deref() {
+            Some("content_block_delta") => {
+                return Ok(event.delta.as_ref().map_or(Step::Quiet, |delta| self.delta(index, delta, out)));
             }
-            Some("content_block_delta") => return Ok(self.delta(index, member(&event, "delta"), out)),
+            Some("message_start") => self.start(&value(event.message), out),
+            Some("content_block_start") => return Ok(self.block(index, &value(event.content_block), out)),
             Some("content_block_stop") => {
                 self.thoughts.flush(out);
                 self.tools.end(index, out);
             }
             Some("message_delta") => {
-                self.count(event.get("usage"), out);
+                self.count(Some(&value(event.usage)), out);
+                let reason = event.delta.as_ref().and_then(|delta| json_text::text(delta.stop_reason));
                 // The reason comes with the last usage: nothing is left to wait for.
-                if let Some(reason) = text(member(&event, "delta"), "stop_reason") {
-                    self.finish(reason, out)?;
+                if let Some(reason) = reason {
+                    self.finish(&reason, out)?;
                     return Ok(Step::Done);
                 }
             }
             Some("message_stop") => {
-                self.finish("end_turn", out)?;
+                if !self.is_finished {
+                    self.finish("end_turn", out)?;
+                }
                 return Ok(Step::Done);
             }
-            Some("error") => {
-                return Err(UpstreamFailure::from_error(member(&event, "error")).to_fault(&self.secret));
+            Some("error") | None => {
+                let told = UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default());
+                if let Some(told) = told {
+                    return Err(told.to_fault(&self.secret));
+                }
             }
             // Pings, and what may be added one day.
-            _ => {}
+            Some(_) => {}
         }
         Ok(Step::Quiet)
+    }
+}
+
+impl Decode for Decoder {
+    fn frame(&mut self, event: &str, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault> {
+        if event == "error" {
+            return Err(decode::told(data, &self.secret));
+        }
+        match serde_json::from_str::<Event<'_>>(data) {
+            Ok(event) => self.event(&event, data, out),
+            Err(error) => match UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default()) {
+                Some(told) => Err(told.to_fault(&self.secret)),
+                None => Err(malformed(format!("an event cannot be read: {error}"))),
+            },
+        }
+    }
+
+    fn whole(&mut self, document: &str, out: &mut Vec<Output>) -> Option<Result<(), Fault>> {
+        let message: Value =
+            serde_json::from_str(document).or_else(|_| serde_json::from_str(&mend(document))).ok()?;
+        let blocks = message.get("content").and_then(Value::as_array)?;
+        self.start(&message, out);
+        for (index, block) in (0..).zip(blocks) {
+            self.block(index, block, out);
+            if let Some(input) = block.get("input") {
+                self.tools.arguments(index, &input.to_string());
+            }
+            self.thoughts.flush(out);
+            self.tools.end(index, out);
+        }
+        Some(match text(&message, "stop_reason") {
+            Some(reason) => self.finish(reason, out),
+            None => Err(decode::truncated()),
+        })
     }
 
     fn is_complete(&self) -> bool {
         self.is_finished
     }
+}
+
+fn value(raw: Raw<'_>) -> Value {
+    let read = |json: &str| serde_json::from_str(json).ok();
+    raw.and_then(|raw| read(raw.get()).or_else(|| read(&mend(raw.get())))).unwrap_or_default()
 }
 
 fn cited(citation: &Value) -> Option<Output> {

@@ -8,18 +8,22 @@ use capstan_protocol::assistant::{
     Assembler, AssistantError, AssistantMessage, Block, Frame, Line, RateLimitEvent, ResultMessage,
     StreamEvent,
 };
+use capstan_protocol::fault::Cause;
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind, PresentationEventType, ThoughtTrace, Timestamp};
 use serde_json::{Map, Value};
 
 use super::text::Text;
 use crate::api_key::ApiKey;
 use crate::decode::{Step, malformed, member, text};
+use crate::http::short;
 use crate::thoughts::make;
 use crate::tools;
 use crate::upstream_failure::UpstreamFailure;
 
 /// The model name under which the CLI itself speaks.
 const SYNTHETIC: &str = "<synthetic>";
+/// The CLI's news that a call of its own has failed and will be made again.
+const API_RETRY: &str = "api_retry";
 /// A rate limit that is used up, and one that soon will be.
 const REJECTED: &str = "rejected";
 const NEARLY: &str = "allowed_warning";
@@ -56,12 +60,13 @@ impl Decoder {
         match frame {
             Frame::Assistant(message) if message.parent_tool_use_id.is_some() => {
                 // A subagent's failure is not the run's.
-                out.extend(message.any_error().map(|error| warning(error, &message.text())));
+                out.extend(message.any_error().map(warning));
             }
             Frame::Assistant(message) => self.assistant(message, out),
             Frame::StreamEvent(event) if event.parent_tool_use_id.is_none() => self.piece(event, out),
             Frame::User(message) if message.parent_tool_use_id.is_none() => {
                 self.goes_on(out);
+                self.text.close();
                 results(&message.blocks, out);
             }
             Frame::Result(result) => {
@@ -69,6 +74,8 @@ impl Decoder {
                 return Step::Ending;
             }
             Frame::RateLimit(event) => self.rate_limit(event, out),
+            // It works at getting an answer: no silence, and worth telling.
+            Frame::System(message) if message.subtype == API_RETRY => out.push(tries_again(&message.data)),
             Frame::System(message) => {
                 self.speaks(text(&Value::Object(message.data.clone()), "model"), out);
                 return Step::Quiet;
@@ -86,8 +93,8 @@ impl Decoder {
         if !is_synthetic {
             self.speaks(Some(&message.model), out);
         }
-        // What the CLI says of a failure is the failure's message, not the agent's answer.
-        if !(is_synthetic && error.is_some()) {
+        // What the CLI itself says, of a failure for example, is not the agent's answer.
+        if !is_synthetic {
             let said = message.text();
             if !said.is_empty() {
                 self.text.whole(message.id.as_deref(), &said, out);
@@ -125,7 +132,7 @@ impl Decoder {
     /// The run goes on after an error, so that it was none of the run's: its reader is told, and that is all.
     fn goes_on(&mut self, out: &mut Vec<Output>) {
         if let Some(error) = self.pending.take() {
-            out.push(warning(&error, ""));
+            out.push(warning(&error));
         }
     }
 
@@ -158,6 +165,11 @@ impl Decoder {
         if !usage.is_empty() {
             out.push(Output::Usage(usage));
         }
+        if let (false, Some("max_tokens" | "model_context_window_exceeded")) =
+            (result.is_error, result.stop_reason.as_deref())
+        {
+            out.push(Output::Reason("length".into()));
+        }
     }
 
     /// How the run ended by its last result; `None` if there was none.
@@ -166,22 +178,24 @@ impl Decoder {
         let result = outcome.result.as_ref()?;
         if !result.is_error {
             self.text.settle(out);
-            return Some(Ok(()));
+            let is_refused = result.stop_reason.as_deref() == Some("refusal");
+            return Some(if is_refused { Err(Fault::new(FaultKind::ContentRefused)) } else { Ok(()) });
         }
-        let status = result.api_error_status;
-        let fault = match outcome.error() {
-            Some(error) => Fault::from_assistant_error(error, status),
-            None => unnamed(status),
-        };
         let own = outcome.messages.iter().rev().filter(|message| message.parent_tool_use_id.is_none());
         let words = own.filter_map(|message| message.error_text.clone()).next();
         let words = words.or_else(|| result.result.clone()).unwrap_or_else(|| result.errors.join(" "));
-        let fault = if words.is_empty() { fault } else { fault.with_message(words) };
+        let fault = match (typed(result, &words), outcome.error()) {
+            (Some(kind), error) => with_word(Fault::new(kind), error),
+            (None, Some(error)) => Fault::from_assistant_error(error, result.api_error_status),
+            (None, None) => unnamed(result.api_error_status),
+        };
         let fault = if result.subtype == "success" {
             fault
         } else {
             fault.with_detail("result", result.subtype.as_str())
         };
+        // It may name hosts and files: nothing for callers.
+        let fault = fault.with_cause(Cause { error_type: "AgentSaid".into(), chain: vec![short(&words)] });
         Some(Err(self.waiting(fault)))
     }
 
@@ -205,9 +219,47 @@ fn unnamed(status: Option<u16>) -> Fault {
     }
 }
 
-fn warning(error: &AssistantError, words: &str) -> Output {
+/// What the reasons of the end tell that no error word does: a conversation that is too long, a refusal.
+fn typed(result: &ResultMessage, words: &str) -> Option<FaultKind> {
+    let reasons = [&result.terminal_reason, &result.stop_reason].into_iter().flatten().cloned().collect();
+    let told = UpstreamFailure {
+        status: result.api_error_status.filter(|status| *status < 500),
+        words: reasons,
+        text: words.to_owned(),
+        ..UpstreamFailure::default()
+    };
+    told.kind().filter(|kind| matches!(kind, FaultKind::ContextLengthExceeded | FaultKind::ContentRefused))
+}
+
+fn with_word(fault: Fault, error: Option<&AssistantError>) -> Fault {
+    match error {
+        Some(error) => fault.with_detail("assistant_error", error.as_str()),
+        None => fault,
+    }
+}
+
+/// A call of the CLI's own that will be made again: its status and its wait, for whoever looks on.
+fn tries_again(news: &Map<String, Value>) -> Output {
+    let member =
+        |names: &[&str]| names.iter().find_map(|name| news.get(*name).filter(|value| value.is_number()));
+    let status = member(&["error_status", "status", "status_code"]).and_then(Value::as_u64);
+    let status = status.filter(|status| (400..600).contains(status));
+    let wait = member(&["retry_delay_ms", "retry_in_ms"]).and_then(Value::as_f64).map(|ms| ms / 1000.0);
+    let word = news.get("error").and_then(Value::as_str).map(AssistantError::from);
+    let fault = match &word {
+        Some(error) => Fault::from_assistant_error(error, None),
+        None => Fault::new(FaultKind::UpstreamError),
+    };
+    let fault = status.map_or(fault.clone(), |status| fault.with_detail("upstream_status", status));
+    let fault = wait.map_or(fault.clone(), |wait| fault.with_retry_after(wait));
+    let attempt = news.get("attempt").filter(|attempt| attempt.is_u64()).cloned();
+    let fault = attempt.map_or(fault.clone(), |attempt| fault.with_detail("retry", attempt));
+    Output::Warning(fault.with_severity(ErrorSeverity::Warning).to_stream_error(Default::default()))
+}
+
+/// A failure that the run survived. What was said about it stays inside: it may name hosts and files.
+fn warning(error: &AssistantError) -> Output {
     let fault = Fault::from_assistant_error(error, None).with_severity(ErrorSeverity::Warning);
-    let fault = if words.is_empty() { fault } else { fault.with_message(words) };
     Output::Warning(fault.to_stream_error(Default::default()))
 }
 

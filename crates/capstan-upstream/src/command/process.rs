@@ -1,5 +1,6 @@
 //! The process itself: in a group of its own, so that it is stopped with everything that it started.
 
+use std::ffi::OsString;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -127,9 +128,10 @@ fn program(config: &Config, turn: &Turn, prompt: &Prompt) -> Program {
     if let Some(folder) = &config.cwd {
         program.current_dir(folder);
     }
+    // What the gateway was started with holds its providers' keys, and what else an operator trusted it with.
+    program.env_clear().envs(inherited(&config.inherit, std::env::vars_os()));
     program.env("CAPSTAN_RUN", turn.run.to_string()).env("CAPSTAN_SESSION", &turn.session);
     // The trace of the run, not the one that the gateway itself was started in.
-    program.env_remove(TRACEPARENT).env_remove(TRACESTATE);
     if let Some(trace) = &turn.trace {
         program.env(TRACEPARENT, trace.traceparent());
         program.envs(trace.tracestate().map(|state| (TRACESTATE, state)));
@@ -138,6 +140,43 @@ fn program(config: &Config, turn: &Turn, prompt: &Prompt) -> Program {
     program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     program.process_group(0).kill_on_drop(true);
     program
+}
+
+/// What every program needs to find its files, its language and its way out; nothing of it is a secret.
+const USUAL: [&str; 20] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TERM",
+    "TMPDIR",
+    "XDG_CONFIG_HOME",
+    "XDG_CACHE_HOME",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NO_PROXY",
+    "no_proxy",
+    "LD_LIBRARY_PATH",
+    "NODE_EXTRA_CA_CERTS",
+];
+
+/// Those of the gateway's variables that a program gets: the usual ones, and whatever its agent lists by name.
+fn inherited(
+    listed: &[String],
+    all: impl Iterator<Item = (OsString, OsString)>,
+) -> impl Iterator<Item = (OsString, OsString)> {
+    all.filter(move |(name, _)| {
+        let Some(name) = name.to_str() else { return false };
+        listed.iter().any(|listed| listed == name)
+            || USUAL.contains(&name)
+            || name.starts_with("LC_") && !name.contains("KEY")
+    })
 }
 
 /// It could not be started: a mistake in the configuration, which stays one.
@@ -173,4 +212,22 @@ fn ended(status: ExitStatus) -> Fault {
 async fn feed(mut stdin: ChildStdin, input: String) {
     let _ = stdin.write_all(input.as_bytes()).await;
     let _ = stdin.shutdown().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_gets_what_is_usual_and_what_is_listed_and_no_key() {
+        let all =
+            ["PATH", "LC_ALL", "OPENAI_API_KEY", "MY_KEY", "AWS_SECRET_ACCESS_KEY", "EDITOR", "LC_API_KEY"];
+        let all = || all.iter().map(|name| (OsString::from(name), OsString::from("1")));
+        let names = |listed: &[&str]| -> Vec<String> {
+            let listed: Vec<_> = listed.iter().map(|name| (*name).to_owned()).collect();
+            inherited(&listed, all()).map(|(name, _)| name.into_string().unwrap()).collect()
+        };
+        assert_eq!(names(&[]), ["PATH", "LC_ALL"]);
+        assert_eq!(names(&["MY_KEY", "EDITOR"]), ["PATH", "LC_ALL", "MY_KEY", "EDITOR"]);
+    }
 }

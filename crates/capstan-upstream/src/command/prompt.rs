@@ -33,11 +33,17 @@ pub(super) fn make(turn: &Turn, by: PromptBy, with_history: bool) -> Result<Prom
     if by == PromptBy::StreamJson {
         return frame(turn, before);
     }
-    let text = before + &said(turn)?;
+    let text = words(before + &said(turn)?);
     Ok(match by {
         PromptBy::Argument => Prompt { argument: Some(argument(text)), ..Prompt::default() },
         PromptBy::Stdin | PromptBy::StreamJson => Prompt { input: text, argument: None },
     })
+}
+
+/// What begins like a command of the CLI's own would be run as one, and so give the user a say in more than the answer.
+fn words(text: String) -> String {
+    let is_command = text.trim_start().starts_with(['/', '!']);
+    if is_command { format!("The user says:\n\n{text}") } else { text }
 }
 
 /// What begins with a dash would be read as an option, and so give the user a say in how the agent runs.
@@ -77,6 +83,10 @@ fn frame(turn: &Turn, before: String) -> Result<Prompt, Fault> {
     for (at, message) in rest.iter().enumerate() {
         let words = plain(turn.history.len() + 1 + at, message)?;
         content.push(json!({ "type": "text", "text": format!("{}: {words}", who(message.role)) }));
+    }
+    if let Some(serde_json::Value::String(text)) = content.first_mut().and_then(|block| block.get_mut("text"))
+    {
+        *text = words(std::mem::take(text));
     }
     if !before.is_empty() {
         content.insert(0, json!({ "type": "text", "text": before }));
@@ -139,6 +149,17 @@ mod tests {
     fn a_prompt_is_never_an_option() {
         let prompt = make(&Turn::new("--yolo\0"), PromptBy::Argument, true).unwrap();
         assert_eq!(prompt.argument.as_deref(), Some(" --yolo\u{fffd}"));
+    }
+
+    #[test]
+    fn a_prompt_is_never_a_command() {
+        let sent = |by, text: &str| make(&Turn::new(text), by, true).unwrap();
+        assert_eq!(sent(PromptBy::Stdin, "/clear").input, "The user says:\n\n/clear");
+        assert_eq!(sent(PromptBy::Stdin, " !rm").input, "The user says:\n\n !rm");
+        let argument = sent(PromptBy::Argument, "/clear").argument;
+        assert_eq!(argument.as_deref(), Some("The user says:\n\n/clear"));
+        assert!(sent(PromptBy::StreamJson, "/clear").input.contains(r#""The user says:\n\n/clear""#));
+        assert_eq!(sent(PromptBy::Stdin, "a/b").input, "a/b");
     }
 
     #[test]

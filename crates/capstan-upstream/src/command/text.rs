@@ -5,11 +5,18 @@
 
 use capstan_agent::Output;
 
+/// What stands between two messages: a paragraph's end, as markdown has it.
+const GAP: &str = "\n\n";
+
 /// What was said of the messages, in the order of their coming.
 #[derive(Debug, Default)]
 pub(super) struct Text {
     /// Bytes of finished text.
     settled: usize,
+    /// The message that it ends with, if that has an id.
+    settled_id: Option<String>,
+    /// A gap was told between it and the message that follows.
+    is_parted: bool,
     /// The message being streamed.
     id: Option<String>,
     /// What it has said since its last finished block.
@@ -23,6 +30,12 @@ impl Text {
     pub(super) fn open(&mut self, id: Option<&str>) {
         self.id = id.map(str::to_owned);
         self.streamed.clear();
+        self.close();
+    }
+
+    /// What comes next is another message, even if it has the same id.
+    pub(super) fn close(&mut self) {
+        self.settled_id = None;
     }
 
     /// A piece of it.
@@ -33,9 +46,21 @@ impl Text {
 
     /// Shows what goes on from what was shown; what differs waits until it is certain.
     fn follow(&mut self, out: &mut Vec<Output>) {
-        if let Some(new) = self.streamed.strip_prefix(self.shown.as_str()).filter(|new| !new.is_empty()) {
-            out.push(Output::Delta(new.to_owned()));
+        let new = self.streamed.strip_prefix(self.shown.as_str()).filter(|new| !new.is_empty());
+        if let Some(new) = new.map(str::to_owned) {
+            self.part(self.id.clone().as_deref(), out);
+            out.push(Output::Delta(new));
             self.shown = self.streamed.clone();
+        }
+    }
+
+    /// Between two messages there is a gap. It counts as finished text: whatever becomes of the second, it stays.
+    fn part(&mut self, id: Option<&str>, out: &mut Vec<Output>) {
+        let is_same = id.is_some() && id == self.settled_id.as_deref();
+        if self.settled > 0 && self.shown.is_empty() && !self.is_parted && !is_same {
+            self.is_parted = true;
+            self.settled += GAP.len();
+            out.push(Output::Delta(GAP.into()));
         }
     }
 
@@ -45,6 +70,7 @@ impl Text {
         if !is_open {
             self.streamed.clear();
         }
+        self.part(id, out);
         let ahead = self.shown.strip_prefix(text).map(str::to_owned);
         match (&ahead, text.strip_prefix(self.shown.as_str())) {
             // More than this block was shown, and the stream still says so.
@@ -60,6 +86,7 @@ impl Text {
         self.shown = self.shown.strip_prefix(text).unwrap_or_default().to_owned();
         self.streamed = self.streamed.strip_prefix(text).unwrap_or_default().to_owned();
         self.settled += text.len();
+        (self.settled_id, self.is_parted) = (id.map(str::to_owned), false);
         self.follow(out);
     }
 
@@ -107,7 +134,7 @@ mod tests {
         text.piece("Three.", &mut out);
         text.whole(Some("a"), "Three.", &mut out);
         text.whole(Some("b"), "Four.", &mut out);
-        assert_eq!(told(&out), "One two.Three.Four.");
+        assert_eq!(told(&out), "One two.Three.\n\nFour.");
         assert!(!out.iter().any(|output| matches!(output, Output::Again { .. })));
     }
 
@@ -120,9 +147,9 @@ mod tests {
         text.open(Some("b"));
         text.piece("Hello", &mut out);
         text.piece(" there.", &mut out);
-        assert_eq!(told(&out), "Before. Hello there.");
+        assert_eq!(told(&out), "Before. \n\nHello there.");
         text.whole(Some("b"), "Hello there.", &mut out);
-        assert_eq!(told(&out), "Before. Hello there.");
+        assert_eq!(told(&out), "Before. \n\nHello there.");
         assert!(!out.iter().any(|output| matches!(output, Output::Again { .. })));
     }
 
@@ -134,9 +161,9 @@ mod tests {
         text.piece("Partial", &mut out);
         text.open(Some("b"));
         text.piece("More", &mut out);
-        assert_eq!(told(&out), "Before. Partial", "nothing is certain yet");
+        assert_eq!(told(&out), "Before. \n\nPartial", "nothing is certain yet");
         text.whole(Some("b"), "More.", &mut out);
-        assert_eq!(told(&out), "Before. More.");
-        assert!(out.contains(&Output::Again { keep: 8 }));
+        assert_eq!(told(&out), "Before. \n\nMore.");
+        assert!(out.contains(&Output::Again { keep: 10 }));
     }
 }

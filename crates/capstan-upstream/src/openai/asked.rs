@@ -48,7 +48,7 @@ fn format(format: &ResponseFormat) -> Value {
     }
 }
 
-fn effort_word(effort: Effort) -> &'static str {
+pub(super) fn effort_word(effort: Effort) -> &'static str {
     match effort {
         Effort::None => "none",
         Effort::Minimal => "minimal",

@@ -2,13 +2,17 @@
 
 use capstan_agent::Output;
 use capstan_protocol::{Fault, FaultKind};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::chunk::{Choice, Chunk, Delta, Function, ToolCall, parts};
+use super::finish::Finish;
 use crate::api_key::ApiKey;
 use crate::citation;
-use crate::decode::{Decode, Step, member, object, text};
+use crate::decode::{self, Decode, Step, malformed, truncated};
+use crate::json_text::{self, Halves, Raw, mend};
 use crate::thoughts::Thoughts;
-use crate::tools::Tools;
+use crate::tools::{CallPiece, Tools};
 use crate::upstream_failure::UpstreamFailure;
 
 /// The sentinel after the last chunk.
@@ -18,10 +22,13 @@ const SENTINEL: &str = "[DONE]";
 #[derive(Debug, Default)]
 pub struct Decoder {
     secret: ApiKey,
+    needs_no_finish: bool,
     has_model: bool,
-    has_usage: bool,
+    has_delta: bool,
+    has_said: bool,
     is_finished: bool,
     refusal: String,
+    halves: Halves,
     thoughts: Thoughts,
     tools: Tools,
 }
@@ -32,84 +39,166 @@ impl Decoder {
         Self { secret, ..Self::default() }
     }
 
-    fn chunk(&mut self, chunk: &Value, out: &mut Vec<Output>) -> Result<Step, Fault> {
-        if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
-            return Err(UpstreamFailure::from_error(error).to_fault(&self.secret));
+    /// For servers that never say why an answer ends: the sentinel is enough, if something was said before it.
+    #[must_use]
+    pub fn without_finish(self) -> Self {
+        Self { needs_no_finish: true, ..self }
+    }
+
+    fn chunk(&mut self, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault> {
+        let chunk = match serde_json::from_str::<Chunk<'_>>(data) {
+            Ok(chunk) => chunk,
+            Err(error) => return self.odd(data, &error),
+        };
+        if let Some(error) = chunk.error.filter(|error| is_told(error)) {
+            return Err(self.failure(&value(error)));
         }
-        if let Some(model) = text(chunk, "model").filter(|_| !self.has_model) {
+        if chunk.choices.is_none()
+            && let Some(told) = UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default())
+        {
+            return Err(told.to_fault(&self.secret));
+        }
+        if let Some(model) = json_text::text(chunk.model).filter(|_| !self.has_model) {
             self.has_model = true;
-            out.push(Output::Model(model.to_owned()));
+            out.push(Output::Model(model.into_owned()));
         }
-        if let Some(usage) = chunk.get("usage").and_then(Value::as_object) {
-            self.has_usage = true;
-            out.push(Output::Usage(usage_of(usage)));
+        let usage = chunk.usage.map(value).and_then(|usage| usage_of(&usage));
+        let has_usage = usage.is_some();
+        out.extend(usage.map(Output::Usage));
+        let choice = chunk.choice();
+        let heard = choice.is_some_and(|choice| self.choice(choice, out));
+        if let Some(choice) = choice
+            && let Some(reason) = choice.finish()
+        {
+            self.finish(&reason, choice.error, out)?;
         }
-        let choices = chunk.get("choices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        // Only one answer was asked for.
-        let choice =
-            choices.iter().find(|choice| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0);
-        let heard = choice.is_some_and(|choice| self.delta(member(choice, "delta"), out));
-        if let Some(reason) = choice.and_then(|choice| text(choice, "finish_reason")) {
-            self.finish(reason, choice.and_then(|choice| choice.get("error")), out)?;
-        }
-        Ok(match (self.is_finished, self.has_usage, heard) {
-            (true, true, _) => Step::Done,
-            (true, false, _) => Step::Ending,
-            (false, _, true) => Step::Heard,
-            (false, _, false) => Step::Quiet,
+        Ok(match (self.is_finished, heard) {
+            (true, _) if has_usage => Step::Done,
+            (true, _) => Step::Ending,
+            (false, true) => Step::Heard,
+            (false, false) => Step::Quiet,
         })
     }
 
+    /// What is no chunk: an error in another shape, or nothing that can be read.
+    fn odd(&self, data: &str, error: &serde_json::Error) -> Result<Step, Fault> {
+        let read = |data: &str| serde_json::from_str::<Value>(data).ok();
+        let told =
+            read(data).or_else(|| read(&mend(data))).and_then(|value| UpstreamFailure::found_in(&value));
+        Err(match told {
+            Some(told) => told.to_fault(&self.secret),
+            None => malformed(format!("a chunk cannot be read: {error}")),
+        })
+    }
+
+    fn failure(&self, error: &Value) -> Fault {
+        UpstreamFailure::from_error(error).to_fault(&self.secret)
+    }
+
     /// True if there is something of the answer in it.
-    fn delta(&mut self, delta: &Value, out: &mut Vec<Output>) -> bool {
+    fn choice(&mut self, choice: &Choice<'_>, out: &mut Vec<Output>) -> bool {
         let before = out.len();
-        let thought = text(delta, "reasoning_content").or_else(|| text(delta, "reasoning"));
-        if let Some(thought) = thought {
+        let heard = match (&choice.delta, &choice.message) {
+            (Some(delta), _) => {
+                self.has_delta = true;
+                self.delta(delta, out)
+            }
+            // After pieces of the answer it is the answer once more.
+            (None, Some(message)) if !self.has_delta => self.delta(message, out),
+            (None, _) => choice.text.is_some_and(|text| self.content(text, out)),
+        };
+        self.has_said |= heard || out.len() > before;
+        heard
+    }
+
+    fn delta(&mut self, delta: &Delta<'_>, out: &mut Vec<Output>) -> bool {
+        let thought = delta.thought();
+        if let Some(thought) = &thought {
             self.thoughts.push(thought, out);
         }
-        if let Some(piece) = text(delta, "content") {
-            self.thoughts.flush(out);
-            out.push(Output::Delta(piece.to_owned()));
+        let mut heard = thought.is_some();
+        heard |= delta.content.is_some_and(|content| self.content(content, out));
+        if let Some(refusal) = json_text::text(delta.refusal) {
+            self.refusal.push_str(&refusal);
+            heard = true;
         }
-        let refusal = text(delta, "refusal");
-        self.refusal.push_str(refusal.unwrap_or_default());
-        for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
-            self.tool(call, out);
+        heard |= delta.tool_calls.is_some_and(|calls| self.calls(calls, out));
+        heard |= delta.function_call.is_some_and(|call| self.function_call(call, out));
+        if let Some(notes) = delta.annotations {
+            heard |= cite(notes, out);
         }
-        for note in delta.get("annotations").and_then(Value::as_array).into_iter().flatten() {
-            let cited = member(note, "url_citation");
-            let url = text(cited, "url");
-            out.extend(citation::block(url, "citation", text(cited, "title").unwrap_or_default(), None));
-        }
-        out.len() > before || thought.is_some() || refusal.is_some()
+        heard
     }
 
-    fn tool(&mut self, call: &Value, out: &mut Vec<Output>) {
-        self.thoughts.flush(out);
-        let index = call.get("index").and_then(Value::as_u64).unwrap_or(0);
-        let function = member(call, "function");
-        if let Some(name) = text(function, "name").filter(|_| !self.tools.is_open(index)) {
-            let made_up = format!("call_{index}");
-            self.tools.start(index, text(call, "id").unwrap_or(&made_up), name, out);
+    /// Text, or parts of it. An empty piece is none: whoever sends nothing else is silent.
+    fn content(&mut self, content: &RawValue, out: &mut Vec<Output>) -> bool {
+        if let Some(text) = self.halves.join(content.get()) {
+            return self.say(&text, out);
         }
-        self.tools.arguments(index, text(function, "arguments").unwrap_or_default());
+        let said = parts(content);
+        if !said.thoughts.is_empty() {
+            self.thoughts.push(&said.thoughts, out);
+        }
+        self.say(&said.text, out) || !said.thoughts.is_empty()
     }
 
-    fn finish(&mut self, reason: &str, error: Option<&Value>, out: &mut Vec<Output>) -> Result<(), Fault> {
+    fn say(&mut self, text: &str, out: &mut Vec<Output>) -> bool {
+        if text.is_empty() {
+            return false;
+        }
         self.thoughts.flush(out);
+        // What is said after calls shows that they are whole.
         self.tools.end_all(out);
-        if reason == "error" {
-            return Err(UpstreamFailure::from_error(error.unwrap_or(&Value::Null)).to_fault(&self.secret));
+        out.push(Output::Delta(text.to_owned()));
+        true
+    }
+
+    fn calls(&mut self, calls: &RawValue, out: &mut Vec<Output>) -> bool {
+        let Ok(calls) = serde_json::from_str::<Vec<ToolCall<'_>>>(calls.get()) else { return false };
+        self.thoughts.flush(out);
+        let mut heard = false;
+        for call in &calls {
+            let Some(function) = &call.function else { continue };
+            heard |= self.call(call.index(), json_text::text(call.id).as_deref(), function);
+        }
+        heard
+    }
+
+    /// The way of calling from before there were several at once.
+    fn function_call(&mut self, call: &RawValue, out: &mut Vec<Output>) -> bool {
+        let Ok(function) = serde_json::from_str::<Function<'_>>(call.get()) else { return false };
+        self.thoughts.flush(out);
+        self.call(Some(0), None, &function)
+    }
+
+    fn call(&mut self, index: Option<u64>, id: Option<&str>, function: &Function<'_>) -> bool {
+        let (name, arguments) = (json_text::text(function.name), function.arguments());
+        let (name, arguments) = (name.as_deref(), arguments.as_ref());
+        self.tools.piece(&CallPiece { index, id, name, arguments });
+        name.is_some() || !arguments.is_empty()
+    }
+
+    fn finish(&mut self, reason: &str, error: Raw<'_>, out: &mut Vec<Output>) -> Result<(), Fault> {
+        self.thoughts.flush(out);
+        out.extend(self.halves.rest().map(|text| Output::Delta(text.to_owned())));
+        let finish = Finish::of(reason);
+        match finish {
+            Finish::Failed => return Err(self.failure(&error.map(value).unwrap_or_default())),
+            Finish::Aborted => return Err(truncated()),
+            Finish::Length => self.tools.end_whole(out),
+            Finish::Refused => {}
+            Finish::Complete | Finish::ToolCalls | Finish::Other(_) => self.tools.end_all(out),
         }
         if !self.refusal.is_empty() {
             let fault = Fault::new(FaultKind::ContentRefused);
             return Err(fault.with_detail("refusal", self.secret.scrub(&self.refusal)));
         }
-        match reason {
-            "content_filter" => return Err(Fault::new(FaultKind::ContentRefused)),
-            "stop" => {}
-            "tool_calls" | "function_call" => out.push(Output::Reason("tool_calls".into())),
-            other => out.push(Output::Reason(other.to_owned())),
+        match finish {
+            Finish::Refused => return Err(Fault::new(FaultKind::ContentRefused)),
+            Finish::ToolCalls => out.push(Output::Reason("tool_calls".into())),
+            Finish::Length => out.push(Output::Reason("length".into())),
+            Finish::Other(word) => out.push(Output::Reason(word.to_owned())),
+            Finish::Complete | Finish::Failed | Finish::Aborted => {}
         }
         self.is_finished = true;
         Ok(())
@@ -117,15 +206,30 @@ impl Decoder {
 }
 
 impl Decode for Decoder {
-    fn frame(&mut self, _event: &str, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault> {
+    fn frame(&mut self, event: &str, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault> {
         if data.trim() == SENTINEL {
-            // Some servers end with nothing else.
             if !self.is_finished {
+                if !(self.needs_no_finish && self.has_said) {
+                    return Err(truncated());
+                }
                 self.finish("stop", None, out)?;
             }
             return Ok(Step::Done);
         }
-        self.chunk(&Value::Object(object(data)?), out)
+        if event == "error" {
+            return Err(decode::told(data, &self.secret));
+        }
+        self.chunk(data, out)
+    }
+
+    fn whole(&mut self, document: &str, out: &mut Vec<Output>) -> Option<Result<(), Fault>> {
+        let is_answer =
+            serde_json::from_str::<Chunk<'_>>(document).is_ok_and(|chunk| chunk.choice().is_some());
+        is_answer.then(|| match self.chunk(document, out) {
+            Ok(_) if self.is_finished => Ok(()),
+            Ok(_) => self.frame("", SENTINEL, out).map(|_| ()),
+            Err(fault) => Err(fault),
+        })
     }
 
     fn is_complete(&self) -> bool {
@@ -133,9 +237,28 @@ impl Decode for Decoder {
     }
 }
 
-/// The provider's counts under the names that all agents use.
-fn usage_of(usage: &Map<String, Value>) -> Map<String, Value> {
-    let whole = Value::Object(usage.clone());
+/// An error that says something: some servers send it empty with each chunk.
+fn is_told(error: &RawValue) -> bool {
+    !matches!(error.get(), "false" | "\"\"" | "{}" | "[]" | "0")
+}
+
+fn value(raw: &RawValue) -> Value {
+    let read = |json: &str| serde_json::from_str(json).ok();
+    read(raw.get()).or_else(|| read(&mend(raw.get()))).unwrap_or_default()
+}
+
+fn cite(notes: &RawValue, out: &mut Vec<Output>) -> bool {
+    let before = out.len();
+    for note in value(notes).as_array().into_iter().flatten() {
+        let cited = decode::member(note, "url_citation");
+        let (url, title) = (decode::text(cited, "url"), decode::text(cited, "title"));
+        out.extend(citation::block(url, "citation", title.unwrap_or_default(), None));
+    }
+    out.len() > before
+}
+
+/// The provider's counts under the names that all agents use; none if there are none.
+fn usage_of(usage: &Value) -> Option<Map<String, Value>> {
     let counts = [
         ("input_tokens", "/prompt_tokens"),
         ("output_tokens", "/completion_tokens"),
@@ -144,6 +267,6 @@ fn usage_of(usage: &Map<String, Value>) -> Map<String, Value> {
         ("reasoning_tokens", "/completion_tokens_details/reasoning_tokens"),
     ];
     let count =
-        |(name, at): (&str, &str)| Some((name.to_owned(), whole.pointer(at).filter(|v| v.is_u64())?.clone()));
-    counts.into_iter().filter_map(count).collect()
+        |(name, at): (&str, &str)| Some((name.to_owned(), usage.pointer(at).filter(|v| v.is_u64())?.clone()));
+    Some(counts.into_iter().filter_map(count).collect::<Map<_, _>>()).filter(|counts| !counts.is_empty())
 }

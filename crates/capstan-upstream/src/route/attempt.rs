@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use capstan_agent::{
-    CallBegan, CallEnded, CallOutcome, Failure, Outcome, Receipt, Stopped, Timer, Turn, Writer,
+    CallBegan, CallEnded, CallOutcome, Failure, Outcome, Output, Receipt, Stopped, Timer, Turn, Writer,
 };
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind};
@@ -18,7 +18,7 @@ use crate::attempt_writer::{AttemptWriter, Floor, Seat, Seen};
 use crate::callee::Ask;
 use crate::failed_call::FailedCall;
 use crate::prefill::Prefill;
-use crate::retries::SHORT_WAIT;
+use crate::retries::{OnCut, SHORT_WAIT};
 use crate::seam::{Seam, prefill_of};
 
 pub(super) struct RouteAttempt<'a> {
@@ -34,8 +34,12 @@ pub(super) struct RouteAttempt<'a> {
     left: u32,
     /// Calls of this attempt.
     made: u32,
+    /// Who may be asked again, as far as the budget goes.
+    paid: Option<usize>,
     /// Somebody was not asked again, since too much is asked again already.
     is_spent: bool,
+    /// What is said of calls, once the writer is back from who answers.
+    ended: Vec<Output>,
 }
 
 /// A call that is over.
@@ -50,9 +54,9 @@ struct Done {
 impl<'a> RouteAttempt<'a> {
     pub(super) fn new(route: &'a Route, turn: &'a Turn, out: &'a mut Writer) -> Self {
         let queue = route.order(turn, route.clock.instant()).into();
-        let left = route.retries.max_calls.saturating_sub(turn.made.calls);
-        let (unwell, failed) = (Vec::new(), Vec::new());
-        Self { route, turn, out, queue, unwell, failed, left, made: 0, is_spent: false }
+        let left = route.max_calls.saturating_sub(turn.made.calls);
+        let (unwell, failed, ended) = (Vec::new(), Vec::new(), Vec::new());
+        Self { route, turn, out, queue, unwell, failed, left, made: 0, paid: None, is_spent: false, ended }
     }
 
     pub(super) async fn run(mut self) -> Outcome {
@@ -97,7 +101,7 @@ impl<'a> RouteAttempt<'a> {
             let Some(member) = self.route.members.get(at) else { continue };
             if !self.route.breaker.admit(&member.name, self.route.clock.instant()) {
                 self.unwell.push(at);
-            } else if self.may_ask(member) {
+            } else if self.paid.take() == Some(at) || self.may_ask(member) {
                 return Some(at);
             } else {
                 self.route.breaker.abandoned(&member.name);
@@ -117,14 +121,22 @@ impl<'a> RouteAttempt<'a> {
         true
     }
 
-    /// Calls a member; the next one beside it, if that is wanted and its first token is late.
+    /// Calls a member. The writer is its own while it answers.
     async fn ask(&mut self, at: usize) -> Result<Done, Stopped> {
         self.begin(at).await?;
-        let floor = Arc::<Floor>::default();
+        let floor = Floor::new(std::mem::replace(self.out, Writer::closed()));
+        let done = self.race(&floor, at).await;
+        *self.out = *floor.borrow().ok_or(Stopped)?;
+        self.out.put_all(&mut self.ended).await?;
+        done
+    }
+
+    /// Calls a member, and the next one beside it, if that is wanted and its first token is late.
+    async fn race(&mut self, floor: &Arc<Floor>, at: usize) -> Result<Done, Stopped> {
         let (route, turn) = (self.route, self.turn);
         let has_other = !self.queue.is_empty() && self.left > 0;
         let patience = has_other.then_some(route.first_token);
-        let mut first = Box::pin(call(route, turn, at, 1, &floor, self.out.beside(), patience));
+        let mut first = Box::pin(call(route, turn, at, 1, floor, patience));
         let Some(delay) = route.hedge.filter(|_| has_other) else { return Ok(first.await) };
         tokio::select! {
             biased;
@@ -133,8 +145,10 @@ impl<'a> RouteAttempt<'a> {
             () = route.clock.sleep(Timer::Hedge, delay) => {}
         }
         let Some(beside) = self.beside(at) else { return Ok(first.await) };
+        *self.out = *floor.borrow().ok_or(Stopped)?;
         self.begin(beside).await?;
-        let mut second = Box::pin(call(route, turn, beside, 2, &floor, self.out.beside(), None));
+        floor.give_back(Box::new(std::mem::replace(self.out, Writer::closed())));
+        let mut second = Box::pin(call(route, turn, beside, 2, floor, None));
         tokio::select! {
             biased;
             by = floor.taken() => {
@@ -146,31 +160,20 @@ impl<'a> RouteAttempt<'a> {
                     drop(first);
                     (at, second)
                 };
-                self.hung_up(loser).await?;
+                self.hung_up(loser);
                 Ok(winner.await)
             }
-            done = &mut first => self.or(done, second, beside).await,
-            done = &mut second => self.or(done, first, at).await,
+            done = &mut first => self.or(done, second).await,
+            done = &mut second => self.or(done, first).await,
         }
     }
 
-    /// One of two calls is over, and has said nothing: it failed, or the other one is not needed any more.
-    async fn or(
-        &mut self,
-        done: Done,
-        other: impl Future<Output = Done>,
-        other_at: usize,
-    ) -> Result<Done, Stopped> {
-        if done.result.is_ok() {
-            drop(other);
-            self.hung_up(other_at).await?;
-            return Ok(done);
-        }
-        if let Err(trouble) = done.result {
-            self.report(done.at, &trouble.fault);
-            self.end(done.at, outcome(&trouble), done.seen, true).await?;
-            self.failed.push((done.at, trouble));
-        }
+    /// One of two calls is over, and has said nothing; the other one may.
+    async fn or(&mut self, done: Done, other: impl Future<Output = Done>) -> Result<Done, Stopped> {
+        let trouble = done.result.err().unwrap_or_else(empty);
+        self.report(done.at, &trouble.fault);
+        self.end(done.at, outcome(&trouble), done.seen, true);
+        self.failed.push((done.at, trouble));
         Ok(other.await)
     }
 
@@ -205,14 +208,8 @@ impl<'a> RouteAttempt<'a> {
             .await
     }
 
-    async fn end(
-        &mut self,
-        at: usize,
-        outcome: CallOutcome,
-        seen: Seen,
-        is_left: bool,
-    ) -> Result<(), Stopped> {
-        let Some(member) = self.route.members.get(at) else { return Ok(()) };
+    fn end(&mut self, at: usize, outcome: CallOutcome, seen: Seen, is_left: bool) {
+        let Some(member) = self.route.members.get(at) else { return };
         let ended = CallEnded {
             member: Arc::clone(&member.name),
             outcome,
@@ -222,14 +219,14 @@ impl<'a> RouteAttempt<'a> {
             usage: seen.usage,
             is_left,
         };
-        self.out.put(capstan_agent::Output::CallEnded(Box::new(ended))).await
+        self.ended.push(Output::CallEnded(Box::new(ended)));
     }
 
-    async fn hung_up(&mut self, at: usize) -> Result<(), Stopped> {
+    fn hung_up(&mut self, at: usize) {
         if let Some(member) = self.route.members.get(at) {
             self.route.breaker.abandoned(&member.name);
         }
-        self.end(at, CallOutcome::Stopped, Seen::default(), false).await
+        self.end(at, CallOutcome::Stopped, Seen::default(), false);
     }
 
     /// What a call says about its upstream.
@@ -251,7 +248,8 @@ impl<'a> RouteAttempt<'a> {
             Ok(()) if is_empty => empty(),
             Ok(()) => {
                 self.route.breaker.succeeded(&member.name);
-                self.end(at, CallOutcome::Answered, done.seen, false).await?;
+                self.end(at, CallOutcome::Answered, done.seen, false);
+                self.out.put_all(&mut self.ended).await?;
                 return Ok(Some(Ok(())));
             }
             Err(trouble) => trouble,
@@ -260,14 +258,17 @@ impl<'a> RouteAttempt<'a> {
         if done.was_continued && !has_written && is_wrong_request(&trouble.fault) {
             member.refuses_prefill.store(true, Ordering::Relaxed);
             self.route.breaker.abandoned(&member.name);
-            self.end(at, outcome(&trouble), done.seen, false).await?;
+            self.end(at, outcome(&trouble), done.seen, false);
+            self.out.put_all(&mut self.ended).await?;
             tracing::info!(stream = %self.turn.run, member = %member.name, "the prefill was refused; its answers are not continued any more");
+            self.paid = Some(at);
             self.queue.push_front(at);
             return Ok(None);
         }
         self.report(at, &trouble.fault);
         let over = self.over(member, &trouble, has_written);
-        self.end(at, outcome(&trouble), done.seen, over.is_none() && !self.queue.is_empty()).await?;
+        self.end(at, outcome(&trouble), done.seen, over.is_none() && !self.queue.is_empty());
+        self.out.put_all(&mut self.ended).await?;
         if over.is_none() {
             trouble.log_fallback(self.turn, &member.name, self.made);
             self.failed.push((at, trouble));
@@ -277,7 +278,7 @@ impl<'a> RouteAttempt<'a> {
 
     /// The end of the attempt, unless somebody else may be asked.
     fn over(&mut self, member: &Member, trouble: &FailedCall, has_written: bool) -> Option<Failure> {
-        let fault = self.route.retries.verdict(trouble.fault.clone(), has_written);
+        let fault = trouble.fault.clone();
         if !member.upstream.is_repeatable() && (has_written || !trouble.is_refusal) {
             return Some(fault.with_severity(ErrorSeverity::Fatal).into());
         }
@@ -301,11 +302,16 @@ impl<'a> RouteAttempt<'a> {
 
     /// After the first token the next member is the next attempt's. It need not wait for this one.
     fn after_answer(&self, member: &Member, fault: Fault) -> Fault {
-        let others = self.route.members.iter();
-        let has_other = others.into_iter().any(|other| other.name != member.name && other.when.is_none());
-        if self.left == 0 {
+        let made = &self.turn.made.members;
+        let is_other = |other: &&Member| other.name != member.name && other.when.is_none();
+        let mut others = self.route.members.iter().filter(is_other).peekable();
+        let has_other = others.peek().is_some();
+        let has_fresh = others.any(|other| made.iter().all(|made| *made.name != *other.name));
+        // Nobody would wait for a third silence.
+        let is_hopeless = is_stall(fault.code()) && !has_fresh && self.turn.attempt > 1;
+        if self.left == 0 || is_hopeless || self.route.on_cut == OnCut::Fail {
             fault.with_severity(ErrorSeverity::Fatal)
-        } else if has_other && self.route.retries.on_cut == crate::OnCut::Restart {
+        } else if has_other {
             fault.with_severity(ErrorSeverity::Transient).without_retry_after()
         } else {
             fault
@@ -314,7 +320,7 @@ impl<'a> RouteAttempt<'a> {
 
     /// Everybody has failed. Who only needs a moment is asked again after it, if calls are left over.
     async fn again(&mut self) -> bool {
-        let later = self.route.retries.attempts.saturating_sub(self.turn.attempt);
+        let later = self.route.attempts.saturating_sub(self.turn.attempt);
         if self.left <= later {
             return false;
         }
@@ -336,6 +342,7 @@ impl<'a> RouteAttempt<'a> {
         let backoff = Backoff::DEFAULT.delay(rounds.saturating_sub(1), fastrand::f64());
         self.route.clock.sleep(Timer::Again, wait.max(backoff)).await;
         self.unwell.clear();
+        self.paid = Some(at);
         self.queue.push_back(at);
         true
     }
@@ -368,7 +375,6 @@ async fn call(
     at: usize,
     number: usize,
     floor: &Arc<Floor>,
-    mut out: Writer,
     first_token: Option<Duration>,
 ) -> Done {
     let Some(member) = route.members.get(at) else {
@@ -378,7 +384,7 @@ async fn call(
     let prefill = continued(member, turn);
     let seam = prefill.map(|_| Seam::new(&turn.sent.text));
     let seat = Seat::new(Arc::clone(&member.name), Arc::clone(floor), number, route.clock.clone(), seam);
-    let mut writer = AttemptWriter::seated(&mut out, seat);
+    let mut writer = AttemptWriter::seated(seat);
     let mut result = member.upstream.call(Ask { turn, prefill, first_token }, &mut writer).await;
     if result.is_ok() {
         result = writer.complete().await.map_err(FailedCall::from);

@@ -94,7 +94,7 @@ pub(crate) fn build(
 ) -> Option<Result<Route, ConfigError>> {
     let config = routes.get(name)?;
     let mut tables = Vec::new();
-    let flat = config.flat(&mut vec![name.to_owned()], routes, plain, &mut tables);
+    let flat = config.flat(&mut vec![name.to_owned()], routes, &mut tables);
     Some(flat.and_then(|()| config.build(&tables, plain, shared)))
 }
 
@@ -109,13 +109,7 @@ impl Config {
     }
 
     /// Its members, with those of a route in that route's place.
-    fn flat(
-        &self,
-        path: &mut Vec<String>,
-        routes: &Routes,
-        plain: &Plain,
-        out: &mut Vec<Table>,
-    ) -> Result<(), ConfigError> {
+    fn flat(&self, path: &mut Vec<String>, routes: &Routes, out: &mut Vec<Table>) -> Result<(), ConfigError> {
         for table in self.members.iter().map(Entry::table) {
             let Some(inner) = routes.get(&table.name) else {
                 out.push(table);
@@ -127,7 +121,7 @@ impl Config {
             }
             path.push(table.name.clone());
             let before = out.len();
-            inner.flat(path, routes, plain, out)?;
+            inner.flat(path, routes, out)?;
             for inner in out.iter_mut().skip(before) {
                 inner.when = inner.when.or(table.when);
             }
@@ -166,7 +160,9 @@ impl Config {
         Ok(Route {
             first_token: self.first_token.map_or(Ok(FIRST_TOKEN), |seconds| time("first_token", seconds))?,
             hedge,
-            retries: Retries { attempts, max_calls, on_cut: self.on_cut.unwrap_or_default(), is_repeatable },
+            attempts,
+            max_calls,
+            on_cut: self.on_cut.unwrap_or_default(),
             on_refusal: self.on_refusal,
             budget: RetryBudget::new(share),
             breaker: Arc::clone(&shared.breaker),

@@ -20,12 +20,14 @@ const WRONG_REQUEST: [u64; 3] = [400, 413, 422];
 
 impl Passes {
     pub(crate) fn of(fault: &Fault, on_refusal: OnRefusal) -> Self {
-        match fault.kind() {
-            FaultKind::ContextLengthExceeded => Self::WithMoreContext,
-            FaultKind::ContentRefused if on_refusal == OnRefusal::Fail => Self::Nowhere,
-            FaultKind::InvalidRequest => Self::Nowhere,
-            FaultKind::UpstreamError if is_wrong_request(fault) => Self::Nowhere,
-            _ => Self::Elsewhere,
+        let kind = fault.kind();
+        let is_refused = kind == FaultKind::ContentRefused && on_refusal == OnRefusal::Fail;
+        if kind == FaultKind::ContextLengthExceeded {
+            Self::WithMoreContext
+        } else if is_refused || kind == FaultKind::InvalidRequest || is_wrong_request(fault) {
+            Self::Nowhere
+        } else {
+            Self::Elsewhere
         }
     }
 }
@@ -33,16 +35,17 @@ impl Passes {
 /// The upstream found the request wrong.
 pub(crate) fn is_wrong_request(fault: &Fault) -> bool {
     let status = fault.details().get("upstream_status").and_then(serde_json::Value::as_u64);
-    fault.severity() == ErrorSeverity::Fatal && status.is_some_and(|status| WRONG_REQUEST.contains(&status))
+    let is_error = fault.kind() == FaultKind::UpstreamError && fault.severity() == ErrorSeverity::Fatal;
+    is_error && status.is_some_and(|status| WRONG_REQUEST.contains(&status))
 }
 
 /// Whether it says something about the upstream, and not about what was asked.
 pub(crate) fn is_upstreams(fault: &Fault) -> bool {
-    match fault.kind() {
-        FaultKind::ContextLengthExceeded | FaultKind::ContentRefused | FaultKind::InvalidRequest => false,
-        FaultKind::UpstreamError => !is_wrong_request(fault),
-        _ => true,
-    }
+    let is_asked = matches!(
+        fault.kind(),
+        FaultKind::ContextLengthExceeded | FaultKind::ContentRefused | FaultKind::InvalidRequest
+    );
+    !is_asked && !is_wrong_request(fault)
 }
 
 /// It kept silent: a second try would most likely take as long.

@@ -26,6 +26,7 @@ use uuid::Uuid;
 #[derive(Debug, Clone)]
 pub enum Do {
     Write(String),
+    Bytes(Vec<u8>),
     /// A limit of the one who called is over, however long it was to be.
     Strike(Timer),
     /// The connection is reset.
@@ -108,6 +109,11 @@ async fn attend(
                     return;
                 }
                 let _ = stream.flush().await;
+            }
+            Do::Bytes(bytes) => {
+                if stream.write_all(&bytes).await.is_err() {
+                    return;
+                }
             }
             Do::Strike(limit) => clock.strike(limit),
             Do::Reset => return stream.set_zero_linger().unwrap(),

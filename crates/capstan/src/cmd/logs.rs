@@ -1,11 +1,14 @@
 //! Logs: structured lines on standard error, never a body or a key.
 
+use std::fmt::Debug;
 use std::io::{self, IsTerminal as _};
 use std::panic::PanicHookInfo;
 
 use capstan_gateway::SPANS;
 use capstan_protocol::Exposure;
+use tracing::field::Field;
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
+use tracing_subscriber::fmt::format::{self, Writer};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt, registry};
@@ -18,12 +21,36 @@ pub(crate) fn start(exposure: Exposure, spans: Option<SpanLayer>) {
     let filter = filter.and(filter_fn(|metadata| metadata.target() != SPANS));
     let lines = fmt::layer().with_writer(io::stderr).with_target(false);
     let lines = if io::stderr().is_terminal() {
-        lines.compact().boxed()
+        lines.compact().fmt_fields(format::debug_fn(write_field)).boxed()
     } else {
         lines.json().flatten_event(true).with_span_list(false).boxed()
     };
     registry().with(spans).with(lines.with_filter(filter)).init();
     log_panics(exposure);
+}
+
+/// A field for a terminal. What it says may be a stranger's: a line end would forge a line, an escape would do anything
+/// that the terminal can.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
+    let text = harmless(&format!("{value:?}"));
+    if field.name() == "message" {
+        write!(writer, "{text}")
+    } else {
+        write!(writer, " {}={text}", field.name())
+    }
+}
+
+/// Control characters as escapes, and those that turn the direction of what follows.
+fn harmless(text: &str) -> String {
+    let is_harmful = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_harmful(c) { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
 }
 
 /// A panic is a line like any other, with its place: in the log, which is the operator's own. In debug mode the usual
@@ -49,4 +76,18 @@ fn words(panic: &PanicHookInfo<'_>) -> Option<String> {
     let words = payload.downcast_ref::<&str>().copied();
     let words = words.or_else(|| payload.downcast_ref::<String>().map(String::as_str))?;
     Some(words.chars().take(LONGEST).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_act_on_is_shown_as_text() {
+        let wrong = "run\n2026-01-01 ERROR forged \u{1b}[2J\r\u{7}\u{9b}\u{202e}";
+        let shown = harmless(wrong);
+        assert!(!shown.chars().any(char::is_control), "{shown:?}");
+        assert_eq!(shown, r"run\n2026-01-01 ERROR forged \u{1b}[2J\r\u{7}\u{9b}\u{202e}");
+        assert_eq!(harmless("Grüße, 世界"), "Grüße, 世界");
+    }
 }

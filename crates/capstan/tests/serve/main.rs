@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod agents;
+#[cfg(target_os = "linux")]
+mod attack;
 mod chain;
 mod chat;
 mod check;

@@ -48,8 +48,20 @@ impl Server {
 
     /// The same with further arguments.
     pub(crate) fn start_as(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::run(command(folder), args, env)
+    }
+
+    /// The same in a process that gets no more address space than this.
+    pub(crate) fn start_within(folder: &Path, kilobytes: u64) -> Self {
+        let mut shell = Command::new("sh");
+        let line = format!("ulimit -v {kilobytes}; exec \"$0\" serve \"$@\"");
+        shell.args(["-c", &line, env!("CARGO_BIN_EXE_capstan")]).current_dir(folder).env_clear();
+        Self::run(shell, &[], &[])
+    }
+
+    fn run(mut command: Command, args: &[&str], env: &[(&str, &str)]) -> Self {
         let journal: &[&str] = if args.contains(&"--journal") { &[] } else { &["--journal", "disk:journal"] };
-        let mut child = command(folder)
+        let mut child = command
             .args(["--listen", "127.0.0.1:0"])
             .args(journal)
             .args(args)

@@ -19,7 +19,11 @@ export class AguiTranscript {
 
   take(event: AguiEvent): void {
     this.#seq += 1;
-    for (const data of interruptsOf(event)) this.#show({ type: "INTERRUPT", data });
+    for (const data of interruptsOf(event)) {
+      this.#show({ type: "INTERRUPT", data });
+      // Each is a block of its own.
+      this.#seq += 1;
+    }
     if (!STRUCTURE.test(event.type) && !this.#fold(event)) this.#raw(event);
   }
 

@@ -8,6 +8,9 @@ import { Badge, type Tone } from "../ui/Badge.js";
 import { BlockView } from "./BlockView.js";
 import type { OnAnswer } from "./Interrupt.js";
 
+/** A code or a reason is a word; an agent can send anything in its place. */
+const LONGEST = 80;
+
 export interface TurnData {
   id: string;
   question: string;
@@ -46,7 +49,7 @@ function Status({ state }: { state: CapStreamState }): ReactNode {
     <footer className="turn-status" role="status" data-testid="status">
       <Badge tone={tone}>
         {(state.status === "streaming" || state.status === "retrying") && <span className="pulse" aria-hidden="true" />}
-        {text}
+        {text.slice(0, LONGEST)}
       </Badge>
       {state.status === "retrying" && <Retrying until={state.until} because={state.because} />}
       {state.status === "failed" && <span className="muted">{titleOf(state.error)}</span>}

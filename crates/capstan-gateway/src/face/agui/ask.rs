@@ -7,18 +7,15 @@ use capstan_protocol::{
     Arguments, ChatMessage, DecodeError, Fault, Modality, Part, RawObject, Role, agui, decode,
 };
 
-use crate::ask::{Ask, Extras, invalid, is_whole, parameters_of};
-
-/// A key is an index entry: longer ones are somebody's attempt to fill it.
-const LONGEST_NAME: usize = 1024;
+use crate::ask::{Ask, Extras, LONGEST_ID, invalid, is_whole, parameters_of};
 
 impl Ask {
     /// Reads an AG-UI body. Tools, state, context and the rest go to the agent as they came.
     pub(super) fn from_agui(body: &[u8]) -> Result<Self, Fault> {
         let input: RunAgentInput = decode::from_slice(body).map_err(|e| invalid(&e))?;
         for (name, value) in [("runId", &input.run_id), ("threadId", &input.thread_id)] {
-            if value.is_empty() || value.len() > LONGEST_NAME {
-                let wrong = format!("must have 1 to {LONGEST_NAME} bytes");
+            if value.is_empty() || value.len() > LONGEST_ID {
+                let wrong = format!("must have 1 to {LONGEST_ID} bytes");
                 return Err(invalid(&DecodeError::value(name, wrong)));
             }
         }

@@ -41,6 +41,7 @@ pub(super) const POST: Row = Row {
     faults: &[
         FaultKind::RequestConflict,
         FaultKind::PayloadTooLarge,
+        FaultKind::AnswerTooLarge,
         FaultKind::UnsupportedMediaType,
         FaultKind::Timeout,
         FaultKind::AgentNotFound,

@@ -10,8 +10,8 @@ use crate::answers::{RunMetrics, RunOutput};
 use crate::app::App;
 use crate::reader;
 
-/// The answer of a run, once it is there; the fault if there is none.
-pub(super) async fn response(app: &App, run: &Run, request_id: Uuid) -> Result<ServiceResponse, Fault> {
+/// The answer of a run as JSON, once it is there; the fault if there is none.
+pub(super) async fn response(app: &App, run: &Run, request_id: Uuid) -> Result<Vec<u8>, Fault> {
     let whole = reader::follow(app, run).await?;
     if let Some(fault) = whole.fault() {
         return Err(fault);
@@ -33,12 +33,13 @@ pub(super) async fn response(app: &App, run: &Run, request_id: Uuid) -> Result<S
     };
     let (usage, attempts) = (run.usage.as_ref(), run.attempt);
     let metrics = RunMetrics { usage, usage_by_member, attempts, calls, member };
-    Ok(ServiceResponse {
+    let answer = ServiceResponse {
         request_id,
         created_at: Timestamp::now(),
         output: object(&output),
         metrics: Some(object(&metrics)),
-    })
+    };
+    serde_json::to_vec(&answer).map_err(Fault::from_error)
 }
 
 /// A struct as the map that the data contract has for it.

@@ -140,7 +140,7 @@ async fn no_file_holds_a_purged_word_whatever_was_done_with_it_before() {
     assert!(!store.has_session("t", "session").await.unwrap());
     drop(store);
     let store = open(folder.path(), Durability::Process);
-    assert_eq!(store.turns("t", "session", 0, 99).await.unwrap(), []);
+    assert_eq!(store.turns("t", "session", 0, 99, usize::MAX).await.unwrap(), []);
     assert!(!store.has_session("t", "session").await.unwrap());
 }
 
@@ -162,7 +162,7 @@ async fn a_purge_of_a_session_reaches_what_had_expired_of_it() {
     drop(store);
     let store = open(folder.path(), Durability::Process);
     assert_eq!(
-        store.claim(claim(expired), &crate::Quota::UNLIMITED).await.unwrap_err().kind(),
+        store.claim(claim(expired), &Quota::UNLIMITED).await.unwrap_err().kind(),
         crate::ErrorKind::Expired
     );
 }

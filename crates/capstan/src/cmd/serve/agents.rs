@@ -197,31 +197,31 @@ mod tests {
 
     #[test]
     fn a_route_that_cannot_be_is_refused_with_its_line() {
-        let gpt = "[[agents]]\nname = \"gpt\"\nkind = \"openai\"\nmodel = \"m\"\n";
+        let claude = "[[agents]]\nname = \"claude\"\nkind = \"openai\"\nmodel = \"m\"\n";
         let route =
             |name: &str, rest: &str| format!("[[agents]]\nname = \"{name}\"\nkind = \"route\"\n{rest}\n");
-        let wrong = |text: &str| read(&format!("{gpt}{text}")).unwrap_err();
-        let failure = wrong(&route("a", "use = [\"gtp\"]"));
+        let wrong = |text: &str| read(&format!("{claude}{text}")).unwrap_err();
+        let failure = wrong(&route("a", "use = [\"cluade\"]"));
         assert!(
-            failure.contains("line 8") && failure.contains("no agent is called \\\"gtp\\\""),
+            failure.contains("line 8") && failure.contains("no agent is called \\\"cluade\\\""),
             "{failure}"
         );
-        assert!(failure.contains("did you mean `gpt`?"), "{failure}");
+        assert!(failure.contains("did you mean `claude`?"), "{failure}");
         assert!(wrong(&route("a", "use = []")).contains("names no agent"));
         assert!(wrong(&route("a", "")).contains("`use` is missing"));
-        assert!(wrong(&route("a", "use = [\"gpt\", \"gpt\"]")).contains("is named twice"));
+        assert!(wrong(&route("a", "use = [\"claude\", \"claude\"]")).contains("is named twice"));
         assert!(wrong(&route("a", "use = [\"a\"]")).contains("a circle: a → a"));
-        let circle = route("a", "use = [\"gpt\", \"b\"]") + &route("b", "use = [\"a\"]");
+        let circle = route("a", "use = [\"claude\", \"b\"]") + &route("b", "use = [\"a\"]");
         assert!(wrong(&circle).contains("a circle: a → b → a"), "{}", wrong(&circle));
         assert!(
-            wrong(&route("a", "use = [{ name = \"gpt\", when = \"context\" }]")).contains("to ask first")
+            wrong(&route("a", "use = [{ name = \"claude\", when = \"context\" }]")).contains("to ask first")
         );
-        assert!(wrong(&route("a", "use = [\"gpt\"]\nhedge = 1")).contains("needs a second member"));
+        assert!(wrong(&route("a", "use = [\"claude\"]\nhedge = 1")).contains("needs a second member"));
         assert!(
-            wrong(&route("a", "use = [\"gpt\"]\nfirst_tokn = 1")).contains("did you mean `first_token`?")
+            wrong(&route("a", "use = [\"claude\"]\nfirst_tokn = 1")).contains("did you mean `first_token`?")
         );
-        let nested = route("a", "use = [\"b\"]\nfirst_token = 8") + &route("b", "use = [\"gpt\"]");
-        assert_eq!(read(&format!("{gpt}{nested}")).unwrap(), ["gpt", "a", "b"]);
+        let nested = route("a", "use = [\"b\"]\nfirst_token = 8") + &route("b", "use = [\"claude\"]");
+        assert_eq!(read(&format!("{claude}{nested}")).unwrap(), ["claude", "a", "b"]);
     }
 
     #[test]

@@ -16,6 +16,10 @@ export const FAULT_HELP: Readonly<Record<FaultCode, { meaning: string; remedy: s
     "meaning": "The session has reached its number of messages.",
     "remedy": "Start a new session; retrying in this one cannot succeed."
   },
+  "storage_limit_exceeded": {
+    "meaning": "The tenant's streams and sessions take as many bytes as they may.",
+    "remedy": "Delete streams or sessions, or wait until retention has; then try again."
+  },
   "timeout": {
     "meaning": "The run took longer than it may.",
     "remedy": "Retry; if it happens again, ask for less or raise the time-out."
@@ -43,6 +47,10 @@ export const FAULT_HELP: Readonly<Record<FaultCode, { meaning: string; remedy: s
   "payload_too_large": {
     "meaning": "The body exceeds the limit of the tenant.",
     "remedy": "Send less, or send large parts by reference."
+  },
+  "answer_too_large": {
+    "meaning": "The whole answer was asked for in one object, and it has grown beyond what such an object may hold. The run goes on.",
+    "remedy": "Read the stream that the message names, instead of asking for one object."
   },
   "route_not_found": {
     "meaning": "The path is not one that this server serves.",

@@ -74,6 +74,18 @@ export const CATALOGUE = [
     "message": "Resource limit exceeded: this conversation holds as many messages as it may."
   },
   {
+    "code": "storage_limit_exceeded",
+    "agui_code": "RATE_LIMITED",
+    "status": 429,
+    "slug": "storage-limit-exceeded",
+    "severity": "TRANSIENT",
+    "domain": "client",
+    "retryable": true,
+    "retry_after": null,
+    "title": "Too much is kept",
+    "message": "Resource limit exceeded: as much is kept for you as may be."
+  },
+  {
     "code": "timeout",
     "agui_code": "TIMEOUT",
     "status": 504,
@@ -156,6 +168,18 @@ export const CATALOGUE = [
     "retry_after": null,
     "title": "Too large",
     "message": "The request is larger than it may be."
+  },
+  {
+    "code": "answer_too_large",
+    "agui_code": "INVALID_REQUEST",
+    "status": 406,
+    "slug": "answer-too-large",
+    "severity": "FATAL",
+    "domain": "client",
+    "retryable": false,
+    "retry_after": null,
+    "title": "The answer is too large",
+    "message": "The answer is larger than one JSON object may be."
   },
   {
     "code": "route_not_found",

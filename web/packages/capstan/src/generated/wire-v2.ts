@@ -8,7 +8,7 @@ export type AgentCapabilities = {
   history_support?: boolean;
 };
 
-/** A question in plain text. */
+/** A question in plain text. `T` is how a free-form object is kept, as in v1. */
 export type AgentRequest = {
   /** This request. */
   request_id?: string;

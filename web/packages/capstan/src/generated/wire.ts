@@ -4,6 +4,8 @@
  * What is asked, and by which request it was caused.
  *
  * Lineage: without a root the request is its own root; a parent needs an explicit root.
+ *
+ * `T` is how free-form objects are kept: as trees, or as text ([`RawObject`](crate::RawObject)).
  */
 export type AgentRequest = {
   /** This request. */
@@ -309,12 +311,18 @@ export type CloseReport = {
   reason: string;
   /** Which agent answered. */
   agent?: string | null;
+  /** Which member of a route answered. */
+  member?: string | null;
   /** Which model answered. */
   model?: string | null;
   /** How many attempts it took. */
   attempts?: number | null;
+  /** How many calls of upstreams it took, over all attempts. */
+  calls?: number | null;
   /** Tokens and the like, as the agent counted them. */
   usage?: Record<string, unknown> | null;
+  /** The same by the members of a route. */
+  usage_by_member?: Record<string, unknown> | null;
 };
 
 /** One part of a message. */

@@ -1,0 +1,112 @@
+//! What is under way on one connection, so that one on which nothing is can be closed.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::response::Response;
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+/// Requests whose responses are not sent yet.
+#[derive(Default)]
+pub(crate) struct Activity {
+    under_way: AtomicUsize,
+    changed: Notify,
+}
+
+/// One of them.
+pub(crate) struct UnderWay(Arc<Activity>);
+
+impl Activity {
+    /// A request has come.
+    pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        self.changed.notify_one();
+        UnderWay(Arc::clone(self))
+    }
+
+    /// Returns when nothing has been under way for too long: the first request may take this long to come, others that.
+    ///
+    /// A request counts once its head is whole. Half a preface, or headers that never end, are nothing, in either version
+    /// of HTTP.
+    pub(crate) async fn idle(self: Arc<Self>, first: Duration, later: Duration) {
+        let mut patience = first;
+        loop {
+            if self.under_way.load(Ordering::Relaxed) > 0 {
+                patience = later;
+                self.changed.notified().await;
+            } else if tokio::time::timeout(patience, self.changed.notified()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl UnderWay {
+    /// Until the response is sent, or whoever reads it is gone.
+    pub(crate) fn until_sent(self, response: Response) -> Response {
+        response.map(|body| Body::new(Sent { body, _under_way: self }))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.0.changed.notify_one();
+    }
+}
+
+/// A body that is under way.
+struct Sent {
+    body: Body,
+    _under_way: UnderWay,
+}
+
+impl HttpBody for Sent {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_idle_when_nothing_has_been_under_way_for_long() {
+        let (activity, began) = (Arc::<Activity>::default(), Instant::now());
+        activity.clone().idle(SECOND, 9 * SECOND).await;
+        assert_eq!(began.elapsed(), SECOND, "nothing was ever asked");
+        let idle = tokio::spawn(activity.clone().idle(SECOND, 9 * SECOND));
+        let response = activity.begin().until_sent(Response::new(Body::from("answer")));
+        tokio::time::sleep(100 * SECOND).await;
+        assert!(!idle.is_finished(), "a response is being read");
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "answer");
+        let sent = Instant::now();
+        idle.await.unwrap();
+        assert_eq!(sent.elapsed(), 9 * SECOND);
+    }
+}

@@ -1,0 +1,265 @@
+//! Events of a Responses stream.
+
+use std::collections::BTreeSet;
+
+use capstan_agent::Output;
+use capstan_protocol::{Fault, FaultKind};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::api_key::ApiKey;
+use crate::citation;
+use crate::decode::{self, Decode, Step, malformed, member, text, truncated};
+use crate::json_text::{self, Halves, Raw, mend};
+use crate::thoughts::Thoughts;
+use crate::tools::Tools;
+use crate::upstream_failure::UpstreamFailure;
+
+/// An id that can stand in an address.
+const LONGEST_ID: usize = 128;
+
+/// An event as it stands on the wire, without a tree.
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Raw<'a>,
+    sequence_number: Option<u64>,
+    output_index: Option<u64>,
+    #[serde(borrow)]
+    delta: Raw<'a>,
+    #[serde(borrow)]
+    item: Raw<'a>,
+    #[serde(borrow)]
+    response: Raw<'a>,
+    #[serde(borrow)]
+    annotation: Raw<'a>,
+}
+
+/// Reads one answer of Responses.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    secret: ApiKey,
+    id: Option<String>,
+    last: Option<u64>,
+    has_model: bool,
+    has_calls: bool,
+    is_finished: bool,
+    refusal: String,
+    /// Items of which text has come.
+    said: BTreeSet<u64>,
+    halves: Halves,
+    thoughts: Thoughts,
+    tools: Tools,
+}
+
+impl Decoder {
+    /// A decoder at the beginning of an answer; the key is taken out of what it reports.
+    pub fn new(secret: ApiKey) -> Self {
+        Self { secret, ..Self::default() }
+    }
+
+    /// Which answer this is, and the last event of it that has come.
+    pub(super) fn place(&self) -> Option<(&str, u64)> {
+        Some((self.id.as_deref()?, self.last?))
+    }
+
+    fn event(&mut self, event: &Event<'_>, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault> {
+        // A stream that is read on may repeat where it was.
+        if event.sequence_number.is_some() && event.sequence_number <= self.last {
+            return Ok(Step::Quiet);
+        }
+        self.last = event.sequence_number.or(self.last);
+        let index = event.output_index.unwrap_or(0);
+        match json_text::text(event.kind).as_deref() {
+            Some("response.output_text.delta") => return Ok(self.say(index, event.delta, out)),
+            Some("response.function_call_arguments.delta") => {
+                let piece = json_text::text(event.delta);
+                self.tools.arguments(index, piece.as_deref().unwrap_or_default());
+                return Ok(heard(piece.is_some()));
+            }
+            Some("response.refusal.delta") => {
+                let piece = json_text::text(event.delta);
+                self.refusal.push_str(piece.as_deref().unwrap_or_default());
+                return Ok(heard(piece.is_some()));
+            }
+            Some(
+                "response.reasoning_summary_text.delta"
+                | "response.reasoning_text.delta"
+                | "response.reasoning.delta",
+            ) => {
+                let thought = json_text::text(event.delta);
+                self.thoughts.push(thought.as_deref().unwrap_or_default(), out);
+                return Ok(heard(thought.is_some()));
+            }
+            Some("response.output_item.added") => return Ok(self.begin(index, &value(event.item), out)),
+            Some("response.output_item.done") => return Ok(self.end(index, &value(event.item), out)),
+            Some("response.output_text.annotation.added") => {
+                let note = value(event.annotation);
+                let (url, title) = (text(&note, "url"), text(&note, "title").unwrap_or_default());
+                out.extend(citation::block(url, "citation", title, None));
+                return Ok(Step::Heard);
+            }
+            Some("response.created" | "response.in_progress" | "response.queued") => {
+                self.begun(&value(event.response), out);
+            }
+            Some("response.completed" | "response.incomplete" | "response.failed" | "response.cancelled") => {
+                return self.finish(&value(event.response), out).map(|()| Step::Done);
+            }
+            Some("error") | None => {
+                let told = UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default());
+                if let Some(told) = told {
+                    return Err(told.to_fault(&self.secret));
+                }
+            }
+            Some(_) => {}
+        }
+        Ok(Step::Quiet)
+    }
+
+    fn begun(&mut self, response: &Value, out: &mut Vec<Output>) {
+        let is_plain = |id: &&str| {
+            id.len() <= LONGEST_ID
+                && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+        };
+        self.id = text(response, "id").filter(is_plain).map(str::to_owned).or(self.id.take());
+        if let Some(model) = text(response, "model").filter(|_| !self.has_model) {
+            self.has_model = true;
+            out.push(Output::Model(model.to_owned()));
+        }
+    }
+
+    /// An empty piece is none: whoever sends nothing else is silent.
+    fn say(&mut self, index: u64, piece: Raw<'_>, out: &mut Vec<Output>) -> Step {
+        let text = piece.and_then(|raw| self.halves.join(raw.get())).filter(|text| !text.is_empty());
+        if let Some(text) = &text {
+            self.thoughts.flush(out);
+            self.said.insert(index);
+            out.push(Output::Delta(text.clone().into_owned()));
+        }
+        heard(text.is_some())
+    }
+
+    fn begin(&mut self, index: u64, item: &Value, out: &mut Vec<Output>) -> Step {
+        if text(item, "type") != Some("function_call") {
+            return Step::Quiet;
+        }
+        self.thoughts.flush(out);
+        self.has_calls = true;
+        let id = text(item, "call_id").or_else(|| text(item, "id"));
+        self.tools.start(index, id.unwrap_or_default(), text(item, "name").unwrap_or_default(), out);
+        Step::Heard
+    }
+
+    /// An item is whole: what was not streamed of it is told now.
+    fn end(&mut self, index: u64, item: &Value, out: &mut Vec<Output>) -> Step {
+        self.thoughts.flush(out);
+        match text(item, "type") {
+            Some("function_call") => {
+                let arguments = text(item, "arguments").unwrap_or_default();
+                if !self.tools.has_arguments(index) {
+                    if !self.tools.is_open(index) {
+                        self.begin(index, item, out);
+                    }
+                    self.tools.arguments(index, arguments);
+                }
+                self.tools.end(index, out);
+            }
+            Some("message") if !self.said.contains(&index) => {
+                for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
+                    out.extend(text(part, "text").map(|text| Output::Delta(text.to_owned())));
+                    self.refusal.push_str(text(part, "refusal").unwrap_or_default());
+                }
+            }
+            Some("reasoning" | "message") => {}
+            _ => return Step::Quiet,
+        }
+        Step::Heard
+    }
+
+    fn finish(&mut self, response: &Value, out: &mut Vec<Output>) -> Result<(), Fault> {
+        self.begun(response, out);
+        self.thoughts.flush(out);
+        out.extend(self.halves.rest().map(|text| Output::Delta(text.to_owned())));
+        out.extend(usage_of(member(response, "usage")).map(Output::Usage));
+        if let Some(told) = response.get("error").filter(|error| !error.is_null()) {
+            return Err(UpstreamFailure::from_error(told).to_fault(&self.secret));
+        }
+        let why = text(member(response, "incomplete_details"), "reason");
+        match (text(response, "status"), why) {
+            (_, Some("content_filter")) => return Err(Fault::new(FaultKind::ContentRefused)),
+            (Some("incomplete"), _) => {
+                self.tools.end_whole(out);
+                out.push(Output::Reason("length".into()));
+            }
+            (Some("failed"), _) => return Err(Fault::new(FaultKind::UpstreamError)),
+            (Some("cancelled" | "in_progress" | "queued"), _) => return Err(truncated()),
+            _ => self.tools.end_all(out),
+        }
+        if !self.refusal.is_empty() {
+            let fault = Fault::new(FaultKind::ContentRefused);
+            return Err(fault.with_detail("refusal", self.secret.scrub(&self.refusal)));
+        }
+        if self.has_calls && why.is_none() {
+            out.push(Output::Reason("tool_calls".into()));
+        }
+        self.is_finished = true;
+        Ok(())
+    }
+}
+
+impl Decode for Decoder {
+    fn frame(&mut self, event: &str, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault> {
+        if event == "error" {
+            return Err(decode::told(data, &self.secret));
+        }
+        // Some servers end with the sentinel of the older protocol.
+        if data.trim() == "[DONE]" {
+            return if self.is_finished { Ok(Step::Done) } else { Err(truncated()) };
+        }
+        match serde_json::from_str::<Event<'_>>(data) {
+            Ok(event) => self.event(&event, data, out),
+            Err(error) => match UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default()) {
+                Some(told) => Err(told.to_fault(&self.secret)),
+                None => Err(malformed(format!("an event cannot be read: {error}"))),
+            },
+        }
+    }
+
+    fn whole(&mut self, document: &str, out: &mut Vec<Output>) -> Option<Result<(), Fault>> {
+        let read = |json: &str| serde_json::from_str::<Value>(json).ok();
+        let response = read(document).or_else(|| read(&mend(document)))?;
+        let items = response.get("output").and_then(Value::as_array)?;
+        self.begun(&response, out);
+        for (index, item) in (0..).zip(items) {
+            self.end(index, item, out);
+        }
+        Some(self.finish(&response, out))
+    }
+
+    fn is_complete(&self) -> bool {
+        self.is_finished
+    }
+}
+
+fn heard(is_heard: bool) -> Step {
+    if is_heard { Step::Heard } else { Step::Quiet }
+}
+
+fn value(raw: Raw<'_>) -> Value {
+    let read = |json: &str| serde_json::from_str(json).ok();
+    raw.and_then(|raw| read(raw.get()).or_else(|| read(&mend(raw.get())))).unwrap_or_default()
+}
+
+/// The provider's counts under the names that all agents use; none if there are none.
+fn usage_of(usage: &Value) -> Option<Map<String, Value>> {
+    let counts = [
+        ("input_tokens", "/input_tokens"),
+        ("output_tokens", "/output_tokens"),
+        ("total_tokens", "/total_tokens"),
+        ("cached_input_tokens", "/input_tokens_details/cached_tokens"),
+        ("reasoning_tokens", "/output_tokens_details/reasoning_tokens"),
+    ];
+    let count =
+        |(name, at): (&str, &str)| Some((name.to_owned(), usage.pointer(at).filter(|v| v.is_u64())?.clone()));
+    Some(counts.into_iter().filter_map(count).collect::<Map<_, _>>()).filter(|counts| !counts.is_empty())
+}

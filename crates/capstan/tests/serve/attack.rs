@@ -1,0 +1,215 @@
+//! One tenant does its worst, another one works beside it, in a process whose memory is limited from outside.
+//!
+//! The short version asserts what the process holds, that health is answered and that the quiet tenant's runs end well.
+//! `--ignored` (`make soak`) does it many times over and holds the quiet tenant's time against that of a quiet server.
+
+use std::time::{Duration, Instant};
+
+use capstan_gateway::KeyHash;
+use capstan_protocol::ServiceRequest;
+use futures_util::future::join_all;
+use reqwest::Response;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use uuid::Uuid;
+
+use crate::client::{ask, http};
+use crate::process::Server;
+
+/// All that the process may ever map; what a thread reserves for its heap counts as well.
+const ADDRESS_SPACE_KB: u64 = 6 * 1024 * 1024;
+/// What a tenant's requests may take in this test.
+const IN_FLIGHT: u64 = 64 * 1024 * 1024;
+/// What the process may ever have resident: itself, what requests may take, and what the allocator keeps of it.
+const MAX_RESIDENT_KB: u64 = 400 * 1024;
+
+struct Attack<'a> {
+    server: &'a Server,
+    http: reqwest::Client,
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let tenant = |name: &str| {
+        format!("[[tenants]]\nname = \"{name}\"\nkeys = [\"sha256:{}\"]\n", KeyHash::of(name).to_hex())
+    };
+    let limits = format!("[limits]\nbytes_in_flight_per_tenant = {IN_FLIGHT}\nwaiting_per_tenant = 20\n");
+    let text = format!("{limits}{}{}", tenant("loud"), tenant("quiet"));
+    std::fs::write(folder.path().join("capstan.toml"), text).unwrap();
+    folder
+}
+
+/// A line of `/proc/<pid>/status` in kilobytes.
+fn memory(server: &Server, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+impl Attack<'_> {
+    async fn post(&self, request: &Value) -> Response {
+        let url = format!("{}/v1/assist", self.server.url);
+        self.http.post(url).bearer_auth("loud").json(request).send().await.unwrap()
+    }
+
+    fn request(text: &str) -> Value {
+        serde_json::to_value(ask(text)).unwrap()
+    }
+
+    /// Small as text, large as a tree.
+    async fn structure(&self) {
+        let mut body = Self::request("/tokens 1");
+        body["payload"]["payload"]["state"] = vec![json!({ "a": {} }); 300_000].into();
+        let refused = join_all((0..8).map(|_| self.post(&body))).await;
+        // Refused for what they are, or because its other requests have taken all that they may.
+        assert!(refused.iter().all(|response| [413, 429].contains(&response.status().as_u16())));
+    }
+
+    /// Runs that hold on to large bodies.
+    async fn large_bodies(&self) -> Vec<Response> {
+        let text = format!("/hang {}", "x".repeat(3_000_000));
+        let held = join_all((0..20).map(|_| async { self.post(&Self::request(&text)).await })).await;
+        let started = held.iter().filter(|response| response.status() == 200).count();
+        assert!((1..20).contains(&started), "{started} of 20 started");
+        assert!(held.iter().all(|response| [200, 429].contains(&response.status().as_u16())));
+        held
+    }
+
+    /// Bodies that are never sent to their end.
+    async fn half_bodies(&self) -> Vec<TcpStream> {
+        let address = self.server.url.trim_start_matches("http://");
+        let half = |_| async move {
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            let head = "POST /v1/assist HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer loud\r\n\
+                content-type: application/json\r\ncontent-length: 4000000\r\n\r\n";
+            socket.write_all(head.as_bytes()).await.unwrap();
+            // The server may refuse it half-way.
+            let _ = socket.write_all(&vec![b' '; 3_000_000]).await;
+            socket
+        };
+        join_all((0..60).map(half)).await
+    }
+
+    /// More runs that wait than may.
+    async fn waiting(&self) {
+        for _ in 0..30 {
+            let mut request = Self::request("/flaky 1 --wait 60");
+            request["payload"]["capabilities"] = json!({ "supported_events": vec!["E".repeat(64); 64] });
+            let _ = self.post(&request).await.bytes().await;
+        }
+        let list = self.http.get(format!("{}/v1/streams?limit=1000", self.server.url)).bearer_auth("loud");
+        let list: Value = list.send().await.unwrap().json().await.unwrap();
+        let waiting = list["streams"].as_array().unwrap().iter().filter(|run| run["state"] == "waiting");
+        assert!(waiting.count() <= 20);
+    }
+
+    /// A large session that many read at once.
+    async fn session(&self) {
+        let session = Uuid::now_v7();
+        for _ in 0..6 {
+            let mut request = Self::request(&format!("/echo {}", "x".repeat(1_500_000)));
+            request["context"]["session_id"] = json!(session);
+            request["payload"]["session_id"] = json!(session);
+            // The session is full at some point, and memory may be.
+            let _ = self.post(&request).await.bytes().await;
+        }
+        let read = |_| async {
+            let url = format!("{}/v1/sessions/{session}?limit=1000", self.server.url);
+            let page = self.http.get(url).bearer_auth("loud").send().await.unwrap();
+            // If nothing of it could be said, there is no session.
+            assert!([200, 404, 429].contains(&page.status().as_u16()), "{}", page.status());
+            let _ = page.bytes().await;
+        };
+        join_all((0..12).map(read)).await;
+    }
+
+    /// Connections of HTTP/2 that ask for nothing.
+    async fn idle_connections(&self) -> Vec<TcpStream> {
+        let address = self.server.url.trim_start_matches("http://");
+        let open = |_| async move {
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            let opening =
+                [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
+            socket.write_all(&opening).await.unwrap();
+            socket
+        };
+        join_all((0..200).map(open)).await
+    }
+
+    /// Everything at once, as long as `held` is held.
+    async fn all(&self) -> impl Sized {
+        let bodies = self.large_bodies().await;
+        let held = (self.half_bodies().await, self.idle_connections().await);
+        tokio::join!(self.structure(), self.waiting(), self.session());
+        (held, bodies)
+    }
+
+    /// Stops what hangs, so that the next round begins as the first did.
+    async fn clear(&self) {
+        let list = self.http.get(format!("{}/v1/streams?limit=1000", self.server.url)).bearer_auth("loud");
+        let list: Value = list.send().await.unwrap().json().await.unwrap();
+        for run in list["streams"].as_array().unwrap().iter().filter(|run| run["state"] != "closed") {
+            let url = format!("{}/v1/streams/{}", self.server.url, run["stream_id"].as_str().unwrap());
+            let _ = self.http.delete(url).bearer_auth("loud").send().await;
+        }
+    }
+}
+
+/// Runs of the quiet tenant, one after the other; how long each took.
+async fn quiet(server: &Server, count: usize) -> Vec<Duration> {
+    let (http, mut times) = (http(), Vec::new());
+    for _ in 0..count {
+        let began = Instant::now();
+        let request: ServiceRequest = ask("/tokens 5");
+        let url = format!("{}/v1/assist", server.url);
+        let answered = http.post(url).bearer_auth("quiet").json(&request).send().await.unwrap();
+        assert_eq!(answered.status(), 200);
+        assert!(answered.text().await.unwrap().contains(r#""op":"CLOSE""#));
+        let health = http.get(format!("{}/health", server.url)).send().await.unwrap();
+        assert_eq!(health.status(), 200);
+        times.push(began.elapsed());
+    }
+    times.sort();
+    times
+}
+
+async fn round(server: &Server, count: usize) -> Vec<Duration> {
+    let attack = Attack { server, http: http() };
+    let (held, times) = tokio::join!(attack.all(), quiet(server, count));
+    let peak = memory(server, "VmHWM");
+    assert!(peak < MAX_RESIDENT_KB, "{peak} kB were resident");
+    drop(held);
+    attack.clear().await;
+    times
+}
+
+#[tokio::test]
+async fn a_hostile_tenant_takes_neither_the_machine_nor_anybody_elses_runs() {
+    let folder = folder();
+    let server = Server::start_within(folder.path(), ADDRESS_SPACE_KB);
+    round(&server, 20).await;
+    println!("{} kB resident, {} kB at most", memory(&server, "VmRSS"), memory(&server, "VmHWM"));
+    assert_eq!(server.get("/readyz").await.status(), 200);
+}
+
+/// How often the long version attacks.
+const ROUNDS: usize = 20;
+
+#[tokio::test]
+#[ignore = "long: part of make soak"]
+async fn a_hostile_tenant_at_most_doubles_the_time_of_a_quiet_one() {
+    let folder = folder();
+    let server = Server::start_within(folder.path(), ADDRESS_SPACE_KB);
+    let p99 = |times: &[Duration]| times[times.len() * 99 / 100];
+    quiet(&server, 20).await;
+    let undisturbed = p99(&quiet(&server, 200).await);
+    for n in 0..ROUNDS {
+        let disturbed = p99(&round(&server, 200).await);
+        println!("round {n}: p99 {disturbed:?} beside {undisturbed:?}, {} kB", memory(&server, "VmRSS"));
+        assert!(
+            disturbed < 2 * undisturbed.max(Duration::from_millis(20)),
+            "{disturbed:?} beside {undisturbed:?}"
+        );
+    }
+}
