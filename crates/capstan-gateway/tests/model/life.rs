@@ -17,8 +17,8 @@ use crate::step::Step;
 use crate::store::{Calendar, Shaky};
 use crate::world::Shared;
 
-/// The sweeper comes every minute; a slow store may hold it up.
-const SWEEP: Duration = Duration::from_secs(63);
+/// The sweeper comes every minute and looks every five seconds whether it has; a slow store may hold it up.
+const SWEEP: Duration = Duration::from_secs(68);
 /// How long a run may wait: longer than anything but [`Life::late`] takes.
 const WAITING: Duration = Duration::from_secs(3600);
 /// After this every wait is over, since a client has as long again from when it may come back.

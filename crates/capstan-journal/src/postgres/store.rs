@@ -306,7 +306,11 @@ impl Store for PostgresStore {
             return Ok(Vec::new());
         }
         let from = i64::try_from(from).unwrap_or(i64::MAX);
-        self.rows(TURNS, &[&tenant, &session, &from, &most(limit), &most(max_bytes)]).await?.iter().map(rows::turn).collect()
+        self.rows(TURNS, &[&tenant, &session, &from, &most(limit), &most(max_bytes)])
+            .await?
+            .iter()
+            .map(rows::turn)
+            .collect()
     }
 
     async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {

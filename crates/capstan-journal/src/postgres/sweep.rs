@@ -12,18 +12,25 @@ use super::rows::column;
 use crate::retention::Judge;
 use crate::{Expired, JournalError, Retention};
 
-/// Closed streams are looked through in pages of this many, and deleted in steps of that many.
+/// What is kept is looked through in pages of this many, and streams are deleted in steps of that many.
 const PAGE: i64 = 1000;
 const STEP: usize = 100;
 
 /// Whoever keeps house does so for half a minute; the others need not.
 const LEASE: &str = "update capstan.meta set sweeper = $1, sweeper_until = clock_timestamp() + interval '30 seconds' \
     where sweeper is null or sweeper = $1 or sweeper_until < clock_timestamp() returning true";
-const SIZES: &str = "select r.tenant, sum(octet_length(r.body) + greatest(r.bytes, coalesce(b.total, 0)))::bigint from capstan.runs r \
+const SIZES: &str = "select tenant, sum(size)::bigint from ( \
+    select r.tenant, octet_length(r.body) + greatest(r.bytes, coalesce(b.total, 0)) as size from capstan.runs r \
     left join lateral (select b.total from capstan.blocks b where b.stream = r.stream order by b.last_seq desc limit 1) b \
-    on r.state = 1 group by 1";
-const CLOSED: &str = "select stream, tenant, closed_at, bytes + octet_length(body) from capstan.runs \
-    where state = 3 and (closed_at, stream) > ($1, $2) order by closed_at, stream limit $3";
+    on r.state = 1 union all select tenant, bytes from capstan.sessions) kept group by 1";
+/// Closed streams by their end, and sessions that nobody uses by their last use, in one order.
+const KEPT: &str = "(select stream as id, tenant, null as session, closed_at as at, bytes + octet_length(body) as size \
+    from capstan.runs where state = 3 and (closed_at, stream) > ($1, $2) order by closed_at, stream limit $3) \
+    union all (select s.id, s.tenant, s.session, s.used_at, s.bytes from \
+    (select md5(tenant || '/' || session)::uuid as id, * from capstan.sessions where used_at >= $1) s \
+    where (s.used_at, s.id) > ($1, $2) and not exists \
+    (select 1 from capstan.runs r where r.tenant = s.tenant and r.session = s.session and r.state < 3) \
+    order by s.used_at, s.id limit $3) order by at, id limit $3";
 const RETIRE: &str = "select capstan.retire_1($1, $2, $3)";
 const CLAIMS: &str =
     "with gone as (delete from capstan.claims where gone_at <= $1 returning 1) select count(*) from gone";
@@ -31,14 +38,21 @@ const SESSIONS: &str = "with gone as (delete from capstan.sessions s where s.use
     and case when $2::text is null then s.tenant <> all ($3) else s.tenant = $2 end returning s.tenant, s.session), \
     said as (delete from capstan.turns t using gone where t.tenant = gone.tenant and t.session = gone.session) \
     select count(*) from gone";
+/// Unless somebody has used it since it was looked at.
+const FORGET_UNUSED: &str = "with gone as (delete from capstan.sessions where tenant = $1 and session = $2 and used_at = $3 \
+    returning tenant, session), \
+    said as (delete from capstan.turns t using gone where t.tenant = gone.tenant and t.session = gone.session) \
+    select count(*) from gone";
 const FORGET: &str = "select capstan.forget_1($1, $2)";
 const IS_GONE: &str = "select 1 from capstan.claims where stream = $1 and gone_at is not null";
 
-/// A closed stream.
-struct Closed {
-    stream: Uuid,
+/// A closed stream, or a session that nobody uses.
+struct Kept {
+    id: Uuid,
     tenant: String,
-    closed_at: Timestamp,
+    /// Nothing for a stream.
+    session: Option<String>,
+    at: Timestamp,
     size: u64,
 }
 
@@ -53,14 +67,15 @@ impl Shared {
         if self.reads.query(LEASE, &[&self.me()]).await?.is_empty() {
             return Ok(report);
         }
-        self.expire_streams(retention, now, &mut report).await?;
+        self.expire_kept(retention, now, &mut report).await?;
         let claims = retention.before(now, retention.claim_age).as_micros();
         report.claims = self.count(CLAIMS, &[&claims]).await?;
-        report.sessions = self.expire_sessions(retention, now).await?;
+        report.sessions += self.expire_sessions(retention, now).await?;
         Ok(report)
     }
 
-    async fn expire_streams(
+    /// What is too old or too much, the oldest first: streams by their end, sessions by their last use.
+    async fn expire_kept(
         &self,
         retention: &Retention,
         now: Timestamp,
@@ -72,18 +87,22 @@ impl Shared {
         let mut judge = Judge::new(retention, now, &sizes);
         let (mut after, mut is_more) = ((i64::MIN, Uuid::nil()), true);
         while is_more {
-            let page = self.closed_after(after).await?;
-            is_more = page.last().is_some_and(|last| !judge.is_done(last.closed_at));
-            after = page.last().map_or(after, |last| (last.closed_at.as_micros(), last.stream));
-            let due: Vec<_> = page
-                .iter()
-                .filter(|closed| judge.is_due(&closed.tenant, closed.closed_at, closed.size))
-                .collect();
-            for step in due.chunks(STEP) {
-                let streams: Vec<Uuid> = step.iter().map(|closed| closed.stream).collect();
+            let page = self.kept_after(after).await?;
+            is_more = page.last().is_some_and(|last| !judge.is_done(last.at));
+            after = page.last().map_or(after, |last| (last.at.as_micros(), last.id));
+            let due = page.iter().filter(|kept| judge.is_due(&kept.tenant, kept.at, kept.size));
+            let (sessions, streams): (Vec<_>, Vec<_>) = due.partition(|kept| kept.session.is_some());
+            for step in streams.chunks(STEP) {
+                let streams: Vec<Uuid> = step.iter().map(|kept| kept.id).collect();
                 let gone = self.reads.query(RETIRE, &[&streams, &now.as_micros(), &false]).await?;
                 report.streams += gone.len() as u64;
-                report.bytes += step.iter().map(|closed| closed.size).sum::<u64>();
+                report.bytes += step.iter().map(|kept| kept.size).sum::<u64>();
+            }
+            for kept in sessions {
+                let used_at = kept.at.as_micros();
+                let gone = self.count(FORGET_UNUSED, &[&kept.tenant, &kept.session, &used_at]).await?;
+                report.sessions += gone;
+                report.bytes += gone * kept.size;
             }
         }
         Ok(())
@@ -96,12 +115,12 @@ impl Shared {
         rows.iter().map(|row| read(row).map_err(Failure::into_error)).collect()
     }
 
-    async fn closed_after(&self, (at, stream): (i64, Uuid)) -> Result<Vec<Closed>, JournalError> {
-        let rows = self.reads.query(CLOSED, &[&at, &stream, &PAGE]).await?;
+    async fn kept_after(&self, (at, id): (i64, Uuid)) -> Result<Vec<Kept>, JournalError> {
+        let rows = self.reads.query(KEPT, &[&at, &id, &PAGE]).await?;
         let read = |row| -> Result<_, Failure> {
-            let (closed_at, size) =
-                (Timestamp::from_micros(column(row, 2)?), column::<i64>(row, 3)?.cast_unsigned());
-            Ok(Closed { stream: column(row, 0)?, tenant: column(row, 1)?, closed_at, size })
+            let (at, size) =
+                (Timestamp::from_micros(column(row, 3)?), column::<i64>(row, 4)?.cast_unsigned());
+            Ok(Kept { id: column(row, 0)?, tenant: column(row, 1)?, session: column(row, 2)?, at, size })
         };
         rows.iter().map(|row| read(row).map_err(Failure::into_error)).collect()
     }
