@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_agent::{Canceller, Sent, Timer, TraceParent, Turn};
-use capstan_journal::{ArmedBy, Health, JournalError, Run};
+use capstan_journal::{ArmedBy, ErrorKind, Health, JournalError, Run};
 use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind};
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
@@ -146,6 +146,11 @@ async fn work(
         counted: 0,
     };
     if let Err(error) = relay.work().await {
+        if error.kind() == ErrorKind::Fenced && here.journal.store().is_shared() {
+            // What was seen is safe, and whoever took over says the rest.
+            tracing::info!(%stream, agent = %name, "the run is another process's by now");
+            return;
+        }
         // What was seen is safe. A journal that is well has something against this run alone, so it ends; one that is not
         // leaves it to recovery.
         tracing::error!(%stream, agent = %name, %error, "the journal refused what the run wrote");

@@ -92,10 +92,6 @@ impl Store for OddStore {
 
     async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
         self.scans.fetch_add(1, Ordering::Relaxed);
-        if let Some(fails_after) = &self.fails_after {
-            fails_after.notified().await;
-            return Err(JournalError::new(ErrorKind::Broken, "on purpose"));
-        }
         self.store.open_runs().await
     }
 
@@ -177,6 +173,10 @@ impl Store for OddStore {
 
     async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
         self.scans.fetch_add(1, Ordering::Relaxed);
+        if let Some(fails_after) = &self.fails_after {
+            fails_after.notified().await;
+            return Err(JournalError::new(ErrorKind::Broken, "on purpose"));
+        }
         self.store.orphans(limit).await
     }
 

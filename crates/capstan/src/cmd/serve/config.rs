@@ -1,6 +1,7 @@
 //! `capstan.toml`: what can be configured. A wrong key or value is refused with its place and the nearest known key.
 
 mod auth;
+mod cluster;
 mod effective;
 mod overlay;
 mod tenant;
@@ -10,10 +11,12 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use capstan_gateway::{Operator, Settings, Tenant};
+use capstan_journal::Replica;
 use capstan_protocol::{Exposure, nearest};
 use serde::Deserialize;
 
 use self::auth::{AuthConfig, JwtConfig, OperatorConfig};
+use self::cluster::ClusterConfig;
 use self::overlay::{LimitsConfig, RetentionConfig, TimeoutsConfig, check_claim_age};
 use self::tenant::{Key, TenantConfig};
 use super::agents::{self, Named, Source, Table};
@@ -50,6 +53,7 @@ pub(in crate::cmd) struct Config {
     limits: LimitsConfig,
     timeouts: TimeoutsConfig,
     retention: RetentionConfig,
+    cluster: ClusterConfig,
     /// The file that all this stands in.
     #[serde(skip)]
     source: (PathBuf, String),
@@ -76,6 +80,7 @@ impl Default for Config {
             limits: LimitsConfig::default(),
             timeouts: TimeoutsConfig::default(),
             retention: RetentionConfig::default(),
+            cluster: ClusterConfig::default(),
             source: Default::default(),
         }
     }
@@ -123,6 +128,16 @@ impl Config {
                 .with_help("add their [[tenants]], which then need no keys, or set tenants = \"any\""));
         }
         Ok(settings)
+    }
+
+    /// What this process is among those that share a journal.
+    pub(super) fn replica(&self) -> Result<Replica, Failure> {
+        self.cluster.replica()
+    }
+
+    /// The journal as it may be shown: without a password.
+    pub(super) fn shown_journal(&self) -> String {
+        cluster::without_password(&self.journal)
     }
 
     /// Who may use it.

@@ -76,7 +76,7 @@ fn check_journal(url: &str) -> Result<(), Failure> {
         let failure = Failure::usage(error);
         match url.contains(':') || url.is_empty() {
             true => failure
-                .with_help("`disk:<folder>` keeps streams in a folder, `memory:` until the process ends"),
+                .with_help("`disk:<folder>` keeps streams in a folder, `postgres://…` in a database that many may share, `memory:` until the process ends"),
             false => failure.with_help(format!("did you mean `disk:{url}`?")),
         }
     })
