@@ -6,7 +6,7 @@ SHELL := bash
 help: ## Show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
-run: ## Build and start the gateway with the embedded journal and the demo agent (PORT=…)
+run: ## Build and start the gateway with the embedded journal and the demo agent (PORT=…; CLUSTER=3: three over PostgreSQL)
 	@scripts/run
 
 test: ## Run every suite; installs what is missing

@@ -121,12 +121,14 @@ skip() {
 
 # install PACKAGE...: installs Debian packages that are missing, if that is possible here. The lists are refreshed first, once:
 # an old list installs an old browser, and what breaks in today's goes unseen.
+# Another installation that is under way is waited for.
 refreshed=
 install() {
+  local lock=(-o DPkg::Lock::Timeout=120)
   command -v apt-get >/dev/null && [ "$(id -u)" = 0 ] || return 1
-  [ "$refreshed" ] || apt-get update -qq >/dev/null || echo "warning: the package lists could not be refreshed" >&2
+  [ "$refreshed" ] || apt-get "${lock[@]}" update -qq >/dev/null || echo "warning: the package lists could not be refreshed" >&2
   refreshed=1
-  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >/dev/null
+  DEBIAN_FRONTEND=noninteractive apt-get "${lock[@]}" install -qq -y --no-install-recommends "$@" >/dev/null
 }
 
 # have COMMAND PACKAGE: the command is there, or was just installed.

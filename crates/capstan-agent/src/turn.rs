@@ -20,8 +20,8 @@ pub struct Turn {
     pub agent: Arc<str>,
     /// From the last user message on: the message itself, and what has been called and answered since.
     pub messages: Arc<[ChatMessage]>,
-    /// What was said before, oldest first.
-    pub history: Arc<[ChatMessage]>,
+    /// What was said before, oldest first. Runs of one conversation share the messages.
+    pub history: Arc<[Arc<ChatMessage>]>,
     /// The conversation.
     pub session: String,
     /// The caller's tools: a call of one is answered by the caller, in its next request.
@@ -80,7 +80,7 @@ impl Turn {
             run: Uuid::now_v7(),
             agent: Arc::from(""),
             messages: tail.into(),
-            history: messages.into(),
+            history: messages.into_iter().map(Arc::new).collect(),
             session: String::new(),
             tools: Arc::default(),
             context: Arc::default(),
@@ -109,7 +109,7 @@ impl Turn {
 
     /// The whole conversation, oldest first.
     pub fn conversation(&self) -> impl Iterator<Item = &ChatMessage> {
-        self.history.iter().chain(self.messages.iter())
+        self.history.iter().map(Arc::as_ref).chain(self.messages.iter())
     }
 
     /// The answer to an interrupt, if it was answered.

@@ -148,6 +148,37 @@ pub(crate) struct ListedAgent<'a> {
     pub(crate) id: Uuid,
 }
 
+/// The processes that share the journal.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ReplicaList {
+    /// The oldest lease first.
+    pub(crate) replicas: Vec<ListedReplica>,
+}
+
+/// A process that shares the journal.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ListedReplica {
+    /// Of its lease; another one if it had to begin a new one.
+    pub(crate) id: Uuid,
+    /// Its name.
+    pub(crate) name: String,
+    /// Where the others reach it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) url: Option<String>,
+    /// Its version.
+    pub(crate) version: String,
+    /// `live`, `draining`, or `gone`: others take over its runs.
+    pub(crate) state: &'static str,
+    /// Whether it is the one who answers.
+    pub(crate) is_self: bool,
+    /// For how long it has had its lease.
+    pub(crate) age_seconds: f64,
+    /// How long ago it gave its last sign of life.
+    pub(crate) silent_seconds: f64,
+    /// How many runs it works on.
+    pub(crate) runs: u64,
+}
+
 /// `output` of a whole run in one object.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunOutput<'a> {

@@ -17,6 +17,7 @@ use crate::access::CorsHeaders;
 use crate::ask::Ask;
 use crate::audit::Audit;
 use crate::face::{self, Face};
+use crate::histories::Histories;
 use crate::limits::{self, Limiter};
 use crate::metrics::Metrics;
 use crate::purge::Erased;
@@ -119,6 +120,7 @@ impl Gateway {
             runs: Runs::default(),
             waits: Waits::default(),
             erased: Erased::default(),
+            histories: Histories::default(),
             audit: Audit::default(),
             faces,
             cors,
@@ -152,6 +154,7 @@ pub(crate) struct Shared {
     pub(crate) runs: Runs,
     pub(crate) waits: Waits,
     pub(crate) erased: Erased,
+    pub(crate) histories: Histories,
     pub(crate) audit: Audit,
     pub(crate) faces: Vec<Arc<dyn Face>>,
     pub(crate) cors: CorsHeaders,

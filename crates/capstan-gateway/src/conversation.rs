@@ -21,21 +21,27 @@ const PAGE_BYTES: usize = 1024 * 1024;
 /// Messages, oldest first, split where an agent's turn begins: at the last user message. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Messages {
-    pub(crate) history: Arc<[ChatMessage]>,
+    pub(crate) history: Arc<[Arc<ChatMessage>]>,
     pub(crate) turn: Arc<[ChatMessage]>,
 }
 
 impl From<Vec<ChatMessage>> for Messages {
-    fn from(mut messages: Vec<ChatMessage>) -> Self {
+    fn from(messages: Vec<ChatMessage>) -> Self {
+        messages.into_iter().map(Arc::new).collect::<Vec<_>>().into()
+    }
+}
+
+impl From<Vec<Arc<ChatMessage>>> for Messages {
+    fn from(mut messages: Vec<Arc<ChatMessage>>) -> Self {
         let last = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
-        let turn = messages.split_off(last);
-        Self { history: messages.into(), turn: turn.into() }
+        let turn = messages.split_off(last).into_iter().map(Arc::unwrap_or_clone).collect();
+        Self { history: messages.into(), turn }
     }
 }
 
 impl Messages {
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &ChatMessage> {
-        self.history.iter().chain(self.turn.iter())
+        self.history.iter().map(Arc::as_ref).chain(self.turn.iter())
     }
 
     fn has_user(&self) -> bool {
@@ -44,16 +50,17 @@ impl Messages {
 }
 
 /// The whole conversation for an agent. A request that does not tell it itself goes on from what is stored.
-pub(crate) fn whole(ask: &Ask, stored: Vec<TurnRecord>) -> Result<Messages, Fault> {
+pub(crate) fn whole(ask: &Ask, stored: &[Arc<PastTurn>]) -> Result<Messages, Fault> {
     if ask.is_whole {
         return Ok(ask.messages.clone());
     }
-    let stored = told(stored, &ask.messages);
+    let stored = told(&line(stored, ask.previous), &ask.messages);
     check(&ask.messages, &stored)?;
     if ask.messages.has_user() {
         return Ok(Messages { history: tidy(stored).into(), turn: Arc::clone(&ask.messages.turn) });
     }
-    Ok(tidy(stored.into_iter().chain(ask.messages.iter().cloned()).collect()).into())
+    let added = ask.messages.iter().cloned().map(Arc::new);
+    Ok(tidy(stored.into_iter().chain(added).collect()).into())
 }
 
 /// Refuses results of calls that the conversation does not have, before there is a run to fail: a model would refuse
@@ -96,8 +103,11 @@ pub(crate) async fn check_results(app: &App, tenant: &str, ask: &Ask, turns: u64
 }
 
 /// Results must answer calls of the conversation.
-fn check(messages: &Messages, stored: &[ChatMessage]) -> Result<(), Fault> {
-    let known = stored.iter().chain(messages.iter());
+fn check(messages: &Messages, stored: &[Arc<ChatMessage>]) -> Result<(), Fault> {
+    if results(messages.iter()).next().is_none() {
+        return Ok(());
+    }
+    let known = stored.iter().map(Arc::as_ref).chain(messages.iter());
     let calls: HashSet<&str> = known.flat_map(|message| &message.parts).filter_map(called).collect();
     results(messages.iter()).find(|id| !calls.contains(id)).map_or(Ok(()), |id| Err(unknown_call(id)))
 }
@@ -113,40 +123,51 @@ fn results<'a>(messages: impl Iterator<Item = &'a ChatMessage>) -> impl Iterator
 
 /// What agents are told of stored turns. Of a run that broke off that is what its tools did, up to the last call that was
 /// answered, in its own stream or later: a caller may have acted on what it saw.
-fn told(stored: Vec<TurnRecord>, added: &Messages) -> Vec<ChatMessage> {
-    let turns: Vec<_> = stored.into_iter().map(|said| (said.is_partial, said.into_messages())).collect();
-    let all = turns.iter().flat_map(|(_, messages)| messages).chain(added.iter());
-    let results: HashSet<String> = results(all).map(str::to_owned).collect();
+fn told(stored: &[&PastTurn], added: &Messages) -> Vec<Arc<ChatMessage>> {
+    let with_calls = stored.iter().filter(|turn| turn.has_calls).flat_map(|turn| &turn.messages);
+    let results: HashSet<&str> = results(with_calls.map(Arc::as_ref).chain(added.iter())).collect();
     let is_done = |part: &Part| {
         answered(part).is_some() || called(part).is_some_and(|id| results.contains(id)) && is_complete(part)
     };
-    let cut = |(is_partial, messages)| if is_partial { up_to(messages, is_done) } else { messages };
-    turns.into_iter().flat_map(cut).collect()
+    let mut messages = Vec::with_capacity(stored.iter().map(|turn| turn.messages.len()).sum());
+    for turn in stored {
+        match turn.is_partial {
+            true => messages.extend(up_to(&turn.messages, is_done)),
+            false => messages.extend_from_slice(&turn.messages),
+        }
+    }
+    messages
 }
 
 /// Messages up to the last part that is wanted; none if no part is.
-fn up_to(mut messages: Vec<ChatMessage>, is_wanted: impl Fn(&Part) -> bool) -> Vec<ChatMessage> {
+fn up_to(messages: &[Arc<ChatMessage>], is_wanted: impl Fn(&Part) -> bool) -> Vec<Arc<ChatMessage>> {
     let last = messages.iter().rposition(|message| message.parts.iter().any(&is_wanted));
-    messages.truncate(last.map_or(0, |at| at + 1));
+    let mut messages: Vec<_> = messages.iter().take(last.map_or(0, |at| at + 1)).cloned().collect();
     if let Some(message) = messages.last_mut() {
-        let last = message.parts.iter().rposition(is_wanted);
-        message.parts.truncate(last.map_or(0, |at| at + 1));
+        let last = message.parts.iter().rposition(is_wanted).map_or(0, |at| at + 1);
+        if last < message.parts.len() {
+            Arc::make_mut(message).parts.truncate(last);
+        }
     }
     messages
 }
 
 /// Models refuse a call without a result and a result without its call. A stored conversation has such ones where a
 /// caller went on without answering; they are left out.
-fn tidy(mut messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
+fn tidy(mut messages: Vec<Arc<ChatMessage>>) -> Vec<Arc<ChatMessage>> {
     let ids = |of: fn(&Part) -> Option<&str>| -> HashSet<String> {
         messages.iter().flat_map(|message| &message.parts).filter_map(of).map(str::to_owned).collect()
     };
     let (calls, results) = (ids(called), ids(answered));
+    let is_whole = |part: &Part| {
+        called(part).is_none_or(|id| results.contains(id))
+            && answered(part).is_none_or(|id| calls.contains(id))
+    };
     for message in &mut messages {
-        message.parts.retain(|part| {
-            called(part).is_none_or(|id| results.contains(id))
-                && answered(part).is_none_or(|id| calls.contains(id))
-        });
+        // Others may share it: only one that changes is made anew.
+        if !message.parts.iter().all(is_whole) {
+            Arc::make_mut(message).parts.retain(is_whole);
+        }
     }
     messages.retain(|message| !message.parts.is_empty());
     messages
@@ -177,22 +198,58 @@ pub(crate) fn added<'a>(ask: &'a Ask, last: &[ChatMessage]) -> Vec<&'a ChatMessa
     added
 }
 
-/// What the turns of a session say: all of them, or those of the line that leads to one, where answers form a tree.
-/// Each was closed before the next one on its line began.
-pub(crate) fn remembered(turns: Vec<StoredTurn>, last: Option<Uuid>) -> Vec<TurnRecord> {
-    let all = turns.into_iter().map(|turn| (turn.stream_id, TurnRecord::of(turn)));
+/// The turns of a session that a run goes on from: all of them, or those of the line that leads to one, where answers
+/// form a tree. Each was closed before the next one on its line began.
+fn line(turns: &[Arc<PastTurn>], last: Option<Uuid>) -> Vec<&PastTurn> {
     if last.is_none() {
-        return all.map(|(_, said)| said).collect();
+        return turns.iter().map(Arc::as_ref).collect();
     }
     let (mut next, mut line) = (last, Vec::new());
-    for (stream, said) in all.rev() {
-        if next == Some(stream) {
-            next = said.previous;
-            line.push(said);
+    for turn in turns.iter().rev() {
+        if next == Some(turn.stream) {
+            next = turn.previous;
+            line.push(turn.as_ref());
         }
     }
     line.reverse();
     line
+}
+
+/// A stored turn, decoded once and shared by all runs that are told of it.
+#[derive(Debug)]
+pub(crate) struct PastTurn {
+    pub(crate) number: u64,
+    stream: Uuid,
+    previous: Option<Uuid>,
+    is_partial: bool,
+    /// Calls or results are among its messages.
+    has_calls: bool,
+    messages: Vec<Arc<ChatMessage>>,
+    /// What it says, as text.
+    pub(crate) bytes: usize,
+}
+
+impl PastTurn {
+    pub(crate) fn of(turn: StoredTurn) -> Self {
+        let (number, stream, bytes) = (turn.number, turn.stream_id, turn.said_bytes());
+        let said = TurnRecord::of(turn);
+        let (previous, is_partial) = (said.previous, said.is_partial);
+        let messages: Vec<_> = said.into_messages().into_iter().map(Arc::new).collect();
+        let mut parts = messages.iter().flat_map(|message| &message.parts);
+        let has_calls = parts.any(|part| called(part).or_else(|| answered(part)).is_some());
+        Self { number, stream, previous, is_partial, has_calls, messages, bytes }
+    }
+
+    /// Whether both are the same turn of the same session: no other run can have left it.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        (self.number, self.stream) == (other.number, other.stream)
+    }
+
+    /// About how many bytes it takes in memory.
+    pub(crate) fn memory(&self) -> usize {
+        const MESSAGE: usize = 256;
+        self.bytes + (self.messages.len() + 1) * MESSAGE
+    }
 }
 
 /// What a stored turn says; the journal itself does not look into it.
@@ -273,5 +330,47 @@ mod tests {
         assert_eq!(said.into_messages(), messages);
         let unknown = TurnRecord::of(turn(3, json!("a word")));
         assert!(unknown.is_partial && unknown.into_messages().is_empty());
+    }
+
+    #[test]
+    fn where_answers_form_a_tree_only_the_line_that_leads_to_one_counts() {
+        let ids: Vec<_> = (0..4).map(Uuid::from_u128).collect();
+        // The second and the third both go on from the first, and the fourth from the second.
+        let previous = [None, Some(ids[0]), Some(ids[0]), Some(ids[1])];
+        let turns: Vec<_> = ids
+            .iter()
+            .zip(previous)
+            .map(|(stream, previous)| {
+                let said = TurnRecord::new([ChatMessage::user("q")].iter(), false).after(previous);
+                Arc::new(PastTurn::of(said.into_turn(*stream, Timestamp::from_micros(0))))
+            })
+            .collect();
+        let line =
+            |last: Option<Uuid>| -> Vec<_> { line(&turns, last).iter().map(|turn| turn.stream).collect() };
+        assert_eq!(line(None), ids);
+        assert_eq!(line(Some(ids[3])), [ids[0], ids[1], ids[3]]);
+        assert_eq!(line(Some(ids[2])), [ids[0], ids[2]]);
+        assert!(line(Some(Uuid::max())).is_empty());
+    }
+
+    #[test]
+    fn messages_are_shared_with_whoever_is_told_of_them_and_only_what_changes_is_copied() {
+        let call = Part::ToolCall {
+            id: Some("c".into()),
+            name: "f".into(),
+            arguments: Arguments::Text("{}".into()),
+        };
+        let mut calls = ChatMessage::assistant("I call.");
+        calls.parts.push(call);
+        let said = TurnRecord::new([ChatMessage::user("q"), calls].iter(), false);
+        let turn = Arc::new(PastTurn::of(said.into_turn(Uuid::nil(), Timestamp::from_micros(0))));
+        let ask = Ask::new("k".into(), "s".into(), vec![ChatMessage::user("And now?")]);
+        let history = whole(&ask, &[Arc::clone(&turn)]).unwrap().history;
+        assert!(Arc::ptr_eq(&history[0], &turn.messages[0]));
+        assert_eq!(
+            (history[1].parts.len(), turn.messages[1].parts.len()),
+            (1, 2),
+            "nobody answered the call"
+        );
     }
 }

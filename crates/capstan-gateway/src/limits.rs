@@ -278,7 +278,7 @@ pub(crate) fn refusal(refused: Refused) -> Fault {
         Over::SessionBytes => Fault::new(FaultKind::MessageLimitExceeded)
             .with_message("This conversation is as large as it may be."),
         Over::Bytes => Fault::new(FaultKind::StorageLimitExceeded),
-        // Sessions, and whatever a later journal limits.
-        _ => Fault::new(FaultKind::SessionLimitExceeded),
+        // And whatever a later journal limits.
+        Over::Sessions | _ => Fault::new(FaultKind::SessionLimitExceeded),
     }
 }

@@ -19,7 +19,10 @@ const PAGE: usize = 1000;
 /// Stops a run if it is under way, then erases its stream and its turn.
 pub(crate) async fn stream(app: &App, run: Run) -> Result<Run, Fault> {
     let run = runs::stop(app, run).await?;
-    app.journal.purge(run.stream_id, app.wall.now()).await.map_err(journal_fault)?;
+    let purged = app.journal.purge(run.stream_id, app.wall.now()).await;
+    // Afterwards, so that nobody remembers what was read before; and whatever became of it.
+    app.histories.forget(&run.tenant, &run.session);
+    purged.map_err(journal_fault)?;
     app.faces.iter().for_each(|face| face.forget(run.stream_id));
     tracing::info!(stream = %run.stream_id, tenant = %run.tenant, "purged");
     Ok(run)
@@ -44,7 +47,9 @@ pub(crate) async fn session(app: &App, tenant: &str, session: &str) -> Result<us
         }
     }
     app.erased.add(tenant, session);
-    store.purge_session(tenant, session).await.map_err(journal_fault)?;
+    let purged = store.purge_session(tenant, session).await;
+    app.histories.forget(tenant, session);
+    purged.map_err(journal_fault)?;
     Ok(count)
 }
 

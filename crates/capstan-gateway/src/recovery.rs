@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use capstan_journal::{ArmedBy, Retention, Run, RunState};
-use capstan_protocol::{Fault, FaultKind};
-use futures_util::{StreamExt as _, stream};
+use capstan_journal::{Retention, Run, RunState};
+use capstan_protocol::{Fault, FaultKind, Timestamp};
+use futures_util::{Stream, StreamExt as _, stream};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -19,7 +19,11 @@ use crate::waits::Wait;
 const AT_ONCE: usize = 256;
 /// How often old streams are dropped, unless there is a reason to do it sooner, and how often that is looked for.
 const EXPIRE_EVERY: Duration = Duration::from_secs(60);
+/// How often it is looked for what other processes have left.
+const ATTEND_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// A conversation that was silent for so long is read anew when it goes on.
+const RESTING: Duration = Duration::from_secs(600);
 /// So much more than after the last time is reason enough: fast streams fill a disk within a minute.
 const GROWTH: u64 = 64 * 1024 * 1024;
 /// After a run that could not be ended, it is tried again in a while; the others do not wait for it.
@@ -27,24 +31,29 @@ const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// After a restart every stream that was running is interrupted. An agent is never run again unasked, except for clients
 /// of a face in which nobody asks again: there the gateway goes on.
+///
+/// Where several processes share the journal there is no such moment: the runs of one that is gone are looked for all the
+/// time, see [`attend`].
 pub(crate) async fn recover(app: &App) -> Result<usize, Fault> {
-    app.wall.compare(app.journal.store().newest());
-    let open = app.journal.store().open_runs().await.map_err(journal_fault)?;
+    let store = app.journal.store();
+    app.wall.compare(store.newest());
+    if store.is_shared() {
+        app.recovered.cancel();
+        return Ok(0);
+    }
+    let mut running = store.orphans(usize::MAX).await.map_err(journal_fault)?;
+    let waiting = store.waiting(Timestamp::from_micros(i64::MAX), usize::MAX).await.map_err(journal_fault)?;
     // One that waits and of which something was lost would be continued with less than was seen.
-    let is_to_end = |run: &Run| run.state == RunState::Running || run.lost_after.is_some();
-    let (running, waiting): (Vec<_>, Vec<_>) = open.into_iter().partition(is_to_end);
+    let (lost, waiting): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|run| run.lost_after.is_some());
+    running.extend(lost);
     let now = app.wall.now();
     waiting.iter().for_each(|run| app.waits.recover(run, app.settings.timeouts.waiting, now));
     app.unrecovered.store(running.len(), Ordering::Relaxed);
     let (mut interrupted, mut lost, waiting) = (0, 0, waiting.len());
-    // Together, so that the journal writes and syncs them in groups; each in a task, so that all cores work on them.
-    let recovering =
-        running.into_iter().map(|run| AbortOnDropHandle::new(tokio::spawn(recover_one(app.clone(), run))));
-    let mut outcomes = stream::iter(recovering).buffer_unordered(AT_ONCE);
+    let mut outcomes = end_orphans(app, running);
     while let Some(outcome) = outcomes.next().await {
-        let is_certain = outcome.unwrap_or_else(|panic| Err(Fault::from_error(panic)))?;
         app.unrecovered.fetch_sub(1, Ordering::Relaxed);
-        if is_certain { interrupted += 1 } else { lost += 1 }
+        if outcome? { interrupted += 1 } else { lost += 1 }
     }
     if interrupted + lost + waiting > 0 {
         tracing::info!(interrupted, lost, waiting, "recovered the runs that an earlier life left open");
@@ -54,25 +63,106 @@ pub(crate) async fn recover(app: &App) -> Result<usize, Fault> {
     Ok(interrupted + lost)
 }
 
-/// Interrupts a run that nobody is at work on, or ends it if some of it may be lost; true if it was interrupted.
+/// Ends runs that nobody is at work on: together, so that the journal writes and syncs them in groups; each in a task, so
+/// that all cores work on them.
+fn end_orphans(app: &App, runs: Vec<Run>) -> impl Stream<Item = Result<bool, Fault>> + Unpin + use<> {
+    let app = app.clone();
+    let ending =
+        runs.into_iter().map(move |run| AbortOnDropHandle::new(tokio::spawn(recover_one(app.clone(), run))));
+    let outcomes = stream::iter(ending).buffer_unordered(AT_ONCE);
+    outcomes.map(|outcome| outcome.unwrap_or_else(|panic| Err(Fault::from_error(panic))))
+}
+
+/// Interrupts a run that nobody is at work on, or ends it if some of it may be lost, or if somebody has stopped it; false
+/// if it is lost.
 async fn recover_one(app: App, run: Run) -> Result<bool, Fault> {
-    let is_certain = app.journal.store().is_tail_certain(run.stream_id).await.map_err(journal_fault)?;
-    if is_certain {
-        relay::interrupt(&app, &run).await?
-    } else {
-        relay::lose(&app, &run).await?
+    let store = app.journal.store();
+    if !store.is_tail_certain(run.stream_id).await.map_err(journal_fault)? {
+        relay::lose(&app, &run).await?;
+        return Ok(false);
     }
-    Ok(is_certain)
+    if store.is_stop_asked(run.stream_id).await.map_err(journal_fault)? {
+        relay::close_waiting(&app, &run, Ending::Cancelled).await?;
+    } else {
+        relay::interrupt(&app, &run).await?;
+    }
+    Ok(true)
 }
 
 /// Arms the runs that wait for the gateway itself. Their relays sleep until the attempt may begin.
 async fn arm_own(app: &App) -> Result<(), Fault> {
-    for run in app.journal.store().open_runs().await.map_err(journal_fault)? {
-        if run.state == RunState::Waiting && run.armed_by == ArmedBy::Gateway {
-            runs::arm(app, run, None, Origin::default()).await?;
-        }
+    for run in app.journal.store().unarmed(usize::MAX).await.map_err(journal_fault)? {
+        runs::arm(app, run, None, Origin::default()).await?;
     }
     Ok(())
+}
+
+/// Looks after what other processes have left, as long as this one may work on runs.
+async fn attend(app: &App) {
+    if !app.journal.store().is_shared() {
+        return std::future::pending().await;
+    }
+    let mut tenure = app.journal.store().tenure();
+    loop {
+        tokio::select! {
+            biased;
+            Ok(()) = tenure.changed() => {
+                // Before anything is taken over: among that may be the very runs that these relays still hold.
+                tracing::warn!("the runs of this process are no longer its own");
+                app.runs.stop_all().await;
+            }
+            () = tokio::time::sleep(ATTEND_EVERY) => {
+                if !app.draining.is_cancelled()
+                    && let Err(fault) = look_after(app).await
+                {
+                    tracing::warn!(code = fault.code(), cause = app.loggable(&fault), "what others have left could not be looked after");
+                }
+            }
+        }
+    }
+}
+
+async fn look_after(app: &App) -> Result<(), Fault> {
+    let store = app.journal.store();
+    let orphans = store.orphans(AT_ONCE).await.map_err(journal_fault)?;
+    let mut outcomes = end_orphans(app, orphans);
+    let (mut interrupted, mut lost) = (0, 0);
+    while let Some(outcome) = outcomes.next().await {
+        match outcome {
+            Ok(true) => interrupted += 1,
+            Ok(false) => lost += 1,
+            // The run stays this process's, and is told again.
+            Err(fault) => tracing::warn!(
+                code = fault.code(),
+                cause = app.loggable(&fault),
+                "a run that another process left could not be ended"
+            ),
+        }
+    }
+    if interrupted + lost > 0 {
+        tracing::info!(interrupted, lost, "took over runs that another process left");
+    }
+    for run in store.unarmed(AT_ONCE).await.map_err(journal_fault)? {
+        runs::arm(app, run, None, Origin::default()).await?;
+    }
+    // Whoever suspended them may be gone.
+    let (now, patience) = (app.wall.now(), app.settings.timeouts.waiting);
+    let before = Timestamp::from_micros(
+        now.as_micros().saturating_sub(i64::try_from(patience.as_micros()).unwrap_or(i64::MAX)),
+    );
+    for run in store.waiting(before, AT_ONCE).await.map_err(journal_fault)? {
+        app.waits.recover(&run, patience, now);
+    }
+    Ok(())
+}
+
+/// Passes on to the relays of this process what others have asked of them.
+async fn hear_stops(app: &App) {
+    let Some(mut stops) = app.journal.store().stops() else { return std::future::pending().await };
+    while let Some(stream) = stops.recv().await {
+        app.runs.ask(stream);
+    }
+    std::future::pending().await
 }
 
 /// Keeps house until the server stops.
@@ -84,6 +174,8 @@ pub(crate) async fn sweep(app: App) {
             app.break_off();
         }
         () = end_waits(&app) => {}
+        () = attend(&app) => {}
+        () = hear_stops(&app) => {}
         () = expire(&app) => {}
     }
 }
@@ -120,6 +212,9 @@ async fn expire(app: &App) {
         }
         // Longer than any wait: who waits too long is ended with its span.
         app.traces.forget(app.settings.timeouts.waiting.saturating_mul(3));
+        if let Some(then) = Instant::now().checked_sub(RESTING) {
+            app.histories.drop_unused_since(then);
+        }
         expire_now(app).await;
         last = (Instant::now(), store.stats().live_bytes);
     }
@@ -142,7 +237,6 @@ async fn expire_now(app: &App) {
 mod tests {
     use capstan_agent::Clock;
     use capstan_journal::{Claim, Durability, Found, Journal, Quota, TailLimits, open};
-    use capstan_protocol::Timestamp;
     use uuid::Uuid;
 
     use super::*;

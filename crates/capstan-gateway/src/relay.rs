@@ -8,6 +8,7 @@ mod ending;
 mod failure;
 mod ledger;
 mod packet_writer;
+mod past;
 mod spending;
 mod tool_log;
 
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_agent::{Canceller, Sent, Timer, TraceParent, Turn};
-use capstan_journal::{ArmedBy, Health, JournalError, Run, StoredTurn};
+use capstan_journal::{ArmedBy, ErrorKind, Health, JournalError, Run};
 use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind};
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
@@ -26,7 +27,7 @@ use uuid::Uuid;
 
 use crate::app::{App, Registered};
 use crate::ask::Ask;
-use crate::conversation::{self, TurnRecord};
+use crate::conversation;
 use crate::interrupts;
 use crate::limits::{Load, Slot};
 use crate::refusal::journal_fault;
@@ -35,14 +36,10 @@ use crate::traces::{self, RunTrace};
 pub(crate) use ending::{Ending, close_waiting, interrupt, last_words_of_lost, lose};
 pub(crate) use ledger::{Origin, add as add_attempt};
 use packet_writer::PacketWriter;
+use past::Untold;
 
 /// A wait up to this is slept through by the gateway itself; a longer one is the client's to come back after.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
-
-/// Bytes of a session's turns that are read at once.
-const HISTORY_PAGE: usize = 1024 * 1024;
-/// How often they are there while a run is at work: as messages, and as what the agent makes of them.
-const HISTORY_COPIES: usize = 2;
 
 /// How an attempt ended.
 enum Ended {
@@ -149,6 +146,11 @@ async fn work(
         counted: 0,
     };
     if let Err(error) = relay.work().await {
+        if error.kind() == ErrorKind::Fenced && here.journal.store().is_shared() {
+            // What was seen is safe, and whoever took over says the rest.
+            tracing::info!(%stream, agent = %name, "the run is another process's by now");
+            return;
+        }
         // What was seen is safe. A journal that is well has something against this run alone, so it ends; one that is not
         // leaves it to recovery.
         tracing::error!(%stream, agent = %name, %error, "the journal refused what the run wrote");
@@ -185,9 +187,10 @@ impl Drop for AtWork {
 
 impl Relay {
     async fn work(mut self) -> Result<(), JournalError> {
-        let turn = match self.turn().await? {
+        let turn = match self.turn().await {
             Ok(turn) => turn,
-            Err(fault) => {
+            Err(Untold::Journal(error)) => return Err(error),
+            Err(Untold::Fault(fault)) => {
                 failure::record(&self.app, &self.run, &fault);
                 return self.finish(Ending::Failed(fault)).await;
             }
@@ -215,16 +218,12 @@ impl Relay {
     }
 
     /// What the agent is asked, the same in all attempts.
-    async fn turn(&mut self) -> Result<Result<Turn, Fault>, JournalError> {
-        let stored = if self.ask.is_whole { Ok(Vec::new()) } else { self.stored().await? };
-        let stored = match stored {
-            Ok(stored) => stored,
-            Err(fault) => return Ok(Err(fault)),
+    async fn turn(&mut self) -> Result<Turn, Untold> {
+        let stored = match self.ask.is_whole {
+            true => Vec::new(),
+            false => past::before(&self.app, &self.run, &mut self.room.load).await?,
         };
-        let messages = match conversation::whole(&self.ask, stored) {
-            Ok(messages) => messages,
-            Err(fault) => return Ok(Err(fault)),
-        };
+        let messages = conversation::whole(&self.ask, &stored)?;
         let extras = &self.ask.extras;
         let mut turn = Turn::talk(Vec::new());
         (turn.history, turn.messages) = (messages.history, messages.turn);
@@ -238,34 +237,7 @@ impl Relay {
         turn.answers = extras.answers.iter().map(interrupts::for_agent).collect();
         turn.parameters = Arc::clone(&extras.parameters);
         turn.payload = Arc::clone(&extras.payload);
-        Ok(Ok(turn))
-    }
-
-    /// What the session remembers: the turns that were closed before this one began. Read page by page, each within what
-    /// the tenant's requests may take.
-    async fn stored(&mut self) -> Result<Result<Vec<TurnRecord>, Fault>, JournalError> {
-        let Run { tenant, session, turns_before, .. } = &self.run;
-        let (mut turns, mut from) = (Vec::new(), 1);
-        while from <= *turns_before {
-            // What comes is a page at most, or one turn.
-            let held = self.room.load.held();
-            if let Err(fault) = self.room.load.grow(HISTORY_PAGE * HISTORY_COPIES, &self.app.settings.limits)
-            {
-                return Ok(Err(fault));
-            }
-            let page =
-                self.app.journal.store().turns(tenant, session, from, usize::MAX, HISTORY_PAGE).await?;
-            let Some(last) = page.last().map(|turn| turn.number) else { break };
-            from = last + 1;
-            // By their numbers: what clocks say may step.
-            let page = page.into_iter().filter(|turn| turn.number <= *turns_before);
-            let before = turns.len();
-            turns.extend(page);
-            let bytes = turns.iter().skip(before).map(StoredTurn::said_bytes).sum::<usize>();
-            self.room.load.shrink_to(held);
-            self.room.load.grow_anyway(bytes.saturating_mul(HISTORY_COPIES));
-        }
-        Ok(Ok(conversation::remembered(turns, self.ask.previous)))
+        Ok(turn)
     }
 
     /// Sleeps until the attempt may begin, and until there is room for it. Something else may happen first.

@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::face::{self, Face};
 use crate::openapi::{Described, Routes};
 use crate::refusal::Refusal;
-use crate::routes::{agents, docs, errors, health, page, sessions, streams, tickets};
+use crate::routes::{agents, docs, errors, health, page, replicas, sessions, streams, tickets};
 use crate::{access, refusal};
 
 /// Routes that ask whose request it is: those of the faces, and those that serve all of them.
@@ -40,6 +40,7 @@ fn open(faces: &[Arc<dyn Face>]) -> Routes {
         .get("/livez", health::live, &health::LIVE)
         .get("/readyz", health::ready, &health::READY)
         .get("/metrics", health::metrics, &health::METRICS)
+        .get("/v1/replicas", replicas::list, &replicas::LIST)
         .get("/", page::index, &page::INDEX)
         .get("/assets/{name}", page::asset, &page::ASSET)
         .get("/openapi.json", docs::openapi, &docs::OPENAPI)

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use capstan_journal::{ArmedBy, Claim, ErrorKind, Found, JournalError, Run, RunState};
+use capstan_journal::{ArmedBy, Claim, ErrorKind, Found, JournalError, Run, RunState, Step};
 use capstan_protocol::{Fault, FaultKind};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
@@ -34,6 +34,9 @@ pub(crate) type StopSender = mpsc::Sender<oneshot::Sender<()>>;
 /// How long a stop looks for the relay of a run that is under way.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long a stop waits for a run that another process works on.
+const ELSEWHERE: Duration = Duration::from_secs(10);
+
 impl Runs {
     fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, StopSender>> {
         self.stops.lock().unwrap_or_else(PoisonError::into_inner)
@@ -51,6 +54,25 @@ impl Runs {
             stops.remove(&stream);
             self.changed.notify_waiters();
         }
+    }
+
+    /// Asks the relay of a run to stop, if it is here. Nobody waits for it.
+    pub(crate) fn ask(&self, stream: Uuid) {
+        let relay = self.lock().get(&stream).cloned();
+        // One that has been asked already does.
+        let _ = relay.map(|relay| relay.try_send(oneshot::channel().0));
+    }
+
+    /// Stops all relays; returns when they are done, or take too long.
+    pub(crate) async fn stop_all(&self) {
+        let relays: Vec<_> = self.lock().values().cloned().collect();
+        let ended = relays.into_iter().map(|relay| async move {
+            let (done, stopped) = oneshot::channel();
+            if relay.send(done).await.is_ok() {
+                let _ = stopped.await;
+            }
+        });
+        let _ = tokio::time::timeout(ELSEWHERE, futures_util::future::join_all(ended)).await;
     }
 
     fn has(&self, stream: Uuid) -> bool {
@@ -162,15 +184,20 @@ struct Again<'a> {
 }
 
 /// Does the work in a task of its own. A client that hangs up drops its request wherever it stands; a run that was
-/// claimed or armed by then would run for good, with nobody at work on it.
+/// claimed or armed by then would run for good, with nobody at work on it. Nobody is kept waiting by a journal that takes no
+/// writes: the work is done when it does, and whoever asks again finds it.
 async fn carry_out<T: Send + 'static>(
     app: &App,
     work: impl Future<Output = Result<T, Fault>> + Send + 'static,
 ) -> Result<T, Fault> {
-    app.tasks
-        .spawn(work.in_current_span())
-        .await
-        .unwrap_or_else(|_| Err(Fault::new(FaultKind::ServiceUnavailable)))
+    let work = app.tasks.spawn(work.in_current_span());
+    tokio::select! {
+        biased;
+        done = work => done.unwrap_or_else(|_| Err(Fault::new(FaultKind::ServiceUnavailable))),
+        () = app.unwell_for(UNWELL) => {
+            Err(Fault::new(FaultKind::JournalUnavailable).with_retry_after(JOURNAL_RETRY))
+        }
+    }
 }
 
 /// Everything that may stand in the way of a new run, as far as the claim itself does not tell.
@@ -310,6 +337,9 @@ async fn end(app: &App, mut run: Run) -> Result<Run, Fault> {
             RunState::Waiting => {
                 relay::close_waiting(app, &run, relay::Ending::Cancelled).await.map(|()| true)?
             }
+            RunState::Running if app.journal.store().is_shared() && !app.runs.has(run.stream_id) => {
+                stop_elsewhere(app, &run).await?
+            }
             RunState::Running => stop_relay(app, run.stream_id).await,
         };
         let now = app.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(gone)?;
@@ -319,6 +349,20 @@ async fn end(app: &App, mut run: Run) -> Result<Run, Fault> {
         }
         run = now;
     }
+}
+
+/// Asks whoever works on the run to stop it; returns when the run stands still, or false if it does not for too long. What
+/// was asked stays asked.
+async fn stop_elsewhere(app: &App, run: &Run) -> Result<bool, Fault> {
+    if !app.journal.store().ask_stop(run.stream_id, run.attempt).await.map_err(journal_fault)? {
+        return Ok(false);
+    }
+    let mut reader = app.journal.reader_of(run, run.last_seq);
+    let ended = async {
+        // Who cannot read on is told by the next look.
+        while matches!(reader.next().await, Ok(Step::Frames(_))) {}
+    };
+    Ok(tokio::time::timeout(ELSEWHERE, ended).await.is_ok())
 }
 
 /// Asks the relay to end; returns when it has, or false if there is none. A relay that has written its end has left

@@ -237,6 +237,7 @@ const UNWELL: Duration = Duration::from_secs(5);
 
 async fn drain(app: &App, connections: &TaskTracker) {
     app.draining.cancel();
+    app.journal.store().drain();
     app.tasks.close();
     connections.close();
     tracing::info!(runs = app.tasks.len(), connections = connections.len(), "draining");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::disk::DiskStore;
 use crate::memory::MemoryStore;
-use crate::{ErrorKind, JournalError, Store};
+use crate::{ErrorKind, JournalError, Replica, Store};
 
 /// What an acknowledged append survives. Claims and transitions are always synced.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,11 +33,31 @@ pub fn open(url: &str, durability: Durability) -> Result<Arc<dyn Store>, Journal
     open_with(url, Options { durability, ..Options::default() })
 }
 
-/// Opens the store that a URL names, with options.
+/// Opens the store that a URL names, be it one that many processes share: `postgres://…`, with the feature `postgres`.
+///
+/// Blocks as [`open`] does if it is a folder. Within a runtime.
+pub async fn connect(url: &str, options: Options, replica: Replica) -> Result<Arc<dyn Store>, JournalError> {
+    match parse(url)? {
+        #[cfg(feature = "postgres")]
+        Backend::Postgres(url) => {
+            Ok(Arc::new(crate::postgres::PostgresStore::open(url, options, replica).await?))
+        }
+        _ => {
+            drop(replica);
+            open_with(url, options)
+        }
+    }
+}
+
+/// Opens the store that a URL names, with options; not one that has to be connected to.
 pub fn open_with(url: &str, options: Options) -> Result<Arc<dyn Store>, JournalError> {
     match parse(url)? {
         Backend::Memory => Ok(Arc::new(MemoryStore::default())),
         Backend::Disk(folder) => Ok(Arc::new(DiskStore::open(folder, options)?)),
+        #[cfg(feature = "postgres")]
+        Backend::Postgres(_) => {
+            Err(JournalError::new(ErrorKind::Unsupported, "a journal in PostgreSQL has to be connected to"))
+        }
     }
 }
 
@@ -49,17 +69,27 @@ pub fn check_url(url: &str) -> Result<(), JournalError> {
 enum Backend<'a> {
     Memory,
     Disk(&'a Path),
+    #[cfg(feature = "postgres")]
+    Postgres(&'a str),
 }
 
 fn parse(url: &str) -> Result<Backend<'_>, JournalError> {
     match url.split_once(':').unwrap_or((url, "")) {
         ("memory", "") => Ok(Backend::Memory),
         ("disk", folder) if !folder.is_empty() => Ok(Backend::Disk(Path::new(folder))),
+        #[cfg(feature = "postgres")]
+        ("postgres" | "postgresql", _) => Ok(Backend::Postgres(url)),
+        // Not the URL: it may hold a password.
+        #[cfg(not(feature = "postgres"))]
+        ("postgres" | "postgresql", _) => Err(JournalError::new(
+            ErrorKind::Unsupported,
+            "this build knows no journal in PostgreSQL: it lacks the feature postgres",
+        )),
         _ => Err(unknown(url)),
     }
 }
 
 fn unknown(url: &str) -> JournalError {
-    let message = format!("unknown journal {url:?}: expected memory: or disk:<folder>");
+    let message = format!("unknown journal {url:?}: expected memory:, disk:<folder> or postgres://…");
     JournalError::new(ErrorKind::Unsupported, message)
 }

@@ -11,8 +11,10 @@ use crate::finish::Finish;
 use crate::hold::Hold;
 use crate::planted_bug::{self, Bug};
 use crate::split::SplitStore;
-use crate::tails::{TailLimits, Tails};
-use crate::{Claim, Claimed, Frame, JournalError, Quota, Reader, Run, RunState, Store, StoredTurn};
+use crate::tails::{Lease, TailLimits, Tails};
+use crate::{
+    Claim, Claimed, ErrorKind, Frame, JournalError, Quota, Reader, Run, RunState, Store, StoredTurn,
+};
 
 /// A store whose readers are woken. Cheap to clone.
 ///
@@ -26,7 +28,23 @@ pub struct Journal {
 impl Journal {
     /// A journal over a store.
     pub fn new(store: Arc<dyn Store>, limits: TailLimits) -> Self {
-        Self { store, tails: Arc::new(Tails::new(limits)) }
+        let tails = Arc::new(Tails::new(limits));
+        if let Some(mut news) = store.news() {
+            let (tails, store) = (Arc::downgrade(&tails), Arc::downgrade(&store));
+            // It ends with the store, which sends them, or with the last who could be told.
+            tokio::spawn(async move {
+                while let Some(news) = news.recv().await
+                    && let (Some(tails), Some(store)) = (tails.upgrade(), store.upgrade())
+                {
+                    tails.hear(&*store, news);
+                }
+            });
+        }
+        Self { store, tails }
+    }
+
+    fn lease(&self, stream: Uuid) -> Lease {
+        self.tails.lease(&self.store, stream)
     }
 
     /// The store, for everything that wakes nobody.
@@ -36,7 +54,7 @@ impl Journal {
 
     /// Claims a key; see [`Store::claim`]. Once begun it is carried out, even if the future is dropped.
     pub async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
-        let (store, lease, quota) = (self.store.clone(), self.tails.lease(claim.stream_id), *quota);
+        let (store, lease, quota) = (self.store.clone(), self.lease(claim.stream_id), *quota);
         Finish::new(async move {
             let claimed = store.claim(claim, &quota).await?;
             if claimed.is_new {
@@ -51,7 +69,7 @@ impl Journal {
     /// Appends frames, then wakes readers; see [`Store::append`]. Once begun it is carried out, even if the future is
     /// dropped. While the store cannot write it is held back.
     pub async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
-        let (store, lease) = (self.store.clone(), self.tails.lease(stream));
+        let (store, lease) = (self.store.clone(), self.lease(stream));
         let standing = (attempt, RunState::Running);
         Finish::new(async move {
             if planted_bug::is(Bug::EarlyDelivery) {
@@ -60,6 +78,9 @@ impl Journal {
             let mut hold = Hold::new(&*store);
             // Frames are shared bytes: this copies handles.
             while let Err(error) = store.append(stream, attempt, frames.clone()).await {
+                if error.kind() == ErrorKind::Fenced {
+                    lease.follow();
+                }
                 hold.after(error).await?;
             }
             failpoint::hit(Point::BeforeWake);
@@ -100,7 +121,7 @@ impl Journal {
         turn: Option<StoredTurn>,
         quota: Option<Quota>,
     ) -> Result<bool, JournalError> {
-        let (store, lease) = (self.store.clone(), self.tails.lease(to.stream_id));
+        let (store, lease) = (self.store.clone(), self.lease(to.stream_id));
         let standing = (to.attempt, to.state);
         Finish::new(async move {
             let (mut hold, mut has_failed) = (Hold::new(&*store), false);
@@ -123,6 +144,8 @@ impl Journal {
             if is_done {
                 failpoint::hit(Point::BeforeWake);
                 lease.note(standing, &frames);
+            } else {
+                lease.follow();
             }
             Ok(is_done)
         })
@@ -132,7 +155,7 @@ impl Journal {
     /// Erases a closed stream for good, then what this process remembers of it; see [`Store::purge`]. Once begun it is
     /// carried out, even if the future is dropped. Readers that are not through find nothing more.
     pub async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
-        let (store, lease) = (self.store.clone(), self.tails.lease(stream));
+        let (store, lease) = (self.store.clone(), self.lease(stream));
         Finish::new(async move {
             let is_gone = store.purge(stream, now).await?;
             if is_gone {
@@ -161,7 +184,7 @@ impl Journal {
 
     /// A reader that continues strictly after `after`.
     pub fn reader(&self, stream: Uuid, after: u64) -> Reader {
-        Reader::new(self.store.clone(), self.tails.lease(stream), stream, after)
+        Reader::new(self.store.clone(), self.lease(stream), stream, after)
     }
 }
 

@@ -11,9 +11,13 @@ mod health;
 mod hold;
 mod journal;
 mod memory;
+mod news;
 mod planted_bug;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod quota;
 mod reader;
+mod replica;
 mod report;
 mod retention;
 mod ring;
@@ -24,14 +28,18 @@ mod split;
 mod store;
 mod tails;
 
-pub use backend::{Durability, Options, check_url, open, open_with};
+pub use backend::{Durability, Options, check_url, connect, open, open_with};
 pub use clock_steps::ClockSteps;
 pub use disk::{check, repair};
 pub use error::{ErrorKind, JournalError};
 pub use health::{Health, Stats};
 pub use journal::Journal;
+pub use news::{News, Tenure, Watch, Watched};
+#[cfg(feature = "postgres")]
+pub use postgres::{Schema, migrate};
 pub use quota::{Over, Quota, Refused, Usage};
 pub use reader::{Reader, Step};
+pub use replica::{Replica, ReplicaState, Standing};
 pub use report::{Damage, Report};
 pub use retention::{Expired, Retention, TenantRetention};
 pub use run::{ArmedBy, Asked, Attempt, Claim, Frame, MemberUse, NameKind, Run, RunState, StoredTurn};

@@ -14,6 +14,21 @@ pub(crate) enum Bug {
     DoubleClaim,
     /// A resumed reader starts one frame too late.
     ResumeOffByOne,
+    /// Streams of other processes are not looked at: a lost notice is never made good.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    NoPoll,
+    /// A process whose lease has ended can append.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    NoFence,
+    /// What a crashed server has lost is not written again.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    NoSettle,
+    /// Others are told of packets before they are stored.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    EarlyNotice,
+    /// Runs of processes that live are taken over.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    AdoptLiving,
 }
 
 /// Whether this mistake is planted.
@@ -26,6 +41,11 @@ pub(crate) fn is(bug: Bug) -> bool {
         "early_delivery" => Some(Bug::EarlyDelivery),
         "double_claim" => Some(Bug::DoubleClaim),
         "resume_off_by_one" => Some(Bug::ResumeOffByOne),
+        "no_poll" => Some(Bug::NoPoll),
+        "no_fence" => Some(Bug::NoFence),
+        "no_settle" => Some(Bug::NoSettle),
+        "early_notice" => Some(Bug::EarlyNotice),
+        "adopt_living" => Some(Bug::AdoptLiving),
         _ => None,
     });
     *planted == Some(bug)

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::{Frame, RunState};
+use crate::{Frame, RunState, Watch};
 
 /// Attempt and state: it only ever grows, so news that arrive in the wrong order do no harm.
 pub(crate) type Standing = (u32, RunState);
@@ -30,9 +30,22 @@ pub(crate) struct Ring {
     /// The last frame of the stream; `None` if only the store knows.
     last_seq: Option<u64>,
     standing: Option<Standing>,
+    /// Held while others may write the stream: what they write comes as news. Without it, all that is written is written
+    /// here.
+    followed: Option<Watch>,
 }
 
 impl Ring {
+    /// A ring of a stream of which nothing is known yet.
+    pub(crate) fn new(followed: Option<Watch>) -> Self {
+        Self { followed, ..Self::default() }
+    }
+
+    /// Whether it is worth keeping when nobody uses it: what is written here must not be read back from the store.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_live() && self.followed.is_none()
+    }
+
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -63,6 +76,62 @@ impl Ring {
             last = frame.seq;
         }
         if found.is_empty() { Look::AskStore } else { Look::Frames(found, last) }
+    }
+
+    /// Others may write from here on: nothing is known but what was seen.
+    pub(crate) fn follow(&mut self, watch: Option<Watch>) {
+        if watch.is_some() {
+            self.followed = watch;
+            self.last_seq = None;
+        }
+    }
+
+    /// Others may write after what this process has just written and knows.
+    pub(crate) fn hand_over(&mut self, watch: Watch) {
+        self.followed = Some(watch);
+    }
+
+    /// Nobody else writes from here on. Something may have been written since the last news.
+    pub(crate) fn own(&mut self) {
+        if self.followed.take().is_some() {
+            self.last_seq = None;
+        }
+    }
+
+    /// Takes in what another process has stored; true if that is new here.
+    pub(crate) fn hear(&mut self, standing: Standing, frames: &[Frame], max_size: usize) -> bool {
+        if self.followed.is_none() {
+            return false;
+        }
+        let follows =
+            |last: u64| frames.iter().find(|frame| frame.seq > last).map(|frame| frame.seq == last + 1);
+        match (self.last_seq, frames.is_empty()) {
+            // Too long to be told.
+            (_, true) => self.forget(),
+            (Some(last), false) => match follows(last) {
+                Some(true) => {}
+                Some(false) => return self.is_behind(standing),
+                // Nothing but what is known, and perhaps how it stands.
+                None if self.standing >= Some(standing) => return false,
+                None => {}
+            },
+            (None, false) => {}
+        }
+        self.note(standing, frames, max_size);
+        true
+    }
+
+    /// Takes in what the store says of a stream that others write; true if that is new here.
+    pub(crate) fn hear_of(&mut self, standing: Standing, last_seq: u64) -> bool {
+        let is_known = self.standing >= Some(standing) && self.last_seq.is_none_or(|last| last >= last_seq);
+        if self.followed.is_none() || is_known { false } else { self.is_behind(standing) }
+    }
+
+    /// More is stored than is known here: the store has to say.
+    fn is_behind(&mut self, standing: Standing) -> bool {
+        self.standing = self.standing.max(Some(standing));
+        self.forget();
+        true
     }
 
     /// Takes in what was just stored.

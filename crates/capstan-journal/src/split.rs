@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_protocol::Timestamp;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::memory::MemoryStore;
 use crate::rules::expired;
 use crate::{
-    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, Quota, Retention, Run, RunState,
-    Secret, Stats, Store, StoredTurn, Usage,
+    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, News, Quota, ReplicaState,
+    Retention, Run, RunState, Secret, Stats, Store, StoredTurn, Tenure, Usage, Watch,
 };
 
 /// Says of whom nothing may be stored.
@@ -170,6 +170,12 @@ impl Store for SplitStore {
         Ok(runs)
     }
 
+    async fn unarmed(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
+        let mut runs = self.memory.unarmed(limit).await?;
+        runs.extend(self.stored.unarmed(limit - runs.len()).await?);
+        Ok(runs)
+    }
+
     async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
         let mut runs = self.memory.open_runs().await?;
         runs.extend(self.stored.open_runs().await?);
@@ -249,6 +255,42 @@ impl Store for SplitStore {
 
     async fn secret(&self) -> Result<Secret, JournalError> {
         self.stored.secret().await
+    }
+
+    fn is_shared(&self) -> bool {
+        self.stored.is_shared()
+    }
+
+    fn news(&self) -> Option<mpsc::Receiver<News>> {
+        self.stored.news()
+    }
+
+    fn watch(&self, stream: Uuid) -> Option<Watch> {
+        self.home_of(stream).watch(stream)
+    }
+
+    fn tenure(&self) -> Tenure {
+        self.stored.tenure()
+    }
+
+    async fn ask_stop(&self, stream: Uuid, attempt: u32) -> Result<bool, JournalError> {
+        self.home_of(stream).ask_stop(stream, attempt).await
+    }
+
+    async fn is_stop_asked(&self, stream: Uuid) -> Result<bool, JournalError> {
+        self.home_of(stream).is_stop_asked(stream).await
+    }
+
+    fn stops(&self) -> Option<mpsc::Receiver<Uuid>> {
+        self.stored.stops()
+    }
+
+    async fn replicas(&self) -> Result<Vec<ReplicaState>, JournalError> {
+        self.stored.replicas().await
+    }
+
+    fn drain(&self) {
+        self.stored.drain();
     }
 
     fn health(&self) -> watch::Receiver<Health> {

@@ -3,12 +3,12 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_protocol::Timestamp;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::{
-    Claim, Expired, Frame, Health, JournalError, NameKind, Quota, Retention, Run, RunState, Secret, Stats,
-    StoredTurn, Usage,
+    ArmedBy, Claim, Expired, Frame, Health, JournalError, NameKind, News, Quota, ReplicaState, Retention,
+    Run, RunState, Secret, Stats, StoredTurn, Tenure, Usage, Watch,
 };
 
 /// The answer to a claim.
@@ -117,6 +117,13 @@ pub trait Store: Send + Sync + 'static {
     /// these are all that run, so it is to be asked before the first claim.
     async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError>;
 
+    /// Runs that wait for a gateway, any gateway, to go on with them.
+    async fn unarmed(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
+        let open = self.open_runs().await?.into_iter();
+        let is_unarmed = |run: &Run| run.state == RunState::Waiting && run.armed_by == ArmedBy::Gateway;
+        Ok(open.filter(is_unarmed).take(limit).collect())
+    }
+
     /// Runs that wait and have not changed since `before`.
     async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>, JournalError>;
 
@@ -158,6 +165,50 @@ pub trait Store: Send + Sync + 'static {
 
     /// A secret of the store's own, made when it first was used: whoever uses the store can check what was signed with it.
     async fn secret(&self) -> Result<Secret, JournalError>;
+
+    /// Whether other processes may use the store at the same time. All that follows is for such a store.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// What others write to the streams that are watched, as it becomes known. Whoever asks first gets it.
+    fn news(&self) -> Option<mpsc::Receiver<News>> {
+        None
+    }
+
+    /// Follows a stream that others may write, for as long as what is returned lives.
+    fn watch(&self, _stream: Uuid) -> Option<Watch> {
+        None
+    }
+
+    /// For how long the runs that were claimed, armed or taken over here are this process's.
+    fn tenure(&self) -> Tenure {
+        watch::Sender::new(0).subscribe()
+    }
+
+    /// Asks whoever works on the run to stop; false if it does not run this attempt. It may have been asked although this
+    /// fails, and asking twice does no harm.
+    async fn ask_stop(&self, _stream: Uuid, _attempt: u32) -> Result<bool, JournalError> {
+        Ok(false)
+    }
+
+    /// Whether somebody has asked that this run stops.
+    async fn is_stop_asked(&self, _stream: Uuid) -> Result<bool, JournalError> {
+        Ok(false)
+    }
+
+    /// The runs of this process that somebody has asked to stop, perhaps more than once. Whoever asks first gets it.
+    fn stops(&self) -> Option<mpsc::Receiver<Uuid>> {
+        None
+    }
+
+    /// Who uses the store.
+    async fn replicas(&self) -> Result<Vec<ReplicaState>, JournalError> {
+        Ok(Vec::new())
+    }
+
+    /// Lets the others know that this process takes no new runs.
+    fn drain(&self) {}
 
     /// How the store feels, as it changes.
     fn health(&self) -> watch::Receiver<Health> {

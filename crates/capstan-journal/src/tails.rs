@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use uuid::Uuid;
 
-use crate::Frame;
 use crate::planted_bug::{self, Bug};
 use crate::ring::{Ring, Standing};
+use crate::{Frame, News, RunState, Store};
 
 /// How much memory recent frames may take. Older ones are read from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,13 +62,61 @@ impl Tails {
     ///
     /// Readers hold one, and every write holds one from before it is stored until it is noted. So writes that overlap
     /// share a ring, whose standing only grows, and an entry made anew can only miss what the store already has.
-    pub(crate) fn lease(self: &Arc<Self>, stream: Uuid) -> Lease {
+    pub(crate) fn lease(self: &Arc<Self>, store: &Arc<dyn Store>, stream: Uuid) -> Lease {
         let mut tails = self.lock();
-        let entry = tails
-            .entry(stream)
-            .or_insert_with(|| Entry { ring: Arc::new(watch::Sender::new(Ring::default())), users: 0 });
+        let ring = || Arc::new(watch::Sender::new(Ring::new(store.watch(stream))));
+        let entry = tails.entry(stream).or_insert_with(|| Entry { ring: ring(), users: 0 });
         entry.users += 1;
-        Lease { ring: entry.ring.clone(), stream, tails: self.clone() }
+        Lease { ring: entry.ring.clone(), stream, tails: self.clone(), store: Arc::clone(store) }
+    }
+
+    /// Takes in what other processes have written.
+    pub(crate) fn hear(&self, store: &dyn Store, news: News) {
+        match news {
+            News::Frames { stream, standing, frames } => {
+                let max_size = self.limits.stream_bytes;
+                self.tell(stream, |ring| ring.hear(standing, &frames, max_size));
+            }
+            News::Stands { stream, standing, last_seq } => {
+                self.tell(stream, |ring| ring.hear_of(standing, last_seq));
+            }
+            News::Gone(stream) => self.tell(stream, |ring| {
+                ring.forget();
+                true
+            }),
+            News::Fenced => {
+                let rings: Vec<_> =
+                    self.lock().iter().map(|(stream, entry)| (*stream, entry.ring.clone())).collect();
+                for (stream, ring) in rings {
+                    self.change(&ring, |ring| {
+                        ring.follow(store.watch(stream));
+                        true
+                    });
+                }
+                self.drop_unused();
+            }
+        }
+        self.evict_if_full();
+    }
+
+    fn tell(&self, stream: Uuid, change: impl FnOnce(&mut Ring) -> bool) {
+        let ring = self.lock().get(&stream).map(|entry| entry.ring.clone());
+        if let Some(ring) = ring {
+            self.change(&ring, change);
+        }
+    }
+
+    fn drop_unused(&self) {
+        self.lock().retain(|_, entry| {
+            let (is_kept, size) = {
+                let ring = entry.ring.borrow();
+                (entry.users > 0 || ring.is_kept(), ring.size())
+            };
+            if !is_kept {
+                self.total.fetch_sub(size, Ordering::Relaxed);
+            }
+            is_kept
+        });
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Uuid, Entry>> {
@@ -79,11 +127,11 @@ impl Tails {
         let mut tails = self.lock();
         let Some(entry) = tails.get_mut(&stream) else { return };
         entry.users = entry.users.saturating_sub(1);
-        let (is_live, size) = {
+        let (is_kept, size) = {
             let ring = entry.ring.borrow();
-            (ring.is_live(), ring.size())
+            (ring.is_kept(), ring.size())
         };
-        if entry.users == 0 && !is_live {
+        if entry.users == 0 && !is_kept {
             tails.remove(&stream);
             self.total.fetch_sub(size, Ordering::Relaxed);
         }
@@ -98,6 +146,12 @@ impl Tails {
             self.total.fetch_add(ring.size().wrapping_sub(before), Ordering::Relaxed);
             is_news
         });
+    }
+
+    fn evict_if_full(&self) {
+        if self.total.load(Ordering::Relaxed) > self.limits.total_bytes {
+            self.evict();
+        }
     }
 
     fn evict(&self) {
@@ -116,11 +170,11 @@ impl Tails {
 }
 
 /// The right to use a stream's tail.
-#[derive(Debug)]
 pub(crate) struct Lease {
     ring: Arc<watch::Sender<Ring>>,
     stream: Uuid,
     tails: Arc<Tails>,
+    store: Arc<dyn Store>,
 }
 
 impl Lease {
@@ -137,21 +191,34 @@ impl Lease {
     /// A new run was stored.
     pub(crate) fn begin(&self, standing: Standing) {
         self.tails.change(&self.ring, |ring| {
+            ring.own();
             ring.begin(standing);
+            true
+        });
+    }
+
+    /// Somebody else writes the stream, whatever this process believed.
+    pub(crate) fn follow(&self) {
+        self.tails.change(&self.ring, |ring| {
+            ring.follow(self.store.watch(self.stream));
             true
         });
     }
 
     /// Frames or a new standing were stored: remember and wake.
     pub(crate) fn note(&self, standing: Standing, frames: &[Frame]) {
-        let limits = self.tails.limits;
+        let max_size = self.tails.limits.stream_bytes;
+        // While it runs here nobody else writes it; afterwards anybody may go on with it.
+        let watch = if standing.1 == RunState::Running { None } else { self.store.watch(self.stream) };
         self.tails.change(&self.ring, |ring| {
-            ring.note(standing, frames, limits.stream_bytes);
+            match watch {
+                Some(watch) => ring.hand_over(watch),
+                None => ring.own(),
+            }
+            ring.note(standing, frames, max_size);
             !planted_bug::is(Bug::LostWakeup)
         });
-        if self.tails.total.load(Ordering::Relaxed) > limits.total_bytes {
-            self.tails.evict();
-        }
+        self.tails.evict_if_full();
     }
 
     /// The stream was erased: whoever is not through must ask the store, which has nothing.

@@ -25,25 +25,23 @@ impl ApiKey {
         Self(None)
     }
 
-    /// Finds the key that a configuration names; `usual` is the variable that is tried when it names none.
+    /// Finds the key that a configuration names; `usual` is the variable that is tried when it names none. A variable
+    /// that is not set is no mistake: [`missing_key`](crate::missing_key) tells of it.
     pub fn find(env: Option<&str>, file: Option<&str>, usual: Option<&str>) -> Result<Self, ConfigError> {
         let key = match (env, file) {
             (Some(_), Some(_)) => {
                 return Err(ConfigError::at("key_file", "give key_env or key_file, not both"));
             }
-            (Some(name), None) => Some(std::env::var(name).map_err(|_| {
-                ConfigError::at("key_env", format!("the environment variable {name} is not set"))
-            })?),
             (None, Some(path)) => Some(
                 std::fs::read_to_string(path)
                     .map_err(|e| ConfigError::at("key_file", format!("{path}: {e}")))?,
             ),
-            (None, None) => usual.and_then(|name| std::env::var(name).ok()),
+            (env, None) => env.or(usual).and_then(in_variable),
         };
         let key = key.map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
-        let named = if env.is_some() { "key_env" } else { "key_file" };
+        let named = if file.is_some() { "key_file" } else { "key_env" };
         match key {
-            None if env.is_some() || file.is_some() => Err(ConfigError::at(named, "the key is empty")),
+            None if file.is_some() => Err(ConfigError::at(named, "the key is empty")),
             Some(key) if HeaderValue::from_str(&key).is_err() => {
                 Err(ConfigError::at(named, "the key holds characters that no header can carry"))
             }
@@ -84,6 +82,13 @@ impl ApiKey {
     }
 }
 
+/// What a variable of the environment holds; nothing but blanks is nothing. What is no text is left as it is, for no
+/// header can carry it either, and that is told.
+pub(crate) fn in_variable(name: &str) -> Option<String> {
+    let held = std::env::var_os(name)?.to_string_lossy().trim().to_owned();
+    (!held.is_empty()).then_some(held)
+}
+
 impl From<&str> for ApiKey {
     fn from(key: &str) -> Self {
         Self(Some(key.to_owned()))
@@ -117,9 +122,10 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_named_and_missing_is_a_mistake_and_an_unnamed_one_is_not() {
-        let missing = ApiKey::find(Some("CAPSTAN_NO_SUCH_KEY"), None, None).unwrap_err();
-        assert_eq!(missing.key(), Some("key_env"));
+    fn a_variable_that_is_not_set_is_no_mistake_and_a_file_that_is_not_there_is_one() {
+        assert_eq!(ApiKey::find(Some("CAPSTAN_NO_SUCH_KEY"), None, Some("PATH")).unwrap().expose(), "");
         assert_eq!(ApiKey::find(None, None, Some("CAPSTAN_NO_SUCH_KEY")).unwrap().expose(), "");
+        let missing = ApiKey::find(None, Some("/no/such/file"), Some("PATH")).unwrap_err();
+        assert_eq!(missing.key(), Some("key_file"));
     }
 }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use crate::callee::Callee;
 use crate::retries::{OnCut, Retries};
 use crate::timeouts::{CallTimeouts, TimeoutsConfig};
-use crate::{agui, anthropic, cap, command, openai, route};
+use crate::{agui, anthropic, api_key, cap, command, openai, route};
 
 /// The keys of one agent's table, without `name` and `kind`.
 type Keys = Map<String, Value>;
@@ -221,13 +221,15 @@ fn callee(kind: &str, mut keys: Keys, clock: Clock) -> Result<Box<dyn Callee>, C
     (row.build)(keys, &common).map_err(|error| error.with_common(row.has_common()))
 }
 
-/// The environment variable in which the key of such an agent is looked for, if it is not there: calls will go out
-/// without a key, which is fine for a server that asks for none.
-pub fn missing_key(kind: &str, keys: &Map<String, Value>) -> Option<&'static str> {
-    let usual = KINDS.iter().find(|row| row.name == kind)?.key_env?;
-    let is_named = keys.contains_key("key_env") || keys.contains_key("key_file");
-    let is_set = std::env::var(usual).is_ok_and(|key| !key.trim().is_empty());
-    (!is_named && !is_set).then_some(usual)
+/// The environment variable in which the key of such an agent is looked for, named or usual, if it is not there: calls
+/// will go out without a key, which is fine for a server that asks for none.
+pub fn missing_key<'a>(kind: &str, keys: &'a Map<String, Value>) -> Option<&'a str> {
+    if keys.contains_key("key_file") {
+        return None;
+    }
+    let usual = || KINDS.iter().find(|row| row.name == kind)?.key_env;
+    let variable = keys.get("key_env").and_then(Value::as_str).or_else(usual)?;
+    api_key::in_variable(variable).is_none().then_some(variable)
 }
 
 fn take_common(keys: &mut Keys) -> Keys {

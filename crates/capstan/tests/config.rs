@@ -103,7 +103,7 @@ fn the_check_refuses_what_the_server_refuses_in_the_same_words() {
         (agent("kind = \"openai\""), "`model` is missing"),
         (agent("kind = \"command\"\ncommand = []"), "needs a program"),
         (agent("kind = \"cap\"\nurl = \"ftp://x\""), "expected http://host"),
-        (agent(&format!("{openai}key_env = \"NO_SUCH_KEY\"")), "NO_SUCH_KEY is not set"),
+        (agent(&format!("{openai}key_file = \"no-such-file\"")), "no-such-file"),
         (agent(&format!("{openai}attempts = 9")), "between 1 and max_calls"),
         (agent("kind = \"demo\"").repeat(2), "is taken"),
         (tenant("a") + &tenant("b"), "\"a\" and \"b\" have a key in common"),
@@ -129,12 +129,38 @@ fn the_check_refuses_what_the_server_refuses_in_the_same_words() {
 #[test]
 fn a_key_that_is_not_in_the_environment_is_a_warning() {
     let folder = tempfile::tempdir().unwrap();
-    let file = "[[agents]]\nname = \"gpt\"\nkind = \"openai\"\nmodel = \"m\"\n";
-    fs::write(folder.path().join("capstan.toml"), file).unwrap();
-    let without = config(folder.path(), &["check"], &[]);
-    let told = text(&without.stderr);
-    assert!(told.contains("gpt: OPENAI_API_KEY is not set") && told.contains("key_env"), "{told}");
-    assert_eq!(without.status.code(), Some(0));
-    let with = config(folder.path(), &["check"], &[("OPENAI_API_KEY", "sk-1")]);
-    assert_eq!(text(&with.stderr), "");
+    let gpt = "[[agents]]\nname = \"gpt\"\nkind = \"openai\"\nmodel = \"m\"\n";
+    let far = "[[agents]]\nname = \"gpt\"\nkind = \"cap\"\nurl = \"http://127.0.0.1:9\"\n";
+    for (agent, named, variable) in [
+        (gpt, "", "OPENAI_API_KEY"),
+        (gpt, "key_env = \"MY_KEY\"\n", "MY_KEY"),
+        (far, "key_env = \"MY_KEY\"\n", "MY_KEY"),
+    ] {
+        fs::write(folder.path().join("capstan.toml"), format!("{agent}{named}")).unwrap();
+        for env in [&[][..], &[(variable, " ")]] {
+            let without = config(folder.path(), &["check"], env);
+            let told = text(&without.stderr);
+            assert!(told.contains(&format!("gpt: {variable} is not set")), "{told}");
+            assert_eq!(without.status.code(), Some(0));
+        }
+        let with = config(folder.path(), &["check"], &[(variable, "sk-1")]);
+        assert_eq!(text(&with.stderr), "");
+        let broken = config(folder.path(), &["check"], &[(variable, "sk-\u{1}-secret")]);
+        assert_eq!(broken.status.code(), Some(2), "a key that no header can carry");
+        assert!(!text(&broken.stderr).contains("secret"), "{}", text(&broken.stderr));
+    }
+}
+
+#[test]
+fn a_file_that_can_be_read_only_once_is_read_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |file: &str| {
+        let line =
+            format!("printf '{file}' | {} config check --config /dev/stdin", env!("CARGO_BIN_EXE_capstan"));
+        Command::new("sh").args(["-c", &line]).current_dir(folder.path()).output().unwrap()
+    };
+    assert_eq!(row(&check("\\ndebug = true\\n"), "debug"), ["debug", "true", "/dev/stdin:2"]);
+    let wrong = check("debgu = true\\n");
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("did you mean `debug`?"), "{}", text(&wrong.stderr));
 }

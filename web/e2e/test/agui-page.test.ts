@@ -13,8 +13,8 @@ interface Sent {
 }
 
 /** A page that speaks AG-UI, and the requests that it sends. */
-async function start(): Promise<{ page: Page; sent: Sent[] }> {
-  const page = await stage.start();
+async function start(size: Parameters<typeof stage.start>[0] = {}): Promise<{ page: Page; sent: Sent[] }> {
+  const page = await stage.start(size);
   const sent: Sent[] = [];
   page.on("request", (request) => {
     if (request.url().endsWith("/ag-ui")) sent.push({ cursor: request.headers()["last-event-id"], input: request.postDataJSON() });
@@ -79,13 +79,14 @@ test("each question brings the conversation along, whichever face it was had in,
   expect(await textOf(page)).toContain("We have had 3 turns before this one");
 });
 
+// On a phone, where the toast has the least room; the other face does the same on a desk.
 test("a retry goes on with the same run where it stood", async () => {
-  const { page, sent } = await start();
+  const { page, sent } = await start({ viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true });
   await say(page, "/flaky 1 --wait 6");
   await ended(page, "failed");
   const half = await textOf(page);
   expect(half).not.toBe("");
-  await page.locator("[data-sonner-toast]").getByRole("button", { name: "Retry", exact: true }).click({ timeout: 15_000 });
+  await page.locator("[data-sonner-toast]").getByRole("button", { name: "Retry", exact: true }).tap({ timeout: 15_000 });
   await ended(page, "closed");
   expect(await textOf(page)).toBe(await stage.whole("/flaky 0"));
   expect(await page.locator(".turn").count()).toBe(1);

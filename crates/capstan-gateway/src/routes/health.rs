@@ -86,7 +86,20 @@ pub(crate) async fn metrics(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let shown = bearer(&headers);
+    check_operator(&app, peer, &uri, &headers)?;
+    app.metrics.journal.ask(&**app.journal.store());
+    app.agents().for_each(|named| app.metrics.routes.stand(&named.name, &named.agent.members()));
+    Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], app.metrics.encode()).into_response())
+}
+
+/// Whether whoever looks after the server asks: from this machine, with the metrics key, or an operator that may look.
+pub(super) fn check_operator(
+    app: &App,
+    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<(), Refusal> {
+    let shown = bearer(headers);
     let presented = shown.map(KeyHash::of);
     let operator = shown.and_then(|key| app.settings.operators.holder_of(key));
     let has_key = (presented.is_some() && presented == app.settings.metrics_key)
@@ -94,14 +107,12 @@ pub(crate) async fn metrics(
     // A server that does not say who asks is taken at its least.
     let is_near = peer.is_some_and(|Extension(ConnectInfo(peer))| peer.ip().is_loopback());
     // A page elsewhere may name this machine as its own host: that is not this machine asking.
-    if !has_key && (!is_near || is_foreign_host(&uri, &headers)) {
+    if !has_key && (!is_near || is_foreign_host(uri, headers)) {
         let fault = Fault::new(FaultKind::TenantUnauthorized);
-        app.audit.refused(Who::stranger(shown), &fault, &Method::GET, "/metrics");
+        app.audit.refused(Who::stranger(shown), &fault, &Method::GET, uri.path());
         return Err(fault.into());
     }
-    app.metrics.journal.ask(&**app.journal.store());
-    app.agents().for_each(|named| app.metrics.routes.stand(&named.name, &named.agent.members()));
-    Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], app.metrics.encode()).into_response())
+    Ok(())
 }
 
 /// What a browser sees.

@@ -24,6 +24,8 @@ pub struct OddStore {
     pub scans: AtomicUsize,
     /// How many frames were read.
     pub frames: AtomicUsize,
+    /// How many turns were read.
+    pub turns: AtomicUsize,
     /// While it is not well, it takes no writes.
     pub health: watch::Sender<Health>,
     /// Looking through open runs waits for this, and fails then.
@@ -43,6 +45,7 @@ impl OddStore {
             is_slow: false,
             scans: AtomicUsize::new(0),
             frames: AtomicUsize::new(0),
+            turns: AtomicUsize::new(0),
             health: watch::Sender::new(Health::Well),
             fails_after: None,
             together: None,
@@ -89,10 +92,6 @@ impl Store for OddStore {
 
     async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
         self.scans.fetch_add(1, Ordering::Relaxed);
-        if let Some(fails_after) = &self.fails_after {
-            fails_after.notified().await;
-            return Err(JournalError::new(ErrorKind::Broken, "on purpose"));
-        }
         self.store.open_runs().await
     }
 
@@ -174,6 +173,10 @@ impl Store for OddStore {
 
     async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
         self.scans.fetch_add(1, Ordering::Relaxed);
+        if let Some(fails_after) = &self.fails_after {
+            fails_after.notified().await;
+            return Err(JournalError::new(ErrorKind::Broken, "on purpose"));
+        }
         self.store.orphans(limit).await
     }
 
@@ -190,7 +193,9 @@ impl Store for OddStore {
         limit: usize,
         max_bytes: usize,
     ) -> Result<Vec<StoredTurn>, JournalError> {
-        self.store.turns(tenant, session, from, limit, max_bytes).await
+        let turns = self.store.turns(tenant, session, from, limit, max_bytes).await?;
+        self.turns.fetch_add(turns.len(), Ordering::Relaxed);
+        Ok(turns)
     }
 
     async fn turn_count(&self, tenant: &str, session: &str) -> Result<u64, JournalError> {

@@ -3,6 +3,9 @@
 
 mod claims;
 mod gated;
+#[cfg(feature = "postgres")]
+#[path = "../common/postgres.rs"]
+mod postgres_server;
 mod purging;
 mod quotas;
 mod readers;
@@ -29,6 +32,20 @@ macro_rules! contract {
         contract!(@ private, super::Backend::split(true); $($($file::$promise)*)*);
         contract!(@ beside_private, super::Backend::split(false); $($($file::$promise)*)*);
         contract!(@ disk_power, super::Backend::disk(capstan_journal::Durability::Power); $($($file::$promise)*)*);
+        #[cfg(feature = "postgres")]
+        contract!(@connect postgres, capstan_journal::Durability::Process; $($($file::$promise)*)*);
+        #[cfg(feature = "postgres")]
+        contract!(@connect postgres_power, capstan_journal::Durability::Power; $($($file::$promise)*)*);
+    };
+    (@connect $backend:ident, $durability:expr; $($file:ident :: $promise:ident)*) => {
+        mod $backend {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $promise() {
+                if let Some(backend) = super::Backend::postgres($durability).await {
+                    crate::$file::$promise(&backend).await;
+                }
+            })*
+        }
     };
     (@ $backend:ident, $open:expr; $($file:ident :: $promise:ident)*) => {
         mod $backend {
@@ -121,26 +138,54 @@ contract! {
 /// A store of its own for one test.
 pub(crate) struct Backend {
     pub(crate) store: Arc<dyn Store>,
-    // After the store, which uses it.
+    // After the store, which uses them.
     _folder: Option<TempDir>,
+    #[cfg(feature = "postgres")]
+    database: Option<postgres_server::Database>,
 }
 
 impl Backend {
     fn memory() -> Self {
-        Self { store: open("memory:", Durability::Process).unwrap(), _folder: None }
+        Self::of(open("memory:", Durability::Process).unwrap(), None)
+    }
+
+    fn of(store: Arc<dyn Store>, folder: Option<TempDir>) -> Self {
+        Self {
+            store,
+            _folder: folder,
+            #[cfg(feature = "postgres")]
+            database: None,
+        }
     }
 
     fn disk(durability: Durability) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("disk:{}", folder.path().join("journal").display());
-        Self { store: open(&url, durability).unwrap(), _folder: Some(folder) }
+        Self::of(open(&url, durability).unwrap(), Some(folder))
     }
 
     /// A store on disk of which all tenants, or none, are kept in memory.
     fn split(is_private: bool) -> Self {
-        let Self { store, _folder } = Self::disk(Durability::Process);
+        let Self { store, _folder, .. } = Self::disk(Durability::Process);
         let journal = Journal::new(store, TailLimits::default()).keeping_in_memory(move |_| is_private);
-        Self { store: journal.store().clone(), _folder }
+        Self::of(journal.store().clone(), _folder)
+    }
+
+    #[cfg(feature = "postgres")]
+    async fn postgres(durability: Durability) -> Option<Self> {
+        let database = postgres_server::Database::create()?;
+        let store = database.store(durability, capstan_journal::Replica::default()).await;
+        Some(Self { store, _folder: None, database: Some(database) })
+    }
+
+    /// The store as a process sees it whose predecessor is gone.
+    async fn successor(&self) -> Arc<dyn Store> {
+        #[cfg(feature = "postgres")]
+        if let Some(database) = &self.database {
+            self.store.close().await.unwrap();
+            return database.store(Durability::Process, capstan_journal::Replica::default()).await;
+        }
+        self.store.clone()
     }
 
     fn journal(&self) -> Journal {

@@ -198,10 +198,11 @@ pub(crate) async fn orphans_run_and_the_waiting_have_waited(backend: &Backend) {
     let to = Run { updated_at: at(0), ..moved(&waiting, RunState::Waiting, 1) };
     assert!(backend.store.transition((RunState::Running, 1), to, frames(1, 1), None).await.unwrap());
     let ids = |runs: Vec<Run>| runs.into_iter().map(|run| run.stream_id).collect::<Vec<_>>();
-    assert_eq!(ids(backend.store.orphans(9).await.unwrap()), [running.stream_id]);
-    assert_eq!(ids(backend.store.orphans(0).await.unwrap()), Vec::<Uuid>::new());
-    assert_eq!(ids(backend.store.waiting(at(1), 9).await.unwrap()), [waiting.stream_id]);
-    assert_eq!(ids(backend.store.waiting(at(0), 9).await.unwrap()), Vec::<Uuid>::new());
+    let store = backend.successor().await;
+    assert_eq!(ids(store.orphans(0).await.unwrap()), Vec::<Uuid>::new());
+    assert_eq!(ids(store.orphans(9).await.unwrap()), [running.stream_id]);
+    assert_eq!(ids(store.waiting(at(1), 9).await.unwrap()), [waiting.stream_id]);
+    assert_eq!(ids(store.waiting(at(0), 9).await.unwrap()), Vec::<Uuid>::new());
 }
 
 pub(crate) async fn runs_are_found_by_every_name_they_have(backend: &Backend) {

@@ -74,10 +74,26 @@ impl Args {
     }
 
     fn options(&self) -> Options {
-        let path = self.agent.as_ref().map_or("/assist".into(), |name| format!("/v1/agents/{name}/assist"));
+        let path = self
+            .agent
+            .as_ref()
+            .map_or("/assist".into(), |name| format!("/v1/agents/{}/assist", segment(name)));
         let max_wait = Duration::from_secs(self.max_wait);
         Options::new().path(path).user(UserContext::new("cli")).max_wait(max_wait)
     }
+}
+
+/// A name as one part of a path, whatever stands in it: it may not lead elsewhere.
+fn segment(name: &str) -> String {
+    // Dots alone lead upwards even if they are encoded; encoded twice they are a name that nobody has.
+    let dot = if name.bytes().all(|byte| byte == b'.') { "%252E" } else { "." };
+    let encode = |byte: u8| match byte {
+        b'.' => dot.to_owned(),
+        b'-' | b'_' | b'~' => char::from(byte).to_string(),
+        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    name.bytes().map(encode).collect()
 }
 
 /// `capstan chat Hello` names no server, `capstan chat URL` says nothing yet.

@@ -41,8 +41,8 @@ impl Args {
 }
 
 fn check(args: serve::Args) -> Result<(), Failure> {
-    let origins = Origins::of(args.file())?;
     let config = args.settle()?;
+    let origins = Origins::of(config.source());
     let plan = block_on(serve::Plan::of(&config))?;
     let settings = &plan.settings;
     let mut out = anstream::AutoStream::auto(io::stdout().lock());

@@ -1,4 +1,4 @@
-//! `capstan journal`: looking after the folder of a disk journal while nobody serves from it.
+//! `capstan journal`: looking after the folder of a disk journal while nobody serves from it, and a database's tables.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use capstan_journal::Report;
 
 use super::Failure;
 
-/// Check a journal's folder, or repair one that is damaged
+/// Check a journal's folder, repair one that is damaged, or prepare a database
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -35,6 +35,14 @@ enum Command {
         /// The folder, as in `disk:<folder>`
         folder: PathBuf,
     },
+    /// Bring a PostgreSQL database to the tables that this version needs
+    ///
+    /// A gateway does so itself when it starts, if it may. Earlier versions can go on beside it.
+    Migrate {
+        /// The database, as in `postgres://…`
+        #[arg(env = "CAPSTAN_JOURNAL", hide_env_values = true)]
+        url: String,
+    },
 }
 
 impl Args {
@@ -42,11 +50,20 @@ impl Args {
         let (report, is_repaired) = match self.command {
             Command::Check { folder, deep } => (capstan_journal::check(&folder, deep), false),
             Command::Repair { folder } => (capstan_journal::repair(&folder), true),
+            Command::Migrate { url } => return migrate(&url),
         };
         let report = report.map_err(|error| Failure::from(io::Error::other(error)))?;
         show(&report);
         Ok(ExitCode::from(u8::from(!report.damage.is_empty() && !is_repaired)))
     }
+}
+
+fn migrate(url: &str) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    let schema = runtime.block_on(capstan_journal::migrate(url));
+    let schema = schema.map_err(|error| Failure::from(io::Error::other(error)))?;
+    anstream::println!("schema {}, for builds that know {} or later", schema.version, schema.min_writer);
+    Ok(ExitCode::SUCCESS)
 }
 
 fn show(report: &Report) {

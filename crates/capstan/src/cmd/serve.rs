@@ -15,18 +15,18 @@ use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use capstan_gateway::{Gateway, serve};
-use capstan_journal::{ErrorKind, Journal, JournalError, Options, TailLimits, open_with};
+use capstan_journal::{ErrorKind, Journal, JournalError, Options, TailLimits, connect};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
 use super::traces::Traces;
 use config::Config;
-pub(super) use config::{EXAMPLE, read_file};
+pub(super) use config::EXAMPLE;
 use greeting::Greeting;
 pub(super) use plan::Plan;
 
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long, env = "CAPSTAN_PORT", value_name = "PORT")]
     port: Option<u16>,
 
-    /// Where streams are kept: `disk:<folder>` or `memory:`
+    /// Where streams are kept: `disk:<folder>`, `postgres://…` (shared by many processes) or `memory:`
     #[arg(long, env = "CAPSTAN_JOURNAL", value_name = "URL")]
     journal: Option<String>,
 
@@ -82,11 +82,6 @@ impl Args {
         served.map(|()| ExitCode::SUCCESS)
     }
 
-    /// The file that was named.
-    pub(super) fn file(&self) -> Option<&Path> {
-        self.config.as_deref()
-    }
-
     /// Flags beat the environment, which beats the file, which beats the defaults.
     pub(super) fn settle(self) -> Result<Config, Failure> {
         let mut config = Config::load(self.config.as_deref())?;
@@ -114,7 +109,15 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
     tls::warn_if_plain(&addresses, plan.certificate.is_some());
     let options = Options { durability: plan.durability, min_free_bytes: config.min_free_bytes };
-    let store = open_with(&config.journal, options).map_err(|error| unopened(&error))?;
+    let store =
+        connect(&config.journal, options, config.replica()?).await.map_err(|error| unopened(&error))?;
+    if store.is_shared() && plan.settings.tenants.current().iter().any(|tenant| tenant.no_store) {
+        // They would be known to this process alone, and a duplicate at another would run twice.
+        return Err(Failure::usage(
+            "tenants with no_store cannot use a journal that several processes share",
+        )
+        .with_help("serve them from a process of their own with --journal memory:"));
+    }
     let journal = Journal::new(store, TailLimits::default());
     // Before the greeting: whoever reads it may send a signal at once.
     let terminated = terminated()?;
@@ -148,6 +151,10 @@ fn unopened(error: &JournalError) -> Failure {
         ErrorKind::Corrupt => {
             failure.with_help("look with `capstan journal check <folder>`; `capstan journal repair <folder>` keeps what is whole")
         }
+        ErrorKind::Unavailable | ErrorKind::Unsupported if error.to_string().contains("PostgreSQL") => failure,
+        ErrorKind::Unavailable if error.to_string().contains("database") => {
+            failure.with_help("is the server up, and may this machine and user connect? `psql <URL>` tells")
+        }
         ErrorKind::Unavailable
         | ErrorKind::Broken
         | ErrorKind::Full
@@ -168,7 +175,7 @@ fn greeting(config: &Config, plan: &Plan, addresses: &[SocketAddr]) -> String {
         program: &program,
         listening: &address::url(addresses, is_tls),
         url: &address::url(&address::reachable(addresses), is_tls),
-        journal: &config.journal,
+        journal: &config.shown_journal(),
         needs_key: !plan.settings.is_local(),
         is_demo: plan.is_demo(),
         agents: plan.agents.len(),

@@ -68,10 +68,12 @@ async fn a_key_from_the_environment_is_neither_told_nor_logged() {
 async fn the_log_says_why_an_upstream_failed_and_the_answer_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let text = "[[agents]]\nname = \"gpt\"\nkind = \"openai\"\nmodel = \"m\"\nurl = \"http://127.0.0.1:9/v1\"\nmax_calls = 1\n\
-        [[agents]]\nname = \"cli\"\nkind = \"command\"\ncommand = [\"sh\", \"-c\", \"echo no profile: staging >&2; exit 3\"]\n";
+        [[agents]]\nname = \"cli\"\nkind = \"command\"\ncommand = [\"sh\", \"-c\", \"echo no profile: staging >&2; exit 3\"]\n\
+        [[agents]]\nname = \"far\"\nkind = \"ag-ui\"\nurl = \"http://127.0.0.1:9\"\nkey_env = \"NO_SUCH_KEY\"\n";
     fs::write(folder.path().join("capstan.toml"), text).unwrap();
     let server = Server::start(folder.path());
     server.wait_for_line("OPENAI_API_KEY is not set");
+    server.wait_for_line("NO_SUCH_KEY is not set");
     let mut answers = String::new();
     for name in ["gpt", "cli"] {
         answers += &answer(&format!("{}/v1/agents/{name}/assist", server.url)).await.to_string();

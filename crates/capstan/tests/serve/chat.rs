@@ -90,8 +90,11 @@ fn a_failure_says_what_to_do_at_a_command_line() {
     let told = |args: &[&str]| text(&chat(args).stderr);
     let lost = told(&["--url", "http://127.0.0.1:9", "Hi"]);
     assert!(lost.contains("http://127.0.0.1:9") && lost.contains("--url or CAPSTAN_URL"), "{lost}");
-    let unknown = told(&[&server.url, "--agent", "nobody", "Hi"]);
-    assert!(unknown.contains("`capstan agents`"), "{unknown}");
+    // A name leads nowhere else: not to the agent behind it, not up to another path.
+    for name in ["nobody", "nobody/../demo", "../agents/demo", "..", "demo?", "demo#", "demo%2e", "dé mo"] {
+        let unknown = told(&[&server.url, "--agent", name, "Hi"]);
+        assert!(unknown.contains("`capstan agents`"), "{name}: {unknown}");
+    }
     let two = told(&["two", "words"]);
     assert!(two.contains("two messages") && two.contains("quotes"), "{two}");
 }

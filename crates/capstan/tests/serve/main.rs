@@ -1,6 +1,7 @@
 //! The binary as an operator meets it: killed, signalled, raced, misconfigured, read from its log.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod agent_cli;
 mod agents;
 #[cfg(target_os = "linux")]
 mod attack;

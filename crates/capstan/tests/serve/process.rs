@@ -60,8 +60,10 @@ impl Server {
     }
 
     fn run(mut command: Command, args: &[&str], env: &[(&str, &str)]) -> Self {
+        let journal: &[&str] = if args.contains(&"--journal") { &[] } else { &["--journal", "disk:journal"] };
         let mut child = command
-            .args(["--listen", "127.0.0.1:0", "--journal", "disk:journal"])
+            .args(["--listen", "127.0.0.1:0"])
+            .args(journal)
             .args(args)
             .envs(env.iter().copied())
             .stdout(Stdio::piped())

@@ -7,8 +7,6 @@ use clap::parser::ValueSource;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::cmd::{Failure, serve};
-
 /// What was given, by key.
 pub(super) struct Origins {
     /// Flags and variables.
@@ -18,13 +16,10 @@ pub(super) struct Origins {
 }
 
 impl Origins {
-    /// Asks the command line anew, since parsed arguments do not tell a flag from a variable; and reads the file.
-    pub(super) fn of(file: Option<&Path>) -> Result<Self, Failure> {
-        let lines = match serve::read_file(file)? {
-            Some((path, text)) => lines(&path.display().to_string(), &text),
-            None => HashMap::new(),
-        };
-        Ok(Self { given: given(), lines })
+    /// Asks the command line anew, since parsed arguments do not tell a flag from a variable. The file's text comes from
+    /// whoever read it: a pipe can be read only once.
+    pub(super) fn of((path, text): (&Path, &str)) -> Self {
+        Self { given: given(), lines: lines(&path.display().to_string(), text) }
     }
 
     /// A port is a part of where to listen; the environment may switch debugging on by itself.

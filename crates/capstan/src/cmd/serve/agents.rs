@@ -20,7 +20,7 @@ pub(in crate::cmd) struct Named {
     pub(super) kind: String,
     pub(super) agent: Box<dyn Agent>,
     /// The variable in which its key was looked for in vain.
-    pub(super) missing_key: Option<&'static str>,
+    pub(super) missing_key: Option<String>,
 }
 
 /// Where the tables come from, to point at mistakes.
@@ -47,7 +47,7 @@ pub(super) fn agents(tables: &[Table], source: Source<'_>) -> Result<Vec<Named>,
         )
     })?;
     let named = |(table, agent): (AgentTable, Box<dyn Agent>)| {
-        let missing_key = missing_key(&table.kind, &table.keys);
+        let missing_key = missing_key(&table.kind, &table.keys).map(str::to_owned);
         Named { name: table.name, kind: table.kind, agent, missing_key }
     };
     Ok(read.into_iter().zip(built).map(named).collect())

@@ -1,6 +1,7 @@
 //! `capstan.toml`: what can be configured. A wrong key or value is refused with its place and the nearest known key.
 
 mod auth;
+mod cluster;
 mod effective;
 mod overlay;
 mod tenant;
@@ -10,10 +11,12 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use capstan_gateway::{Operator, Settings, Tenant};
+use capstan_journal::Replica;
 use capstan_protocol::{Exposure, nearest};
 use serde::Deserialize;
 
 use self::auth::{AuthConfig, JwtConfig, OperatorConfig};
+use self::cluster::ClusterConfig;
 use self::overlay::{LimitsConfig, RetentionConfig, TimeoutsConfig, check_claim_age};
 use self::tenant::{Key, TenantConfig};
 use super::agents::{self, Named, Source, Table};
@@ -50,6 +53,7 @@ pub(in crate::cmd) struct Config {
     limits: LimitsConfig,
     timeouts: TimeoutsConfig,
     retention: RetentionConfig,
+    cluster: ClusterConfig,
     /// The file that all this stands in.
     #[serde(skip)]
     source: (PathBuf, String),
@@ -76,6 +80,7 @@ impl Default for Config {
             limits: LimitsConfig::default(),
             timeouts: TimeoutsConfig::default(),
             retention: RetentionConfig::default(),
+            cluster: ClusterConfig::default(),
             source: Default::default(),
         }
     }
@@ -87,6 +92,11 @@ impl Config {
         let Some((path, text)) = read_file(named)? else { return Ok(Self::default()) };
         let config: Self = toml::from_str(&text).map_err(|e| explain(&path, &text, &e))?;
         Ok(Self { source: (path, text), ..config })
+    }
+
+    /// The file that was read, and what it held; both are empty if there was none.
+    pub(in crate::cmd) fn source(&self) -> (&Path, &str) {
+        (&self.source.0, &self.source.1)
     }
 
     /// The agents that the file names, the default one first; none if it names none.
@@ -120,6 +130,16 @@ impl Config {
         Ok(settings)
     }
 
+    /// What this process is among those that share a journal.
+    pub(super) fn replica(&self) -> Result<Replica, Failure> {
+        self.cluster.replica()
+    }
+
+    /// The journal as it may be shown: without a password.
+    pub(super) fn shown_journal(&self) -> String {
+        cluster::without_password(&self.journal)
+    }
+
     /// Who may use it.
     pub(super) fn tenants(&self) -> Result<Vec<Tenant>, Failure> {
         tenant::tenants(&self.tenants, self.auth.jwt.is_some())
@@ -144,7 +164,7 @@ impl Config {
 }
 
 /// The file that was named, or `capstan.toml` if there is one.
-pub(in crate::cmd) fn read_file(named: Option<&Path>) -> Result<Option<(PathBuf, String)>, Failure> {
+fn read_file(named: Option<&Path>) -> Result<Option<(PathBuf, String)>, Failure> {
     let path = named.unwrap_or_else(|| Path::new(DEFAULT_FILE));
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some((path.to_owned(), text))),

@@ -51,7 +51,7 @@ impl Plan {
     /// What lets a server start, but most likely is a mistake: the agent, and what is wrong.
     pub(in crate::cmd) fn warnings(&self) -> impl Iterator<Item = (&str, String)> {
         self.agents.iter().filter_map(|agent| {
-            let variable = agent.missing_key?;
+            let variable = agent.missing_key.as_ref()?;
             let message = format!(
                 "{variable} is not set, so this agent's calls go out without a key; set it, or name the key with key_env or key_file"
             );
@@ -76,7 +76,7 @@ fn check_journal(url: &str) -> Result<(), Failure> {
         let failure = Failure::usage(error);
         match url.contains(':') || url.is_empty() {
             true => failure
-                .with_help("`disk:<folder>` keeps streams in a folder, `memory:` until the process ends"),
+                .with_help("`disk:<folder>` keeps streams in a folder, `postgres://…` in a database that many may share, `memory:` until the process ends"),
             false => failure.with_help(format!("did you mean `disk:{url}`?")),
         }
     })

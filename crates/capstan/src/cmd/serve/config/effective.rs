@@ -45,7 +45,7 @@ impl Config {
     pub(in crate::cmd) fn effective(&self, settings: &Settings) -> Vec<(String, String)> {
         let mut rows: Vec<(String, String)> = [
             ("listen", format!("{:?}", self.listen)),
-            ("journal", format!("{:?}", self.journal)),
+            ("journal", format!("{:?}", self.shown_journal())),
             ("durability", format!("{:?}", self.durability)),
             ("min_free_bytes", self.min_free_bytes.shown()),
             ("debug", (self.exposure() == Exposure::Debug).to_string()),
@@ -66,6 +66,7 @@ impl Config {
             ("limits", LimitsConfig::values(&settings.limits)),
             ("timeouts", TimeoutsConfig::values(&settings.timeouts)),
             ("retention", RetentionConfig::values(&settings.retention)),
+            ("cluster", self.cluster.values()),
         ] {
             rows.extend(values.into_iter().map(|(key, value)| (format!("{table}.{key}"), value)));
         }

@@ -106,6 +106,7 @@ fn every_key_stands_in_the_documentation_and_in_the_example() {
         "[limits]",
         "[timeouts]",
         "[retention]",
+        "[cluster]",
     ];
     for section in sections {
         let keys = keys(if section == "capstan.toml" { "" } else { section });

@@ -1,0 +1,55 @@
+//! `GET /v1/replicas`: the processes that share the journal, for operators.
+
+use std::net::SocketAddr;
+
+use axum::extract::{ConnectInfo, State};
+use axum::{Extension, Json};
+use capstan_journal::{ReplicaState, Standing};
+use capstan_protocol::FaultKind;
+use http::{HeaderMap, Uri};
+
+use super::health::check_operator;
+use crate::answers::{ListedReplica, ReplicaList};
+use crate::app::App;
+use crate::openapi::{Answer, Content, Row, Tag, model};
+use crate::refusal::{Refusal, journal_fault};
+
+pub(crate) const LIST: Row = Row {
+    tag: &Tag::SERVER,
+    summary: "The processes that share the journal",
+    says: "Who lives, since when, and how many runs it works on. Empty if the journal is this process's alone. For loopback, or whoever \
+        sends the metrics key as `Authorization: Bearer`.",
+    answers: &[Answer::ok("The oldest lease first.", &[Content::Json(model::<ReplicaList>)])],
+    faults: &[FaultKind::TenantUnauthorized, FaultKind::JournalUnavailable],
+    ..Row::NONE
+};
+
+pub(crate) async fn list(
+    State(app): State<App>,
+    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Json<ReplicaList>, Refusal> {
+    check_operator(&app, peer, &uri, &headers)?;
+    let replicas = app.journal.store().replicas().await.map_err(journal_fault)?;
+    Ok(Json(ReplicaList { replicas: replicas.into_iter().map(listed).collect() }))
+}
+
+fn listed(replica: ReplicaState) -> ListedReplica {
+    let state = match replica.standing {
+        Standing::Live => "live",
+        Standing::Draining => "draining",
+        Standing::Gone => "gone",
+    };
+    ListedReplica {
+        id: replica.id,
+        name: replica.name,
+        url: replica.url,
+        version: replica.version,
+        state,
+        is_self: replica.is_self,
+        age_seconds: replica.age.as_secs_f64(),
+        silent_seconds: replica.silent_for.as_secs_f64(),
+        runs: replica.runs,
+    }
+}

@@ -1,0 +1,231 @@
+//! `postgres://…`: one journal for many processes. Whoever works on a run owns it; the database sees to it that nobody
+//! else writes to it, and that a process whose lease has ended cannot. ARCHITECTURE.md says why it is made so.
+//!
+//! Writes go through lanes, one connection and one statement in flight each: [`frames`], [`claims`], [`changes`].
+//! The [`herald`] tells others what was written, the [`listener`] hears them, the [`pulse`] keeps the lease.
+
+mod block;
+mod changes;
+mod claims;
+mod frames;
+mod herald;
+mod link;
+mod listener;
+mod notice;
+mod own;
+mod poll;
+mod pulse;
+mod reads;
+mod rows;
+mod schema;
+mod store;
+mod sweep;
+mod target;
+mod wire;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, watch};
+use uuid::Uuid;
+
+use self::changes::Change;
+use self::claims::ClaimJob;
+use self::frames::Append;
+use self::link::{Failure, Link, Task};
+use self::notice::Notice;
+use self::own::Own;
+use self::reads::Reads;
+pub use self::schema::Schema;
+use self::target::Target;
+use crate::news::{News, Watched};
+use crate::{Durability, ErrorKind, Health, JournalError, Options, Replica};
+
+/// Callers wait for their answers, so this many write at the same time; the others wait to be queued.
+const QUEUE: usize = 4096;
+/// News that nobody takes are dropped: looking tells as well.
+const NEWS: usize = 4096;
+
+pub(crate) struct PostgresStore {
+    shared: Arc<Shared>,
+    news: Mutex<Option<mpsc::Receiver<News>>>,
+    stops: Mutex<Option<mpsc::Receiver<Uuid>>>,
+    _tasks: Vec<Task>,
+}
+
+/// The process's place among the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seat {
+    id: Uuid,
+    is_held: bool,
+}
+
+/// What all parts of the store use.
+struct Shared {
+    target: Target,
+    listen: Target,
+    replica: Replica,
+    /// Whether an acknowledged append survives a crash of the server.
+    is_synced: bool,
+    seat: Mutex<Seat>,
+    tenure: watch::Sender<u64>,
+    own: Own,
+    watched: Arc<Watched>,
+    reads: Reads,
+    appends: mpsc::Sender<Append>,
+    claims: mpsc::Sender<ClaimJob>,
+    changes: mpsc::Sender<Change>,
+    notices: mpsc::Sender<Notice>,
+    news: mpsc::Sender<News>,
+    stops: mpsc::Sender<Uuid>,
+    health: watch::Sender<Health>,
+    /// The frames lane has to look what the server still has.
+    unsettled: Notify,
+    /// What is watched has to be looked at now.
+    behind: Notify,
+    /// Other processes that live.
+    peers: AtomicUsize,
+    is_draining: AtomicBool,
+    is_closed: AtomicBool,
+}
+
+impl PostgresStore {
+    /// Connects, prepares the database if need be, and takes a seat.
+    pub(crate) async fn open(url: &str, options: Options, replica: Replica) -> Result<Self, JournalError> {
+        let target = Target::parse(url)?;
+        let listen = replica.listen_url.as_deref().map_or_else(|| Ok(target.clone()), Target::parse)?;
+        let link = Link::open(&target).await.map_err(unreachable)?;
+        schema::prepare(&link).await?;
+        let seat = Seat { id: Uuid::new_v4(), is_held: true };
+        pulse::join(&link, seat.id, None, &replica).await.map_err(Failure::into_error)?;
+        Ok(Self::start(target, listen, options, replica, seat))
+    }
+
+    fn start(target: Target, listen: Target, options: Options, replica: Replica, seat: Seat) -> Self {
+        let (appends, append_jobs) = mpsc::channel(QUEUE);
+        let (claims, claim_jobs) = mpsc::channel(QUEUE);
+        let (changes, change_jobs) = mpsc::channel(QUEUE);
+        let (notices, to_tell) = mpsc::channel(QUEUE);
+        let (news, heard) = mpsc::channel(NEWS);
+        let (stops, asked) = mpsc::channel(NEWS);
+        let shared = Arc::new(Shared {
+            reads: Reads::new(target.clone()),
+            target,
+            listen,
+            replica,
+            is_synced: options.durability == Durability::Power,
+            seat: Mutex::new(seat),
+            tenure: watch::Sender::new(1),
+            own: Own::default(),
+            watched: Arc::default(),
+            appends,
+            claims,
+            changes,
+            notices,
+            news,
+            stops,
+            health: watch::Sender::new(Health::Well),
+            unsettled: Notify::new(),
+            behind: Notify::new(),
+            peers: AtomicUsize::new(0),
+            is_draining: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+        });
+        let here = || Arc::clone(&shared);
+        let tasks = vec![
+            Task::spawn(frames::run(here(), append_jobs)),
+            Task::spawn(claims::run(here(), claim_jobs)),
+            Task::spawn(changes::run(here(), change_jobs)),
+            Task::spawn(herald::run(here(), to_tell)),
+            Task::spawn(listener::run(here())),
+            Task::spawn(poll::run(here())),
+            Task::spawn(pulse::run(here())),
+        ];
+        Self { shared, news: Mutex::new(Some(heard)), stops: Mutex::new(Some(asked)), _tasks: tasks }
+    }
+}
+
+impl Shared {
+    fn lock_seat(&self) -> MutexGuard<'_, Seat> {
+        self.seat.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Under which this process writes.
+    fn me(&self) -> Uuid {
+        self.lock_seat().id
+    }
+
+    fn is_seated(&self) -> bool {
+        self.lock_seat().is_held
+    }
+
+    /// The lease is over: nothing that runs is this process's any more. The pulse takes a new seat.
+    fn lose_seat(&self, why: &str) {
+        if !std::mem::replace(&mut self.lock_seat().is_held, false) {
+            return;
+        }
+        tracing::warn!(why, runs = self.own.count(), "this process's lease on its runs has ended");
+        self.own.clear();
+        self.health.send_replace(Health::Unavailable(why.to_owned()));
+        self.tenure.send_modify(|tenure| *tenure += 1);
+        let _ = self.news.try_send(News::Fenced);
+    }
+
+    fn take_seat(&self, id: Uuid) {
+        *self.lock_seat() = Seat { id, is_held: true };
+        self.well();
+    }
+
+    fn well(&self) {
+        if self.is_seated() && !self.is_closed() {
+            self.health.send_if_modified(|health| std::mem::replace(health, Health::Well) != Health::Well);
+        }
+    }
+
+    fn unwell(&self, failure: &Failure) {
+        let why = format!("PostgreSQL: {failure}");
+        self.health.send_if_modified(|health| {
+            let is_new = *health == Health::Well;
+            if is_new {
+                tracing::warn!(%failure, "the journal's database cannot be used for now");
+                *health = Health::Unavailable(why);
+            }
+            is_new
+        });
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    fn check_open(&self) -> Result<(), JournalError> {
+        if self.is_closed() { Err(closed()) } else { Ok(()) }
+    }
+
+    /// Tells the other processes, if there are any.
+    fn tell(&self, notice: Notice) {
+        if self.peers.load(Ordering::Relaxed) > 0 {
+            let _ = self.notices.try_send(notice);
+        }
+    }
+
+    /// A share of the lease.
+    fn part_of_lease(&self, part: f64) -> Duration {
+        self.replica.lease.mul_f64(part)
+    }
+}
+
+fn closed() -> JournalError {
+    JournalError::new(ErrorKind::Unavailable, "the journal is closed")
+}
+
+fn unreachable(failure: Failure) -> JournalError {
+    JournalError::new(ErrorKind::Unavailable, format!("the journal's database cannot be reached: {failure}"))
+}
+
+/// Brings a database to the tables that this build needs; how far it has come.
+pub async fn migrate(url: &str) -> Result<Schema, JournalError> {
+    let link = Link::open(&Target::parse(url)?).await.map_err(unreachable)?;
+    schema::migrate(&link).await
+}

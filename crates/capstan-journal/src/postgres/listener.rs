@@ -1,0 +1,57 @@
+//! Hears what other processes tell.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::Shared;
+use super::link::{Failure, Link};
+use super::notice::{self, CHANNEL, Notice};
+use crate::news::News;
+
+const PAUSE: Duration = Duration::from_millis(500);
+
+pub(super) async fn run(shared: Arc<Shared>) {
+    loop {
+        if let Err(failure) = listen(&shared).await {
+            tracing::debug!(%failure, "other processes are not heard for now; their streams are looked at");
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Until the connection is lost.
+async fn listen(shared: &Shared) -> Result<(), Failure> {
+    let (sender, mut notices) = mpsc::unbounded_channel();
+    let link = Link::open_with(&shared.listen, Some(sender)).await?;
+    link.batch(&format!("listen {CHANNEL}")).await?;
+    // What was told in between was not heard.
+    shared.behind.notify_one();
+    while let Some(notice) = notices.recv().await {
+        match notice::decode(notice.payload()) {
+            Some(notices) => notices.into_iter().for_each(|notice| hear(shared, notice)),
+            None => shared.behind.notify_one(),
+        }
+    }
+    Ok(())
+}
+
+fn hear(shared: &Shared, notice: Notice) {
+    match notice {
+        Notice::Frames { stream, standing, frames } if shared.watched.has(stream) => {
+            pass_on(shared, News::Frames { stream, standing, frames });
+        }
+        Notice::Gone(stream) if shared.watched.has(stream) => pass_on(shared, News::Gone(stream)),
+        Notice::Stop(stream) if shared.own.get(stream).is_some() => {
+            let _ = shared.stops.try_send(stream);
+        }
+        Notice::Frames { .. } | Notice::Gone(_) | Notice::Stop(_) => {}
+    }
+}
+
+fn pass_on(shared: &Shared, news: News) {
+    if shared.news.try_send(news).is_err() {
+        shared.behind.notify_one();
+    }
+}

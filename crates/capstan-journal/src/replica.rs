@@ -1,0 +1,61 @@
+//! Processes that share a journal.
+
+use std::time::Duration;
+
+/// What a process is among those that share a journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replica {
+    /// Its name, for whoever looks at the list: the machine's, or the pod's.
+    pub name: String,
+    /// Where the others reach it, if they do.
+    pub url: Option<String>,
+    /// After so long without a sign of life others take over its runs.
+    pub lease: Duration,
+    /// Where to listen for what the others tell, if a pooler stands before the database.
+    pub listen_url: Option<String>,
+}
+
+impl Replica {
+    /// The lease of a process that says nothing else.
+    pub const LEASE: Duration = Duration::from_secs(10);
+}
+
+impl Default for Replica {
+    fn default() -> Self {
+        Self { name: "capstan".into(), url: None, lease: Self::LEASE, listen_url: None }
+    }
+}
+
+/// A process as the others see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaState {
+    /// By which its lease is known: another one for every lease.
+    pub id: uuid::Uuid,
+    /// Its name.
+    pub name: String,
+    /// Where the others reach it, if they do.
+    pub url: Option<String>,
+    /// Its version.
+    pub version: String,
+    /// How it stands.
+    pub standing: Standing,
+    /// Whether it is the one who answers.
+    pub is_self: bool,
+    /// For how long it has had its lease.
+    pub age: Duration,
+    /// How long ago it gave its last sign of life.
+    pub silent_for: Duration,
+    /// How many runs it works on.
+    pub runs: u64,
+}
+
+/// Whether a process takes runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It does.
+    Live,
+    /// It ends those that it has.
+    Draining,
+    /// Its lease is over, and others take over its runs.
+    Gone,
+}
