@@ -111,7 +111,7 @@ impl Audit {
         if is_told {
             let path: String = path.chars().take(LONGEST_PATH).collect();
             let (code, Who { tenant, key, operator }) = (fault.code(), who);
-            tracing::info!(target: AUDIT, tenant, key, operator, %method, path, code, "refused");
+            tracing::info!(target: AUDIT, tenant, key, operator, %method, path, code, "refused by credentials");
         }
     }
 

@@ -406,9 +406,9 @@ async fn the_audit_says_who_did_what_and_never_the_key_nor_what_was_said() {
         .collect();
     let line = |message: &str, tenant: &str, key: String| (message.to_owned(), tenant.to_owned(), key);
     let expected = [
-        line("refused", "", mark("sk_stranger")),
-        line("refused", "", String::new()),
-        line("refused", "acme", mark("reader")),
+        line("refused by credentials", "", mark("sk_stranger")),
+        line("refused by credentials", "", String::new()),
+        line("refused by credentials", "acme", mark("reader")),
         line("purged a stream", "acme", mark("key-b")),
         line("stopped a run that another key started", "acme", mark("stopper")),
     ];
@@ -427,8 +427,8 @@ async fn a_flood_of_refusals_does_not_fill_the_log() {
     }
     server.stop().await;
     let told = log.audit();
-    let seconds = told.iter().filter(|line| line["message"] != "refused").count() + 1;
-    let lines = told.iter().filter(|line| line["message"] == "refused").count();
+    let seconds = told.iter().filter(|line| line["message"] != "refused by credentials").count() + 1;
+    let lines = told.iter().filter(|line| line["message"] == "refused by credentials").count();
     // A slow machine takes more than a second for them, and then more are told.
     assert!(lines >= 100 && lines <= 100 * (seconds + 2), "{lines} lines, {seconds}");
 }

@@ -68,7 +68,7 @@ fn what_would_keep_the_server_from_starting_is_said() {
     for (args, part) in [
         (["--listen", "0.0.0.0:8787"], "capstan key new"),
         (["--durability", "forever"], "expected process or power"),
-        (["--journal", "paper:"], "memory: or disk:"),
+        (["--journal", "paper:"], "expected memory:, disk:<folder> or postgres://"),
         (["--journal", "./folder"], "did you mean `disk:./folder`?"),
         (["--config", "missing.toml"], "missing.toml"),
     ] {

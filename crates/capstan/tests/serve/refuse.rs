@@ -38,7 +38,7 @@ fn a_taken_port_is_named_with_the_way_to_another() {
 fn an_unknown_journal_is_told_which_there_are() {
     let folder = tempfile::tempdir().unwrap();
     let text = complaint(&refused(folder.path(), &["--port", "0", "--journal", "redis://localhost"]));
-    assert!(text.contains("expected memory: or disk:<folder>"), "{text}");
+    assert!(text.contains("expected memory:, disk:<folder> or postgres://"), "{text}");
     assert!(!text.contains("other process"), "{text}");
     let text = complaint(&refused(folder.path(), &["--port", "0", "--journal", "disk:/proc/capstan"]));
     assert!(text.contains("No such file or directory"), "{text}");
