@@ -78,6 +78,11 @@ impl Doors {
         };
         let permit = permit.map_err(io::Error::other)?;
         let (socket, peer) = listener.accept().await?;
+        // Somebody may have left since this door was opened.
+        let (permit, is_reserved) = match Arc::clone(&self.all).try_acquire_owned() {
+            Ok(better) if is_reserved => (better, false),
+            Ok(_) | Err(_) => (permit, is_reserved),
+        };
         let entry = match is_reserved {
             true => Some(Entry { _permit: permit, counted: None }),
             false => self.enter(peer.ip(), permit),

@@ -258,6 +258,8 @@ fn refused(why: &str) -> Fault {
 }
 
 /// What is said of a token that does not hold. One that is out of time was a good one: its holder gets another.
+// Whatever else the crate finds wrong with a token, now or later, is a refusal.
+#[allow(clippy::wildcard_enum_match_arm)]
 fn told(error: &ErrorKind) -> Fault {
     let again = |why| Fault::new(FaultKind::TenantRequired).with_message(why);
     match error {

@@ -8,7 +8,7 @@ use axum::response::Response;
 use axum::routing::get;
 use capstan_protocol::{Fault, FaultKind};
 use http::HeaderValue;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 
 use crate::app::App;
 use crate::face::{self, Face};
@@ -88,11 +88,18 @@ pub(crate) fn health(app: &App) -> Router {
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
         .fallback(full)
+        // It is cut soon, so nobody should ask on it again.
+        .layer(map_response(last_answer))
         .layer(from_fn_with_state(app.clone(), access::guard_loopback))
         .layer(map_response(no_sniffing))
         .layer(map_response(no_storing))
         .layer(from_fn_with_state(app.clone(), refusal::render))
         .with_state(app.clone())
+}
+
+async fn last_answer(mut response: Response) -> Response {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 async fn no_storing(mut response: Response) -> Response {

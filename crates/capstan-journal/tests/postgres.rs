@@ -78,7 +78,7 @@ fn bytes(first: u64, last: u64) -> Vec<u8> {
 async fn a_key_that_both_claim_at_once_is_one_run() {
     let Some((_database, a, b)) = two().await else { return };
     let race = |n: usize| {
-        let store = if n % 2 == 0 { a.clone() } else { b.clone() };
+        let store = if n.is_multiple_of(2) { a.clone() } else { b.clone() };
         tokio::spawn(async move { store.claim(claim(&format!("k{}", n / 4)), &UNLIMITED).await.unwrap() })
     };
     let tasks: Vec<_> = (0..400).map(race).collect();
@@ -278,7 +278,8 @@ async fn quotas_hold_across_processes_however_many_come_at_once() {
     let Some((_database, a, b)) = two().await else { return };
     let rush = async |quota: Quota, name: &str| {
         let race = |n: usize| {
-            let (store, key) = (if n % 2 == 0 { a.clone() } else { b.clone() }, format!("{name}{n}"));
+            let (store, key) =
+                (if n.is_multiple_of(2) { a.clone() } else { b.clone() }, format!("{name}{n}"));
             tokio::spawn(async move {
                 store.claim(Claim { tenant: key[..1].into(), ..claim(&key) }, &quota).await
             })
@@ -288,10 +289,10 @@ async fn quotas_hold_across_processes_however_many_come_at_once() {
         for task in tasks {
             match task.await.unwrap() {
                 Ok(claimed) => won += usize::from(claimed.is_new),
-                Err(error) => match error.kind() {
-                    ErrorKind::Refused(Refused { over, .. }) => drop(refused.insert(over)),
-                    kind => panic!("{kind:?}"),
-                },
+                Err(error) => {
+                    let ErrorKind::Refused(Refused { over, .. }) = error.kind() else { panic!("{error:?}") };
+                    refused.insert(over);
+                }
             }
         }
         (won, refused)

@@ -115,10 +115,8 @@ mod tests {
         let mut seam = Seam::new(sent);
         let mut outputs: Vec<Output> = pieces.iter().flat_map(|piece| seam.take(piece)).collect();
         outputs.extend(seam.finish());
-        let text = |output: &Output| match output {
-            Output::Delta(text) => text.clone(),
-            _ => String::new(),
-        };
+        let text =
+            |output: &Output| if let Output::Delta(text) = output { text.clone() } else { String::new() };
         outputs.iter().map(text).collect()
     }
 

@@ -20,10 +20,8 @@ fn new_claim(tenant: &str, session: &str) -> Claim {
 }
 
 fn over(error: &JournalError) -> Refused {
-    match error.kind() {
-        ErrorKind::Refused(refused) => refused,
-        other => panic!("not refused, but {other:?}: {error}"),
-    }
+    let ErrorKind::Refused(refused) = error.kind() else { panic!("not refused, but {error:?}") };
+    refused
 }
 
 /// Many claims at once: those that won, and why the others did not.
@@ -114,7 +112,7 @@ pub(crate) async fn a_sessions_open_runs_count_as_the_turns_they_will_be(backend
     for (run, state) in won.iter().zip([RunState::Waiting, RunState::Closed, RunState::Closed]) {
         match state {
             RunState::Closed => close(backend, run, "more").await,
-            _ => {
+            RunState::Running | RunState::Waiting => {
                 let to = moved(run, state, 1);
                 assert!(backend.store.transition((RunState::Running, 1), to, vec![], None).await.unwrap());
             }

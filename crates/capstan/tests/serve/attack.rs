@@ -189,7 +189,7 @@ async fn a_hostile_tenant_takes_neither_the_machine_nor_anybody_elses_runs() {
     let folder = folder();
     let server = Server::start_within(folder.path(), ADDRESS_SPACE_KB);
     round(&server, 20).await;
-    println!("{} kB resident, {} kB at most", memory(&server, "VmRSS"), memory(&server, "VmHWM"));
+    eprintln!("{} kB resident, {} kB at most", memory(&server, "VmRSS"), memory(&server, "VmHWM"));
     assert_eq!(server.get("/readyz").await.status(), 200);
 }
 
@@ -206,7 +206,7 @@ async fn a_hostile_tenant_at_most_doubles_the_time_of_a_quiet_one() {
     let undisturbed = p99(&quiet(&server, 200).await);
     for n in 0..ROUNDS {
         let disturbed = p99(&round(&server, 200).await);
-        println!("round {n}: p99 {disturbed:?} beside {undisturbed:?}, {} kB", memory(&server, "VmRSS"));
+        eprintln!("round {n}: p99 {disturbed:?} beside {undisturbed:?}, {} kB", memory(&server, "VmRSS"));
         assert!(
             disturbed < 2 * undisturbed.max(Duration::from_millis(20)),
             "{disturbed:?} beside {undisturbed:?}"

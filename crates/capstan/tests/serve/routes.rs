@@ -28,10 +28,9 @@ fn configure(folder: &Path, route: &str, agents: &[(&str, &FakeProvider, &str)])
 }
 
 fn close(packets: &[StreamPacket]) -> Value {
-    match &packets.last().unwrap().payload {
-        Payload::Close(Close::Report(report)) => Value::Object(report.to_map()),
-        other => panic!("{other:?}"),
-    }
+    let last = &packets.last().unwrap().payload;
+    let Payload::Close(Close::Report(report)) = last else { panic!("{last:?}") };
+    Value::Object(report.to_map())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
