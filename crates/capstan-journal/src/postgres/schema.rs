@@ -87,13 +87,17 @@ async fn steps(link: &Link, secret: &Secret) -> Result<Schema, Failure> {
     Ok(Schema { version: schema.version.max(Schema::NEWEST), ..schema })
 }
 
+/// By a look at the catalogue itself: a name that was looked up before stays unknown to a connection (`to_regclass`) even if
+/// another has made the table since, and the lock was waited for.
+const HAS_META: &str = "select 1 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
+    where n.nspname = 'capstan' and c.relname = 'meta'";
 const HAS_SCHEMA: &str = "select 1 from pg_namespace where nspname = 'capstan'";
 const FIRST: &str = "insert into capstan.meta (schema, min_writer, secret) values ($1, 1, $2)";
 const NEXT: &str = "update capstan.meta set schema = greatest(schema, $1)";
 
 /// How far the database has come; `None` if it holds no journal.
 pub(super) async fn read(link: &Link) -> Result<Option<Schema>, Failure> {
-    if link.query("select 1 where to_regclass('capstan.meta') is not null", &[]).await?.is_empty() {
+    if link.query(HAS_META, &[]).await?.is_empty() {
         return Ok(None);
     }
     let row = link.one("select schema, min_writer from capstan.meta", &[]).await?;

@@ -1,4 +1,4 @@
-// The package without its React parts stays small: under 14 kB minified and gzipped, and without dependencies.
+// The package without its React parts stays small: under 14.5 kB minified and gzipped, and without dependencies.
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -6,9 +6,9 @@ import { gzipSync } from "node:zlib";
 import { build } from "vite";
 import { expect, test } from "vitest";
 
-const LIMIT = 14_000;
+const LIMIT = 14_500;
 
-test("everything but React is under 14 kB, minified and gzipped", async () => {
+test("everything but React is under 14.5 kB, minified and gzipped", async () => {
   const entry = fileURLToPath(new URL("../src/index.ts", import.meta.url));
   const built = await build({
     configFile: false,
