@@ -3,6 +3,7 @@
 
 mod backend;
 mod clock_steps;
+mod copy;
 mod disk;
 mod error;
 mod failpoint;
@@ -30,6 +31,7 @@ mod tails;
 
 pub use backend::{Durability, Options, check_url, connect, open, open_with};
 pub use clock_steps::ClockSteps;
+pub use copy::{Copied, Kept, KeptSession, copy};
 pub use disk::{check, repair};
 pub use error::{ErrorKind, JournalError};
 pub use health::{Health, Stats};

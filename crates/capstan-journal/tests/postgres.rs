@@ -2,6 +2,8 @@
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[path = "common/network.rs"]
+mod network;
 #[path = "common/postgres.rs"]
 mod postgres_server;
 
@@ -15,6 +17,7 @@ use capstan_journal::{
     RunState, Standing, Step, Store, TailLimits, connect, migrate,
 };
 use capstan_protocol::Timestamp;
+use network::{Network, Weather};
 use postgres_server::{Database, Engine};
 use uuid::Uuid;
 
@@ -36,7 +39,7 @@ fn moved(run: &Run, state: RunState, attempt: u32) -> Run {
 }
 
 fn brief(name: &str) -> Replica {
-    Replica { name: name.into(), lease: Duration::from_secs(1), ..Replica::default() }
+    Replica { name: name.into(), lease: Duration::from_millis(500), ..Replica::default() }
 }
 
 fn lasting(name: &str) -> Replica {
@@ -307,7 +310,7 @@ async fn quotas_hold_across_processes_however_many_come_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_schema_is_made_once_and_a_later_one_refuses_who_knows_too_little() {
-    let Some(database) = Database::create() else { return };
+    let Some(database) = Database::create_empty() else { return };
     let open = || connect(&database.url, Options::default(), Replica::default());
     let (first, second) = tokio::join!(open(), open());
     let (first, second) = (first.unwrap(), second.unwrap());
@@ -365,6 +368,83 @@ async fn packets_that_a_crashed_server_has_lost_are_written_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_restarts_is_waited_for() {
     goes_on(Durability::Power, "INT", &[]).await;
+}
+
+/// Begins a write whose answer is swallowed, and waits until the server has carried it out.
+async fn swallowed<T: Send + 'static>(
+    database: &Database,
+    network: &Network,
+    is_done: &str,
+    writing: impl Future<Output = T> + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
+    network.turn(Weather::Deaf);
+    let writing = tokio::spawn(writing);
+    while database.sql(is_done) != "t" {}
+    assert!(!writing.is_finished());
+    writing
+}
+
+/// Every connection is there before the weather turns: what is made in bad weather asks nothing.
+async fn use_all_lanes(store: &Arc<dyn Store>) {
+    let run = begin(store, &Uuid::new_v4().to_string()).await;
+    store.append(run.stream_id, 1, frames(1, 1)).await.unwrap();
+    let waiting = moved(&run, RunState::Waiting, 1);
+    assert!(store.transition((RunState::Running, 1), waiting, frames(2, 2), None).await.unwrap());
+}
+
+/// A claim, packets and an end, each of which the server carries out and answers in vain.
+async fn answers_are_lost(replica: Replica, end: impl Fn(&Network)) {
+    let Some(database) = Database::create() else { return };
+    let (network, url) = Network::before(&database.url).await;
+    let options = Options { durability: Durability::Process, ..Options::default() };
+    let store = connect(&url, options, replica).await.unwrap();
+    use_all_lanes(&store).await;
+    let claims = "select exists (select from capstan.claims where key = 'k')";
+    let claiming = {
+        let store = store.clone();
+        swallowed(&database, &network, claims, async move { store.claim(claim("k"), &UNLIMITED).await }).await
+    };
+    end(&network);
+    let claimed = claiming.await.unwrap().unwrap();
+    assert!(claimed.is_new, "it was this process's own claim");
+    let (run, stream) = (claimed.run.clone(), claimed.run.stream_id);
+    store.append(stream, 1, frames(1, 3)).await.unwrap();
+    use_all_lanes(&store).await;
+    let packets = "select exists (select from capstan.blocks where last_seq = 5)";
+    let appending = {
+        let store = store.clone();
+        swallowed(&database, &network, packets, async move { store.append(stream, 1, frames(4, 5)).await })
+            .await
+    };
+    end(&network);
+    appending.await.unwrap().unwrap();
+    store.append(stream, 1, frames(6, 6)).await.unwrap();
+    use_all_lanes(&store).await;
+    let is_closed = "select exists (select from capstan.runs where state = 3)";
+    let ending = {
+        let (store, closed) = (store.clone(), moved(&run, RunState::Closed, 1));
+        let ended = async move { store.transition((RunState::Running, 1), closed, frames(7, 7), None).await };
+        swallowed(&database, &network, is_closed, ended).await
+    };
+    end(&network);
+    assert!(ending.await.unwrap().unwrap(), "it was this process's own change");
+    assert_eq!(store.read(stream, 0, 99, 9999).await.unwrap(), frames(1, 7), "nothing lost, nothing doubled");
+    assert_eq!(database.sql("select count(*) from capstan.runs"), "4");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_done_and_whose_answer_was_cut_off_is_settled() {
+    answers_are_lost(lasting("a"), |network| {
+        network.clear_up();
+        network.cut();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_answers_nothing_any_more_is_given_up() {
+    // It is never cut: nobody says that the answers will not come. What is waited for goes by the lease.
+    answers_are_lost(Replica { lease: Duration::from_secs(3), ..lasting("a") }, Network::clear_up).await;
 }
 
 /// A build with mistakes planted: each is found by a test of this file.

@@ -21,8 +21,8 @@ use crate::news::{News, Tenure, Watch};
 use crate::planted_bug::{self, Bug};
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Quota, ReplicaState,
-    Retention, Run, RunState, Secret, Standing, Stats, Store, StoredTurn, Usage,
+    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, Kept, KeptSession, NameKind,
+    Quota, ReplicaState, Retention, Run, RunState, Secret, Standing, Stats, Store, StoredTurn, Usage,
 };
 
 /// What a read may take beside the frames that are asked for: the rest of the block in which the first one lies.
@@ -36,6 +36,7 @@ const BODY: &str = "select body from capstan.runs where stream = $1";
 const ONE: &str = select_runs!("where r.stream = $1");
 const SOME: &str = select_runs!("where r.stream = any($1) order by r.stream");
 const LIST: &str = select_runs!("where r.tenant = $1 and r.stream < $2 order by r.stream desc limit $3");
+const AFTER: &str = select_runs!("where r.stream > $1 order by r.stream limit $2");
 const OPEN: &str = select_runs!("where r.state < 3");
 const WAITING: &str = select_runs!("where r.state = 2 and r.updated_at < $1 order by r.updated_at limit $2");
 const UNARMED: &str = select_runs!("where r.state = 2 and r.is_unasked order by r.stream limit $1");
@@ -142,7 +143,7 @@ impl Store for PostgresStore {
         [&claim.tenant, &claim.key, &claim.session].into_iter().try_for_each(|name| check_name(name))?;
         let (reply, answer) = oneshot::channel();
         let key = claim.key.clone();
-        let job = ClaimJob { claim: Box::new(claim), quota: *quota, reply };
+        let job = ClaimJob { claim: Box::new(claim), quota: *quota, has_met_itself: false, reply };
         self.shared.claims.send(job).await.map_err(|_| closed())?;
         match answer.await.map_err(|_| closed())?? {
             Claiming::New(run) => Ok(Claimed { run: shown(run), is_new: true }),
@@ -288,6 +289,20 @@ impl Store for PostgresStore {
 
     async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>, JournalError> {
         self.runs(WAITING, &[&before.as_micros(), &most(limit)]).await
+    }
+
+    async fn runs_after(&self, after: Uuid, limit: usize) -> Result<Vec<Run>, JournalError> {
+        self.runs(AFTER, &[&after, &most(limit)]).await
+    }
+
+    async fn import(&self, kept: Kept) -> Result<bool, JournalError> {
+        self.shared.check_open()?;
+        self.take_in(kept).await
+    }
+
+    async fn import_session(&self, kept: KeptSession) -> Result<(), JournalError> {
+        self.shared.check_open()?;
+        self.take_in_session(kept).await
     }
 
     async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {

@@ -1,12 +1,17 @@
 //! Three real gateways over one real PostgreSQL: start, watch, resume and stop at any of them, whatever becomes of the others.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod balancer;
 #[path = "../serve/client.rs"]
 mod client;
+#[path = "../../../capstan-journal/tests/common/network.rs"]
+mod network;
 #[path = "../../../capstan-journal/tests/common/postgres.rs"]
 mod postgres_server;
 #[path = "../serve/process.rs"]
 mod process;
+mod soak;
+mod wordy;
 
 use std::collections::HashSet;
 
