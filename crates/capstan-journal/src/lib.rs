@@ -34,7 +34,7 @@ pub use clock_steps::ClockSteps;
 pub use copy::{Copied, Kept, KeptSession, copy};
 pub use disk::{check, repair};
 pub use error::{ErrorKind, JournalError};
-pub use health::{Health, Stats};
+pub use health::{Health, SharedStats, Stats};
 pub use journal::Journal;
 pub use news::{News, Tenure, Watch, Watched};
 #[cfg(feature = "postgres")]

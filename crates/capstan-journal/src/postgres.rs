@@ -26,7 +26,7 @@ mod wire;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, mpsc, watch};
 use uuid::Uuid;
@@ -90,6 +90,8 @@ struct Shared {
     behind: Notify,
     /// Other processes that live.
     peers: AtomicUsize,
+    /// When the last sign of life was sent that arrived.
+    pulsed: Mutex<Instant>,
     is_draining: AtomicBool,
     is_closed: AtomicBool,
 }
@@ -133,6 +135,7 @@ impl PostgresStore {
             unsettled: Notify::new(),
             behind: Notify::new(),
             peers: AtomicUsize::new(0),
+            pulsed: Mutex::new(Instant::now()),
             is_draining: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
         });
@@ -212,6 +215,10 @@ impl Shared {
         if self.peers.load(Ordering::Relaxed) > 0 {
             let _ = self.notices.try_send(notice);
         }
+    }
+
+    fn lock_pulsed(&self) -> MutexGuard<'_, Instant> {
+        self.pulsed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A share of the lease.

@@ -253,6 +253,7 @@ impl Store for DiskStore {
             streams: index.streams.len() as u64,
             damaged: self.shared.damaged.load(Ordering::Relaxed),
             is_low_on_space: self.shared.is_low.load(Ordering::Relaxed),
+            shared: None,
         }
     }
 

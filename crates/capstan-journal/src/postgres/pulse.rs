@@ -88,6 +88,7 @@ impl Pulse {
         }
         // However long this process was stopped: who has not been fenced goes on.
         self.last = sent;
+        *self.shared.lock_pulsed() = sent;
         self.heard(&row)?;
         self.wire.rest();
         if self.looked.elapsed()

@@ -22,7 +22,8 @@ use crate::planted_bug::{self, Bug};
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
     Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, Kept, KeptSession, NameKind,
-    Quota, ReplicaState, Retention, Run, RunState, Secret, Standing, Stats, Store, StoredTurn, Usage,
+    Quota, ReplicaState, Retention, Run, RunState, Secret, SharedStats, Standing, Stats, Store, StoredTurn,
+    Usage,
 };
 
 /// What a read may take beside the frames that are asked for: the rest of the block in which the first one lies.
@@ -459,7 +460,14 @@ impl Store for PostgresStore {
     }
 
     fn stats(&self) -> Stats {
-        Stats { streams: self.shared.own.count() as u64, ..Stats::default() }
+        let runs = self.shared.own.count() as u64;
+        let shared = SharedStats {
+            runs,
+            peers: self.shared.peers.load(Ordering::Relaxed) as u64,
+            silent_for: self.shared.lock_pulsed().elapsed(),
+            followed: self.shared.watched.streams().len() as u64,
+        };
+        Stats { streams: runs, shared: Some(shared), ..Stats::default() }
     }
 
     /// Writes what was begun, then gives the lease up: others need not wait for it to end.

@@ -133,6 +133,7 @@ pub struct Engine {
     folder: tempfile::TempDir,
     settings: Vec<String>,
     child: Option<std::process::Child>,
+    is_mounted: bool,
 }
 
 impl Engine {
@@ -141,7 +142,38 @@ impl Engine {
         if std::env::var_os("CAPSTAN_TEST_POSTGRES").is_none() {
             return Database::create().map(|_| unreachable!("there is no server"));
         }
-        let engine = Self::in_a_folder(settings);
+        Some(Self::in_a_folder(settings).made().started())
+    }
+
+    /// The same on a disk of so many megabytes. `None`, too, where nobody may mount one.
+    pub fn start_small(megabytes: u32) -> Option<Self> {
+        std::env::var_os("CAPSTAN_TEST_POSTGRES")?;
+        let mut engine = Self::in_a_folder(&["min_wal_size=32MB", "max_wal_size=32MB"]);
+        let size = format!("size={megabytes}m,mode=0700");
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(engine.folder.path())
+            .status();
+        if !mount.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: no disk can be mounted here");
+            return None;
+        }
+        engine.is_mounted = true;
+        engine.own_folder();
+        Some(engine.made().started())
+    }
+
+    /// Fills its disk to the last byte; the file that does so.
+    pub fn fill(&self) -> PathBuf {
+        let ballast = self.folder.path().join("ballast");
+        let mut file = File::create(&ballast).unwrap();
+        let piece = [0; 4096];
+        while std::io::Write::write_all(&mut file, &piece).is_ok() {}
+        ballast
+    }
+
+    fn made(self) -> Self {
+        let engine = self;
         // To copy one that nobody has used is faster than to make one.
         let data = engine.data();
         let made = match std::env::var_os("CAPSTAN_TEST_POSTGRES_DATA") {
@@ -150,7 +182,7 @@ impl Engine {
         };
         let made = made.unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        Some(engine.started())
+        engine
     }
 
     /// A standby of this one, which follows it.
@@ -170,13 +202,17 @@ impl Engine {
     }
 
     fn in_a_folder(settings: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let settings = settings.iter().map(|setting| format!("-c{setting}")).collect();
+        let engine = Self { folder: tempfile::tempdir().unwrap(), settings, child: None, is_mounted: false };
+        engine.own_folder();
+        engine
+    }
+
+    fn own_folder(&self) {
         if is_root() {
-            let owned = Command::new("chown").arg("postgres:").arg(folder.path()).status().unwrap();
+            let owned = Command::new("chown").arg("postgres:").arg(self.folder.path()).status().unwrap();
             assert!(owned.success());
         }
-        let settings = settings.iter().map(|setting| format!("-c{setting}")).collect();
-        Self { folder, settings, child: None }
     }
 
     fn data(&self) -> PathBuf {
@@ -189,7 +225,9 @@ impl Engine {
     }
 
     pub fn url(&self) -> String {
-        format!("postgres:///postgres?host={}&user=postgres", self.host())
+        let port = self.settings.iter().find_map(|setting| setting.strip_prefix("-cport="));
+        let port = port.map_or(String::new(), |port| format!("&port={port}"));
+        format!("postgres:///postgres?host={}&user=postgres{port}", self.host())
     }
 
     /// Asks it itself.
@@ -235,6 +273,9 @@ impl Drop for Engine {
     fn drop(&mut self) {
         if self.child.is_some() {
             self.end("QUIT");
+        }
+        if self.is_mounted {
+            let _ = Command::new("umount").arg("-l").arg(self.folder.path()).status();
         }
     }
 }

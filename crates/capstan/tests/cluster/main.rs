@@ -4,6 +4,7 @@
 mod balancer;
 #[path = "../serve/client.rs"]
 mod client;
+mod copying;
 #[path = "../../../capstan-journal/tests/common/network.rs"]
 mod network;
 #[path = "../../../capstan-journal/tests/common/postgres.rs"]

@@ -14,7 +14,7 @@ use crate::client::ask;
 use crate::network::Network;
 use crate::postgres_server::{Database, Engine};
 use crate::wordy::Wordy;
-use crate::{Cluster, http};
+use crate::Cluster;
 
 const WORDS: usize = 50;
 const PACE: Duration = Duration::from_millis(20);
@@ -245,7 +245,7 @@ async fn soak_after_a_failover_to_an_asynchronous_standby_every_run_is_whole_or_
     for ended in rush.join_all().await {
         match ended {
             Ok(had) => whole.push(had),
-            Err(CapError::Runtime(error)) => typed.push(error.code().unwrap_or_default().to_string()),
+            Err(CapError::Runtime(error)) => typed.push(error.code().to_string()),
             Err(error) => panic!("{error}"),
         }
     }
@@ -262,4 +262,16 @@ async fn soak_used_up_connections_are_waited_for() {
         return;
     };
     through(&mut engine, "process", async |_, _| {}).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a disk of its own"]
+async fn soak_a_full_disk_of_the_server_is_waited_for() {
+    let Some(mut engine) = Engine::start_small(160) else { return };
+    through(&mut engine, "process", async |engine, _| {
+        let ballast = engine.fill();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        std::fs::remove_file(ballast).unwrap();
+    })
+    .await;
 }
