@@ -209,6 +209,27 @@ async fn soak_a_rolling_restart_is_noticed_by_no_client() {
     assert_exact(&cluster, had).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "half a minute of lost leases"]
+async fn soak_leases_that_are_lost_again_and_again_cancel_no_run() {
+    let _alone = ALONE.lock().await;
+    let Some(database) = Database::create() else { return };
+    let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
+    let cluster = Cluster::over(database.url.clone(), &config(&wordy, 4.0, "process"), None);
+    lead(&balancer, &cluster);
+    let rush = rush(&balancer, 60, Duration::from_secs(12));
+    for _ in 0..24 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        // As whoever took it for dead would; it lives, and takes over what was its own.
+        database.sql(
+            "select capstan.leave_1(id) from capstan.replicas where state < 3 order by random() limit 1",
+        );
+    }
+    let had = all(rush).await;
+    eprintln!("60 of 60 exact: 24 leases lost, {} calls of the agent", wordy.calls());
+    assert_exact(&cluster, had).await;
+}
+
 /// What becomes of runs while something is done to the server.
 async fn through(engine: &mut Engine, durability: &str, act: impl AsyncFnOnce(&mut Engine, &Network)) {
     let (network, url) = Network::before(&engine.url()).await;
