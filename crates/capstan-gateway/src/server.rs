@@ -224,9 +224,19 @@ where
             let _ = tokio::time::timeout(LAST_WORDS, serving).await;
             return;
         }
-        () = app.closing.cancelled() => serving.as_mut().graceful_shutdown(),
+        () = leaving(&app) => serving.as_mut().graceful_shutdown(),
     }
     let _ = serving.await;
+}
+
+/// When a connection is to end with its present answer. One that idles is closed as soon as new runs are refused, so that the
+/// next request of whoever keeps it goes to another gateway; one that is made later is for what is still served.
+async fn leaving(app: &App) {
+    if app.draining.is_cancelled() {
+        app.closing.cancelled().await;
+    } else {
+        app.draining.cancelled().await;
+    }
 }
 
 /// Bodies end at their next frame; a reader that does not read is not waited for.
