@@ -75,6 +75,11 @@ const SETTLE: &str = "select r.stream, coalesce((select b.last_seq from capstan.
 const LOSE: &str =
     "update capstan.runs set owner = null, life = 'lost' where stream = $2 and owner = $1 and state = 1";
 
+/// Ends that were acknowledged and lost with the server: there the runs still run, and nobody knows of them any more. What was
+/// written since this server began is not among them.
+const ABANDON: &str = "update capstan.runs set owner = null, life = 'lost' where owner = $1 and state = 1 \
+    and stream <> all($2) and not capstan.is_alive_1(life)";
+
 pub(super) async fn run(shared: Arc<Shared>, jobs: mpsc::Receiver<Append>) {
     let set_up = if shared.is_synced { "" } else { "set synchronous_commit = off" };
     let wire = Wire::new(Arc::clone(&shared), set_up);
@@ -219,6 +224,9 @@ impl Lane {
                 // Its claim was lost with the server, or it has moved on.
                 None => shared.own.forget(own.stream),
             }
+        }
+        if link.execute(ABANDON, &[&me, &streams]).await? > 0 {
+            tracing::error!("the server has lost the ends of runs; they are ended as lost");
         }
         (self.started, self.is_unsettled) = (started, false);
         let is_written =

@@ -235,6 +235,12 @@ impl Engine {
         psql(&self.url(), statement)
     }
 
+    /// Asks it something that nobody waits for.
+    pub fn ask_in_the_background(&self, statement: &str) -> std::process::Child {
+        let mut psql = client(&self.url(), statement);
+        psql.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
     fn started(mut self) -> Self {
         self.start_again();
         self

@@ -321,11 +321,18 @@ async fn soak_after_a_failover_to_an_asynchronous_standby_every_run_is_whole_or_
 #[ignore = "a server of its own"]
 async fn soak_used_up_connections_are_waited_for() {
     let _alone = ALONE.lock().await;
-    // Three gateways want more than there are.
-    let Some(mut engine) = Engine::start(&["max_connections=24", "superuser_reserved_connections=1"]) else {
+    let Some(mut engine) = Engine::start(&["max_connections=60", "superuser_reserved_connections=0"]) else {
         return;
     };
-    through(&mut engine, "process", async |_, _| {}).await;
+    through(&mut engine, "process", async |engine, network| {
+        // Others take all that are free, then all that the gateways had.
+        let take = || engine.ask_in_the_background("select pg_sleep(4)");
+        let mut others: Vec<_> = (0..60).map(|_| take()).collect();
+        network.cut();
+        others.extend((0..60).map(|_| take()));
+        tokio::task::block_in_place(|| others.iter_mut().for_each(|other| drop(other.wait())));
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
