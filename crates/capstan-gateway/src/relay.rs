@@ -7,6 +7,7 @@ mod calls;
 mod ending;
 mod failure;
 mod ledger;
+mod marks;
 mod packet_writer;
 mod past;
 mod spending;

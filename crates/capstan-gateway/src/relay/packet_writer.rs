@@ -145,7 +145,7 @@ impl PacketWriter {
 
     /// What is remembered of what was said, in bytes.
     pub(super) fn remembered(&self) -> usize {
-        self.diff.text().len() + self.tools.bytes()
+        self.diff.bytes() + self.tools.bytes()
     }
 
     /// What the run asks, if it ends now.
