@@ -8,6 +8,7 @@
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cap::Cap;
@@ -17,6 +18,7 @@ use capstan_journal::{Durability, Journal, TailLimits, open};
 use capstan_protocol::{AgentRequest, ServiceRequest, SessionContext, UserContext};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -24,6 +26,9 @@ const READERS: usize = 1_000;
 const STREAMS: usize = 4;
 /// With frames of some 240 bytes: 60 MB over all streams.
 const DELTAS: usize = 65_000;
+/// Streams that nobody reads, and how much each says.
+const MUMBLERS: usize = 8;
+const MUMBLED: usize = 150_000;
 const MAX_GROWTH: u64 = 50 * 1024 * 1024;
 #[global_allocator]
 static ALLOCATOR: Cap<std::alloc::System> = Cap::new(std::alloc::System, usize::MAX);
@@ -51,6 +56,23 @@ fn a_thousand_readers_that_never_read_cost_less_than_50_mb_while_60_mb_are_writt
     let growth = after.saturating_sub(before);
     println!("{} readers: {before} -> {after} bytes", readers.len());
     assert!(growth < MAX_GROWTH, "{growth} bytes for {READERS} readers");
+}
+
+/// A run that may be repeated is compared with what it said, so something of each packet is remembered.
+#[test]
+fn long_streams_that_nobody_reads_take_a_few_bytes_a_packet() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    // What is made once is made before.
+    server.post("starter").read_to_end(&mut Vec::new()).unwrap();
+    let before = server.held();
+    let unread: Vec<_> = (0..MUMBLERS).map(|_| server.post("mumbler")).collect();
+    server.post("listener").read_to_end(&mut Vec::new()).unwrap();
+    let after = server.held();
+    let packets = (unread.len() * MUMBLED) as u64;
+    let growth = after.saturating_sub(before);
+    println!("{packets} packets: {before} -> {after} bytes");
+    assert!(growth < 8 * MB + 8 * packets, "{growth} bytes for {packets} packets");
 }
 
 /// JSON that is small as text and large as a tree.
@@ -175,6 +197,7 @@ fn serves_when_told_to() {
         println!("\naddress {}", listener.local_addr().unwrap());
         let store = open(&format!("disk:{folder}"), Durability::Process).unwrap();
         let start = CancellationToken::new();
+        let heard = Arc::new(Semaphore::new(0));
         // However long it takes: what readers cost that are not cut.
         let timeouts = Timeouts { stalled_reader: Duration::ZERO, ..Timeouts::default() };
         // Bodies that are all structure are refused by default; where there is no limit, it is measured what they would take.
@@ -186,9 +209,40 @@ fn serves_when_told_to() {
             .settings(Settings { timeouts, limits, ..Settings::default() })
             .agent("talker", Talker(start.clone()))
             .agent("starter", Starter(start))
+            .agent("mumbler", Mumbler(Arc::clone(&heard)))
+            .agent("listener", Listener(heard))
             .agent("meter", Meter);
         serve(gateway, vec![listener], std::future::pending()).await.unwrap();
     });
+}
+
+/// Says a lot that nobody reads, and is not done.
+struct Mumbler(Arc<Semaphore>);
+
+#[async_trait]
+impl Agent for Mumbler {
+    async fn run(&self, _: Turn, out: &mut Writer) -> Outcome {
+        for _ in 0..MUMBLED {
+            out.delta("a").await?;
+        }
+        self.0.add_permits(1);
+        std::future::pending().await
+    }
+
+    fn max_attempts(&self) -> u32 {
+        3
+    }
+}
+
+/// Is done when all of them have said it.
+struct Listener(Arc<Semaphore>);
+
+#[async_trait]
+impl Agent for Listener {
+    async fn run(&self, _: Turn, _: &mut Writer) -> Outcome {
+        self.0.acquire_many(MUMBLERS as u32).await.unwrap().forget();
+        Ok(())
+    }
 }
 
 /// Says nothing until it is told to, then all at once.
