@@ -1,6 +1,8 @@
 //! JSON Web Tokens beside keys. Which algorithm checks a token is said by the key that checks it, never by the token;
 //! the keys are public ones alone, read beforehand: no request waits for them to be fetched.
 
+mod signatures;
+
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -163,6 +165,7 @@ pub(crate) fn is_token(text: &str) -> bool {
 impl Jwt {
     /// Tokens by these rules, checked with these keys; with none until there are some.
     pub fn new(rules: JwtRules, keys: Option<KeySet>) -> Self {
+        signatures::install();
         let keys = RwLock::new(keys.map_or_else(Vec::new, |set| set.0).into());
         Self(Arc::new(Shared { rules, keys, wanted: Notify::new(), named: Mutex::default() }))
     }
