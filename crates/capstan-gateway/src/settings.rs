@@ -72,6 +72,10 @@ impl Default for Settings {
 pub struct Limits {
     /// Requests per minute and tenant; none if zero.
     pub requests_per_minute: u32,
+    /// Tokens per minute of the clock and tenant, unless the tenant has its own; as many as it takes if zero.
+    pub tokens_per_minute: u64,
+    /// Tokens per day (UTC) and tenant, unless the tenant has its own; as many as it takes if zero.
+    pub tokens_per_day: u64,
     /// Sessions per tenant; as many as there are if zero.
     pub sessions: u64,
     /// Turns per session.
@@ -116,6 +120,9 @@ impl Default for Limits {
         Self {
             // Off: a private gateway should not surprise; a public one sets it.
             requests_per_minute: 0,
+            // Off: what a token is worth is the operator's to say.
+            tokens_per_minute: 0,
+            tokens_per_day: 0,
             // Off: old sessions go with retention.
             sessions: 0,
             messages_per_session: 10_000,

@@ -99,7 +99,8 @@ impl Config {
         let stored = |is_not: bool| if is_not { ", not stored" } else { "" };
         let tell = |tenant: &TenantConfig| {
             let keys = tenant.keys.len();
-            format!("{} ({keys} {}{})", tenant.name, word(keys), stored(tenant.no_store))
+            let limits = tenant.limits.in_words();
+            format!("{} ({keys} {}{}{limits})", tenant.name, word(keys), stored(tenant.no_store))
         };
         self.tenants.iter().map(tell).collect::<Vec<_>>().join(", ")
     }
