@@ -106,8 +106,8 @@ pub(crate) trait Face: Send + Sync + 'static {
         false
     }
 
-    /// Who arms the next attempt of a run that this face started.
-    fn armed_by(&self) -> ArmedBy {
+    /// Who arms the next attempt of a run that this request starts.
+    fn armed_by(&self, _request: &Parts) -> ArmedBy {
         ArmedBy::Client
     }
 
