@@ -8,6 +8,7 @@ pub(crate) mod agui;
 pub(crate) mod cap;
 #[cfg(test)]
 mod numbers;
+pub(crate) mod openai;
 mod writer;
 
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub(crate) fn all() -> Vec<Arc<dyn Face>> {
     vec![
         Arc::new(cap::Cap),
         Arc::new(agui::Agui::default()),
+        Arc::new(openai::Chat),
+        Arc::new(openai::Responses),
         #[cfg(test)]
         Arc::new(numbers::Numbers),
     ]
