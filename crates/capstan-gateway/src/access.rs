@@ -45,10 +45,13 @@ impl Caller {
     pub(crate) fn check(&self, scope: Scope) -> Result<(), Fault> {
         self.scopes.has(scope).then_some(()).ok_or_else(|| {
             let message = format!("The key or token may not do this: it lacks the scope `{}`.", scope.word());
-            Fault::new(FaultKind::TenantUnauthorized).with_message(message)
+            Fault::new(FaultKind::TenantUnauthorized).with_message(message).with_detail(LACKS, scope.word())
         })
     }
 }
+
+/// The detail that names the scope which a known key or token lacks.
+pub(crate) const LACKS: &str = "scope";
 
 /// Refuses a request whose key or token lacks a scope of its route. Routes without a caller are open to everybody.
 pub(crate) async fn check_scopes(scopes: &'static [Scope], request: Request, next: Next) -> Response {

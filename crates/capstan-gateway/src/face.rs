@@ -8,6 +8,7 @@ pub(crate) mod agui;
 pub(crate) mod cap;
 #[cfg(test)]
 mod numbers;
+pub(crate) mod openai;
 mod writer;
 
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub(crate) fn all() -> Vec<Arc<dyn Face>> {
     vec![
         Arc::new(cap::Cap),
         Arc::new(agui::Agui::default()),
+        Arc::new(openai::Chat),
+        Arc::new(openai::Responses),
         #[cfg(test)]
         Arc::new(numbers::Numbers),
     ]
@@ -106,8 +109,8 @@ pub(crate) trait Face: Send + Sync + 'static {
         false
     }
 
-    /// Who arms the next attempt of a run that this face started.
-    fn armed_by(&self) -> ArmedBy {
+    /// Who arms the next attempt of a run that this request starts.
+    fn armed_by(&self, _request: &Parts) -> ArmedBy {
         ArmedBy::Client
     }
 

@@ -100,7 +100,7 @@ async fn start(
         face: face.name(),
         accepts_reset: face.accepts_reset(request.parts),
         is_unseen: face.wants_whole(request.parts),
-        armed_by: face.armed_by(),
+        armed_by: face.armed_by(request.parts),
         point,
         origin: origin_of(request.parts),
         started_by: mark_of(request.parts),

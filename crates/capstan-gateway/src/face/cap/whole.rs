@@ -1,7 +1,7 @@
 //! A run in one object of CAP's.
 
 use capstan_journal::Run;
-use capstan_protocol::{Close, Fault, ServiceResponse, Timestamp};
+use capstan_protocol::{Close, Fault, ServiceResponse, Timestamp, Transcript};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -12,7 +12,7 @@ use crate::reader;
 
 /// The answer of a run as JSON, once it is there; the fault if there is none.
 pub(super) async fn response(app: &App, run: &Run, request_id: Uuid) -> Result<Vec<u8>, Fault> {
-    let whole = reader::follow(app, run).await?;
+    let whole = reader::follow::<Transcript>(app, run).await?;
     if let Some(fault) = whole.fault() {
         return Err(fault);
     }
