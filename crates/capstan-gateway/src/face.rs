@@ -5,6 +5,7 @@
 //! (`reader`); neither knows which faces there are.
 
 pub(crate) mod agui;
+mod ai_sdk;
 pub(crate) mod cap;
 #[cfg(test)]
 mod numbers;
@@ -34,6 +35,7 @@ pub(crate) fn all() -> Vec<Arc<dyn Face>> {
     vec![
         Arc::new(cap::Cap),
         Arc::new(agui::Agui::default()),
+        Arc::new(ai_sdk::AiSdk),
         #[cfg(test)]
         Arc::new(numbers::Numbers),
     ]
