@@ -5,6 +5,7 @@
 //! (`reader`); neither knows which faces there are.
 
 pub(crate) mod agui;
+mod ai_sdk;
 pub(crate) mod cap;
 #[cfg(test)]
 mod numbers;
@@ -37,6 +38,7 @@ pub(crate) fn all() -> Vec<Arc<dyn Face>> {
         Arc::new(agui::Agui::default()),
         Arc::new(openai::Chat),
         Arc::new(openai::Responses),
+        Arc::new(ai_sdk::AiSdk),
         #[cfg(test)]
         Arc::new(numbers::Numbers),
     ]
