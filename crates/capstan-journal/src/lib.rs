@@ -3,6 +3,7 @@
 
 mod backend;
 mod clock_steps;
+mod copy;
 mod disk;
 mod error;
 mod failpoint;
@@ -31,9 +32,10 @@ mod tokens;
 
 pub use backend::{Durability, Options, check_url, connect, open, open_with};
 pub use clock_steps::ClockSteps;
+pub use copy::{Copied, Kept, KeptSession, copy};
 pub use disk::{check, repair};
 pub use error::{ErrorKind, JournalError};
-pub use health::{Health, Stats};
+pub use health::{Health, SharedStats, Stats};
 pub use journal::Journal;
 pub use news::{News, Tenure, Watch, Watched};
 #[cfg(feature = "postgres")]

@@ -367,7 +367,13 @@ impl Writer {
     }
 
     /// A tenant's session by its name, begun if there is none: its id and its last turn.
-    fn session(&self, tenant: &str, session: &str, at: Timestamp, group: &mut Group) -> (Uuid, u64) {
+    pub(crate) fn session(
+        &self,
+        tenant: &str,
+        session: &str,
+        at: Timestamp,
+        group: &mut Group,
+    ) -> (Uuid, u64) {
         let names = &self.shared.names;
         let name = names.of(tenant, NameKind::Session, session);
         if let Some(known) = group.sessions.get(&name) {
@@ -404,14 +410,14 @@ impl Writer {
         }
     }
 
-    fn put_record(&self, record: &Record, group: &mut Group) -> Result<(), JournalError> {
+    pub(crate) fn put_record(&self, record: &Record, group: &mut Group) -> Result<(), JournalError> {
         let (summary, json) = record.encode(&self.shared.names)?;
         group.put(Kind::Record, record.run.stream_id, record.revision, &[&summary, &json]);
         Ok(())
     }
 }
 
-fn put_packets(stream: Uuid, before: u64, frames: &[Frame], group: &mut Group) {
+pub(crate) fn put_packets(stream: Uuid, before: u64, frames: &[Frame], group: &mut Group) {
     let mut total = before;
     for block in packets::blocks(frames) {
         let Some(last) = block.last() else { continue };

@@ -295,7 +295,11 @@ fn read_some(
 }
 
 /// Where a turn is.
-fn turn_place(shared: &Shared, session: Uuid, number: u64) -> Result<Option<Location>, JournalError> {
+pub(crate) fn turn_place(
+    shared: &Shared,
+    session: Uuid,
+    number: u64,
+) -> Result<Option<Location>, JournalError> {
     look(shared, || {
         let parts = |index: &Index| {
             let found = index.sessions.get(&session).filter(|session| !session.has_lost(number));

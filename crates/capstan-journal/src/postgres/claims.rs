@@ -24,6 +24,8 @@ const UNSEATED: Duration = Duration::from_millis(50);
 pub(super) struct ClaimJob {
     pub(super) claim: Box<Claim>,
     pub(super) quota: Quota,
+    /// It met itself: an earlier try whose answer was lost was still under way.
+    pub(super) has_met_itself: bool,
     pub(super) reply: oneshot::Sender<Result<Claiming, JournalError>>,
 }
 
@@ -146,9 +148,16 @@ async fn claim(wire: &mut Wire, group: &[ClaimJob], me: Uuid, is_synced: bool) -
 
 fn answer(shared: &Shared, me: Uuid, group: &mut Vec<ClaimJob>, rows: &[Row]) -> Result<(), Failure> {
     let outcomes = rows.iter().map(Outcome::read).collect::<Result<Vec<_>, _>>()?;
-    for (job, outcome) in group.drain(..).zip(outcomes) {
-        let _ = job.reply.send(outcome.into_answer(shared, me, &job.claim));
+    let mut again = Vec::new();
+    for (mut job, outcome) in group.drain(..).zip(outcomes) {
+        if outcome.is_itself(&job) {
+            job.has_met_itself = true;
+            again.push(job);
+        } else {
+            let _ = job.reply.send(outcome.into_answer(shared, me, &job.claim));
+        }
     }
+    *group = again;
     Ok(())
 }
 
@@ -169,6 +178,11 @@ impl Outcome {
             over: column(row, 4)?,
             wait_us: column(row, 5)?,
         })
+    }
+
+    /// Whether the key is held by this very claim, as far as it can be told at once: asked again, the server knows more.
+    fn is_itself(&self, job: &ClaimJob) -> bool {
+        self.outcome == 0 && self.stream == job.claim.stream_id && !job.has_met_itself
     }
 
     fn into_answer(self, shared: &Shared, me: Uuid, claim: &Claim) -> Result<Claiming, JournalError> {

@@ -17,7 +17,7 @@ use url::Url;
 use crate::{ErrorKind, JournalError};
 
 /// A host that does not answer is not waited for.
-const CONNECT: Duration = Duration::from_secs(3);
+pub(super) const CONNECT: Duration = Duration::from_secs(3);
 /// A peer that has gone without a word is noticed within this.
 const SILENCE: Duration = Duration::from_secs(10);
 
