@@ -65,7 +65,13 @@ async fn the_document_lists_exactly_the_methods_of_each_path() {
         let allowed: BTreeSet<String> =
             allowed.split(',').filter(|m| *m != "HEAD").map(str::to_owned).collect();
         assert_eq!(allowed, methods, "{path}");
-        assert_eq!(problem(refused).await.code, "method_not_allowed");
+        // In the words of the face whose path it is.
+        let is_of_face = refused.headers()["content-type"] == "application/json";
+        let code = match is_of_face {
+            true => refused.json::<Value>().await.unwrap()["error"]["kind"].as_str().unwrap().to_owned(),
+            false => problem(refused).await.code,
+        };
+        assert_eq!(code, "method_not_allowed", "{path}");
     }
 }
 
@@ -108,7 +114,17 @@ fn every_code_of_the_document_is_a_row_of_the_catalogue() {
         for (status, response) in
             told["responses"].as_object().unwrap().iter().filter(|(s, _)| s.as_str() >= "400")
         {
-            let code = &response["content"]["application/problem+json"]["schema"]["properties"]["code"];
+            let Some(problem) = response["content"].get("application/problem+json") else {
+                // A face words its refusals itself; its own tests hold it to them.
+                assert!(
+                    path.starts_with("/v1/chat")
+                        || path.starts_with("/v1/models")
+                        || path.starts_with("/v1/responses"),
+                    "{path}"
+                );
+                continue;
+            };
+            let code = &problem["schema"]["properties"]["code"];
             let codes = code["enum"].as_array().or(code["examples"].as_array()).unwrap();
             assert!(!codes.is_empty());
             for code in codes {
