@@ -116,6 +116,11 @@ pub(crate) trait Face: Send + Sync + 'static {
         ArmedBy::Client
     }
 
+    /// Whether a run of this face is stopped when nobody has read it for a while: nobody can come back for it.
+    fn ends_unread(&self, _run: &Run) -> bool {
+        false
+    }
+
     /// The answer to one who wants the whole run at once; `None` for a stream.
     async fn whole(&self, _app: &App, _request: &Request<'_>, _run: &Run) -> Option<Response> {
         None

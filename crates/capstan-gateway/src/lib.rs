@@ -23,6 +23,7 @@ mod post;
 mod purge;
 mod query;
 mod reader;
+mod readers;
 mod readiness;
 mod recovery;
 mod refusal;

@@ -20,6 +20,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use crate::app::App;
 use crate::face::{Face, FaceWriter, Next, Opening, Telling};
 use crate::limits::Slot;
+use crate::readers::Reading;
 use crate::relay;
 #[cfg_attr(not(test), allow(unused_imports, reason = "CAP and AG-UI tell what comes as a stream"))]
 pub(crate) use poll::poll;
@@ -57,6 +58,7 @@ struct Open {
     /// Until when the body lasts, if its face says.
     rest: Option<Pin<Box<Sleep>>>,
     _slot: Slot,
+    _reading: Reading,
 }
 
 impl Drop for Open {
@@ -94,6 +96,7 @@ pub(crate) async fn respond(
         silent_since: Instant::now(),
         rest,
         _slot: slot,
+        _reading: Reading::new(app, run),
     });
     let mut response = sse_response(Body::from_stream(stream::unfold(open, next_chunk)));
     name_stream(run, &mut response);

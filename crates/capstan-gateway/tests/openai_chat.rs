@@ -3,7 +3,9 @@
 
 mod common;
 
-use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
+use std::collections::BTreeSet;
+
+use capstan_agent::{Agent, Outcome, Timer, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, KeyHash, Settings, Tenant, TenantKey};
 use common::{Server, client, demo, start, stream_of};
 use serde_json::{Value, json};
@@ -339,4 +341,116 @@ async fn a_wrong_key_is_401_and_one_that_may_not_403() {
         assert_eq!((response.status().as_u16(), header(&response, "x-should-retry")), (status, "false"));
         assert_eq!(response.json::<Value>().await.unwrap()["error"]["code"], code);
     }
+}
+
+const REPEAT: [(&str, &str); 1] = [("x-stainless-retry-count", "1")];
+
+/// Waits until a stream is in a state; the journal tells, no clock.
+async fn until(server: &Server, stream: &str, state: &str) {
+    loop {
+        let page: Value = server.get("/v1/streams").await.json().await.unwrap();
+        let all = page["streams"].as_array().unwrap();
+        if all.iter().any(|run| run["stream_id"] == stream && run["state"] == state) {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until the gateway has noticed so many readers leave.
+async fn until_left(server: &Server, count: usize) {
+    while server.clock.asked(Timer::Grace).len() < count {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_repeat_without_a_key_attaches_to_the_run_that_nobody_reads() {
+    let server = serve().await;
+    let body = streamed(chat("/hang"));
+    let first = post(&server, &body, &[]).await;
+    let stream = stream_of(&first);
+    // Somebody reads it, so the repeat of another request is not its.
+    let second = post(&server, &body, &REPEAT).await;
+    let other = stream_of(&second);
+    assert_ne!(stream, other);
+    drop(first);
+    until_left(&server, 1).await;
+    let third = post(&server, &body, &REPEAT).await;
+    assert_eq!(stream_of(&third), stream);
+    // Who does not say that it repeats starts its own, and another body or tenant has nothing to do with it.
+    assert_eq!(runs(&server).await, 2);
+    let fourth = post(&server, &body, &[]).await;
+    let fifth = post(&server, &streamed(chat("/hang  ")), &REPEAT).await;
+    assert_eq!(runs(&server).await, 4);
+    for response in [second, third, fourth, fifth] {
+        server.delete(&format!("/v1/streams/{}", stream_of(&response))).await;
+    }
+    // What was stopped or failed is tried anew; what was completed is told again.
+    let again = post(&server, &body, &REPEAT).await;
+    assert_eq!(runs(&server).await, 5);
+    server.delete(&format!("/v1/streams/{}", stream_of(&again))).await;
+    for (command, expected) in [("/fault upstream_error", 7), ("/echo done", 8)] {
+        let body = chat(command);
+        post(&server, &body, &[]).await.bytes().await.unwrap();
+        post(&server, &body, &REPEAT).await.bytes().await.unwrap();
+        assert_eq!(runs(&server).await, expected, "{command}");
+    }
+    // Ten minutes later it is another question.
+    server.clock.set_by(601);
+    post(&server, &chat("/echo done"), &REPEAT).await.bytes().await.unwrap();
+    assert_eq!(runs(&server).await, 9);
+}
+
+#[tokio::test]
+async fn of_many_that_repeat_at_once_each_gets_a_run_of_its_own() {
+    let server = serve().await;
+    let body = streamed(chat("/hang"));
+    let mut first = Vec::new();
+    for _ in 0..5 {
+        first.push(post(&server, &body, &[]).await);
+    }
+    let streams: BTreeSet<String> = first.iter().map(stream_of).collect();
+    assert_eq!(streams.len(), 5);
+    drop(first);
+    until_left(&server, 5).await;
+    let again = futures_util::future::join_all((0..5).map(|_| post(&server, &body, &REPEAT))).await;
+    assert_eq!(again.iter().map(stream_of).collect::<BTreeSet<_>>(), streams);
+    assert_eq!(runs(&server).await, 5);
+    for stream in streams {
+        server.delete(&format!("/v1/streams/{stream}")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_chat_that_nobody_can_come_back_for_is_stopped_when_its_last_reader_has_left() {
+    let server = serve().await;
+    let body = streamed(chat("/hang"));
+    let left = post(&server, &body, &[]).await;
+    let stream = stream_of(&left);
+    drop(left);
+    until_left(&server, 1).await;
+    assert_eq!(server.clock.asked(Timer::Grace), [std::time::Duration::from_secs(30)]);
+    server.clock.strike(Timer::Grace);
+    until(&server, &stream, "closed").await;
+
+    // Somebody who reads it by its stream's id keeps it, and so does a key.
+    let left = post(&server, &body, &[]).await;
+    let watched = stream_of(&left);
+    let watching = server.get(&format!("/v1/streams/{watched}")).await;
+    drop(left);
+    let keyed = post(&server, &body, &[("Idempotency-Key", "k")]).await;
+    let kept = stream_of(&keyed);
+    drop(keyed);
+    let last = post(&server, &body, &[]).await;
+    let stopped = stream_of(&last);
+    drop(last);
+    until_left(&server, 2).await;
+    server.clock.strike(Timer::Grace);
+    until(&server, &stopped, "closed").await;
+    for open in [&watched, &kept] {
+        until(&server, open, "running").await;
+        server.delete(&format!("/v1/streams/{open}")).await;
+    }
+    drop(watching);
 }

@@ -9,6 +9,7 @@ mod errors;
 mod models;
 mod output;
 mod parameters;
+mod repeats;
 mod request;
 mod responses;
 

@@ -12,13 +12,12 @@ use capstan_agent::async_trait;
 use capstan_journal::{ArmedBy, Run};
 use capstan_protocol::Fault;
 use http::request::Parts;
-use uuid::Uuid;
 
 use self::completion::{Chunk, Completion};
 use self::writer::ChatWriter;
 use super::output::Output;
 use super::request::{self, Wants};
-use super::{errors, models, parameters};
+use super::{errors, models, parameters, repeats};
 use crate::app::App;
 use crate::ask::Ask;
 use crate::face::{self, Asker, Face, FaceWriter, Opening, Request};
@@ -66,9 +65,8 @@ impl Face for Chat {
         parameters::check_agent(app, ask, "response_format")
     }
 
-    async fn key(&self, _: &App, request: &Request<'_>) -> Result<String, Fault> {
-        let given = request::key_of(request.parts)?;
-        Ok(given.map_or_else(|| Uuid::now_v7().to_string(), str::to_owned))
+    async fn key(&self, app: &App, request: &Request<'_>) -> Result<String, Fault> {
+        repeats::key(app, request, NAME).await
     }
 
     /// There is no place in a chat from which one could read on.
@@ -82,6 +80,11 @@ impl Face for Chat {
 
     fn armed_by(&self, parts: &Parts) -> ArmedBy {
         request::armed_by(parts)
+    }
+
+    /// Without a key nobody can come back for it, and whoever closes the connection wants it stopped.
+    fn ends_unread(&self, run: &Run) -> bool {
+        repeats::is_keyless(run)
     }
 
     async fn whole(&self, app: &App, request: &Request<'_>, run: &Run) -> Option<Response> {

@@ -78,7 +78,10 @@ impl Output {
 
     fn event(&mut self, seq: u64, raw: &RawObject) {
         match Said::of(raw) {
-            Said::Text(text) => self.say(seq, &text),
+            Said::Block(content) => {
+                let block = block(&content, !self.text().is_empty());
+                self.say(seq, &block);
+            }
             Said::Thought(text) => self.thoughts.push(Thought { seq, text }),
             Said::Citations(sources) => {
                 let message = self.message(seq);
@@ -133,7 +136,8 @@ impl Fold for Output {
 
 /// What an event is to OpenAI.
 pub(super) enum Said {
-    Text(String),
+    /// Markdown that stands by itself.
+    Block(String),
     Thought(String),
     Citations(Vec<Source>),
     Call {
@@ -168,7 +172,7 @@ impl Said {
     pub(super) fn of(raw: &RawObject) -> Self {
         let event = Event::of(raw);
         match event.view() {
-            EventView::Markdown(block) => Self::Text(block.content),
+            EventView::Markdown(block) => Self::Block(block.content),
             EventView::Thought(trace) => Self::Thought(trace.thought),
             EventView::Citations(block) => {
                 let sources = block.citations.into_iter();
@@ -195,6 +199,11 @@ impl Said {
             _ => Self::Nothing,
         }
     }
+}
+
+/// A block among other text: empty lines part it from what stands around it.
+pub(super) fn block(content: &str, follows: bool) -> String {
+    format!("{}{content}\n\n", if follows { "\n\n" } else { "" })
 }
 
 /// How the run used its model, by whatever names: none of it counted is nothing.
@@ -252,7 +261,7 @@ mod tests {
             said("TOOL_CALL_ARGS", json!({ "toolCallId": "callers", "delta": "{\"a\"" })),
             said("TOOL_CALL_ARGS", json!({ "toolCallId": "callers", "delta": ":1}" })),
         ]);
-        assert_eq!(output.text(), "Wait. **42**");
+        assert_eq!(output.text(), "Wait. \n\n**42**\n\n");
         let calls: Vec<_> = output.calls().map(|call| (call.id.as_str(), call.arguments.as_str())).collect();
         assert_eq!(calls, [("callers", "{\"a\":1}")]);
     }

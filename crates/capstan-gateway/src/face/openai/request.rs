@@ -12,6 +12,7 @@ use http::request::Parts;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::repeats::Held;
 use crate::access::Caller;
 use crate::app::App;
 use crate::ask::{LONGEST_ID, invalid};
@@ -57,6 +58,7 @@ pub(super) async fn start(
     let wants: Wants = decode::from_slice(&body)
         .map_err(|error| face::refusal(&app, &*face, invalid(&error), Asker::Unread(&parts)))?;
     parts.extensions.insert(wants);
+    parts.extensions.insert(Held::default());
     post::answer(&app, &caller, &*face, None, &parts, (body, load)).await
 }
 

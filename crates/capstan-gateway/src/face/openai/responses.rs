@@ -20,7 +20,7 @@ use self::object::{Echo, ResponseObject};
 use self::writer::{ResponseEvent, ResponsesWriter, StartingAfter};
 use super::output::Output;
 use super::request::{self, Wants};
-use super::{errors, parameters};
+use super::{errors, parameters, repeats};
 use crate::app::App;
 use crate::ask::{Ask, invalid};
 use crate::face::{self, Asker, Face, FaceWriter, Opening, Request};
@@ -67,9 +67,8 @@ impl Face for Responses {
         Ok(())
     }
 
-    async fn key(&self, _: &App, request: &Request<'_>) -> Result<String, Fault> {
-        let given = request::key_of(request.parts)?;
-        Ok(given.map_or_else(|| Uuid::now_v7().to_string(), str::to_owned))
+    async fn key(&self, app: &App, request: &Request<'_>) -> Result<String, Fault> {
+        repeats::key(app, request, NAME).await
     }
 
     /// Whoever reads on does so by GET, with a number.

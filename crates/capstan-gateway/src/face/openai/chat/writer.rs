@@ -5,7 +5,7 @@ use capstan_journal::{JournalError, Run, RunState};
 use capstan_protocol::{Close, ErrorSeverity, Exposure, Fault, FaultKind, Payload, StreamError, sse};
 
 use super::super::errors::{ApiError, ErrorBody};
-use super::super::output::{Output, Said, Usage};
+use super::super::output::{Output, Said, Usage, block};
 use super::completion::{Chunk, ChunkChoice, Delta, ToolCall, finish_reason, id_of, seconds};
 use crate::app::App;
 use crate::face::{FaceWriter, Next, Telling};
@@ -19,13 +19,15 @@ pub(super) struct ChatWriter {
     wants_usage: bool,
     /// Calls were made. Which of them are the caller's to answer is known at the end.
     has_calls: bool,
+    /// Something was said.
+    has_text: bool,
 }
 
 const DONE: &[u8] = b"data: [DONE]\n\n";
 
 impl ChatWriter {
     pub(super) fn new(run: &Run, wants_usage: bool, exposure: Exposure) -> Self {
-        Self { id: id_of(run), run: run.clone(), exposure, wants_usage, has_calls: false }
+        Self { id: id_of(run), run: run.clone(), exposure, wants_usage, has_calls: false, has_text: false }
     }
 
     fn chunk(&self, delta: Delta<'_>, finish_reason: Option<&'static str>, out: &mut Vec<u8>) {
@@ -45,8 +47,9 @@ impl ChatWriter {
         event(&chunk, out);
     }
 
-    fn say(&self, text: &str, out: &mut Vec<u8>) {
+    fn say(&mut self, text: &str, out: &mut Vec<u8>) {
         if !text.is_empty() {
+            self.has_text = true;
             self.chunk(Delta { content: Some(text), ..Delta::default() }, None, out);
         }
     }
@@ -57,7 +60,7 @@ impl ChatWriter {
             match packet.payload {
                 Payload::Delta(text) => self.say(&text, out),
                 Payload::Event(raw) => match Said::of(&raw) {
-                    Said::Text(text) => self.say(&text, out),
+                    Said::Block(content) => self.say(&block(&content, self.has_text), out),
                     Said::Call { .. } => self.has_calls = true,
                     // What was said cannot be taken back.
                     Said::Reset(_) => return Some(End::Failed(Fault::new(FaultKind::AttemptDiverged))),

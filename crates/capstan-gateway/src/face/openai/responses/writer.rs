@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::super::errors::ApiError;
-use super::super::output::{Call, Output, Said, Source};
+use super::super::output::{Call, Output, Said, Source, block};
 use super::object::{Echo, Item, ResponseObject, Summary, TextPart, item_id, items};
 use crate::app::App;
 use crate::face::{FaceWriter, Next, Telling};
@@ -59,13 +59,12 @@ pub(super) struct ResponsesWriter {
     message: Option<(u32, u64)>,
     /// How long the text is: where a source belongs.
     chars: usize,
-    is_over: bool,
 }
 
 impl ResponsesWriter {
     pub(super) fn new(run: &Run, echo: Echo, after: Option<u64>, exposure: Exposure) -> Self {
         let (next, items, message, chars) = (0, 0, None, 0);
-        Self { run: run.clone(), echo, exposure, after, next, items, message, chars, is_over: false }
+        Self { run: run.clone(), echo, exposure, after, next, items, message, chars }
     }
 
     /// Tells an event, unless the reader has it. `body` is an object that is not empty.
@@ -97,7 +96,7 @@ impl ResponsesWriter {
         match packet.payload {
             Payload::Delta(text) => self.say(packet.seq, &text, out),
             Payload::Event(raw) => match Said::of(&raw) {
-                Said::Text(text) => self.say(packet.seq, &text, out),
+                Said::Block(content) => self.say(packet.seq, &block(&content, self.chars > 0), out),
                 Said::Thought(text) => self.think(packet.seq, &text, out),
                 Said::Citations(sources) => self.cite(packet.seq, &sources, out),
                 // What was said cannot be taken back.
@@ -199,7 +198,6 @@ impl ResponsesWriter {
                 self.tell("response.failed", &Told { response: &response }, &mut out);
             }
         }
-        self.is_over = true;
         Ok(Next::Last(out.into()))
     }
 

@@ -41,7 +41,7 @@ overlay! { LimitsConfig over Limits {
 
 overlay! { TimeoutsConfig over Timeouts {
     run: Seconds, idle: Seconds, request: Seconds, heartbeat: Seconds, waiting: Seconds, backoff: Seconds,
-    drain: Seconds, idle_connection: Seconds, ping: Seconds, stalled_reader: Seconds,
+    drain: Seconds, idle_connection: Seconds, ping: Seconds, stalled_reader: Seconds, unread_chat: Seconds,
 } }
 
 overlay! { RetentionConfig over Retention { max_age: Seconds, max_bytes: u64, claim_age: Seconds, } }
