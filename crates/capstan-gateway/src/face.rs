@@ -7,6 +7,7 @@
 pub(crate) mod agui;
 mod ai_sdk;
 pub(crate) mod cap;
+pub(crate) mod durable;
 #[cfg(test)]
 mod numbers;
 mod writer;
@@ -36,6 +37,7 @@ pub(crate) fn all() -> Vec<Arc<dyn Face>> {
         Arc::new(cap::Cap),
         Arc::new(agui::Agui::default()),
         Arc::new(ai_sdk::AiSdk),
+        Arc::new(durable::Durable),
         #[cfg(test)]
         Arc::new(numbers::Numbers),
     ]

@@ -21,7 +21,6 @@ use crate::app::App;
 use crate::face::{Face, FaceWriter, Next, Opening, Telling};
 use crate::limits::Slot;
 use crate::relay;
-#[cfg_attr(not(test), allow(unused_imports, reason = "CAP and AG-UI tell what comes as a stream"))]
 pub(crate) use poll::poll;
 pub(crate) use whole::follow;
 #[cfg_attr(
