@@ -7,6 +7,7 @@
 pub(crate) mod agui;
 mod ai_sdk;
 pub(crate) mod cap;
+pub(crate) mod durable;
 #[cfg(test)]
 mod numbers;
 pub(crate) mod openai;
@@ -39,6 +40,7 @@ pub(crate) fn all() -> Vec<Arc<dyn Face>> {
         Arc::new(openai::Chat),
         Arc::new(openai::Responses),
         Arc::new(ai_sdk::AiSdk),
+        Arc::new(durable::Durable),
         #[cfg(test)]
         Arc::new(numbers::Numbers),
     ]

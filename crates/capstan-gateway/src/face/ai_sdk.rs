@@ -7,6 +7,7 @@ mod ask;
 mod chunk;
 mod event;
 mod fold;
+mod items;
 mod message;
 mod restate;
 mod routes;
@@ -33,10 +34,11 @@ use crate::{lookup, post};
 use ask::{Manner, regenerates};
 use chunk::{Chunk, KINDS};
 use fold::Facts;
+pub(super) use items::Items;
 use writer::AiSdkWriter;
 
 /// The name under which claims of this face are kept.
-const NAME: &str = "ai-sdk";
+pub(super) const NAME: &str = "ai-sdk";
 
 /// What kind of fault a refusal is, where its body is a sentence.
 const FAULT_CODE: &str = "x-capstan-code";
@@ -127,11 +129,7 @@ impl Face for AiSdk {
         let run = opening.run;
         let manner = match opening.posted {
             Some(ask) => Manner::of(ask.extras.payload.get().as_bytes()),
-            None if run.face == NAME => {
-                let body = app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
-                Manner::of(&body.unwrap_or_default())
-            }
-            None => Manner::default(),
+            None => manner_of(app, run).await?,
         };
         let (facts, cursor) = (Facts::new(run, manner), opening.point.cursor_in(run));
         // Who posts holds the message that it answers.
@@ -149,6 +147,15 @@ impl Face for AiSdk {
         headers.insert("x-vercel-ai-ui-message-stream", HeaderValue::from_static("v1"));
         Ok(())
     }
+}
+
+/// What the body of a run says of how it is told.
+async fn manner_of(app: &App, run: &Run) -> Result<Manner, Fault> {
+    if run.face != NAME {
+        return Ok(Manner::default());
+    }
+    let body = app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    Ok(Manner::of(&body.unwrap_or_default()))
 }
 
 fn came_to_nothing(run: &Run) -> bool {

@@ -141,11 +141,13 @@ impl Chunk {
         Self { error_text: Some(text.into()), ..Self::of("error") }
     }
 
+    pub(super) fn to_json(&self) -> String {
+        if self.is_done() { DONE.to_owned() } else { serde_json::to_string(self).unwrap_or_default() }
+    }
+
     /// Appends the frame. Its readers pass over ids; our own transport reads on by them.
     pub(super) fn encode(&self, id: Option<&Cursor>, out: &mut Vec<u8>) {
-        let json =
-            if self.is_done() { DONE.to_owned() } else { serde_json::to_string(self).unwrap_or_default() };
-        sse::encode_json(id, None, &json, out);
+        sse::encode_json(id, None, &self.to_json(), out);
     }
 }
 

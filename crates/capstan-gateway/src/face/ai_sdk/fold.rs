@@ -31,6 +31,11 @@ impl Facts {
         let message_id = continued.as_ref().map_or_else(own, |message| message.id.clone());
         Self { message_id, continued, is_dynamic }
     }
+
+    /// What the message begins with.
+    pub(super) fn start(&self) -> Chunk {
+        Chunk { message_id: Some(self.message_id.clone()), ..Chunk::of("start") }
+    }
 }
 
 /// A call whose arguments are still told.

@@ -70,8 +70,7 @@ impl FaceWriter for AiSdkWriter {
             return Bytes::from_static(sse::HEARTBEAT);
         }
         let mut out = Vec::new();
-        let start = Chunk { message_id: Some(self.fold.facts.message_id.clone()), ..Chunk::of("start") };
-        Self::write(app, None, &start, &mut out);
+        Self::write(app, None, &self.fold.facts.start(), &mut out);
         if let Some(message) = self.fold.facts.continued.as_ref().filter(|_| !self.has_continued) {
             restate::chunks(message).iter().for_each(|chunk| Self::write(app, None, chunk, &mut out));
         }
