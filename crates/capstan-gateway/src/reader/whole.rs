@@ -23,7 +23,7 @@ pub(crate) struct Whole {
     /// Where it stood when the last of it was read: somebody may have armed a waiting run since.
     pub(crate) state: RunState,
     /// What all of it takes.
-    _load: Load,
+    pub(crate) load: Load,
 }
 
 impl Whole {
@@ -106,7 +106,7 @@ impl<'a> Gathering<'a> {
     }
 
     fn done(self, run: Run, state: RunState) -> Whole {
-        Whole { transcript: self.transcript, run, state, _load: self.load }
+        Whole { transcript: self.transcript, run, state, load: self.load }
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
             transcript.take(&StreamPacket { stream_id: run.stream_id, seq, t: Timestamp::now(), payload });
         }
         let load = Limiter::default().load("t");
-        let whole = Whole { transcript, run, state: RunState::Waiting, _load: load };
+        let whole = Whole { transcript, run, state: RunState::Waiting, load };
         assert_eq!(whole.fault().unwrap().kind(), FaultKind::UpstreamTruncated);
     }
 }
