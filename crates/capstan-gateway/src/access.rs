@@ -128,7 +128,7 @@ fn holder_of(app: &App, shown: &str) -> Result<Caller, Fault> {
     let Some(jwt) = app.settings.jwt.as_ref().filter(|_| is_token(shown)) else {
         return Err(Fault::new(FaultKind::TenantUnauthorized));
     };
-    let claims = jwt.check(shown, tenants)?;
+    let claims = jwt.check(shown, tenants, app.wall.now())?;
     let mark = format!("jwt:{}", mark_of(&claims.subject));
     Ok(Caller { tenant: claims.tenant, key: Some(jwt.ticket_key()), scopes: claims.scopes, mark })
 }

@@ -88,7 +88,11 @@ impl Metrics {
         registry.register("runs", "Runs that ended, by outcome and agent", runs.clone());
         registry.register("faults", "Faults, by code and agent", faults.clone());
         let tokens = Family::<Label, Counter>::default();
-        registry.register("tokens", "Tokens of runs that ended, as limits count them, by agent", tokens.clone());
+        registry.register(
+            "tokens",
+            "Tokens of runs that ended, as limits count them, by agent",
+            tokens.clone(),
+        );
         let by_op = Family::<Label, Counter>::default();
         registry.register("packets", "Packets written, by op", by_op.clone());
         // Looked up once: a packet must not cost a search.

@@ -156,6 +156,70 @@ async fn a_token_that_does_not_hold_is_refused_in_types() {
 }
 
 #[tokio::test]
+async fn a_token_ends_by_the_gateways_own_clock() {
+    let issuer = Issuer::new();
+    let server = start(Settings { jwt: Some(jwt(&issuer, TokenTenants::Configured)), ..settings() }).await;
+    let (usual, later) = (issuer.token("EdDSA", &claims()), issuer.with("nbf", json!(now() + 3600)));
+    let statuses = async || {
+        (post(&server, &usual).await.status().as_u16(), post(&server, &later).await.status().as_u16())
+    };
+    assert_eq!(statuses().await, (200, 401));
+    // Ten minutes and what clocks may differ are not over, and then they are.
+    server.clock.set_by(600);
+    assert_eq!(statuses().await, (200, 401));
+    server.clock.set_by(60);
+    assert_eq!(statuses().await, (401, 401));
+    let refused = problem(post(&server, &usual).await).await;
+    assert_eq!(refused.detail.as_deref(), Some("The token has expired."));
+    server.clock.set_by(-660 + 3590);
+    let expiring = issuer.with("exp", json!(now() + 7200));
+    assert_eq!(post(&server, &expiring).await.status(), 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn no_token_is_taken_for_the_tenant_of_those_who_show_nothing() {
+    let issuer = Issuer::new();
+    let any = || Some(jwt(&issuer, TokenTenants::Any(10)));
+    let token = issuer.with("tenant", json!("local"));
+    let server = start(Settings { jwt: any(), ..Settings::default() }).await;
+    assert_eq!(problem(post(&server, &token).await).await.code, "tenant_unauthorized");
+    assert_eq!(status(&server, "GET", "/v1/streams", &token).await, 403);
+    server.stop().await;
+    // Whoever configures a tenant of that name means it.
+    let tenants = vec![Tenant::new("local", vec![KeyHash::of("k")])].into();
+    let server = start(Settings { jwt: any(), tenants, ..Settings::default() }).await;
+    assert_eq!(post(&server, &token).await.status(), 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_read_only_key_arms_no_run_that_waits() {
+    let server = start(settings()).await;
+    let request = ask("/flaky 1 --wait 60");
+    let with = |key: &'static str| [("authorization", key)];
+    let response = server.post_with(&request, &with("Bearer key-a")).await;
+    let one = format!("/v1/streams/{}", stream_of(&response));
+    assert!(all(response).await.len() > 1);
+    let stands = async || {
+        let list: Value = send(&server, "GET", "/v1/streams", "reader").await.json().await.unwrap();
+        (list["streams"][0]["state"].clone(), list["streams"][0]["attempt"].clone())
+    };
+    let waiting = stands().await;
+    assert_eq!(waiting.0, json!("waiting"));
+    for key in ["Bearer reader", "Bearer stopper"] {
+        let refused = server.post_with(&request, &with(key)).await;
+        assert_eq!(problem(refused).await.code, "tenant_unauthorized", "{key}");
+    }
+    assert_eq!(stands().await, waiting, "nothing has happened to it");
+    assert!(server.waits().is_empty(), "and nothing is about to");
+    assert_eq!(status(&server, "GET", &format!("{one}/packets"), "reader").await, 200);
+    all(server.post_with(&request, &with("Bearer runner")).await).await;
+    assert_eq!(stands().await.0, json!("closed"), "one that may run arms it");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn without_rules_no_token_counts() {
     let server = start(settings()).await;
     assert_eq!(post(&server, &Issuer::new().token("EdDSA", &claims())).await.status(), 403);

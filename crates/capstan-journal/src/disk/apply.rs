@@ -240,7 +240,10 @@ impl Writer {
         let tenant = self.shared.names.tenant(tenant);
         let written = || {
             let index = self.shared.index();
-            index.tokens_of.get(&tenant).map_or((0, Tokens::default()), |(place, tokens)| (place.entry.seq, *tokens))
+            index
+                .tokens_of
+                .get(&tenant)
+                .map_or((0, Tokens::default()), |(place, tokens)| (place.entry.seq, *tokens))
         };
         let (revision, mut used) = group.tokens.get(&tenant).copied().unwrap_or_else(written);
         used.add(tokens, at);

@@ -281,10 +281,8 @@ mod tests {
         assert_eq!(GoneSummary::read(split_summary(&gone.encode()).unwrap().0), Some(gone));
         let session = SessionSummary { used_at: Timestamp::now(), name: [1; 16], tenant: [2; 16] };
         assert_eq!(SessionSummary::read(split_summary(&session.encode()).unwrap().0), Some(session));
-        let tokens = Tokens {
-            minute: Spent { window: 3, tokens: 4 },
-            day: Spent { window: -5, tokens: u64::MAX },
-        };
+        let tokens =
+            Tokens { minute: Spent { window: 3, tokens: 4 }, day: Spent { window: -5, tokens: u64::MAX } };
         assert_eq!(read_tokens(split_summary(&tokens_summary(&tokens)).unwrap().0), Some(tokens));
         assert_eq!(read_number(split_summary(&number_summary(9)).unwrap().0), Some(9));
     }

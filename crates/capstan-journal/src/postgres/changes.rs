@@ -191,7 +191,9 @@ async fn change(wire: &mut Wire, group: &[Change], me: Uuid, is_synced: bool) ->
                 &said,
                 &each(group, |job| job.said.as_ref().map(|said| said.closed_at.as_micros())),
                 &each(group, |job| job.most_waiting.map(|most| i64::try_from(most).unwrap_or(i64::MAX))),
-                &each(group, |job| rules::tokens_used(&job.before, &job.after).try_into().unwrap_or(i64::MAX)),
+                &each(group, |job| {
+                    rules::tokens_used(&job.before, &job.after).try_into().unwrap_or(i64::MAX)
+                }),
                 &is_synced,
                 &blocks.iter().map(|(stream, _)| *stream).collect::<Vec<_>>(),
                 &blocks.iter().map(|(_, block)| block.last_seq.cast_signed()).collect::<Vec<_>>(),

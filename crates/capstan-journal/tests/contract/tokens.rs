@@ -16,7 +16,9 @@ fn at(micros: i64) -> Timestamp {
 }
 
 fn refusal(error: &JournalError) -> (Over, Duration) {
-    let ErrorKind::Refused(Refused { over, wait }) = error.kind() else { panic!("not refused, but {error:?}") };
+    let ErrorKind::Refused(Refused { over, wait }) = error.kind() else {
+        panic!("not refused, but {error:?}")
+    };
     (over, wait.unwrap())
 }
 

@@ -46,10 +46,8 @@ impl TenantLimitsConfig {
     /// What differs from everybody's.
     pub(super) fn in_words(&self) -> String {
         let told = |name: &str, most: Option<u64>| most.map(|most| format!(", {name} {most}"));
-        let words = [
-            told("tokens_per_minute", self.tokens_per_minute),
-            told("tokens_per_day", self.tokens_per_day),
-        ];
+        let words =
+            [told("tokens_per_minute", self.tokens_per_minute), told("tokens_per_day", self.tokens_per_day)];
         words.into_iter().flatten().collect()
     }
 }
