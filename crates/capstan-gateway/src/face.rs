@@ -38,7 +38,7 @@ pub(crate) fn all() -> Vec<Arc<dyn Face>> {
         Arc::new(cap::Cap),
         Arc::new(agui::Agui::default()),
         Arc::new(openai::Chat),
-        Arc::new(openai::Responses),
+        Arc::new(openai::Responses::default()),
         Arc::new(ai_sdk::AiSdk),
         Arc::new(durable::Durable),
         #[cfg(test)]
@@ -144,6 +144,9 @@ pub(crate) trait Face: Send + Sync + 'static {
 
     /// A stream was erased: nothing of it may be remembered.
     fn forget(&self, _stream: Uuid) {}
+
+    /// What is done every now and then, unasked.
+    async fn keep_house(&self, _app: &App) {}
 
     /// Whether this viewer has all that the run will ever say.
     async fn has_all(&self, _app: &App, opening: &Opening<'_>) -> Result<bool, Fault> {

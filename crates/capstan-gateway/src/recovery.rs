@@ -216,6 +216,9 @@ async fn expire(app: &App) {
             app.histories.drop_unused_since(then);
         }
         expire_now(app).await;
+        for face in &app.faces {
+            face.keep_house(app).await;
+        }
         last = (Instant::now(), store.stats().live_bytes);
     }
 }

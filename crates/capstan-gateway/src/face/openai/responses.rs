@@ -4,6 +4,7 @@ mod ask;
 mod items;
 mod object;
 mod routes;
+mod unstored;
 mod writer;
 
 use std::sync::Arc;
@@ -33,7 +34,10 @@ use crate::{lookup, reader};
 const NAME: &str = "openai-responses";
 
 /// Responses.
-pub(crate) struct Responses;
+#[derive(Default)]
+pub(crate) struct Responses {
+    unstored: unstored::Tenants,
+}
 
 #[async_trait]
 impl Face for Responses {
@@ -56,6 +60,9 @@ impl Face for Responses {
     /// An answer that goes on from another one stays in its conversation.
     async fn complete(&self, app: &App, tenant: &str, _: &Parts, ask: &mut Ask) -> Result<(), Fault> {
         parameters::check_agent(app, ask, "text.format")?;
+        if ask.chat.is_some() {
+            self.unstored.note(tenant);
+        }
         let Some(previous) = ask.previous else { return Ok(()) };
         let found = lookup::by_stream(app, tenant, &previous.to_string()).await;
         let run = found.ok().filter(|run| run.face == NAME).ok_or_else(|| unknown_previous(previous))?;
@@ -110,6 +117,10 @@ impl Face for Responses {
 
     fn owns(&self, path: &str) -> bool {
         path == "/v1/responses" || path.starts_with("/v1/responses/") || path.starts_with("/v1/conversations")
+    }
+
+    async fn keep_house(&self, app: &App) {
+        unstored::erase(app, &self.unstored).await;
     }
 
     async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {

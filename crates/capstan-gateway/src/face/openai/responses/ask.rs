@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::super::content::{Contents, TextOr};
 use super::super::errors::CODE;
 use super::super::parameters::{self, Format, ToolSpec, refuse};
-use super::{PREVIOUS, stream_of};
+use super::{PREVIOUS, stream_of, unstored};
 use crate::ask::{Ask, Extras, invalid};
 
 #[derive(Deserialize)]
@@ -102,7 +102,8 @@ impl ResponseRequest {
             ..Extras::default()
         };
         let agent = self.model.filter(|model| !model.is_empty());
-        Ok(Ask { agent, extras, ..Ask::new(String::new(), session.unwrap_or_default(), messages) })
+        let chat = (self.store == Some(false)).then(|| unstored::NAME.to_owned());
+        Ok(Ask { agent, chat, extras, ..Ask::new(String::new(), session.unwrap_or_default(), messages) })
     }
 
     fn check_shape(&self) -> Result<(), DecodeError> {

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use capstan_journal::{Run, RunState};
 use capstan_protocol::{DecodeError, Fault, FaultKind};
+use futures_util::future::BoxFuture;
 use http::request::Parts;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -33,18 +34,35 @@ use crate::scopes::Scope;
 use crate::{lookup, post, purge, query, runs};
 
 pub(super) fn routes(face: Arc<Responses>) -> Routes {
-    let start =
-        |face: Arc<Responses>| async move |app, caller, http| request::start(face, app, caller, http).await;
+    let about = |face: &Arc<Responses>, answer: Answering| {
+        let face = face.clone();
+        async move |State(app): State<App>,
+                    Extension(caller): Extension<Caller>,
+                    Path(id): Path<String>,
+                    request: HttpRequest| {
+            answer(About { face, app, caller, parts: request.into_parts().0, id }).await
+        }
+    };
+    let posted = face.clone();
+    let start = async move |app, caller, http| request::start(posted, app, caller, http).await;
     Routes::default()
-        .post("/v1/responses", start(face), &POST)
-        .get("/v1/responses/{id}", look, &GET)
-        .delete("/v1/responses/{id}", erase, &DELETE)
-        .post("/v1/responses/{id}/cancel", cancel, &CANCEL)
-        .get("/v1/responses/{id}/input_items", input_items, &INPUT_ITEMS)
+        .post("/v1/responses", start, &POST)
+        .get("/v1/responses/{id}", about(&face, |about| Box::pin(look(about))), &GET)
+        .delete("/v1/responses/{id}", about(&face, |about| Box::pin(erase(about))), &DELETE)
+        .post("/v1/responses/{id}/cancel", about(&face, |about| Box::pin(cancel(about))), &CANCEL)
+        .get(
+            "/v1/responses/{id}/input_items",
+            about(&face, |about| Box::pin(input_items(about))),
+            &INPUT_ITEMS,
+        )
 }
+
+/// How a request about an answer is answered.
+type Answering = fn(About) -> BoxFuture<'static, Result<Response, Refusal>>;
 
 /// A request about an answer that was asked for.
 struct About {
+    face: Arc<Responses>,
     app: App,
     caller: Caller,
     parts: Parts,
@@ -52,10 +70,6 @@ struct About {
 }
 
 impl About {
-    fn new(app: App, caller: Caller, id: String, request: HttpRequest) -> Self {
-        Self { app, caller, parts: request.into_parts().0, id }
-    }
-
     /// Its run. What was asked for in another face is no response.
     async fn run(&self) -> Result<Run, Fault> {
         let unknown = || {
@@ -78,7 +92,7 @@ impl About {
     }
 
     fn refusal(&self, fault: Fault) -> Refusal {
-        face::refusal(&self.app, &Responses, fault, Asker::Viewer(&self.parts))
+        face::refusal(&self.app, &*self.face, fault, Asker::Viewer(&self.parts))
     }
 }
 
@@ -92,13 +106,7 @@ struct LookParams {
     starting_after: Option<u64>,
 }
 
-async fn look(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    Path(id): Path<String>,
-    request: HttpRequest,
-) -> Result<Response, Refusal> {
-    let mut about = About::new(app, caller, id, request);
+async fn look(mut about: About) -> Result<Response, Refusal> {
     let looked = async {
         let params: LookParams = query::parse(&about.parts.uri)?;
         let run = about.run().await?;
@@ -114,18 +122,12 @@ async fn look(
         }
         let point = ResumePoint::default();
         let opening = Opening { run: &run, point, view: View::Get, parts: &about.parts, posted: None };
-        post::watch(&about.app, &Responses, opening).await
+        post::watch(&about.app, &*about.face, opening).await
     };
     looked.await.map_err(|fault| about.refusal(fault))
 }
 
-async fn cancel(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    Path(id): Path<String>,
-    request: HttpRequest,
-) -> Result<Response, Refusal> {
-    let about = About::new(app, caller, id, request);
+async fn cancel(about: About) -> Result<Response, Refusal> {
     let stopped = async {
         let run = about.run().await?;
         let was_open = run.state != RunState::Closed;
@@ -146,13 +148,7 @@ struct Deleted {
     deleted: bool,
 }
 
-async fn erase(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    Path(id): Path<String>,
-    request: HttpRequest,
-) -> Result<Response, Refusal> {
-    let about = About::new(app, caller, id, request);
+async fn erase(about: About) -> Result<Response, Refusal> {
     let erased = async {
         let run = purge::stream(&about.app, about.run().await?).await?;
         about.app.audit.did(&Who::from(&about.caller), Deed::PurgedStream, &run.tenant, run.stream_id);
@@ -161,13 +157,7 @@ async fn erase(
     erased.await.map_err(|fault| about.refusal(fault))
 }
 
-async fn input_items(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    Path(id): Path<String>,
-    request: HttpRequest,
-) -> Result<Response, Refusal> {
-    let about = About::new(app, caller, id, request);
+async fn input_items(about: About) -> Result<Response, Refusal> {
     let listed = async {
         let params: PageParams = query::parse(&about.parts.uri)?;
         let run = about.run().await?;
