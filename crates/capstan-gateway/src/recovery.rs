@@ -106,11 +106,8 @@ async fn attend(app: &App) {
     loop {
         tokio::select! {
             biased;
-            Ok(()) = tenure.changed() => {
-                // Before anything is taken over: among that may be the very runs that these relays still hold.
-                tracing::warn!("the runs of this process are no longer its own");
-                app.runs.stop_all().await;
-            }
+            // Its relays hear of it themselves, and leave their runs as they are.
+            Ok(()) = tenure.changed() => tracing::warn!("the runs of this process are no longer its own"),
             () = tokio::time::sleep(ATTEND_EVERY) => {
                 if !app.draining.is_cancelled()
                     && let Err(fault) = look_after(app).await

@@ -48,6 +48,8 @@ const QUEUE: usize = 4096;
 /// News that nobody takes are dropped: looking tells as well.
 const NEWS: usize = 4096;
 
+/// The share of the lease after which a server that answers no sign of life is said to be away.
+const AWAY: f64 = 0.5;
 /// How long a database may take to be prepared, by this process or by the one that it waits for.
 const MIGRATION: Duration = Duration::from_secs(600);
 
@@ -190,7 +192,12 @@ impl Shared {
         }
     }
 
+    /// Something failed. One connection that is lost is made anew before anybody needs to know; without signs of life for
+    /// a while the server is away.
     fn unwell(&self, failure: &Failure) {
+        if self.lock_pulsed().elapsed() < self.part_of_lease(AWAY) {
+            return;
+        }
         let why = format!("PostgreSQL: {failure}");
         self.health.send_if_modified(|health| {
             let is_new = *health == Health::Well;

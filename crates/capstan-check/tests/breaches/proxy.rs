@@ -54,9 +54,7 @@ struct Proxy {
 
 /// Serves until the test ends; its URL.
 pub(crate) async fn start(breach: &'static Breach, gateway: &str) -> String {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    // It speaks to loopback alone, so it need not read the certificates of this machine.
-    let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
+    let http = plain_client();
     let proxy = Proxy { breach, gateway: gateway.to_owned(), http, memory: Arc::default() };
     serve_router(Router::new().fallback(forward).with_state(proxy)).await
 }
