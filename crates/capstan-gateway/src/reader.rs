@@ -22,12 +22,7 @@ use crate::face::{Face, FaceWriter, Next, Opening, Telling};
 use crate::limits::Slot;
 use crate::relay;
 pub(crate) use poll::poll;
-pub(crate) use whole::follow;
-#[cfg_attr(
-    not(test),
-    allow(unused_imports, reason = "CAP and AG-UI tell a run that is under way as a stream")
-)]
-pub(crate) use whole::{Whole, so_far};
+pub(crate) use whole::{Whole, follow, so_far};
 
 /// How a viewer came, which decides what happens when the run waits for its client, or is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

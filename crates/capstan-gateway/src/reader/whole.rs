@@ -60,7 +60,6 @@ pub(crate) async fn follow(app: &App, run: &Run) -> Result<Whole, Fault> {
 }
 
 /// What a run has said so far. Nobody waits for it.
-#[cfg_attr(not(test), allow(dead_code, reason = "CAP and AG-UI tell a run that is under way as a stream"))]
 pub(crate) async fn so_far(app: &App, run: &Run) -> Result<Whole, Fault> {
     let (run, mut after) = (now(app, run).await?, 0);
     let mut whole = Gathering::new(app, &run);
