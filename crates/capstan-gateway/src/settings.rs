@@ -24,6 +24,8 @@ pub struct Settings {
     pub open: bool,
     /// Origins of pages that may call it. Without tenants, pages on loopback may.
     pub cors_origins: Vec<String>,
+    /// Where others find it, for what names its own address: `https://agents.example`. The request's Host otherwise.
+    pub public_url: Option<String>,
     /// A key that may read `/metrics` from elsewhere than loopback.
     pub metrics_key: Option<KeyHash>,
     /// The certificate to show; plain HTTP without. A handle, as the tenants are.
@@ -59,6 +61,7 @@ impl Default for Settings {
             operators: Operators::default(),
             open: false,
             cors_origins: Vec::new(),
+            public_url: None,
             metrics_key: None,
             tls: None,
             exposure: Exposure::Production,

@@ -90,6 +90,11 @@ async fn every_example_of_the_document_is_a_request_that_works() {
                     body[key] = uuid::Uuid::now_v7().to_string().into();
                 }
             }
+            for at in ["/message/messageId", "/params/message/messageId"] {
+                if let Some(id) = body.pointer_mut(at) {
+                    *id = uuid::Uuid::now_v7().to_string().into();
+                }
+            }
             let answer = client()
                 .request(method.to_uppercase().parse().unwrap(), url)
                 .json(&body)

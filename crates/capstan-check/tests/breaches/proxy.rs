@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
 use axum::response::Response;
 use futures_util::{StreamExt as _, stream};
 
-use crate::common::serve_router;
+use crate::common::{plain_client, serve_router};
 use crate::plants::Breach;
 
 /// A request on its way to the gateway.
