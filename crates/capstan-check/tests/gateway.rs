@@ -29,7 +29,14 @@ async fn as_many_runs_are_started_as_were_announced() {
     let url = gateway(settings()).await;
     let report = run(target(&url), |_| ()).await.unwrap();
     let list: serde_json::Value = serde_json::from_slice(
-        &plain_client().get(format!("{url}/v1/streams?limit=1000")).send().await.unwrap().bytes().await.unwrap(),
+        &plain_client()
+            .get(format!("{url}/v1/streams?limit=1000"))
+            .send()
+            .await
+            .unwrap()
+            .bytes()
+            .await
+            .unwrap(),
     )
     .unwrap();
     assert_eq!(list["streams"].as_array().unwrap().len(), report.summary.runs);

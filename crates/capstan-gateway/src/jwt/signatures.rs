@@ -40,7 +40,15 @@ fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerif
         Algorithm::PS256 => Way::Rsa(&RSA_PSS_2048_8192_SHA256),
         Algorithm::ES256 => Way::Curve(&ECDSA_P256_SHA256_FIXED),
         Algorithm::EdDSA => Way::Curve(&ED25519),
-        _ => return Err(ErrorKind::InvalidAlgorithm.into()),
+        Algorithm::HS256
+        | Algorithm::HS384
+        | Algorithm::HS512
+        | Algorithm::ES384
+        | Algorithm::RS384
+        | Algorithm::RS512
+        | Algorithm::PS384
+        | Algorithm::PS512
+        | _ => return Err(ErrorKind::InvalidAlgorithm.into()),
     };
     Ok(Box::new(Checker { algorithm: *algorithm, way, key: key.clone() }))
 }
