@@ -7,6 +7,7 @@ mod calls;
 mod ending;
 mod failure;
 mod ledger;
+mod marks;
 mod packet_writer;
 mod past;
 mod spending;
@@ -236,6 +237,9 @@ impl Relay {
         let extras = &self.ask.extras;
         let mut turn = Turn::talk(Vec::new());
         (turn.history, turn.messages) = (messages.history, messages.turn);
+        if let Some(instructions) = &extras.instructions {
+            turn.history = std::iter::once(instructions).chain(turn.history.iter()).cloned().collect();
+        }
         turn.run = self.run.stream_id;
         turn.agent = Arc::clone(&self.agent.name);
         turn.session.clone_from(&self.run.session);

@@ -28,6 +28,7 @@ mod secret;
 mod split;
 mod store;
 mod tails;
+mod tokens;
 
 pub use backend::{Durability, Options, check_url, connect, open, open_with};
 pub use clock_steps::ClockSteps;
@@ -48,3 +49,4 @@ pub use run::{ArmedBy, Asked, Attempt, Claim, Frame, MemberUse, NameKind, Run, R
 pub use secret::Secret;
 pub use store::{Claimed, Found, Store};
 pub use tails::TailLimits;
+pub use tokens::{Spent, Tokens};

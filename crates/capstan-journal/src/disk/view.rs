@@ -462,6 +462,7 @@ pub(crate) fn usage(shared: &Shared, tenant: &str, session: &str) -> Usage {
         has_session: known.is_some(),
         messages: known.map_or(0, |session| session.turns),
         session_bytes: known.map_or(0, |session| session.bytes),
+        tokens: index.tokens_of.get(&tenant).map(|(_, tokens)| *tokens).unwrap_or_default(),
         ..Usage::default()
     };
     let open = index.open.iter().filter_map(|stream| index.streams.get(stream));

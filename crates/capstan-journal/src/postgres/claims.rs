@@ -38,8 +38,8 @@ pub(super) enum Claiming {
     Held(Uuid),
 }
 
-const CLAIM: &str = "select nr, outcome, stream_id, turns, over_what, wait_ms from capstan.claim_1($1, $2, $3, $4, $5, $6, $7, \
-    $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)";
+const CLAIM: &str = "select nr, outcome, stream_id, turns, over_what, wait_us from capstan.claim_1($1, $2, $3, $4, $5, $6, $7, \
+    $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)";
 
 pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<ClaimJob>) {
     let mut wire = Wire::new(shared, "");
@@ -139,6 +139,8 @@ async fn claim(wire: &mut Wire, group: &[ClaimJob], me: Uuid, is_synced: bool) -
                 &most(|quota| quota.messages_per_session),
                 &most(|quota| quota.bytes_per_session),
                 &most(|quota| quota.bytes),
+                &most(|quota| quota.tokens_per_minute),
+                &most(|quota| quota.tokens_per_day),
             ],
         )
         .await
@@ -164,7 +166,7 @@ struct Outcome {
     stream: Uuid,
     turns: i64,
     over: i32,
-    wait_ms: i64,
+    wait_us: i64,
 }
 
 impl Outcome {
@@ -174,7 +176,7 @@ impl Outcome {
             stream: column(row, 2)?,
             turns: column(row, 3)?,
             over: column(row, 4)?,
-            wait_ms: column(row, 5)?,
+            wait_us: column(row, 5)?,
         })
     }
 
@@ -203,9 +205,12 @@ impl Outcome {
             4 => Over::Sessions,
             5 => Over::Messages,
             6 => Over::SessionBytes,
+            8 => Over::TokensPerMinute,
+            9 => Over::TokensPerDay,
             _ => Over::Bytes,
         };
-        let wait = (over == Over::Rate).then(|| Duration::from_millis(self.wait_ms.cast_unsigned()));
+        let is_timed = matches!(over, Over::Rate | Over::TokensPerMinute | Over::TokensPerDay);
+        let wait = is_timed.then(|| Duration::from_micros(self.wait_us.cast_unsigned()));
         Refused { over, wait }
     }
 }

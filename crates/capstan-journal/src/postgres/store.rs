@@ -22,8 +22,8 @@ use crate::planted_bug::{self, Bug};
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
     Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, Kept, KeptSession, NameKind,
-    Quota, ReplicaState, Retention, Run, RunState, Secret, SharedStats, Standing, Stats, Store, StoredTurn,
-    Usage,
+    Quota, ReplicaState, Retention, Run, RunState, Secret, SharedStats, Spent, Standing, Stats, Store,
+    StoredTurn, Tokens, Usage,
 };
 
 /// What a read may take beside the frames that are asked for: the rest of the block in which the first one lies.
@@ -53,7 +53,9 @@ const TURNS: &str = "select number, turn::text from (select number, turn, sum(oc
     order by number limit $4) t where place = 1 or size <= $5 order by number";
 const TURN_COUNT: &str = "select kept from capstan.sessions where tenant = $1 and session = $2";
 const SESSIONS: &str = "select count(*) from capstan.sessions where tenant = $1";
-const USAGE: &str = "select running, waiting, sessions, bytes, has_session, messages, session_bytes from capstan.usage_1($1, $2, true)";
+const USAGE: &str = "select running, waiting, sessions, bytes, has_session, messages, session_bytes, coalesce(t.minute, 0), \
+    coalesce(t.minute_tokens, 0), coalesce(t.day, 0), coalesce(t.day_tokens, 0) from capstan.usage_1($1, $2, true) \
+    left join capstan.tenants t on t.tenant = $1";
 const ADOPT: &str = "select capstan.adopt_1($1, $2)";
 /// With a mistake planted: whoever lives is robbed.
 const ADOPT_LIVING: &str =
@@ -364,6 +366,10 @@ impl Store for PostgresStore {
                 has_session: column(row, 4)?,
                 messages: number(5)?,
                 session_bytes: number(6)?,
+                tokens: Tokens {
+                    minute: Spent { window: column(row, 7)?, tokens: number(8)? },
+                    day: Spent { window: column(row, 9)?, tokens: number(10)? },
+                },
             })
         };
         rows.first().map_or(Ok(Usage::default()), |row| read(row).map_err(Failure::into_error))

@@ -60,7 +60,7 @@ impl Target {
 }
 
 fn tls(roots: Option<&str>, mode: SslMode) -> Result<MakeRustlsConnect, JournalError> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| wrong("TLS cannot be set up").caused_by(error))?;
