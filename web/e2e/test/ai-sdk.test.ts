@@ -8,7 +8,6 @@ import { build } from "vite";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
 
 import { connect } from "./browser.js";
-// @ts-expect-error: plain JavaScript
 import { startCutter } from "../../packages/ag-ui-tests/support/cutter.mjs";
 import { type Gateway, startGateway } from "../../testing/gateway.mjs";
 
@@ -42,7 +41,7 @@ async function bundle(): Promise<string> {
     build: { write: false, minify: false, lib: { entry, formats: ["es"], fileName: "page" } },
   });
   vi.unstubAllEnvs();
-  const [{ output }] = [built].flat() as [{ output: [{ code: string }] }];
+  const { output } = [built].flat()[0] as unknown as { output: [{ code: string }] };
   return output[0].code;
 }
 
