@@ -45,10 +45,13 @@ impl Caller {
     pub(crate) fn check(&self, scope: Scope) -> Result<(), Fault> {
         self.scopes.has(scope).then_some(()).ok_or_else(|| {
             let message = format!("The key or token may not do this: it lacks the scope `{}`.", scope.word());
-            Fault::new(FaultKind::TenantUnauthorized).with_message(message)
+            Fault::new(FaultKind::TenantUnauthorized).with_message(message).with_detail(LACKS, scope.word())
         })
     }
 }
+
+/// The detail that names the scope which a known key or token lacks.
+pub(crate) const LACKS: &str = "scope";
 
 /// Refuses a request whose key or token lacks a scope of its route. Routes without a caller are open to everybody.
 pub(crate) async fn check_scopes(scopes: &'static [Scope], request: Request, next: Next) -> Response {
@@ -125,7 +128,7 @@ fn holder_of(app: &App, shown: &str) -> Result<Caller, Fault> {
     let Some(jwt) = app.settings.jwt.as_ref().filter(|_| is_token(shown)) else {
         return Err(Fault::new(FaultKind::TenantUnauthorized));
     };
-    let claims = jwt.check(shown, tenants)?;
+    let claims = jwt.check(shown, tenants, app.wall.now())?;
     let mark = format!("jwt:{}", mark_of(&claims.subject));
     Ok(Caller { tenant: claims.tenant, key: Some(jwt.ticket_key()), scopes: claims.scopes, mark })
 }

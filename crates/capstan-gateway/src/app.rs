@@ -21,6 +21,7 @@ use crate::histories::Histories;
 use crate::limits::{self, Limiter};
 use crate::metrics::Metrics;
 use crate::purge::Erased;
+use crate::readers::Readers;
 use crate::routes::page::Asset;
 use crate::runs::Runs;
 use crate::settings::Settings;
@@ -120,6 +121,7 @@ impl Gateway {
             runs: Runs::default(),
             waits: Waits::default(),
             erased: Erased::default(),
+            readers: Readers::default(),
             histories: Histories::default(),
             audit: Audit::default(),
             faces,
@@ -154,6 +156,7 @@ pub(crate) struct Shared {
     pub(crate) runs: Runs,
     pub(crate) waits: Waits,
     pub(crate) erased: Erased,
+    pub(crate) readers: Readers,
     pub(crate) histories: Histories,
     pub(crate) audit: Audit,
     pub(crate) faces: Vec<Arc<dyn Face>>,
@@ -203,7 +206,7 @@ impl App {
 
     /// What a tenant may have.
     pub(crate) fn quota_of(&self, tenant: &str) -> Quota {
-        limits::quota(&self.settings.limits, self.settings.tenants.is_unstored(tenant))
+        limits::quota(&self.settings.limits, &self.settings.tenants.named(tenant))
     }
 
     /// The time of day, for whatever is written down of a run. It never goes back within one, whoever sets the clock.

@@ -57,7 +57,8 @@ pub(crate) fn whole(ask: &Ask, stored: &[Arc<PastTurn>]) -> Result<Messages, Fau
     let stored = told(&line(stored, ask.previous), &ask.messages);
     check(&ask.messages, &stored)?;
     if ask.messages.has_user() {
-        return Ok(Messages { history: tidy(stored).into(), turn: Arc::clone(&ask.messages.turn) });
+        let told = stored.into_iter().chain(ask.messages.history.iter().cloned()).collect();
+        return Ok(Messages { history: tidy(told).into(), turn: Arc::clone(&ask.messages.turn) });
     }
     let added = ask.messages.iter().cloned().map(Arc::new);
     Ok(tidy(stored.into_iter().chain(added).collect()).into())

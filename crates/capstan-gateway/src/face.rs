@@ -11,6 +11,7 @@ pub(crate) mod cap;
 pub(crate) mod durable;
 #[cfg(test)]
 mod numbers;
+pub(crate) mod openai;
 mod writer;
 
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub(crate) fn all() -> Vec<Arc<dyn Face>> {
     vec![
         Arc::new(cap::Cap),
         Arc::new(agui::Agui::default()),
+        Arc::new(openai::Chat),
+        Arc::new(openai::Responses::default()),
         Arc::new(ai_sdk::AiSdk),
         Arc::new(durable::Durable),
         Arc::new(a2a::A2a),
@@ -112,9 +115,14 @@ pub(crate) trait Face: Send + Sync + 'static {
         false
     }
 
-    /// Who arms the next attempt of a run that this face started.
-    fn armed_by(&self) -> ArmedBy {
+    /// Who arms the next attempt of a run that this request starts.
+    fn armed_by(&self, _request: &Parts) -> ArmedBy {
         ArmedBy::Client
+    }
+
+    /// Whether a run of this face is stopped when nobody has read it for a while: nobody can come back for it.
+    fn ends_unread(&self, _run: &Run) -> bool {
+        false
     }
 
     /// The answer to one who wants the whole run at once; `None` for a stream.
@@ -138,6 +146,9 @@ pub(crate) trait Face: Send + Sync + 'static {
 
     /// A stream was erased: nothing of it may be remembered.
     fn forget(&self, _stream: Uuid) {}
+
+    /// What is done every now and then, unasked.
+    async fn keep_house(&self, _app: &App) {}
 
     /// Whether this viewer has all that the run will ever say.
     async fn has_all(&self, _app: &App, opening: &Opening<'_>) -> Result<bool, Fault> {

@@ -17,6 +17,7 @@ use crate::ask::{self, body_hash, body_values};
 use crate::face::{self, Asker, Face, Opening, Request};
 use crate::limits::Load;
 use crate::reader::{self, View};
+use crate::readers::Reading;
 use crate::refusal::{Refusal, RequestId};
 use crate::relay::Origin;
 use crate::resume::ResumePoint;
@@ -100,12 +101,14 @@ async fn start(
         face: face.name(),
         accepts_reset: face.accepts_reset(request.parts),
         is_unseen: face.wants_whole(request.parts),
-        armed_by: face.armed_by(),
+        armed_by: face.armed_by(request.parts),
         point,
         origin: origin_of(request.parts),
         started_by: mark_of(request.parts),
     };
     let run = runs::start_or_attach(app, start).await?;
+    // Until the answer is there, or its body begins to read by itself.
+    let _reading = Reading::new(app, &run);
     if let Some(mut whole) = face.whole(app, request, &run).await {
         reader::name_stream(&run, &mut whole);
         return Ok(whole);

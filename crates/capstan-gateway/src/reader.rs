@@ -20,9 +20,10 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use crate::app::App;
 use crate::face::{Face, FaceWriter, Next, Opening, Telling};
 use crate::limits::Slot;
+use crate::readers::Reading;
 use crate::relay;
 pub(crate) use poll::poll;
-pub(crate) use whole::{Whole, follow, so_far};
+pub(crate) use whole::{Fold, Whole, follow, so_far};
 
 /// How a viewer came, which decides what happens when the run waits for its client, or is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +57,7 @@ struct Open {
     /// Until when the body lasts, if its face says.
     rest: Option<Pin<Box<Sleep>>>,
     _slot: Slot,
+    _reading: Reading,
 }
 
 impl Drop for Open {
@@ -93,6 +95,7 @@ pub(crate) async fn respond(
         silent_since: Instant::now(),
         rest,
         _slot: slot,
+        _reading: Reading::new(app, run),
     });
     let mut response = sse_response(Body::from_stream(stream::unfold(open, next_chunk)));
     name_stream(run, &mut response);

@@ -35,6 +35,9 @@ pub struct Settings {
     /// In AG-UI, a failure is also told as a text message, for front ends that ignore RUN_ERROR. Off: those that do
     /// not ignore it would show it twice.
     pub agui_error_text: bool,
+    /// In OpenAI's API, a request without a key that an SDK says it repeats attaches to the run of the same body that
+    /// nobody reads, instead of starting another. On: a retry should bill no second run.
+    pub openai_repeats: bool,
     /// How much, per tenant and in all.
     pub limits: Limits,
     /// How long.
@@ -63,6 +66,7 @@ impl Default for Settings {
             tls: None,
             exposure: Exposure::Production,
             agui_error_text: false,
+            openai_repeats: true,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             retention: Retention::default(),
@@ -75,6 +79,10 @@ impl Default for Settings {
 pub struct Limits {
     /// Requests per minute and tenant; none if zero.
     pub requests_per_minute: u32,
+    /// Tokens per minute of the clock and tenant, unless the tenant has its own; as many as it takes if zero.
+    pub tokens_per_minute: u64,
+    /// Tokens per day (UTC) and tenant, unless the tenant has its own; as many as it takes if zero.
+    pub tokens_per_day: u64,
     /// Sessions per tenant; as many as there are if zero.
     pub sessions: u64,
     /// Turns per session.
@@ -119,6 +127,9 @@ impl Default for Limits {
         Self {
             // Off: a private gateway should not surprise; a public one sets it.
             requests_per_minute: 0,
+            // Off: what a token is worth is the operator's to say.
+            tokens_per_minute: 0,
+            tokens_per_day: 0,
             // Off: old sessions go with retention.
             sessions: 0,
             messages_per_session: 10_000,
@@ -177,6 +188,8 @@ pub struct Timeouts {
     pub ping: Duration,
     /// A reader that takes nothing of what is there for it; as long as it likes if zero.
     pub stalled_reader: Duration,
+    /// How long a chat in OpenAI's API whose request has no key goes on without a reader; as long as it likes if zero.
+    pub unread_chat: Duration,
 }
 
 impl Default for Timeouts {
@@ -195,6 +208,8 @@ impl Default for Timeouts {
             ping: Duration::from_secs(20),
             // As long as common proxies wait. Who reads again later goes on from its cursor.
             stalled_reader: Duration::from_secs(60),
+            // An SDK that was cut off has tried again by then.
+            unread_chat: Duration::from_secs(30),
         }
     }
 }

@@ -6,6 +6,7 @@ export default defineConfig({
     "ag-ui-error-codes": "src/ag-ui-error-codes.ts",
     "ai-sdk/index": "src/ai-sdk/index.ts",
     "fault-help": "src/generated/fault-help.ts",
+    openai: "src/openai.ts",
     "react/index": "src/react/index.ts",
   },
   // CommonJS as well: under `node16` its types are asked for, and older Nodes cannot require a module.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use capstan_protocol::agui::{Context, ResumeEntry, Tool};
-use capstan_protocol::{Effort, Parameters, RawJson, RawObject, ResponseFormat, ToolChoice};
+use capstan_protocol::{ChatMessage, Effort, Parameters, RawJson, RawObject, ResponseFormat, ToolChoice};
 use serde::Deserialize;
 
 /// Shared with each attempt's turn.
@@ -17,6 +17,8 @@ pub(crate) struct Extras {
     /// As the client names them: with the stream of the run that asked.
     pub(crate) answers: Vec<ResumeEntry>,
     pub(crate) parameters: Arc<Parameters>,
+    /// What the agent is told before everything else, in this run alone: no session remembers it.
+    pub(crate) instructions: Option<Arc<ChatMessage>>,
     /// All of it as it came.
     pub(crate) payload: Arc<RawObject>,
 }
@@ -68,6 +70,7 @@ impl<M> Payload<M> {
             forwarded: self.forwarded_props.map(Arc::new),
             answers: self.resume,
             parameters: Arc::new(parameters),
+            instructions: None,
             payload: Arc::new(text),
         }
     }

@@ -81,7 +81,7 @@ impl Face for A2a {
     }
 
     /// No client of this protocol sends a message twice by itself.
-    fn armed_by(&self) -> ArmedBy {
+    fn armed_by(&self, _: &Parts) -> ArmedBy {
         ArmedBy::Gateway
     }
 

@@ -95,7 +95,7 @@ impl Face for AiSdk {
     }
 
     /// Pages do not send again what they sent.
-    fn armed_by(&self) -> ArmedBy {
+    fn armed_by(&self, _request: &Parts) -> ArmedBy {
         ArmedBy::Gateway
     }
 

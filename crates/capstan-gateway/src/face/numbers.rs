@@ -15,7 +15,7 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{ArmedBy, NameKind, Run, RunState};
-use capstan_protocol::{ChatMessage, Fault, Parameters, Payload, sse};
+use capstan_protocol::{ChatMessage, Fault, Parameters, Payload, Transcript, sse};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
@@ -93,7 +93,7 @@ impl Face for Numbers {
         Ok(same.map_or_else(|| uuid::Uuid::now_v7().to_string(), |run| run.key))
     }
 
-    fn armed_by(&self) -> ArmedBy {
+    fn armed_by(&self, _: &Parts) -> ArmedBy {
         ArmedBy::Gateway
     }
 
@@ -114,7 +114,7 @@ impl Face for Numbers {
             return None;
         }
         let asker = Asker::Client(request.parts, request.ask);
-        let told = match reader::follow(app, run).await {
+        let told = match reader::follow::<Transcript>(app, run).await {
             Ok(whole) => whole.fault().map_or_else(|| Ok(routes::told(&whole)), Err),
             Err(fault) => Err(fault),
         };

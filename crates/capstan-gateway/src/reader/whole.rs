@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use capstan_journal::{ArmedBy, Run, RunState, Step};
-use capstan_protocol::{Fault, FaultKind, Transcript, sse};
+use capstan_protocol::{Fault, FaultKind, StreamError, StreamPacket, Transcript, sse};
 use uuid::Uuid;
 
 use crate::app::App;
@@ -15,18 +15,37 @@ const STEP: (usize, usize) = (1024, 1024 * 1024);
 /// What a byte of the journal takes here: as a packet's payload, as a member of the answer, as the answer's text.
 const COPIES: usize = 3;
 
+/// What a run amounts to, as one who reads it to the end sees it.
+pub(crate) trait Fold: Default + Send {
+    /// Takes the next packet.
+    fn take(&mut self, packet: &StreamPacket);
+
+    /// The last error, of whatever severity.
+    fn error(&self) -> Option<&StreamError>;
+}
+
+impl Fold for Transcript {
+    fn take(&mut self, packet: &StreamPacket) {
+        Self::take(self, packet);
+    }
+
+    fn error(&self) -> Option<&StreamError> {
+        Self::error(self)
+    }
+}
+
 /// What a run has said.
-pub(crate) struct Whole {
-    pub(crate) transcript: Transcript,
+pub(crate) struct Whole<T = Transcript> {
+    pub(crate) transcript: T,
     /// Its record, as it is now.
     pub(crate) run: Run,
     /// Where it stood when the last of it was read: somebody may have armed a waiting run since.
     pub(crate) state: RunState,
     /// What all of it takes.
-    _load: Load,
+    pub(crate) load: Load,
 }
 
-impl Whole {
+impl<T: Fold> Whole<T> {
     /// Why there is no answer, or none yet: the fault of a run that failed, or that waits.
     pub(crate) fn fault(&self) -> Option<Fault> {
         if self.state != RunState::Waiting && self.run.fault.is_none() {
@@ -38,7 +57,7 @@ impl Whole {
 }
 
 /// Follows a run to its end, or until it waits for its client.
-pub(crate) async fn follow(app: &App, run: &Run) -> Result<Whole, Fault> {
+pub(crate) async fn follow<T: Fold>(app: &App, run: &Run) -> Result<Whole<T>, Fault> {
     let mut reader = app.journal.reader_of(run, 0);
     let mut whole = Gathering::new(app, run);
     let state = loop {
@@ -60,7 +79,7 @@ pub(crate) async fn follow(app: &App, run: &Run) -> Result<Whole, Fault> {
 }
 
 /// What a run has said so far. Nobody waits for it.
-pub(crate) async fn so_far(app: &App, run: &Run) -> Result<Whole, Fault> {
+pub(crate) async fn so_far<T: Fold>(app: &App, run: &Run) -> Result<Whole<T>, Fault> {
     let (run, mut after) = (now(app, run).await?, 0);
     let mut whole = Gathering::new(app, &run);
     while after < run.last_seq {
@@ -76,18 +95,18 @@ pub(crate) async fn so_far(app: &App, run: &Run) -> Result<Whole, Fault> {
 }
 
 /// What is read, within what one object may hold and the tenant's requests may take: both before it is kept.
-struct Gathering<'a> {
+struct Gathering<'a, T> {
     app: &'a App,
     stream: Uuid,
-    transcript: Transcript,
+    transcript: T,
     bytes: usize,
     load: Load,
 }
 
-impl<'a> Gathering<'a> {
+impl<'a, T: Fold> Gathering<'a, T> {
     fn new(app: &'a App, run: &Run) -> Self {
         let load = app.limiter.load(&run.tenant);
-        Self { app, stream: run.stream_id, transcript: Transcript::default(), bytes: 0, load }
+        Self { app, stream: run.stream_id, transcript: T::default(), bytes: 0, load }
     }
 
     fn take(&mut self, frames: &[Bytes]) -> Result<(), Fault> {
@@ -104,8 +123,8 @@ impl<'a> Gathering<'a> {
         Ok(())
     }
 
-    fn done(self, run: Run, state: RunState) -> Whole {
-        Whole { transcript: self.transcript, run, state, _load: self.load }
+    fn done(self, run: Run, state: RunState) -> Whole<T> {
+        Whole { transcript: self.transcript, run, state, load: self.load }
     }
 }
 
@@ -126,7 +145,7 @@ async fn now(app: &App, run: &Run) -> Result<Run, Fault> {
 #[cfg(test)]
 mod tests {
     use capstan_journal::Claim;
-    use capstan_protocol::{Payload, StreamPacket, Timestamp};
+    use capstan_protocol::{Payload, Timestamp};
 
     use super::*;
     use crate::limits::Limiter;
@@ -140,7 +159,7 @@ mod tests {
             transcript.take(&StreamPacket { stream_id: run.stream_id, seq, t: Timestamp::now(), payload });
         }
         let load = Limiter::default().load("t");
-        let whole = Whole { transcript, run, state: RunState::Waiting, _load: load };
+        let whole = Whole { transcript, run, state: RunState::Waiting, load };
         assert_eq!(whole.fault().unwrap().kind(), FaultKind::UpstreamTruncated);
     }
 }

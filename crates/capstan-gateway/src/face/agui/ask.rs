@@ -30,6 +30,7 @@ impl Ask {
             parameters: Arc::new(parameters_of(input.forwarded_props.as_ref())),
             forwarded: input.forwarded_props.map(Arc::new),
             answers,
+            instructions: None,
             payload: Arc::new(payload),
         };
         let protocol_version = input.protocol_version;

@@ -41,6 +41,7 @@ pub(in crate::cmd) struct Config {
     pub(super) min_free_bytes: u64,
     pub(super) debug: bool,
     agui_error_text: bool,
+    openai_repeats: bool,
     pub(in crate::cmd) open: bool,
     pub(super) tls_cert: Option<PathBuf>,
     pub(super) tls_key: Option<PathBuf>,
@@ -70,6 +71,7 @@ impl Default for Config {
             debug: false,
             open: false,
             agui_error_text: false,
+            openai_repeats: true,
             tls_cert: None,
             tls_key: None,
             cors_origins: Vec::new(),
@@ -130,6 +132,7 @@ impl Config {
             metrics_key: self.metrics_key.clone().map(|key| key.0),
             exposure: self.exposure(),
             agui_error_text: self.agui_error_text,
+            openai_repeats: self.openai_repeats,
             ..Settings::default()
         };
         self.limits.apply(&mut settings.limits);

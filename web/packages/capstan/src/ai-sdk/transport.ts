@@ -11,7 +11,6 @@ import { Decoder } from "../sse.js";
 import { type Fetch, pause, PROBLEM_BYTES, readUpTo, reason, within } from "../wait.js";
 
 /** One chunk of a UI message; the AI SDK's `UIMessageChunk` has all that there are. */
-// eslint-disable-next-line @typescript-eslint/no-explicit-any
 export type Chunk = any;
 
 type Given<T> = T | (() => T | Promise<T>);

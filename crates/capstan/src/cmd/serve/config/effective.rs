@@ -51,6 +51,7 @@ impl Config {
             ("debug", (self.exposure() == Exposure::Debug).to_string()),
             ("open", self.open.to_string()),
             ("agui_error_text", self.agui_error_text.to_string()),
+            ("openai_repeats", self.openai_repeats.to_string()),
             ("tls_cert", self.tls_cert.shown()),
             ("tls_key", self.tls_key.shown()),
             ("cors_origins", format!("{:?}", self.cors_origins)),
@@ -100,7 +101,8 @@ impl Config {
         let stored = |is_not: bool| if is_not { ", not stored" } else { "" };
         let tell = |tenant: &TenantConfig| {
             let keys = tenant.keys.len();
-            format!("{} ({keys} {}{})", tenant.name, word(keys), stored(tenant.no_store))
+            let limits = tenant.limits.in_words();
+            format!("{} ({keys} {}{}{limits})", tenant.name, word(keys), stored(tenant.no_store))
         };
         self.tenants.iter().map(tell).collect::<Vec<_>>().join(", ")
     }

@@ -22,6 +22,8 @@ pub(super) struct TenantConfig {
     pub(super) no_store: bool,
     #[serde(default)]
     retention: TenantRetentionConfig,
+    #[serde(default)]
+    pub(super) limits: TenantLimitsConfig,
 }
 
 /// What is kept of one tenant; claims are kept for all alike.
@@ -30,6 +32,24 @@ pub(super) struct TenantConfig {
 struct TenantRetentionConfig {
     max_age: Option<Seconds>,
     max_bytes: Option<u64>,
+}
+
+/// What one tenant may use, in place of what everybody may.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct TenantLimitsConfig {
+    tokens_per_minute: Option<u64>,
+    tokens_per_day: Option<u64>,
+}
+
+impl TenantLimitsConfig {
+    /// What differs from everybody's.
+    pub(super) fn in_words(&self) -> String {
+        let told = |name: &str, most: Option<u64>| most.map(|most| format!(", {name} {most}"));
+        let words =
+            [told("tokens_per_minute", self.tokens_per_minute), told("tokens_per_day", self.tokens_per_day)];
+        words.into_iter().flatten().collect()
+    }
 }
 
 /// `sha256:<64 hex digits>`; a key itself never stands in a file.
@@ -125,6 +145,8 @@ impl TenantConfig {
             no_store: self.no_store,
             max_age: self.retention.max_age.map(Duration::from),
             max_bytes: self.retention.max_bytes,
+            tokens_per_minute: self.limits.tokens_per_minute,
+            tokens_per_day: self.limits.tokens_per_day,
             keys: self.keys.iter().map(ScopedKey::to_key).collect(),
             ..Tenant::new(&self.name, Vec::new())
         }

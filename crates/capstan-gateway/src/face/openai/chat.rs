@@ -1,0 +1,114 @@
+//! Chat Completions: a request tells the whole conversation, and nobody can come back for an answer but with its key.
+
+mod ask;
+mod completion;
+mod routes;
+mod writer;
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use capstan_agent::async_trait;
+use capstan_journal::{ArmedBy, Run};
+use capstan_protocol::Fault;
+use http::request::Parts;
+
+use self::completion::{Chunk, Completion};
+use self::writer::ChatWriter;
+use super::output::Output;
+use super::request::{self, Wants};
+use super::{errors, models, parameters, repeats};
+use crate::app::App;
+use crate::ask::Ask;
+use crate::face::{self, Asker, Face, FaceWriter, Opening, Request};
+use crate::openapi::{Model, Routes, model};
+use crate::reader;
+use crate::resume::ResumePoint;
+
+/// The name under which runs of this face are kept.
+const NAME: &str = "openai-chat";
+
+/// Chat Completions.
+pub(crate) struct Chat;
+
+#[async_trait]
+impl Face for Chat {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn routes(self: Arc<Self>) -> Routes {
+        let start = async move |app, caller, http| request::start(self, app, caller, http).await;
+        Routes::default()
+            .post("/v1/chat/completions", start, &routes::POST)
+            .get("/v1/models", models::list, &models::LIST)
+            .get("/v1/models/{name}", models::get, &models::GET)
+    }
+
+    fn request_headers(&self) -> &'static [&'static str] {
+        request::REQUEST_HEADERS
+    }
+
+    fn response_headers(&self) -> &'static [&'static str] {
+        &[errors::SHOULD_RETRY.name]
+    }
+
+    fn events(&self) -> Model {
+        model::<Chunk<'_>>
+    }
+
+    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+        Ask::from_chat(body)
+    }
+
+    async fn complete(&self, app: &App, _: &str, _: &Parts, ask: &mut Ask) -> Result<(), Fault> {
+        parameters::check_agent(app, ask, "response_format")
+    }
+
+    async fn key(&self, app: &App, request: &Request<'_>) -> Result<String, Fault> {
+        repeats::key(app, request, NAME).await
+    }
+
+    /// There is no place in a chat from which one could read on.
+    fn resume_point(&self, _: &Parts) -> Result<ResumePoint, Fault> {
+        Ok(ResumePoint::default())
+    }
+
+    fn wants_whole(&self, parts: &Parts) -> bool {
+        Wants::of(parts).is_whole()
+    }
+
+    fn armed_by(&self, parts: &Parts) -> ArmedBy {
+        request::armed_by(parts)
+    }
+
+    /// Without a key nobody can come back for it, and whoever closes the connection wants it stopped.
+    fn ends_unread(&self, run: &Run) -> bool {
+        repeats::is_keyless(run)
+    }
+
+    async fn whole(&self, app: &App, request: &Request<'_>, run: &Run) -> Option<Response> {
+        if Wants::of(request.parts).stream {
+            return None;
+        }
+        let told = match reader::follow::<Output>(app, run).await {
+            Ok(whole) => whole.fault().map_or_else(|| Ok(Completion::of(&whole).into_response()), Err),
+            Err(fault) => Err(fault),
+        };
+        let asker = Asker::Client(request.parts, request.ask);
+        Some(told.unwrap_or_else(|fault| face::refusal(app, self, fault, asker).of_a_run()))
+    }
+
+    fn refuse(&self, app: &App, fault: &Fault, asker: Asker<'_>) -> Option<Response> {
+        Some(errors::response(app, fault, asker))
+    }
+
+    fn owns(&self, path: &str) -> bool {
+        path.starts_with("/v1/chat") || path == "/v1/models" || path.starts_with("/v1/models/")
+    }
+
+    async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
+        let wants_usage = opening.posted.is_some_and(|ask| ask::wants_usage(ask.extras.payload.get()));
+        Ok(Box::new(ChatWriter::new(opening.run, wants_usage, app.settings.exposure)))
+    }
+}

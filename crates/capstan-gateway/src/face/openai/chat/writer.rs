@@ -1,0 +1,168 @@
+//! A run as chunks. There is no way to take back a chunk, nor to read on: whoever comes again gets all of them.
+
+use bytes::Bytes;
+use capstan_journal::{JournalError, Run, RunState};
+use capstan_protocol::{Close, ErrorSeverity, Exposure, Fault, FaultKind, Payload, StreamError, sse};
+
+use super::super::errors::{ApiError, ErrorBody};
+use super::super::output::{Output, Said, Usage, block};
+use super::completion::{Chunk, ChunkChoice, Delta, ToolCall, finish_reason, id_of, seconds};
+use crate::app::App;
+use crate::face::{FaceWriter, Next, Telling};
+use crate::reader::{self, View};
+
+/// One response.
+pub(super) struct ChatWriter {
+    run: Run,
+    id: String,
+    exposure: Exposure,
+    wants_usage: bool,
+    /// Calls were made. Which of them are the caller's to answer is known at the end.
+    has_calls: bool,
+    /// Something was said.
+    has_text: bool,
+}
+
+const DONE: &[u8] = b"data: [DONE]\n\n";
+
+impl ChatWriter {
+    pub(super) fn new(run: &Run, wants_usage: bool, exposure: Exposure) -> Self {
+        Self { id: id_of(run), run: run.clone(), exposure, wants_usage, has_calls: false, has_text: false }
+    }
+
+    fn chunk(&self, delta: Delta<'_>, finish_reason: Option<&'static str>, out: &mut Vec<u8>) {
+        let choice = ChunkChoice { index: 0, delta, logprobs: None, finish_reason };
+        self.write(vec![choice], None, out);
+    }
+
+    fn write(&self, choices: Vec<ChunkChoice<'_>>, usage: Option<Usage>, out: &mut Vec<u8>) {
+        let chunk = Chunk {
+            id: &self.id,
+            object: "chat.completion.chunk",
+            created: seconds(self.run.created_at),
+            model: &self.run.agent,
+            choices,
+            usage: self.wants_usage.then(|| usage.map(Into::into)),
+        };
+        event(&chunk, out);
+    }
+
+    fn say(&mut self, text: &str, out: &mut Vec<u8>) {
+        if !text.is_empty() {
+            self.has_text = true;
+            self.chunk(Delta { content: Some(text), ..Delta::default() }, None, out);
+        }
+    }
+
+    /// Takes frames up to the end of the answer, if it is among them.
+    fn tell(&mut self, frames: &[Bytes], out: &mut Vec<u8>) -> Option<End> {
+        for packet in frames.iter().filter_map(|frame| sse::decode_packet(frame)) {
+            match packet.payload {
+                Payload::Delta(text) => self.say(&text, out),
+                Payload::Event(raw) => match Said::of(&raw) {
+                    Said::Block(content) => self.say(&block(&content, self.has_text), out),
+                    Said::Call { .. } => self.has_calls = true,
+                    // What was said cannot be taken back.
+                    Said::Reset(_) => return Some(End::Failed(Fault::new(FaultKind::AttemptDiverged))),
+                    Said::Thought(_)
+                    | Said::Citations(_)
+                    | Said::Arguments { .. }
+                    | Said::Result { .. }
+                    | Said::Nothing => {}
+                },
+                Payload::Error(error) if error.severity == ErrorSeverity::Fatal => {
+                    return Some(End::Failed(of_stream(error)));
+                }
+                Payload::Error(_) => {}
+                Payload::Close(close) => return Some(End::Closed(close)),
+            }
+        }
+        None
+    }
+
+    async fn end(&self, app: &App, end: End, mut out: Vec<u8>) -> Result<Next, JournalError> {
+        match end {
+            End::Failed(fault) => self.fail(&fault, &mut out),
+            End::Closed(close) => match reader::so_far::<Output>(app, &self.run).await {
+                Ok(whole) => self.finish(&close, &whole.transcript, whole.run.usage.as_ref(), &mut out),
+                // The calls are more than one answer may hold.
+                Err(fault) => self.fail(&fault, &mut out),
+            },
+        }
+        out.extend_from_slice(DONE);
+        Ok(Next::Last(out.into()))
+    }
+
+    fn finish(
+        &self,
+        close: &Close,
+        output: &Output,
+        usage: Option<&serde_json::Map<String, serde_json::Value>>,
+        out: &mut Vec<u8>,
+    ) {
+        let numbered = output.calls().enumerate();
+        let tool_calls: Vec<_> = numbered.map(|(n, call)| ToolCall::of(call, Some(n))).collect();
+        let finish = finish_reason(Some(close), !tool_calls.is_empty());
+        if !tool_calls.is_empty() {
+            self.chunk(Delta { tool_calls, ..Delta::default() }, None, out);
+        }
+        self.chunk(Delta::default(), Some(finish), out);
+        if self.wants_usage {
+            self.write(Vec::new(), Some(Usage::of(usage)), out);
+        }
+    }
+
+    /// No finish_reason before it: a client that saw one would take the answer for whole.
+    fn fail(&self, fault: &Fault, out: &mut Vec<u8>) {
+        event(&ErrorBody { error: ApiError::of(fault, self.exposure) }, out);
+    }
+}
+
+/// How an answer ends.
+enum End {
+    Closed(Close),
+    Failed(Fault),
+}
+
+/// As it stands in the journal: what was not to leave is not in it.
+fn of_stream(error: StreamError) -> Fault {
+    Fault::from(error)
+}
+
+/// No id and no name: the SDKs break at a frame that has one and no data.
+fn event(said: &impl serde::Serialize, out: &mut Vec<u8>) {
+    sse::encode_json(None, None, &serde_json::to_string(said).unwrap_or_default(), out);
+}
+
+impl FaceWriter for ChatWriter {
+    fn base(&self) -> u64 {
+        0
+    }
+
+    fn opening(&mut self, _: &App) -> Bytes {
+        let mut out = Vec::new();
+        self.chunk(Delta { role: Some("assistant"), content: Some(""), ..Delta::default() }, None, &mut out);
+        out.into()
+    }
+
+    fn frames<'a>(&'a mut self, app: &'a App, frames: Vec<Bytes>) -> Telling<'a> {
+        let mut out = Vec::new();
+        match self.tell(&frames, &mut out) {
+            None => Telling::Now(Next::Write(out.into())),
+            Some(end) => Telling::Later(Box::pin(self.end(app, end, out))),
+        }
+    }
+
+    fn caught_up(&mut self, _: &App, state: RunState, _: View) -> Next {
+        match state {
+            RunState::Running | RunState::Waiting => Next::Write(Bytes::new()),
+            // Its end would have been told.
+            RunState::Closed => Next::Cut,
+        }
+    }
+
+    /// A clean end without a last word would be read as success.
+    fn closing(&mut self) -> Next {
+        Next::Cut
+    }
+}

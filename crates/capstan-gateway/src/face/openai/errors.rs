@@ -1,0 +1,191 @@
+//! Faults in OpenAI's shape. The SDKs' exception depends on the status alone, and whether they try again on the status
+//! and `x-should-retry`; so a fault that a repeat cannot mend must say so in both.
+
+use axum::Json;
+use axum::response::{IntoResponse as _, Response};
+use capstan_protocol::fault::Entry;
+use capstan_protocol::{ErrorSeverity, Exposure, Fault, FaultKind};
+use http::{HeaderValue, StatusCode, header};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::access::LACKS;
+use crate::app::App;
+use crate::face::Asker;
+use crate::openapi::{Content, Header, Refusals, model};
+
+/// The body of a refusal, and what goes wrong in a stream.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct ErrorBody {
+    pub(super) error: ApiError,
+}
+
+/// An error as the SDKs read it, and what we know beyond it.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(super) struct ApiError {
+    /// For people.
+    pub(super) message: String,
+    /// `invalid_request_error`, `rate_limit_error`, `insufficient_quota` or `server_error`.
+    #[serde(rename = "type")]
+    kind_of: &'static str,
+    /// The member of the request that is wrong.
+    pub(super) param: Option<String>,
+    /// OpenAI's word where it has one, else the kind.
+    pub(super) code: String,
+    /// The kind of fault in the gateway's own catalogue, at `/v1/errors`.
+    kind: String,
+    /// What the run does next.
+    severity: &'static str,
+    /// Whether a new request may succeed.
+    retryable: bool,
+    /// Seconds to wait before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u64>,
+    /// What else is known.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    details: Map<String, Value>,
+}
+
+impl ApiError {
+    pub(super) fn of(fault: &Fault, exposure: Exposure) -> Self {
+        Self::as_told(fault, fault.kind(), exposure)
+    }
+
+    fn as_told(fault: &Fault, kind: FaultKind, exposure: Exposure) -> Self {
+        let details = fault.to_problem(exposure).details.unwrap_or_default();
+        let param = details.get("path").and_then(Value::as_str).filter(|path| !path.is_empty());
+        let param = param.or((kind == FaultKind::AgentNotFound).then_some("model")).map(str::to_owned);
+        Self {
+            message: fault.message().to_owned(),
+            kind_of: type_of(kind),
+            param,
+            code: code_of(fault, kind),
+            kind: fault.code().to_owned(),
+            severity: fault.severity().as_str(),
+            retryable: fault.is_retryable(),
+            retry_after: fault.retry_after(),
+            details,
+        }
+    }
+}
+
+/// Where OpenAI has a word of its own.
+const CODES: &[(FaultKind, &str)] = &[
+    (FaultKind::AgentNotFound, "model_not_found"),
+    (FaultKind::UpstreamQuota, "insufficient_quota"),
+    (FaultKind::TenantRequired, "invalid_api_key"),
+];
+
+/// The detail of a fault that names OpenAI's word for it.
+pub(super) const CODE: &str = "code";
+
+/// Where OpenAI's status is another than the catalogue's.
+const STATUSES: &[(FaultKind, u16)] = &[
+    // To the SDKs, 410 is nothing in particular.
+    (FaultKind::StreamExpired, 404),
+    (FaultKind::StreamLost, 404),
+    // These are about the request, and nobody should send it again.
+    (FaultKind::ContextLengthExceeded, 400),
+    (FaultKind::ContentRefused, 400),
+    (FaultKind::AnswerTooLarge, 400),
+    (FaultKind::StreamTooLong, 400),
+    (FaultKind::InterruptNotOpen, 400),
+    (FaultKind::UpstreamQuota, 429),
+    // The operator's to mend, so no bad gateway: some clients repeat that whatever the headers say.
+    (FaultKind::UpstreamAuth, 500),
+];
+
+/// The word that OpenAI has for a kind.
+fn code_of(fault: &Fault, kind: FaultKind) -> String {
+    let given = fault.details().get(CODE).and_then(Value::as_str);
+    let known = CODES.iter().find(|(known, _)| *known == kind).map(|(_, code)| *code);
+    given.or(known).unwrap_or(fault.code()).to_owned()
+}
+
+fn type_of(kind: FaultKind) -> &'static str {
+    match (kind, status_of_kind(kind)) {
+        (FaultKind::UpstreamQuota, _) => "insufficient_quota",
+        (_, 429) => "rate_limit_error",
+        (_, 500..) => "server_error",
+        _ => "invalid_request_error",
+    }
+}
+
+/// The status of a kind, as `/openapi.json` lists it.
+fn status_of(entry: &Entry) -> u16 {
+    status_of_kind(entry.kind)
+}
+
+fn status_of_kind(kind: FaultKind) -> u16 {
+    STATUSES.iter().find(|(known, _)| *known == kind).map_or(kind.entry().status, |(_, status)| *status)
+}
+
+/// A fault as an answer.
+pub(super) fn response(app: &App, fault: &Fault, asker: Asker<'_>) -> Response {
+    // OpenAI answers an unknown key with 401, one that may not do this with 403.
+    let is_stranger = matches!(asker, Asker::Stranger(_)) && !app.settings.is_local();
+    let is_unknown_key =
+        fault.kind() == FaultKind::TenantUnauthorized && is_stranger && !fault.details().contains_key(LACKS);
+    let kind = if is_unknown_key { FaultKind::TenantRequired } else { fault.kind() };
+    let error = ApiError::as_told(fault, kind, app.settings.exposure);
+    let status = StatusCode::from_u16(status_of_kind(kind)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = (status, Json(ErrorBody { error })).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(SHOULD_RETRY.name, HeaderValue::from_static(should_retry(fault)));
+    if let Some(seconds) = fault.retry_after() {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// Only what passes is worth another try: a run that ended in a fault has had its attempts.
+fn should_retry(fault: &Fault) -> &'static str {
+    match fault.severity() {
+        ErrorSeverity::Transient => "true",
+        ErrorSeverity::Fatal | ErrorSeverity::Warning => "false",
+    }
+}
+
+pub(super) const SHOULD_RETRY: Header = Header {
+    name: "x-should-retry",
+    says: "Whether a repeat can help; the SDKs believe it more than the status.",
+    schema: || serde_json::json!({ "enum": ["true", "false"] }),
+};
+
+/// How rows describe all this.
+pub(super) const REFUSALS: Refusals =
+    Refusals { status: status_of, content: Content::Json(model::<ErrorBody>) };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_fatal_kind_is_an_upstream_failure_and_no_class_is_lost() {
+        for kind in FaultKind::ALL {
+            let status = status_of_kind(*kind);
+            if kind.entry().severity == ErrorSeverity::Fatal {
+                assert!(status < 501, "{kind}: {status} is repeated by clients that ignore x-should-retry");
+            } else {
+                assert_eq!(status, kind.entry().status, "{kind}");
+            }
+            let error = ApiError::of(&Fault::new(*kind), Exposure::Production);
+            assert_eq!(error.kind_of == "server_error", status >= 500, "{kind}");
+            assert_eq!(error.kind, kind.entry().code);
+        }
+    }
+
+    #[test]
+    fn the_member_that_is_wrong_is_the_param() {
+        let wrong = capstan_protocol::DecodeError::value("messages[0].role", "is none");
+        let error = ApiError::of(&crate::ask::invalid(&wrong), Exposure::Production);
+        assert_eq!(
+            (error.param.as_deref(), error.code.as_str()),
+            (Some("messages[0].role"), "invalid_request")
+        );
+        let error = ApiError::of(&Fault::new(FaultKind::AgentNotFound), Exposure::Production);
+        assert_eq!((error.param.as_deref(), error.code.as_str()), (Some("model"), "model_not_found"));
+    }
+}

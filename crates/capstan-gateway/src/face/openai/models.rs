@@ -1,0 +1,80 @@
+//! `/v1/models`: the agents, by OpenAI's name for whoever answers.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Response};
+use capstan_protocol::{Fault, FaultKind};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
+
+use super::errors::{self, REFUSALS};
+use crate::app::{App, Registered};
+use crate::face::Asker;
+use crate::openapi::{Answer, Content, PathParameter, Row, Tag, model};
+use crate::refusal::Refusal;
+
+pub(super) const TAG: Tag = Tag { name: "OpenAI", says: "The same runs in the words of OpenAI's API." };
+
+/// An agent.
+#[derive(Serialize, JsonSchema)]
+struct Model<'a> {
+    id: &'a str,
+    object: &'static str,
+    /// Agents are as old as the configuration, which has no date.
+    created: u64,
+    owned_by: &'static str,
+}
+
+impl<'a> From<&'a Registered> for Model<'a> {
+    fn from(agent: &'a Registered) -> Self {
+        Self { id: &agent.name, object: "model", created: 0, owned_by: "capstan" }
+    }
+}
+
+/// All of them.
+#[derive(Serialize, JsonSchema)]
+struct ModelList<'a> {
+    object: &'static str,
+    data: Vec<Model<'a>>,
+}
+
+pub(super) const LIST: Row = Row {
+    tag: &TAG,
+    summary: "List the models",
+    says: "They are the agents, the default one first.",
+    answers: &[Answer::ok("The agents.", &[Content::Json(model::<ModelList<'_>>)])],
+    refusals: Some(&REFUSALS),
+    ..Row::NONE
+};
+
+pub(super) const GET: Row = Row {
+    tag: &TAG,
+    summary: "Look up a model",
+    says: "An agent by its name.",
+    places: &[&NAME],
+    answers: &[Answer::ok("The agent.", &[Content::Json(model::<Model<'_>>)])],
+    faults: &[FaultKind::AgentNotFound],
+    refusals: Some(&REFUSALS),
+    ..Row::NONE
+};
+
+const NAME: PathParameter =
+    PathParameter { says: "The name of an agent.", schema: || json!({ "type": "string" }), example: "demo" };
+
+pub(super) async fn list(State(app): State<App>) -> Response {
+    let default = app.default_agent().map(|agent| agent.id);
+    let mut agents: Vec<_> = app.agents().collect();
+    agents.sort_by_key(|agent| (Some(agent.id) != default, agent.name.clone()));
+    let data = agents.into_iter().map(Model::from).collect();
+    Json(ModelList { object: "list", data }).into_response()
+}
+
+pub(super) async fn get(State(app): State<App>, Path(name): Path<String>) -> Result<Response, Refusal> {
+    if let Some(agent) = app.agent(&name) {
+        return Ok(Json(Model::from(agent)).into_response());
+    }
+    let fault = Fault::new(FaultKind::AgentNotFound).with_message(format!("No agent is called {name:?}."));
+    let shaped = errors::response(&app, &fault, Asker::Stranger("/v1/models"));
+    Err(Refusal::from(fault).shaped_as(Some(shaped)))
+}

@@ -1,0 +1,281 @@
+//! What a run amounts to in OpenAI's words: items. Text and markdown are one message, a thought is an item of its own,
+//! and so is a call that waits for the caller. Calls that the agent has answered itself are its own business.
+
+use capstan_protocol::{Close, Event, EventView, Payload, RawObject, StreamError, StreamPacket, StreamReset};
+use serde_json::{Map, Value, json};
+
+use crate::reader::Fold;
+
+/// An item, and the packet that began it.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    pub(super) message: Option<Message>,
+    pub(super) thoughts: Vec<Thought>,
+    calls: Vec<Call>,
+    pub(super) error: Option<StreamError>,
+    pub(super) close: Option<Close>,
+}
+
+/// All of the text.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) seq: u64,
+    pub(super) text: String,
+    /// For each packet with text: its seq, and where its text ends.
+    marks: Vec<(u64, usize)>,
+    annotations: Vec<(u64, Value)>,
+}
+
+impl Message {
+    pub(super) fn annotations(&self) -> Vec<&Value> {
+        self.annotations.iter().map(|(_, annotation)| annotation).collect()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Thought {
+    pub(super) seq: u64,
+    pub(super) text: String,
+}
+
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) seq: u64,
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) arguments: String,
+    /// The agent itself brought the result.
+    is_answered: bool,
+}
+
+impl Output {
+    pub(super) fn text(&self) -> &str {
+        self.message.as_ref().map_or("", |message| &message.text)
+    }
+
+    /// The calls that the caller is to answer.
+    pub(super) fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(|call| !call.is_answered)
+    }
+
+    fn message(&mut self, seq: u64) -> &mut Message {
+        self.message.get_or_insert_with(|| Message {
+            seq,
+            text: String::new(),
+            marks: Vec::new(),
+            annotations: Vec::new(),
+        })
+    }
+
+    fn say(&mut self, seq: u64, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let message = self.message(seq);
+        message.text.push_str(text);
+        message.marks.push((seq, message.text.len()));
+    }
+
+    fn event(&mut self, seq: u64, raw: &RawObject) {
+        match Said::of(raw) {
+            Said::Block(content) => {
+                let block = block(&content, !self.text().is_empty());
+                self.say(seq, &block);
+            }
+            Said::Thought(text) => self.thoughts.push(Thought { seq, text }),
+            Said::Citations(sources) => {
+                let message = self.message(seq);
+                let at = message.text.chars().count();
+                let annotations = sources.into_iter().map(|source| (seq, source.annotation(at)));
+                message.annotations.extend(annotations);
+            }
+            Said::Call { id, name } => {
+                self.calls.push(Call { seq, id, name, arguments: String::new(), is_answered: false });
+            }
+            Said::Arguments { id, more } => {
+                if let Some(call) = self.calls.iter_mut().rfind(|call| call.id == id) {
+                    call.arguments.push_str(&more);
+                }
+            }
+            Said::Result { id } => {
+                if let Some(call) = self.calls.iter_mut().rfind(|call| call.id == id) {
+                    call.is_answered = true;
+                }
+            }
+            Said::Reset(reset) => self.reset(reset.after_seq),
+            Said::Nothing => {}
+        }
+    }
+
+    fn reset(&mut self, after: u64) {
+        self.thoughts.retain(|thought| thought.seq <= after);
+        self.calls.retain(|call| call.seq <= after);
+        self.message = self.message.take().filter(|message| message.seq <= after);
+        if let Some(message) = &mut self.message {
+            message.marks.retain(|(seq, _)| *seq <= after);
+            message.annotations.retain(|(seq, _)| *seq <= after);
+            message.text.truncate(message.marks.last().map_or(0, |(_, end)| *end));
+        }
+    }
+}
+
+impl Fold for Output {
+    fn take(&mut self, packet: &StreamPacket) {
+        match &packet.payload {
+            Payload::Delta(text) => self.say(packet.seq, text),
+            Payload::Event(raw) => self.event(packet.seq, raw),
+            Payload::Error(error) => self.error = Some(error.clone()),
+            Payload::Close(close) => self.close = Some(close.clone()),
+        }
+    }
+
+    fn error(&self) -> Option<&StreamError> {
+        self.error.as_ref()
+    }
+}
+
+/// What an event is to OpenAI.
+pub(super) enum Said {
+    /// Markdown that stands by itself.
+    Block(String),
+    Thought(String),
+    Citations(Vec<Source>),
+    Call {
+        id: String,
+        name: String,
+    },
+    Arguments {
+        id: String,
+        more: String,
+    },
+    Result {
+        id: String,
+    },
+    Reset(StreamReset),
+    /// There is no word for it, and the SDKs break at words that they do not know.
+    Nothing,
+}
+
+pub(super) struct Source {
+    url: String,
+    title: String,
+}
+
+impl Source {
+    /// As it stands at a place in the text.
+    pub(super) fn annotation(&self, at: usize) -> Value {
+        json!({ "type": "url_citation", "url": self.url, "title": self.title, "start_index": at, "end_index": at })
+    }
+}
+
+impl Said {
+    pub(super) fn of(raw: &RawObject) -> Self {
+        let event = Event::of(raw);
+        match event.view() {
+            EventView::Markdown(block) => Self::Block(block.content),
+            EventView::Thought(trace) => Self::Thought(trace.thought),
+            EventView::Citations(block) => {
+                let sources = block.citations.into_iter();
+                let source =
+                    |item: capstan_protocol::CitationItem| Source { url: item.uri.into(), title: item.title };
+                Self::Citations(sources.map(source).collect())
+            }
+            EventView::Reset(reset) => Self::Reset(reset),
+            EventView::Progress(_)
+            | EventView::Media(_)
+            | EventView::UserError(_)
+            | EventView::Interrupt(_) => Self::Nothing,
+            EventView::Other => Self::of_tool(&event),
+        }
+    }
+
+    fn of_tool(event: &Event) -> Self {
+        let text = |name: &str| event.data.get(name).and_then(Value::as_str).map(str::to_owned);
+        let Some(id) = text("toolCallId") else { return Self::Nothing };
+        match event.kind.as_deref() {
+            Some("TOOL_CALL_START") => Self::Call { id, name: text("toolCallName").unwrap_or_default() },
+            Some("TOOL_CALL_ARGS") => Self::Arguments { id, more: text("delta").unwrap_or_default() },
+            Some("TOOL_CALL_RESULT") => Self::Result { id },
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// A block among other text: empty lines part it from what stands around it.
+pub(super) fn block(content: &str, follows: bool) -> String {
+    format!("{}{content}\n\n", if follows { "\n\n" } else { "" })
+}
+
+/// How the run used its model, by whatever names: none of it counted is nothing.
+pub(super) struct Usage {
+    pub(super) input: u64,
+    pub(super) output: u64,
+    pub(super) cached: u64,
+    pub(super) reasoning: u64,
+}
+
+impl Usage {
+    pub(super) fn of(usage: Option<&Map<String, Value>>) -> Self {
+        let count = |name: &str| usage.and_then(|usage| usage.get(name)?.as_u64()).unwrap_or(0);
+        Self {
+            input: count("input_tokens"),
+            output: count("output_tokens"),
+            cached: count("cached_input_tokens"),
+            reasoning: count("reasoning_tokens"),
+        }
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_protocol::{Timestamp, event};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn output(payloads: Vec<Payload>) -> Output {
+        let mut output = Output::default();
+        for (seq, payload) in (1..).zip(payloads) {
+            output.take(&StreamPacket { stream_id: Uuid::nil(), seq, t: Timestamp::now(), payload });
+        }
+        output
+    }
+
+    fn said(kind: &str, data: Value) -> Payload {
+        Payload::Event(event::envelope(kind, &data).unwrap())
+    }
+
+    #[test]
+    fn a_call_that_the_agent_answers_itself_is_not_the_callers() {
+        let call = |id: &str| said("TOOL_CALL_START", json!({ "toolCallId": id, "toolCallName": "f" }));
+        let output = output(vec![
+            Payload::Delta("Wait. ".into()),
+            call("own"),
+            said("TOOL_CALL_RESULT", json!({ "toolCallId": "own", "content": "42" })),
+            said("MARKDOWN_BLOCK", json!({ "content": "**42**" })),
+            call("callers"),
+            said("TOOL_CALL_ARGS", json!({ "toolCallId": "callers", "delta": "{\"a\"" })),
+            said("TOOL_CALL_ARGS", json!({ "toolCallId": "callers", "delta": ":1}" })),
+        ]);
+        assert_eq!(output.text(), "Wait. \n\n**42**\n\n");
+        let calls: Vec<_> = output.calls().map(|call| (call.id.as_str(), call.arguments.as_str())).collect();
+        assert_eq!(calls, [("callers", "{\"a\":1}")]);
+    }
+
+    #[test]
+    fn a_reset_takes_back_what_followed_its_place() {
+        let output = output(vec![
+            Payload::Delta("a".into()),
+            said("THOUGHT_TRACE", json!({ "thought": "hm" })),
+            Payload::Delta("b".into()),
+            said("THOUGHT_TRACE", json!({ "thought": "no" })),
+            said(event::STREAM_RESET, json!({ "attempt": 2, "after_seq": 2 })),
+            Payload::Delta("c".into()),
+        ]);
+        assert_eq!((output.text(), output.thoughts.len()), ("ac", 1));
+    }
+}

@@ -1,0 +1,155 @@
+//! Tools and parameters, in the words of both APIs. What would change the shape of the answer and cannot be honoured is
+//! refused by name; what only steers a model reaches it, and other agents may ignore it.
+
+use capstan_agent::Work;
+use capstan_protocol::agui::Tool;
+use capstan_protocol::{AnswerSchema, DecodeError, Fault, Parameters, RawJson, ResponseFormat, ToolChoice};
+use serde::Deserialize;
+
+use super::content::TextOr;
+use crate::app::App;
+use crate::ask::{Ask, invalid};
+
+/// A tool: its members stand under `function` in Chat, beside `type` in Responses.
+#[derive(Debug, Deserialize)]
+pub(super) struct ToolSpec {
+    #[serde(rename = "type")]
+    kind: String,
+    function: Option<Function>,
+    name: Option<String>,
+    description: Option<String>,
+    parameters: Option<RawJson>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Function {
+    name: String,
+    description: Option<String>,
+    parameters: Option<RawJson>,
+}
+
+/// The caller's tools.
+pub(super) fn tools(specs: Vec<ToolSpec>) -> Result<Vec<Tool>, DecodeError> {
+    specs.into_iter().enumerate().map(|(n, spec)| tool(n, spec)).collect()
+}
+
+fn tool(n: usize, spec: ToolSpec) -> Result<Tool, DecodeError> {
+    if spec.kind != "function" {
+        let what = format!("{:?} is not understood: the tools of a request are functions", spec.kind);
+        return Err(DecodeError::value(format!("tools[{n}].type"), what));
+    }
+    let missing = || DecodeError::value(format!("tools[{n}].name"), "is missing");
+    let function = match spec.function {
+        Some(function) => function,
+        None => Function {
+            name: spec.name.ok_or_else(missing)?,
+            description: spec.description,
+            parameters: spec.parameters,
+        },
+    };
+    Ok(Tool {
+        name: function.name,
+        description: function.description.unwrap_or_default(),
+        parameters: function.parameters.filter(|schema| schema.get() != "null"),
+        metadata: None,
+    })
+}
+
+/// Which tools are called: a word, or an object that names one.
+pub(super) fn tool_choice(raw: Option<RawJson>) -> Result<Option<ToolChoice>, DecodeError> {
+    #[derive(Deserialize)]
+    struct Named {
+        name: Option<String>,
+        function: Option<Inside>,
+    }
+    #[derive(Deserialize)]
+    struct Inside {
+        name: String,
+    }
+    let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return Ok(None) };
+    let wrong = || DecodeError::value("tool_choice", "must be none, auto, required or a function's name");
+    if let Ok(word) = raw.decode::<String>() {
+        return match word.as_str() {
+            "auto" => Ok(Some(ToolChoice::Auto)),
+            "none" => Ok(Some(ToolChoice::None)),
+            "required" => Ok(Some(ToolChoice::Required)),
+            _ => Err(wrong()),
+        };
+    }
+    let named: Named = raw.decode().map_err(|_| wrong())?;
+    let name = named.function.map(|inside| inside.name).or(named.name).ok_or_else(wrong)?;
+    Ok(Some(ToolChoice::Tool(name)))
+}
+
+/// What the answer looks like; `place` is where the request says so.
+#[derive(Debug, Deserialize)]
+pub(super) struct Format {
+    #[serde(rename = "type")]
+    kind: String,
+    json_schema: Option<Schema>,
+    name: Option<String>,
+    schema: Option<RawJson>,
+    strict: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Schema {
+    name: Option<String>,
+    schema: Option<RawJson>,
+    strict: Option<bool>,
+}
+
+pub(super) fn response_format(
+    format: Option<Format>,
+    place: &str,
+) -> Result<Option<ResponseFormat>, DecodeError> {
+    let Some(format) = format else { return Ok(None) };
+    match format.kind.as_str() {
+        "text" => Ok(Some(ResponseFormat::Text)),
+        "json_object" => Ok(Some(ResponseFormat::Json)),
+        "json_schema" => {
+            let beside = Schema { name: format.name, schema: format.schema, strict: format.strict };
+            let given = format.json_schema.unwrap_or(beside);
+            let missing = || DecodeError::value(format!("{place}.schema"), "is missing");
+            Ok(Some(ResponseFormat::JsonSchema(AnswerSchema {
+                name: given.name.unwrap_or_else(|| "answer".into()),
+                schema: given.schema.ok_or_else(missing)?,
+                strict: given.strict.unwrap_or_default(),
+            })))
+        }
+        other => Err(DecodeError::value(format!("{place}.type"), format!("{other:?} is not understood"))),
+    }
+}
+
+/// A word at which the answer ends, or several.
+pub(super) fn stops(stop: TextOr<String>) -> Vec<String> {
+    match stop {
+        TextOr::Text(word) => vec![word],
+        TextOr::Many(words) => words,
+    }
+}
+
+/// Refuses what would change the answer's shape.
+pub(super) fn refuse(place: &str, what: &str) -> DecodeError {
+    DecodeError::value(place, format!("{what} is not supported here"))
+}
+
+/// What only a look at the agent tells: whether an answer of this form can be had. Agents that are no models make of
+/// their answers what they like. `place` is where the request asks for the form.
+pub(super) fn check_agent(app: &App, ask: &mut Ask, place: &str) -> Result<(), Fault> {
+    // The word for whichever agent is the default one.
+    if ask.agent.as_deref() == Some("default") && app.agent("default").is_none() {
+        ask.agent = None;
+    }
+    let is_form = |format: &&ResponseFormat| **format != ResponseFormat::Text;
+    let Parameters { response_format, .. } = &*ask.extras.parameters;
+    if response_format.as_ref().filter(is_form).is_none() {
+        return Ok(());
+    }
+    let about = app.agent_for(None, ask)?.agent.about();
+    // A route hands on what it is asked.
+    if about.work == Work::Chat || about.provider == "route" {
+        return Ok(());
+    }
+    Err(invalid(&refuse(place, "an answer of a given form, since this agent is no model; it")))
+}

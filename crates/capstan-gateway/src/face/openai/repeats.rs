@@ -1,0 +1,85 @@
+//! Start once without a key. The SDKs send a request that failed again as it was, with nothing that names it but a count;
+//! so a repeat is known by its body, and attaches to the run that it repeats instead of starting, and paying for, another.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use capstan_journal::{NameKind, Run, RunState};
+use capstan_protocol::{Close, Fault};
+use http::request::Parts;
+use uuid::Uuid;
+
+use super::request;
+use crate::app::App;
+use crate::face::Request;
+use crate::readers::Reading;
+use crate::refusal::journal_fault;
+use crate::wall_clock::between;
+
+/// As long as the SDKs wait for an answer unless told otherwise.
+const WITHIN: Duration = Duration::from_secs(600);
+/// So many runs of one body are looked at, the newest first.
+const MOST: usize = 32;
+/// What the keys of requests without one begin with.
+const KEYLESS: &str = "keyless-";
+
+/// Keeps the run that a repeat is for from others that repeat the same, until its answer has begun.
+#[derive(Clone, Default)]
+pub(super) struct Held(Arc<Mutex<Option<Reading>>>);
+
+impl Held {
+    fn hold(&self, reading: Reading) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
+    }
+}
+
+/// The key of a request: its own, that of the run which it repeats, or a new one.
+pub(super) async fn key(app: &App, request: &Request<'_>, face: &str) -> Result<String, Fault> {
+    if let Some(key) = request::key_of(request.parts)? {
+        return Ok(key.to_owned());
+    }
+    if app.settings.openai_repeats
+        && is_repeat(request.parts)
+        && let Some(run) = repeated(app, request, face).await?
+    {
+        return Ok(run.key);
+    }
+    Ok(format!("{KEYLESS}{}", Uuid::now_v7()))
+}
+
+/// Whether nobody can name the run in a request: it was made up for one.
+pub(super) fn is_keyless(run: &Run) -> bool {
+    run.key.starts_with(KEYLESS)
+}
+
+fn is_repeat(parts: &Parts) -> bool {
+    let count = parts.headers.get("x-stainless-retry-count").and_then(|count| count.to_str().ok());
+    count.and_then(|count| count.parse::<u64>().ok()).is_some_and(|count| count > 0)
+}
+
+/// The newest run of this very body that may be what is repeated, and that nobody reads.
+async fn repeated(app: &App, request: &Request<'_>, face: &str) -> Result<Option<Run>, Fault> {
+    let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
+    let named = app.journal.store().named(request.tenant, NameKind::BodyHash, &hash, None, MOST).await;
+    let now = app.wall.now();
+    let is_candidate = |run: &Run| {
+        run.face == face && is_keyless(run) && between(run.created_at, now) <= WITHIN && is_worth_it(run)
+    };
+    for run in named.map_err(journal_fault)?.into_iter().filter(is_candidate) {
+        if let Some(reading) = Reading::alone(app, &run) {
+            if let Some(held) = request.parts.extensions.get::<Held>() {
+                held.hold(reading);
+            }
+            return Ok(Some(run));
+        }
+    }
+    Ok(None)
+}
+
+/// It runs, waits, or has an answer. After a failure a repeat is there to try again.
+fn is_worth_it(run: &Run) -> bool {
+    match run.state {
+        RunState::Running | RunState::Waiting => true,
+        RunState::Closed => run.fault.is_none() && run.reason.as_deref() != Some(Close::CANCELLED),
+    }
+}

@@ -1,0 +1,102 @@
+//! What both APIs have in common on the way in: whether the answer is streamed stands in the body, never in `Accept`;
+//! the key of a request stands in a header.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Request as HttpRequest, State};
+use axum::response::Response;
+use capstan_journal::ArmedBy;
+use capstan_protocol::{DecodeError, Fault, decode};
+use http::request::Parts;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::repeats::Held;
+use crate::access::Caller;
+use crate::app::App;
+use crate::ask::{LONGEST_ID, invalid};
+use crate::face::{self, Asker, Face};
+use crate::openapi::Header;
+use crate::post;
+use crate::refusal::Refusal;
+
+/// How an answer is wanted. It travels in the extensions of the request's head.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+pub(super) struct Wants {
+    #[serde(default, deserialize_with = "flag")]
+    pub(super) stream: bool,
+    #[serde(default, deserialize_with = "flag")]
+    pub(super) background: bool,
+}
+
+/// Null is no.
+fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    Option::<bool>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+impl Wants {
+    pub(super) fn of(parts: &Parts) -> Self {
+        parts.extensions.get().copied().unwrap_or_default()
+    }
+
+    /// Whether whoever asks waits for the whole run and sees nothing of it before.
+    pub(super) fn is_whole(self) -> bool {
+        !self.stream && !self.background
+    }
+}
+
+/// Answers a POST that starts a run.
+pub(super) async fn start(
+    face: Arc<dyn Face>,
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    request: HttpRequest,
+) -> Result<Response, Refusal> {
+    let (mut parts, body) = request.into_parts();
+    let (body, load) = post::read(&app, &caller, &*face, &parts, body).await?;
+    let wants: Wants = decode::from_slice(&body)
+        .map_err(|error| face::refusal(&app, &*face, invalid(&error), Asker::Unread(&parts)))?;
+    parts.extensions.insert(wants);
+    parts.extensions.insert(Held::default());
+    post::answer(&app, &caller, &*face, None, &parts, (body, load)).await
+}
+
+pub(super) const KEY: Header = Header {
+    name: "Idempotency-Key",
+    says: "The key under which the request runs at most once. The same request under the same key attaches to its run and is answered under the same \
+        id; another body is refused.",
+    schema: || json!({ "type": "string", "maxLength": LONGEST_ID }),
+};
+
+/// The key of a request, if it has one.
+pub(super) fn key_of(parts: &Parts) -> Result<Option<&str>, Fault> {
+    let Some(value) = parts.headers.get(KEY.name) else { return Ok(None) };
+    let key = value.to_str().ok().filter(|key| !key.is_empty() && key.len() <= LONGEST_ID);
+    let wrong = || DecodeError::value(KEY.name, format!("must have 1 to {LONGEST_ID} plain characters"));
+    key.map(Some).ok_or_else(|| invalid(&wrong()))
+}
+
+/// An SDK sends a request again that has a key and whose answer was to be whole, so it arms. Nobody comes back for any
+/// other run: there the gateway goes on by itself.
+pub(super) fn armed_by(parts: &Parts) -> ArmedBy {
+    let has_key = parts.headers.contains_key(KEY.name);
+    if has_key && Wants::of(parts).is_whole() { ArmedBy::Client } else { ArmedBy::Gateway }
+}
+
+/// What the SDKs send from pages beside what every client does.
+pub(super) const REQUEST_HEADERS: &[&str] = &[
+    "idempotency-key",
+    "openai-beta",
+    "openai-organization",
+    "openai-project",
+    "x-stainless-arch",
+    "x-stainless-helper-method",
+    "x-stainless-lang",
+    "x-stainless-os",
+    "x-stainless-package-version",
+    "x-stainless-retry-count",
+    "x-stainless-runtime",
+    "x-stainless-runtime-version",
+    "x-stainless-timeout",
+];

@@ -1,0 +1,159 @@
+//! Responses: answers that can be read again, read on, stopped and erased by their id, and that form a tree.
+
+mod ask;
+mod items;
+mod object;
+mod routes;
+mod unstored;
+mod writer;
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::response::{IntoResponse as _, Response};
+use capstan_agent::async_trait;
+use capstan_journal::{ArmedBy, Run, RunState};
+use capstan_protocol::{DecodeError, Fault};
+use http::request::Parts;
+use uuid::Uuid;
+
+use self::object::{Echo, ResponseObject};
+use self::writer::{ResponseEvent, ResponsesWriter, StartingAfter};
+use super::output::Output;
+use super::request::{self, Wants};
+use super::{errors, parameters, repeats};
+use crate::app::App;
+use crate::ask::{Ask, invalid};
+use crate::face::{self, Asker, Face, FaceWriter, Opening, Request};
+use crate::openapi::{Model, Routes, model};
+use crate::refusal::journal_fault;
+use crate::resume::ResumePoint;
+use crate::{lookup, reader};
+
+/// The name under which runs of this face are kept.
+const NAME: &str = "openai-responses";
+
+/// Responses.
+#[derive(Default)]
+pub(crate) struct Responses {
+    unstored: unstored::Tenants,
+}
+
+#[async_trait]
+impl Face for Responses {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn routes(self: Arc<Self>) -> Routes {
+        routes::routes(self)
+    }
+
+    fn events(&self) -> Model {
+        model::<ResponseEvent>
+    }
+
+    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+        Ask::from_response(body)
+    }
+
+    /// An answer that goes on from another one stays in its conversation.
+    async fn complete(&self, app: &App, tenant: &str, _: &Parts, ask: &mut Ask) -> Result<(), Fault> {
+        parameters::check_agent(app, ask, "text.format")?;
+        if ask.chat.is_some() {
+            self.unstored.note(tenant);
+        }
+        let Some(previous) = ask.previous else { return Ok(()) };
+        let found = lookup::by_stream(app, tenant, &previous.to_string()).await;
+        let run = found.ok().filter(|run| run.face == NAME).ok_or_else(|| unknown_previous(previous))?;
+        if run.state != RunState::Closed {
+            let wrong = DecodeError::value(PREVIOUS, "is still being answered");
+            return Err(invalid(&wrong));
+        }
+        ask.session = run.session;
+        Ok(())
+    }
+
+    async fn key(&self, app: &App, request: &Request<'_>) -> Result<String, Fault> {
+        repeats::key(app, request, NAME).await
+    }
+
+    /// Whoever reads on does so by GET, with a number.
+    fn resume_point(&self, _: &Parts) -> Result<ResumePoint, Fault> {
+        Ok(ResumePoint::default())
+    }
+
+    fn wants_whole(&self, parts: &Parts) -> bool {
+        Wants::of(parts).is_whole()
+    }
+
+    fn armed_by(&self, parts: &Parts) -> ArmedBy {
+        request::armed_by(parts)
+    }
+
+    async fn whole(&self, app: &App, request: &Request<'_>, run: &Run) -> Option<Response> {
+        let wants = Wants::of(request.parts);
+        if wants.stream {
+            return None;
+        }
+        let told = async {
+            let echo = Echo::of(request.ask.extras.payload.get());
+            // Whoever does not wait is told how it stands, be it failed; else a failure is a status.
+            let whole = if wants.background {
+                reader::so_far::<Output>(app, run).await?
+            } else {
+                let whole = reader::follow::<Output>(app, run).await?;
+                whole.fault().map_or(Ok(whole), Err)?
+            };
+            Ok(Json(ResponseObject::of(&whole, &echo, app.settings.exposure)).into_response())
+        };
+        let asker = Asker::Client(request.parts, request.ask);
+        Some(told.await.unwrap_or_else(|fault| face::refusal(app, self, fault, asker).of_a_run()))
+    }
+
+    fn refuse(&self, app: &App, fault: &Fault, asker: Asker<'_>) -> Option<Response> {
+        Some(errors::response(app, fault, asker))
+    }
+
+    fn owns(&self, path: &str) -> bool {
+        path == "/v1/responses" || path.starts_with("/v1/responses/") || path.starts_with("/v1/conversations")
+    }
+
+    async fn keep_house(&self, app: &App) {
+        unstored::erase(app, &self.unstored).await;
+    }
+
+    async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
+        let echo = match opening.posted {
+            Some(ask) => Echo::of(ask.extras.payload.get()),
+            None => echo_of(app, opening.run).await?,
+        };
+        let after = opening.parts.extensions.get::<StartingAfter>().map(|StartingAfter(after)| *after);
+        Ok(Box::new(ResponsesWriter::new(opening.run, echo, after, app.settings.exposure)))
+    }
+}
+
+/// Where a request names the answer that it goes on from.
+const PREVIOUS: &str = "previous_response_id";
+
+fn unknown_previous(stream: Uuid) -> Fault {
+    let id = id_of(stream);
+    let wrong = DecodeError::value(PREVIOUS, format!("no response {id:?} is kept"));
+    invalid(&wrong).with_detail(errors::CODE, "previous_response_not_found")
+}
+
+/// The id of an answer.
+fn id_of(stream: Uuid) -> String {
+    format!("resp_{}", stream.simple())
+}
+
+/// The stream of an answer; `None` if it is no id of ours.
+fn stream_of(id: &str) -> Option<Uuid> {
+    id.strip_prefix("resp_")?.parse().ok()
+}
+
+/// What a request said that its answer repeats.
+async fn echo_of(app: &App, run: &Run) -> Result<Echo, Fault> {
+    let body = app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    Ok(body.and_then(|body| std::str::from_utf8(&body).map(Echo::of).ok()).unwrap_or_default())
+}

@@ -1,0 +1,295 @@
+//! The routes of Responses.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Request as HttpRequest, State};
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use capstan_journal::{Run, RunState};
+use capstan_protocol::{DecodeError, Fault, FaultKind};
+use futures_util::future::BoxFuture;
+use http::request::Parts;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::super::errors::REFUSALS;
+use super::super::models::TAG;
+use super::super::output::Output;
+use super::super::request::{self, KEY};
+use super::items::{ItemPage, PageParams};
+use super::object::ResponseObject;
+use super::writer::{ResponseEvent, StartingAfter};
+use super::{NAME, Responses, echo_of, id_of, stream_of};
+use crate::access::Caller;
+use crate::app::App;
+use crate::ask::invalid;
+use crate::audit::{Deed, Who};
+use crate::face::{self, Asker, Opening};
+use crate::openapi::{self, Answer, Body, Content, PathParameter, Routes, Row, model};
+use crate::reader::{self, View};
+use crate::refusal::{Refusal, journal_fault};
+use crate::resume::ResumePoint;
+use crate::scopes::Scope;
+use crate::{lookup, post, purge, query, runs};
+
+pub(super) fn routes(face: Arc<Responses>) -> Routes {
+    let about = |face: &Arc<Responses>, answer: Answering| {
+        let face = face.clone();
+        async move |State(app): State<App>,
+                    Extension(caller): Extension<Caller>,
+                    Path(id): Path<String>,
+                    request: HttpRequest| {
+            answer(About { face, app, caller, parts: request.into_parts().0, id }).await
+        }
+    };
+    let posted = face.clone();
+    let start = async move |app, caller, http| request::start(posted, app, caller, http).await;
+    Routes::default()
+        .post("/v1/responses", start, &POST)
+        .get("/v1/responses/{id}", about(&face, |about| Box::pin(look(about))), &GET)
+        .delete("/v1/responses/{id}", about(&face, |about| Box::pin(erase(about))), &DELETE)
+        .post("/v1/responses/{id}/cancel", about(&face, |about| Box::pin(cancel(about))), &CANCEL)
+        .get(
+            "/v1/responses/{id}/input_items",
+            about(&face, |about| Box::pin(input_items(about))),
+            &INPUT_ITEMS,
+        )
+}
+
+/// How a request about an answer is answered.
+type Answering = fn(About) -> BoxFuture<'static, Result<Response, Refusal>>;
+
+/// A request about an answer that was asked for.
+struct About {
+    face: Arc<Responses>,
+    app: App,
+    caller: Caller,
+    parts: Parts,
+    id: String,
+}
+
+impl About {
+    /// Its run. What was asked for in another face is no response.
+    async fn run(&self) -> Result<Run, Fault> {
+        let unknown = || {
+            let message = format!("No response {:?} is kept.", self.id);
+            Fault::new(FaultKind::StreamNotFound).with_message(message)
+        };
+        let stream = stream_of(&self.id).ok_or_else(unknown)?;
+        let run = lookup::by_stream(&self.app, &self.caller.tenant, &stream.to_string()).await?;
+        Some(run).filter(|run| run.face == NAME).ok_or_else(unknown)
+    }
+
+    /// A run as it stands.
+    async fn told(&self, run: &Run) -> Result<Response, Fault> {
+        let echo = echo_of(&self.app, run).await?;
+        let whole = reader::so_far::<Output>(&self.app, run).await?;
+        let mut response =
+            Json(ResponseObject::of(&whole, &echo, self.app.settings.exposure)).into_response();
+        reader::name_stream(run, &mut response);
+        Ok(response)
+    }
+
+    fn refusal(&self, fault: Fault) -> Refusal {
+        face::refusal(&self.app, &*self.face, fault, Asker::Viewer(&self.parts))
+    }
+}
+
+/// How to look.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct LookParams {
+    /// As events, from the first one on.
+    stream: bool,
+    /// Only events with a greater number.
+    starting_after: Option<u64>,
+}
+
+async fn look(mut about: About) -> Result<Response, Refusal> {
+    let looked = async {
+        let params: LookParams = query::parse(&about.parts.uri)?;
+        let run = about.run().await?;
+        if !params.stream {
+            return about.told(&run).await;
+        }
+        if let Some(after) = params.starting_after.map(StartingAfter) {
+            if !after.is_in(&run) {
+                let wrong = DecodeError::value("starting_after", "there is no such event yet");
+                return Err(invalid(&wrong));
+            }
+            about.parts.extensions.insert(after);
+        }
+        let point = ResumePoint::default();
+        let opening = Opening { run: &run, point, view: View::Get, parts: &about.parts, posted: None };
+        post::watch(&about.app, &*about.face, opening).await
+    };
+    looked.await.map_err(|fault| about.refusal(fault))
+}
+
+async fn cancel(about: About) -> Result<Response, Refusal> {
+    let stopped = async {
+        let run = about.run().await?;
+        let was_open = run.state != RunState::Closed;
+        let run = runs::stop(&about.app, run).await?;
+        if was_open {
+            about.app.audit.stopped(&about.caller, &run);
+        }
+        about.told(&run).await
+    };
+    stopped.await.map_err(|fault| about.refusal(fault))
+}
+
+/// What is left of an answer that was erased.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Deleted {
+    id: String,
+    object: &'static str,
+    deleted: bool,
+}
+
+async fn erase(about: About) -> Result<Response, Refusal> {
+    let erased = async {
+        let run = purge::stream(&about.app, about.run().await?).await?;
+        about.app.audit.did(&Who::from(&about.caller), Deed::PurgedStream, &run.tenant, run.stream_id);
+        Ok(Json(Deleted { id: id_of(run.stream_id), object: "response", deleted: true }).into_response())
+    };
+    erased.await.map_err(|fault| about.refusal(fault))
+}
+
+async fn input_items(about: About) -> Result<Response, Refusal> {
+    let listed = async {
+        let params: PageParams = query::parse(&about.parts.uri)?;
+        let run = about.run().await?;
+        let body = about.app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+        let page = ItemPage::of(run.stream_id, &body.unwrap_or_default(), &params)?;
+        Ok(Json(page).into_response())
+    };
+    listed.await.map_err(|fault| about.refusal(fault))
+}
+
+const POST: Row = Row {
+    tag: &TAG,
+    summary: "Create a response",
+    says: "OpenAI's Responses with an agent as the model. Any response can be read again and read on, not only one in the background, for as long as \
+        retention keeps it; its run goes on if the connection ends.",
+    headers: &[&KEY],
+    body: Some(&REQUEST),
+    answers: &[Answer {
+        headers: &[&openapi::STREAM_ID],
+        ..Answer::ok("The response, or its events if `stream` is true.", TOLD)
+    }],
+    faults: &[
+        FaultKind::InvalidRequest,
+        FaultKind::AgentNotFound,
+        FaultKind::RequestConflict,
+        FaultKind::PayloadTooLarge,
+        FaultKind::UnsupportedMediaType,
+    ],
+    tells_of_run: true,
+    refusals: Some(&REFUSALS),
+    ..Row::NONE
+};
+
+const TOLD: &[Content] =
+    &[Content::Json(model::<ResponseObject<'_>>), Content::Events(model::<ResponseEvent>)];
+
+const GET: Row = Row {
+    tag: &TAG,
+    summary: "Look up a response",
+    says: "As it stands, or as events from any place on: `starting_after` is the number of the last event that was received.",
+    places: &[&ID],
+    query: Some(LookParams::json_schema),
+    answers: &[Answer {
+        headers: &[&openapi::STREAM_ID],
+        ..Answer::ok("The response, or its events.", TOLD)
+    }],
+    faults: ABOUT,
+    refusals: Some(&REFUSALS),
+    ..Row::NONE
+};
+
+const CANCEL: Row = Row {
+    tag: &TAG,
+    summary: "Cancel a response",
+    says: "Answers when its run is stopped. One that is over stays as it is.",
+    places: &[&ID],
+    answers: &[Answer {
+        headers: &[&openapi::STREAM_ID],
+        ..Answer::ok("The response as it stands now.", &[Content::Json(model::<ResponseObject<'_>>)])
+    }],
+    faults: ABOUT,
+    refusals: Some(&REFUSALS),
+    scopes: Some(&[Scope::Stop]),
+    ..Row::NONE
+};
+
+const DELETE: Row = Row {
+    tag: &TAG,
+    summary: "Erase a response",
+    says: "Its run is stopped if it is under way; its stream and its turn are erased for good.",
+    places: &[&ID],
+    answers: &[Answer::ok("What is left of it.", &[Content::Json(model::<Deleted>)])],
+    faults: ABOUT,
+    refusals: Some(&REFUSALS),
+    scopes: Some(&[Scope::Stop, Scope::Purge]),
+    ..Row::NONE
+};
+
+const INPUT_ITEMS: Row = Row {
+    tag: &TAG,
+    summary: "List what a response was asked with",
+    says: "The items of its own request, newest first unless asked for otherwise.",
+    places: &[&ID],
+    query: Some(PageParams::json_schema),
+    answers: &[Answer::ok("A page of items.", &[Content::Json(model::<ItemPage>)])],
+    faults: ABOUT,
+    refusals: Some(&REFUSALS),
+    ..Row::NONE
+};
+
+const ABOUT: &[FaultKind] = &[
+    FaultKind::InvalidRequest,
+    FaultKind::StreamNotFound,
+    FaultKind::StreamExpired,
+    FaultKind::ServiceUnavailable,
+    FaultKind::JournalUnavailable,
+];
+
+const ID: PathParameter = PathParameter {
+    says: "The id of a response.",
+    schema: || json!({ "type": "string", "pattern": "^resp_[0-9a-f]{32}$" }),
+    example: "resp_0193a8f2c4d57b6e9a1b2c3d4e5f6a7b",
+};
+
+const REQUEST: Body = Body {
+    says: "`model` is the name of an agent; without one the default agent answers. `conversation` is the session; `previous_response_id` goes on from \
+        one answer of it.",
+    model: body,
+    examples: &[("response", response)],
+};
+
+fn body(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "required": ["input"],
+        "properties": {
+            "model": { "type": ["string", "null"] },
+            "input": { "type": ["string", "array"], "minItems": 1 },
+            "instructions": { "type": ["string", "null"] },
+            "previous_response_id": { "type": ["string", "null"] },
+            "conversation": { "type": ["string", "object", "null"] },
+            "tools": { "type": ["array", "null"] },
+            "stream": { "type": ["boolean", "null"] },
+            "background": { "type": ["boolean", "null"] },
+            "store": { "type": ["boolean", "null"] },
+            "metadata": { "type": ["object", "null"] },
+            "temperature": { "type": ["number", "null"] },
+            "max_output_tokens": { "type": ["integer", "null"], "minimum": 0 },
+        },
+    })
+}
+
+fn response() -> Value {
+    json!({ "model": "demo", "input": "Why is the sky blue?" })
+}

@@ -1,0 +1,154 @@
+"""OpenAI's published SDK against the real binary, its retries on: answers, failures by class, cuts, start once."""
+import threading
+import time
+
+import openai
+import pytest
+from cutting_proxy import CuttingProxy, after_frames
+from openai import OpenAI
+
+CLASSES = [
+    ("agent_execution_error", openai.InternalServerError),
+    ("rate_limit_exceeded --retry-after 1", openai.RateLimitError),
+    ("timeout", openai.InternalServerError),
+    ("service_unavailable", openai.InternalServerError),
+    ("upstream_error", openai.InternalServerError),
+    ("upstream_quota", openai.RateLimitError),
+    ("context_length_exceeded", openai.BadRequestError),
+    ("content_refused", openai.BadRequestError),
+    ("tenant_unauthorized", openai.PermissionDeniedError),
+    ("tenant_required", openai.AuthenticationError),
+    ("session_not_found", openai.NotFoundError),
+]
+
+
+def client_for(url, **options):
+    return OpenAI(base_url=f"{url}/v1", api_key="sk-local", **options)
+
+
+@pytest.fixture(scope="module")
+def client(gateway):
+    with client_for(gateway.url) as client:
+        yield client
+
+
+def runs(gateway, http):
+    return http.get(f"{gateway.url}/v1/streams", params={"limit": 1000}).json()["streams"]
+
+
+def chat(client, text, **options):
+    return client.chat.completions.create(model="demo", messages=[{"role": "user", "content": text}], **options)
+
+
+def text_of(chunks):
+    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+
+
+def test_a_chat_whole_and_streamed(client):
+    assert [model.id for model in client.models.list()] == ["demo"]
+    whole = chat(client, "/echo one two three")
+    assert whole.choices[0].message.content == "one two three"
+    chunks = list(chat(client, "/echo one two three", stream=True, stream_options={"include_usage": True}))
+    assert text_of(chunks) == "one two three"
+    assert chunks[-1].usage == whole.usage
+    asked = [{"role": "user", "content": "/tokens 20"}]
+    with client.chat.completions.stream(model="demo", messages=asked) as stream:
+        assert stream.get_final_completion().choices[0].finish_reason == "stop"
+
+
+def test_a_response_whole_streamed_and_by_its_id(client):
+    assert client.responses.create(model="demo", input="/echo one two").output_text == "one two"
+    for command in ["/events", "/tokens 50", "/warn", "/flaky 1"]:
+        with client.responses.stream(model="demo", input=command) as stream:
+            final = stream.get_final_response()
+        assert final.status == "completed"
+        assert client.responses.retrieve(final.id).output_text == final.output_text
+        replayed = list(client.responses.retrieve(final.id, stream=True))
+        rest = list(client.responses.retrieve(final.id, stream=True, starting_after=replayed[3].sequence_number))
+        assert rest == replayed[4:]
+    items = client.responses.input_items.list(final.id)
+    assert items.data[0].content[0].text == "/flaky 1"
+    client.responses.delete(final.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(final.id)
+
+
+def test_in_the_background_and_cancelled(client):
+    response = client.responses.create(input="/tokens 30", background=True)
+    while response.status == "in_progress":
+        response = client.responses.retrieve(response.id)
+    assert response.status == "completed"
+    hanging = client.responses.create(input="/hang", background=True)
+    assert client.responses.cancel(hanging.id).status == "cancelled"
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.responses.create(input="x", previous_response_id="resp_none")
+    assert refused.value.code == "previous_response_not_found"
+
+
+@pytest.mark.parametrize(("fault", "kind"), CLASSES)
+def test_a_run_that_failed_is_told_once_in_the_class_of_its_kind(gateway, http, client, fault, kind):
+    before = len(runs(gateway, http))
+    for ask in (lambda: chat(client, f"/fault {fault}"), lambda: client.responses.create(input=f"/fault {fault}")):
+        with pytest.raises(kind) as failed:
+            ask()
+        assert failed.value.body["kind"] == fault.split()[0]
+    for ask in (
+        lambda: chat(client, f"/fault {fault}", stream=True),
+        lambda: client.responses.create(input=f"/fault {fault}", stream=True),
+    ):
+        with pytest.raises(openai.APIError) as failed:
+            list(ask())
+        assert failed.value.body["kind"] == fault.split()[0]
+    assert len(runs(gateway, http)) == before + 4, "nothing was tried again"
+
+
+def test_wrong_input_starts_nothing(gateway, http, client):
+    before = len(runs(gateway, http))
+    with pytest.raises(openai.NotFoundError) as refused:
+        client.responses.create(model="gpt-9", input="x")
+    assert (refused.value.code, refused.value.param) == ("model_not_found", "model")
+    with pytest.raises(openai.BadRequestError) as refused:
+        chat(client, "x", n=2)
+    assert refused.value.param == "n"
+    assert len(runs(gateway, http)) == before
+    headers = {"Idempotency-Key": f"python-{time.time_ns()}"}
+    first = chat(client, "/echo a", extra_headers=headers)
+    assert chat(client, "/echo a", extra_headers=headers) == first
+    with pytest.raises(openai.ConflictError):
+        chat(client, "/echo b", extra_headers=headers)
+    assert len(runs(gateway, http)) == before + 1
+
+
+def test_a_cut_is_never_an_answer(gateway):
+    with CuttingProxy(gateway.port, [after_frames(n) for n in (1, 2, 4, 9, 14, 15)]) as proxy:
+        for _ in range(6):
+            with client_for(proxy.url, max_retries=0) as cut, pytest.raises(openai.APIConnectionError):
+                list(cut.responses.create(input="/tokens 12", stream=True))
+
+
+def test_an_answer_that_was_lost_is_asked_for_again_and_bills_no_second_run(gateway, http):
+    for ask in (lambda c: chat(c, "/tokens 60 --delay 5ms"), lambda c: c.responses.create(input="/tokens 61 --delay 5ms")):
+        before = len(runs(gateway, http))
+        with LosingProxy(gateway.port) as proxy, client_for(proxy.url) as client:
+            ask(client)
+            assert proxy.connections == 2
+        assert len(runs(gateway, http)) == before + 1
+
+
+class LosingProxy(CuttingProxy):
+    """Breaks its first connection off before anything was answered."""
+
+    def __init__(self, server_port):
+        self.connections = 0
+        super().__init__(server_port, [])
+
+    def relay(self, client, server, rule):
+        self.connections += 1
+        if self.connections == 1:
+            threading.Timer(0.1, lambda: self.lose(client)).start()
+        super().relay(client, server, rule)
+
+    def lose(self, client):
+        import socket
+
+        client.shutdown(socket.SHUT_RDWR)
