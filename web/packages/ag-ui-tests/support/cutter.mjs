@@ -1,3 +1,4 @@
+// @ts-nocheck: tests of other packages use it as it is.
 // A proxy that breaks responses off after a number of events, between two of them, as a bad network would.
 import { createServer, request } from "node:http";
 

@@ -7,7 +7,7 @@ use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::words::Version;
+use super::words::{Version, with};
 
 /// Goes with the head of the request.
 #[derive(Debug, Clone)]
@@ -128,7 +128,7 @@ impl Wrong {
         let (code, status, reason) = words_of(fault.kind(), problem.status);
         let mut metadata = json!({ "code": problem.code, "severity": problem.severity });
         if let Some(details) = problem.details {
-            metadata["details"] = Value::Object(details).to_string().into();
+            metadata = with(metadata, "details", Value::Object(details).to_string());
         }
         let message = problem.detail.unwrap_or(problem.title);
         let is_by_status = matches!(status, 401 | 403 | 405 | 413 | 415 | 429 | 503)

@@ -8,6 +8,7 @@ use http::header;
 use serde_json::{Value, json};
 
 use super::rows;
+use super::words::with;
 use crate::app::App;
 use crate::openapi::Routes;
 use crate::refusal::Refusal;
@@ -71,8 +72,9 @@ fn card(app: &App, name: &str, url: &str) -> Value {
         "preferredTransport": "JSONRPC",
     });
     if !app.settings.is_local() {
-        card["securitySchemes"] = json!({ "key": { "httpAuthSecurityScheme": { "scheme": "Bearer" } } });
-        card["securityRequirements"] = json!([{ "schemes": { "key": { "list": [] } } }]);
+        let bearer = json!({ "key": { "httpAuthSecurityScheme": { "scheme": "Bearer" } } });
+        card = with(card, "securitySchemes", bearer);
+        card = with(card, "securityRequirements", json!([{ "schemes": { "key": { "list": [] } } }]));
     }
     card
 }

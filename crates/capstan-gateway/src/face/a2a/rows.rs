@@ -26,6 +26,7 @@ pub(super) struct StreamEvent {
 const REFUSALS: Refusals = Refusals { status: status_of, content: Content::Json(error) };
 
 fn status_of(entry: &Entry) -> u16 {
+    #[allow(clippy::wildcard_enum_match_arm)] // The others have the catalogue's.
     match entry.kind {
         FaultKind::StreamExpired => 404,
         FaultKind::RequestConflict | FaultKind::InterruptNotOpen => 400,

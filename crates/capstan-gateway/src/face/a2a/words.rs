@@ -76,11 +76,11 @@ impl Version {
     }
 
     /// With the `kind` that 0.3 has.
-    fn kinded(self, kind: &str, mut value: Value) -> Value {
-        if let (Self::V03, Value::Object(members)) = (self, &mut value) {
-            members.insert("kind".into(), kind.into());
+    fn kinded(self, kind: &str, value: Value) -> Value {
+        match self {
+            Self::V1 => value,
+            Self::V03 => with(value, "kind", kind),
         }
-        value
     }
 
     fn status(self, ids: &Ids, status: &Status) -> Value {
@@ -91,7 +91,7 @@ impl Version {
             let role = if self == Self::V1 { "ROLE_AGENT" } else { "agent" };
             let message = json!({ "messageId": status.message_id, "contextId": ids.context, "taskId": ids.task,
                 "role": role, "parts": parts });
-            told["message"] = self.kinded("message", message);
+            told = with(told, "message", self.kinded("message", message));
         }
         told
     }
@@ -118,10 +118,10 @@ impl Version {
         let mut event =
             json!({ "taskId": ids.task, "contextId": ids.context, "status": self.status(ids, status) });
         if self == Self::V03 {
-            event["final"] = (!status.state.is_working()).into();
+            event = with(event, "final", !status.state.is_working());
         }
         if let Some(metadata) = metadata {
-            event["metadata"] = metadata.into();
+            event = with(event, "metadata", metadata);
         }
         self.wrapped("statusUpdate", self.kinded("status-update", event))
     }
@@ -138,4 +138,12 @@ impl Version {
             Self::V03 => value,
         }
     }
+}
+
+/// An object with one member more.
+pub(super) fn with(mut object: Value, name: &str, value: impl Into<Value>) -> Value {
+    if let Value::Object(members) = &mut object {
+        members.insert(name.to_owned(), value.into());
+    }
+    object
 }

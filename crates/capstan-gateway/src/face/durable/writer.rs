@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use capstan_journal::RunState;
 use capstan_protocol::{Payload, sse};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::items::Items;
 use super::offset::Offset;
@@ -32,16 +32,11 @@ impl DurableWriter {
 
     fn control(&self, is_closed: bool, out: &mut Vec<u8>) {
         let next = Offset(self.last).to_string();
-        let told: Value = match is_closed {
-            true => json!({ "streamNextOffset": next, "streamClosed": true, "upToDate": true }),
-            false => {
-                let is_up_to_date = self.last >= self.tail;
-                let mut told = json!({ "streamNextOffset": next, "streamCursor": self.last.to_string() });
-                if is_up_to_date {
-                    told["upToDate"] = true.into();
-                }
-                told
-            }
+        let cursor = self.last.to_string();
+        let told = match (is_closed, self.last >= self.tail) {
+            (true, _) => json!({ "streamNextOffset": next, "streamClosed": true, "upToDate": true }),
+            (false, true) => json!({ "streamNextOffset": next, "streamCursor": cursor, "upToDate": true }),
+            (false, false) => json!({ "streamNextOffset": next, "streamCursor": cursor }),
         };
         sse::encode_json(None, Some("control"), &told.to_string(), out);
     }
