@@ -79,9 +79,11 @@ pub(crate) async fn a_claim_is_refused_until_exactly_the_wait_is_over(backend: &
     for (tenant, over, length) in
         [("by minute", Over::TokensPerMinute, 60 * SECOND), ("by day", Over::TokensPerDay, 86_400 * SECOND)]
     {
-        let quota = match over {
-            Over::TokensPerMinute => Quota { tokens_per_minute: Some(100), ..Quota::UNLIMITED },
-            _ => Quota { tokens_per_day: Some(100), ..Quota::UNLIMITED },
+        let most = |of: Over| (of == over).then_some(100);
+        let quota = Quota {
+            tokens_per_minute: most(Over::TokensPerMinute),
+            tokens_per_day: most(Over::TokensPerDay),
+            ..Quota::UNLIMITED
         };
         spend(backend, tenant, 99, now).await;
         let under_way = start(backend, tenant, now, quota).await.unwrap();
