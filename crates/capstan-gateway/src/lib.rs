@@ -42,6 +42,7 @@ mod tls;
 mod traces;
 mod waits;
 mod wall_clock;
+mod webhooks;
 
 /// The examples of the page about agents of one's own, compiled.
 #[cfg(doctest)]
@@ -61,3 +62,4 @@ pub use settings::{Limits, Settings, Timeouts};
 pub use tenants::{KeyHash, Tenant, TenantKey, Tenants};
 pub use tls::Tls;
 pub use traces::{SPANS, TraceCollector};
+pub use webhooks::{Webhook, WebhookSender};

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
 use crate::scopes::{Scope, Scopes};
+use crate::webhooks::Webhook;
 
 /// A key as it is stored: its SHA-256. Keys are long and random, so a plain hash is enough.
 #[derive(Clone, PartialEq, Eq)]
@@ -82,6 +83,8 @@ pub struct Tenant {
     pub max_age: Option<Duration>,
     /// How many bytes of its streams are kept.
     pub max_bytes: Option<u64>,
+    /// Whom to tell when a response in the background has ended.
+    pub webhook: Option<Webhook>,
 }
 
 /// What is not stored takes memory: it is kept long enough to come back to an answer, unless its tenant says how long.
@@ -91,7 +94,7 @@ impl Tenant {
     /// A tenant with everything optional left as it is for all; each of its keys may do everything.
     pub fn new(name: impl Into<String>, keys: Vec<KeyHash>) -> Self {
         let keys = keys.into_iter().map(TenantKey::from).collect();
-        Self { name: name.into(), keys, no_store: false, max_age: None, max_bytes: None }
+        Self { name: name.into(), keys, no_store: false, max_age: None, max_bytes: None, webhook: None }
     }
 }
 
@@ -165,6 +168,11 @@ impl Tenants {
     /// Whether there is one of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.current().iter().any(|tenant| tenant.name == name)
+    }
+
+    /// Whom to tell of a tenant's runs.
+    pub(crate) fn webhook_of(&self, name: &str) -> Option<Webhook> {
+        self.current().iter().find(|tenant| tenant.name == name)?.webhook.clone()
     }
 
     /// The keys of a tenant that may read.
