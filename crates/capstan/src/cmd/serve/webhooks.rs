@@ -124,6 +124,7 @@ fn is_public_v6(ip: Ipv6Addr) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
