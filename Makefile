@@ -27,7 +27,7 @@ fuzz: ## Fuzz the decoders, a minute each (FUZZ_SECONDS=…)
 	@scripts/fuzz
 
 soak: ## The long versions of the tests
-	PROPTEST_CASES=20000 CAPSTAN_SEEDS=5000 cargo test --workspace --release -- --include-ignored
+	PROPTEST_CASES=20000 CAPSTAN_SEEDS=5000 scripts/postgres cargo test --workspace --release -- --include-ignored
 	CAPSTAN_EXAMPLES=200 scripts/literal tests/python/test_openapi.py
 
 release: ## The optimised binary, with the playground in it: target/dist/capstan

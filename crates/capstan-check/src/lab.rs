@@ -44,7 +44,7 @@ pub(crate) struct Lab {
 impl Lab {
     pub(crate) fn new(target: Target) -> Result<Self, reqwest::Error> {
         // A redirect is an answer like any other, and none that the contract knows.
-        let http = reqwest::Client::builder()
+        let http = capstan_client::transport::http_client()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(target.timeout)
             .tcp_nodelay(true)

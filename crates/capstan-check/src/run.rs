@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use capstan_protocol::Timestamp;
 use http::Method;
 use thiserror::Error;
+use url::Url;
 
 use crate::check::{Check, Face, NotPassed, Use};
 use crate::lab::Lab;
@@ -169,15 +170,24 @@ fn shown_url(target: &Target) -> String {
 fn assist_paths(target: &Target) -> Vec<String> {
     match (&target.assist_path, &target.agent) {
         (Some(path), _) => vec![path.clone()],
-        (None, Some(agent)) => vec![format!("/v1/agents/{agent}/assist")],
+        (None, Some(agent)) => vec![of_agent(agent, "assist")],
         (None, None) => vec!["/v1/assist".into(), "/assist".into()],
     }
+}
+
+/// An agent's name may hold anything, so it is encoded as one part of a path.
+fn of_agent(agent: &str, face: &str) -> String {
+    let mut url = Url::parse("http://any").ok();
+    if let Some(mut parts) = url.as_mut().and_then(|url| url.path_segments_mut().ok()) {
+        parts.clear().extend(["v1", "agents", agent, face]);
+    }
+    url.map_or_else(String::new, |url| url.path().to_owned())
 }
 
 fn agui_paths(target: &Target) -> Vec<String> {
     match (&target.agui_path, &target.agent) {
         (Some(path), _) => vec![path.clone()],
-        (None, Some(agent)) => vec![format!("/v1/agents/{agent}/ag-ui")],
+        (None, Some(agent)) => vec![of_agent(agent, "ag-ui")],
         // A bare AG-UI server is its URL.
         (None, None) if target.faces == Faces::Agui => vec!["/v1/ag-ui".into(), String::new()],
         (None, None) => vec!["/v1/ag-ui".into()],
@@ -252,6 +262,11 @@ mod tests {
     fn a_mistyped_check_is_named_with_the_nearest_one() {
         let wrong = choose(&["cap.resum".into()]).unwrap_err();
         assert_eq!(wrong.to_string(), "no check is called \"cap.resum\", did you mean cap.resume?");
+    }
+
+    #[test]
+    fn a_name_is_one_part_of_a_path_whatever_it_holds() {
+        assert_eq!(of_agent("my agent/2", "assist"), "/v1/agents/my%20agent%2F2/assist");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 mod common;
 
 use capstan_check::{Target, Verdict, run};
-use common::{broken, gateway, settings, skipped, target, target_with_keys, with_tenants};
+use common::{broken, gateway, plain_client, settings, skipped, target, target_with_keys, with_tenants};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_gateway_with_tenants_keeps_every_promise() {
@@ -29,7 +29,14 @@ async fn as_many_runs_are_started_as_were_announced() {
     let url = gateway(settings()).await;
     let report = run(target(&url), |_| ()).await.unwrap();
     let list: serde_json::Value = serde_json::from_slice(
-        &reqwest::get(format!("{url}/v1/streams?limit=1000")).await.unwrap().bytes().await.unwrap(),
+        &plain_client()
+            .get(format!("{url}/v1/streams?limit=1000"))
+            .send()
+            .await
+            .unwrap()
+            .bytes()
+            .await
+            .unwrap(),
     )
     .unwrap();
     assert_eq!(list["streams"].as_array().unwrap().len(), report.summary.runs);

@@ -3,6 +3,8 @@
 
 #[cfg(feature = "reqwest")]
 mod reqwest;
+#[cfg(feature = "reqwest")]
+mod tls;
 
 use std::error::Error;
 use std::fmt;
@@ -14,6 +16,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::Stream;
 use http::{HeaderMap, Method};
+#[cfg(feature = "reqwest")]
+pub use tls::http_client;
 
 /// A request, ready to be sent.
 #[derive(Debug, Clone)]

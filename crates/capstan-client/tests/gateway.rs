@@ -10,6 +10,8 @@ use capstan_agent::Timer;
 use capstan_client::protocol::{Cursor, Payload, Profile, Transcript};
 use capstan_client::{CapClient, CapError, Notice, Options, PacketStream, blocking};
 use common::{InProcess, Server, quick};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
 use uuid::Uuid;
 
 async fn all(packets: &mut PacketStream) -> Result<Transcript, CapError> {
@@ -175,10 +177,10 @@ async fn a_warning_is_logged_once_by_packets_and_by_text() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
-        .with_env_filter("capstan_client=warn")
         .with_writer(move || writer.clone())
         .with_ansi(false)
-        .finish();
+        .finish()
+        .with("capstan_client=warn".parse::<Targets>().unwrap());
     let _guard = tracing::subscriber::set_default(subscriber);
     all(&mut client.assist(&client.question(Uuid::now_v7(), "/warn"))).await.unwrap();
     client.chat("/warn").collect().await.unwrap();

@@ -13,6 +13,7 @@ async fn start(script: Script) -> FakeProvider {
 }
 
 fn client() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap()
 }
 

@@ -13,7 +13,7 @@ use http::{Method, StatusCode};
 
 use crate::app::App;
 use crate::audit::{Who, mark_of};
-use crate::face::Face;
+use crate::face::{Face, durable};
 use crate::jwt::{Jwt, is_token};
 use crate::refusal::{Refusal, refused_by_credentials};
 use crate::scopes::{Scope, Scopes};
@@ -62,7 +62,7 @@ pub(crate) async fn check_scopes(scopes: &'static [Scope], request: Request, nex
     }
 }
 
-/// The route that a ticket opens.
+/// A route that a ticket opens.
 pub(crate) const WATCH: &str = "/v1/streams/{id}";
 
 /// Names under which keys are put into URLs, where logs, histories and referrers keep them; in any spelling.
@@ -128,7 +128,7 @@ fn holder_of(app: &App, shown: &str) -> Result<Caller, Fault> {
     let Some(jwt) = app.settings.jwt.as_ref().filter(|_| is_token(shown)) else {
         return Err(Fault::new(FaultKind::TenantUnauthorized));
     };
-    let claims = jwt.check(shown, tenants)?;
+    let claims = jwt.check(shown, tenants, app.wall.now())?;
     let mark = format!("jwt:{}", mark_of(&claims.subject));
     Ok(Caller { tenant: claims.tenant, key: Some(jwt.ticket_key()), scopes: claims.scopes, mark })
 }
@@ -142,7 +142,8 @@ fn query(uri: &http::Uri) -> Vec<(String, String)> {
 fn ticket<'a>(head: &'a Parts, query: &'a [(String, String)]) -> Option<(&'a str, &'a str)> {
     let route = head.extensions.get::<MatchedPath>()?;
     // At its end: the routes may be mounted below others.
-    let is_watching = route.as_str().ends_with(WATCH) && matches!(head.method, Method::GET | Method::HEAD);
+    let shows_stream = [WATCH, durable::READ].iter().any(|path| route.as_str().ends_with(path));
+    let is_watching = shows_stream && matches!(head.method, Method::GET | Method::HEAD);
     let (_, ticket) = query.iter().find(|(name, _)| name == "ticket").filter(|_| is_watching)?;
     Some((head.uri.path().rsplit('/').next()?, ticket))
 }

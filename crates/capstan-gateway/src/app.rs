@@ -239,7 +239,7 @@ impl App {
 
     /// What a tenant may have.
     pub(crate) fn quota_of(&self, tenant: &str) -> Quota {
-        limits::quota(&self.settings.limits, self.settings.tenants.is_unstored(tenant))
+        limits::quota(&self.settings.limits, &self.settings.tenants.named(tenant))
     }
 
     /// The time of day, for whatever is written down of a run. It never goes back within one, whoever sets the clock.

@@ -4,8 +4,11 @@
 //! of a request, refusals, and how a stream is told. There is one way in for all of them (`post`) and one way out
 //! (`reader`); neither knows which faces there are.
 
+mod a2a;
 pub(crate) mod agui;
+mod ai_sdk;
 pub(crate) mod cap;
+pub(crate) mod durable;
 #[cfg(test)]
 mod numbers;
 pub(crate) mod openai;
@@ -37,6 +40,9 @@ pub(crate) fn all() -> Vec<Arc<dyn Face>> {
         Arc::new(agui::Agui::default()),
         Arc::new(openai::Chat),
         Arc::new(openai::Responses::default()),
+        Arc::new(ai_sdk::AiSdk),
+        Arc::new(durable::Durable),
+        Arc::new(a2a::A2a),
         #[cfg(test)]
         Arc::new(numbers::Numbers),
     ]
@@ -174,7 +180,6 @@ pub(crate) enum Asker<'a> {
     Client(&'a Parts, &'a Ask),
 }
 
-#[cfg_attr(not(test), allow(dead_code, reason = "CAP and AG-UI refuse alike at all of their paths"))]
 impl<'a> Asker<'a> {
     /// Where it came to.
     pub(crate) fn path(self) -> &'a str {

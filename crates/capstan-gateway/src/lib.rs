@@ -19,6 +19,7 @@ mod lookup;
 mod metrics;
 mod openapi;
 mod operators;
+mod paid_body;
 mod post;
 mod purge;
 mod query;

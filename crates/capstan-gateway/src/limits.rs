@@ -12,6 +12,7 @@ use capstan_protocol::{Fault, FaultKind};
 use tokio::sync::Notify;
 
 use crate::settings::Limits;
+use crate::tenants::Tenant;
 
 /// What runs, who reads and what that takes, here.
 #[derive(Default)]
@@ -250,10 +251,10 @@ impl Limiter {
 }
 
 /// What a tenant may have, as the journal checks it. Where zero is "no limit" it is none.
-pub(crate) fn quota(limits: &Limits, is_unstored: bool) -> Quota {
+pub(crate) fn quota(limits: &Limits, tenant: &Tenant) -> Quota {
     let some = |most: u64| Some(most).filter(|most| *most > 0);
     let bytes = some(limits.bytes_per_tenant);
-    let unstored = Some(limits.unstored_bytes_per_tenant).filter(|_| is_unstored);
+    let unstored = Some(limits.unstored_bytes_per_tenant).filter(|_| tenant.no_store);
     Quota {
         per_minute: NonZeroU32::new(limits.requests_per_minute),
         running: Some(limits.runs_per_tenant as u64),
@@ -262,6 +263,8 @@ pub(crate) fn quota(limits: &Limits, is_unstored: bool) -> Quota {
         messages_per_session: Some(limits.messages_per_session as u64),
         bytes_per_session: Some(limits.bytes_per_session),
         bytes: bytes.into_iter().chain(unstored).min(),
+        tokens_per_minute: some(tenant.tokens_per_minute.unwrap_or(limits.tokens_per_minute)),
+        tokens_per_day: some(tenant.tokens_per_day.unwrap_or(limits.tokens_per_day)),
     }
 }
 
@@ -269,10 +272,19 @@ fn too_fast(wait: Duration) -> Fault {
     Fault::new(FaultKind::RateLimitExceeded).with_retry_after(wait.as_secs_f64().max(1.0))
 }
 
+/// The tokens of a minute or a day are used up.
+fn dry(refused: Refused, window: &str) -> Fault {
+    too_fast(refused.wait.unwrap_or_default())
+        .with_message(format!("The tokens of this {window} are used up."))
+        .with_detail("limit", format!("tokens_per_{window}"))
+}
+
 /// A refusal of the journal's as the client is told of it.
 pub(crate) fn refusal(refused: Refused) -> Fault {
     match refused.over {
         Over::Rate => too_fast(refused.wait.unwrap_or_default()),
+        Over::TokensPerMinute => dry(refused, "minute"),
+        Over::TokensPerDay => dry(refused, "day"),
         Over::Running => {
             Fault::new(FaultKind::SessionLimitExceeded).with_message("Too many runs are under way.")
         }

@@ -30,7 +30,6 @@ pub(crate) async fn by_key(app: &App, tenant: &str, key: &str) -> Result<Run, Fa
 }
 
 /// The newest run with a name: of a chat, a session, or of this very body.
-#[cfg_attr(not(test), allow(dead_code, reason = "CAP and AG-UI name a run by its key"))]
 pub(crate) async fn newest(
     app: &App,
     tenant: &str,

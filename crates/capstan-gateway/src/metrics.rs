@@ -57,6 +57,7 @@ pub(crate) struct Metrics {
     registry: Registry,
     runs: Family<Ended, Counter>,
     faults: Family<Failed, Counter>,
+    tokens: Family<Label, Counter>,
     packets: [Counter; 4],
     /// By face and type.
     face_events: HashMap<(&'static str, &'static str), Counter>,
@@ -86,6 +87,12 @@ impl Metrics {
         let (runs, faults) = (Family::<Ended, Counter>::default(), Family::<Failed, Counter>::default());
         registry.register("runs", "Runs that ended, by outcome and agent", runs.clone());
         registry.register("faults", "Faults, by code and agent", faults.clone());
+        let tokens = Family::<Label, Counter>::default();
+        registry.register(
+            "tokens",
+            "Tokens of runs that ended, as limits count them, by agent",
+            tokens.clone(),
+        );
         let by_op = Family::<Label, Counter>::default();
         registry.register("packets", "Packets written, by op", by_op.clone());
         // Looked up once: a packet must not cost a search.
@@ -137,6 +144,7 @@ impl Metrics {
             registry,
             runs,
             faults,
+            tokens,
             packets,
             face_events,
             face_errors,
@@ -160,6 +168,11 @@ impl Metrics {
     pub(crate) fn run_ended(&self, outcome: &str, agent: &str) {
         let outcome = OUTCOMES.into_iter().find(|known| *known == outcome).unwrap_or("other");
         self.runs.get_or_create(&Ended { outcome, agent: agent.to_owned() }).inc();
+    }
+
+    /// A run that ended has used so many tokens.
+    pub(crate) fn tokens(&self, agent: &str, tokens: u64) {
+        self.tokens.get_or_create(&Label { name: agent.to_owned() }).inc_by(tokens);
     }
 
     /// A failed attempt, or a request that was refused.
@@ -237,6 +250,7 @@ mod tests {
         // A family is told of once it has a member.
         metrics.run_ended("completed", "a");
         metrics.fault(FaultKind::Timeout, "a");
+        metrics.tokens("a", 1);
         metrics.face_event("ag-ui", "RUN_ERROR", Some("TIMEOUT"));
         let second = std::time::Duration::from_secs(1);
         let call = capstan_agent::CallEnded {

@@ -22,7 +22,6 @@ use crate::face::{Face, FaceWriter, Next, Opening, Telling};
 use crate::limits::Slot;
 use crate::readers::Reading;
 use crate::relay;
-#[cfg_attr(not(test), allow(unused_imports, reason = "CAP and AG-UI tell what comes as a stream"))]
 pub(crate) use poll::poll;
 pub(crate) use whole::{Fold, Whole, follow, so_far};
 

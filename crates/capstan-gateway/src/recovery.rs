@@ -16,7 +16,7 @@ use crate::runs;
 use crate::waits::Wait;
 
 /// How many runs are recovered at once.
-const AT_ONCE: usize = 256;
+const AT_ONCE: usize = 1024;
 /// How often old streams are dropped, unless there is a reason to do it sooner, and how often that is looked for.
 const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 /// How often it is looked for what other processes have left.
@@ -106,11 +106,8 @@ async fn attend(app: &App) {
     loop {
         tokio::select! {
             biased;
-            Ok(()) = tenure.changed() => {
-                // Before anything is taken over: among that may be the very runs that these relays still hold.
-                tracing::warn!("the runs of this process are no longer its own");
-                app.runs.stop_all().await;
-            }
+            // Its relays hear of it themselves, and leave their runs as they are.
+            Ok(()) = tenure.changed() => tracing::warn!("the runs of this process are no longer its own"),
             () = tokio::time::sleep(ATTEND_EVERY) => {
                 if !app.draining.is_cancelled()
                     && let Err(fault) = look_after(app).await

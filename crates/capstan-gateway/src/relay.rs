@@ -7,6 +7,7 @@ mod calls;
 mod ending;
 mod failure;
 mod ledger;
+mod marks;
 mod packet_writer;
 mod past;
 mod spending;
@@ -94,12 +95,21 @@ pub(crate) fn spawn(
 ) {
     let (sender, stop) = mpsc::channel(1);
     let at_work = AtWork::new(app, run.stream_id, sender);
-    let tasks = app.tasks.clone();
+    let (tasks, mut tenure) = (app.tasks.clone(), app.journal.store().tenure());
     let work = async move {
         let (app, stream, name) = (&at_work.app, at_work.stream, Arc::clone(&agent.name));
         // A run whose relay is gone would never end, and a stop would never be heard.
         let working = AssertUnwindSafe(work(app.clone(), agent, run, ask, request, stop, (room, ready)));
-        if let Err(panic) = working.catch_unwind().await {
+        let worked = tokio::select! {
+            biased;
+            // Nothing more is written, not even an end: whoever takes the run over says what became of it.
+            Ok(()) = tenure.changed() => {
+                tracing::info!(%stream, agent = %name, "the run is no longer this process's");
+                return;
+            }
+            worked = working.catch_unwind() => worked,
+        };
+        if let Err(panic) = worked {
             let fault = Fault::from_panic(panic.as_ref());
             let cause = app.loggable(&fault);
             tracing::error!(%stream, agent = %name, cause, "the relay panicked; its run is ended");

@@ -20,7 +20,6 @@ impl ResumePoint {
 
     /// After this place: of a packet, or of one among the parts that a face makes of it. So a face counts in numbers of
     /// its own, as long as they lead back to a packet.
-    #[cfg_attr(not(test), allow(dead_code, reason = "CAP counts packets, AG-UI sends cursors"))]
     pub(crate) fn at(cursor: Cursor) -> Self {
         Self { cursor: Some(LastEventId::At(cursor)), after: None }
     }

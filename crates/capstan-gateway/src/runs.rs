@@ -63,18 +63,6 @@ impl Runs {
         let _ = relay.map(|relay| relay.try_send(oneshot::channel().0));
     }
 
-    /// Stops all relays; returns when they are done, or take too long.
-    pub(crate) async fn stop_all(&self) {
-        let relays: Vec<_> = self.lock().values().cloned().collect();
-        let ended = relays.into_iter().map(|relay| async move {
-            let (done, stopped) = oneshot::channel();
-            if relay.send(done).await.is_ok() {
-                let _ = stopped.await;
-            }
-        });
-        let _ = tokio::time::timeout(ELSEWHERE, futures_util::future::join_all(ended)).await;
-    }
-
     fn has(&self, stream: Uuid) -> bool {
         self.lock().contains_key(&stream)
     }

@@ -24,6 +24,8 @@ pub struct Settings {
     pub open: bool,
     /// Origins of pages that may call it. Without tenants, pages on loopback may.
     pub cors_origins: Vec<String>,
+    /// Where others find it, for what names its own address: `https://agents.example`. The request's Host otherwise.
+    pub public_url: Option<String>,
     /// A key that may read `/metrics` from elsewhere than loopback.
     pub metrics_key: Option<KeyHash>,
     /// The certificate to show; plain HTTP without. A handle, as the tenants are.
@@ -59,6 +61,7 @@ impl Default for Settings {
             operators: Operators::default(),
             open: false,
             cors_origins: Vec::new(),
+            public_url: None,
             metrics_key: None,
             tls: None,
             exposure: Exposure::Production,
@@ -76,6 +79,10 @@ impl Default for Settings {
 pub struct Limits {
     /// Requests per minute and tenant; none if zero.
     pub requests_per_minute: u32,
+    /// Tokens per minute of the clock and tenant, unless the tenant has its own; as many as it takes if zero.
+    pub tokens_per_minute: u64,
+    /// Tokens per day (UTC) and tenant, unless the tenant has its own; as many as it takes if zero.
+    pub tokens_per_day: u64,
     /// Sessions per tenant; as many as there are if zero.
     pub sessions: u64,
     /// Turns per session.
@@ -120,6 +127,9 @@ impl Default for Limits {
         Self {
             // Off: a private gateway should not surprise; a public one sets it.
             requests_per_minute: 0,
+            // Off: what a token is worth is the operator's to say.
+            tokens_per_minute: 0,
+            tokens_per_day: 0,
             // Off: old sessions go with retention.
             sessions: 0,
             messages_per_session: 10_000,

@@ -83,6 +83,10 @@ pub struct Tenant {
     pub max_age: Option<Duration>,
     /// How many bytes of its streams are kept.
     pub max_bytes: Option<u64>,
+    /// Tokens per minute, if not as many as everybody; as many as it takes if zero.
+    pub tokens_per_minute: Option<u64>,
+    /// Tokens per day, if not as many as everybody; as many as it takes if zero.
+    pub tokens_per_day: Option<u64>,
     /// Whom to tell when a response in the background has ended.
     pub webhook: Option<Webhook>,
 }
@@ -94,7 +98,16 @@ impl Tenant {
     /// A tenant with everything optional left as it is for all; each of its keys may do everything.
     pub fn new(name: impl Into<String>, keys: Vec<KeyHash>) -> Self {
         let keys = keys.into_iter().map(TenantKey::from).collect();
-        Self { name: name.into(), keys, no_store: false, max_age: None, max_bytes: None, webhook: None }
+        Self {
+            name: name.into(),
+            keys,
+            no_store: false,
+            max_age: None,
+            max_bytes: None,
+            tokens_per_minute: None,
+            tokens_per_day: None,
+            webhook: None,
+        }
     }
 }
 
@@ -135,6 +148,13 @@ impl Tenants {
     /// Whether there is none: then everything belongs to one, and only this machine may ask.
     pub fn is_empty(&self) -> bool {
         self.current().is_empty()
+    }
+
+    /// The tenant of a name; one that only tokens know of has no rules of its own.
+    pub(crate) fn named(&self, name: &str) -> Tenant {
+        let tenants = self.current();
+        let known = tenants.iter().find(|tenant| tenant.name == name);
+        known.cloned().unwrap_or_else(|| Tenant::new(name, Vec::new()))
     }
 
     /// Whether nothing of this tenant may be stored.

@@ -6,7 +6,7 @@
 
 use capstan_journal::Run;
 use capstan_protocol::{Fault, FaultKind, Timestamp};
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::{HeaderMap, HeaderValue};
 use sha2::Sha256;
 use uuid::Uuid;

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
@@ -60,7 +60,7 @@ fn read(certificate: &[u8], key: &[u8]) -> io::Result<Arc<ServerConfig>> {
     let key = PrivateKeyDer::from_pem_slice(key)
         .map_err(|_| wrong("the key's file holds no private key in PEM"))?;
     // Named, since a process may know several providers, and then there is no default.
-    let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let build = || -> Result<ServerConfig, rustls::Error> {
         builder.with_safe_default_protocol_versions()?.with_no_client_auth().with_single_cert(chain, key)
     };

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use capstan_agent::{Agent, Failure, Outcome, Stopped, Turn, Writer, async_trait};
 use capstan_journal::{ArmedBy, Claim, Quota, Run, RunState, Step};
 use capstan_protocol::{Close, Fault, FaultKind};
-use hmac::{Hmac, Mac as _};
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use uuid::Uuid;
 

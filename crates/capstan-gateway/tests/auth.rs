@@ -2,77 +2,27 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod common;
+#[path = "auth/issuer.rs"]
+mod issuer;
 
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use aws_lc_rs::encoding::AsDer as _;
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::rsa::KeySize;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair};
 use capstan_gateway::{
     Jwt, JwtRules, KeyHash, KeySet, Operator, Right, Scope, Settings, Tenant, TenantKey, TokenTenants,
 };
 use common::{Server, all, ask, client, problem, start, stream_of};
-use jsonwebtoken::jwk::Jwk;
-use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use issuer::{Issuer, with_secret};
 use serde_json::{Value, json};
 
-/// One who makes tokens, with a key of each kind made for this test.
-struct Issuer {
-    keys: Vec<(Algorithm, EncodingKey)>,
-}
-
 impl Issuer {
-    fn new() -> Self {
-        let random = SystemRandom::new();
-        let edwards = Ed25519KeyPair::generate_pkcs8v1(&random).unwrap();
-        let curve = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
-        let keys = vec![
-            (Algorithm::EdDSA, EncodingKey::from_ed_der(edwards.as_ref())),
-            (Algorithm::ES256, EncodingKey::from_ec_der(curve.as_ref())),
-            (Algorithm::RS256, rsa()),
-            (Algorithm::PS256, rsa()),
-        ];
-        Self { keys }
-    }
-
-    /// What it publishes: each key under the name of its algorithm.
-    fn published(&self) -> Value {
-        let publish = |(algorithm, key): &(Algorithm, EncodingKey)| {
-            let mut jwk = Jwk::from_encoding_key(key, *algorithm).unwrap();
-            jwk.common.key_id = Some(format!("{algorithm:?}"));
-            serde_json::to_value(jwk).unwrap()
-        };
-        json!({ "keys": self.keys.iter().map(publish).collect::<Vec<_>>() })
-    }
-
-    fn key(&self, algorithm: Algorithm) -> &EncodingKey {
-        &self.keys.iter().find(|(known, _)| *known == algorithm).unwrap().1
-    }
-
-    fn token(&self, algorithm: Algorithm, claims: &Value) -> String {
-        signed(algorithm, &format!("{algorithm:?}"), self.key(algorithm), claims)
-    }
-
     /// The usual kind, with other claims than the usual ones.
     fn with(&self, name: &str, value: Value) -> String {
         let mut claims = claims();
         claims[name] = value;
-        self.token(Algorithm::EdDSA, &claims)
+        self.token("EdDSA", &claims)
     }
-}
-
-/// PKCS#8 is a header of 26 bytes before the key itself, which is what is asked for.
-fn rsa() -> EncodingKey {
-    let pair = aws_lc_rs::rsa::KeyPair::generate(KeySize::Rsa2048).unwrap();
-    EncodingKey::from_rsa_der(&pair.as_der().unwrap().as_ref()[26..])
-}
-
-fn signed(algorithm: Algorithm, key_id: &str, key: &EncodingKey, claims: &Value) -> String {
-    let header = Header { kid: Some(key_id.into()), ..Header::new(algorithm) };
-    jsonwebtoken::encode(&header, claims, key).unwrap()
 }
 
 fn now() -> u64 {
@@ -128,8 +78,8 @@ async fn status(server: &Server, method: &str, path: &str, shown: &str) -> u16 {
 async fn a_token_of_each_algorithm_opens_its_tenant_and_brings_a_ticket() {
     let issuer = Issuer::new();
     let server = start(Settings { jwt: Some(jwt(&issuer, TokenTenants::Configured)), ..settings() }).await;
-    for (algorithm, _) in &issuer.keys {
-        let response = post(&server, &issuer.token(*algorithm, &claims())).await;
+    for algorithm in ["EdDSA", "ES256", "RS256", "PS256"] {
+        let response = post(&server, &issuer.token(algorithm, &claims())).await;
         assert_eq!(response.status(), 200, "{algorithm:?}");
         let stream = stream_of(&response);
         let ticket = response.headers()["x-stream-ticket"].to_str().unwrap().to_owned();
@@ -146,40 +96,39 @@ async fn a_token_of_each_algorithm_opens_its_tenant_and_brings_a_ticket() {
 
 /// Tokens that do not count, with the status that they get.
 fn unfit(issuer: &Issuer) -> Vec<(&'static str, String, u16)> {
-    let good = issuer.token(Algorithm::RS256, &claims());
+    let good = issuer.token("RS256", &claims());
     let (head, signature) = good.rsplit_once('.').unwrap();
     let body = head.split_once('.').unwrap().1;
     // {"alg":"none","kid":"RS256"}
     let unsigned = format!("eyJhbGciOiJub25lIiwia2lkIjoiUlMyNTYifQ.{body}.");
     let published = issuer.published();
     let public = published["keys"][2]["n"].as_str().unwrap().as_bytes();
-    let confused = signed(Algorithm::HS256, "RS256", &EncodingKey::from_secret(public), &claims());
+    let confused = with_secret(public, "RS256", &claims());
     let stranger = Issuer::new();
     let mut nobodys = claims();
     nobodys.as_object_mut().unwrap().remove("tenant");
     let mut endless = claims();
     endless.as_object_mut().unwrap().remove("exp");
-    let other = signed(Algorithm::RS256, "PS256", issuer.key(Algorithm::PS256), &claims());
-    let unknown = signed(Algorithm::EdDSA, "new", issuer.key(Algorithm::EdDSA), &claims());
-    let nameless =
-        jsonwebtoken::encode(&Header::new(Algorithm::EdDSA), &claims(), issuer.key(Algorithm::EdDSA));
+    let other = issuer.signed("RS256", Some("PS256"), &claims());
+    let unknown = issuer.signed("EdDSA", Some("new"), &claims());
+    let nameless = issuer.signed("EdDSA", None, &claims());
     vec![
         ("alg none", unsigned, 403),
         ("HMAC with the public key", confused, 403),
         ("another algorithm than the key's", other, 403),
-        ("a key of the same name of another issuer", stranger.token(Algorithm::EdDSA, &claims()), 403),
+        ("a key of the same name of another issuer", stranger.token("EdDSA", &claims()), 403),
         ("an unknown key", unknown, 403),
-        ("no key of several", nameless.unwrap(), 403),
+        ("no key of several", nameless, 403),
         ("no signature", format!("{head}."), 403),
         ("another body", format!("{}.e30.{signature}", head.split('.').next().unwrap()), 403),
         ("expired", issuer.with("exp", json!(now() - 60)), 401),
         ("not yet valid", issuer.with("nbf", json!(now() + 600)), 401),
-        ("without an end", issuer.token(Algorithm::EdDSA, &endless), 403),
+        ("without an end", issuer.token("EdDSA", &endless), 403),
         ("an end that is no number", issuer.with("exp", json!("soon")), 403),
         ("another issuer", issuer.with("iss", json!("https://evil.example")), 403),
         ("another audience", issuer.with("aud", json!("other")), 403),
         ("no audience", issuer.with("aud", json!([])), 403),
-        ("no tenant", issuer.token(Algorithm::EdDSA, &nobodys), 403),
+        ("no tenant", issuer.token("EdDSA", &nobodys), 403),
         ("a tenant that is no name", issuer.with("tenant", json!(["acme"])), 403),
         ("an unknown tenant", issuer.with("tenant", json!("other")), 403),
         ("rubbish", "a.b.c".into(), 403),
@@ -200,16 +149,80 @@ async fn a_token_that_does_not_hold_is_refused_in_types() {
     }
     let late = issuer.with("exp", json!(now() - 10));
     assert_eq!(post(&server, &late).await.status(), 200, "within what clocks may differ");
-    let good = format!("Bearer {}", issuer.token(Algorithm::ES256, &claims()));
+    let good = format!("Bearer {}", issuer.token("ES256", &claims()));
     let headers = [("authorization", good.as_str()), ("x-tenant-id", "other")];
     assert_eq!(server.post_with(&ask("/tokens 1"), &headers).await.status(), 403);
     server.stop().await;
 }
 
 #[tokio::test]
+async fn a_token_ends_by_the_gateways_own_clock() {
+    let issuer = Issuer::new();
+    let server = start(Settings { jwt: Some(jwt(&issuer, TokenTenants::Configured)), ..settings() }).await;
+    let (usual, later) = (issuer.token("EdDSA", &claims()), issuer.with("nbf", json!(now() + 3600)));
+    let statuses = async || {
+        (post(&server, &usual).await.status().as_u16(), post(&server, &later).await.status().as_u16())
+    };
+    assert_eq!(statuses().await, (200, 401));
+    // Ten minutes and what clocks may differ are not over, and then they are.
+    server.clock.set_by(600);
+    assert_eq!(statuses().await, (200, 401));
+    server.clock.set_by(60);
+    assert_eq!(statuses().await, (401, 401));
+    let refused = problem(post(&server, &usual).await).await;
+    assert_eq!(refused.detail.as_deref(), Some("The token has expired."));
+    server.clock.set_by(-660 + 3590);
+    let expiring = issuer.with("exp", json!(now() + 7200));
+    assert_eq!(post(&server, &expiring).await.status(), 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn no_token_is_taken_for_the_tenant_of_those_who_show_nothing() {
+    let issuer = Issuer::new();
+    let any = || Some(jwt(&issuer, TokenTenants::Any(10)));
+    let token = issuer.with("tenant", json!("local"));
+    let server = start(Settings { jwt: any(), ..Settings::default() }).await;
+    assert_eq!(problem(post(&server, &token).await).await.code, "tenant_unauthorized");
+    assert_eq!(status(&server, "GET", "/v1/streams", &token).await, 403);
+    server.stop().await;
+    // Whoever configures a tenant of that name means it.
+    let tenants = vec![Tenant::new("local", vec![KeyHash::of("k")])].into();
+    let server = start(Settings { jwt: any(), tenants, ..Settings::default() }).await;
+    assert_eq!(post(&server, &token).await.status(), 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_read_only_key_arms_no_run_that_waits() {
+    let server = start(settings()).await;
+    let request = ask("/flaky 1 --wait 60");
+    let with = |key: &'static str| [("authorization", key)];
+    let response = server.post_with(&request, &with("Bearer key-a")).await;
+    let one = format!("/v1/streams/{}", stream_of(&response));
+    assert!(all(response).await.len() > 1);
+    let stands = async || {
+        let list: Value = send(&server, "GET", "/v1/streams", "reader").await.json().await.unwrap();
+        (list["streams"][0]["state"].clone(), list["streams"][0]["attempt"].clone())
+    };
+    let waiting = stands().await;
+    assert_eq!(waiting.0, json!("waiting"));
+    for key in ["Bearer reader", "Bearer stopper"] {
+        let refused = server.post_with(&request, &with(key)).await;
+        assert_eq!(problem(refused).await.code, "tenant_unauthorized", "{key}");
+    }
+    assert_eq!(stands().await, waiting, "nothing has happened to it");
+    assert!(server.waits().is_empty(), "and nothing is about to");
+    assert_eq!(status(&server, "GET", &format!("{one}/packets"), "reader").await, 200);
+    all(server.post_with(&request, &with("Bearer runner")).await).await;
+    assert_eq!(stands().await.0, json!("closed"), "one that may run arms it");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn without_rules_no_token_counts() {
     let server = start(settings()).await;
-    assert_eq!(post(&server, &Issuer::new().token(Algorithm::EdDSA, &claims())).await.status(), 403);
+    assert_eq!(post(&server, &Issuer::new().token("EdDSA", &claims())).await.status(), 403);
     server.stop().await;
 }
 
@@ -218,10 +231,10 @@ async fn keys_are_rotated_while_it_serves_and_an_unknown_one_is_asked_for() {
     let (old, new) = (Issuer::new(), Issuer::new());
     let jwt = jwt(&old, TokenTenants::Configured);
     let server = start(Settings { jwt: Some(jwt.clone()), ..settings() }).await;
-    let (first, second) = (old.token(Algorithm::EdDSA, &claims()), new.token(Algorithm::EdDSA, &claims()));
+    let (first, second) = (old.token("EdDSA", &claims()), new.token("EdDSA", &claims()));
     assert_eq!(post(&server, &first).await.status(), 200);
     assert_eq!(post(&server, &second).await.status(), 403);
-    let unknown = signed(Algorithm::EdDSA, "new", new.key(Algorithm::EdDSA), &claims());
+    let unknown = new.signed("EdDSA", Some("new"), &claims());
     assert_eq!(post(&server, &unknown).await.status(), 403);
     tokio::time::timeout(Duration::from_secs(10), jwt.wanted()).await.expect("it is asked for");
     jwt.replace(KeySet::parse(new.published().to_string().as_bytes()).unwrap());
@@ -318,7 +331,7 @@ async fn a_token_does_what_its_scopes_say() {
     let strict = JwtRules { require_scopes: true, ..rules(TokenTenants::Configured) };
     let keys = KeySet::parse(issuer.published().to_string().as_bytes()).unwrap();
     let server = start(Settings { jwt: Some(Jwt::new(strict, Some(keys))), ..settings() }).await;
-    assert_eq!(post(&server, &issuer.token(Algorithm::EdDSA, &claims())).await.status(), 403);
+    assert_eq!(post(&server, &issuer.token("EdDSA", &claims())).await.status(), 403);
     assert_eq!(post(&server, &run).await.status(), 200);
     server.stop().await;
 }

@@ -6,8 +6,10 @@ mod common;
 use std::time::Duration;
 
 use capstan_gateway::{KeyHash, Limits, Settings, Tenant, Timeouts};
-use capstan_protocol::ErrorSeverity;
-use common::{Server, all, ask, ask_in, client, close_reason, errors, problem, start, stream_of, text};
+use capstan_protocol::{ErrorSeverity, ServiceRequest};
+use common::{
+    Server, all, ask, ask_in, client, close_reason, disk, errors, problem, start, start_on, stream_of, text,
+};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -147,4 +149,53 @@ async fn with_as_many_connections_as_there_may_be_health_is_still_told() {
     drop(viewer);
     // The server sees the end of a connection when it next looks.
     while server.post(&ask("/tokens 1")).await.status() != 200 {}
+}
+
+async fn dry(server: &Server, key: &str, text: &str) -> u64 {
+    let post = client().post(format!("{}/v1/assist", server.url)).bearer_auth(key).json(&ask(text));
+    let refused = problem(post.send().await.unwrap()).await;
+    assert_eq!((refused.status, refused.code.as_str()), (429, "rate_limit_exceeded"));
+    assert_eq!(refused.detail.as_deref(), Some("The tokens of this day are used up."));
+    assert_eq!(refused.details.unwrap()["limit"], "tokens_per_day");
+    refused.retry_after.unwrap()
+}
+
+#[tokio::test]
+async fn tokens_that_are_used_up_come_back_with_the_day_and_a_restart_brings_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let tenant = |name: &str| Tenant::new(name, vec![KeyHash::of(name)]);
+    let rich = Tenant { tokens_per_day: Some(0), ..tenant("rich") };
+    let settings = || Settings {
+        tenants: vec![tenant("poor"), rich.clone()].into(),
+        limits: Limits { tokens_per_day: 60, ..Limits::default() },
+        ..Settings::default()
+    };
+    let server = start_on(disk(folder.path()), settings()).await;
+    let post = async |server: &Server, key: &str, request: &ServiceRequest| {
+        server.post_with(request, &[("authorization", &format!("Bearer {key}"))]).await
+    };
+    let (first, waits) = (ask("/tokens 58"), ask("/flaky 1 --wait 60"));
+    all(post(&server, "poor", &waits).await).await;
+    // It reads two and writes the rest.
+    all(post(&server, "poor", &first).await).await;
+    let metrics = server.get("/metrics").await.text().await.unwrap();
+    assert!(metrics.contains("capstan_tokens_total{name=\"demo\"} 60"), "{metrics}");
+    let wait = dry(&server, "poor", "/tokens 1").await;
+    assert!((1..=86_400).contains(&wait), "{wait}");
+    // What there is goes on: attaching and arming are never refused.
+    assert_eq!(text(&all(post(&server, "poor", &first).await).await).split_whitespace().count(), 58);
+    assert_eq!(close_reason(&all(post(&server, "poor", &waits).await).await).as_deref(), Some("completed"));
+    for _ in 0..3 {
+        all(post(&server, "rich", &ask("/tokens 18")).await).await;
+    }
+    server.stop().await;
+
+    let server = start_on(disk(folder.path()), settings()).await;
+    let wait = dry(&server, "poor", "/tokens 1").await;
+    // Two seconds before it is over, and when it is.
+    server.clock.set_by(i64::try_from(wait).unwrap() - 2);
+    assert!(dry(&server, "poor", "/tokens 1").await <= 2);
+    server.clock.set_by(2);
+    all(post(&server, "poor", &ask("/tokens 1")).await).await;
+    server.stop().await;
 }

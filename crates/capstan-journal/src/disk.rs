@@ -9,6 +9,7 @@ mod folder;
 mod footer;
 mod format;
 mod group;
+mod import;
 mod index;
 mod keeper;
 mod log;

@@ -29,4 +29,20 @@ pub struct Stats {
     pub damaged: u64,
     /// Whether new runs are refused because the disk is nearly full.
     pub is_low_on_space: bool,
+    /// What it is among those that share the store; nothing where nobody does.
+    pub shared: Option<SharedStats>,
+}
+
+/// What a process is among those that share a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SharedStats {
+    /// Runs that this process works on.
+    pub runs: u64,
+    /// Other processes that live.
+    pub peers: u64,
+    /// How long ago this process gave its last sign of life.
+    pub silent_for: std::time::Duration,
+    /// Streams of others that somebody here follows.
+    pub followed: u64,
 }

@@ -3,6 +3,7 @@
 
 mod backend;
 mod clock_steps;
+mod copy;
 mod disk;
 mod error;
 mod failpoint;
@@ -27,12 +28,14 @@ mod secret;
 mod split;
 mod store;
 mod tails;
+mod tokens;
 
 pub use backend::{Durability, Options, check_url, connect, open, open_with};
 pub use clock_steps::ClockSteps;
+pub use copy::{Copied, Kept, KeptSession, copy};
 pub use disk::{check, repair};
 pub use error::{ErrorKind, JournalError};
-pub use health::{Health, Stats};
+pub use health::{Health, SharedStats, Stats};
 pub use journal::Journal;
 pub use news::{News, Tenure, Watch, Watched};
 #[cfg(feature = "postgres")]
@@ -46,3 +49,4 @@ pub use run::{ArmedBy, Asked, Attempt, Claim, Frame, MemberUse, NameKind, Run, R
 pub use secret::Secret;
 pub use store::{Claimed, Found, Store};
 pub use tails::TailLimits;
+pub use tokens::{Spent, Tokens};

@@ -14,6 +14,7 @@ use crate::planted_bug::{self, Bug};
 use crate::quota::{Rates, Tally};
 use crate::retention::Judge;
 use crate::rules::{self, expired, not_found, shown};
+use crate::tokens::TokensBy;
 use crate::{
     Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Quota, Retention, Run,
     RunState, Secret, Stats, Store, StoredTurn, Usage,
@@ -37,6 +38,7 @@ struct State {
     held: HashMap<String, HeldBy>,
     open: Tally,
     rates: Rates<String>,
+    tokens: TokensBy<String>,
     is_closed: bool,
 }
 
@@ -134,7 +136,9 @@ impl State {
 
     /// Whether the claim is within its tenant's quota. To be asked last: it counts.
     fn admit(&mut self, claim: &Claim, quota: &Quota) -> Result<(), JournalError> {
-        quota.check(&self.usage(&claim.tenant, &claim.session), claim.body.len() as u64)?;
+        let used = self.usage(&claim.tenant, &claim.session);
+        quota.check(&used, claim.body.len() as u64)?;
+        quota.check_tokens(&used.tokens, claim.created_at)?;
         Ok(self.rates.take(claim.tenant.clone(), quota, Instant::now())?)
     }
 
@@ -148,6 +152,7 @@ impl State {
             has_session: session.is_some(),
             messages: open.messages + session.map_or(0, |session| session.turns.len() as u64),
             session_bytes: open.session_bytes + session.map_or(0, |session| session.bytes),
+            tokens: self.tokens.get(tenant),
             ..open
         }
     }
@@ -176,7 +181,7 @@ impl State {
         turn: Option<StoredTurn>,
         quota: &Quota,
     ) -> Result<bool, JournalError> {
-        let Self { streams, open, .. } = self;
+        let Self { streams, open, tokens, .. } = self;
         let stream = streams.get_mut(&to.stream_id).ok_or_else(|| not_found(to.stream_id))?;
         if !rules::check_transition(&stream.run, from, &frames)? {
             return Ok(false);
@@ -187,6 +192,7 @@ impl State {
         let body_bytes = stream.body.len() as u64;
         let turn = turn.map(|turn| (turn.closed_at, turn));
         open.remove(&stream.run, body_bytes);
+        tokens.add(stream.run.tenant.clone(), rules::tokens_used(&stream.run, &to), to.updated_at);
         stream.run = rules::advance(&stream.run, to, &[]);
         open.add(&stream.run, body_bytes);
         let before = stream.size();

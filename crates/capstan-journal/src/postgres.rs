@@ -9,6 +9,7 @@ mod changes;
 mod claims;
 mod frames;
 mod herald;
+mod import;
 mod link;
 mod listener;
 mod notice;
@@ -25,7 +26,7 @@ mod wire;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, mpsc, watch};
 use uuid::Uuid;
@@ -46,6 +47,11 @@ use crate::{Durability, ErrorKind, Health, JournalError, Options, Replica};
 const QUEUE: usize = 4096;
 /// News that nobody takes are dropped: looking tells as well.
 const NEWS: usize = 4096;
+
+/// The share of the lease after which a server that answers no sign of life is said to be away.
+const AWAY: f64 = 0.5;
+/// How long a database may take to be prepared, by this process or by the one that it waits for.
+const MIGRATION: Duration = Duration::from_secs(600);
 
 pub(crate) struct PostgresStore {
     shared: Arc<Shared>,
@@ -86,6 +92,8 @@ struct Shared {
     behind: Notify,
     /// Other processes that live.
     peers: AtomicUsize,
+    /// When the last sign of life was sent that arrived.
+    pulsed: Mutex<Instant>,
     is_draining: AtomicBool,
     is_closed: AtomicBool,
 }
@@ -95,7 +103,7 @@ impl PostgresStore {
     pub(crate) async fn open(url: &str, options: Options, replica: Replica) -> Result<Self, JournalError> {
         let target = Target::parse(url)?;
         let listen = replica.listen_url.as_deref().map_or_else(|| Ok(target.clone()), Target::parse)?;
-        let link = Link::open(&target).await.map_err(unreachable)?;
+        let link = Link::open_with(&target, MIGRATION, None).await.map_err(unreachable)?;
         schema::prepare(&link).await?;
         let seat = Seat { id: Uuid::new_v4(), is_held: true };
         pulse::join(&link, seat.id, None, &replica).await.map_err(Failure::into_error)?;
@@ -129,6 +137,7 @@ impl PostgresStore {
             unsettled: Notify::new(),
             behind: Notify::new(),
             peers: AtomicUsize::new(0),
+            pulsed: Mutex::new(Instant::now()),
             is_draining: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
         });
@@ -183,7 +192,12 @@ impl Shared {
         }
     }
 
+    /// Something failed. One connection that is lost is made anew before anybody needs to know; without signs of life for
+    /// a while the server is away.
     fn unwell(&self, failure: &Failure) {
+        if self.lock_pulsed().elapsed() < self.part_of_lease(AWAY) {
+            return;
+        }
         let why = format!("PostgreSQL: {failure}");
         self.health.send_if_modified(|health| {
             let is_new = *health == Health::Well;
@@ -210,6 +224,10 @@ impl Shared {
         }
     }
 
+    fn lock_pulsed(&self) -> MutexGuard<'_, Instant> {
+        self.pulsed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A share of the lease.
     fn part_of_lease(&self, part: f64) -> Duration {
         self.replica.lease.mul_f64(part)
@@ -226,6 +244,6 @@ fn unreachable(failure: Failure) -> JournalError {
 
 /// Brings a database to the tables that this build needs; how far it has come.
 pub async fn migrate(url: &str) -> Result<Schema, JournalError> {
-    let link = Link::open(&Target::parse(url)?).await.map_err(unreachable)?;
+    let link = Link::open_with(&Target::parse(url)?, MIGRATION, None).await.map_err(unreachable)?;
     schema::migrate(&link).await
 }

@@ -5,7 +5,9 @@ use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use crate::{ErrorKind, JournalError, Run, RunState};
+use capstan_protocol::Timestamp;
+
+use crate::{ErrorKind, JournalError, Run, RunState, Tokens};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -26,6 +28,10 @@ pub struct Quota {
     pub bytes_per_session: Option<u64>,
     /// Bytes of all that is kept of the tenant: packets, bodies, turns.
     pub bytes: Option<u64>,
+    /// Tokens used within a minute of the clock. Runs that are under way when they are used up go on.
+    pub tokens_per_minute: Option<u64>,
+    /// Tokens used within a day, by UTC.
+    pub tokens_per_day: Option<u64>,
 }
 
 /// What a tenant has, and one session of it.
@@ -45,6 +51,8 @@ pub struct Usage {
     pub messages: u64,
     /// Bytes of the session's turns, and of the bodies of its open runs.
     pub session_bytes: u64,
+    /// Tokens that its attempts have used.
+    pub tokens: Tokens,
 }
 
 /// What a claim asks too much of.
@@ -65,6 +73,10 @@ pub enum Over {
     SessionBytes,
     /// Too much is kept of the tenant.
     Bytes,
+    /// The tokens of this minute are used up.
+    TokensPerMinute,
+    /// The tokens of this day are used up.
+    TokensPerDay,
 }
 
 /// Why a claim was refused. Nothing of it is left.
@@ -86,6 +98,8 @@ impl From<Refused> for JournalError {
             Over::Messages => "the session has too many turns",
             Over::SessionBytes => "the session is too large",
             Over::Bytes => "too much is kept of the tenant",
+            Over::TokensPerMinute => "the tokens of this minute are used up",
+            Over::TokensPerDay => "the tokens of this day are used up",
         };
         Self::new(ErrorKind::Refused(refused), message)
     }
@@ -107,6 +121,8 @@ impl Quota {
         messages_per_session: None,
         bytes_per_session: None,
         bytes: None,
+        tokens_per_minute: None,
+        tokens_per_day: None,
     };
 
     /// Whether one more run, with a body of this length, fits beside what there is. The rate is asked last and apart: a
@@ -139,9 +155,10 @@ impl Quota {
         }
     }
 
-    /// What is left of it beside what lies in another store.
+    /// What is left of it at a moment, beside what lies in another store.
     #[must_use]
-    pub(crate) fn less(self, elsewhere: &Usage) -> Self {
+    pub(crate) fn less(self, elsewhere: &Usage, now: Timestamp) -> Self {
+        let (minute, day) = elsewhere.tokens.used(now);
         let left = |most: Option<u64>, used: u64| most.map(|most| most.saturating_sub(used));
         Self {
             per_minute: self.per_minute,
@@ -152,6 +169,8 @@ impl Quota {
             messages_per_session: left(self.messages_per_session, elsewhere.messages),
             bytes_per_session: left(self.bytes_per_session, elsewhere.session_bytes),
             bytes: left(self.bytes, elsewhere.bytes),
+            tokens_per_minute: left(self.tokens_per_minute, minute),
+            tokens_per_day: left(self.tokens_per_day, day),
         }
     }
 }
@@ -297,12 +316,13 @@ mod tests {
     fn what_lies_elsewhere_counts_and_a_session_there_is_known() {
         let quota = Quota { sessions: Some(3), bytes: Some(100), running: Some(1), ..Quota::UNLIMITED };
         let other = Usage { sessions: 2, bytes: 70, running: 2, ..Usage::default() };
-        let left = quota.less(&other);
+        let now = Timestamp::now();
+        let left = quota.less(&other, now);
         assert_eq!(
             (left.sessions, left.bytes, left.running, left.waiting),
             (Some(1), Some(30), Some(0), None)
         );
-        assert_eq!(quota.less(&Usage { has_session: true, ..other }).sessions, None);
+        assert_eq!(quota.less(&Usage { has_session: true, ..other }, now).sessions, None);
     }
 
     #[test]

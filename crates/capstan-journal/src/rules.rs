@@ -64,6 +64,8 @@ pub(crate) fn advance(run: &Run, to: Run, frames: &[Frame]) -> Run {
         reason: to.reason,
         model: to.model,
         usage: to.usage,
+        // What was used stays used.
+        tokens: to.tokens.max(run.tokens),
         attempts: capped(to.attempts),
         // Whoever asks in no trace gets one when the work begins.
         trace_id: run.trace_id.clone().or(to.trace_id),
@@ -76,6 +78,11 @@ pub(crate) fn advance(run: &Run, to: Run, frames: &[Frame]) -> Run {
     };
     count(&mut next.last_seq, &mut next.bytes, frames);
     next
+}
+
+/// Tokens that a transition adds to what the run has used.
+pub(crate) fn tokens_used(run: &Run, to: &Run) -> u64 {
+    to.tokens.saturating_sub(run.tokens)
 }
 
 /// The first attempt and the latest: where it began, and where it stands.

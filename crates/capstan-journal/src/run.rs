@@ -118,6 +118,7 @@ impl Claim {
             reason: None,
             model: None,
             usage: None,
+            tokens: 0,
             attempts: vec![first],
             request_id: self.request_id.clone(),
             trace_id: self.trace_id.clone(),
@@ -316,6 +317,9 @@ pub struct Run {
     pub model: Option<String>,
     /// What the run used, as the agent reports it.
     pub usage: Option<Map<String, Value>>,
+    /// Tokens that its attempts have used so far, as they count against a quota: an attempt's when it ends.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tokens: u64,
     /// All attempts, [`Attempt::KEPT`] at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,

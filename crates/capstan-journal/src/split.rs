@@ -70,7 +70,8 @@ impl Store for SplitStore {
                 claim.turns_elsewhere = last_turn(other, &claim.tenant, &claim.session).await?;
                 // Nothing new begins there, so that what is left only grows.
                 let elsewhere = other.usage(&claim.tenant, &claim.session).await?;
-                home.claim(claim, &quota.less(&elsewhere)).await
+                let left = quota.less(&elsewhere, claim.created_at);
+                home.claim(claim, &left).await
             }
         }
     }
@@ -103,7 +104,8 @@ impl Store for SplitStore {
         let is_here = self.memory.holds(to.stream_id);
         let other: &dyn Store = if is_here { &*self.stored } else { &self.memory };
         let elsewhere = other.usage(&to.tenant, &to.session).await?;
-        self.home_of(to.stream_id).suspend(from, to, frames, &quota.less(&elsewhere)).await
+        let left = quota.less(&elsewhere, to.updated_at);
+        self.home_of(to.stream_id).suspend(from, to, frames, &left).await
     }
 
     async fn read(
@@ -235,6 +237,7 @@ impl Store for SplitStore {
             has_session: here.has_session || stored.has_session,
             messages: here.messages + stored.messages,
             session_bytes: here.session_bytes + stored.session_bytes,
+            tokens: here.tokens.and(stored.tokens),
         })
     }
 

@@ -7,8 +7,8 @@ use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::{
-    ArmedBy, Claim, Expired, Frame, Health, JournalError, NameKind, News, Quota, ReplicaState, Retention,
-    Run, RunState, Secret, Stats, StoredTurn, Tenure, Usage, Watch,
+    ArmedBy, Claim, Expired, Frame, Health, JournalError, Kept, KeptSession, NameKind, News, Quota,
+    ReplicaState, Retention, Run, RunState, Secret, Stats, StoredTurn, Tenure, Usage, Watch, copy,
 };
 
 /// The answer to a claim.
@@ -223,6 +223,22 @@ pub trait Store: Send + Sync + 'static {
     /// What the store knows of itself.
     fn stats(&self) -> Stats {
         Stats::default()
+    }
+
+    /// Runs of all tenants, the oldest first, after a stream: for whoever copies them into another store.
+    async fn runs_after(&self, _after: Uuid, _limit: usize) -> Result<Vec<Run>, JournalError> {
+        Err(copy::not_copied())
+    }
+
+    /// Takes in a run of another store as it is there, its packets and its claim, in one step; false if its stream or its
+    /// key is there already, and then nothing is changed. One that runs is an orphan here.
+    async fn import(&self, _kept: Kept) -> Result<bool, JournalError> {
+        Err(copy::not_copied())
+    }
+
+    /// Takes in a session of another store, and those of its turns that are not there, under their numbers.
+    async fn import_session(&self, _kept: KeptSession) -> Result<(), JournalError> {
+        Err(copy::not_copied())
     }
 
     /// Syncs everything and ends writing: later writes are `Unavailable`.

@@ -2,6 +2,8 @@
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[path = "common/network.rs"]
+mod network;
 #[path = "common/postgres.rs"]
 mod postgres_server;
 
@@ -15,6 +17,7 @@ use capstan_journal::{
     RunState, Standing, Step, Store, TailLimits, connect, migrate,
 };
 use capstan_protocol::Timestamp;
+use network::{Network, Weather};
 use postgres_server::{Database, Engine};
 use uuid::Uuid;
 
@@ -36,7 +39,7 @@ fn moved(run: &Run, state: RunState, attempt: u32) -> Run {
 }
 
 fn brief(name: &str) -> Replica {
-    Replica { name: name.into(), lease: Duration::from_secs(1), ..Replica::default() }
+    Replica { name: name.into(), lease: Duration::from_millis(500), ..Replica::default() }
 }
 
 fn lasting(name: &str) -> Replica {
@@ -229,6 +232,14 @@ async fn follows(a: Arc<dyn Store>, b: Arc<dyn Store>) {
     assert!(seen == whole, "{} of {} bytes", seen.len(), whole.len());
     // And the other way round: what was this process's own is followed now.
     assert_eq!(rest(&mut a.reader(stream, 203)).await, (bytes(204, 211), RunState::Closed));
+    // Who only follows, and has all that there was, learns of the rest by being told or by looking.
+    let run = a.claim(claim("k2"), &UNLIMITED).await.unwrap().run;
+    a.append(run.stream_id, 1, frames(1, 3)).await.unwrap();
+    let mut reader = b.reader(run.stream_id, 0);
+    assert!(matches!(reader.next().await.unwrap(), Step::Frames(_)));
+    let closed = moved(&run, RunState::Closed, 1);
+    assert!(a.transition((RunState::Running, 1), closed, frames(4, 5), None).await.unwrap());
+    assert_eq!(rest(&mut reader).await, (bytes(4, 5), RunState::Closed));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -307,7 +318,7 @@ async fn quotas_hold_across_processes_however_many_come_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_schema_is_made_once_and_a_later_one_refuses_who_knows_too_little() {
-    let Some(database) = Database::create() else { return };
+    let Some(database) = Database::create_empty() else { return };
     let open = || connect(&database.url, Options::default(), Replica::default());
     let (first, second) = tokio::join!(open(), open());
     let (first, second) = (first.unwrap(), second.unwrap());
@@ -367,27 +378,154 @@ async fn a_server_that_restarts_is_waited_for() {
     goes_on(Durability::Power, "INT", &[]).await;
 }
 
+/// Begins a write whose answer is swallowed, and waits until the server has carried it out.
+async fn swallowed<T: Send + 'static>(
+    database: &Database,
+    network: &Network,
+    is_done: &str,
+    writing: impl Future<Output = T> + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
+    network.turn(Weather::Deaf);
+    let writing = tokio::spawn(writing);
+    while database.sql(is_done) != "t" {}
+    assert!(!writing.is_finished());
+    writing
+}
+
+/// Every connection is there before the weather turns: what is made in bad weather asks nothing.
+async fn use_all_lanes(store: &Arc<dyn Store>) {
+    let run = begin(store, &Uuid::new_v4().to_string()).await;
+    store.append(run.stream_id, 1, frames(1, 1)).await.unwrap();
+    let waiting = moved(&run, RunState::Waiting, 1);
+    assert!(store.transition((RunState::Running, 1), waiting, frames(2, 2), None).await.unwrap());
+}
+
+/// A claim, packets and an end, each of which the server carries out and answers in vain.
+async fn answers_are_lost(replica: Replica, end: impl Fn(&Network)) {
+    let Some(database) = Database::create() else { return };
+    let (network, url) = Network::before(&database.url).await;
+    let options = Options { durability: Durability::Process, ..Options::default() };
+    let store = connect(&url, options, replica).await.unwrap();
+    use_all_lanes(&store).await;
+    let claims = "select exists (select from capstan.claims where key = 'k')";
+    let claiming = {
+        let store = store.clone();
+        swallowed(&database, &network, claims, async move { store.claim(claim("k"), &UNLIMITED).await }).await
+    };
+    end(&network);
+    let claimed = claiming.await.unwrap().unwrap();
+    assert!(claimed.is_new, "it was this process's own claim");
+    let (run, stream) = (claimed.run.clone(), claimed.run.stream_id);
+    store.append(stream, 1, frames(1, 3)).await.unwrap();
+    use_all_lanes(&store).await;
+    let packets = "select exists (select from capstan.blocks where last_seq = 5)";
+    let appending = {
+        let store = store.clone();
+        swallowed(&database, &network, packets, async move { store.append(stream, 1, frames(4, 5)).await })
+            .await
+    };
+    end(&network);
+    appending.await.unwrap().unwrap();
+    store.append(stream, 1, frames(6, 6)).await.unwrap();
+    use_all_lanes(&store).await;
+    let is_closed = "select exists (select from capstan.runs where state = 3)";
+    let ending = {
+        let (store, closed) = (store.clone(), moved(&run, RunState::Closed, 1));
+        let ended = async move { store.transition((RunState::Running, 1), closed, frames(7, 7), None).await };
+        swallowed(&database, &network, is_closed, ended).await
+    };
+    end(&network);
+    assert!(ending.await.unwrap().unwrap(), "it was this process's own change");
+    assert_eq!(store.read(stream, 0, 99, 9999).await.unwrap(), frames(1, 7), "nothing lost, nothing doubled");
+    assert_eq!(database.sql("select count(*) from capstan.runs"), "4");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_done_and_whose_answer_was_cut_off_is_settled() {
+    answers_are_lost(lasting("a"), |network| {
+        network.clear_up();
+        network.cut();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_answers_nothing_any_more_is_given_up() {
+    // It is never cut: nobody says that the answers will not come. What is waited for goes by the lease.
+    answers_are_lost(Replica { lease: Duration::from_secs(3), ..lasting("a") }, Network::clear_up).await;
+}
+
+/// A certificate of its own for a server on loopback, and the root that vouches for it.
+fn certificates(folder: &std::path::Path, name: &str) {
+    let line = format!(
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {name}-root.key -out {name}-root.pem -subj /CN={name} 2>&1 && \
+         openssl req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN=server 2>&1 && \
+         printf 'subjectAltName=IP:127.0.0.1' >{name}.ext && \
+         openssl x509 -req -in {name}.csr -CA {name}-root.pem -CAkey {name}-root.key -CAcreateserial -days 2 \
+           -extfile {name}.ext -out {name}.pem 2>&1 && chmod 0644 {name}.pem && chmod 0600 {name}.key && \
+         if [ \"$(id -u)\" = 0 ]; then chown postgres: {name}.key; fi"
+    );
+    let made = std::process::Command::new("sh").args(["-c", &line]).current_dir(folder).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stdout));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_is_believed_by_its_certificate_alone() {
+    if std::env::var_os("CAPSTAN_TEST_POSTGRES").is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    ["own", "other"].into_iter().for_each(|name| certificates(folder.path(), name));
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let settings = [
+        "listen_addresses=127.0.0.1".to_owned(),
+        format!("port={port}"),
+        "ssl=on".into(),
+        format!("ssl_cert_file={}", file("own.pem")),
+        format!("ssl_key_file={}", file("own.key")),
+    ];
+    let Some(_engine) = Engine::start(&settings.each_ref().map(String::as_str)) else { return };
+    let open = async |mode: &str, root: &str, host: &str| {
+        let url =
+            format!("postgres://postgres@{host}:{port}/postgres?sslmode={mode}&sslrootcert={}", file(root));
+        connect(&url, Options::default(), Replica::default()).await
+    };
+    let store = open("verify-full", "own-root.pem", "127.0.0.1").await.unwrap();
+    assert!(begin(&store, "k").await.is_open());
+    for mode in ["require", "verify-full"] {
+        let refused = open(mode, "other-root.pem", "127.0.0.1").await.err().unwrap();
+        assert!(refused.to_string().contains("certificate"), "{refused}");
+        let misnamed = open(mode, "own-root.pem", "localhost").await.err().unwrap();
+        assert!(misnamed.to_string().contains("certificate"), "{misnamed}");
+    }
+}
+
 /// A build with mistakes planted: each is found by a test of this file.
 #[cfg(planted_bugs)]
 mod bites {
     use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
 
     fn is_found(bug: &str, test: &str) {
         if std::env::var_os("CAPSTAN_TEST_POSTGRES").is_none() {
             return;
         }
-        let run = |bug: &str| {
+        let run = |bug: &str, limit: Duration| {
             // A mistake that lets a reader wait for ever is found, too.
             let mut child = Command::new("timeout");
             child
-                .arg("30")
+                .arg(limit.as_secs_f64().to_string())
                 .arg(std::env::current_exe().unwrap())
                 .args(["--exact", test])
                 .env("CAPSTAN_BUG", bug);
             child.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
         };
-        assert!(run("none"), "{test} holds without a mistake");
-        assert!(!run(bug), "{test} does not find {bug}");
+        let began = Instant::now();
+        assert!(run("none", Duration::from_secs(60)), "{test} holds without a mistake");
+        // Far longer than it takes.
+        assert!(!run(bug, began.elapsed() * 3), "{test} does not find {bug}");
     }
 
     #[test]

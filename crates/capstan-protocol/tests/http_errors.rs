@@ -21,6 +21,7 @@ async fn answering(bytes: &'static [u8]) -> String {
 }
 
 fn client() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build().unwrap()
 }
 

@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_run_is_ended_beside_the_route_that_started_it() {
         let base = |address: &str| {
-            let client = Client::new();
+            let client = crate::http::client(std::time::Duration::ZERO).unwrap();
             FarRuns::new(client, &Url::parse(address).unwrap(), ApiKey::find(None, None, None).unwrap()).base
         };
         for (address, expected) in [

@@ -29,7 +29,7 @@ const LONGEST_TEXT: usize = 500;
 /// A client that never carries a key to another server.
 pub(crate) fn client(connect: Duration) -> Result<Client, ConfigError> {
     // No time-out for the whole: an answer may take long. A call has its own.
-    Client::builder()
+    capstan_client::transport::http_client()
         .connect_timeout(connect)
         .tcp_nodelay(true)
         .redirect(Policy::custom(follow))

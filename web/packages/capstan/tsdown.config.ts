@@ -4,6 +4,7 @@ export default defineConfig({
   entry: {
     index: "src/index.ts",
     "ag-ui-error-codes": "src/ag-ui-error-codes.ts",
+    "ai-sdk/index": "src/ai-sdk/index.ts",
     "fault-help": "src/generated/fault-help.ts",
     openai: "src/openai.ts",
     "react/index": "src/react/index.ts",

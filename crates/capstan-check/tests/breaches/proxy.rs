@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
 use axum::response::Response;
 use futures_util::{StreamExt as _, stream};
 
-use crate::common::serve_router;
+use crate::common::{plain_client, serve_router};
 use crate::plants::Breach;
 
 /// A request on its way to the gateway.
@@ -54,8 +54,7 @@ struct Proxy {
 
 /// Serves until the test ends; its URL.
 pub(crate) async fn start(breach: &'static Breach, gateway: &str) -> String {
-    // It speaks to loopback alone, so it need not read the certificates of this machine.
-    let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
+    let http = plain_client();
     let proxy = Proxy { breach, gateway: gateway.to_owned(), http, memory: Arc::default() };
     serve_router(Router::new().fallback(forward).with_state(proxy)).await
 }

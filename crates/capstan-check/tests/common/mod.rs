@@ -34,6 +34,12 @@ pub fn with_tenants() -> Settings {
     Settings { tenants: vec![tenant("a", KEY), tenant("b", OTHER_KEY)].into(), ..settings() }
 }
 
+/// It speaks to loopback alone, so it need not read the certificates of this machine.
+pub fn plain_client() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap()
+}
+
 /// Serves until the test ends; its URL.
 pub async fn gateway(settings: Settings) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -14,7 +14,7 @@ const MAX_REDIRECTS: usize = 3;
 
 pub(super) fn client(connect_timeout: Duration) -> Result<reqwest::Client, TransportError> {
     // No time-out for the whole: a stream may take hours. Reading has one of its own.
-    reqwest::Client::builder()
+    super::http_client()
         .connect_timeout(connect_timeout)
         .redirect(redirect::Policy::custom(follow))
         .tcp_nodelay(true)

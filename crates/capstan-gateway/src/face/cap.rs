@@ -6,7 +6,7 @@ mod whole;
 
 use std::sync::Arc;
 
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use capstan_agent::async_trait;
 use capstan_journal::{Run, RunState};
@@ -78,7 +78,7 @@ impl Face for Cap {
         // A run's own fault was counted by its relay.
         let id = request.ask.key.parse().unwrap_or_default();
         Some(match whole::response(app, run, id).await {
-            Ok(body) => ([(http::header::CONTENT_TYPE, "application/json")], body).into_response(),
+            Ok(answer) => answer,
             Err(fault) => Refusal::from(fault).of_a_run(),
         })
     }

@@ -21,6 +21,10 @@ pub(crate) struct JournalMetrics {
     segments: Gauge,
     streams: Gauge,
     damaged: Gauge,
+    own_runs: Gauge,
+    peers: Gauge,
+    followed: Gauge,
+    silent: Gauge<f64, AtomicU64>,
     unavailable: Counter<f64, AtomicU64>,
 }
 
@@ -38,15 +42,36 @@ impl JournalMetrics {
         let segments = gauge("journal_segments", "Files that hold streams");
         let streams = gauge("journal_streams", "Streams that are kept");
         let damaged = gauge("journal_damaged", "Damaged pieces met since the start");
+        let own_runs =
+            gauge("cluster_runs", "Runs that this process works on, where several share a journal");
+        let peers = gauge("cluster_peers", "Other processes of the journal that live");
+        let followed = gauge("cluster_followed", "Streams of others that somebody here watches");
+        let silent = Gauge::default();
+        let help = "Since the last sign of life; near cluster.lease its runs are given up";
+        registry.register_with_unit("cluster_silent", help, Unit::Seconds, silent.clone());
         let unavailable = Counter::default();
         let help = "Time in which the journal took no writes";
         registry.register_with_unit("journal_unavailable", help, Unit::Seconds, unavailable.clone());
-        Self { is_well, is_low_on_space, disk_bytes, live_bytes, segments, streams, damaged, unavailable }
+        Self {
+            is_well,
+            is_low_on_space,
+            disk_bytes,
+            live_bytes,
+            segments,
+            streams,
+            damaged,
+            own_runs,
+            peers,
+            followed,
+            silent,
+            unavailable,
+        }
     }
 
     /// Asks the store.
     pub(crate) fn ask(&self, store: &dyn Store) {
-        let Stats { disk_bytes, live_bytes, segments, streams, damaged, is_low_on_space, .. } = store.stats();
+        let Stats { disk_bytes, live_bytes, segments, streams, damaged, is_low_on_space, shared, .. } =
+            store.stats();
         self.is_well.set(i64::from(*store.health().borrow() == Health::Well));
         self.is_low_on_space.set(i64::from(is_low_on_space));
         let counts = [
@@ -56,7 +81,11 @@ impl JournalMetrics {
             (&self.streams, streams),
             (&self.damaged, damaged),
         ];
-        for (gauge, count) in counts {
+        let others = shared.into_iter().flat_map(|shared| {
+            self.silent.set(shared.silent_for.as_secs_f64());
+            [(&self.own_runs, shared.runs), (&self.peers, shared.peers), (&self.followed, shared.followed)]
+        });
+        for (gauge, count) in counts.into_iter().chain(others) {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }

@@ -88,7 +88,9 @@ fn operation_id(method: &str, path: &str) -> String {
 
 fn security(route: &Described) -> Value {
     match (route.needs_key, route.method, route.path) {
-        (true, "get", crate::access::WATCH) => json!([{ "key": [] }, { "ticket": [] }]),
+        (true, "get", crate::access::WATCH | crate::face::durable::READ) => {
+            json!([{ "key": [] }, { "ticket": [] }])
+        }
         (true, _, _) => json!([{ "key": [] }]),
         (false, _, _) => json!([]),
     }

@@ -1,5 +1,4 @@
 //! A long poll: one answer with what there is, or with what comes within a time.
-#![cfg_attr(not(test), allow(dead_code, reason = "CAP and AG-UI tell what comes as a stream"))]
 
 use std::time::Duration;
 

@@ -42,7 +42,7 @@ pub(crate) struct Whole<T = Transcript> {
     /// Where it stood when the last of it was read: somebody may have armed a waiting run since.
     pub(crate) state: RunState,
     /// What all of it takes.
-    _load: Load,
+    pub(crate) load: Load,
 }
 
 impl<T: Fold> Whole<T> {
@@ -124,7 +124,7 @@ impl<'a, T: Fold> Gathering<'a, T> {
     }
 
     fn done(self, run: Run, state: RunState) -> Whole<T> {
-        Whole { transcript: self.transcript, run, state, _load: self.load }
+        Whole { transcript: self.transcript, run, state, load: self.load }
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
             transcript.take(&StreamPacket { stream_id: run.stream_id, seq, t: Timestamp::now(), payload });
         }
         let load = Limiter::default().load("t");
-        let whole = Whole { transcript, run, state: RunState::Waiting, _load: load };
+        let whole = Whole { transcript, run, state: RunState::Waiting, load };
         assert_eq!(whole.fault().unwrap().kind(), FaultKind::UpstreamTruncated);
     }
 }

@@ -9,6 +9,8 @@ use std::hash::{BuildHasher as _, Hash, Hasher};
 use capstan_protocol::{Event, RawObject};
 use serde_json::Value;
 
+use super::marks::{Mark, Marks};
+
 /// Text that is kept of a run, and as much of its events. Longer answers are rare, and many may be under way at once.
 const KEPT: usize = 16 * 1024 * 1024;
 
@@ -22,7 +24,9 @@ pub(super) struct AttemptDiff {
     /// The length of all that was sent.
     len: usize,
     /// For each packet with text, if there is comparing.
-    marks: Vec<Mark>,
+    marks: Marks,
+    /// For each packet beyond the text that is kept.
+    hashes: Vec<u32>,
     events: Vec<SentEvent>,
     /// The length of the events that are kept.
     event_bytes: usize,
@@ -33,13 +37,6 @@ pub(super) struct AttemptDiff {
     /// What it has said beyond that: not yet enough to be compared by hash.
     held: String,
     hasher: RandomState,
-}
-
-struct Mark {
-    seq: u64,
-    /// Where its text ends.
-    end: usize,
-    hash: u64,
 }
 
 struct SentEvent {
@@ -86,7 +83,8 @@ impl AttemptDiff {
             limit,
             text: String::new(),
             len: 0,
-            marks: Vec::new(),
+            marks: Marks::default(),
+            hashes: Vec::new(),
             events: Vec::new(),
             event_bytes: 0,
             unmet: HashMap::new(),
@@ -130,10 +128,22 @@ impl AttemptDiff {
         }
         self.len += text.len();
         if self.compares {
-            let hash = if is_kept { 0 } else { self.hasher.hash_one(text) };
-            self.marks.push(Mark { seq, end: self.len, hash });
+            self.marks.push(Mark { seq, end: self.len });
+            if !is_kept {
+                self.hashes.push(self.hash(text));
+            }
         }
         self.agreed = self.len;
+    }
+
+    /// Half of a hash is enough to tell one packet from another, and there may be millions of them.
+    fn hash(&self, text: &str) -> u32 {
+        self.hasher.hash_one(text) as u32
+    }
+
+    /// What is kept of text and its packets, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.text.len() + self.marks.bytes() + self.hashes.len() * size_of::<u32>()
     }
 
     pub(super) fn sent_event(&mut self, seq: u64, raw: &RawObject) {
@@ -201,12 +211,16 @@ impl AttemptDiff {
     /// Text beyond what is kept, compared as soon as a whole packet of it is there.
     fn meet_hashed(&mut self, text: &str) -> Met {
         self.held.push_str(text);
-        while let Some(mark) = self.marks.get(self.marks.partition_point(|mark| mark.end <= self.agreed)) {
+        loop {
+            let around = self.marks.around(|mark| mark.end <= self.agreed);
+            let Some(mark) = around.after else { break };
             let length = mark.end - self.agreed;
             if self.held.len() < length {
                 return Met::Equal;
             }
-            if self.held.get(..length).map(|piece| self.hasher.hash_one(piece)) != Some(mark.hash) {
+            let kept = self.marks.len() - self.hashes.len();
+            let known = around.index.checked_sub(kept).and_then(|index| self.hashes.get(index));
+            if self.held.get(..length).map(|piece| self.hash(piece)) != known.copied() {
                 return Met::Different(std::mem::take(&mut self.held));
             }
             self.agreed = mark.end;
@@ -237,18 +251,15 @@ impl AttemptDiff {
 
     /// The first packet whose text is not agreed upon.
     pub(super) fn first_different(&self) -> u64 {
-        let next = self.marks.get(self.marks.partition_point(|mark| mark.end <= self.agreed));
-        next.map_or(u64::MAX, |mark| mark.seq)
+        self.marks.around(|mark| mark.end <= self.agreed).after.map_or(u64::MAX, |mark| mark.seq)
     }
 
     /// Cuts back to the last packet that is agreed upon as a whole; `floor` is one that is, besides texts and events
     /// that are known here, and `limit` the last that may stay.
     pub(super) fn cut(&mut self, floor: u64, limit: u64) -> Result<Cut, Forgotten> {
-        let kept = self.marks.partition_point(|mark| mark.end <= self.agreed).checked_sub(1);
-        let kept = kept.and_then(|index| self.marks.get(index)).map_or(0, |mark| mark.seq);
+        let kept = self.marks.around(|mark| mark.end <= self.agreed).before.map_or(0, |mark| mark.seq);
         let after_seq = kept.max(floor).min(limit);
-        let last = self.marks.partition_point(|mark| mark.seq <= after_seq).checked_sub(1);
-        let text_len = last.and_then(|index| self.marks.get(index)).map_or(0, |mark| mark.end);
+        let text_len = self.marks.around(|mark| mark.seq <= after_seq).before.map_or(0, |mark| mark.end);
         let again = text_len..self.agreed.max(text_len);
         let text = self.text.get(again.clone()).or(again.is_empty().then_some("")).ok_or(Forgotten)?;
         let text = text.to_owned() + &self.held;
@@ -261,10 +272,13 @@ impl AttemptDiff {
 
     /// Forgets everything after a packet.
     pub(super) fn reset(&mut self, after_seq: u64) {
-        self.marks.truncate(self.marks.partition_point(|mark| mark.seq <= after_seq));
+        let kept = self.marks.len() - self.hashes.len();
+        let left = self.marks.around(|mark| mark.seq <= after_seq).index;
+        self.marks.truncate(left);
+        self.hashes.truncate(left.saturating_sub(kept));
         self.events.truncate(self.events.partition_point(|event| event.seq <= after_seq));
         self.event_bytes = self.events.iter().filter_map(|event| Some(event.raw.as_ref()?.get().len())).sum();
-        self.len = self.marks.last().map_or(0, |mark| mark.end);
+        self.len = self.marks.last().unwrap_or_default().end;
         self.text.truncate(self.len);
         self.agreed = self.len;
         self.held.clear();

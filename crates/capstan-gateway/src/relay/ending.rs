@@ -359,6 +359,7 @@ fn said_of(ask: &Ask, last: &[ChatMessage], said: &[ChatMessage], is_partial: bo
 fn log_end(app: &App, run: &Run) {
     let reason = run.reason.as_deref().unwrap_or_default();
     app.metrics.run_ended(reason, app.agent_label(&run.agent));
+    app.metrics.tokens(app.agent_label(&run.agent), run.tokens);
     tracing::info!(stream = %run.stream_id, tenant = %run.tenant, key = %run.key, agent = %run.agent, attempts = run.attempt,
         packets = run.last_seq, reason, fault = run.fault.as_deref().unwrap_or("none"), "run ended");
 }

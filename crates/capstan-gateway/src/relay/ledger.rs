@@ -46,10 +46,12 @@ pub(super) fn speaks(run: &mut Run, at: Timestamp) {
 
 /// The attempt is over, before anything is written of that; `told` is its fault as the next packet tells it.
 pub(super) fn ends(run: &mut Run, packets: &PacketWriter, at: Timestamp, told: Option<&Fault>) {
+    let mut tokens = 0;
     note(run, |attempt| {
         if attempt.ended_at.is_some() {
             return;
         }
+        tokens = packets.attempt_tokens();
         attempt.reset_to = packets.reset_to();
         attempt.swallowed_bytes = packets.swallowed();
         attempt.usage = packets.attempt_usage();
@@ -57,6 +59,7 @@ pub(super) fn ends(run: &mut Run, packets: &PacketWriter, at: Timestamp, told: O
             member(attempt, &name, |used| used.usage = Some(usage));
         }
     });
+    run.tokens = run.tokens.saturating_add(tokens);
     ends_after(run, packets.seq(), at, told.map(|fault| (fault, packets.seq() + 1)));
 }
 

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::attempt_diff::{AttemptDiff, Forgotten, Met};
 use super::call_diff::{Call, CallDiff, MetCall, Said};
-use super::spending::Spending;
+use super::spending::{self, Spending};
 use super::tool_log::ToolLog;
 use crate::app::App;
 
@@ -145,7 +145,7 @@ impl PacketWriter {
 
     /// What is remembered of what was said, in bytes.
     pub(super) fn remembered(&self) -> usize {
-        self.diff.text().len() + self.tools.bytes()
+        self.diff.bytes() + self.tools.bytes()
     }
 
     /// What the run asks, if it ends now.
@@ -211,6 +211,11 @@ impl PacketWriter {
     /// What the present attempt took, as far as it said.
     pub(super) fn attempt_usage(&self) -> Option<Map<String, Value>> {
         self.spending.attempt()
+    }
+
+    /// Its tokens, as limits count them.
+    pub(super) fn attempt_tokens(&self) -> u64 {
+        spending::tokens(self.spending.attempt().as_ref(), self.heard as u64)
     }
 
     /// The same by the members of a route.

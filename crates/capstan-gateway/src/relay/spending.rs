@@ -100,6 +100,23 @@ impl Spending {
     }
 }
 
+/// Bytes of text for which a token is counted where nobody counted any.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// The tokens of an attempt as limits count them: what it says it read and wrote, else its total; if it says nothing, by
+/// the bytes of text that it wrote.
+pub(super) fn tokens(usage: Option<&Counts>, text_bytes: u64) -> u64 {
+    let count = |name: &str| {
+        let number = usage?.get(name)?;
+        // A broken number is cast to what is nearest; whatever is below zero is none.
+        number.as_u64().or_else(|| number.as_f64().map(|number| number.ceil() as u64))
+    };
+    match (count("input_tokens"), count("output_tokens")) {
+        (None, None) => count("total_tokens").unwrap_or(text_bytes.div_ceil(BYTES_PER_TOKEN)),
+        (read, wrote) => read.unwrap_or(0).saturating_add(wrote.unwrap_or(0)),
+    }
+}
+
 fn add(to: &mut Option<Counts>, usage: Option<&Counts>) {
     if let Some(usage) = usage {
         sum(to.get_or_insert_with(Map::new), usage);
@@ -133,6 +150,18 @@ mod tests {
 
     fn counts(value: Value) -> Counts {
         value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn tokens_are_what_was_said_to_be_used_or_a_guess() {
+        let of = |usage: Value| tokens(Some(&counts(usage)), 401);
+        assert_eq!(of(json!({ "input_tokens": 7, "output_tokens": 5, "total_tokens": 99 })), 12);
+        assert_eq!(of(json!({ "output_tokens": 5, "cached_input_tokens": 4 })), 5);
+        assert_eq!(of(json!({ "total_tokens": 99 })), 99);
+        assert_eq!((of(json!({ "cost": 0.5 })), tokens(None, 401), tokens(None, 0)), (101, 101, 0));
+        assert_eq!(of(json!({ "input_tokens": u64::MAX, "output_tokens": 1.5 })), u64::MAX);
+        assert_eq!(of(json!({ "input_tokens": -5, "output_tokens": 1e300 })), u64::MAX);
+        assert_eq!(of(json!({ "input_tokens": "many", "output_tokens": 3 })), 3);
     }
 
     #[test]

@@ -15,10 +15,10 @@ use crate::ask::check_id;
 use crate::audit::Who;
 use crate::conversation::TurnRecord;
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
-use crate::purge;
 use crate::query::Query;
 use crate::refusal::Refusal;
 use crate::scopes::Scope;
+use crate::{paid_body, purge};
 
 /// The most turns of a page.
 const PAGE: usize = 1000;
@@ -33,7 +33,12 @@ pub(crate) const TURNS: Row = Row {
     places: &[&openapi::SESSION],
     query: Some(TurnParams::json_schema),
     answers: &[Answer::ok("The session.", &[Content::Json(model::<Session<'_>>)])],
-    faults: &[FaultKind::SessionNotFound, FaultKind::JournalUnavailable],
+    faults: &[
+        FaultKind::SessionNotFound,
+        FaultKind::SessionLimitExceeded,
+        FaultKind::ServiceUnavailable,
+        FaultKind::JournalUnavailable,
+    ],
     ..Row::NONE
 };
 
@@ -81,17 +86,18 @@ pub(crate) async fn turns(
     let (after, limit) = (params.from.unwrap_or(0), params.limit.unwrap_or(100).clamp(1, PAGE));
     let store = app.journal.store();
     let page = store.turns(&caller.tenant, &id, after.saturating_add(1), limit, PAGE_BYTES).await?;
-    let last = page.last().map_or(after, |turn| turn.number);
-    let has_more = !store.turns(&caller.tenant, &id, last.saturating_add(1), 1, 1).await?.is_empty();
-    let next = Some(last).filter(|_| has_more);
+    // Before anything else is waited for: many that read at once must not hold a page each.
     let bytes: usize = page.iter().map(StoredTurn::said_bytes).sum();
     let mut load = app.limiter.load(&caller.tenant);
     load.grow(bytes.saturating_mul(3), &app.settings.limits)?;
+    let last = page.last().map_or(after, |turn| turn.number);
+    let has_more = !store.turns(&caller.tenant, &id, last.saturating_add(1), 1, 1).await?.is_empty();
+    let next = Some(last).filter(|_| has_more);
     let mut turns = Vec::new();
     for turn in page {
         turns.push(shown(&app, turn).await?);
     }
-    Ok(Json(Session { session_id: &id, turns, next }).into_response())
+    Ok(paid_body::json(&Session { session_id: &id, turns, next }, load)?)
 }
 
 async fn shown(app: &App, turn: StoredTurn) -> Result<SessionTurn, Refusal> {

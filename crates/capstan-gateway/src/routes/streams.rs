@@ -21,12 +21,14 @@ use crate::reader::View;
 use crate::refusal::Refusal;
 use crate::resume::ResumePoint;
 use crate::scopes::Scope;
-use crate::{lookup, post, purge, runs};
+use crate::{lookup, paid_body, post, purge, runs};
 
 /// A page holds at most this many entries.
 const PAGE: usize = 1000;
 /// A page of packets holds at most this many bytes.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// About what a run takes in a listing.
+const RUN_BYTES: usize = 1024;
 
 /// How to watch.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -131,7 +133,10 @@ pub(crate) async fn list(
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
     let runs = app.journal.store().list(&caller.tenant, params.before, limit).await?;
     let next = runs.last().filter(|_| runs.len() == limit).map(|run| run.stream_id);
-    Ok(Json(StreamPage { streams: runs.iter().map(Stream::from).collect(), next }).into_response())
+    let mut load = app.limiter.load(&caller.tenant);
+    // Whose requests take all that they may can still see which to stop.
+    load.grow_anyway(runs.len().saturating_mul(RUN_BYTES));
+    Ok(paid_body::json(&StreamPage { streams: runs.iter().map(Stream::from).collect(), next }, load)?)
 }
 
 /// Which page.
@@ -150,7 +155,13 @@ pub(crate) const PACKETS: Row = Row {
     places: &[&openapi::STREAM],
     query: Some(PageParams::json_schema),
     answers: &[Answer::ok("A page of packets.", &[Content::Json(model::<PacketPage<'_>>)])],
-    faults: &[FaultKind::StreamNotFound, FaultKind::StreamExpired, FaultKind::JournalUnavailable],
+    faults: &[
+        FaultKind::StreamNotFound,
+        FaultKind::StreamExpired,
+        FaultKind::SessionLimitExceeded,
+        FaultKind::ServiceUnavailable,
+        FaultKind::JournalUnavailable,
+    ],
     ..Row::NONE
 };
 
@@ -165,10 +176,13 @@ pub(crate) async fn packets(
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
     let frames =
         app.journal.store().read(run.stream_id, params.after.unwrap_or(0), limit, PAGE_BYTES).await?;
+    let mut load = app.limiter.load(&caller.tenant);
+    let bytes: usize = frames.iter().map(|frame| frame.bytes.len()).sum();
+    load.grow(bytes.saturating_mul(3), &app.settings.limits)?;
     let packets: Vec<_> = frames.iter().filter_map(|frame| sse::decode_packet(&frame.bytes)).collect();
     let last = frames.last().map(|frame| frame.seq);
     let next = last.filter(|seq| *seq < run.last_seq);
-    Ok(Json(PacketPage { stream: Stream::from(&run), packets, next }).into_response())
+    Ok(paid_body::json(&PacketPage { stream: Stream::from(&run), packets, next }, load)?)
 }
 
 /// How to stop.

@@ -110,6 +110,7 @@ impl Server {
 }
 
 pub fn client() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
     // It speaks to loopback alone, so it need not read the certificates of this machine.
     reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap()
 }

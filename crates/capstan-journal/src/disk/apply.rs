@@ -8,14 +8,14 @@ use super::format::Kind;
 use super::group::{Group, Undo};
 use super::names::Name;
 use super::packets;
-use super::record::{GoneSummary, Record, SessionSummary, json, number_summary};
+use super::record::{GoneSummary, Record, SessionSummary, json, number_summary, tokens_summary};
 use super::view;
 use super::writer::Writer;
 use crate::planted_bug::{self, Bug};
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
     Claim, Claimed, Durability, ErrorKind, Frame, JournalError, NameKind, Quota, Run, RunState, StoredTurn,
-    Usage,
+    Tokens, Usage,
 };
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -96,7 +96,9 @@ impl Writer {
         if *quota == Quota::UNLIMITED {
             return Ok(());
         }
-        quota.check(&self.usage(&claim.tenant, &claim.session, group), claim.body.len() as u64)?;
+        let used = self.usage(&claim.tenant, &claim.session, group);
+        quota.check(&used, claim.body.len() as u64)?;
+        quota.check_tokens(&used.tokens, claim.created_at)?;
         let tenant = self.shared.names.tenant(&claim.tenant);
         Ok(self.rates.take(tenant, quota, Instant::now())?)
     }
@@ -119,6 +121,9 @@ impl Writer {
             has_session: known.is_some() || begun.is_some(),
             messages: open.messages + turns,
             session_bytes: open.session_bytes + size,
+            tokens: group.tokens.get(&tenant).map(|(_, tokens)| *tokens).unwrap_or_else(|| {
+                index.tokens_of.get(&tenant).map(|(_, tokens)| *tokens).unwrap_or_default()
+            }),
             ..open
         }
     }
@@ -195,6 +200,7 @@ impl Writer {
         }
         let old = self.open.get(&stream).cloned().map(Box::new);
         let before = record.run.bytes;
+        let (tokens, at) = (rules::tokens_used(&record.run, &to), to.updated_at);
         record.run = rules::advance(&record.run, to, frames);
         record.boot = self.boot.clone();
         record.revision += 1;
@@ -216,6 +222,7 @@ impl Writer {
         }
         self.put_record(&record, group)?;
         put_packets(stream, before, frames, group);
+        self.put_tokens(&record.run.tenant, tokens, at, group);
         if !record.run.is_open() {
             self.closing.push(stream);
         }
@@ -223,6 +230,25 @@ impl Writer {
         group.undo.push(Undo::Whole { stream, record: old });
         self.open.insert(stream, record);
         Ok(true)
+    }
+
+    /// Adds to what a tenant has used, in the same group as the record of the attempt that used it.
+    fn put_tokens(&self, tenant: &str, tokens: u64, at: Timestamp, group: &mut Group) {
+        if tokens == 0 {
+            return;
+        }
+        let tenant = self.shared.names.tenant(tenant);
+        let written = || {
+            let index = self.shared.index();
+            index
+                .tokens_of
+                .get(&tenant)
+                .map_or((0, Tokens::default()), |(place, tokens)| (place.entry.seq, *tokens))
+        };
+        let (revision, mut used) = group.tokens.get(&tenant).copied().unwrap_or_else(written);
+        used.add(tokens, at);
+        group.put(Kind::Tokens, Uuid::from_bytes(tenant), revision + 1, &[&tokens_summary(&used)]);
+        group.tokens.insert(tenant, (revision + 1, used));
     }
 
     /// Not synced: if a power cut undoes it, the next expiry does it again. How many it were.
@@ -344,7 +370,13 @@ impl Writer {
     }
 
     /// A tenant's session by its name, begun if there is none: its id and its last turn.
-    fn session(&self, tenant: &str, session: &str, at: Timestamp, group: &mut Group) -> (Uuid, u64) {
+    pub(crate) fn session(
+        &self,
+        tenant: &str,
+        session: &str,
+        at: Timestamp,
+        group: &mut Group,
+    ) -> (Uuid, u64) {
         let names = &self.shared.names;
         let name = names.of(tenant, NameKind::Session, session);
         if let Some(known) = group.sessions.get(&name) {
@@ -381,14 +413,14 @@ impl Writer {
         }
     }
 
-    fn put_record(&self, record: &Record, group: &mut Group) -> Result<(), JournalError> {
+    pub(crate) fn put_record(&self, record: &Record, group: &mut Group) -> Result<(), JournalError> {
         let (summary, json) = record.encode(&self.shared.names)?;
         group.put(Kind::Record, record.run.stream_id, record.revision, &[&summary, &json]);
         Ok(())
     }
 }
 
-fn put_packets(stream: Uuid, before: u64, frames: &[Frame], group: &mut Group) {
+pub(crate) fn put_packets(stream: Uuid, before: u64, frames: &[Frame], group: &mut Group) {
     let mut total = before;
     for block in packets::blocks(frames) {
         let Some(last) = block.last() else { continue };

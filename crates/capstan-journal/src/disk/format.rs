@@ -43,6 +43,8 @@ pub(crate) enum Kind {
     TurnGone = 7,
     /// What was to be erased of the owner is.
     Erased = 8,
+    /// Tokens that a tenant has used; the owner is its name, the seq its revision, and the highest counts.
+    Tokens = 9,
 }
 
 impl Kind {
@@ -56,6 +58,7 @@ impl Kind {
             6 => Self::Gone,
             7 => Self::TurnGone,
             8 => Self::Erased,
+            9 => Self::Tokens,
             _ => return None,
         })
     }

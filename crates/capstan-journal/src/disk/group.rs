@@ -10,7 +10,7 @@ use super::format::{FRAME_HEAD, FrameHead, GROUP_HEAD, GroupHead, Kind, sum};
 use super::names::Name;
 use super::record::Record;
 use super::walk;
-use crate::JournalError;
+use crate::{JournalError, Tokens};
 
 /// Where the answer to a command goes.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, JournalError>>;
@@ -43,6 +43,8 @@ pub(crate) struct Group {
     begun: HashMap<Name, u64>,
     /// What this group adds to a tenant or a session, packets aside.
     added: HashMap<Name, u64>,
+    /// Tokens that tenants have used once this group is written, and the revision that says so.
+    pub(crate) tokens: HashMap<Name, (u64, Tokens)>,
     /// Names of streams that go.
     pub(crate) forgotten: Vec<(Uuid, Vec<Name>)>,
 }

@@ -17,7 +17,7 @@ use super::names::Name;
 use super::parts::{Part, Parts};
 use super::record::GoneSummary;
 use super::segment::Segment;
-use crate::RunState;
+use crate::{RunState, Tokens};
 
 /// Where a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +127,8 @@ pub(crate) struct Index {
     pub(crate) sizes_of: HashMap<Name, u64>,
     /// What a tenant's turns take.
     pub(crate) turns_of: HashMap<Name, u64>,
+    /// Tokens that a tenant has used, and where that is written: one frame a tenant.
+    pub(crate) tokens_of: HashMap<Name, (Location, Tokens)>,
     pub(crate) gone: HashMap<Uuid, Gone>,
     /// Streams that are gone and whose claim is kept, by when they went.
     pub(crate) gone_at: BTreeSet<(Timestamp, Uuid)>,
@@ -140,7 +142,13 @@ pub(crate) fn weight(entry: &Entry) -> u32 {
     let heads = match entry.kind {
         Kind::Packets => entry.length / 16,
         Kind::Record => 300,
-        Kind::Body | Kind::Turn | Kind::Session | Kind::Gone | Kind::TurnGone | Kind::Erased => HEADS,
+        Kind::Body
+        | Kind::Turn
+        | Kind::Session
+        | Kind::Gone
+        | Kind::TurnGone
+        | Kind::Erased
+        | Kind::Tokens => HEADS,
     };
     entry.length.saturating_add(heads)
 }
@@ -348,6 +356,10 @@ impl Index {
                 part.last = part.last.min(seq - 1);
             }
             parts.add(to.segment, weight, seq);
+        } else if let Some((place, _)) = self.tokens_of.get_mut(from.entry.owner.as_bytes()) {
+            if *place == from {
+                *place = to;
+            }
         } else if let Some(gone) = self.gone.get_mut(&from.entry.owner) {
             gone.segments.insert(to.segment);
             if matches!(from.entry.kind, Kind::Gone | Kind::Erased) {
@@ -377,7 +389,7 @@ impl Index {
     /// Whether a frame may have been overwritten on purpose.
     pub(crate) fn may_be_erased(&self, entry: &Entry) -> bool {
         match entry.kind {
-            Kind::Gone | Kind::Erased | Kind::TurnGone => false,
+            Kind::Gone | Kind::Erased | Kind::TurnGone | Kind::Tokens => false,
             Kind::Turn
                 if self.sessions.get(&entry.owner).is_some_and(|session| session.has_lost(entry.seq)) =>
             {
@@ -403,6 +415,10 @@ impl Index {
                 .get(&entry.owner)
                 .is_some_and(|session| !session.gone_turns.contains(&entry.seq)),
             Kind::Gone | Kind::Erased => self.gone.contains_key(&entry.owner),
+            Kind::Tokens => self
+                .tokens_of
+                .get(entry.owner.as_bytes())
+                .is_some_and(|(place, _)| *place == Location { segment, entry: *entry }),
         }
     }
 
@@ -419,6 +435,11 @@ impl Index {
     /// What is kept of a tenant: streams and turns.
     pub(crate) fn held_by(&self, tenant: &Name) -> u64 {
         [&self.sizes_of, &self.turns_of].into_iter().filter_map(|sizes| sizes.get(tenant)).sum()
+    }
+
+    /// How often it was written what a tenant has used; the owner is the tenant's name.
+    pub(crate) fn tokens_revision(&self, owner: Uuid) -> u64 {
+        self.tokens_of.get(owner.as_bytes()).map_or(0, |(place, _)| place.entry.seq)
     }
 
     /// What all segments take, and what cleaning would have to keep of it.

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::format::In;
 use super::names::{Name, Names};
-use crate::{ErrorKind, JournalError, NameKind, Run, RunState};
+use crate::{ErrorKind, JournalError, NameKind, Run, RunState, Spent, Tokens};
 
 /// A run as it is stored. `last_seq` and `bytes` are right unless it runs: then its last packets know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -198,6 +198,25 @@ impl SessionSummary {
     }
 }
 
+/// Tokens as a summary, which is all there is of them.
+pub(crate) fn tokens_summary(tokens: &Tokens) -> Vec<u8> {
+    let mut bytes = vec![0, 0];
+    for spent in [tokens.minute, tokens.day] {
+        bytes.extend(spent.window.to_le_bytes());
+        bytes.extend(spent.tokens.to_le_bytes());
+    }
+    with_length(bytes)
+}
+
+pub(crate) fn read_tokens(summary: &[u8]) -> Option<Tokens> {
+    let mut from = In(summary);
+    let mut spent = || {
+        let window = i64::from_le_bytes(from.take()?);
+        Some(Spent { window, tokens: u64::from_le_bytes(from.take()?) })
+    };
+    Some(Tokens { minute: spent()?, day: spent()? })
+}
+
 /// A time or a number as a summary: what a turn and a lost turn begin with.
 pub(crate) fn number_summary(number: u64) -> Vec<u8> {
     let mut bytes = vec![0, 0];
@@ -262,6 +281,9 @@ mod tests {
         assert_eq!(GoneSummary::read(split_summary(&gone.encode()).unwrap().0), Some(gone));
         let session = SessionSummary { used_at: Timestamp::now(), name: [1; 16], tenant: [2; 16] };
         assert_eq!(SessionSummary::read(split_summary(&session.encode()).unwrap().0), Some(session));
+        let tokens =
+            Tokens { minute: Spent { window: 3, tokens: 4 }, day: Spent { window: -5, tokens: u64::MAX } };
+        assert_eq!(read_tokens(split_summary(&tokens_summary(&tokens)).unwrap().0), Some(tokens));
         assert_eq!(read_number(split_summary(&number_summary(9)).unwrap().0), Some(9));
     }
 }

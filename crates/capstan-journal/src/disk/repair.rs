@@ -199,7 +199,9 @@ fn is_readable(entry: &Entry, payload: &bytes::Bytes) -> bool {
     match entry.kind {
         Kind::Packets => packets::read(entry.seq, payload).is_some(),
         Kind::Record => Record::read(payload).is_some(),
-        Kind::Turn | Kind::Session | Kind::Gone | Kind::TurnGone => split_summary(payload).is_some(),
+        Kind::Turn | Kind::Session | Kind::Gone | Kind::TurnGone | Kind::Tokens => {
+            split_summary(payload).is_some()
+        }
         Kind::Body | Kind::Erased => true,
     }
 }

@@ -219,7 +219,8 @@ impl Scan {
         let held = if is_cleaned { held.with_contents(&contents.entries) } else { held };
         self.index.segments.insert(id, held);
         for (entry, summary) in contents.each() {
-            if walk::has_summary(entry.kind) && summary.is_empty() && entry.kind != Kind::Record {
+            let has_revisions = matches!(entry.kind, Kind::Record | Kind::Tokens);
+            if walk::has_summary(entry.kind) && summary.is_empty() && !has_revisions {
                 self.suspect(id, entry);
                 continue;
             }
@@ -238,7 +239,8 @@ impl Scan {
             | Kind::Session
             | Kind::Gone
             | Kind::TurnGone
-            | Kind::Erased => self.index.admit_dead(segment, entry),
+            | Kind::Erased
+            | Kind::Tokens => self.index.admit_dead(segment, entry),
         }
     }
 
@@ -361,6 +363,7 @@ impl Scan {
             let is_newest =
                 |stream: &super::index::Stream| stream.record.is_none_or(|place| place.entry.seq < seq);
             let is_needed = !self.index.may_be_erased(&entry)
+                && (kind != Kind::Tokens || self.index.tokens_revision(owner) < seq)
                 && (kind != Kind::Record || self.index.streams.get(&owner).is_none_or(is_newest));
             if is_needed {
                 self.hurt.insert(owner);

@@ -1,10 +1,10 @@
 //! One segment file: finding frames in it, reading them, overwriting them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use bytes::Bytes;
 use uuid::Uuid;
@@ -15,13 +15,15 @@ use super::format::{FRAME_HEAD, FrameHead, Kind, sum};
 
 /// Every so many entries of a footer one is kept in memory, so that a look-up is one read.
 const FENCE: usize = 64;
+/// So many sealed segments are kept open: recovery and those who resume read a few of them over and over.
+const MOST_OPEN: usize = 32;
 
 pub(crate) struct Segment {
     pub(crate) id: u32,
     pub(crate) path: PathBuf,
     pub(crate) is_cleaned: bool,
     files: Arc<dyn Files>,
-    state: RwLock<State>,
+    state: Arc<RwLock<State>>,
     size: AtomicU64,
     is_damaged: AtomicBool,
     last_group: AtomicU64,
@@ -29,7 +31,7 @@ pub(crate) struct Segment {
 
 struct State {
     table: Table,
-    /// Of a segment that is written to. Sealed ones are opened for each read: their number has no limit.
+    /// Of a segment that is written to, and of the sealed ones that were read last.
     handle: Option<Arc<dyn Data>>,
 }
 
@@ -72,7 +74,7 @@ impl Segment {
             path,
             is_cleaned: false,
             files,
-            state: RwLock::new(state),
+            state: Arc::new(RwLock::new(state)),
             size: AtomicU64::new(size),
             is_damaged: AtomicBool::new(false),
             last_group: AtomicU64::new(0),
@@ -95,7 +97,7 @@ impl Segment {
             path,
             is_cleaned,
             files,
-            state: RwLock::new(state),
+            state: Arc::new(RwLock::new(state)),
             size: AtomicU64::new(size),
             is_damaged: AtomicBool::new(false),
             last_group: AtomicU64::new(0),
@@ -134,10 +136,13 @@ impl Segment {
 
     /// The file, for one use.
     pub(crate) fn file(&self) -> io::Result<Arc<dyn Data>> {
-        match &self.read().handle {
-            Some(handle) => Ok(handle.clone()),
-            None => self.files.open(&self.path),
+        if let Some(handle) = &self.read().handle {
+            return Ok(handle.clone());
         }
+        let handle = self.files.open(&self.path)?;
+        self.write().handle = Some(handle.clone());
+        keep_open(&self.state);
+        Ok(handle)
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
@@ -273,6 +278,21 @@ impl Segment {
             }
         }
         file.sync()
+    }
+}
+
+/// The sealed segments whose files are open, the one opened last at the end. A segment that is dropped closes its own.
+static OPEN: Mutex<VecDeque<Weak<RwLock<State>>>> = Mutex::new(VecDeque::new());
+
+/// Their number has no limit, that of open files has: whichever was opened first is closed.
+fn keep_open(state: &Arc<RwLock<State>>) {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.push_back(Arc::downgrade(state));
+    let surplus = open.len().saturating_sub(MOST_OPEN);
+    let closed: Vec<_> = open.drain(..surplus).collect();
+    drop(open);
+    for state in closed.iter().filter_map(Weak::upgrade) {
+        state.write().unwrap_or_else(PoisonError::into_inner).handle = None;
     }
 }
 

@@ -1,5 +1,6 @@
 //! The disk store as a [`Store`]: commands to the writer, reads off the runtime's threads.
 
+use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
@@ -13,8 +14,8 @@ use super::shared::Shared;
 use super::writer::Command;
 use super::{DiskStore, closed, names, view};
 use crate::{
-    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, Quota, Retention, Run, RunState,
-    Secret, Stats, Store, StoredTurn, Usage,
+    Claim, Claimed, Expired, Found, Frame, Health, JournalError, Kept, KeptSession, NameKind, Quota,
+    Retention, Run, RunState, Secret, Stats, Store, StoredTurn, Usage,
 };
 
 #[async_trait]
@@ -121,6 +122,24 @@ impl Store for DiskStore {
 
     async fn waiting(&self, before: Timestamp, limit: usize) -> Result<Vec<Run>, JournalError> {
         self.open_in(RunState::Waiting, Some(before), limit).await
+    }
+
+    async fn runs_after(&self, after: Uuid, limit: usize) -> Result<Vec<Run>, JournalError> {
+        self.view(move |shared| {
+            let range = (Bound::Excluded(after), Bound::Unbounded);
+            let streams: Vec<_> =
+                shared.index().streams.range(range).take(limit).map(|(stream, _)| *stream).collect();
+            streams.into_iter().filter_map(|stream| view::run(shared, stream).transpose()).collect()
+        })
+        .await
+    }
+
+    async fn import(&self, kept: Kept) -> Result<bool, JournalError> {
+        self.ask(|reply| Command::Import(Box::new(kept), reply)).await
+    }
+
+    async fn import_session(&self, kept: KeptSession) -> Result<(), JournalError> {
+        self.ask(|reply| Command::ImportSession(Box::new(kept), reply)).await
     }
 
     async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
@@ -234,6 +253,7 @@ impl Store for DiskStore {
             streams: index.streams.len() as u64,
             damaged: self.shared.damaged.load(Ordering::Relaxed),
             is_low_on_space: self.shared.is_low.load(Ordering::Relaxed),
+            shared: None,
         }
     }
 

@@ -5,6 +5,7 @@ mod damage;
 mod faults;
 mod power;
 mod recorder;
+mod tokens;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -89,7 +90,7 @@ fn claim(stream: Uuid) -> Claim {
 }
 
 fn closed(run: &Run) -> Run {
-    Run { state: RunState::Closed, updated_at: Timestamp::now(), ..run.clone() }
+    Run { state: RunState::Closed, updated_at: Timestamp::now(), tokens: 7, ..run.clone() }
 }
 
 fn turn(stream: Uuid) -> StoredTurn {

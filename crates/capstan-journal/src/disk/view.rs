@@ -295,7 +295,11 @@ fn read_some(
 }
 
 /// Where a turn is.
-fn turn_place(shared: &Shared, session: Uuid, number: u64) -> Result<Option<Location>, JournalError> {
+pub(crate) fn turn_place(
+    shared: &Shared,
+    session: Uuid,
+    number: u64,
+) -> Result<Option<Location>, JournalError> {
     look(shared, || {
         let parts = |index: &Index| {
             let found = index.sessions.get(&session).filter(|session| !session.has_lost(number));
@@ -458,6 +462,7 @@ pub(crate) fn usage(shared: &Shared, tenant: &str, session: &str) -> Usage {
         has_session: known.is_some(),
         messages: known.map_or(0, |session| session.turns),
         session_bytes: known.map_or(0, |session| session.bytes),
+        tokens: index.tokens_of.get(&tenant).map(|(_, tokens)| *tokens).unwrap_or_default(),
         ..Usage::default()
     };
     let open = index.open.iter().filter_map(|stream| index.streams.get(stream));

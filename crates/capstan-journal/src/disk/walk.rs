@@ -121,7 +121,7 @@ pub(crate) fn salvage(bytes: &[u8]) -> Vec<Group> {
 /// Whether frames of this kind begin with a summary that the index needs.
 pub(crate) fn has_summary(kind: Kind) -> bool {
     match kind {
-        Kind::Record | Kind::Turn | Kind::Session | Kind::Gone | Kind::TurnGone => true,
+        Kind::Record | Kind::Turn | Kind::Session | Kind::Gone | Kind::TurnGone | Kind::Tokens => true,
         Kind::Body | Kind::Packets | Kind::Erased => false,
     }
 }
@@ -133,7 +133,7 @@ pub(crate) fn summary<'a>(bytes: &'a [u8], entry: &Entry) -> &'a [u8] {
     payload.and_then(split_summary).map_or(&[], |(summary, _)| summary)
 }
 
-/// The summaries of sorted entries: of each record only the last revision's.
+/// The summaries of sorted entries: of what has revisions only the last one's.
 pub(crate) fn summaries(
     entries: &[Entry],
     mut read: impl FnMut(&Entry) -> Option<Vec<u8>>,
@@ -141,7 +141,7 @@ pub(crate) fn summaries(
     let mut summaries = Vec::new();
     for (number, entry) in entries.iter().enumerate() {
         let next = entries.get(number + 1);
-        let is_old = entry.kind == Kind::Record
+        let is_old = matches!(entry.kind, Kind::Record | Kind::Tokens)
             && next.is_some_and(|next| (next.owner, next.kind) == (entry.owner, entry.kind));
         if is_old || !has_summary(entry.kind) {
             continue;

@@ -21,7 +21,8 @@ use super::shared::{Shared, io_failure};
 use crate::failpoint::{self, Point};
 use crate::quota::Rates;
 use crate::{
-    Claim, Claimed, Durability, ErrorKind, Frame, Health, JournalError, Quota, Run, RunState, StoredTurn,
+    Claim, Claimed, Durability, ErrorKind, Frame, Health, JournalError, Kept, KeptSession, Quota, Run,
+    RunState, StoredTurn,
 };
 
 /// A group is committed when this much is in it, so that the first in line does not wait for ever.
@@ -78,6 +79,10 @@ pub(crate) enum Command {
         unrecorded: Vec<Uuid>,
         reply: Reply<()>,
     },
+    /// Takes in a run of another store.
+    Import(Box<Kept>, Reply<bool>),
+    /// Takes in a session of another store.
+    ImportSession(Box<KeptSession>, Reply<()>),
     /// Tries to go on after a failure.
     Heal,
     Close(Reply<()>),
@@ -93,6 +98,8 @@ impl Command {
             | Self::Purge { .. }
             | Self::ForgetSession { .. }
             | Self::MarkLost { .. }
+            | Self::Import(..)
+            | Self::ImportSession(..)
             | Self::Heal
             | Self::Close(_) => true,
         }
@@ -211,6 +218,14 @@ impl Writer {
             }
             Command::MarkLost { lost, unrecorded, reply } => {
                 let result = self.check().and_then(|()| self.mark_lost(&lost, &unrecorded, group));
+                group.answer(reply, result);
+            }
+            Command::Import(kept, reply) => {
+                let result = self.check().and_then(|()| self.import(&kept, group));
+                group.answer(reply, result);
+            }
+            Command::ImportSession(kept, reply) => {
+                let result = self.check().and_then(|()| self.import_session(&kept, group));
                 group.answer(reply, result);
             }
             Command::Heal => self.heal(),

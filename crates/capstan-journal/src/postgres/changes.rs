@@ -68,7 +68,7 @@ impl Change {
 }
 
 const CHANGE: &str = "select nr, outcome from capstan.change_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
-    $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)";
+    $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)";
 
 pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<Change>) {
     let mut wire = Wire::new(shared, "");
@@ -191,6 +191,9 @@ async fn change(wire: &mut Wire, group: &[Change], me: Uuid, is_synced: bool) ->
                 &said,
                 &each(group, |job| job.said.as_ref().map(|said| said.closed_at.as_micros())),
                 &each(group, |job| job.most_waiting.map(|most| i64::try_from(most).unwrap_or(i64::MAX))),
+                &each(group, |job| {
+                    rules::tokens_used(&job.before, &job.after).try_into().unwrap_or(i64::MAX)
+                }),
                 &is_synced,
                 &blocks.iter().map(|(stream, _)| *stream).collect::<Vec<_>>(),
                 &blocks.iter().map(|(_, block)| block.last_seq.cast_signed()).collect::<Vec<_>>(),

@@ -24,6 +24,8 @@ const UNSEATED: Duration = Duration::from_millis(50);
 pub(super) struct ClaimJob {
     pub(super) claim: Box<Claim>,
     pub(super) quota: Quota,
+    /// It met itself: an earlier try whose answer was lost was still under way.
+    pub(super) has_met_itself: bool,
     pub(super) reply: oneshot::Sender<Result<Claiming, JournalError>>,
 }
 
@@ -36,8 +38,8 @@ pub(super) enum Claiming {
     Held(Uuid),
 }
 
-const CLAIM: &str = "select nr, outcome, stream_id, turns, over_what, wait_ms from capstan.claim_1($1, $2, $3, $4, $5, $6, $7, \
-    $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)";
+const CLAIM: &str = "select nr, outcome, stream_id, turns, over_what, wait_us from capstan.claim_1($1, $2, $3, $4, $5, $6, $7, \
+    $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)";
 
 pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<ClaimJob>) {
     let mut wire = Wire::new(shared, "");
@@ -137,6 +139,8 @@ async fn claim(wire: &mut Wire, group: &[ClaimJob], me: Uuid, is_synced: bool) -
                 &most(|quota| quota.messages_per_session),
                 &most(|quota| quota.bytes_per_session),
                 &most(|quota| quota.bytes),
+                &most(|quota| quota.tokens_per_minute),
+                &most(|quota| quota.tokens_per_day),
             ],
         )
         .await
@@ -144,9 +148,16 @@ async fn claim(wire: &mut Wire, group: &[ClaimJob], me: Uuid, is_synced: bool) -
 
 fn answer(shared: &Shared, me: Uuid, group: &mut Vec<ClaimJob>, rows: &[Row]) -> Result<(), Failure> {
     let outcomes = rows.iter().map(Outcome::read).collect::<Result<Vec<_>, _>>()?;
-    for (job, outcome) in group.drain(..).zip(outcomes) {
-        let _ = job.reply.send(outcome.into_answer(shared, me, &job.claim));
+    let mut again = Vec::new();
+    for (mut job, outcome) in group.drain(..).zip(outcomes) {
+        if outcome.is_itself(&job) {
+            job.has_met_itself = true;
+            again.push(job);
+        } else {
+            let _ = job.reply.send(outcome.into_answer(shared, me, &job.claim));
+        }
     }
+    *group = again;
     Ok(())
 }
 
@@ -155,7 +166,7 @@ struct Outcome {
     stream: Uuid,
     turns: i64,
     over: i32,
-    wait_ms: i64,
+    wait_us: i64,
 }
 
 impl Outcome {
@@ -165,8 +176,13 @@ impl Outcome {
             stream: column(row, 2)?,
             turns: column(row, 3)?,
             over: column(row, 4)?,
-            wait_ms: column(row, 5)?,
+            wait_us: column(row, 5)?,
         })
+    }
+
+    /// Whether the key is held by this very claim, as far as it can be told at once: asked again, the server knows more.
+    fn is_itself(&self, job: &ClaimJob) -> bool {
+        self.outcome == 0 && self.stream == job.claim.stream_id && !job.has_met_itself
     }
 
     fn into_answer(self, shared: &Shared, me: Uuid, claim: &Claim) -> Result<Claiming, JournalError> {
@@ -189,9 +205,12 @@ impl Outcome {
             4 => Over::Sessions,
             5 => Over::Messages,
             6 => Over::SessionBytes,
+            8 => Over::TokensPerMinute,
+            9 => Over::TokensPerDay,
             _ => Over::Bytes,
         };
-        let wait = (over == Over::Rate).then(|| Duration::from_millis(self.wait_ms.cast_unsigned()));
+        let is_timed = matches!(over, Over::Rate | Over::TokensPerMinute | Over::TokensPerDay);
+        let wait = is_timed.then(|| Duration::from_micros(self.wait_us.cast_unsigned()));
         Refused { over, wait }
     }
 }

@@ -109,7 +109,7 @@ impl Lane {
             }
             while !self.group.is_empty() || self.is_unsettled {
                 if let Err(failure) = self.step().await {
-                    self.is_unsure |= failure.kind == FailureKind::Unknown;
+                    self.is_unsure |= failure.kind.is_unsure();
                     self.wire.failed(&failure).await;
                 }
             }

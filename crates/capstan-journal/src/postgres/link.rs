@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::error::Error as _;
 use std::future::poll_fn;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::sync::{Mutex, mpsc};
@@ -11,29 +12,37 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Notification, Row, Statement};
 use tokio_util_abort::AbortOnDrop;
 
-use super::target::Target;
+use super::target::{CONNECT, Target};
 use crate::{ErrorKind, JournalError};
 
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
+/// How long an answer is waited for where nothing else is said.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A connection that works in a task of its own, and ends with this.
 pub(super) struct Link {
     client: Client,
+    /// A network may swallow an answer and say nothing: after so long the connection is given up.
+    patience: Duration,
     statements: Mutex<HashMap<&'static str, Statement>>,
     _connection: AbortOnDrop,
 }
 
 impl Link {
     pub(super) async fn open(target: &Target) -> Result<Self, Failure> {
-        Self::open_with(target, None).await
+        Self::open_with(target, PATIENCE, None).await
     }
 
     /// A connection that passes on what others notify.
     pub(super) async fn open_with(
         target: &Target,
+        patience: Duration,
         notices: Option<mpsc::UnboundedSender<Notification>>,
     ) -> Result<Self, Failure> {
-        let (client, mut connection) = target.config.connect(target.tls.clone()).await?;
+        // What is waited for first is the connection, then its first word.
+        let opening = target.config.connect(target.tls.clone());
+        let (client, mut connection) = within(patience.max(CONNECT), opening).await?;
         let connection = AbortOnDrop::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                 if let (AsyncMessage::Notification(notice), Some(notices)) = (message, &notices)
@@ -43,7 +52,7 @@ impl Link {
                 }
             }
         });
-        Ok(Self { client, statements: Mutex::default(), _connection: connection })
+        Ok(Self { client, patience, statements: Mutex::default(), _connection: connection })
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -51,7 +60,7 @@ impl Link {
     }
 
     pub(super) async fn batch(&self, statements: &str) -> Result<(), Failure> {
-        Ok(self.client.batch_execute(statements).await?)
+        within(self.patience, self.client.batch_execute(statements)).await
     }
 
     pub(super) async fn query(
@@ -60,7 +69,7 @@ impl Link {
         params: Params<'_>,
     ) -> Result<Vec<Row>, Failure> {
         let prepared = self.prepared(statement).await?;
-        Ok(self.client.query(&prepared, params).boxed().await?)
+        within(self.patience, self.client.query(&prepared, params).boxed()).await
     }
 
     pub(super) async fn one(&self, statement: &'static str, params: Params<'_>) -> Result<Row, Failure> {
@@ -71,7 +80,7 @@ impl Link {
     /// How many rows it changed.
     pub(super) async fn execute(&self, statement: &'static str, params: Params<'_>) -> Result<u64, Failure> {
         let prepared = self.prepared(statement).await?;
-        Ok(self.client.execute(&prepared, params).boxed().await?)
+        within(self.patience, self.client.execute(&prepared, params).boxed()).await
     }
 
     async fn prepared(&self, statement: &'static str) -> Result<Statement, Failure> {
@@ -79,9 +88,20 @@ impl Link {
         if let Some(prepared) = statements.get(statement) {
             return Ok(prepared.clone());
         }
-        let prepared = self.client.prepare(statement).await?;
+        let prepared = within(self.patience, self.client.prepare(statement)).await?;
         statements.insert(statement, prepared.clone());
         Ok(prepared)
+    }
+}
+
+/// What the server answers, if it answers.
+async fn within<T>(
+    patience: Duration,
+    asking: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(patience, asking).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(Failure::silent()),
     }
 }
 
@@ -96,12 +116,21 @@ pub(super) struct Failure {
 pub(super) enum FailureKind {
     /// The connection is gone: it may have been carried out or not.
     Unknown,
+    /// No answer has come for too long: it may have been carried out or not, or be under way.
+    Silent,
     /// It was not carried out, and may be tried again.
     Again,
     /// What it would have inserted is there.
     Exists,
     /// It was not carried out, and never will be.
     Never,
+}
+
+impl FailureKind {
+    /// Whether the connection is of no use any more, and what was asked may have been done.
+    pub(super) fn is_unsure(self) -> bool {
+        matches!(self, Self::Unknown | Self::Silent)
+    }
 }
 
 impl Failure {
@@ -114,15 +143,17 @@ impl Failure {
         Self { kind: FailureKind::Again, message: message.to_owned() }
     }
 
-    /// The connection is of no use any more.
-    pub(super) fn lost(message: &str) -> Self {
-        Self { kind: FailureKind::Unknown, message: message.to_owned() }
+    /// Somebody else's patience is over.
+    pub(super) fn silent() -> Self {
+        Self { kind: FailureKind::Silent, message: "it does not answer".into() }
     }
 
     /// For a caller outside. The server's words may hold data, so they are for the log.
     pub(super) fn into_error(self) -> JournalError {
         let kind = match self.kind {
-            FailureKind::Unknown | FailureKind::Again | FailureKind::Exists => ErrorKind::Unavailable,
+            FailureKind::Unknown | FailureKind::Silent | FailureKind::Again | FailureKind::Exists => {
+                ErrorKind::Unavailable
+            }
             FailureKind::Never => ErrorKind::Unsupported,
         };
         JournalError::new(kind, format!("PostgreSQL: {}", self.message))

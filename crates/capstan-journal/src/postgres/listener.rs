@@ -11,6 +11,9 @@ use super::notice::{self, CHANNEL, Notice};
 use crate::news::News;
 
 const PAUSE: Duration = Duration::from_millis(500);
+/// A connection on which nothing comes may be dead: so often it is asked.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(shared: Arc<Shared>) {
     loop {
@@ -24,17 +27,20 @@ pub(super) async fn run(shared: Arc<Shared>) {
 /// Until the connection is lost.
 async fn listen(shared: &Shared) -> Result<(), Failure> {
     let (sender, mut notices) = mpsc::unbounded_channel();
-    let link = Link::open_with(&shared.listen, Some(sender)).await?;
+    let link = Link::open_with(&shared.listen, PATIENCE, Some(sender)).await?;
     link.batch(&format!("listen {CHANNEL}")).await?;
     // What was told in between was not heard.
     shared.behind.notify_one();
-    while let Some(notice) = notices.recv().await {
-        match notice::decode(notice.payload()) {
-            Some(notices) => notices.into_iter().for_each(|notice| hear(shared, notice)),
-            None => shared.behind.notify_one(),
+    loop {
+        match tokio::time::timeout(ASK_EVERY, notices.recv()).await {
+            Ok(Some(notice)) => match notice::decode(notice.payload()) {
+                Some(notices) => notices.into_iter().for_each(|notice| hear(shared, notice)),
+                None => shared.behind.notify_one(),
+            },
+            Ok(None) => return Ok(()),
+            Err(_) => link.batch("").await?,
         }
     }
-    Ok(())
 }
 
 fn hear(shared: &Shared, notice: Notice) {

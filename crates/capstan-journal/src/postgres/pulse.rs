@@ -65,7 +65,7 @@ impl Pulse {
             }
             let patience = self.shared.part_of_lease(PATIENCE);
             let done = tokio::time::timeout(patience, self.beat()).await;
-            if let Err(failure) = done.unwrap_or_else(|_| Err(Failure::lost("it does not answer"))) {
+            if let Err(failure) = done.unwrap_or_else(|_| Err(Failure::silent())) {
                 self.steady_since = Instant::now();
                 self.wire.failed(&failure).await;
                 self.doubt(&failure);
@@ -88,6 +88,7 @@ impl Pulse {
         }
         // However long this process was stopped: who has not been fenced goes on.
         self.last = sent;
+        *self.shared.lock_pulsed() = sent;
         self.heard(&row)?;
         self.wire.rest();
         if self.looked.elapsed()

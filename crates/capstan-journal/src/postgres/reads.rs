@@ -64,7 +64,7 @@ impl Reads {
         };
         let rows = link.query(statement, params).await;
         // A lost one is dropped.
-        if !matches!(&rows, Err(failure) if failure.kind == FailureKind::Unknown) {
+        if !matches!(&rows, Err(failure) if failure.kind.is_unsure()) {
             self.lock().push(link);
         }
         rows

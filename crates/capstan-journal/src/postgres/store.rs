@@ -21,8 +21,9 @@ use crate::news::{News, Tenure, Watch};
 use crate::planted_bug::{self, Bug};
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Quota, ReplicaState,
-    Retention, Run, RunState, Secret, Standing, Stats, Store, StoredTurn, Usage,
+    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, Kept, KeptSession, NameKind,
+    Quota, ReplicaState, Retention, Run, RunState, Secret, SharedStats, Spent, Standing, Stats, Store,
+    StoredTurn, Tokens, Usage,
 };
 
 /// What a read may take beside the frames that are asked for: the rest of the block in which the first one lies.
@@ -36,6 +37,7 @@ const BODY: &str = "select body from capstan.runs where stream = $1";
 const ONE: &str = select_runs!("where r.stream = $1");
 const SOME: &str = select_runs!("where r.stream = any($1) order by r.stream");
 const LIST: &str = select_runs!("where r.tenant = $1 and r.stream < $2 order by r.stream desc limit $3");
+const AFTER: &str = select_runs!("where r.stream > $1 order by r.stream limit $2");
 const OPEN: &str = select_runs!("where r.state < 3");
 const WAITING: &str = select_runs!("where r.state = 2 and r.updated_at < $1 order by r.updated_at limit $2");
 const UNARMED: &str = select_runs!("where r.state = 2 and r.is_unasked order by r.stream limit $1");
@@ -51,7 +53,9 @@ const TURNS: &str = "select number, turn::text from (select number, turn, sum(oc
     order by number limit $4) t where place = 1 or size <= $5 order by number";
 const TURN_COUNT: &str = "select kept from capstan.sessions where tenant = $1 and session = $2";
 const SESSIONS: &str = "select count(*) from capstan.sessions where tenant = $1";
-const USAGE: &str = "select running, waiting, sessions, bytes, has_session, messages, session_bytes from capstan.usage_1($1, $2, true)";
+const USAGE: &str = "select running, waiting, sessions, bytes, has_session, messages, session_bytes, coalesce(t.minute, 0), \
+    coalesce(t.minute_tokens, 0), coalesce(t.day, 0), coalesce(t.day_tokens, 0) from capstan.usage_1($1, $2, true) \
+    left join capstan.tenants t on t.tenant = $1";
 const ADOPT: &str = "select capstan.adopt_1($1, $2)";
 /// With a mistake planted: whoever lives is robbed.
 const ADOPT_LIVING: &str =
@@ -142,7 +146,7 @@ impl Store for PostgresStore {
         [&claim.tenant, &claim.key, &claim.session].into_iter().try_for_each(|name| check_name(name))?;
         let (reply, answer) = oneshot::channel();
         let key = claim.key.clone();
-        let job = ClaimJob { claim: Box::new(claim), quota: *quota, reply };
+        let job = ClaimJob { claim: Box::new(claim), quota: *quota, has_met_itself: false, reply };
         self.shared.claims.send(job).await.map_err(|_| closed())?;
         match answer.await.map_err(|_| closed())?? {
             Claiming::New(run) => Ok(Claimed { run: shown(run), is_new: true }),
@@ -290,6 +294,20 @@ impl Store for PostgresStore {
         self.runs(WAITING, &[&before.as_micros(), &most(limit)]).await
     }
 
+    async fn runs_after(&self, after: Uuid, limit: usize) -> Result<Vec<Run>, JournalError> {
+        self.runs(AFTER, &[&after, &most(limit)]).await
+    }
+
+    async fn import(&self, kept: Kept) -> Result<bool, JournalError> {
+        self.shared.check_open()?;
+        self.take_in(kept).await
+    }
+
+    async fn import_session(&self, kept: KeptSession) -> Result<(), JournalError> {
+        self.shared.check_open()?;
+        self.take_in_session(kept).await
+    }
+
     async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {
         self.runs(OPEN, &[]).await
     }
@@ -348,6 +366,10 @@ impl Store for PostgresStore {
                 has_session: column(row, 4)?,
                 messages: number(5)?,
                 session_bytes: number(6)?,
+                tokens: Tokens {
+                    minute: Spent { window: column(row, 7)?, tokens: number(8)? },
+                    day: Spent { window: column(row, 9)?, tokens: number(10)? },
+                },
             })
         };
         rows.first().map_or(Ok(Usage::default()), |row| read(row).map_err(Failure::into_error))
@@ -444,7 +466,14 @@ impl Store for PostgresStore {
     }
 
     fn stats(&self) -> Stats {
-        Stats { streams: self.shared.own.count() as u64, ..Stats::default() }
+        let runs = self.shared.own.count() as u64;
+        let shared = SharedStats {
+            runs,
+            peers: self.shared.peers.load(Ordering::Relaxed) as u64,
+            silent_for: self.shared.lock_pulsed().elapsed(),
+            followed: self.shared.watched.streams().len() as u64,
+        };
+        Stats { streams: runs, shared: Some(shared), ..Stats::default() }
     }
 
     /// Writes what was begun, then gives the lease up: others need not wait for it to end.

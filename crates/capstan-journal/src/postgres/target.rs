@@ -17,7 +17,7 @@ use url::Url;
 use crate::{ErrorKind, JournalError};
 
 /// A host that does not answer is not waited for.
-const CONNECT: Duration = Duration::from_secs(3);
+pub(super) const CONNECT: Duration = Duration::from_secs(3);
 /// A peer that has gone without a word is noticed within this.
 const SILENCE: Duration = Duration::from_secs(10);
 
@@ -60,7 +60,7 @@ impl Target {
 }
 
 fn tls(roots: Option<&str>, mode: SslMode) -> Result<MakeRustlsConnect, JournalError> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| wrong("TLS cannot be set up").caused_by(error))?;

@@ -13,6 +13,7 @@ mod retention;
 mod secrets;
 mod sessions;
 mod streams;
+mod tokens;
 
 use std::sync::Arc;
 
@@ -73,6 +74,12 @@ contract! {
         a_sessions_open_runs_count_as_the_turns_they_will_be,
         a_rush_does_not_get_past_bytes,
         a_rush_does_not_get_past_runs_that_wait,
+    }
+    tokens {
+        tokens_are_counted_at_each_attempts_end,
+        a_claim_is_refused_until_exactly_the_wait_is_over,
+        of_both_limits_the_longer_wait_is_told,
+        what_ends_at_once_is_all_counted,
     }
     streams {
         frames_are_appended_in_order_or_not_at_all,

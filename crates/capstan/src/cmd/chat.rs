@@ -28,7 +28,8 @@ use turn::{ChatTurn, INTERRUPTED, Outcome};
 ///
 /// Ctrl-C stops the run, or ends a wait; the conversation goes on. At the prompt Ctrl-D leaves, or Ctrl-C twice.
 ///
-/// Exit codes: 0 the answer is complete; 1 the run failed or was refused; 2 wrong usage; 3 no connection; 4 the server
+/// Exit codes: 0 the answer is complete; 1 the run failed, was refused, or was cut short (stopped by
+/// somebody else, or at its longest); 2 wrong usage; 3 no connection; 4 the server
 /// does not speak the protocol; 130 interrupted.
 #[derive(clap::Args)]
 pub(crate) struct Args {

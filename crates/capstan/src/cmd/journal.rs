@@ -1,14 +1,15 @@
-//! `capstan journal`: looking after the folder of a disk journal while nobody serves from it, and a database's tables.
+//! `capstan journal`: looking after the folder of a disk journal while nobody serves from it, a database's tables, and
+//! the way from one to the other.
 
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use capstan_journal::Report;
+use capstan_journal::{Copied, JournalError, Options, Replica, Report, Store, connect};
 
 use super::Failure;
 
-/// Check a journal's folder, repair one that is damaged, or prepare a database
+/// Check a journal's folder, repair one that is damaged, prepare a database, or copy one journal into another
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -43,6 +44,20 @@ enum Command {
         #[arg(env = "CAPSTAN_JOURNAL", hide_env_values = true)]
         url: String,
     },
+    /// Copy a journal into another: from a folder into a database, or back
+    ///
+    /// All runs with their packets, requests, names and the turns of their sessions; each is read back and compared. No
+    /// gateway may use the journal that is read. What was copied before is left as it is, so a copy that was broken off is
+    /// gone on with by the same command. Keys of runs that retention has deleted are not copied from a folder, which keeps
+    /// only a hash of them.
+    ///
+    /// Exits with 1 if the other journal has any of the runs otherwise.
+    Copy {
+        /// The journal that is read: `disk:<folder>` or `postgres://…`
+        from: String,
+        /// The journal that is written to
+        to: String,
+    },
 }
 
 impl Args {
@@ -51,6 +66,7 @@ impl Args {
             Command::Check { folder, deep } => (capstan_journal::check(&folder, deep), false),
             Command::Repair { folder } => (capstan_journal::repair(&folder), true),
             Command::Migrate { url } => return migrate(&url),
+            Command::Copy { from, to } => return copy(&from, &to),
         };
         let report = report.map_err(|error| Failure::from(io::Error::other(error)))?;
         show(&report);
@@ -64,6 +80,34 @@ fn migrate(url: &str) -> Result<ExitCode, Failure> {
     let schema = schema.map_err(|error| Failure::from(io::Error::other(error)))?;
     anstream::println!("schema {}, for builds that know {} or later", schema.version, schema.min_writer);
     Ok(ExitCode::SUCCESS)
+}
+
+fn copy(from: &str, to: &str) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    let copied = runtime.block_on(copy_all(from, to));
+    let copied = copied.map_err(|error| Failure::from(io::Error::other(error)))?;
+    anstream::println!("{copied}; each was read back and compared");
+    for stream in &copied.different {
+        anstream::println!("not copied, since the other journal has it otherwise: run {stream}");
+    }
+    Ok(ExitCode::from(u8::from(!copied.different.is_empty())))
+}
+
+async fn copy_all(from: &str, to: &str) -> Result<Copied, JournalError> {
+    let replica = || Replica { name: "capstan journal copy".into(), ..Replica::default() };
+    // A folder that a gateway uses is locked by it.
+    let source = connect(from, Options::default(), replica()).await?;
+    let target = connect(to, Options::default(), replica()).await?;
+    let copied = copy_each(&*source, &*target).await;
+    let closed = target.close().await;
+    source.close().await?;
+    let copied = copied?;
+    closed?;
+    Ok(copied)
+}
+
+async fn copy_each(source: &dyn Store, target: &dyn Store) -> Result<Copied, JournalError> {
+    capstan_journal::copy(source, target, |copied| anstream::eprintln!("{copied} …")).await
 }
 
 fn show(report: &Report) {

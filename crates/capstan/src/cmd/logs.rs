@@ -7,18 +7,17 @@ use std::panic::PanicHookInfo;
 use capstan_gateway::SPANS;
 use capstan_protocol::Exposure;
 use tracing::field::Field;
-use tracing_subscriber::filter::{FilterExt as _, filter_fn};
+use tracing_subscriber::filter::{FilterExt as _, LevelFilter, Targets, filter_fn};
 use tracing_subscriber::fmt::format::{self, Writer};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, fmt, registry};
+use tracing_subscriber::{fmt, registry};
 
 use super::traces::SpanLayer;
 
 /// Starts logging; `CAPSTAN_LOG` filters (`info` by default), and a pipe gets JSON. Spans of runs are not for the log.
 pub(crate) fn start(exposure: Exposure, spans: Option<SpanLayer>) {
-    let filter = EnvFilter::try_from_env("CAPSTAN_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let filter = filter.and(filter_fn(|metadata| metadata.target() != SPANS));
+    let filter = filter().and(filter_fn(|metadata| metadata.target() != SPANS));
     let lines = fmt::layer().with_writer(io::stderr).with_target(false);
     let lines = if io::stderr().is_terminal() {
         lines.compact().fmt_fields(format::debug_fn(write_field)).boxed()
@@ -27,6 +26,14 @@ pub(crate) fn start(exposure: Exposure, spans: Option<SpanLayer>) {
     };
     registry().with(spans).with(lines.with_filter(filter)).init();
     log_panics(exposure);
+}
+
+/// Levels by target, as everywhere: `info`, `capstan_gateway=debug`. Whoever names targets alone still sees the errors
+/// of all others.
+fn filter() -> Targets {
+    let asked = std::env::var("CAPSTAN_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    let Some(targets) = asked else { return Targets::new().with_default(LevelFilter::INFO) };
+    if targets.default_level().is_some() { targets } else { targets.with_default(LevelFilter::ERROR) }
 }
 
 /// A field for a terminal. What it says may be a stranger's: a line end would forge a line, an escape would do anything

@@ -1,12 +1,18 @@
 //! Three real gateways over one real PostgreSQL: start, watch, resume and stop at any of them, whatever becomes of the others.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod balancer;
 #[path = "../serve/client.rs"]
 mod client;
+mod copying;
+#[path = "../../../capstan-journal/tests/common/network.rs"]
+mod network;
 #[path = "../../../capstan-journal/tests/common/postgres.rs"]
 mod postgres_server;
 #[path = "../serve/process.rs"]
 mod process;
+mod soak;
+mod wordy;
 
 use std::collections::HashSet;
 

@@ -1,6 +1,6 @@
 //! `capstan chat` as a script and as a person would use it.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -97,6 +97,21 @@ fn a_failure_says_what_to_do_at_a_command_line() {
     }
     let two = told(&["two", "words"]);
     assert!(two.contains("two messages") && two.contains("quotes"), "{two}");
+}
+
+#[test]
+fn an_answer_that_somebody_else_stopped_is_not_the_whole_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_capstan"));
+    command.args(["chat", &server.url, "/tokens 100000 --delay 5ms"]).stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0; 4]).unwrap();
+    assert_eq!(piped(&["stop", "latest", "--url", &server.url], b"").status.code(), Some(0));
+    let stopped = child.wait_with_output().unwrap();
+    let told = text(&stopped.stderr);
+    assert_eq!(stopped.status.code(), Some(1), "{told}");
+    assert!(told.contains("the answer ended: cancelled"), "{told}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::process::Server;
 
 pub(crate) fn http() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
     // It speaks to loopback alone, so it need not read the certificates of this machine.
     reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap()
 }

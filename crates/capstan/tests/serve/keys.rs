@@ -4,7 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use capstan_gateway::KeyHash;
+use serde_json::json;
+
 use crate::client::http;
+use crate::issuer::Issuer;
 use crate::process::Server;
 
 /// `capstan key new`: the key, and the table for the configuration.
@@ -68,4 +72,47 @@ async fn a_wrong_file_is_reported_and_changes_nothing() {
     let (_, log) = server.wait();
     assert!(log.contains("line 3") && log.contains("no tenants any more"), "{log}");
     assert!(!log.contains("sk_plain"), "{log}");
+}
+
+/// A configuration that takes tokens, with an operator of this key.
+fn with_operator(key: &str) -> String {
+    let hash = KeyHash::of(key).to_hex();
+    format!(
+        "[auth.jwt]\nissuer = \"https://id.example\"\naudience = \"capstan\"\njwks_file = \"keys.json\"\n\
+        [[tenants]]\nname = \"acme\"\n\
+        [[operators]]\nname = \"ada\"\nkeys = [\"sha256:{hash}\"]\ntenants = [\"*\"]\nmay = [\"look\"]\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operators_and_the_keys_of_tokens_are_replaced_without_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (Issuer::new(), Issuer::new());
+    let publish = |issuer: &Issuer| {
+        fs::write(folder.path().join("keys.json"), issuer.published().to_string()).unwrap();
+    };
+    let claims =
+        json!({ "iss": "https://id.example", "aud": "capstan", "exp": 4_000_000_000_u64, "tenant": "acme" });
+    let (first, second) = (old.token("EdDSA", &claims), new.token("EdDSA", &claims));
+    publish(&old);
+    fs::write(folder.path().join("capstan.toml"), with_operator("key-of-ada")).unwrap();
+    let server = Server::start(folder.path());
+    // From elsewhere, where only an operator reads them.
+    let metrics = async |key: &str| {
+        let request = http().get(format!("{}/metrics", server.url)).header("host", "gateway.example");
+        request.bearer_auth(key).send().await.unwrap().status().as_u16()
+    };
+    assert_eq!((status(&server, &first).await, status(&server, &second).await), (200, 403));
+    assert_eq!((metrics("key-of-ada").await, metrics("key-of-bob").await), (200, 403));
+
+    publish(&new);
+    reload(&server, folder.path(), &with_operator("key-of-bob"), "the keys of tokens were read anew");
+    assert_eq!((status(&server, &first).await, status(&server, &second).await), (403, 200));
+    assert_eq!((metrics("key-of-ada").await, metrics("key-of-bob").await), (403, 200));
+
+    // Keys that cannot be read change nothing, and neither does an operator who may do nothing.
+    fs::write(folder.path().join("keys.json"), "{}").unwrap();
+    let wrong = with_operator("key-of-ada").replace("[\"look\"]", "[]");
+    reload(&server, folder.path(), &wrong, "the keys of tokens stay as they were");
+    assert_eq!((status(&server, &second).await, metrics("key-of-bob").await), (200, 200));
 }

@@ -15,6 +15,10 @@ mod drain;
 #[cfg(failpoints)]
 mod failpoint;
 mod greeting;
+// It makes tokens without the library that checks them.
+#[allow(dead_code)]
+#[path = "../../../capstan-gateway/tests/auth/issuer.rs"]
+mod issuer;
 mod keys;
 mod kill;
 mod logs;

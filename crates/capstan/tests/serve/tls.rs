@@ -26,6 +26,7 @@ fn start(folder: &Path) -> Server {
 /// A client that trusts one certificate and no other.
 fn trusting([certificate, _]: [&str; 2]) -> reqwest::Client {
     let certificate = reqwest::Certificate::from_pem(certificate.as_bytes()).unwrap();
+    let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().no_proxy().tls_certs_only([certificate]).build().unwrap()
 }
 

@@ -1,5 +1,6 @@
 //! A run in one object of CAP's.
 
+use axum::response::Response;
 use capstan_journal::Run;
 use capstan_protocol::{Close, Fault, ServiceResponse, Timestamp, Transcript};
 use serde::Serialize;
@@ -8,10 +9,10 @@ use uuid::Uuid;
 
 use crate::answers::{RunMetrics, RunOutput};
 use crate::app::App;
-use crate::reader;
+use crate::{paid_body, reader};
 
 /// The answer of a run as JSON, once it is there; the fault if there is none.
-pub(super) async fn response(app: &App, run: &Run, request_id: Uuid) -> Result<Vec<u8>, Fault> {
+pub(super) async fn response(app: &App, run: &Run, request_id: Uuid) -> Result<Response, Fault> {
     let whole = reader::follow::<Transcript>(app, run).await?;
     if let Some(fault) = whole.fault() {
         return Err(fault);
@@ -39,7 +40,7 @@ pub(super) async fn response(app: &App, run: &Run, request_id: Uuid) -> Result<V
         output: object(&output),
         metrics: Some(object(&metrics)),
     };
-    serde_json::to_vec(&answer).map_err(Fault::from_error)
+    paid_body::json(&answer, whole.load)
 }
 
 /// A struct as the map that the data contract has for it.

@@ -5,7 +5,7 @@ use capstan_protocol::Timestamp;
 use super::super::footer::Entry;
 use super::super::format::Kind;
 use super::super::names::Name;
-use super::super::record::{GoneSummary, RunSummary, SessionSummary, read_number};
+use super::super::record::{GoneSummary, RunSummary, SessionSummary, read_number, read_tokens};
 use super::{HEADS, Index, Location, Session, Stream, change, weight};
 use crate::RunState;
 use uuid::Uuid;
@@ -21,6 +21,7 @@ impl Index {
                 gone.own.push((segment, weight(entry)));
                 return self.weigh(segment, weight(entry));
             }
+            Kind::Tokens => return self.admit_tokens(segment, entry, summary),
             Kind::Body | Kind::Packets | Kind::Record | Kind::Turn | Kind::Session | Kind::TurnGone => {}
         }
         if let Some(gone) = self.gone.get_mut(&entry.owner)
@@ -36,7 +37,7 @@ impl Index {
             Kind::Session => self.admit_session(segment, entry, summary),
             Kind::Turn => self.admit_turn(segment, entry, summary),
             Kind::TurnGone => self.admit_turn_gone(segment, entry, summary),
-            Kind::Gone | Kind::Erased => {}
+            Kind::Gone | Kind::Erased | Kind::Tokens => {}
         }
     }
 
@@ -183,6 +184,18 @@ impl Index {
         self.weigh(segment, weight(entry));
     }
 
+    fn admit_tokens(&mut self, segment: u32, entry: &Entry, summary: &[u8]) {
+        let Some(tokens) = read_tokens(summary).filter(|_| self.tokens_revision(entry.owner) <= entry.seq)
+        else {
+            return;
+        };
+        let place = Location { segment, entry: *entry };
+        if let Some((old, _)) = self.tokens_of.insert(entry.owner.into_bytes(), (place, tokens)) {
+            self.lighten(old.segment, weight(&old.entry));
+        }
+        self.weigh(segment, weight(entry));
+    }
+
     fn admit_gone(&mut self, segment: u32, entry: &Entry, summary: &[u8]) {
         let owner = entry.owner;
         let Some(summary) = GoneSummary::read(summary) else { return };
@@ -214,6 +227,12 @@ fn session_of(kind: Kind, summary: &[u8]) -> Option<Name> {
     match kind {
         Kind::Record => RunSummary::read(summary)?.session(),
         Kind::Session => Some(SessionSummary::read(summary)?.name),
-        Kind::Body | Kind::Packets | Kind::Turn | Kind::Gone | Kind::TurnGone | Kind::Erased => None,
+        Kind::Body
+        | Kind::Packets
+        | Kind::Turn
+        | Kind::Gone
+        | Kind::TurnGone
+        | Kind::Erased
+        | Kind::Tokens => None,
     }
 }

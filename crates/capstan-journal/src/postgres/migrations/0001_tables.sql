@@ -120,8 +120,13 @@ create table capstan.turns (
   primary key (tenant, session, number)
 );
 
--- Tenants that have a limit: locked while a claim is measured, and when their rate is used up.
+-- Tenants that have a limit or use tokens: locked while a claim is measured, and while what they have used is counted.
+-- Windows are minutes and days since 1970, by the clocks of the writing processes.
 create table capstan.tenants (
   tenant text primary key,
-  rate_until timestamptz
+  rate_until timestamptz,
+  minute bigint not null default 0,
+  minute_tokens bigint not null default 0,
+  day bigint not null default 0,
+  day_tokens bigint not null default 0
 ) with (fillfactor = 50);

@@ -73,6 +73,38 @@ begin
     returning stream;
 end $$;
 
+-- The window that counts at a time: what was counted in another one is over, but the next one counts, since clocks differ
+-- a little.
+create function capstan.window_1(counted bigint, now_is bigint) returns bigint language sql immutable as $$
+  select case when counted - now_is between 0 and 1 then counted else now_is end
+$$;
+
+create function capstan.spent_1(counted bigint, tokens bigint, now_is bigint) returns bigint language sql immutable as $$
+  select case when counted = capstan.window_1(counted, now_is) then tokens else 0 end
+$$;
+
+-- Counts what an attempt has used. The row is there, and locked.
+create function capstan.spend_1(of_tenant text, used bigint, at bigint) returns void language sql as $$
+  update capstan.tenants t set
+    minute = capstan.window_1(t.minute, at / 60000000),
+    minute_tokens = least(capstan.spent_1(t.minute, t.minute_tokens, at / 60000000)::numeric + used, 9223372036854775807),
+    day = capstan.window_1(t.day, at / 86400000000),
+    day_tokens = least(capstan.spent_1(t.day, t.day_tokens, at / 86400000000)::numeric + used, 9223372036854775807)
+  where t.tenant = of_tenant
+$$;
+
+-- What keeps a tenant from more tokens, 8 the minute or 9 the day, and for how many microseconds from a time on; nothing if
+-- some are left.
+create function capstan.dry_1(of_tenant text, at bigint, per_minute bigint, per_day bigint)
+returns table (over_what int, wait_us bigint) language sql stable as $$
+  select w.what, w.wait from capstan.tenants t, lateral (values
+    (8, case when capstan.spent_1(t.minute, t.minute_tokens, at / 60000000) >= per_minute
+      then (capstan.window_1(t.minute, at / 60000000) + 1) * 60000000 - at end),
+    (9, case when capstan.spent_1(t.day, t.day_tokens, at / 86400000000) >= per_day
+      then (capstan.window_1(t.day, at / 86400000000) + 1) * 86400000000 - at end)) w(what, wait)
+  where t.tenant = of_tenant and w.wait is not null order by w.wait desc, w.what limit 1
+$$;
+
 -- Claims, in the order of (tenant, key). Outcomes: 0 somebody else's, 1 new, 2 what it answers is not asked, 3 refused,
 -- 9 this process's lease is over.
 create function capstan.claim_1(
@@ -80,8 +112,8 @@ create function capstan.claim_1(
   turns_elsewhere bigint[], created_at bigint[], is_unasked bool[], chats text[], body_hashes text[], ids text[],
   is_synced bool,
   per_minute int[], most_running bigint[], most_sessions bigint[], most_messages bigint[], most_session_bytes bigint[],
-  most_bytes bigint[])
-returns table (nr int, outcome int, stream_id uuid, turns bigint, over_what int, wait_ms bigint) language plpgsql as $$
+  most_bytes bigint[], tokens_per_minute bigint[], tokens_per_day bigint[])
+returns table (nr int, outcome int, stream_id uuid, turns bigint, over_what int, wait_us bigint) language plpgsql as $$
 declare
   i int;
   held record;
@@ -95,14 +127,14 @@ begin
     return;
   end if;
   insert into capstan.tenants select distinct t.tenant from unnest(tenants, per_minute, most_running, most_sessions,
-      most_messages, most_session_bytes, most_bytes) t(tenant, a, b, c, d, e, f)
-    where coalesce(t.a, t.b, t.c, t.d, t.e, t.f) is not null order by 1 on conflict do nothing;
+      most_messages, most_session_bytes, most_bytes, tokens_per_minute, tokens_per_day) t(tenant, a, b, c, d, e, f, g, h)
+    where coalesce(t.a, t.b, t.c, t.d, t.e, t.f, t.g, t.h) is not null order by 1 on conflict do nothing;
   perform 1 from capstan.tenants t where t.tenant = any (tenants) order by t.tenant for update;
   perform 1 from capstan.sessions s where (s.tenant, s.session) in (select * from unnest(tenants, sessions))
     order by s.tenant, s.session for update;
   perform 1 from capstan.runs r where r.stream = any (answers) order by r.stream for update;
   for i in 1 .. coalesce(array_length(tenants, 1), 0) loop
-    nr := i; outcome := 1; stream_id := streams[i]; turns := 0; over_what := 0; wait_ms := 0;
+    nr := i; outcome := 1; stream_id := streams[i]; turns := 0; over_what := 0; wait_us := 0;
     select c.stream, r.owner, r.turns_before into held from capstan.claims c left join capstan.runs r on r.stream = c.stream
       where c.tenant = tenants[i] and c.key = keys[i];
     if found then
@@ -132,12 +164,18 @@ begin
         when used.running >= most_running[i] then 2
         else 0 end;
     end if;
+    if over_what = 0 and coalesce(tokens_per_minute[i], tokens_per_day[i]) is not null then
+      select d.over_what, d.wait_us into over_what, wait_us
+        from capstan.dry_1(tenants[i], created_at[i], tokens_per_minute[i], tokens_per_day[i]) d;
+      over_what := coalesce(over_what, 0);
+      wait_us := coalesce(wait_us, 0);
+    end if;
     if over_what = 0 and per_minute[i] is not null then
       pace := interval '1 minute' / per_minute[i];
       select greatest(coalesce(t.rate_until, clock_timestamp()), clock_timestamp()) + pace into until
         from capstan.tenants t where t.tenant = tenants[i];
-      wait_ms := ceil(extract(epoch from until - clock_timestamp() - interval '1 minute') * 1000);
-      if wait_ms > 0 then over_what := 1; else wait_ms := 0; end if;
+      wait_us := ceil(extract(epoch from until - clock_timestamp() - interval '1 minute') * 1000000);
+      if wait_us > 0 then over_what := 1; else wait_us := 0; end if;
     end if;
     if over_what > 0 then
       outcome := 3;
@@ -203,7 +241,7 @@ create function capstan.change_1(
   me uuid, streams uuid[], changes uuid[], tenants text[], sessions text[], from_states int[], from_attempts int[],
   to_states int[], to_attempts int[], expected bigint[], records text[], last_seqs bigint[], totals bigint[],
   updated bigint[], closed bigint[], asked bool[], ids text[], turns text[], turns_at bigint[], most_waiting bigint[],
-  is_synced bool,
+  tokens bigint[], is_synced bool,
   block_streams uuid[], block_seqs bigint[], block_totals bigint[], block_data bytea[])
 returns table (nr int, outcome int) language plpgsql as $$
 declare
@@ -218,10 +256,10 @@ begin
     return query select 0, 9;
     return;
   end if;
-  insert into capstan.tenants select distinct t.tenant from unnest(tenants, most_waiting) t(tenant, most)
-    where t.most is not null order by 1 on conflict do nothing;
-  perform 1 from capstan.tenants t where t.tenant in (select u.tenant from unnest(tenants, most_waiting) u(tenant, most)
-    where u.most is not null) order by t.tenant for update;
+  insert into capstan.tenants select distinct t.tenant from unnest(tenants, most_waiting, tokens) t(tenant, most, used)
+    where t.most is not null or t.used > 0 order by 1 on conflict do nothing;
+  perform 1 from capstan.tenants t where t.tenant in (select u.tenant from unnest(tenants, most_waiting, tokens)
+    u(tenant, most, used) where u.most is not null or u.used > 0) order by t.tenant for update;
   perform 1 from capstan.sessions s where (s.tenant, s.session) in
     (select u.tenant, u.session from unnest(tenants, sessions, turns) u(tenant, session, turn) where u.turn is not null)
     order by s.tenant, s.session for update;
@@ -272,6 +310,7 @@ begin
         returning s.last_turn into next_turn;
       insert into capstan.turns values (now_is.tenant, now_is.session, next_turn, streams[i], turns[i]::json);
     end if;
+    if tokens[i] > 0 then perform capstan.spend_1(now_is.tenant, tokens[i], updated[i]); end if;
     done := done || streams[i];
     outcome := 1;
     return next;

@@ -171,7 +171,8 @@ impl Screen {
             self.text("\n")?;
         }
         if let Some(reason) = transcript.close().map(|close| close.reason()).filter(|r| r != "completed") {
-            self.note(&format!("the answer ended: {}", harmless(&reason)));
+            let told = format!("the answer ended: {}", harmless(&reason));
+            if self.is_terminal { self.note(&told) } else { anstream::eprintln!("{told}") }
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use capstan_client::{CapClient, CapError, PacketStream};
-use capstan_protocol::{Cursor, ErrorSeverity, Payload, ServiceRequest, StreamPacket, Transcript};
+use capstan_protocol::{Close, Cursor, ErrorSeverity, Payload, ServiceRequest, StreamPacket, Transcript};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use uuid::Uuid;
 
@@ -98,13 +98,20 @@ impl<'a> ChatTurn<'a> {
                 News::Packet(Ok(Some(packet))) => self.show(&packet)?,
                 News::Packet(Ok(None)) => {
                     self.screen.end(&self.transcript)?;
-                    return Ok(Ok(Outcome::Complete));
+                    return Ok(Ok(self.outcome()));
                 }
                 News::Packet(Err(error)) => return Ok(Err(error)),
                 // Whatever is waited for now, an answer or another try, is waited for no longer.
                 News::Interrupt => return self.stop(interrupts).await.map(Ok),
             }
         }
+    }
+
+    /// An answer that somebody else stopped, or that was cut at its length, is not the whole answer.
+    fn outcome(&self) -> Outcome {
+        let reason = self.transcript.close().map(|close| close.reason());
+        let is_cut = reason.is_some_and(|reason| matches!(&*reason, Close::CANCELLED | "length"));
+        if is_cut { Outcome::Failed } else { Outcome::Complete }
     }
 
     /// The run ends on purpose, and what it said until then is shown. Whoever does not want to wait for that either

@@ -46,6 +46,7 @@ pub(in crate::cmd) struct Config {
     pub(super) tls_cert: Option<PathBuf>,
     pub(super) tls_key: Option<PathBuf>,
     cors_origins: Vec<String>,
+    public_url: Option<String>,
     metrics_key: Option<Key>,
     tenants: Vec<TenantConfig>,
     auth: AuthConfig,
@@ -74,6 +75,7 @@ impl Default for Config {
             tls_cert: None,
             tls_key: None,
             cors_origins: Vec::new(),
+            public_url: None,
             metrics_key: None,
             tenants: Vec::new(),
             auth: AuthConfig::default(),
@@ -107,6 +109,17 @@ impl Config {
         agents::agents(&self.agents, Source { path, text })
     }
 
+    /// Where others find the gateway, if that is said: an absolute address.
+    fn public_url(&self) -> Result<Option<String>, Failure> {
+        let is_absolute = |url: &String| url.starts_with("https://") || url.starts_with("http://");
+        match &self.public_url {
+            Some(url) if !is_absolute(url) => Err(Failure::usage(format!(
+                "public_url: {url:?} is no address such as https://agents.example"
+            ))),
+            url => Ok(url.clone()),
+        }
+    }
+
     /// What the gateway needs to know.
     pub(in crate::cmd) fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = Settings {
@@ -115,6 +128,7 @@ impl Config {
             operators: self.operators()?.into(),
             open: self.open,
             cors_origins: self.cors_origins.clone(),
+            public_url: self.public_url()?,
             metrics_key: self.metrics_key.clone().map(|key| key.0),
             exposure: self.exposure(),
             agui_error_text: self.agui_error_text,

@@ -89,7 +89,7 @@ fn is_safe(url: &Url) -> bool {
 
 /// Never more than a set may have, nor for longer than patience lasts, nor from elsewhere than was said.
 async fn fetch(url: &Url) -> Result<KeySet, String> {
-    let client = reqwest::Client::builder()
+    let client = capstan_client::transport::http_client()
         .redirect(reqwest::redirect::Policy::none())
         .timeout(PATIENCE)
         .user_agent(concat!("capstan/", env!("CARGO_PKG_VERSION")))

@@ -36,10 +36,13 @@ impl Reloaded {
         if let Some((files, tls)) = &self.certificate {
             reload_certificate(files, tls);
         }
-        if let Some((source, jwt)) = &self.token_keys
-            && let Err(failure) = source.read(jwt)
-        {
-            tracing::error!(error = failure.message(), "the keys of tokens stay as they were");
+        if let Some((source @ Source::File(_), jwt)) = &self.token_keys {
+            match source.read(jwt) {
+                Ok(()) => tracing::info!("the keys of tokens were read anew"),
+                Err(failure) => {
+                    tracing::error!(error = failure.message(), "the keys of tokens stay as they were");
+                }
+            }
         }
     }
 }

@@ -55,6 +55,7 @@ impl Config {
             ("tls_cert", self.tls_cert.shown()),
             ("tls_key", self.tls_key.shown()),
             ("cors_origins", format!("{:?}", self.cors_origins)),
+            ("public_url", self.public_url.as_ref().map_or_else(|| "none".into(), |url| format!("{url:?}"))),
             ("metrics_key", if self.metrics_key.is_some() { "set" } else { "none" }.to_owned()),
             ("tenants", self.tenants_in_words()),
             ("auth.jwt", self.auth.jwt.as_ref().map_or_else(|| "none".into(), JwtConfig::in_words)),
@@ -100,7 +101,8 @@ impl Config {
         let stored = |is_not: bool| if is_not { ", not stored" } else { "" };
         let tell = |tenant: &TenantConfig| {
             let keys = tenant.keys.len();
-            format!("{} ({keys} {}{})", tenant.name, word(keys), stored(tenant.no_store))
+            let limits = tenant.limits.in_words();
+            format!("{} ({keys} {}{}{limits})", tenant.name, word(keys), stored(tenant.no_store))
         };
         self.tenants.iter().map(tell).collect::<Vec<_>>().join(", ")
     }

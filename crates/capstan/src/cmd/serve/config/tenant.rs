@@ -24,6 +24,8 @@ pub(super) struct TenantConfig {
     pub(super) no_store: bool,
     #[serde(default)]
     retention: TenantRetentionConfig,
+    #[serde(default)]
+    pub(super) limits: TenantLimitsConfig,
     webhook: Option<WebhookConfig>,
 }
 
@@ -61,6 +63,24 @@ impl WebhookConfig {
 struct TenantRetentionConfig {
     max_age: Option<Seconds>,
     max_bytes: Option<u64>,
+}
+
+/// What one tenant may use, in place of what everybody may.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct TenantLimitsConfig {
+    tokens_per_minute: Option<u64>,
+    tokens_per_day: Option<u64>,
+}
+
+impl TenantLimitsConfig {
+    /// What differs from everybody's.
+    pub(super) fn in_words(&self) -> String {
+        let told = |name: &str, most: Option<u64>| most.map(|most| format!(", {name} {most}"));
+        let words =
+            [told("tokens_per_minute", self.tokens_per_minute), told("tokens_per_day", self.tokens_per_day)];
+        words.into_iter().flatten().collect()
+    }
 }
 
 /// `sha256:<64 hex digits>`; a key itself never stands in a file.
@@ -156,6 +176,8 @@ impl TenantConfig {
             no_store: self.no_store,
             max_age: self.retention.max_age.map(Duration::from),
             max_bytes: self.retention.max_bytes,
+            tokens_per_minute: self.limits.tokens_per_minute,
+            tokens_per_day: self.limits.tokens_per_day,
             keys: self.keys.iter().map(ScopedKey::to_key).collect(),
             webhook: self.webhook.as_ref().map(|webhook| webhook.webhook(&self.name)).transpose()?,
             ..Tenant::new(&self.name, Vec::new())

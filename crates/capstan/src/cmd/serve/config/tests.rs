@@ -184,6 +184,23 @@ fn a_tenant_may_have_a_retention_of_its_own_and_need_not_be_stored() {
 }
 
 #[test]
+fn a_tenant_may_have_limits_of_tokens_of_its_own() {
+    let keys = format!("keys = [\"sha256:{}\"]\n", "0".repeat(64));
+    let own = "limits = { tokens_per_minute = 7, tokens_per_day = 0 }\n";
+    let text = format!("[limits]\ntokens_per_day = 9\n[[tenants]]\nname = \"a\"\n{keys}{own}");
+    let config = toml::from_str::<Config>(&text).unwrap();
+    let settings = config.settings().unwrap();
+    let tenant = settings.tenants.current();
+    let tokens = tenant.first().map(|tenant| (tenant.tokens_per_minute, tenant.tokens_per_day));
+    assert_eq!((tokens, settings.limits.tokens_per_day), (Some((Some(7), Some(0))), 9));
+    let told = config.effective(&settings);
+    let value = |key: &str| told.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+    assert_eq!(value("limits.tokens_per_day"), Some("9"));
+    assert_eq!(value("tenants"), Some("a (1 key, tokens_per_minute 7, tokens_per_day 0)"));
+    assert!(toml::from_str::<Config>(&text.replace("tokens_per_minute", "requests_per_minute")).is_err());
+}
+
+#[test]
 fn one_tenant_is_one_table() {
     let table = format!("[[tenants]]\nname = \"a\"\nkeys = [\"sha256:{}\"]\n", "0".repeat(64));
     let tenants = |text: &str| toml::from_str::<Config>(text).unwrap().tenants().map(|tenants| tenants.len());

@@ -18,7 +18,7 @@ use crate::cmd::Failure;
 
 /// The exporter that the variables describe.
 pub(super) fn exporter(runtime: &Handle) -> Result<impl SpanExporter + 'static, Failure> {
-    let client = reqwest::Client::builder()
+    let client = capstan_client::transport::http_client()
         .timeout(settings::timeout())
         // The headers hold a key, which is for this server alone.
         .redirect(Policy::none())

@@ -1,0 +1,32 @@
+//! TLS for `reqwest`, set up by us: left to itself it compiles a large C library, or wants a default for the whole
+//! process, which is for programs to choose and not for a library.
+
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_platform_verifier::BuilderVerifierExt as _;
+
+/// A builder of HTTP clients that trust what this machine trusts. If the program has chosen a provider of
+/// cryptography, that is used; else `ring`.
+pub fn http_client() -> reqwest::ClientBuilder {
+    let builder = reqwest::Client::builder();
+    match config() {
+        Ok(config) => builder.tls_backend_preconfigured(config),
+        // Only a provider that the program chose can be of no use. Building the client says so.
+        Err(_) => builder,
+    }
+}
+
+fn config() -> Result<ClientConfig, rustls::Error> {
+    let provider = CryptoProvider::get_default().cloned();
+    let provider = provider.unwrap_or_else(|| Arc::new(rustls::crypto::ring::default_provider()));
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let trusting = builder.clone().with_platform_verifier().unwrap_or_else(|error| {
+        tracing::warn!(%error, "this machine has no certificates: only http:// addresses can be reached");
+        builder.with_root_certificates(RootCertStore::empty())
+    });
+    let mut config = trusting.with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}

@@ -1,0 +1,165 @@
+//! One call: what was asked in which version and binding, and how it is answered or refused.
+
+use axum::body::Body;
+use axum::response::Response;
+use capstan_protocol::{Exposure, Fault, FaultKind};
+use http::request::Parts;
+use http::{HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
+
+use super::words::Version;
+
+/// Goes with the head of the request.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    /// The id of a JSON-RPC call; none in HTTP+JSON.
+    pub(super) id: Option<Value>,
+    pub(super) version: Version,
+    /// It waits for the task as one object.
+    pub(super) wants_whole: bool,
+    /// And for the end of it.
+    pub(super) is_blocking: bool,
+}
+
+impl Call {
+    pub(super) fn of(parts: &Parts) -> Self {
+        let none = Self { id: None, version: Version::V1, wants_whole: false, is_blocking: false };
+        parts.extensions.get::<Self>().cloned().unwrap_or(none)
+    }
+
+    /// A call that came to a path, before it was read.
+    pub(super) fn at(path: &str) -> Self {
+        let is_rest = path.contains("/message:") || path.contains("/tasks") || path.contains("/.well-known/");
+        let id = (!is_rest).then_some(Value::Null);
+        Self { id, version: Version::V1, wants_whole: false, is_blocking: false }
+    }
+
+    /// What a stream or an answer says.
+    pub(super) fn result(&self, value: Value) -> Value {
+        match &self.id {
+            Some(id) => json!({ "jsonrpc": "2.0", "id": id, "result": value }),
+            None => value,
+        }
+    }
+
+    pub(super) fn answer(&self, value: Value) -> Response {
+        json_response(StatusCode::OK, &self.result(value))
+    }
+
+    /// JSON-RPC's errors are answers: clients drop the body of any other status. Who may not ask, or not now, is told by
+    /// the status all the same, since no code says so.
+    pub(super) fn refuse(&self, wrong: &Wrong) -> Response {
+        let info = json!({ "@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": wrong.reason,
+            "domain": "a2a-protocol.org", "metadata": wrong.metadata });
+        let (status, body) = match &self.id {
+            Some(id) => {
+                let error = json!({ "code": wrong.code, "message": wrong.message, "data": [info] });
+                let status = if wrong.is_by_status { wrong.status } else { 200 };
+                (status, json!({ "jsonrpc": "2.0", "id": id, "error": error }))
+            }
+            None => {
+                let error = json!({ "code": wrong.status, "status": wrong.rpc_status(), "message": wrong.message, "details": [info] });
+                (wrong.status, json!({ "error": error }))
+            }
+        };
+        let mut response = json_response(StatusCode::from_u16(status).unwrap_or_default(), &body);
+        if let Some(seconds) = wrong.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+fn json_response(status: StatusCode, body: &Value) -> Response {
+    let mut response = Response::new(Body::from(body.to_string()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Why there is no answer, in A2A's words.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    code: i32,
+    status: u16,
+    reason: &'static str,
+    message: String,
+    metadata: Value,
+    retry_after: Option<u64>,
+    /// The status says it in JSON-RPC, too.
+    is_by_status: bool,
+}
+
+impl Wrong {
+    fn new(code: i32, status: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            status,
+            reason,
+            message: message.into(),
+            metadata: json!({}),
+            retry_after: None,
+            is_by_status: false,
+        }
+    }
+
+    pub(super) fn unparsable(message: impl Into<String>) -> Self {
+        Self::new(-32700, 400, "PARSE_ERROR", message)
+    }
+
+    pub(super) fn invalid_call(message: impl Into<String>) -> Self {
+        Self::new(-32600, 400, "INVALID_REQUEST", message)
+    }
+
+    pub(super) fn unknown_method(name: &str) -> Self {
+        Self::new(-32601, 404, "METHOD_NOT_FOUND", format!("There is no method {name:?} here."))
+    }
+
+    pub(super) fn not_cancelable() -> Self {
+        Self::new(-32002, 409, "TASK_NOT_CANCELABLE", "The task is over, so that it cannot be cancelled.")
+    }
+
+    pub(super) fn unsupported(message: impl Into<String>) -> Self {
+        Self::new(-32004, 400, "UNSUPPORTED_OPERATION", message)
+    }
+
+    pub(super) fn of(fault: &Fault, exposure: Exposure) -> Self {
+        let problem = fault.to_problem(exposure);
+        let (code, status, reason) = words_of(fault.kind(), problem.status);
+        let mut metadata = json!({ "code": problem.code, "severity": problem.severity });
+        if let Some(details) = problem.details {
+            metadata["details"] = Value::Object(details).to_string().into();
+        }
+        let message = problem.detail.unwrap_or(problem.title);
+        let is_by_status = matches!(status, 401 | 403 | 405 | 413 | 415 | 429 | 503)
+            || fault.kind() == FaultKind::RouteNotFound;
+        let retry_after = problem.retry_after;
+        Self { metadata, retry_after, is_by_status, ..Self::new(code, status, reason, message) }
+    }
+
+    fn rpc_status(&self) -> &'static str {
+        match self.status {
+            400 => "INVALID_ARGUMENT",
+            401 => "UNAUTHENTICATED",
+            403 => "PERMISSION_DENIED",
+            404 | 410 => "NOT_FOUND",
+            409 => "FAILED_PRECONDITION",
+            429 => "RESOURCE_EXHAUSTED",
+            503 => "UNAVAILABLE",
+            504 => "DEADLINE_EXCEEDED",
+            _ => "INTERNAL",
+        }
+    }
+}
+
+fn words_of(kind: FaultKind, status: u16) -> (i32, u16, &'static str) {
+    #[allow(clippy::wildcard_enum_match_arm)] // What is not listed has no word of its own in A2A.
+    match kind {
+        FaultKind::StreamNotFound | FaultKind::StreamExpired => (-32001, 404, "TASK_NOT_FOUND"),
+        FaultKind::InterruptNotOpen => (-32004, 400, "UNSUPPORTED_OPERATION"),
+        FaultKind::InvalidRequest | FaultKind::RequestConflict => (-32602, 400, "INVALID_PARAMS"),
+        FaultKind::UnsupportedMediaType => (-32005, 415, "CONTENT_TYPE_NOT_SUPPORTED"),
+        FaultKind::RouteNotFound | FaultKind::MethodNotAllowed => (-32601, status, "METHOD_NOT_FOUND"),
+        _ => (-32603, status, "INTERNAL_ERROR"),
+    }
+}

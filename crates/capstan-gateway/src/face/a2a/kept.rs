@@ -1,0 +1,157 @@
+//! A message as it comes, and what is kept of it: the body of the run, from which it goes on after a restart.
+
+use std::sync::Arc;
+
+use capstan_protocol::agui::ResumeEntry;
+use capstan_protocol::{ChatMessage, DecodeError, Fault, Modality, Part, RawJson, RawObject, Role, decode};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::ask::{Ask, Extras, LONGEST_ID, invalid, parameters_of};
+
+/// What `SendMessage` and its like are given, in either version.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Send {
+    pub(super) message: RawObject,
+    #[serde(default)]
+    pub(super) configuration: Configuration,
+    pub(super) metadata: Option<RawJson>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Configuration {
+    return_immediately: bool,
+    /// In 0.3.
+    blocking: Option<bool>,
+}
+
+impl Configuration {
+    pub(super) fn is_blocking(&self) -> bool {
+        !self.return_immediately && self.blocking != Some(false)
+    }
+}
+
+/// A message, as far as it is ours to understand.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Message {
+    pub(super) message_id: String,
+    #[serde(default)]
+    pub(super) context_id: String,
+    #[serde(default)]
+    pub(super) task_id: String,
+    #[serde(default)]
+    parts: Vec<MessagePart>,
+}
+
+/// A part of either version: `{text}` or `{kind: "text", text}`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct MessagePart {
+    text: Option<String>,
+    data: Option<RawJson>,
+    url: Option<String>,
+    raw: Option<String>,
+    media_type: Option<String>,
+    /// In 0.3.
+    file: Option<File>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct File {
+    uri: Option<String>,
+    bytes: Option<String>,
+    mime_type: Option<String>,
+}
+
+impl MessagePart {
+    fn to_part(&self) -> Option<Part> {
+        let file = self.file.as_ref();
+        let mime_type = self.media_type.clone().or_else(|| file?.mime_type.clone());
+        let modality = match mime_type.as_deref().unwrap_or_default().split('/').next() {
+            Some("image") => Modality::Image,
+            Some("audio") => Modality::Audio,
+            Some("video") => Modality::Video,
+            _ => Modality::Text,
+        };
+        if let Some(content) = &self.text {
+            return Some(Part::Text { content: content.clone() });
+        }
+        if let Some(data) = &self.data {
+            return Some(Part::Text { content: data.get().to_owned() });
+        }
+        if let Some(uri) = self.url.clone().or_else(|| file?.uri.clone()) {
+            return Some(Part::Uri { uri, modality, mime_type });
+        }
+        let content = self.raw.clone().or_else(|| file?.bytes.clone())?;
+        Some(Part::Blob { content, modality, mime_type })
+    }
+}
+
+impl Message {
+    pub(super) fn of(raw: &RawObject) -> Result<Self, Fault> {
+        let message: Self = raw.decode().map_err(|e| in_message(&e))?;
+        if message.message_id.is_empty() || message.message_id.len() > LONGEST_ID {
+            let wrong = format!("must have 1 to {LONGEST_ID} bytes");
+            return Err(invalid(&DecodeError::value("message.messageId", wrong)));
+        }
+        if message.parts.iter().all(|part| part.to_part().is_none()) {
+            return Err(invalid(&DecodeError::value("message.parts", "hold nothing that can be read")));
+        }
+        Ok(message)
+    }
+
+    /// What it answers a question with: data as they are, else its text.
+    pub(super) fn answer(&self) -> RawJson {
+        let data = self.parts.iter().find_map(|part| part.data.clone());
+        data.unwrap_or_else(|| {
+            let text: String = self.parts.iter().filter_map(|part| part.text.as_deref()).collect();
+            Value::String(text).into()
+        })
+    }
+}
+
+fn in_message(error: &DecodeError) -> Fault {
+    Fault::new(capstan_protocol::FaultKind::InvalidRequest).with_message(format!("message.{error}"))
+}
+
+/// The body of a run.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Kept {
+    pub(super) message: RawObject,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) metadata: Option<RawJson>,
+    /// The task that it goes on with, if it answers one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) task: Option<String>,
+    /// That task's context.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) context: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) answers: Vec<ResumeEntry>,
+}
+
+impl Ask {
+    /// The message's id is the key, its context the session.
+    pub(super) fn from_a2a(body: &[u8]) -> Result<Self, Fault> {
+        let kept: Kept = decode::from_slice(body).map_err(|e| invalid(&e))?;
+        let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
+        let message = Message::of(&kept.message)?;
+        let parts = message.parts.iter().filter_map(MessagePart::to_part).collect();
+        let said = ChatMessage { role: Role::User, parts, name: None };
+        let session = kept.context.unwrap_or(message.context_id);
+        // An answer is no message beside it.
+        let messages = if kept.answers.is_empty() { vec![said] } else { Vec::new() };
+        let extras = Extras {
+            answers: kept.answers,
+            parameters: Arc::new(parameters_of(kept.metadata.as_ref())),
+            forwarded: kept.metadata.map(Arc::new),
+            payload: Arc::new(payload),
+            ..Extras::default()
+        };
+        Ok(Self { extras, ..Self::new(message.message_id, session, messages) })
+    }
+}

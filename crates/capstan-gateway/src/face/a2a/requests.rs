@@ -1,0 +1,191 @@
+//! What can be asked, whatever the binding: send, get, list, cancel, subscribe.
+
+use axum::response::Response;
+use bytes::Bytes;
+use capstan_journal::{Found, NameKind, RunState};
+use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
+use capstan_protocol::{Close, Fault, FaultKind};
+use http::request::Parts;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::call::{Call, Wrong};
+use super::kept::{Kept, Message, Send};
+use super::{A2a, NAME, task};
+use crate::access::Caller;
+use crate::app::App;
+use crate::ask::invalid;
+use crate::face::{self, Asker, Opening};
+use crate::limits::Load;
+use crate::reader::View;
+use crate::refusal::{Refusal, journal_fault};
+use crate::resume::ResumePoint;
+use crate::{post, runs};
+
+/// A request on its way: who asks whom, and how.
+pub(super) struct Asked<'a> {
+    pub(super) face: &'a A2a,
+    pub(super) app: &'a App,
+    pub(super) caller: &'a Caller,
+    /// The agent that the path names.
+    pub(super) agent: Option<&'a str>,
+    pub(super) call: Call,
+}
+
+/// A page of a list holds at most this many tasks.
+const PAGE: usize = 100;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ListParams {
+    context_id: Option<String>,
+    page_size: Option<usize>,
+    page_token: Option<String>,
+}
+
+impl Asked<'_> {
+    pub(super) fn wrong(&self, fault: &Fault) -> Response {
+        self.call.refuse(&Wrong::of(fault, self.app.settings.exposure))
+    }
+
+    /// Sends a message: starts a run, or attaches to the one that it started.
+    pub(super) async fn send(
+        mut self,
+        mut parts: Parts,
+        params: &[u8],
+        load: Load,
+        is_stream: bool,
+    ) -> Result<Response, Refusal> {
+        let kept = match self.keep(params).await {
+            Ok((kept, is_blocking)) => {
+                (self.call.wants_whole, self.call.is_blocking) = (!is_stream, is_blocking);
+                kept
+            }
+            Err(fault) => {
+                parts.extensions.insert(self.call.clone());
+                return Err(face::refusal(self.app, self.face, fault, Asker::Viewer(&parts)));
+            }
+        };
+        parts.extensions.insert(self.call.clone());
+        post::answer(self.app, self.caller, self.face, self.agent, &parts, (kept, load)).await
+    }
+
+    /// What is kept of a message. One that goes on with a task answers what the task asks.
+    async fn keep(&self, params: &[u8]) -> Result<(Bytes, bool), Fault> {
+        let send: Send = capstan_protocol::decode::from_slice(params).map_err(|e| invalid(&e))?;
+        let message = Message::of(&send.message)?;
+        let is_blocking = send.configuration.is_blocking();
+        let mut kept = Kept {
+            message: send.message,
+            metadata: send.metadata,
+            task: None,
+            context: None,
+            answers: Vec::new(),
+        };
+        if !message.task_id.is_empty() {
+            self.answer(&message, &mut kept).await?;
+        }
+        let body = serde_json::to_vec(&kept).unwrap_or_default();
+        Ok((body.into(), is_blocking))
+    }
+
+    async fn answer(&self, message: &Message, kept: &mut Kept) -> Result<(), Fault> {
+        let store = self.app.journal.store();
+        let tenant = &self.caller.tenant;
+        // Who sends it again finds what it was the first time.
+        let found = store.find(tenant, &message.message_id).await.map_err(journal_fault)?;
+        if let Some(Found::Run(run)) =
+            found.filter(|found| matches!(found, Found::Run(run) if run.face == NAME))
+        {
+            let body = store.body(run.stream_id).await.map_err(journal_fault)?.unwrap_or_default();
+            if let Ok(before) = serde_json::from_slice::<Kept>(&body) {
+                (kept.task, kept.context, kept.answers) = (before.task, before.context, before.answers);
+                return Ok(());
+            }
+        }
+        let runs = task::runs_of(self.app, tenant, self.agent, &message.task_id).await?;
+        let over = || {
+            Fault::new(FaultKind::InterruptNotOpen).with_message(
+                "The task asks for nothing: it is at work, or over. Send a message without taskId.",
+            )
+        };
+        let last = runs.last().ok_or_else(over)?;
+        let asked = last.asked.as_ref().filter(|_| last.reason.as_deref() == Some(Close::INTERRUPT));
+        let asked = asked.filter(|asked| asked.answered_by.is_none()).ok_or_else(over)?;
+        let answer = message.answer();
+        kept.answers = asked
+            .questions
+            .iter()
+            .map(|(id, _)| ResumeEntry {
+                interrupt_id: id.clone(),
+                status: ResumeStatus::Resolved,
+                payload: Some(answer.clone()),
+                metadata: None,
+            })
+            .collect();
+        (kept.task, kept.context) = (Some(message.task_id.clone()), Some(last.session.clone()));
+        Ok(())
+    }
+
+    pub(super) async fn get(&self, id: &str) -> Result<Value, Fault> {
+        let runs = task::runs_of(self.app, &self.caller.tenant, self.agent, id).await?;
+        task::of_runs(self.app, self.call.version, &runs).await
+    }
+
+    /// Tasks that were begun in A2A, newest first.
+    pub(super) async fn list(&self, params: &ListParams) -> Result<Value, Fault> {
+        let limit = params.page_size.unwrap_or(50).clamp(1, PAGE);
+        let before = params.page_token.as_deref().filter(|token| !token.is_empty());
+        let wrong = |_| Fault::new(FaultKind::InvalidRequest).with_message("pageToken: is none of ours");
+        let before: Option<Uuid> = before.map(|token| token.parse().map_err(wrong)).transpose()?;
+        let (store, tenant) = (self.app.journal.store(), &self.caller.tenant);
+        let runs = match params.context_id.as_deref().filter(|context| !context.is_empty()) {
+            Some(context) => store.named(tenant, NameKind::Session, context, before, limit).await,
+            None => store.list(tenant, before, limit).await,
+        };
+        let runs = runs.map_err(journal_fault)?;
+        let next = runs.last().filter(|_| runs.len() == limit).map(|run| run.stream_id.to_string());
+        let mut tasks = Vec::new();
+        let is_ours = |agent: &str| self.agent.is_none_or(|own| own == agent);
+        for run in runs.iter().filter(|run| run.face == NAME && is_ours(&run.agent)) {
+            let ids = task::ids_of(self.app, run, None).await?;
+            // The others go on with one that is listed.
+            if ids.task == run.stream_id.to_string() {
+                tasks.push(task::of_record(self.call.version, &ids, run));
+            }
+        }
+        Ok(
+            json!({ "totalSize": tasks.len(), "pageSize": limit, "tasks": tasks, "nextPageToken": next.unwrap_or_default() }),
+        )
+    }
+
+    pub(super) async fn cancel(&self, id: &str) -> Result<Result<Value, Wrong>, Fault> {
+        let mut runs = task::runs_of(self.app, &self.caller.tenant, self.agent, id).await?;
+        let Some(run) = runs.pop() else { return Err(Fault::new(FaultKind::StreamNotFound)) };
+        if run.state == RunState::Closed {
+            return Ok(Err(Wrong::not_cancelable()));
+        }
+        let stopped = runs::stop(self.app, run).await?;
+        self.app.audit.stopped(self.caller, &stopped);
+        runs.push(stopped);
+        task::of_runs(self.app, self.call.version, &runs).await.map(Ok)
+    }
+
+    /// The task with all that it has said, then what it says; or what follows `Last-Event-ID`.
+    pub(super) async fn subscribe(
+        &self,
+        parts: &mut Parts,
+        id: &str,
+    ) -> Result<Result<Response, Wrong>, Fault> {
+        let point = ResumePoint::of_headers(&parts.headers)?;
+        let runs = task::runs_of(self.app, &self.caller.tenant, self.agent, id).await?;
+        let Some(run) = runs.last() else { return Err(Fault::new(FaultKind::StreamNotFound)) };
+        if run.state == RunState::Closed && !point.is_resume() {
+            return Ok(Err(Wrong::unsupported("The task is over: get it, and you have all that it said.")));
+        }
+        parts.extensions.insert(self.call.clone());
+        let opening = Opening { run, point, view: View::Get, parts, posted: None };
+        post::watch(self.app, self.face, opening).await.map(Ok)
+    }
+}

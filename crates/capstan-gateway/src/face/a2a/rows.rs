@@ -1,0 +1,203 @@
+//! What the routes say of themselves.
+
+use capstan_protocol::FaultKind;
+use capstan_protocol::fault::Entry;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+
+use crate::openapi::{self, Answer, Body, Content, PathParameter, Refusals, Row, Tag, model};
+use crate::scopes::Scope;
+
+const TAG: Tag = Tag { name: "A2A", says: "The same runs as tasks, for agents of other makers." };
+
+/// What a stream says: one of these.
+#[derive(JsonSchema)]
+#[schemars(rename = "A2aStreamEvent", rename_all = "camelCase")]
+#[expect(dead_code, reason = "for the description: events are written member by member")]
+pub(super) struct StreamEvent {
+    /// The task as it stands: the first event.
+    task: Option<Value>,
+    /// A piece of the artifact, added to it or in its place.
+    artifact_update: Option<Value>,
+    /// Where the task stands; the last event has a state that is final.
+    status_update: Option<Value>,
+}
+
+const REFUSALS: Refusals = Refusals { status: status_of, content: Content::Json(error) };
+
+fn status_of(entry: &Entry) -> u16 {
+    match entry.kind {
+        FaultKind::StreamExpired => 404,
+        FaultKind::RequestConflict | FaultKind::InterruptNotOpen => 400,
+        _ => entry.status,
+    }
+}
+
+fn error(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "required": ["error"], "properties": {
+        "error": { "type": "object", "required": ["code", "message"], "properties": {
+            "code": { "type": "integer" }, "message": { "type": "string" } } } } })
+}
+
+const TASK: PathParameter = PathParameter {
+    says: "The task's id; with `:cancel` or `:subscribe` after it, what is done with it.",
+    schema: || json!({ "type": "string", "minLength": 1 }),
+    example: "0198b0d5-6a2e-7c31-9f4e-2f1d3c5b7a90",
+};
+
+const EVENTS: Content = Content::Events(model::<StreamEvent>);
+const STARTING: &[FaultKind] = &[
+    FaultKind::PayloadTooLarge,
+    FaultKind::UnsupportedMediaType,
+    FaultKind::Timeout,
+    FaultKind::AgentNotFound,
+    FaultKind::StreamNotFound,
+    FaultKind::InterruptNotOpen,
+    FaultKind::RateLimitExceeded,
+    FaultKind::ServiceUnavailable,
+    FaultKind::JournalUnavailable,
+];
+const LOOKING: &[FaultKind] =
+    &[FaultKind::StreamNotFound, FaultKind::ServiceUnavailable, FaultKind::JournalUnavailable];
+
+pub(super) const RPC: Row = Row {
+    tag: &TAG,
+    summary: "Call a method of A2A",
+    says: "JSON-RPC of 1.0 and 0.3: send a message, stream one, get, list, cancel and subscribe to tasks. The message's id starts its task once; \
+        its context is the session. Errors are answers of status 200, but for those who may not ask, or not now.",
+    headers: &[&openapi::CURSOR],
+    body: Some(&CALL),
+    answers: &[Answer::ok(
+        "The result or the error of the call; a stream of results for those that stream.",
+        &[Content::Json(result), EVENTS],
+    )],
+    faults: STARTING,
+    refusals: Some(&REFUSALS),
+    ..Row::NONE
+};
+pub(super) const RPC_OF_AGENT: Row = Row { places: &[&openapi::AGENT], ..RPC };
+
+pub(super) const SEND: Row = Row {
+    tag: &TAG,
+    summary: "Send a message",
+    says: "Answers with the task when it is over or asks for something; with `configuration.returnImmediately` as it stands.",
+    body: Some(&MESSAGE),
+    answers: &[Answer {
+        headers: &[&openapi::STREAM_ID],
+        ..Answer::ok("The task.", &[Content::Json(result)])
+    }],
+    faults: STARTING,
+    tells_of_run: true,
+    refusals: Some(&REFUSALS),
+    ..Row::NONE
+};
+pub(super) const SEND_TO_AGENT: Row = Row { places: &[&openapi::AGENT], ..SEND };
+
+pub(super) const STREAM: Row = Row {
+    summary: "Send a message and stream its task",
+    says: "The task first, then its updates until it is over or asks for something.",
+    headers: &[&openapi::CURSOR],
+    answers: &[Answer {
+        headers: &[&openapi::STREAM_ID],
+        ..Answer::ok("The events of the task.", &[EVENTS])
+    }],
+    tells_of_run: false,
+    ..SEND
+};
+pub(super) const STREAM_OF_AGENT: Row = Row { places: &[&openapi::AGENT], ..STREAM };
+
+pub(super) const LIST: Row = Row {
+    tag: &TAG,
+    summary: "List tasks",
+    says: "The tenant's own that were begun in A2A, newest first, without what they said.",
+    query: Some(list_params),
+    answers: &[Answer::ok("A page of tasks.", &[Content::Json(result)])],
+    faults: &[FaultKind::JournalUnavailable],
+    refusals: Some(&REFUSALS),
+    ..Row::NONE
+};
+pub(super) const LIST_OF_AGENT: Row = Row { places: &[&openapi::AGENT], ..LIST };
+
+pub(super) const GET: Row = Row {
+    tag: &TAG,
+    summary: "Get a task",
+    says: "With all that it has said. With `:subscribe` after the id: the task, then its updates.",
+    places: &[&TASK],
+    headers: &[&openapi::CURSOR],
+    answers: &[Answer::ok("The task, or the events of it.", &[Content::Json(result), EVENTS])],
+    faults: LOOKING,
+    refusals: Some(&REFUSALS),
+    ..Row::NONE
+};
+pub(super) const GET_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &TASK], ..GET };
+
+pub(super) const ACT: Row = Row {
+    summary: "Cancel a task, or subscribe to it",
+    says: "`:cancel` ends it and answers when it has ended. `:subscribe` is as with GET; with `Last-Event-ID` it goes on right after that event.",
+    scopes: Some(&[Scope::Read, Scope::Stop]),
+    ..GET
+};
+pub(super) const ACT_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &TASK], ..ACT };
+
+pub(super) const CARD: Row = Row {
+    tag: &TAG,
+    summary: "The card of the default agent",
+    says: "What it can do and where, for everybody. Addresses are those of `public_url`, else of the request's Host.",
+    answers: &[Answer::ok("The card.", &[Content::Json(result)])],
+    faults: &[FaultKind::AgentNotFound],
+    ..Row::NONE
+};
+pub(super) const CARD_OF_AGENT: Row =
+    Row { summary: "The card of an agent", places: &[&openapi::AGENT], ..CARD };
+
+fn list_params(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "properties": {
+        "contextId": { "type": "string", "description": "Only tasks of this context." },
+        "pageSize": { "type": "integer", "minimum": 1, "maximum": 100, "description": "How many, 50 unless said." },
+        "pageToken": { "type": "string", "description": "`nextPageToken` of the page before." } } })
+}
+
+fn result(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "additionalProperties": true })
+}
+
+const CALL: Body = Body {
+    says: "A call. `params` of those that send hold `message`, those of the others `id`.",
+    model: call,
+    examples: &[("stream", stream_call)],
+};
+
+fn call(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "required": ["jsonrpc", "method"], "properties": {
+        "jsonrpc": { "const": "2.0" },
+        "id": { "type": ["string", "integer", "null"] },
+        "method": { "enum": ["SendMessage", "SendStreamingMessage", "GetTask", "ListTasks", "CancelTask", "SubscribeToTask",
+            "message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/resubscribe"] },
+        "params": { "type": "object" } } })
+}
+
+fn stream_call() -> Value {
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": message_example() })
+}
+
+const MESSAGE: Body = Body {
+    says: "`message.messageId` is the key under which the task starts at most once, `message.contextId` the session.",
+    model: message,
+    examples: &[("message", message_example)],
+};
+
+fn message(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "required": ["message"], "properties": {
+        "message": { "type": "object", "required": ["messageId", "role", "parts"], "properties": {
+            "messageId": { "type": "string", "minLength": 1, "maxLength": 1024 },
+            "contextId": { "type": "string" },
+            "taskId": { "type": "string" },
+            "role": { "enum": ["ROLE_USER", "user"] },
+            "parts": { "type": "array", "minItems": 1, "items": { "type": "object",
+                "properties": { "text": { "type": "string" } }, "required": ["text"] } } } },
+        "configuration": { "type": "object", "properties": { "returnImmediately": { "type": "boolean" } } } } })
+}
+
+fn message_example() -> Value {
+    json!({ "message": { "messageId": "m-1", "role": "ROLE_USER", "parts": [{ "text": "Why is the sky blue?" }] } })
+}

@@ -1,0 +1,156 @@
+//! Tasks: a run is one, and so are the runs that answer what it asked. The first of them gives the task its id.
+
+use capstan_journal::{Run, RunState};
+use capstan_protocol::{Close, Event, EventView, Fault, FaultKind, StreamError, Transcript};
+use serde_json::{Value, json};
+
+use super::NAME;
+use super::kept::Kept;
+use super::words::{Ids, Status, TaskState, Version};
+use crate::app::App;
+use crate::lookup;
+use crate::reader::{self, Whole};
+use crate::refusal::journal_fault;
+
+/// Runs of one task are followed so far; nobody answers more questions than that.
+const MOST_RUNS: usize = 64;
+
+/// The runs of a task, first to last.
+pub(super) async fn runs_of(
+    app: &App,
+    tenant: &str,
+    agent: Option<&str>,
+    task: &str,
+) -> Result<Vec<Run>, Fault> {
+    let unknown = || Fault::new(FaultKind::StreamNotFound);
+    let first = lookup::by_stream(app, tenant, task).await?;
+    if agent.is_some_and(|agent| agent != first.agent) {
+        return Err(unknown());
+    }
+    let mut runs = vec![first];
+    while runs.len() < MOST_RUNS {
+        let next = runs.last().and_then(|run| run.asked.as_ref()?.answered_by);
+        let Some(next) = next else { break };
+        let Some(run) = app.journal.store().run(next).await.map_err(journal_fault)? else { break };
+        runs.push(run);
+    }
+    Ok(runs)
+}
+
+/// The ids of the task that a run belongs to; `body` is what was posted, if it is at hand.
+pub(super) async fn ids_of(app: &App, run: &Run, body: Option<&str>) -> Result<Ids, Fault> {
+    let own = || Ids { task: run.stream_id.to_string(), context: run.session.clone() };
+    if run.face != NAME {
+        return Ok(own());
+    }
+    let kept: Option<Kept> = match body {
+        Some(body) => serde_json::from_str(body).ok(),
+        None => {
+            let body = app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+            body.and_then(|body| serde_json::from_slice(&body).ok())
+        }
+    };
+    let task = kept.and_then(|kept| kept.task);
+    Ok(task.map_or_else(own, |task| Ids { task, context: run.session.clone() }))
+}
+
+/// A task as it stands, from all of its runs.
+pub(super) async fn of_runs(app: &App, version: Version, runs: &[Run]) -> Result<Value, Fault> {
+    let (mut artifacts, mut last) = (Vec::new(), None);
+    for run in runs {
+        let whole = reader::so_far(app, run).await?;
+        artifacts.extend(artifact_of(version, &whole.run, &whole.transcript));
+        last = Some(whole);
+    }
+    let (Some(first), Some(last)) = (runs.first(), last) else {
+        return Err(Fault::new(FaultKind::StreamNotFound));
+    };
+    let ids = Ids { task: first.stream_id.to_string(), context: first.session.clone() };
+    Ok(version.task(&ids, &status_of(&last), artifacts))
+}
+
+/// A task as one run tells it.
+pub(super) fn of_whole(version: Version, ids: &Ids, whole: &Whole) -> Value {
+    let artifacts = artifact_of(version, &whole.run, &whole.transcript).into_iter().collect();
+    version.task(ids, &status_of(whole), artifacts)
+}
+
+/// A task without what was said, for lists.
+pub(super) fn of_record(version: Version, ids: &Ids, run: &Run) -> Value {
+    let status = Status {
+        state: state_of(run.state, run),
+        at: run.closed_at.unwrap_or(run.updated_at),
+        says: None,
+        message_id: String::new(),
+    };
+    version.task(ids, &status, Vec::new())
+}
+
+fn state_of(state: RunState, run: &Run) -> TaskState {
+    match state {
+        RunState::Running | RunState::Waiting => TaskState::Working,
+        RunState::Closed => match run.reason.as_deref() {
+            Some(Close::CANCELLED) => TaskState::Canceled,
+            Some(Close::INTERRUPT) => TaskState::InputRequired,
+            _ if run.fault.is_some() => TaskState::Failed,
+            _ => TaskState::Completed,
+        },
+    }
+}
+
+fn status_of(whole: &Whole) -> Status {
+    let (run, state) = (&whole.run, state_of(whole.state, &whole.run));
+    #[allow(clippy::wildcard_enum_match_arm)] // Only these have something to say.
+    let says = match state {
+        TaskState::Failed => whole.transcript.error().map(failure),
+        TaskState::InputRequired => Some(questions(&interrupts(&whole.transcript))),
+        _ => None,
+    };
+    let at = run.closed_at.unwrap_or(run.updated_at);
+    Status { state, at, says, message_id: format!("{}:{}", run.stream_id, run.last_seq) }
+}
+
+/// A failure in a sentence and in types.
+pub(super) fn failure(error: &StreamError) -> (String, Option<Value>) {
+    (error.message.clone(), serde_json::to_value(error).ok())
+}
+
+/// What is asked, in sentences and in types.
+pub(super) fn questions(asked: &[Value]) -> (String, Option<Value>) {
+    let sentences = asked.iter().map(|asked| {
+        let message = asked.get("message").and_then(Value::as_str);
+        message.or(asked.get("reason").and_then(Value::as_str)).unwrap_or("More is needed to go on.")
+    });
+    (sentences.collect::<Vec<_>>().join("\n"), Some(json!({ "interrupts": asked })))
+}
+
+fn interrupts(transcript: &Transcript) -> Vec<Value> {
+    let views = transcript.events().map(|raw| Event::of(raw).view());
+    let asked = views.filter_map(|view| {
+        if let EventView::Interrupt(asked) = view { serde_json::to_value(asked).ok() } else { None }
+    });
+    asked.collect()
+}
+
+/// What a run has said, if anything: its text, and its sources and media as data.
+pub(super) fn artifact_of(version: Version, run: &Run, transcript: &Transcript) -> Option<Value> {
+    let mut text = transcript.text().to_owned();
+    let mut data = Vec::new();
+    for raw in transcript.events() {
+        let event = Event::of(raw);
+        match event.view() {
+            EventView::Markdown(block) => text.push_str(&block.content),
+            EventView::Citations(_) | EventView::Media(_) => {
+                data.push(version.data(Value::Object(raw.to_map())))
+            }
+            EventView::Progress(_)
+            | EventView::Thought(_)
+            | EventView::UserError(_)
+            | EventView::Reset(_)
+            | EventView::Interrupt(_)
+            | EventView::Other => {}
+        }
+    }
+    let parts: Vec<Value> = (!text.is_empty()).then(|| version.text(&text)).into_iter().chain(data).collect();
+    (!parts.is_empty()).then(|| Version::artifact(&run.stream_id.to_string(), parts))
+}

@@ -1,0 +1,168 @@
+//! The AI SDK face: a run as the stream of one UI message, for `useChat` that survives a reload.
+//!
+//! A chat finds its run by the store's own index, so that a page needs no store beside the gateway. See `fold` for the
+//! mapping, `message` for what a page sends, `restate` for runs that go on with a message.
+
+mod ask;
+mod chunk;
+mod event;
+mod fold;
+mod items;
+mod message;
+mod restate;
+mod routes;
+mod writer;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use capstan_agent::async_trait;
+use capstan_journal::{ArmedBy, NameKind, Run, RunState};
+use capstan_protocol::{Close, Fault, problem};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use uuid::Uuid;
+
+use super::{Asker, Face, FaceWriter, Opening, Request};
+use crate::app::App;
+use crate::ask::Ask;
+use crate::openapi::{Model, Routes, model};
+use crate::reader::View;
+use crate::refusal::journal_fault;
+use crate::{lookup, post};
+use ask::{Manner, regenerates};
+use chunk::{Chunk, KINDS};
+use fold::Facts;
+pub(super) use items::Items;
+use writer::AiSdkWriter;
+
+/// The name under which claims of this face are kept.
+pub(super) const NAME: &str = "ai-sdk";
+
+/// What kind of fault a refusal is, where its body is a sentence.
+const FAULT_CODE: &str = "x-capstan-code";
+
+pub(crate) struct AiSdk;
+
+#[async_trait]
+impl Face for AiSdk {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn routes(self: Arc<Self>) -> Routes {
+        routes::routes(&self)
+    }
+
+    fn request_headers(&self) -> &'static [&'static str] {
+        &["idempotency-key"]
+    }
+
+    fn response_headers(&self) -> &'static [&'static str] {
+        &["x-vercel-ai-ui-message-stream", FAULT_CODE]
+    }
+
+    fn events(&self) -> Model {
+        model::<Chunk>
+    }
+
+    fn event_types(&self) -> &'static [&'static str] {
+        KINDS
+    }
+
+    fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
+        Ask::from_ai_sdk(body)
+    }
+
+    /// The key that was given. Else the same body attaches, unless its run came to nothing: then a person asks again.
+    async fn key(&self, app: &App, request: &Request<'_>) -> Result<String, Fault> {
+        let given = request.parts.headers.get("idempotency-key").and_then(|key| key.to_str().ok());
+        if let Some(key) = given.filter(|key| !key.is_empty()) {
+            return Ok(key.to_owned());
+        }
+        if regenerates(request.body) {
+            return Ok(Uuid::now_v7().to_string());
+        }
+        let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
+        let same = lookup::newest(app, request.tenant, NameKind::BodyHash, &hash).await?;
+        Ok(match same {
+            None => format!("{NAME}:{hash}"),
+            // All who ask again find the same run.
+            Some(run) if came_to_nothing(&run) => format!("{NAME}:{hash}:{}", run.stream_id),
+            Some(run) => run.key,
+        })
+    }
+
+    /// Pages do not send again what they sent.
+    fn armed_by(&self, _request: &Parts) -> ArmedBy {
+        ArmedBy::Gateway
+    }
+
+    fn owns(&self, path: &str) -> bool {
+        let of_agent = || path.strip_prefix("/v1/agents/")?.split_once('/').map(|(_, rest)| rest);
+        [path.strip_prefix("/v1/"), of_agent()].into_iter().flatten().any(|rest| rest.starts_with("ai-sdk/"))
+    }
+
+    /// A chat shows the body of a refusal as it is, so that it is a sentence; who reads problems says so.
+    fn refuse(&self, app: &App, fault: &Fault, asker: Asker<'_>) -> Option<Response> {
+        let problem = fault.to_problem(app.settings.exposure);
+        let (kind, body) = match asker.parts().is_some_and(wants_problem) {
+            true => (problem::CONTENT_TYPE, serde_json::to_string(&problem).unwrap_or_default()),
+            false => ("text/plain; charset=utf-8", problem.detail.unwrap_or(problem.title)),
+        };
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = StatusCode::from_u16(problem.status).unwrap_or_default();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Ok(code) = HeaderValue::from_str(fault.code()) {
+            headers.insert(FAULT_CODE, code);
+        }
+        if let Some(seconds) = problem.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        Some(response)
+    }
+
+    async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
+        let run = opening.run;
+        let manner = match opening.posted {
+            Some(ask) => Manner::of(ask.extras.payload.get().as_bytes()),
+            None => manner_of(app, run).await?,
+        };
+        let (facts, cursor) = (Facts::new(run, manner), opening.point.cursor_in(run));
+        // Who posts holds the message that it answers.
+        let has_continued = opening.view == View::Post;
+        Ok(Box::new(AiSdkWriter::new(run.stream_id, facts, cursor, has_continued)))
+    }
+
+    async fn has_all(&self, _: &App, opening: &Opening<'_>) -> Result<bool, Fault> {
+        let (run, after) = (opening.run, opening.point.in_run(opening.run)?);
+        let is_whole = opening.point.cursor_in(run).is_some_and(|cursor| cursor.part.is_none());
+        Ok(run.state == RunState::Closed && is_whole && after >= run.last_seq)
+    }
+
+    async fn headers(&self, _: &App, _: &Opening<'_>, headers: &mut HeaderMap) -> Result<(), Fault> {
+        headers.insert("x-vercel-ai-ui-message-stream", HeaderValue::from_static("v1"));
+        Ok(())
+    }
+}
+
+/// What the body of a run says of how it is told.
+async fn manner_of(app: &App, run: &Run) -> Result<Manner, Fault> {
+    if run.face != NAME {
+        return Ok(Manner::default());
+    }
+    let body = app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    Ok(Manner::of(&body.unwrap_or_default()))
+}
+
+fn came_to_nothing(run: &Run) -> bool {
+    let is_cancelled = run.reason.as_deref() == Some(Close::CANCELLED);
+    run.state == RunState::Closed && (run.fault.is_some() || is_cancelled)
+}
+
+fn wants_problem(parts: &Parts) -> bool {
+    post::header_lists(&parts.headers, "accept", "application/problem+json")
+}

@@ -1,0 +1,50 @@
+//! The chunks of a run as items of a list, for those who read it by other means than a stream of the AI SDK's own.
+
+use bytes::Bytes;
+use capstan_journal::Run;
+use capstan_protocol::{Fault, sse};
+
+use super::chunk::Chunk;
+use super::fold::{Facts, Fold};
+use super::manner_of;
+use crate::app::App;
+use crate::refusal::journal_fault;
+
+/// How much is read at once on the way to a place, in packets and bytes.
+const STEP: (usize, usize) = (1024, 1024 * 1024);
+
+pub(crate) struct Items {
+    fold: Fold,
+    is_begun: bool,
+}
+
+impl Items {
+    /// After packet `after`: what leads there is folded and not told.
+    pub(crate) async fn after(app: &App, run: &Run, after: u64) -> Result<Self, Fault> {
+        let facts = Facts::new(run, manner_of(app, run).await?);
+        let (mut items, mut at) = (Self { fold: Fold::new(facts), is_begun: false }, 0);
+        while at < after {
+            let frames = app.journal.store().read(run.stream_id, at, STEP.0, STEP.1).await;
+            let frames = frames.map_err(journal_fault)?;
+            let Some(last) = frames.last() else { break };
+            at = last.seq;
+            let led: Vec<Bytes> =
+                frames.into_iter().filter(|frame| frame.seq <= after).map(|frame| frame.bytes).collect();
+            items.take(&led);
+        }
+        Ok(items)
+    }
+
+    /// The chunks of frames, as JSON. The first packet brings those that begin the message.
+    pub(crate) fn take(&mut self, frames: &[Bytes]) -> Vec<String> {
+        let mut chunks = Vec::new();
+        for packet in frames.iter().filter_map(|frame| sse::decode_packet(frame)) {
+            if !std::mem::replace(&mut self.is_begun, true) {
+                chunks.push(self.fold.facts.start());
+                chunks.push(Chunk::of("start-step"));
+            }
+            chunks.extend(self.fold.take(&packet));
+        }
+        chunks.iter().filter(|chunk| !chunk.is_done()).map(Chunk::to_json).collect()
+    }
+}

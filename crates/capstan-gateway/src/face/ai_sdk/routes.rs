@@ -1,0 +1,261 @@
+//! `/v1/ai-sdk/chat`: what `DefaultChatTransport` asks for: a POST that starts a run or attaches to it, and the stream of
+//! the chat's newest run, to come back to or to stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::{Path, Request as HttpRequest, State};
+use axum::response::{IntoResponse as _, Response};
+use capstan_journal::{NameKind, Run, RunState};
+use capstan_protocol::fault::Entry;
+use capstan_protocol::{Fault, FaultKind};
+use http::StatusCode;
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+
+use super::AiSdk;
+use super::chunk::Chunk;
+use crate::access::Caller;
+use crate::app::App;
+use crate::face::{self, Asker, Opening};
+use crate::openapi::{
+    self, Answer, Body, Content, Header, PathParameter, Refusals, Routes, Row, Tag, model, of_stream, of_user,
+};
+use crate::reader::View;
+use crate::refusal::Refusal;
+use crate::resume::ResumePoint;
+use crate::{lookup, post, runs};
+
+/// How long after its end a run is told again. Who was away must not hold half an answer for a whole one; with equal ids
+/// it does no harm to those who were not.
+const RECENT: Duration = Duration::from_secs(5 * 60);
+
+const TAG: Tag =
+    Tag { name: "AI SDK", says: "The same runs as UI message streams, for `useChat` and its transports." };
+
+const REFUSALS: Refusals = Refusals { status: status_of, content: Content::Text("text/plain") };
+
+/// As the catalogue has it.
+fn status_of(entry: &Entry) -> u16 {
+    entry.status
+}
+
+const KEY: Header = Header {
+    name: "Idempotency-Key",
+    says: "The key under which the run starts at most once. Without it the chat and the body are: the same message sent again attaches, and \
+        another answer (`regenerate-message`) is always a new run.",
+    schema: || json!({ "type": "string" }),
+};
+
+const VERSION: Header = Header {
+    name: "X-Vercel-AI-UI-Message-Stream",
+    says: "The version of the stream's form.",
+    schema: || json!({ "const": "v1" }),
+};
+
+const CHAT: PathParameter = PathParameter {
+    says: "The chat's id, as the page names it.",
+    schema: || json!({ "type": "string", "minLength": 1 }),
+    example: "chat-17",
+};
+
+const STREAM: Answer = Answer {
+    headers: &[&openapi::STREAM_ID, &VERSION],
+    ..Answer::ok(
+        "The chunks of one UI message, from `start` to `[DONE]`. They have ids by which a client of ours reads on.",
+        &[Content::Events(model::<Chunk>)],
+    )
+};
+
+const POST: Row = Row {
+    tag: &TAG,
+    summary: "Start a run in a chat, or attach to it",
+    says: "What `DefaultChatTransport` posts. The chat is the session; its messages are all that the agent hears of it. With `message` in place of \
+        `messages` the gateway adds what it remembers. `tools`, `context`, `state` and the model's parameters are as in `POST /v1/assist`.",
+    places: &[&openapi::AGENT],
+    headers: &[&openapi::CURSOR, &KEY],
+    body: Some(&CHAT_BODY),
+    answers: &[Answer {
+        links: &[of_stream("get", crate::access::WATCH), of_stream("delete", crate::access::WATCH)],
+        ..STREAM
+    }],
+    faults: &[
+        FaultKind::PayloadTooLarge,
+        FaultKind::UnsupportedMediaType,
+        FaultKind::Timeout,
+        FaultKind::RequestConflict,
+        FaultKind::InterruptNotOpen,
+        FaultKind::AgentNotFound,
+        FaultKind::StreamExpired,
+        FaultKind::StreamLost,
+        FaultKind::RateLimitExceeded,
+        FaultKind::SessionLimitExceeded,
+        FaultKind::MessageLimitExceeded,
+        FaultKind::StorageLimitExceeded,
+        FaultKind::ServiceUnavailable,
+        FaultKind::JournalUnavailable,
+    ],
+    refusals: Some(&REFUSALS),
+    ..Row::NONE
+};
+
+const RESUME: Row = Row {
+    tag: &TAG,
+    summary: "Come back to the newest run of a chat",
+    says: "The whole message from `start`, then live; or what follows `Last-Event-ID`. A run that ended less than five minutes ago is told as well. \
+        It only looks.",
+    places: &[&CHAT],
+    headers: &[&openapi::CURSOR],
+    answers: &[
+        STREAM,
+        Answer { status: 204, ..Answer::ok("Nothing is under way in this chat, nor was of late.", &[]) },
+    ],
+    faults: &[FaultKind::StreamLost, FaultKind::ServiceUnavailable, FaultKind::JournalUnavailable],
+    refusals: Some(&REFUSALS),
+    ..Row::NONE
+};
+const RESUME_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &CHAT], ..RESUME };
+
+const STOP: Row = Row {
+    tag: &TAG,
+    summary: "Stop the newest run of a chat",
+    says: "The page's own `stop()` only hangs up. This ends the run, for every tab; what was said stays.",
+    places: &[&CHAT],
+    answers: &[Answer { status: 204, ..Answer::ok("It is over, or was.", &[]) }],
+    faults: &[FaultKind::StreamNotFound, FaultKind::ServiceUnavailable, FaultKind::JournalUnavailable],
+    refusals: Some(&REFUSALS),
+    ..Row::NONE
+};
+const STOP_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &CHAT], ..STOP };
+
+const CHAT_BODY: Body = Body {
+    says: "`id` is the chat, `messages` are UI messages. The last one of role user is the turn, or the last one of role assistant brings outputs of tools.",
+    model: chat_body,
+    examples: &[("chat", example)],
+};
+
+fn chat_body(_: &mut SchemaGenerator) -> Schema {
+    let message = json!({ "type": "object", "required": ["role", "parts"], "properties": {
+        "id": { "type": "string" },
+        "role": { "enum": ["system", "user", "assistant"] },
+        "parts": { "type": "array", "items": { "type": "object", "required": ["type"],
+            "properties": { "type": { "type": "string" }, "text": { "type": "string" } } } } } });
+    let messages = of_user(json_schema!({ "type": "array", "items": message }));
+    json_schema!({ "type": "object", "required": ["id", "messages"], "properties": {
+        "id": { "type": "string", "minLength": 1, "maxLength": 1024 },
+        "messages": messages,
+        "trigger": { "enum": ["submit-message", "regenerate-message"] },
+        "messageId": { "type": "string" },
+        "dynamicTools": { "type": "boolean", "description": "Tools are told as `dynamic-tool`, for pages without types for them." } } })
+}
+
+fn example() -> Value {
+    json!({
+        "id": "chat-17",
+        "messages": [{ "id": "m1", "role": "user", "parts": [{ "type": "text", "text": "Why is the sky blue?" }] }],
+        "trigger": "submit-message",
+    })
+}
+
+pub(super) fn routes(face: &Arc<AiSdk>) -> Routes {
+    let resume = |face: Arc<AiSdk>| {
+        async move |State(app): State<App>,
+                    Extension(caller): Extension<Caller>,
+                    Path(path): Places,
+                    request: HttpRequest| {
+            resume(&face, &app, &caller, &Chat::of(path), request).await
+        }
+    };
+    let stop = |face: Arc<AiSdk>| {
+        async move |State(app): State<App>,
+                    Extension(caller): Extension<Caller>,
+                    Path(path): Places,
+                    request: HttpRequest| {
+            stop(&face, &app, &caller, &Chat::of(path), request).await
+        }
+    };
+    Routes::default()
+        .start("/v1/ai-sdk/chat", face.clone(), &POST)
+        .get("/v1/ai-sdk/chat/{id}/stream", resume(face.clone()), &RESUME)
+        .delete("/v1/ai-sdk/chat/{id}/stream", stop(face.clone()), &STOP)
+        .start("/v1/agents/{name}/ai-sdk/chat", face.clone(), &POST)
+        .get("/v1/agents/{name}/ai-sdk/chat/{id}/stream", resume(face.clone()), &RESUME_OF_AGENT)
+        .delete("/v1/agents/{name}/ai-sdk/chat/{id}/stream", stop(face.clone()), &STOP_OF_AGENT)
+}
+
+/// What stands in the braces of a path, by name.
+type Places = Path<Vec<(String, String)>>;
+
+/// The chat that a path names, and its agent.
+struct Chat {
+    agent: Option<String>,
+    id: String,
+}
+
+impl Chat {
+    fn of(path: Vec<(String, String)>) -> Self {
+        let mut chat = Self { agent: None, id: String::new() };
+        for (name, value) in path {
+            match name.as_str() {
+                "name" => chat.agent = Some(value),
+                _ => chat.id = value,
+            }
+        }
+        chat
+    }
+
+    /// Its newest run, if that is this agent's.
+    async fn newest(&self, app: &App, tenant: &str) -> Result<Option<Run>, Fault> {
+        let run = lookup::newest(app, tenant, NameKind::Chat, &self.id).await?;
+        Ok(run.filter(|run| self.agent.as_ref().is_none_or(|agent| *agent == run.agent)))
+    }
+}
+
+/// Whether there is something to come back to: by time, whoever has read what.
+fn is_recent(app: &App, run: &Run) -> bool {
+    let is_past = |closed_at| app.wall.steps().is_past(closed_at, RECENT, app.wall.now());
+    run.state != RunState::Closed || !run.closed_at.is_some_and(is_past)
+}
+
+async fn resume(
+    face: &AiSdk,
+    app: &App,
+    caller: &Caller,
+    chat: &Chat,
+    request: HttpRequest,
+) -> Result<Response, Refusal> {
+    let (parts, _) = request.into_parts();
+    let resumed = async {
+        let run = chat.newest(app, &caller.tenant).await?.filter(|run| is_recent(app, run));
+        let Some(run) = run else { return Ok(StatusCode::NO_CONTENT.into_response()) };
+        let point = ResumePoint::of_headers(&parts.headers)?;
+        // A cursor of the run before: the chat has gone on, and the newest run is told whole.
+        let is_its = |point: &ResumePoint| point.cursor.is_none_or(|id| id.stream_id() == run.stream_id);
+        let point = Some(point).filter(is_its).unwrap_or_default();
+        let opening = Opening { run: &run, point, view: View::Get, parts: &parts, posted: None };
+        post::watch(app, face, opening).await
+    };
+    resumed.await.map_err(|fault| face::refusal(app, face, fault, Asker::Viewer(&parts)))
+}
+
+async fn stop(
+    face: &AiSdk,
+    app: &App,
+    caller: &Caller,
+    chat: &Chat,
+    request: HttpRequest,
+) -> Result<Response, Refusal> {
+    let (parts, _) = request.into_parts();
+    let stopped = async {
+        let run = chat.newest(app, &caller.tenant).await?;
+        let run = run.ok_or_else(|| Fault::new(FaultKind::StreamNotFound))?;
+        let was_open = run.state != RunState::Closed;
+        let run = runs::stop(app, run).await?;
+        if was_open {
+            app.audit.stopped(caller, &run);
+        }
+        Ok(StatusCode::NO_CONTENT.into_response())
+    };
+    stopped.await.map_err(|fault| face::refusal(app, face, fault, Asker::Viewer(&parts)))
+}

@@ -1,0 +1,103 @@
+//! One response: chunks up to the reader's cursor are made but not sent, so that live, replay and resume are one path.
+
+use bytes::Bytes;
+use capstan_journal::RunState;
+use capstan_protocol::{Cursor, sse};
+use uuid::Uuid;
+
+use super::chunk::Chunk;
+use super::fold::{Facts, Fold};
+use super::{NAME, restate};
+use crate::app::App;
+use crate::face::{FaceWriter, Next, Telling};
+use crate::reader::View;
+
+pub(super) struct AiSdkWriter {
+    stream: Uuid,
+    fold: Fold,
+    /// The last chunk that the reader has; nothing yet if there is none.
+    seen: Option<(u64, u32)>,
+    /// Where the run goes on with a message, the reader has that message.
+    has_continued: bool,
+}
+
+/// The place of the chunk that opens the first step: the first that has an id. A reader that was cut before begins anew.
+const OPENED: (u64, u32) = (0, 1);
+
+impl AiSdkWriter {
+    pub(super) fn new(stream: Uuid, facts: Facts, cursor: Option<Cursor>, has_continued: bool) -> Self {
+        // A cursor of a whole packet has all of its chunks.
+        let seen = cursor
+            .map(|cursor| (cursor.seq, cursor.part.unwrap_or(if cursor.seq == 0 { 0 } else { u32::MAX })));
+        let seen = seen.filter(|seen| *seen >= OPENED);
+        Self { stream, fold: Fold::new(facts), seen, has_continued }
+    }
+
+    /// Encodes and counts.
+    fn write(app: &App, id: Option<&Cursor>, chunk: &Chunk, out: &mut Vec<u8>) {
+        app.metrics.face_event(NAME, chunk.kind, None);
+        chunk.encode(id, out);
+    }
+
+    fn tell(&mut self, app: &App, frames: &[Bytes]) -> Next {
+        let mut out = Vec::new();
+        let mut is_over = false;
+        for packet in frames.iter().filter_map(|frame| sse::decode_packet(frame)) {
+            for (part, chunk) in (1..).zip(self.fold.take(&packet)) {
+                if self.seen.is_some_and(|seen| (packet.seq, part) <= seen) {
+                    continue;
+                }
+                is_over |= chunk.is_done();
+                // Whoever has the last one has all.
+                let id = match chunk.is_done() {
+                    true => Cursor::new(self.stream, packet.seq),
+                    false => Cursor::with_part(self.stream, packet.seq, part),
+                };
+                Self::write(app, Some(&id), &chunk, &mut out);
+            }
+        }
+        if is_over { Next::Last(out.into()) } else { Next::Write(out.into()) }
+    }
+}
+
+impl FaceWriter for AiSdkWriter {
+    fn base(&self) -> u64 {
+        0
+    }
+
+    fn opening(&mut self, app: &App) -> Bytes {
+        if self.seen.is_some() {
+            return Bytes::from_static(sse::HEARTBEAT);
+        }
+        let mut out = Vec::new();
+        Self::write(app, None, &self.fold.facts.start(), &mut out);
+        if let Some(message) = self.fold.facts.continued.as_ref().filter(|_| !self.has_continued) {
+            restate::chunks(message).iter().for_each(|chunk| Self::write(app, None, chunk, &mut out));
+        }
+        let opened = Cursor::with_part(self.stream, OPENED.0, OPENED.1);
+        Self::write(app, Some(&opened), &Chunk::of("start-step"), &mut out);
+        out.into()
+    }
+
+    fn frames<'a>(&'a mut self, app: &'a App, frames: Vec<Bytes>) -> Telling<'a> {
+        Telling::Now(self.tell(app, &frames))
+    }
+
+    fn caught_up(&mut self, app: &App, state: RunState, _: View) -> Next {
+        match state {
+            RunState::Running | RunState::Waiting => Next::Write(Bytes::new()),
+            // The reader has it all.
+            RunState::Closed if self.fold.is_over => {
+                let mut out = Vec::new();
+                Self::write(app, None, &Chunk::done(), &mut out);
+                Next::Last(out.into())
+            }
+            RunState::Closed => Next::Cut,
+        }
+    }
+
+    /// A clean end without `finish` would be read as success.
+    fn closing(&mut self) -> Next {
+        Next::Cut
+    }
+}

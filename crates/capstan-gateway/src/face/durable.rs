@@ -1,0 +1,93 @@
+//! The Durable Streams face: any run, read with that protocol's clients. It only reads; who writes a stream is its run.
+//!
+//! An offset is the seq of the last packet that was told, in twenty digits, so that offsets compare as text. Here a body
+//! that ends cleanly means "come back", and one that is cut is an error for good: the other way round than elsewhere.
+
+mod items;
+mod offset;
+mod routes;
+mod writer;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use capstan_agent::async_trait;
+use capstan_protocol::{Fault, FaultKind, StreamPacket, problem};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+use super::{Asker, Face, FaceWriter, Opening};
+use crate::app::App;
+use crate::ask::Ask;
+use crate::openapi::{Model, Routes, model};
+use items::{Items, Shape};
+pub(crate) use routes::READ;
+use writer::DurableWriter;
+
+const NAME: &str = "durable";
+const NEXT_OFFSET: &str = "stream-next-offset";
+const UP_TO_DATE: &str = "stream-up-to-date";
+const CLOSED: &str = "stream-closed";
+const CURSOR: &str = "stream-cursor";
+
+pub(crate) struct Durable;
+
+#[async_trait]
+impl Face for Durable {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn routes(self: Arc<Self>) -> Routes {
+        routes::routes(&self)
+    }
+
+    fn response_headers(&self) -> &'static [&'static str] {
+        &[NEXT_OFFSET, UP_TO_DATE, CLOSED, CURSOR]
+    }
+
+    fn events(&self) -> Model {
+        model::<Vec<StreamPacket>>
+    }
+
+    /// Nothing is asked for in this protocol.
+    fn decode(&self, _: &[u8]) -> Result<Ask, Fault> {
+        Err(Fault::new(FaultKind::MethodNotAllowed))
+    }
+
+    fn owns(&self, path: &str) -> bool {
+        path.starts_with("/v1/durable/")
+    }
+
+    /// Problems, which its clients hand out as they are. Whoever would write is told who does.
+    fn refuse(&self, app: &App, fault: &Fault, _: Asker<'_>) -> Option<Response> {
+        let mut problem = fault.to_problem(app.settings.exposure);
+        if fault.kind() == FaultKind::MethodNotAllowed {
+            problem.detail = Some(WHO_WRITES.to_owned());
+        }
+        let mut response = Response::new(Body::from(serde_json::to_string(&problem).unwrap_or_default()));
+        *response.status_mut() = StatusCode::from_u16(problem.status).unwrap_or_default();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(seconds) = problem.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        Some(response)
+    }
+
+    async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
+        let after = opening.point.in_run(opening.run)?;
+        let shape = opening.parts.extensions.get::<Shape>().copied().unwrap_or_default();
+        let items = Items::after(app, opening.run, after, shape).await?;
+        Ok(Box::new(DurableWriter::new(items, after, opening.run.last_seq)))
+    }
+
+    async fn headers(&self, _: &App, _: &Opening<'_>, headers: &mut HeaderMap) -> Result<(), Fault> {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-store, no-transform"));
+        Ok(())
+    }
+}
+
+const WHO_WRITES: &str = "A stream here is written by its run: it is neither created, appended to nor deleted by its readers. \
+     To start a run, POST to /v1/assist; to stop one, DELETE /v1/streams/{id}.";

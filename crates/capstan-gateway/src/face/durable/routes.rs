@@ -1,0 +1,207 @@
+//! `GET /v1/durable/{id}`: what is there, what comes within a while, or what comes from now on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Path, Request as HttpRequest, State};
+use axum::response::Response;
+use capstan_journal::{Run, RunState};
+use capstan_protocol::{Cursor, Fault, FaultKind, StreamPacket};
+use http::request::Parts;
+use http::{HeaderValue, Method, StatusCode, header};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::items::{Items, Shape};
+use super::offset::Offset;
+use super::{CLOSED, CURSOR, Durable, NEXT_OFFSET, UP_TO_DATE};
+use crate::access::Caller;
+use crate::app::App;
+use crate::face::{self, Asker, Opening, ai_sdk};
+use crate::openapi::{self, Answer, Content, Header, Routes, Row, Tag, model};
+use crate::reader::{self, View};
+use crate::resume::ResumePoint;
+use crate::{lookup, post, query};
+
+pub(crate) const READ: &str = "/v1/durable/{id}";
+
+/// How long a long poll waits for news: less than proxies and clients do.
+const PATIENCE: Duration = Duration::from_secs(25);
+
+const TAG: Tag =
+    Tag { name: "Durable Streams", says: "Any run, for clients of Durable Streams. It only reads." };
+
+/// How to read.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ReadParams {
+    /// `-1` for all, `now` for what comes, else what `Stream-Next-Offset` said.
+    offset: Option<String>,
+    /// Wait for what comes; without it there is what there is.
+    live: Option<Live>,
+    /// What `Stream-Cursor` said. It changes nothing here.
+    #[expect(dead_code, reason = "for the description: clients send it")]
+    cursor: Option<String>,
+    /// `ai-sdk` for chunks of a UI message in place of packets.
+    face: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+enum Live {
+    #[serde(rename = "long-poll")]
+    LongPoll,
+    #[serde(rename = "sse")]
+    Sse,
+    /// The client may choose, and we are it.
+    #[serde(rename = "true")]
+    Any,
+}
+
+const NEXT: Header = Header {
+    name: "Stream-Next-Offset",
+    says: "The `offset` to go on with.",
+    schema: || json!({ "type": "string", "pattern": "^[0-9]{20}$" }),
+};
+const FLAG: fn() -> serde_json::Value = || json!({ "const": "true" });
+const IS_UP_TO_DATE: Header =
+    Header { name: "Stream-Up-To-Date", says: "There is nothing beyond it for now.", schema: FLAG };
+const IS_CLOSED: Header = Header { name: "Stream-Closed", says: "There never will be.", schema: FLAG };
+const HEADERS: &[&Header] = &[&NEXT, &IS_UP_TO_DATE, &IS_CLOSED];
+
+const ROW: Row = Row {
+    tag: &TAG,
+    summary: "Read a stream by offsets",
+    says: "Durable Streams, its reading side. Items are the packets as they are in the journal. A run that failed has an ERROR among them; there is no other sign. \
+        Whoever would create, append or delete is answered 405.",
+    places: &[&openapi::STREAM],
+    query: Some(ReadParams::json_schema),
+    answers: &[
+        Answer {
+            headers: HEADERS,
+            ..Answer::ok(
+                "Items after the offset, as an array; with `live=sse` a stream of arrays (`data`) and offsets (`control`).",
+                &[Content::Json(model::<Vec<StreamPacket>>), Content::Events(model::<Vec<StreamPacket>>)],
+            )
+        },
+        Answer {
+            status: 204,
+            headers: HEADERS,
+            ..Answer::ok("Nothing came while it was waited for, or nothing will.", &[])
+        },
+    ],
+    faults: &[
+        FaultKind::StreamNotFound,
+        FaultKind::StreamExpired,
+        FaultKind::StreamLost,
+        FaultKind::ServiceUnavailable,
+        FaultKind::JournalUnavailable,
+    ],
+    ..Row::NONE
+};
+
+pub(super) fn routes(face: &Arc<Durable>) -> Routes {
+    let face = face.clone();
+    let handler = async move |State(app): State<App>,
+                              Extension(caller): Extension<Caller>,
+                              Path(id): Path<String>,
+                              request: HttpRequest| {
+        let (mut parts, _) = request.into_parts();
+        let read = read(&face, &app, &caller, &id, &mut parts).await;
+        read.map_err(|fault| face::refusal(&app, &*face, fault, Asker::Viewer(&parts)))
+    };
+    Routes::default().get(READ, handler, &ROW)
+}
+
+async fn read(
+    face: &Durable,
+    app: &App,
+    caller: &Caller,
+    id: &str,
+    parts: &mut Parts,
+) -> Result<Response, Fault> {
+    let params: ReadParams = query::parse(&parts.uri)?;
+    let shape = shape_of(params.face.as_deref())?;
+    let run = lookup::by_stream(app, &caller.tenant, id).await?;
+    let after = Offset::of(params.offset.as_deref(), &run)?.0;
+    if after > run.last_seq {
+        return Err(Fault::new(FaultKind::StreamLost));
+    }
+    if parts.method == Method::HEAD {
+        return Ok(tail_of(&run));
+    }
+    match params.live {
+        Some(Live::Sse) => {
+            parts.extensions.insert(shape);
+            let point = ResumePoint::at(Cursor::new(run.stream_id, after));
+            let opening = Opening { run: &run, point, view: View::Get, parts, posted: None };
+            post::watch(app, face, opening).await
+        }
+        Some(Live::LongPoll | Live::Any) => batch(app, &run, after, shape, Some(PATIENCE)).await,
+        None => batch(app, &run, after, shape, None).await,
+    }
+}
+
+fn shape_of(face: Option<&str>) -> Result<Shape, Fault> {
+    match face {
+        None | Some("cap") => Ok(Shape::Packets),
+        Some(ai_sdk::NAME) => Ok(Shape::AiSdk),
+        Some(other) => {
+            let message = format!("face: {other:?} has no items; there are cap and {}", ai_sdk::NAME);
+            Err(Fault::new(FaultKind::InvalidRequest).with_message(message))
+        }
+    }
+}
+
+/// One answer; `patience` is how long it waits if there is nothing yet.
+async fn batch(
+    app: &App,
+    run: &Run,
+    after: u64,
+    shape: Shape,
+    patience: Option<Duration>,
+) -> Result<Response, Fault> {
+    let mut items = Items::after(app, run, after, shape).await?;
+    let batch = reader::poll(app, run, after, patience.unwrap_or_default()).await?;
+    let is_empty = batch.frames.is_empty() && patience.is_some();
+    let mut response = match is_empty {
+        true => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            response
+        }
+        false => Response::new(Body::from(items.array(&batch.frames))),
+    };
+    mark(&mut response, batch.last, batch.is_up_to_date, batch.is_over);
+    if patience.is_some() {
+        response.headers_mut().insert(CURSOR, HeaderValue::from(batch.last));
+    }
+    reader::name_stream(run, &mut response);
+    Ok(response)
+}
+
+/// Where the stream ends as it is now.
+fn tail_of(run: &Run) -> Response {
+    let mut response = Response::new(Body::empty());
+    mark(&mut response, run.last_seq, true, run.state == RunState::Closed);
+    reader::name_stream(run, &mut response);
+    response
+}
+
+fn mark(response: &mut Response, last: u64, is_up_to_date: bool, is_over: bool) {
+    const TRUE: HeaderValue = HeaderValue::from_static("true");
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    // A tenant's own: no cache between may keep it.
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
+    if let Ok(next) = HeaderValue::from_str(&Offset(last).to_string()) {
+        headers.insert(NEXT_OFFSET, next);
+    }
+    if is_up_to_date {
+        headers.insert(UP_TO_DATE, TRUE);
+    }
+    if is_over {
+        headers.insert(CLOSED, TRUE);
+    }
+}

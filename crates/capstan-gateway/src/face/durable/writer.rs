@@ -1,0 +1,98 @@
+//! A live response. Items and the offset after them are one write: an end between them would give the items twice.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use capstan_journal::RunState;
+use capstan_protocol::{Payload, sse};
+use serde_json::{Value, json};
+
+use super::items::Items;
+use super::offset::Offset;
+use crate::app::App;
+use crate::face::{FaceWriter, Next, Telling};
+use crate::reader::View;
+
+/// After so long a reader comes anew, as the protocol wants it.
+const LASTS: Duration = Duration::from_secs(60);
+
+pub(super) struct DurableWriter {
+    items: Items,
+    base: u64,
+    /// The last packet that was told.
+    last: u64,
+    /// The end of the stream when this reader came.
+    tail: u64,
+}
+
+impl DurableWriter {
+    pub(super) fn new(items: Items, base: u64, tail: u64) -> Self {
+        Self { items, base, last: base, tail }
+    }
+
+    fn control(&self, is_closed: bool, out: &mut Vec<u8>) {
+        let next = Offset(self.last).to_string();
+        let told: Value = match is_closed {
+            true => json!({ "streamNextOffset": next, "streamClosed": true, "upToDate": true }),
+            false => {
+                let is_up_to_date = self.last >= self.tail;
+                let mut told = json!({ "streamNextOffset": next, "streamCursor": self.last.to_string() });
+                if is_up_to_date {
+                    told["upToDate"] = true.into();
+                }
+                told
+            }
+        };
+        sse::encode_json(None, Some("control"), &told.to_string(), out);
+    }
+
+    fn tell(&mut self, frames: &[Bytes]) -> Next {
+        let mut out = Vec::new();
+        let array = self.items.array(frames);
+        sse::encode_json(None, Some("data"), &String::from_utf8_lossy(&array), &mut out);
+        let last = frames.last().and_then(|frame| sse::decode_packet(frame));
+        let is_closed = last.as_ref().is_some_and(|packet| matches!(packet.payload, Payload::Close(_)));
+        self.last = last.map_or(self.last, |packet| packet.seq);
+        self.control(is_closed, &mut out);
+        if is_closed { Next::Last(out.into()) } else { Next::Write(out.into()) }
+    }
+}
+
+impl FaceWriter for DurableWriter {
+    fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Whoever is at the end knows it before anything comes.
+    fn opening(&mut self, _: &App) -> Bytes {
+        let mut out = sse::HEARTBEAT.to_vec();
+        if self.base >= self.tail {
+            self.control(false, &mut out);
+        }
+        out.into()
+    }
+
+    fn frames<'a>(&'a mut self, _: &'a App, frames: Vec<Bytes>) -> Telling<'a> {
+        Telling::Now(self.tell(&frames))
+    }
+
+    fn caught_up(&mut self, _: &App, state: RunState, _: View) -> Next {
+        match state {
+            RunState::Running | RunState::Waiting => Next::Write(Bytes::new()),
+            RunState::Closed => {
+                let mut out = Vec::new();
+                self.control(true, &mut out);
+                Next::Last(out.into())
+            }
+        }
+    }
+
+    /// A clean end is how a reader is told to come again; every write ends with an offset.
+    fn closing(&mut self) -> Next {
+        Next::End
+    }
+
+    fn lasts(&self) -> Option<Duration> {
+        Some(LASTS)
+    }
+}

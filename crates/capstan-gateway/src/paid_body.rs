@@ -1,0 +1,91 @@
+//! An answer in one piece that counts as memory of its tenant's until its reader has taken it.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use capstan_protocol::Fault;
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
+use hyper::body::{Frame, SizeHint};
+use serde::Serialize;
+
+use crate::limits::Load;
+
+/// What is handed to the connection at once: all of it would be its own from then on, however slowly it is read.
+const PIECE: usize = 64 * 1024;
+
+struct PaidBody {
+    rest: Bytes,
+    load: Load,
+}
+
+impl hyper::body::Body for PaidBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.rest.is_empty() {
+            self.load.shrink_to(0);
+            return Poll::Ready(None);
+        }
+        let piece = PIECE.min(self.rest.len());
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(piece)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
+
+/// An object as JSON. It takes its length from here on, and no longer what making it took.
+pub(crate) fn json(object: &impl Serialize, load: Load) -> Result<Response, Fault> {
+    Ok(answer(serde_json::to_vec(object).map_err(Fault::from_error)?, load))
+}
+
+fn answer(text: Vec<u8>, mut load: Load) -> Response {
+    load.shrink_to(text.len());
+    let mut response = Response::new(Body::new(PaidBody { rest: text.into(), load }));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use hyper::body::Body as _;
+
+    use super::*;
+    use crate::limits::Limiter;
+    use crate::settings::Limits;
+
+    #[tokio::test]
+    async fn what_is_not_read_yet_counts_and_then_it_is_given_back() {
+        let (limiter, limits) = (Limiter::default(), Limits::default());
+        let free = |most: usize| {
+            let limits = Limits { bytes_in_flight_per_tenant: most, ..limits.clone() };
+            limiter.load("t").grow(0, &limits).is_ok()
+        };
+        let mut load = limiter.load("t");
+        load.grow(900_000, &limits).unwrap();
+        let mut body = answer(vec![b' '; 200_000], load).into_body();
+        assert_eq!(body.size_hint().exact(), Some(200_000));
+        let mut pieces = Vec::new();
+        while let Some(piece) = body.frame().await {
+            assert!(free(200_000) && !free(199_999), "its length, and no more");
+            pieces.push(piece.unwrap().into_data().unwrap().len());
+        }
+        assert_eq!(pieces, [65_536, 65_536, 65_536, 3_392]);
+        assert!(free(0));
+    }
+}

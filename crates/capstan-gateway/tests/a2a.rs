@@ -1,0 +1,285 @@
+//! The A2A face over HTTP, against a real server: both versions, both bindings, cards, tasks that ask, cuts, refusals.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod common;
+
+use capstan_gateway::{KeyHash, Settings, Tenant};
+use common::{Server, client, start};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+const URL: &str = "/v1/a2a";
+
+fn message(text: &str) -> Value {
+    json!({ "messageId": Uuid::now_v7().to_string(), "role": "ROLE_USER", "parts": [{ "text": text }] })
+}
+
+async fn post(server: &Server, path: &str, body: &Value, headers: &[(&str, &str)]) -> reqwest::Response {
+    let mut request = client().post(format!("{}{path}", server.url)).json(body);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.send().await.unwrap()
+}
+
+/// The answer of a JSON-RPC call.
+async fn call(server: &Server, method: &str, params: Value) -> Value {
+    let body = json!({ "jsonrpc": "2.0", "id": "c", "method": method, "params": params });
+    let response = post(server, URL, &body, &[]).await;
+    assert_eq!(response.status(), 200);
+    let answer: Value = response.json().await.unwrap();
+    assert_eq!((&answer["jsonrpc"], &answer["id"]), (&json!("2.0"), &json!("c")));
+    answer
+}
+
+async fn result(server: &Server, method: &str, params: Value) -> Value {
+    let answer = call(server, method, params).await;
+    assert!(answer.get("error").is_none(), "{answer}");
+    answer["result"].clone()
+}
+
+async fn code(server: &Server, method: &str, params: Value) -> i64 {
+    let answer = call(server, method, params).await;
+    answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("{answer}"))
+}
+
+async fn stream(server: &Server, method: &str, params: Value) -> reqwest::Response {
+    let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
+    let response = post(server, URL, &body, &[]).await;
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    response
+}
+
+/// The events of a body, each the result of call 7.
+fn events(body: &str) -> Vec<Value> {
+    let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
+    let events = data.map(|data| serde_json::from_str::<Value>(data).unwrap());
+    events
+        .map(|event| {
+            assert_eq!((&event["jsonrpc"], &event["id"]), (&json!("2.0"), &json!(7)));
+            event["result"].clone()
+        })
+        .collect()
+}
+
+fn text_of(parts: &Value) -> String {
+    parts.as_array().into_iter().flatten().filter_map(|part| part["text"].as_str()).collect()
+}
+
+fn streamed_text(events: &[Value]) -> String {
+    events.iter().map(|event| text_of(&event["artifactUpdate"]["artifact"]["parts"])).collect()
+}
+
+#[tokio::test]
+async fn a_message_becomes_a_task_that_is_streamed_and_kept() {
+    let server = start(Settings::default()).await;
+    let sent = json!({ "message": message("/echo Hello, world") });
+    let told = events(&stream(&server, "SendStreamingMessage", sent.clone()).await.text().await.unwrap());
+    let task = &told[0]["task"];
+    assert_eq!(task["status"]["state"], "TASK_STATE_WORKING");
+    assert_eq!(streamed_text(&told), "Hello, world");
+    assert_eq!(told[1]["artifactUpdate"]["append"], false);
+    assert!(told[2..told.len() - 1].iter().all(|event| event["artifactUpdate"]["append"] == true));
+    let last = &told.last().unwrap()["statusUpdate"];
+    assert_eq!(last["status"]["state"], "TASK_STATE_COMPLETED");
+    let id = task["id"].as_str().unwrap();
+    let kept = result(&server, "GetTask", json!({ "id": id })).await;
+    assert_eq!(kept["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(text_of(&kept["artifacts"][0]["parts"]), "Hello, world");
+    // The message's id starts once, however it is sent.
+    let again = result(&server, "SendMessage", sent.clone()).await;
+    assert_eq!(again["task"]["id"], id);
+    let mut other = sent.clone();
+    other["message"]["parts"][0]["text"] = "/echo Else".into();
+    assert_eq!(code(&server, "SendMessage", other).await, -32602);
+    // The context is the session.
+    let next = json!({ "message": { "contextId": task["contextId"], "messageId": "2nd", "role": "ROLE_USER", "parts": [{ "text": "Hi" }] } });
+    let next = result(&server, "SendMessage", next).await;
+    assert_eq!(next["task"]["contextId"], task["contextId"]);
+    let listed = result(&server, "ListTasks", json!({ "contextId": task["contextId"] })).await;
+    let ids: Vec<&Value> = listed["tasks"].as_array().unwrap().iter().map(|task| &task["id"]).collect();
+    assert_eq!(ids, [&next["task"]["id"], &task["id"]]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_older_version_has_its_own_words_at_the_same_address() {
+    let server = start(Settings::default()).await;
+    let message = json!({ "kind": "message", "messageId": "m", "role": "user", "parts": [{ "kind": "text", "text": "/echo Hi there" }] });
+    let told =
+        events(&stream(&server, "message/stream", json!({ "message": message })).await.text().await.unwrap());
+    assert_eq!((&told[0]["kind"], &told[0]["status"]["state"]), (&json!("task"), &json!("working")));
+    assert_eq!(told[1]["kind"], "artifact-update");
+    assert_eq!(told[1]["artifact"]["parts"][0]["kind"], "text");
+    let last = told.last().unwrap();
+    assert_eq!(
+        (&last["kind"], &last["status"]["state"], &last["final"]),
+        (&json!("status-update"), &json!("completed"), &json!(true))
+    );
+    let kept = result(&server, "tasks/get", json!({ "id": told[0]["id"] })).await;
+    assert_eq!(
+        (&kept["kind"], text_of(&kept["artifacts"][0]["parts"]).as_str()),
+        (&json!("task"), "Hi there")
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_failure_is_a_task_that_failed_in_words_and_in_types() {
+    let server = start(Settings::default()).await;
+    let sent = json!({ "message": message("/fault content_refused") });
+    let told = events(&stream(&server, "SendStreamingMessage", sent).await.text().await.unwrap());
+    let status = &told.last().unwrap()["statusUpdate"]["status"];
+    assert_eq!(status["state"], "TASK_STATE_FAILED");
+    assert!(status["message"]["parts"][0]["text"].as_str().unwrap().ends_with('.'));
+    assert_eq!(status["message"]["parts"][1]["data"]["code"], "content_refused");
+    let kept = result(&server, "GetTask", json!({ "id": told[0]["task"]["id"] })).await;
+    assert_eq!(kept["status"]["message"]["parts"], status["message"]["parts"]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_task_that_asks_goes_on_under_its_id_when_it_is_answered() {
+    let server = start(Settings::default()).await;
+    let asked =
+        result(&server, "SendMessage", json!({ "message": message("/ask Paint it blue?") })).await["task"]
+            .clone();
+    assert_eq!(asked["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
+    assert_eq!(asked["status"]["message"]["parts"][0]["text"], "Paint it blue?");
+    assert!(asked["status"]["message"]["parts"][1]["data"]["interrupts"].is_array());
+    let mut answer = message("");
+    answer["parts"] = json!([{ "data": { "approved": true } }]);
+    answer["taskId"] = asked["id"].clone();
+    let answered = result(&server, "SendMessage", json!({ "message": answer })).await["task"].clone();
+    assert_eq!((&answered["id"], &answered["contextId"]), (&asked["id"], &asked["contextId"]));
+    assert_eq!(answered["status"]["state"], "TASK_STATE_COMPLETED");
+    // The same again is the same task; another one comes too late.
+    assert_eq!(result(&server, "SendMessage", json!({ "message": answer })).await["task"], answered);
+    answer["messageId"] = "another".into();
+    assert_eq!(code(&server, "SendMessage", json!({ "message": answer })).await, -32004);
+    let kept = result(&server, "GetTask", json!({ "id": asked["id"] })).await;
+    assert_eq!(kept["status"]["state"], "TASK_STATE_COMPLETED");
+    let said: Vec<String> =
+        kept["artifacts"].as_array().unwrap().iter().map(|a| text_of(&a["parts"])).collect();
+    assert!(
+        said[0].contains("decision of yours") && said[1].contains(r#"You answered {"approved":true}"#),
+        "{said:?}"
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_subscriber_has_the_text_so_far_and_then_what_comes() {
+    let server = start(Settings::default()).await;
+    let mut live = stream(&server, "SendStreamingMessage", json!({ "message": message("/hang") })).await;
+    let first = String::from_utf8(live.chunk().await.unwrap().unwrap().to_vec()).unwrap();
+    let id = events(&first)[0]["task"]["id"].clone();
+    let joined = stream(&server, "SubscribeToTask", json!({ "id": id })).await;
+    let canceled = result(&server, "CancelTask", json!({ "id": id })).await;
+    assert_eq!(canceled["status"]["state"], "TASK_STATE_CANCELED");
+    let told = events(&joined.text().await.unwrap());
+    assert_eq!(told[0]["task"]["id"], id);
+    assert_eq!(told.last().unwrap()["statusUpdate"]["status"]["state"], "TASK_STATE_CANCELED");
+    assert_eq!(code(&server, "CancelTask", json!({ "id": id })).await, -32002);
+    assert_eq!(code(&server, "SubscribeToTask", json!({ "id": id })).await, -32004);
+    assert_eq!(code(&server, "GetTask", json!({ "id": Uuid::now_v7().to_string() })).await, -32001);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_cut_is_read_on_after_any_event_byte_for_byte() {
+    let server = start(Settings::default()).await;
+    let whole = stream(&server, "SendStreamingMessage", json!({ "message": message("/tokens 6") }))
+        .await
+        .text()
+        .await
+        .unwrap();
+    let id = events(&whole)[0]["task"]["id"].clone();
+    let ids: Vec<&str> = whole.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
+    let body = json!({ "jsonrpc": "2.0", "id": 7, "method": "SubscribeToTask", "params": { "id": id } });
+    for at in &ids[..ids.len() - 1] {
+        let rest = post(&server, URL, &body, &[("last-event-id", at)]).await.text().await.unwrap();
+        let (_, after) = whole.split_once(&format!("id: {at}\n")).unwrap();
+        let (_, after) = after.split_once("\n\n").unwrap();
+        assert_eq!(rest.strip_prefix(":\n"), Some(after), "after {at}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn http_and_json_say_the_same_without_envelopes() {
+    let server = start(Settings::default()).await;
+    let sent = json!({ "message": message("/echo Plain") });
+    let told: Value = post(&server, "/v1/a2a/message:send", &sent, &[]).await.json().await.unwrap();
+    let id = told["task"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(text_of(&told["task"]["artifacts"][0]["parts"]), "Plain");
+    let streamed = post(&server, "/v1/a2a/message:stream", &sent, &[]).await.text().await.unwrap();
+    assert!(streamed.contains(r#"data: {"task":{"#), "{streamed}");
+    let kept: Value = server.get(&format!("/v1/a2a/tasks/{id}")).await.json().await.unwrap();
+    assert_eq!(kept, told["task"]);
+    let listed: Value = server.get("/v1/a2a/tasks?pageSize=5").await.json().await.unwrap();
+    assert_eq!(listed["tasks"][0]["id"], id.as_str());
+    let over = post(&server, &format!("/v1/a2a/tasks/{id}:cancel"), &json!({}), &[]).await;
+    assert_eq!(over.status(), 409);
+    let over: Value = over.json().await.unwrap();
+    assert_eq!(over["error"]["details"][0]["reason"], "TASK_NOT_CANCELABLE");
+    for method in [reqwest::Method::GET, reqwest::Method::POST] {
+        let url = format!("{}/v1/a2a/tasks/{id}:subscribe", server.url);
+        assert_eq!(client().request(method, url).send().await.unwrap().status(), 400);
+    }
+    let unknown = server.get(&format!("/v1/a2a/tasks/{}", Uuid::now_v7())).await;
+    assert_eq!(unknown.status(), 404);
+    assert_eq!(unknown.json::<Value>().await.unwrap()["error"]["details"][0]["reason"], "TASK_NOT_FOUND");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_card_names_absolute_addresses_and_needs_no_key() {
+    let tenants = vec![Tenant::new("acme", vec![KeyHash::of("key-a")])].into();
+    let server = start(Settings { tenants, ..Settings::default() }).await;
+    let card: Value = server.get("/.well-known/agent-card.json").await.json().await.unwrap();
+    assert_eq!(card["url"], format!("{}/v1/a2a", server.url));
+    assert_eq!(card["capabilities"]["streaming"], true);
+    let of_agent: Value =
+        server.get("/v1/agents/demo/a2a/.well-known/agent-card.json").await.json().await.unwrap();
+    assert_eq!(of_agent["supportedInterfaces"][0]["url"], format!("{}/v1/agents/demo/a2a", server.url));
+    assert!(of_agent["securitySchemes"].is_object());
+    // All else does need one.
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": { "id": "x" } });
+    let refused = post(&server, URL, &body, &[]).await;
+    assert_eq!(refused.status(), 401);
+    assert_eq!(
+        refused.json::<Value>().await.unwrap()["error"]["message"].as_str().unwrap().is_empty(),
+        false
+    );
+    server.stop().await;
+    let settings = Settings { public_url: Some("https://agents.example/".into()), ..Settings::default() };
+    let server = start(settings).await;
+    let card: Value = server.get("/.well-known/agent-card.json").await.json().await.unwrap();
+    assert_eq!(card["url"], "https://agents.example/v1/a2a");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_no_call_is_refused_in_json_rpc() {
+    let server = start(Settings::default()).await;
+    let raw =
+        client().post(format!("{}{URL}", server.url)).header("content-type", "application/json").body("{");
+    let unparsable: Value = raw.send().await.unwrap().json().await.unwrap();
+    assert_eq!(unparsable["error"]["code"], -32700);
+    assert_eq!(code(&server, "Dance", json!({})).await, -32601);
+    assert_eq!(code(&server, "SendMessage", json!({})).await, -32602);
+    assert_eq!(
+        code(&server, "SendMessage", json!({ "message": { "messageId": "m", "parts": [] } })).await,
+        -32602
+    );
+    assert_eq!(code(&server, "GetTask", json!({})).await, -32602);
+    let diverges = json!({ "message": message("/diverge") });
+    let told = events(&stream(&server, "SendStreamingMessage", diverges).await.text().await.unwrap());
+    assert_eq!(told.last().unwrap()["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED");
+    // What was taken back is told anew in place of what there was.
+    let again: Vec<usize> =
+        (0..told.len()).filter(|at| told[*at]["artifactUpdate"]["append"] == false).collect();
+    assert_eq!(again.len(), 2, "{told:?}");
+    server.stop().await;
+}

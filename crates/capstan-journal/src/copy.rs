@@ -1,0 +1,211 @@
+//! Copies a journal into another: `disk:` to `postgres:`, or back. It can be broken off and begun again.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use bytes::Bytes;
+use capstan_protocol::Timestamp;
+use uuid::Uuid;
+
+use crate::{ErrorKind, Frame, JournalError, Run, RunState, Standing, Store, StoredTurn};
+
+/// What is read at once.
+const RUNS: usize = 256;
+const TURNS: usize = 1024;
+const PACKETS: usize = 4096;
+const BYTES: usize = 4 * 1024 * 1024;
+
+/// A run with all that belongs to it, as another store has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kept {
+    /// Its record.
+    pub run: Run,
+    /// What it was claimed with.
+    pub body: Bytes,
+    /// All packets.
+    pub frames: Vec<Frame>,
+    /// The number of the turn that it left to its session; 0 if it left none.
+    pub turn: u64,
+    /// Whether no packet can be missing; see [`Store::is_tail_certain`].
+    pub is_tail_certain: bool,
+}
+
+/// A session with its turns, as another store has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeptSession {
+    /// Whose it is.
+    pub tenant: String,
+    /// Its name.
+    pub session: String,
+    /// When it was last used, as far as its runs and turns tell.
+    pub used_at: Timestamp,
+    /// The number of its last turn, whether or not it is still there.
+    pub last_turn: u64,
+    /// Its turns, in order.
+    pub turns: Vec<StoredTurn>,
+}
+
+/// What a copy has come to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Copied {
+    /// Runs that were copied, or were there already and are the same.
+    pub runs: u64,
+    /// Of these, those that an earlier copy had brought.
+    pub known: u64,
+    /// Packets of all of them, each compared with what is read back.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Sessions of these runs.
+    pub sessions: u64,
+    /// Their turns.
+    pub turns: u64,
+    /// Runs that the other journal has in another state, or whose key it knows for another run: it was left as it is.
+    pub different: Vec<Uuid>,
+}
+
+impl fmt::Display for Copied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { runs, known, packets, bytes, sessions, turns, .. } = self;
+        write!(
+            f,
+            "{runs} runs ({known} of them were there), {packets} packets, {bytes} bytes, {turns} turns of {sessions} sessions"
+        )
+    }
+}
+
+/// Copies all runs of a journal that nobody uses, with their packets, names and sessions, and reads each back.
+///
+/// What was copied before is compared and left; what the other journal has beside it is not touched. `told` hears how far
+/// it has come. `Unavailable` if a process uses the journal that is read.
+pub async fn copy(
+    from: &dyn Store,
+    to: &dyn Store,
+    mut told: impl FnMut(&Copied) + Send,
+) -> Result<Copied, JournalError> {
+    check_unused(from).await?;
+    let (mut copied, mut sessions, mut after) = (Copied::default(), HashMap::new(), Uuid::nil());
+    loop {
+        let runs = from.runs_after(after, RUNS).await?;
+        let Some(last) = runs.last() else { return Ok(copied) };
+        after = last.stream_id;
+        for run in runs {
+            let name = (run.tenant.clone(), run.session.clone());
+            if !sessions.contains_key(&name) {
+                let numbers = copy_session(from, to, &run, &mut copied).await?;
+                sessions.insert(name.clone(), numbers);
+            }
+            let turn = sessions.get(&name).and_then(|numbers| numbers.get(&run.stream_id)).copied();
+            copy_run(from, to, run, turn.unwrap_or(0), &mut copied).await?;
+        }
+        told(&copied);
+    }
+}
+
+async fn check_unused(store: &dyn Store) -> Result<(), JournalError> {
+    let others = store.replicas().await?;
+    let Some(other) = others.iter().find(|one| !one.is_self && one.standing != Standing::Gone) else {
+        return Ok(());
+    };
+    let message = format!("{} uses the journal; stop it first, or wait until its lease is over", other.name);
+    Err(JournalError::new(ErrorKind::Unavailable, message))
+}
+
+/// All turns of a run's session; their numbers by the runs that left them.
+async fn copy_session(
+    from: &dyn Store,
+    to: &dyn Store,
+    run: &Run,
+    copied: &mut Copied,
+) -> Result<HashMap<Uuid, u64>, JournalError> {
+    let (tenant, session) = (run.tenant.as_str(), run.session.as_str());
+    let (mut next, mut numbers, mut last_turn) = (0, HashMap::new(), run.turns_before);
+    let mut used_at = run.closed_at.unwrap_or(run.created_at).max(run.created_at);
+    loop {
+        let turns = from.turns(tenant, session, next, TURNS, BYTES).await?;
+        let is_last = turns.is_empty();
+        for turn in &turns {
+            (next, last_turn) = (turn.number + 1, last_turn.max(turn.number));
+            used_at = used_at.max(turn.closed_at);
+            numbers.insert(turn.stream_id, turn.number);
+        }
+        copied.turns += turns.len() as u64;
+        let (tenant, session) = (tenant.to_owned(), session.to_owned());
+        to.import_session(KeptSession { tenant, session, used_at, last_turn, turns }).await?;
+        if is_last {
+            copied.sessions += 1;
+            return Ok(numbers);
+        }
+    }
+}
+
+async fn copy_run(
+    from: &dyn Store,
+    to: &dyn Store,
+    run: Run,
+    turn: u64,
+    copied: &mut Copied,
+) -> Result<(), JournalError> {
+    let stream = run.stream_id;
+    let frames = frames_of(from, stream).await?;
+    let (packets, bytes) = (frames.len() as u64, run.bytes);
+    let is_tail_certain = from.is_tail_certain(stream).await?;
+    let body = from.body(stream).await?.unwrap_or_default();
+    let kept = Kept { run, body, frames, turn, is_tail_certain };
+    let is_new = to.import(kept.clone()).await?;
+    if !is_same(to, &kept).await? {
+        if is_new {
+            let message = format!("stream {stream} reads otherwise than it was written");
+            return Err(JournalError::new(ErrorKind::Corrupt, message));
+        }
+        copied.different.push(stream);
+        return Ok(());
+    }
+    copied.runs += 1;
+    copied.known += u64::from(!is_new);
+    (copied.packets, copied.bytes) = (copied.packets + packets, copied.bytes + bytes);
+    Ok(())
+}
+
+async fn is_same(to: &dyn Store, kept: &Kept) -> Result<bool, JournalError> {
+    let stream = kept.run.stream_id;
+    let Some(run) = to.run(stream).await? else { return Ok(false) };
+    let shape = |run: &Run| (run.state, run.attempt, run.last_seq, run.bytes, run.closed_at);
+    Ok(shape(&run) == shape(&kept.run)
+        && (&run.tenant, &run.key) == (&kept.run.tenant, &kept.run.key)
+        && to.body(stream).await?.unwrap_or_default() == kept.body
+        && frames_of(to, stream).await? == kept.frames)
+}
+
+async fn frames_of(store: &dyn Store, stream: Uuid) -> Result<Vec<Frame>, JournalError> {
+    let mut frames: Vec<Frame> = Vec::new();
+    loop {
+        let after = frames.last().map_or(0, |frame| frame.seq);
+        let page = store.read(stream, after, PACKETS, BYTES).await?;
+        if page.is_empty() {
+            return Ok(frames);
+        }
+        frames.extend(page);
+    }
+}
+
+/// For stores that are not worth it.
+pub(crate) fn not_copied() -> JournalError {
+    JournalError::new(ErrorKind::Unsupported, "only journals on disk and in PostgreSQL can be copied")
+}
+
+impl Kept {
+    /// The run as it is to be shown, its counts being those of its packets.
+    pub(crate) fn counted(&self) -> Run {
+        let (last_seq, bytes) = match self.run.state {
+            RunState::Running => {
+                let (mut last_seq, mut bytes) = (0, 0);
+                crate::rules::count(&mut last_seq, &mut bytes, &self.frames);
+                (last_seq, bytes)
+            }
+            RunState::Waiting | RunState::Closed => (self.run.last_seq, self.run.bytes),
+        };
+        Run { last_seq, bytes, owner: None, ..self.run.clone() }
+    }
+}

@@ -1,0 +1,341 @@
+//! The long versions: kills for a minute, rolling restarts, failovers of the server. `make soak` runs them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use capstan_client::{CapClient, CapError, Options};
+use capstan_protocol::{Cursor, Payload, ServiceRequest, StreamPacket, Transcript};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::Cluster;
+use crate::balancer::Balancer;
+use crate::client::ask;
+use crate::network::Network;
+use crate::postgres_server::{Database, Engine};
+use crate::wordy::Wordy;
+
+/// Each is to have the machine for itself.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+const WORDS: usize = 50;
+const PACE: Duration = Duration::from_millis(20);
+
+/// Gateways with the wordy agent: a run may be taken up as often as it is interrupted.
+fn config(wordy: &Wordy, lease: f64, durability: &str) -> String {
+    format!(
+        "durability = \"{durability}\"\n[cluster]\nlease = {lease}\n[timeouts]\nbackoff = 0.001\ndrain = 0.05\n\
+         [[agents]]\nname = \"wordy\"\nkind = \"openai\"\nmodel = \"m\"\nurl = \"{}\"\nattempts = 1000\nmax_calls = 1000\n",
+        wordy.url
+    )
+}
+
+fn client(balancer: &Balancer) -> CapClient {
+    let options = Options::new()
+        .max_retries(1000)
+        .backoff(Duration::from_millis(20), Duration::from_millis(200))
+        .least_wait(Duration::from_millis(10))
+        .strict(true);
+    CapClient::with_options(&balancer.url, "", options).unwrap()
+}
+
+/// What a client had of a run in the end.
+struct Had {
+    stream: Uuid,
+    text: String,
+    /// By whoever only watched.
+    watched: Vec<StreamPacket>,
+    /// How often it was refused before it began.
+    refusals: usize,
+}
+
+impl Had {
+    /// How it came to what it is, without the words.
+    fn story(&self) -> String {
+        let is_told = |packet: &&StreamPacket| !matches!(packet.payload, Payload::Delta(_));
+        let told: Vec<_> = self
+            .watched
+            .iter()
+            .filter(is_told)
+            .map(|packet| format!("{}: {:?}", packet.seq, packet.payload))
+            .collect();
+        format!("{} has {:?}\n{}", self.stream, self.text, told.join("\n"))
+    }
+}
+
+/// Starts a run somewhere, watches it elsewhere, to its end.
+async fn live_through(client: Arc<CapClient>) -> Result<Had, CapError> {
+    let request = ask("say something");
+    let mut refusals = 0;
+    loop {
+        match try_to_live_through(&client, &request).await {
+            // Refused before it began, by a gateway that has no lease for the moment: the same request again is what it asks
+            // for, and what a load balancer does that heeds /readyz.
+            Err(CapError::Runtime(error)) if error.code() == "journal_unavailable" => refusals += 1,
+            had => return had.map(|had| Had { refusals, ..had }),
+        }
+    }
+}
+
+async fn try_to_live_through(client: &Arc<CapClient>, request: &ServiceRequest) -> Result<Had, CapError> {
+    let mut packets = client.assist(request);
+    let (mut transcript, mut watching) = (Transcript::default(), None);
+    while let Some(packet) = packets.next().await? {
+        transcript.take(&packet);
+        let stream = packet.stream_id;
+        let client = Arc::clone(client);
+        watching.get_or_insert_with(|| (stream, tokio::spawn(async move { watch(&client, stream).await })));
+    }
+    let (stream, watching) = watching.expect("a run has packets");
+    let watched = watching.await.unwrap().unwrap_or_else(|error| panic!("a viewer saw an error: {error:?}"));
+    Ok(Had { stream, text: transcript.text().to_owned(), watched, refusals: 0 })
+}
+
+async fn watch(client: &CapClient, stream: Uuid) -> Result<Vec<StreamPacket>, CapError> {
+    let (mut packets, mut seen) = (client.observe(Cursor::start(stream)), Vec::new());
+    while let Some(packet) = packets.next().await? {
+        seen.push(packet);
+    }
+    Ok(seen)
+}
+
+/// Runs that begin over a time, and what became of them.
+fn rush(balancer: &Balancer, count: u32, over: Duration) -> JoinSet<Result<Had, CapError>> {
+    let client = Arc::new(client(balancer));
+    let mut runs = JoinSet::new();
+    for n in 0..count {
+        let client = Arc::clone(&client);
+        runs.spawn(async move {
+            tokio::time::sleep(over * n / count).await;
+            live_through(client).await
+        });
+    }
+    runs
+}
+
+/// Each has one whole answer of one call, no two the same; all viewers have the same bytes, live and later, everywhere.
+async fn assert_exact(cluster: &Cluster, runs: Vec<Had>) {
+    let mut calls = HashSet::new();
+    for had in &runs {
+        let call = Wordy::call_of(&had.text, WORDS).unwrap_or_else(|| panic!("{}", had.story()));
+        assert!(calls.insert(call), "call {call} answered twice");
+        let seqs: Vec<_> = had.watched.iter().map(|packet| packet.seq).collect();
+        assert_eq!(seqs, (1..=had.watched.len() as u64).collect::<Vec<_>>());
+        let mut replays = HashSet::new();
+        for server in 0..cluster.servers.len() {
+            replays.insert(cluster.replay(server, &had.stream.to_string()).await);
+        }
+        assert_eq!(replays.len(), 1, "{}: the same bytes everywhere", had.stream);
+        let replayed = crate::packets(replays.iter().next().unwrap());
+        assert_eq!(replayed, had.watched, "{}: what was seen live is what is kept", had.stream);
+    }
+    let streams: HashSet<_> = runs.iter().map(|had| had.stream).collect();
+    assert_eq!(streams.len(), runs.len(), "one run per key");
+}
+
+async fn all(runs: JoinSet<Result<Had, CapError>>) -> Vec<Had> {
+    let ended = runs.join_all().await;
+    ended
+        .into_iter()
+        .map(|had| had.unwrap_or_else(|error| panic!("a client saw an error: {error:?}")))
+        .collect()
+}
+
+fn lead(balancer: &Balancer, cluster: &Cluster) {
+    balancer.lead_to(cluster.servers.iter().map(|server| server.url.clone()));
+}
+
+async fn kill_minute(runs: u32, time: Duration) {
+    let Some(database) = Database::create() else { return };
+    let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
+    // Shorter than the default, so that more is taken over; on a machine too busy for a sign of life in a second, longer.
+    let lease = std::env::var("CAPSTAN_SOAK_LEASE").map_or(4.0, |lease| lease.parse().unwrap());
+    let mut cluster = Cluster::over(database.url.clone(), &config(&wordy, lease, "process"), None);
+    lead(&balancer, &cluster);
+    let (began, rush) = (Instant::now(), rush(&balancer, runs, time));
+    let (mut kills, mut beat) = (0, tokio::time::interval(Duration::from_secs(1)));
+    beat.tick().await;
+    while began.elapsed() < time {
+        beat.tick().await;
+        let victim = fastrand::usize(..cluster.servers.len());
+        cluster.servers.remove(victim).kill();
+        lead(&balancer, &cluster);
+        tokio::task::block_in_place(|| cluster.add());
+        lead(&balancer, &cluster);
+        kills += 1;
+    }
+    let had = all(rush).await;
+    assert_eq!(database.sql("select count(*) from capstan.runs"), runs.to_string(), "one run per key");
+    let (calls, refusals) = (wordy.calls(), had.iter().map(|had| had.refusals).sum::<usize>());
+    assert_exact(&cluster, had).await;
+    let time = began.elapsed();
+    eprintln!(
+        "{runs} of {runs} exact: {kills} kills, {calls} calls of the agent, {refusals} refusals, {time:?}"
+    );
+    assert!(calls > runs as usize, "nothing was interrupted");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a minute of kills"]
+async fn soak_a_replica_killed_every_second_is_noticed_by_no_client() {
+    let _alone = ALONE.lock().await;
+    let seconds = std::env::var("CAPSTAN_SOAK_SECONDS").map_or(60, |seconds| seconds.parse().unwrap());
+    kill_minute(seconds * 10 / 3, Duration::from_secs(seconds.into())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "half a minute of restarts"]
+async fn soak_a_rolling_restart_is_noticed_by_no_client() {
+    let _alone = ALONE.lock().await;
+    let Some(database) = Database::create() else { return };
+    let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
+    let mut cluster = Cluster::over(database.url.clone(), &config(&wordy, 10.0, "process"), None);
+    lead(&balancer, &cluster);
+    let rush = rush(&balancer, 60, Duration::from_secs(12));
+    for _ in 0..6 {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        // As a deploy does it: the next is there before one goes, and who goes takes nothing new.
+        tokio::task::block_in_place(|| cluster.add());
+        let leaving = cluster.servers.remove(0);
+        lead(&balancer, &cluster);
+        leaving.signal("TERM");
+        let (status, log) = tokio::task::block_in_place(|| leaving.wait());
+        assert_eq!(status.code(), Some(0), "{log}");
+    }
+    let had = all(rush).await;
+    assert!(had.iter().all(|had| had.refusals == 0), "nobody is refused");
+    eprintln!("60 of 60 exact: 6 restarts, {} calls of the agent", wordy.calls());
+    assert_exact(&cluster, had).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "half a minute of lost leases"]
+async fn soak_leases_that_are_lost_again_and_again_cancel_no_run() {
+    let _alone = ALONE.lock().await;
+    let Some(database) = Database::create() else { return };
+    let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
+    let cluster = Cluster::over(database.url.clone(), &config(&wordy, 4.0, "process"), None);
+    lead(&balancer, &cluster);
+    let rush = rush(&balancer, 60, Duration::from_secs(12));
+    for _ in 0..24 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        // As whoever took it for dead would; it lives, and takes over what was its own.
+        database.sql(
+            "select capstan.leave_1(id) from capstan.replicas where state < 3 order by random() limit 1",
+        );
+    }
+    let had = all(rush).await;
+    eprintln!("60 of 60 exact: 24 leases lost, {} calls of the agent", wordy.calls());
+    assert_exact(&cluster, had).await;
+}
+
+/// What becomes of runs while something is done to the server.
+async fn through(engine: &mut Engine, durability: &str, act: impl AsyncFnOnce(&mut Engine, &Network)) {
+    let (network, url) = Network::before(&engine.url()).await;
+    let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
+    let cluster = Cluster::over(url, &config(&wordy, 60.0, durability), None);
+    lead(&balancer, &cluster);
+    let rush = rush(&balancer, 40, Duration::from_secs(4));
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    act(engine, &network).await;
+    let had = all(rush).await;
+    assert_eq!(wordy.calls(), 40, "no run was interrupted");
+    assert_exact(&cluster, had).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "servers of its own"]
+async fn soak_a_server_killed_and_restarted_is_noticed_by_no_client() {
+    let _alone = ALONE.lock().await;
+    for (durability, signal) in [("process", "KILL"), ("power", "KILL"), ("process", "INT")] {
+        let Some(mut engine) = Engine::start(&["wal_writer_delay=10s"]) else { return };
+        through(&mut engine, durability, async |engine, _| {
+            engine.end(signal);
+            tokio::task::block_in_place(|| engine.start_again());
+        })
+        .await;
+    }
+}
+
+/// The standby takes over in the middle.
+async fn fail_over(engine: &mut Engine, standby: &Engine, network: &Network) {
+    engine.end("QUIT");
+    network.cut();
+    standby.sql("select pg_promote()");
+    network.lead_to(standby.host());
+    network.cut();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "servers of its own"]
+async fn soak_a_failover_to_a_synchronous_standby_is_noticed_by_no_client() {
+    let _alone = ALONE.lock().await;
+    let Some(mut engine) = Engine::start(&[]) else { return };
+    let standby = engine.standby(&[]);
+    engine.sql("alter system set synchronous_standby_names = '*'");
+    engine.sql("select pg_reload_conf()");
+    through(&mut engine, "power", async |engine, network| fail_over(engine, &standby, network).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "servers of its own"]
+async fn soak_after_a_failover_to_an_asynchronous_standby_every_run_is_whole_or_ends_typed() {
+    let _alone = ALONE.lock().await;
+    let Some(mut engine) = Engine::start(&[]) else { return };
+    let standby = engine.standby(&[]);
+    let (network, url) = Network::before(&engine.url()).await;
+    let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
+    let cluster = Cluster::over(url, &config(&wordy, 60.0, "process"), None);
+    lead(&balancer, &cluster);
+    let rush = rush(&balancer, 40, Duration::from_secs(4));
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    // What it does not hear of is lost.
+    let receiver = standby.sql("select pid from pg_stat_wal_receiver");
+    let signal = |name: &str| {
+        std::process::Command::new("kill").args([&format!("-{name}"), &receiver]).status().unwrap()
+    };
+    assert!(signal("STOP").success());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    engine.end("QUIT");
+    network.cut();
+    assert!(signal("KILL").success());
+    standby.sql("select pg_promote()");
+    network.lead_to(standby.host());
+    network.cut();
+    let (mut whole, mut typed) = (Vec::new(), Vec::new());
+    for ended in rush.join_all().await {
+        match ended {
+            Ok(had) => whole.push(had),
+            Err(CapError::Runtime(error)) => typed.push(error.code().to_string()),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    eprintln!("40 runs: {} whole, {} lost: {typed:?}", whole.len(), typed.len());
+    assert!(whole.len() >= 20, "{typed:?}");
+    assert_exact(&cluster, whole).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a server of its own"]
+async fn soak_used_up_connections_are_waited_for() {
+    let _alone = ALONE.lock().await;
+    // Three gateways want more than there are.
+    let Some(mut engine) = Engine::start(&["max_connections=24", "superuser_reserved_connections=1"]) else {
+        return;
+    };
+    through(&mut engine, "process", async |_, _| {}).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a disk of its own"]
+async fn soak_a_full_disk_of_the_server_is_waited_for() {
+    let _alone = ALONE.lock().await;
+    let Some(mut engine) = Engine::start_small(160) else { return };
+    through(&mut engine, "process", async |engine, _| {
+        let ballast = engine.fill();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        std::fs::remove_file(ballast).unwrap();
+    })
+    .await;
+}

@@ -1,0 +1,250 @@
+// A transport for `useChat` that heals by itself: a cut is read on at the last chunk, not told from the start.
+//
+// The chat sees one stream that never breaks. Behind it the answer is asked for again, by GET with `Last-Event-ID`, until
+// `[DONE]` has come.
+import { isPassing, retryAfter } from "../connection.js";
+import { CAPConnectionError, CAPError, refusal } from "../errors.js";
+import type { StreamError } from "../generated/wire.js";
+import { clampWait, delay, type HealingOptions, type Policy, policyOf } from "../machine/backoff.js";
+import type { Notice } from "../notice.js";
+import { Decoder } from "../sse.js";
+import { type Fetch, pause, PROBLEM_BYTES, readUpTo, reason, within } from "../wait.js";
+
+/** One chunk of a UI message; the AI SDK's `UIMessageChunk` has all that there are. */
+export type Chunk = any;
+
+type Given<T> = T | (() => T | Promise<T>);
+
+/** The settings of {@link CapstanChatTransport}. Times are milliseconds. */
+export interface ChatTransportOptions extends HealingOptions {
+  /** Where chats are posted: `/v1/ai-sdk/chat`, or that of an agent. */
+  api: string;
+  headers?: Given<Record<string, string> | Headers>;
+  /** Members of each request beside the chat's own, `tools` for example. */
+  body?: Given<object>;
+  credentials?: RequestCredentials;
+  /** How long a response may be silent; 60 s. */
+  readTimeout?: number;
+  /** Another fetch than the platform's. */
+  fetch?: Fetch;
+  /** Called with what happens between chunks: `retrying` says how long is waited, for a count-down. */
+  onNotice?: (notice: Notice) => void;
+  /** Called with the fault of a run, in types, before the chat shows its sentence. */
+  onFault?: (fault: StreamError) => void;
+}
+
+interface RequestOptions {
+  headers?: Record<string, string> | Headers | undefined;
+  body?: object | undefined;
+  abortSignal?: AbortSignal | undefined;
+}
+
+const READ_TIMEOUT = 60_000;
+const PROBLEM = "application/problem+json";
+const DONE = "[DONE]";
+
+/** `useChat({ transport: new CapstanChatTransport({ api: "/v1/ai-sdk/chat" }), resume: true })`. */
+export class CapstanChatTransport {
+  /** A chat that comes back is told its message from the start. */
+  readonly resumeStreamIsReplay = true;
+  readonly #options: ChatTransportOptions;
+
+  constructor(options: ChatTransportOptions) {
+    this.#options = options;
+  }
+
+  /** Posts the chat, and reads its answer to the end. */
+  sendMessages = async ({ chatId, messages, trigger, messageId, ...more }: RequestOptions & {
+    chatId: string;
+    messages: unknown[];
+    trigger: string;
+    messageId: string | undefined;
+  }): Promise<ReadableStream<Chunk>> => {
+    const own = await given(this.#options.body);
+    const body = JSON.stringify({ ...own, ...more.body, id: chatId, messages, trigger, messageId });
+    const answer = new Answer(this.#options, this.#streamOf(chatId), await this.#headers(more), more.abortSignal);
+    return (await answer.open({ url: this.#options.api, method: "POST", body })) ?? empty();
+  };
+
+  /** The newest answer of the chat; null if there is none to come back to. */
+  reconnectToStream = async ({ chatId, ...more }: RequestOptions & { chatId: string }): Promise<ReadableStream<Chunk> | null> => {
+    const url = this.#streamOf(chatId);
+    return new Answer(this.#options, url, await this.#headers(more), more.abortSignal).open({ url, method: "GET" });
+  };
+
+  /** Ends the run, for every tab; the chat's own `stop()` only hangs up. */
+  async stopRun(chatId: string): Promise<void> {
+    const { fetch = globalThis.fetch.bind(globalThis), credentials } = this.#options;
+    const init = { method: "DELETE", headers: await this.#headers({}), ...(credentials && { credentials }) };
+    const response = await fetch(this.#streamOf(chatId), init);
+    if (!response.ok) throw await refused(response);
+  }
+
+  #streamOf(chatId: string): string {
+    const [path, query] = this.#options.api.split("?", 2);
+    return `${path?.replace(/\/$/, "")}/${encodeURIComponent(chatId)}/stream${query ? `?${query}` : ""}`;
+  }
+
+  async #headers({ headers }: RequestOptions): Promise<Headers> {
+    const all = new Headers({ accept: `text/event-stream, ${PROBLEM}` });
+    new Headers(await given(this.#options.headers)).forEach((value, name) => all.set(name, value));
+    new Headers(headers).forEach((value, name) => all.set(name, value));
+    return all;
+  }
+}
+
+interface Asked {
+  url: string;
+  method: string;
+  body?: string;
+}
+
+/** One answer, however many connections it takes. */
+class Answer {
+  readonly #policy: Policy;
+  #decoder = new Decoder();
+  #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  #cursor: string | undefined;
+  /** Chunks from before the first cursor: a cut among them begins anew. */
+  #held: Chunk[] = [];
+  #due: Chunk[] = [];
+  /** Cuts since the last chunk. */
+  #retries = 0;
+  #isOver = false;
+
+  constructor(
+    readonly options: ChatTransportOptions,
+    readonly url: string,
+    readonly headers: Headers,
+    readonly signal: AbortSignal | undefined,
+  ) {
+    this.#policy = policyOf(options);
+  }
+
+  /** Null if there is nothing to read. What is refused at first is thrown, in types. */
+  async open(asked: Asked): Promise<ReadableStream<Chunk> | null> {
+    const response = await this.#send(asked);
+    if (response.status === 204) return null;
+    if (!response.ok || !response.body) throw await refused(response);
+    this.#follow(response);
+    return new ReadableStream<Chunk>({
+      pull: (controller) => this.#pull(controller),
+      cancel: () => this.#drop(),
+    });
+  }
+
+  #send({ url, method, body }: Asked): Promise<Response> {
+    const { fetch = globalThis.fetch.bind(globalThis), credentials } = this.options;
+    const headers = new Headers(this.headers);
+    if (body !== undefined) headers.set("content-type", "application/json");
+    if (this.#cursor !== undefined) headers.set("last-event-id", this.#cursor);
+    this.options.onNotice?.({ type: "connecting", cursor: this.#cursor ?? null });
+    const init = { method, headers, ...(body !== undefined && { body }), ...(credentials && { credentials }), ...(this.signal && { signal: this.signal }) };
+    return within(fetch(url, init), this.#silence, "no answer", this.signal);
+  }
+
+  get #silence(): number {
+    return this.options.readTimeout ?? READ_TIMEOUT;
+  }
+
+  #follow(response: Response): void {
+    this.options.onNotice?.(this.#cursor === undefined ? { type: "connected" } : { type: "resumed", cursor: this.#cursor });
+    [this.#decoder, this.#held] = [new Decoder(), []];
+    this.#reader = response.body?.getReader();
+  }
+
+  async #pull(controller: ReadableStreamDefaultController<Chunk>): Promise<void> {
+    try {
+      for (;;) {
+        const chunk = this.#due.shift();
+        if (chunk !== undefined) return controller.enqueue(chunk);
+        if (this.#isOver) return controller.close();
+        await this.#advance();
+      }
+    } catch (error) {
+      controller.error(error);
+    } finally {
+      if (this.#isOver) this.#drop();
+    }
+  }
+
+  async #advance(): Promise<void> {
+    try {
+      if (!this.#reader) return await this.#resume();
+      const { done, value } = await within(this.#reader.read(), this.#silence, "nothing came", this.signal);
+      if (done) throw new Error("the stream ended before the answer did");
+      this.#decoder.push(value);
+      for (let frame = this.#decoder.take(); frame; frame = this.#decoder.take()) this.#take(frame.data, frame.id);
+    } catch (error) {
+      this.#drop();
+      if (this.signal?.aborted) throw this.signal.reason;
+      if (error instanceof CAPError) throw error;
+      await this.#wait(error);
+    }
+  }
+
+  #take(data: string, id: string | undefined): void {
+    if (this.#isOver) return;
+    if (data === DONE) {
+      this.#isOver = true;
+      this.#release();
+      return;
+    }
+    const chunk: Chunk = JSON.parse(data);
+    if (chunk.type === "data-capstan-error") this.options.onFault?.(chunk.data);
+    if (chunk.type === "data-capstan-attempt") this.options.onNotice?.({ type: "attempt_failed", error: chunk.data });
+    this.#held.push(chunk);
+    if (id) this.#cursor = id;
+    if (this.#cursor !== undefined) this.#release();
+  }
+
+  #release(): void {
+    this.#retries = 0;
+    this.#due.push(...this.#held.splice(0));
+  }
+
+  async #resume(): Promise<void> {
+    const response = await this.#send({ url: this.url, method: "GET" });
+    if (isPassing(response.status)) throw new Wait(`status ${response.status}`, (retryAfter(response.headers.get("retry-after")) ?? 0) * 1000);
+    if (response.status === 204) throw new CAPConnectionError("the answer is gone", this.#retries, { address: this.url });
+    if (!response.ok || !response.body) throw await refused(response);
+    this.#follow(response);
+  }
+
+  async #wait(error: unknown): Promise<void> {
+    const asked = error instanceof Wait ? error.wait : 0;
+    if (this.#retries >= this.#policy.maxRetries || asked > this.#policy.maxWait) {
+      throw new CAPConnectionError(reason(error), this.#retries, { cause: error, address: this.url });
+    }
+    const wait = Math.max(delay(this.#policy.backoff, this.#retries, Math.random), asked && clampWait(this.#policy, asked));
+    this.#retries += 1;
+    this.options.onNotice?.({ type: "retrying", wait, because: reason(error) });
+    await pause(wait, this.signal);
+  }
+
+  #drop(): void {
+    const reader = this.#reader;
+    this.#reader = undefined;
+    reader?.cancel().catch(() => {});
+  }
+}
+
+/** A server that says when to come back, in milliseconds. */
+class Wait extends Error {
+  constructor(message: string, readonly wait: number) {
+    super(message);
+  }
+}
+
+async function refused(response: Response): Promise<CAPError> {
+  const body = await readUpTo(response, PROBLEM_BYTES).catch(() => "");
+  return refusal(response.status, body, retryAfter(response.headers.get("retry-after")));
+}
+
+async function given<T>(value: Given<T> | undefined): Promise<T | undefined> {
+  return typeof value === "function" ? await (value as () => T | Promise<T>)() : value;
+}
+
+function empty(): ReadableStream<Chunk> {
+  return new ReadableStream({ start: (controller) => controller.close() });
+}
