@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use capstan_agent::{Agent, Clock};
@@ -28,6 +28,7 @@ use crate::settings::Settings;
 use crate::traces::{TraceCollector, Traces};
 use crate::waits::Waits;
 use crate::wall_clock::WallClock;
+use crate::webhooks::{COURIER, Courier, WebhookSender};
 
 /// A gateway: a journal, agents, settings. The first agent is the default one.
 ///
@@ -44,6 +45,7 @@ pub struct Gateway {
     settings: Settings,
     page: &'static [Asset],
     traces: Option<Arc<dyn TraceCollector>>,
+    webhooks: Option<Arc<dyn WebhookSender>>,
     clock: Clock,
 }
 
@@ -59,7 +61,7 @@ impl Gateway {
     /// A gateway over a journal, without agents yet.
     pub fn new(journal: Journal) -> Self {
         let (agents, settings, clock) = (Vec::new(), Settings::default(), Clock::default());
-        Self { journal, agents, settings, page: &[], traces: None, clock }
+        Self { journal, agents, settings, page: &[], traces: None, webhooks: None, clock }
     }
 
     /// Adds an agent. Its id is derived from its name, so that it stays the same.
@@ -93,6 +95,13 @@ impl Gateway {
         self
     }
 
+    /// Posts the webhooks of tenants that have one. Without, there are none.
+    #[must_use]
+    pub fn webhooks(mut self, sender: impl WebhookSender) -> Self {
+        self.webhooks = Some(Arc::new(sender));
+        self
+    }
+
     /// Tells the time by this clock, and waits by it before a run is tried again. Tests move it by hand.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
@@ -107,7 +116,8 @@ impl Gateway {
         let by_name = self.agents.iter().map(|a| (a.name.to_string(), a.clone())).collect();
         let faces = face::all();
         let (metrics, cors) = (Metrics::new(&faces), CorsHeaders::new(&faces));
-        App(Arc::new(Shared {
+        let courier = Arc::new(Courier::default());
+        let app = App(Arc::new(Shared {
             limiter: Limiter::default(),
             default_agent: self.agents.first().cloned(),
             agents: by_name,
@@ -136,7 +146,11 @@ impl Gateway {
             broken: CancellationToken::new(),
             ended: CancellationToken::new(),
             started: Instant::now(),
-        }))
+            webhooks: self.webhooks,
+            courier: courier.registered(),
+        }));
+        courier.employ(&app);
+        app
     }
 }
 
@@ -180,6 +194,9 @@ pub(crate) struct Shared {
     /// Either of the two, so that a viewer waits for one thing.
     pub(crate) ended: CancellationToken,
     pub(crate) started: Instant,
+    pub(crate) webhooks: Option<Arc<dyn WebhookSender>>,
+    /// Delivers webhooks; nobody else can ask it.
+    pub(crate) courier: Registered,
     agents: HashMap<String, Registered>,
     default_agent: Option<Registered>,
 }
@@ -192,7 +209,23 @@ impl Deref for App {
     }
 }
 
+impl From<Arc<Shared>> for App {
+    fn from(shared: Arc<Shared>) -> Self {
+        Self(shared)
+    }
+}
+
 impl App {
+    /// For what the app itself holds.
+    pub(crate) fn downgrade(&self) -> Weak<Shared> {
+        Arc::downgrade(&self.0)
+    }
+
+    /// Who works on a run: an agent, or the courier.
+    pub(crate) fn worker(&self, name: &str) -> Option<&Registered> {
+        if name == COURIER { Some(&self.courier) } else { self.agent(name) }
+    }
+
     /// Which agent answers: the path's, else the one that the request names, else the default.
     pub(crate) fn agent_for(&self, path: Option<&str>, ask: &Ask) -> Result<&Registered, Fault> {
         if let Some(name) = path.or(ask.agent.as_deref()) {
@@ -249,7 +282,7 @@ impl App {
 
     /// The agent as metrics name it. Of runs whose agent is no longer configured there may be any number of names.
     pub(crate) fn agent_label(&self, name: &str) -> &str {
-        self.agent(name).map_or("other", |agent| &agent.name)
+        self.worker(name).map_or("other", |agent| &agent.name)
     }
 
     /// What may be logged of a fault's cause: the error chain, since the log is the operator's own and nothing else

@@ -43,6 +43,7 @@ mod tls;
 mod traces;
 mod waits;
 mod wall_clock;
+mod webhooks;
 
 /// The examples of the page about agents of one's own, compiled.
 #[cfg(doctest)]
@@ -62,3 +63,4 @@ pub use settings::{Limits, Settings, Timeouts};
 pub use tenants::{KeyHash, Tenant, TenantKey, Tenants};
 pub use tls::Tls;
 pub use traces::{SPANS, TraceCollector};
+pub use webhooks::{Webhook, WebhookSender};

@@ -45,6 +45,11 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
+    /// A place of something that takes none.
+    pub(crate) fn none(limiter: &Limiter, tenant: &str) -> Self {
+        Self { load: limiter.load(tenant), freed: None }
+    }
+
     /// Whoever waits for room hears of it when this one goes.
     fn telling(mut self, freed: &Arc<Notify>) -> Self {
         self.freed = Some(Arc::clone(freed));

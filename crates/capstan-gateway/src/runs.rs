@@ -250,7 +250,7 @@ pub(crate) async fn arm(
     asked: Option<(&Arc<Ask>, Load)>,
     origin: Origin,
 ) -> Result<Run, Fault> {
-    let Some(agent) = app.agent(&run.agent).cloned() else { return Ok(run) };
+    let Some(agent) = app.worker(&run.agent).cloned() else { return Ok(run) };
     if app.draining.is_cancelled() {
         return Ok(run);
     }

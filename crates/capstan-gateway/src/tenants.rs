@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
 use crate::scopes::{Scope, Scopes};
+use crate::webhooks::Webhook;
 
 /// A key as it is stored: its SHA-256. Keys are long and random, so a plain hash is enough.
 #[derive(Clone, PartialEq, Eq)]
@@ -86,6 +87,8 @@ pub struct Tenant {
     pub tokens_per_minute: Option<u64>,
     /// Tokens per day, if not as many as everybody; as many as it takes if zero.
     pub tokens_per_day: Option<u64>,
+    /// Whom to tell when a response in the background has ended.
+    pub webhook: Option<Webhook>,
 }
 
 /// What is not stored takes memory: it is kept long enough to come back to an answer, unless its tenant says how long.
@@ -103,6 +106,7 @@ impl Tenant {
             max_bytes: None,
             tokens_per_minute: None,
             tokens_per_day: None,
+            webhook: None,
         }
     }
 }
@@ -184,6 +188,11 @@ impl Tenants {
     /// Whether there is one of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.current().iter().any(|tenant| tenant.name == name)
+    }
+
+    /// Whom to tell of a tenant's runs.
+    pub(crate) fn webhook_of(&self, name: &str) -> Option<Webhook> {
+        self.current().iter().find(|tenant| tenant.name == name)?.webhook.clone()
     }
 
     /// The keys of a tenant that may read.

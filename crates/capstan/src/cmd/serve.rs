@@ -10,6 +10,7 @@ mod page;
 mod plan;
 mod reload;
 mod tls;
+mod webhooks;
 
 use std::error::Error;
 use std::future::Future;
@@ -131,6 +132,8 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
     let reloaded = reload::Reloaded { tenants, operators, certificate, token_keys };
     tokio::spawn(reload::on_hangup(file, reloaded)?);
     let gateway = traces.collect(Gateway::new(journal).settings(settings).page(page::ASSETS));
+    let sender = webhooks::Sender::new().map_err(|error| Failure::usage(error.to_string()))?;
+    let gateway = gateway.webhooks(sender);
     let gateway = agents.into_iter().fold(gateway, |gateway, named| gateway.agent(&named.name, named.agent));
     anstream::print!("{greeting}");
     serve(gateway, listeners, terminated).await?;

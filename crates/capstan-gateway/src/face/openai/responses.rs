@@ -26,9 +26,10 @@ use crate::app::App;
 use crate::ask::{Ask, invalid};
 use crate::face::{self, Asker, Face, FaceWriter, Opening, Request};
 use crate::openapi::{Model, Routes, model};
+use crate::reader::View;
 use crate::refusal::journal_fault;
 use crate::resume::ResumePoint;
-use crate::{lookup, reader};
+use crate::{lookup, reader, webhooks};
 
 /// The name under which runs of this face are kept.
 const NAME: &str = "openai-responses";
@@ -96,6 +97,9 @@ impl Face for Responses {
         if wants.stream {
             return None;
         }
+        if wants.background {
+            webhooks::promise(app, run).await;
+        }
         let told = async {
             let echo = Echo::of(request.ask.extras.payload.get());
             // Whoever does not wait is told how it stands, be it failed; else a failure is a status.
@@ -124,6 +128,9 @@ impl Face for Responses {
     }
 
     async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
+        if opening.view == View::Post && Wants::of(opening.parts).background {
+            webhooks::promise(app, opening.run).await;
+        }
         let echo = match opening.posted {
             Some(ask) => Echo::of(ask.extras.payload.get()),
             None => echo_of(app, opening.run).await?,

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use capstan_gateway::{KeyHash, Scope, Scopes, Tenant, TenantKey};
+use capstan_gateway::{KeyHash, Scope, Scopes, Tenant, TenantKey, Webhook};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, IntoDeserializer as _, MapAccess, Visitor};
+
+use url::Url;
 
 use super::overlay::Seconds;
 use crate::cmd::Failure;
@@ -24,6 +26,35 @@ pub(super) struct TenantConfig {
     retention: TenantRetentionConfig,
     #[serde(default)]
     pub(super) limits: TenantLimitsConfig,
+    webhook: Option<WebhookConfig>,
+}
+
+/// Whom to tell of the end of its responses in the background.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WebhookConfig {
+    url: String,
+    /// The variable that holds the secret.
+    secret_env: String,
+    #[serde(default)]
+    allow_private: bool,
+}
+
+impl WebhookConfig {
+    fn webhook(&self, tenant: &str) -> Result<Webhook, Failure> {
+        let Self { url, secret_env, allow_private } = self;
+        let wrong = |what: &str| Failure::usage(format!("tenants: the webhook of {tenant:?}: {what}"));
+        let scheme = Url::parse(url).map_err(|error| wrong(&error.to_string()))?.scheme().to_owned();
+        if scheme != "https" && !(scheme == "http" && *allow_private) {
+            return Err(wrong("its url must be https; http needs allow_private"));
+        }
+        let secret = std::env::var(secret_env)
+            .map_err(|_| wrong(&format!("its secret_env names {secret_env}, which is not set")))?;
+        let mut webhook = Webhook::new(url, &secret)
+            .ok_or_else(|| wrong(&format!("{secret_env} must be whsec_ and 24 to 64 bytes in base64")))?;
+        webhook.allow_private = *allow_private;
+        Ok(webhook)
+    }
 }
 
 /// What is kept of one tenant; claims are kept for all alike.
@@ -136,19 +167,20 @@ pub(super) fn tenants(tables: &[TenantConfig], has_tokens: bool) -> Result<Vec<T
             )));
         }
     }
-    Ok(tables.iter().map(TenantConfig::to_tenant).collect())
+    tables.iter().map(TenantConfig::to_tenant).collect()
 }
 
 impl TenantConfig {
-    fn to_tenant(&self) -> Tenant {
-        Tenant {
+    fn to_tenant(&self) -> Result<Tenant, Failure> {
+        Ok(Tenant {
             no_store: self.no_store,
             max_age: self.retention.max_age.map(Duration::from),
             max_bytes: self.retention.max_bytes,
             tokens_per_minute: self.limits.tokens_per_minute,
             tokens_per_day: self.limits.tokens_per_day,
             keys: self.keys.iter().map(ScopedKey::to_key).collect(),
+            webhook: self.webhook.as_ref().map(|webhook| webhook.webhook(&self.name)).transpose()?,
             ..Tenant::new(&self.name, Vec::new())
-        }
+        })
     }
 }

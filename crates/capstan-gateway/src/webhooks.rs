@@ -1,0 +1,254 @@
+//! Webhooks: whoever does not wait for an answer is told of its end, signed after the Standard Webhooks specification.
+//!
+//! A delivery is a run of its own, by an agent that is nobody's model: it is claimed when the answer is begun, waits for its
+//! end and then posts. So trying again with back-off, outliving a restart, and that one replica delivers are what every run has.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use capstan_agent::{Agent, Failure, Outcome, Stopped, Turn, Writer, async_trait};
+use capstan_journal::{ArmedBy, Claim, Quota, Run, RunState, Step};
+use capstan_protocol::{Close, Fault, FaultKind};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+use uuid::Uuid;
+
+use crate::app::{App, Registered, Shared};
+use crate::ask::body_hash;
+use crate::limits::Slot;
+use crate::refusal::journal_fault;
+use crate::relay::{self, Room};
+
+/// The agent's name; no request can ask for it.
+pub(crate) const COURIER: &str = "capstan:webhook";
+/// With the waits below these last for more than an hour.
+const ATTEMPTS: u32 = 20;
+const FIRST_WAIT: u64 = 5;
+/// No run waits longer.
+const LONGEST_WAIT: u64 = 300;
+/// A sign of life while the answer is not there yet.
+const ALIVE_EVERY: Duration = Duration::from_secs(30);
+/// What a secret begins with, as the specification has it.
+const SECRET_PREFIX: &str = "whsec_";
+/// The specification's own bounds.
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+
+/// Where a tenant's webhooks go.
+#[derive(Clone)]
+pub struct Webhook {
+    /// The receiver.
+    pub url: String,
+    /// Whether it may be on a network that is not public.
+    pub allow_private: bool,
+    secret: Arc<[u8]>,
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Webhook").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl Webhook {
+    /// `secret` is `whsec_` and 24 to 64 bytes in base64; `None` if it is not.
+    pub fn new(url: impl Into<String>, secret: &str) -> Option<Self> {
+        let secret = BASE64_STANDARD.decode(secret.strip_prefix(SECRET_PREFIX)?).ok()?;
+        let is_long_enough = SECRET_BYTES.contains(&secret.len());
+        is_long_enough.then(|| Self { url: url.into(), allow_private: false, secret: secret.into() })
+    }
+
+    /// The signature of a message.
+    fn sign(&self, id: &str, at: i64, body: &str) -> String {
+        // A key of any length will do.
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.secret) else { return String::new() };
+        mac.update(format!("{id}.{at}.{body}").as_bytes());
+        format!("v1,{}", BASE64_STANDARD.encode(mac.finalize().into_bytes()))
+    }
+}
+
+/// Posts webhooks. It follows no redirect, and unless the webhook allows it, connects to public addresses alone: it
+/// checks what a name has been resolved to, each time.
+#[async_trait]
+pub trait WebhookSender: Send + Sync + 'static {
+    /// The receiver's status, or why there is none.
+    async fn post(
+        &self,
+        to: &Webhook,
+        headers: &[(&'static str, String)],
+        body: Bytes,
+    ) -> Result<u16, String>;
+}
+
+/// What delivers: the agent behind every delivery.
+#[derive(Default)]
+pub(crate) struct Courier {
+    app: OnceLock<Weak<Shared>>,
+}
+
+impl Courier {
+    pub(crate) fn registered(self: &Arc<Self>) -> Registered {
+        Registered { name: COURIER.into(), id: Uuid::nil(), agent: Arc::new(Bag(Arc::clone(self))) }
+    }
+
+    /// The gateway that it delivers for.
+    pub(crate) fn employ(&self, app: &App) {
+        let _ = self.app.set(app.downgrade());
+    }
+
+    fn app(&self) -> Result<App, Stopped> {
+        self.app.get().and_then(Weak::upgrade).map(App::from).ok_or(Stopped)
+    }
+}
+
+/// The courier as an agent.
+struct Bag(Arc<Courier>);
+
+#[async_trait]
+impl Agent for Bag {
+    async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
+        let app = self.0.app()?;
+        let stream: Uuid = turn.text().parse().map_err(|_| Fault::new(FaultKind::StreamNotFound))?;
+        let run = ended(&app, stream, out).await?;
+        let webhook = app.settings.tenants.webhook_of(&run.tenant);
+        // Neither is there any more.
+        let (Some(webhook), Some(sender)) = (webhook, app.webhooks.clone()) else { return Ok(()) };
+        let message = Message::of(&run, turn.run, app.wall.now().as_micros().div_euclid(1_000_000));
+        match sender.post(&webhook, &message.headers(&webhook), message.body.clone().into()).await {
+            Ok(200..300) => Ok(out.delta("delivered").await?),
+            // Its receiver is gone for good, and says so.
+            Ok(410) => Err(refused("410").with_severity(capstan_protocol::ErrorSeverity::Fatal).into()),
+            Ok(status) => Err(later(refused(&status.to_string()), turn.attempt)),
+            Err(why) => {
+                Err(later(Fault::new(FaultKind::UpstreamUnreachable).with_message(why), turn.attempt))
+            }
+        }
+    }
+
+    fn max_attempts(&self) -> u32 {
+        ATTEMPTS
+    }
+}
+
+fn refused(status: &str) -> Fault {
+    Fault::new(FaultKind::UpstreamError).with_message(format!("The webhook's receiver answered {status}."))
+}
+
+/// Not at once: the wait doubles.
+fn later(fault: Fault, attempt: u32) -> Failure {
+    let doublings = attempt.saturating_sub(1).min(16);
+    let wait = FIRST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT);
+    fault.with_retry_after(wait as f64).into()
+}
+
+/// The run, once it has ended.
+async fn ended(app: &App, stream: Uuid, out: &mut Writer) -> Result<Run, Failure> {
+    loop {
+        let found = app.journal.store().run(stream).await.map_err(journal_fault)?;
+        let run = found.ok_or_else(|| Fault::new(FaultKind::StreamExpired))?;
+        if run.state == RunState::Closed {
+            return Ok(run);
+        }
+        let mut reader = app.journal.reader_of(&run, run.last_seq);
+        loop {
+            match tokio::time::timeout(ALIVE_EVERY, reader.next()).await {
+                Ok(Ok(Step::State(RunState::Closed))) => break,
+                Ok(Ok(Step::Frames(_) | Step::State(RunState::Running | RunState::Waiting))) => {}
+                Ok(Err(error)) => return Err(journal_fault(error).into()),
+                Err(_) => out.alive()?,
+            }
+        }
+    }
+}
+
+/// What is told: ids only.
+struct Message {
+    id: String,
+    at: i64,
+    body: String,
+}
+
+impl Message {
+    fn of(run: &Run, delivery: Uuid, at: i64) -> Self {
+        let (id, response) =
+            (format!("evt_{}", delivery.simple()), format!("resp_{}", run.stream_id.simple()));
+        let ended = run.closed_at.unwrap_or(run.updated_at).as_micros().div_euclid(1_000_000);
+        let body = serde_json::json!({ "id": id, "object": "event", "created_at": ended, "type": kind_of(run),
+            "data": { "id": response } });
+        Self { id, at, body: body.to_string() }
+    }
+
+    fn headers(&self, webhook: &Webhook) -> [(&'static str, String); 4] {
+        [
+            ("content-type", "application/json".into()),
+            ("webhook-id", self.id.clone()),
+            ("webhook-timestamp", self.at.to_string()),
+            ("webhook-signature", webhook.sign(&self.id, self.at, &self.body)),
+        ]
+    }
+}
+
+fn kind_of(run: &Run) -> &'static str {
+    match (run.fault.is_some(), run.reason.as_deref()) {
+        (true, _) => "response.failed",
+        (false, Some(Close::CANCELLED)) => "response.cancelled",
+        (false, Some("length" | "content_filter")) => "response.incomplete",
+        (false, _) => "response.completed",
+    }
+}
+
+/// Sees to it that the end of this run is told, if its tenant wants to know. Asked again, it does nothing more.
+pub(crate) async fn promise(app: &App, run: &Run) {
+    if app.webhooks.is_none() || app.settings.tenants.webhook_of(&run.tenant).is_none() {
+        return;
+    }
+    if let Err(fault) = claim(app, run).await {
+        let cause = app.loggable(&fault);
+        tracing::error!(stream = %run.stream_id, code = fault.code(), cause, "the webhook of a run was not noted");
+    }
+}
+
+async fn claim(app: &App, run: &Run) -> Result<(), Fault> {
+    let body = Bytes::from(serde_json::json!({ "input": run.stream_id.to_string() }).to_string());
+    let Some(face) = app.face(&run.face) else { return Ok(()) };
+    let (ask, stream) = (Arc::new(face.decode(&body)?), Uuid::now_v7());
+    let claim = Claim {
+        agent: COURIER.to_owned(),
+        session: stream.to_string(),
+        face: run.face.clone(),
+        body_hash: body_hash(&body, Some(COURIER), face.name()),
+        body,
+        max_attempts: ATTEMPTS,
+        is_unseen: true,
+        armed_by: ArmedBy::Gateway,
+        ..Claim::new(&run.tenant, format!("webhook-{}", run.stream_id), stream, app.wall.now())
+    };
+    let claimed = app.journal.claim(claim, &Quota::UNLIMITED).await.map_err(journal_fault)?;
+    if claimed.is_new {
+        // It mostly waits, so it takes no place of a run.
+        let room =
+            Room { slot: Some(Slot::none(&app.limiter, &run.tenant)), load: app.limiter.load(&run.tenant) };
+        relay::spawn(app, app.courier.clone(), claimed.run, ask, None, room, None);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_is_the_specifications() {
+        // The example of the Standard Webhooks specification.
+        let webhook = Webhook::new("https://a.example", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        let signed = webhook.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, r#"{"test": 2432232314}"#);
+        assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+        assert!(!format!("{webhook:?}").contains("MfKQ"));
+        for wrong in ["MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_!", "whsec_c2hvcnQ="] {
+            assert!(Webhook::new("https://a.example", wrong).is_none(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Webhooks against a real server: told of every end, signed, tried again, and after a restart.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod common;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use capstan_agent::async_trait;
+use capstan_gateway::{Gateway, KeyHash, Settings, Tenant, Timeouts, Webhook, WebhookSender};
+use capstan_journal::Journal;
+use common::{Server, client, demo};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/// Keeps what is posted, and answers as it is told.
+#[derive(Clone)]
+struct Receiver {
+    posted: mpsc::UnboundedSender<Posted>,
+    answer: Arc<AtomicU16>,
+}
+
+struct Posted {
+    headers: HashMap<&'static str, String>,
+    event: Value,
+    status: u16,
+}
+
+#[async_trait]
+impl WebhookSender for Receiver {
+    async fn post(
+        &self,
+        to: &Webhook,
+        headers: &[(&'static str, String)],
+        body: Bytes,
+    ) -> Result<u16, String> {
+        assert_eq!(to.url, "https://hooks.example/");
+        // It answers once as it was told, then as it should.
+        let status = self.answer.swap(204, Ordering::Relaxed);
+        let event = serde_json::from_slice(&body).unwrap();
+        let _ = self.posted.send(Posted { headers: headers.iter().cloned().collect(), event, status });
+        Ok(status)
+    }
+}
+
+fn receiver(answer: u16) -> (Receiver, mpsc::UnboundedReceiver<Posted>) {
+    let (posted, seen) = mpsc::unbounded_channel();
+    (Receiver { posted, answer: Arc::new(AtomicU16::new(answer)) }, seen)
+}
+
+async fn serve(journal: Journal, receiver: Receiver) -> Server {
+    let webhook = Webhook::new("https://hooks.example/", SECRET);
+    let acme = Tenant { webhook, ..Tenant::new("acme", vec![KeyHash::of("sk")]) };
+    let tenants = vec![acme, Tenant::new("quiet", vec![KeyHash::of("sk-quiet")])];
+    // What hangs is not waited for.
+    let timeouts = Timeouts { drain: Duration::from_millis(100), ..Timeouts::default() };
+    let settings = Settings { tenants: tenants.into(), timeouts, ..Settings::default() };
+    common::serve_gateway(Gateway::new(journal).agent("demo", demo()).webhooks(receiver).settings(settings))
+        .await
+}
+
+async fn ask(server: &Server, key: &str, body: &Value) -> Value {
+    let request = client().post(format!("{}/v1/responses", server.url)).bearer_auth(key).json(body);
+    request.send().await.unwrap().json().await.unwrap()
+}
+
+fn in_the_background(text: &str) -> Value {
+    json!({ "model": "demo", "input": text, "background": true })
+}
+
+#[tokio::test]
+async fn every_end_is_told_once_it_is_there_signed_and_with_ids_alone() {
+    let (receiver, mut seen) = receiver(204);
+    let server = serve(common::journal(), receiver).await;
+    // Neither who waits, nor who has no webhook.
+    ask(&server, "sk", &json!({ "model": "demo", "input": "/echo hi" })).await;
+    ask(&server, "sk-quiet", &in_the_background("/echo hi")).await;
+    for (command, kind) in [
+        ("/echo hi", "response.completed"),
+        ("/fault upstream_auth", "response.failed"),
+        ("/hang", "response.cancelled"),
+    ] {
+        let response = ask(&server, "sk", &in_the_background(command)).await;
+        let id = response["id"].as_str().unwrap();
+        if command == "/hang" {
+            let cancel = client().post(format!("{}/v1/responses/{id}/cancel", server.url)).bearer_auth("sk");
+            cancel.send().await.unwrap();
+        }
+        let Posted { headers, event, .. } = seen.recv().await.unwrap();
+        assert_eq!((&event["type"], &event["data"]), (&json!(kind), &json!({ "id": id })), "{command}");
+        assert_eq!(
+            (&event["object"], event["id"].as_str()),
+            (&json!("event"), headers.get("webhook-id").map(String::as_str))
+        );
+        assert!(headers["webhook-signature"].starts_with("v1,"));
+        assert!(headers["webhook-timestamp"].parse::<i64>().unwrap() > 1_700_000_000);
+    }
+    assert!(seen.try_recv().is_err());
+    // No request can ask who delivers.
+    let refused = ask(&server, "sk", &json!({ "model": "capstan:webhook", "input": "x" })).await;
+    assert_eq!(refused["error"]["code"], "model_not_found");
+}
+
+#[tokio::test]
+async fn a_delivery_that_fails_is_tried_again_under_the_same_id() {
+    let (receiver, mut seen) = receiver(500);
+    let server = serve(common::journal(), receiver).await;
+    ask(&server, "sk", &in_the_background("/echo hi")).await;
+    let (first, second) = (seen.recv().await.unwrap(), seen.recv().await.unwrap());
+    assert_eq!((first.status, second.status), (500, 204));
+    assert_eq!((&first.headers["webhook-id"], &first.event), (&second.headers["webhook-id"], &second.event));
+    assert_eq!(server.waits(), [5.0]);
+}
+
+#[tokio::test]
+async fn what_ends_in_a_later_life_is_told_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, mut before) = receiver(204);
+    let server = serve(common::disk(folder.path()), first).await;
+    // The demo may be tried again, so its run goes on in the next life.
+    let response = ask(&server, "sk", &in_the_background("/hang")).await;
+    server.stop().await;
+    assert!(before.try_recv().is_err());
+    let (second, mut after) = receiver(204);
+    let server = serve(common::disk(folder.path()), second).await;
+    let id = response["id"].as_str().unwrap();
+    let cancel = client().post(format!("{}/v1/responses/{id}/cancel", server.url)).bearer_auth("sk");
+    cancel.send().await.unwrap();
+    let told = after.recv().await.unwrap();
+    assert_eq!(
+        (&told.event["type"], &told.event["data"]["id"]),
+        (&json!("response.cancelled"), &response["id"])
+    );
+    server.stop().await;
+}
