@@ -14,7 +14,7 @@ use crate::openapi::Routes;
 use crate::refusal::Refusal;
 
 /// The extension by which a stream that was cut is read on.
-const RESUME: &str = "https://capstan.dev/extensions/a2a/last-event-id/v1";
+const RESUME: &str = "https://github.com/capstan-run/capstan/blob/main/docs/a2a.md#last-event-id";
 
 pub(super) fn routes() -> Routes {
     Routes::default().get("/.well-known/agent-card.json", of_default, &rows::CARD).get(
