@@ -196,7 +196,10 @@ where
 {
     let activity = Arc::<Activity>::default();
     let idle = activity.clone().idle(app.settings.timeouts.request, app.settings.timeouts.idle_connection);
+    let asked = CancellationToken::new();
+    let asking = asked.clone();
     let service = tower::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
+        asking.cancel();
         request.extensions_mut().insert(ConnectInfo(peer));
         let (answering, under_way) = (router.clone().oneshot(request), activity.begin());
         async move { answering.await.map(|response| under_way.until_sent(response)) }
@@ -224,19 +227,23 @@ where
             let _ = tokio::time::timeout(LAST_WORDS, serving).await;
             return;
         }
-        () = leaving(&app) => serving.as_mut().graceful_shutdown(),
+        () = leaving(&app, &asked) => serving.as_mut().graceful_shutdown(),
     }
     let _ = serving.await;
 }
 
 /// When a connection is to end with its present answer. One that idles is closed as soon as new runs are refused, so that the
-/// next request of whoever keeps it goes to another gateway; one that is made later is for what is still served.
-async fn leaving(app: &App) {
-    if app.draining.is_cancelled() {
-        app.closing.cancelled().await;
-    } else {
+/// next request of whoever keeps it goes to another gateway; one that is made later is for what is still served. One that
+/// was just made is answered once: whoever made it would see a broken connection and no reason.
+async fn leaving(app: &App, asked: &CancellationToken) {
+    if !app.draining.is_cancelled() {
         app.draining.cancelled().await;
+        tokio::select! {
+            () = asked.cancelled() => return,
+            () = app.closing.cancelled() => return,
+        }
     }
+    app.closing.cancelled().await;
 }
 
 /// Bodies end at their next frame; a reader that does not read is not waited for.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use capstan_agent::async_trait;
+use capstan_client::transport::http_client;
 use capstan_gateway::{Webhook, WebhookSender};
 use reqwest::Client;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -24,7 +25,7 @@ pub(super) struct Sender {
 impl Sender {
     pub(super) fn new() -> Result<Self, reqwest::Error> {
         let client = || {
-            Client::builder()
+            http_client()
                 .redirect(Policy::none())
                 .no_proxy()
                 .timeout(PATIENCE)

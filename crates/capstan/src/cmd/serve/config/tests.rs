@@ -73,7 +73,10 @@ fn whole_example() -> toml::Table {
     let is_commented = |rest: &str| rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '[');
     let uncomment = |line: &'static str| line.strip_prefix('#').filter(|r| is_commented(r)).unwrap_or(line);
     let text = EXAMPLE.lines().map(uncomment).collect::<Vec<_>>().join("\n");
-    let config: Config = toml::from_str(&text).unwrap();
+    // A webhook's secret is in the environment, where a test has none.
+    let without_secret =
+        text.lines().filter(|line| !line.starts_with("webhook")).collect::<Vec<_>>().join("\n");
+    let config: Config = toml::from_str(&without_secret).unwrap();
     config.settings().unwrap();
     text.parse().unwrap()
 }
