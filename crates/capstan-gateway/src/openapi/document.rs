@@ -147,6 +147,11 @@ fn not_null(mut schema: Value) -> Value {
     {
         *kinds = kind;
     }
+    if let Some(members) = schema.as_object_mut()
+        && members.get("default").is_some_and(Value::is_null)
+    {
+        members.remove("default");
+    }
     schema
 }
 

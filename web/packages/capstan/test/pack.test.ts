@@ -31,7 +31,7 @@ afterAll(() => rmSync(project, { recursive: true }));
 test("the package holds what was built, its maps, its types and its licence", () => {
   const manifest = JSON.parse(readFileSync(join(installed, "package.json"), "utf8")) as { exports: Record<string, Record<string, Record<string, string>>> };
   const files = Object.values(manifest.exports).flatMap((entry) => (typeof entry === "string" ? [entry] : Object.values(entry).flatMap((paths) => Object.values(paths))));
-  expect(files).toHaveLength(5 * 4 + 1);
+  expect(files).toHaveLength(6 * 4 + 1);
   for (const file of files) expect(existsSync(join(installed, file)), file).toBe(true);
   for (const file of ["LICENSE", "README.md"]) expect(readFileSync(join(installed, file), "utf8").length, file).toBeGreaterThan(1_000);
   const map = JSON.parse(readFileSync(join(installed, "dist/index.js.map"), "utf8")) as { sources: string[]; sourcesContent: string[] };

@@ -16,11 +16,30 @@ const TAG: Tag = Tag { name: "A2A", says: "The same runs as tasks, for agents of
 #[expect(dead_code, reason = "for the description: events are written member by member")]
 pub(super) struct StreamEvent {
     /// The task as it stands: the first event.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     task: Option<Value>,
     /// A piece of the artifact, added to it or in its place.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     artifact_update: Option<Value>,
     /// Where the task stands; the last event has a state that is final.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     status_update: Option<Value>,
+}
+
+/// What a stream says to a call.
+#[derive(JsonSchema)]
+#[schemars(rename = "A2aStreamResult")]
+#[expect(dead_code, reason = "for the description: events are written member by member")]
+struct StreamResult {
+    jsonrpc: String,
+    /// That of the call.
+    id: Value,
+    /// An event in the words of the version that was asked for.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    result: Option<Value>,
+    /// Why there are no more.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    error: Option<Value>,
 }
 
 const REFUSALS: Refusals = Refusals { status: status_of, content: Content::Json(error) };
@@ -70,7 +89,7 @@ pub(super) const RPC: Row = Row {
     body: Some(&CALL),
     answers: &[Answer::ok(
         "The result or the error of the call; a stream of results for those that stream.",
-        &[Content::Json(result), EVENTS],
+        &[Content::Json(result), Content::Events(model::<StreamResult>)],
     )],
     faults: STARTING,
     refusals: Some(&REFUSALS),
@@ -146,6 +165,7 @@ pub(super) const CARD: Row = Row {
     says: "What it can do and where, for everybody. Addresses are those of `public_url`, else of the request's Host.",
     answers: &[Answer::ok("The card.", &[Content::Json(result)])],
     faults: &[FaultKind::AgentNotFound],
+    refusals: Some(&REFUSALS),
     ..Row::NONE
 };
 pub(super) const CARD_OF_AGENT: Row =
