@@ -100,7 +100,10 @@ def test_a_quiet_task_is_no_dead_one(gateway, binding):
         client = await connect(gateway, binding)
         events = client.send_message(request("/hang"))
         first = await anext(events)
-        watching = asyncio.create_task(fold(client.subscribe(SubscribeToTaskRequest(id=first.task.id))))
+        watch = client.subscribe(SubscribeToTaskRequest(id=first.task.id))
+        # It is there before the end comes: whoever is too late is told that the task is over.
+        assert (await anext(watch)).task.id == first.task.id
+        watching = asyncio.create_task(fold(watch))
         await asyncio.sleep(QUIET)
         canceled = await client.cancel_task(CancelTaskRequest(id=first.task.id))
         assert canceled.status.state == TaskState.TASK_STATE_CANCELED
