@@ -22,6 +22,7 @@ mod schema;
 mod store;
 mod sweep;
 mod target;
+mod tls;
 mod wire;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
