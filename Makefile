@@ -35,4 +35,7 @@ soak: ## The long versions of the tests
 release: ## The optimised binary, with the playground in it: target/dist/capstan
 	@scripts/release
 
-.PHONY: help run test check gen bench fuzz soak release
+dist: ## Everything that one can install, built and tried: target/packages
+	@scripts/dist
+
+.PHONY: help run test check gen bench fuzz soak release dist

@@ -14,6 +14,8 @@ fn main() -> io::Result<()> {
     for (path, file) in files(&dist)? {
         let _ = writeln!(assets, "    Asset {{ path: {path:?}, bytes: include_bytes!({file:?}) }},");
     }
+    // What `capstan --version` tells.
+    println!("cargo:rustc-env=CAPSTAN_PLATFORM={}", env::var("TARGET").unwrap_or_default());
     let source = format!("/// The files of the page.\npub(super) static ASSETS: &[Asset] = &[\n{assets}];\n");
     let out = env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
     fs::write(out.join("page.rs"), source)

@@ -33,6 +33,11 @@ use crate::refusal::Refusal;
 use crate::resume::ResumePoint;
 pub(crate) use writer::{FaceWriter, Next, Telling};
 
+/// The protocols that a gateway speaks.
+pub fn faces() -> Vec<&'static str> {
+    all().iter().map(|face| face.name()).collect()
+}
+
 /// The faces of every gateway, one row each. They hold what they remember between requests.
 pub(crate) fn all() -> Vec<Arc<dyn Face>> {
     vec![

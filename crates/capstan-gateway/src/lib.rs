@@ -53,6 +53,7 @@ struct OwnAgent;
 pub use app::Gateway;
 pub use audit::AUDIT;
 pub use capstan_journal::{Retention, TenantRetention};
+pub use face::faces;
 pub use jwt::{Jwt, JwtRules, KeySet, LONGEST_LEEWAY, MOST_KEY_BYTES, TokenTenants};
 pub use openapi::openapi;
 pub use operators::{EVERY_TENANT, Operator, Operators, Right};

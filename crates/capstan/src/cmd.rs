@@ -27,6 +27,8 @@ use std::process::ExitCode;
 
 use owo_colors::OwoColorize as _;
 
+pub(crate) use serve::has_page;
+
 /// The command line was wrong; the same number that clap uses.
 const USAGE: u8 = 2;
 

@@ -31,6 +31,11 @@ pub(super) use config::EXAMPLE;
 use greeting::Greeting;
 pub(super) use plan::Plan;
 
+/// Whether the page was there when this was built.
+pub(crate) fn has_page() -> bool {
+    !page::ASSETS.is_empty()
+}
+
 /// Serve agents: journal, replay, resume, typed failures
 #[derive(clap::Args)]
 pub(crate) struct Args {
