@@ -10,6 +10,7 @@ mod audit;
 mod conversation;
 mod doors;
 mod face;
+mod heavy;
 mod histories;
 mod html;
 mod interrupts;

@@ -11,6 +11,7 @@ use capstan_journal::{Over, Quota, Refused};
 use capstan_protocol::{Fault, FaultKind};
 use tokio::sync::Notify;
 
+use crate::heavy::Heavy;
 use crate::settings::Limits;
 use crate::tenants::Tenant;
 
@@ -20,6 +21,7 @@ pub(crate) struct Limiter {
     runs: Counts,
     readers: Counts,
     bytes: Counts,
+    pub(crate) heavy: Heavy,
     /// A run has ended, or waits no more for another to end.
     freed: Arc<Notify>,
     /// Runs that were armed and wait for room.

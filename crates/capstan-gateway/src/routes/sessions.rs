@@ -93,6 +93,7 @@ pub(crate) async fn turns(
     let last = page.last().map_or(after, |turn| turn.number);
     let has_more = !store.turns(&caller.tenant, &id, last.saturating_add(1), 1, 1).await?.is_empty();
     let next = Some(last).filter(|_| has_more);
+    let _begun = app.limiter.heavy.begin(&caller.tenant, bytes).await;
     let mut turns = Vec::new();
     for turn in page {
         turns.push(shown(&app, turn).await?);
