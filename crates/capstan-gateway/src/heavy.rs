@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
+use futures_util::future::OptionFuture;
 use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -27,23 +28,25 @@ impl Heavy {
         self.of(tenant).acquire_owned().await.ok()
     }
 
-    /// The next piece of a body of which so much is read. One that comes slowly holds up no other.
+    /// The next piece of a body of which so much is read. A body that has begun is read to its end as long as it comes: many
+    /// that are read a little each would all be held, and none would ever be whole. One that comes slowly holds up no other.
     pub(crate) async fn next(
         &self,
         tenant: &str,
         body: &mut Body,
         read: usize,
+        begun: &mut Option<OwnedSemaphorePermit>,
     ) -> Option<Result<Bytes, axum::Error>> {
-        let begun = self.begin(tenant, read).await;
-        let frame = match begun {
-            None => body.frame().await,
-            Some(begun) => match tokio::time::timeout(PATIENCE, body.frame()).await {
-                Ok(frame) => frame,
-                Err(_) => {
-                    drop(begun);
-                    body.frame().await
-                }
-            },
+        if begun.is_none() {
+            *begun = self.begin(tenant, read).await;
+        }
+        let coming = begun.is_some().then(|| tokio::time::timeout(PATIENCE, body.frame()));
+        let frame = match OptionFuture::from(coming).await {
+            Some(Ok(frame)) => frame,
+            _ => {
+                *begun = None;
+                body.frame().await
+            }
         };
         // What is no data, trailers, says nothing here.
         frame.map(|frame| frame.map(|frame| frame.into_data().unwrap_or_default()))
@@ -87,14 +90,16 @@ mod tests {
         let heavy = Heavy::default();
         let mut silent = Body::from_stream(stream::pending::<Result<Bytes, axum::Error>>());
         let mut ready = Body::from("piece");
-        let waiting = heavy.next("a", &mut silent, LIGHT + 1);
+        let (mut of_silent, mut of_ready) = (None, None);
+        let waiting = heavy.next("a", &mut silent, LIGHT + 1, &mut of_silent);
         tokio::pin!(waiting);
         assert!(waiting.as_mut().now_or_never().is_none());
         let piece = tokio::select! {
             biased;
             _ = waiting => unreachable!("it never comes"),
-            piece = heavy.next("a", &mut ready, LIGHT + 1) => piece,
+            piece = heavy.next("a", &mut ready, LIGHT + 1, &mut of_ready) => piece,
         };
         assert_eq!(piece.unwrap().unwrap(), "piece");
+        assert!(of_ready.is_some(), "it goes on as long as it comes");
     }
 }

@@ -161,7 +161,7 @@ async fn read_body(app: &App, tenant: &str, body: Body, load: &mut Load) -> Resu
     if body.size_hint().lower() > limit.saturating_mul(SPILL) as u64 {
         return Err(too_large());
     }
-    let taking = take(app, tenant, body, |more| load.grow(more, &app.settings.limits));
+    let taking = take(app, tenant, body, load);
     match tokio::time::timeout(app.settings.timeouts.request, taking).await {
         Ok(Ok(Ok(bytes))) => bytes.ok_or_else(too_large),
         Ok(Ok(Err(fault))) => Err(fault),
@@ -176,17 +176,19 @@ async fn take(
     app: &App,
     tenant: &str,
     mut body: Body,
-    mut grow: impl FnMut(usize) -> Result<(), Fault>,
+    load: &mut Load,
 ) -> Result<Result<Option<Bytes>, Fault>, axum::Error> {
     let limit = app.settings.limits.body_bytes;
-    let (mut kept, mut size, mut refused) = (BytesMut::new(), 0_usize, None);
-    while let Some(data) = app.limiter.heavy.next(tenant, &mut body, size).await {
+    let (mut kept, mut size, mut refused, mut begun) = (BytesMut::new(), 0_usize, None, None);
+    while let Some(data) = app.limiter.heavy.next(tenant, &mut body, size, &mut begun).await {
         let data = data?;
         size = size.saturating_add(data.len());
         if size <= limit && refused.is_none() {
-            refused = grow(data.len()).err();
+            refused = load.grow(data.len(), &app.settings.limits).err();
             if refused.is_some() {
+                // What it took is another's from here on.
                 kept = BytesMut::new();
+                load.shrink_to(0);
             } else {
                 kept.extend_from_slice(&data);
             }

@@ -81,9 +81,9 @@ impl Attack<'_> {
     /// Runs that hold on to large bodies.
     async fn large_bodies(&self) -> Vec<Response> {
         let text = format!("/hang {}", "x".repeat(3_000_000));
-        let held = join_all((0..20).map(|_| async { self.post(&Self::request(&text)).await })).await;
+        let held = join_all((0..40).map(|_| async { self.post(&Self::request(&text)).await })).await;
         let started = held.iter().filter(|response| response.status() == 200).count();
-        assert!((1..20).contains(&started), "{started} of 20 started");
+        assert!((1..40).contains(&started), "{started} of 40 started");
         assert!(held.iter().all(|response| [200, 429].contains(&response.status().as_u16())));
         held
     }
