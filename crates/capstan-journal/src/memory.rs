@@ -17,8 +17,8 @@ use crate::retention::Judge;
 use crate::rules::{self, expired, not_found, shown};
 use crate::tokens::TokensBy;
 use crate::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Query, Quota, Retention,
-    Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Usage,
+    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Query, Quota,
+    Retention, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Usage,
 };
 
 #[derive(Debug, Default)]

@@ -130,7 +130,8 @@ impl Query {
     }
 
     pub(crate) fn matches(&self, run: &Run) -> bool {
-        let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
+        let is =
+            |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
         self.tenants.as_ref().is_none_or(|tenants| tenants.contains(&run.tenant))
             && is(&self.agent, &run.agent)
             && is(&self.session, &run.session)

@@ -16,8 +16,8 @@ use uuid::Uuid;
 use crate::memory::MemoryStore;
 use crate::rules::expired;
 use crate::{
-    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, News, Query, Quota,
-    ReplicaState, Retention, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Tenure, Usage, Watch,
+    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, News, Query, Quota, ReplicaState,
+    Retention, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Tenure, Usage, Watch,
 };
 
 /// Says of whom nothing may be stored.

@@ -7,8 +7,9 @@ use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::{
-    ArmedBy, Claim, ErrorKind, Expired, Frame, Health, JournalError, Kept, KeptSession, NameKind, News, Query,
-    Quota, ReplicaState, Retention, Run, RunPage, RunState, Secret, Stats, StoredTurn, Tenure, Usage, Watch, copy,
+    ArmedBy, Claim, ErrorKind, Expired, Frame, Health, JournalError, Kept, KeptSession, NameKind, News,
+    Query, Quota, ReplicaState, Retention, Run, RunPage, RunState, Secret, Stats, StoredTurn, Tenure, Usage,
+    Watch, copy,
 };
 
 /// The answer to a claim.

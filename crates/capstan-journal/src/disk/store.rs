@@ -14,8 +14,8 @@ use super::shared::Shared;
 use super::writer::Command;
 use super::{DiskStore, browse, closed, names, view};
 use crate::{
-    Claim, Claimed, Expired, Found, Frame, Health, JournalError, Kept, KeptSession, NameKind, Query,
-    Quota, Retention, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Usage,
+    Claim, Claimed, Expired, Found, Frame, Health, JournalError, Kept, KeptSession, NameKind, Query, Quota,
+    Retention, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Usage,
 };
 
 #[async_trait]

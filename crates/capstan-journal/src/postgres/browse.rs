@@ -73,7 +73,8 @@ impl PostgresStore {
         let (mut pager, from) = (Pager::new(query), query.from.unwrap_or(Uuid::nil()));
         while pager.goes_on() {
             let window = pager.room().min(WINDOW);
-            let (count, last, runs) = self.window(query, from, query.end(pager.last()), window, &pager).await?;
+            let (count, last, runs) =
+                self.window(query, from, query.end(pager.last()), window, &pager).await?;
             if let Some(last) = last {
                 pager.looked_at_many(count, last, runs);
             }

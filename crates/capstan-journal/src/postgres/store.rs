@@ -22,8 +22,8 @@ use crate::planted_bug::{self, Bug};
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
     Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, Kept, KeptSession, NameKind,
-    Query, Quota, ReplicaState, Retention, Run, RunPage, RunState, Secret, SharedStats, Spent, Standing, Stats, Store,
-    StoredTurn, Tokens, Usage,
+    Query, Quota, ReplicaState, Retention, Run, RunPage, RunState, Secret, SharedStats, Spent, Standing,
+    Stats, Store, StoredTurn, Tokens, Usage,
 };
 
 /// What a read may take beside the frames that are asked for: the rest of the block in which the first one lies.
