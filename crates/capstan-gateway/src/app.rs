@@ -9,6 +9,7 @@ use std::time::Instant;
 use capstan_agent::{Agent, Clock};
 use capstan_journal::{Journal, Quota, Run};
 use capstan_protocol::{ErrorDomain, Exposure, Fault, FaultKind, Timestamp};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -16,6 +17,7 @@ use uuid::Uuid;
 use crate::access::CorsHeaders;
 use crate::ask::Ask;
 use crate::audit::Audit;
+use crate::console::Console;
 use crate::face::{self, Face};
 use crate::histories::Histories;
 use crate::limits::{self, Limiter};
@@ -47,6 +49,7 @@ pub struct Gateway {
     traces: Option<Arc<dyn TraceCollector>>,
     webhooks: Option<Arc<dyn WebhookSender>>,
     clock: Clock,
+    console_listeners: Vec<TcpListener>,
 }
 
 /// An agent under its name.
@@ -61,7 +64,8 @@ impl Gateway {
     /// A gateway over a journal, without agents yet.
     pub fn new(journal: Journal) -> Self {
         let (agents, settings, clock) = (Vec::new(), Settings::default(), Clock::default());
-        Self { journal, agents, settings, page: &[], traces: None, webhooks: None, clock }
+        let console_listeners = Vec::new();
+        Self { journal, agents, settings, page: &[], traces: None, webhooks: None, clock, console_listeners }
     }
 
     /// Adds an agent. Its id is derived from its name, so that it stays the same.
@@ -109,6 +113,17 @@ impl Gateway {
         self
     }
 
+    /// Serves the console on these, and nowhere else.
+    #[must_use]
+    pub fn console_on(mut self, listeners: Vec<TcpListener>) -> Self {
+        self.console_listeners = listeners;
+        self
+    }
+
+    pub(crate) fn take_console_listeners(&mut self) -> Vec<TcpListener> {
+        std::mem::take(&mut self.console_listeners)
+    }
+
     pub(crate) fn into_app(self) -> App {
         // Here, so that nobody who builds a gateway can forget it.
         let tenants = self.settings.tenants.clone();
@@ -134,6 +149,7 @@ impl Gateway {
             readers: Readers::default(),
             histories: Histories::default(),
             audit: Audit::default(),
+            console: Console::default(),
             faces,
             cors,
             tasks: TaskTracker::new(),
@@ -173,6 +189,7 @@ pub(crate) struct Shared {
     pub(crate) readers: Readers,
     pub(crate) histories: Histories,
     pub(crate) audit: Audit,
+    pub(crate) console: Console,
     pub(crate) faces: Vec<Arc<dyn Face>>,
     pub(crate) cors: CorsHeaders,
     /// Relays at work; the end waits for them.

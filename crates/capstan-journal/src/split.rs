@@ -16,8 +16,8 @@ use uuid::Uuid;
 use crate::memory::MemoryStore;
 use crate::rules::expired;
 use crate::{
-    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, News, Quota, ReplicaState,
-    Retention, Run, RunState, Secret, Stats, Store, StoredTurn, Tenure, Usage, Watch,
+    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, News, Query, Quota, ReplicaState,
+    Retention, Rollup, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Tenure, Usage, Watch,
 };
 
 /// Says of whom nothing may be stored.
@@ -159,6 +159,13 @@ impl Store for SplitStore {
         Ok(newest(runs, self.stored.named(tenant, kind, name, before, limit).await?, limit))
     }
 
+    async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
+        let Some(memory) = self.memory() else { return self.stored.page(query).await };
+        let here = memory.page(query.clone()).await?;
+        let limit = query.limit.clamp(1, Query::MOST);
+        Ok(here.and(self.stored.page(query).await?, limit))
+    }
+
     /// What lives in memory has no other process.
     async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
         let mut runs = self.memory.orphans(limit).await?;
@@ -254,6 +261,14 @@ impl Store for SplitStore {
         let mut report = self.memory.expire(retention, now).await?;
         report += self.stored.expire(retention, now).await?;
         Ok(report)
+    }
+
+    async fn add_rollups(&self, rollups: Vec<Rollup>) -> Result<(), JournalError> {
+        self.stored.add_rollups(rollups).await
+    }
+
+    async fn rollups(&self, from: i64, to: i64) -> Result<Vec<Rollup>, JournalError> {
+        self.stored.rollups(from, to).await
     }
 
     async fn secret(&self) -> Result<Secret, JournalError> {

@@ -7,8 +7,9 @@ use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::{
-    ArmedBy, Claim, Expired, Frame, Health, JournalError, Kept, KeptSession, NameKind, News, Quota,
-    ReplicaState, Retention, Run, RunState, Secret, Stats, StoredTurn, Tenure, Usage, Watch, copy,
+    ArmedBy, Claim, ErrorKind, Expired, Frame, Health, JournalError, Kept, KeptSession, NameKind, News,
+    Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState, Secret, Stats, StoredTurn, Tenure,
+    Usage, Watch, copy,
 };
 
 /// The answer to a claim.
@@ -112,6 +113,12 @@ pub trait Store: Send + Sync + 'static {
         before: Option<Uuid>,
         limit: usize,
     ) -> Result<Vec<Run>, JournalError>;
+
+    /// A page of runs, of several tenants or of all, newest first: within the query's budget, and with a word on how far it
+    /// looked. It takes few of the store's reads at once, so that nobody who reads a stream waits for it.
+    async fn page(&self, _query: Query) -> Result<RunPage, JournalError> {
+        Err(JournalError::new(ErrorKind::Unsupported, "this journal cannot be looked through"))
+    }
 
     /// Runs that run and whose process is gone, now this process's to end. Where only one process can use the store
     /// these are all that run, so it is to be asked before the first claim.
@@ -223,6 +230,16 @@ pub trait Store: Send + Sync + 'static {
     /// What the store knows of itself.
     fn stats(&self) -> Stats {
         Stats::default()
+    }
+
+    /// Adds what was counted to what this process has counted before. Numbers for people: a crash may lose the latest.
+    async fn add_rollups(&self, _rollups: Vec<Rollup>) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    /// What was counted from an hour up to another, both included, by all processes; kept for 30 days.
+    async fn rollups(&self, _from: i64, _to: i64) -> Result<Vec<Rollup>, JournalError> {
+        Ok(Vec::new())
     }
 
     /// Runs of all tenants, the oldest first, after a stream: for whoever copies them into another store.

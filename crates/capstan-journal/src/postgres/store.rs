@@ -22,8 +22,8 @@ use crate::planted_bug::{self, Bug};
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
     Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, Kept, KeptSession, NameKind,
-    Quota, ReplicaState, Retention, Run, RunState, Secret, SharedStats, Spent, Standing, Stats, Store,
-    StoredTurn, Tokens, Usage,
+    Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState, Secret, SharedStats, Spent,
+    Standing, Stats, Store, StoredTurn, Tokens, Usage,
 };
 
 /// What a read may take beside the frames that are asked for: the rest of the block in which the first one lies.
@@ -70,7 +70,7 @@ const REPLICAS: &str = "select p.id, p.name, p.url, p.version, p.state, \
     where p.state < 3 or p.seen_at > clock_timestamp() - interval '10 minutes' order by p.since";
 
 /// As many as a statement can be asked for.
-fn most(limit: usize) -> i64 {
+pub(super) fn most(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
@@ -267,6 +267,10 @@ impl Store for PostgresStore {
         self.runs(by_name(kind), &[&tenant, &name, &before.unwrap_or(Uuid::max()), &most(limit)]).await
     }
 
+    async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
+        self.browse(&query).await
+    }
+
     async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
         self.shared.check_open()?;
         let me = self.shared.me();
@@ -388,6 +392,14 @@ impl Store for PostgresStore {
 
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
         self.shared.expire(retention, now).await
+    }
+
+    async fn add_rollups(&self, rollups: Vec<Rollup>) -> Result<(), JournalError> {
+        self.add_counts(rollups).await
+    }
+
+    async fn rollups(&self, from: i64, to: i64) -> Result<Vec<Rollup>, JournalError> {
+        self.counts_between(from, to).await
     }
 
     async fn secret(&self) -> Result<Secret, JournalError> {
