@@ -42,7 +42,7 @@ pub use news::{News, Tenure, Watch, Watched};
 pub use postgres::{Schema, migrate};
 pub use quota::{Over, Quota, Refused, Usage};
 pub use reader::{Reader, Step};
-pub use replica::{Replica, ReplicaState, Standing};
+pub use replica::{BreakerNotice, Home, Noted, Peer, Replica, ReplicaState, Standing};
 pub use report::{Damage, Report};
 pub use retention::{Expired, Retention, TenantRetention};
 pub use run::{ArmedBy, Asked, Attempt, Claim, Frame, MemberUse, NameKind, Run, RunState, StoredTurn};
