@@ -20,6 +20,7 @@ use crate::face::{self, Face};
 use crate::histories::Histories;
 use crate::limits::{self, Limiter};
 use crate::metrics::Metrics;
+use crate::passage::{Passage, Passages};
 use crate::purge::Erased;
 use crate::readers::Readers;
 use crate::routes::page::Asset;
@@ -46,6 +47,7 @@ pub struct Gateway {
     page: &'static [Asset],
     traces: Option<Arc<dyn TraceCollector>>,
     webhooks: Option<Arc<dyn WebhookSender>>,
+    passage: Option<Arc<dyn Passage>>,
     clock: Clock,
 }
 
@@ -61,7 +63,7 @@ impl Gateway {
     /// A gateway over a journal, without agents yet.
     pub fn new(journal: Journal) -> Self {
         let (agents, settings, clock) = (Vec::new(), Settings::default(), Clock::default());
-        Self { journal, agents, settings, page: &[], traces: None, webhooks: None, clock }
+        Self { journal, agents, settings, page: &[], traces: None, webhooks: None, passage: None, clock }
     }
 
     /// Adds an agent. Its id is derived from its name, so that it stays the same.
@@ -99,6 +101,14 @@ impl Gateway {
     #[must_use]
     pub fn webhooks(mut self, sender: impl WebhookSender) -> Self {
         self.webhooks = Some(Arc::new(sender));
+        self
+    }
+
+    /// Passes requests on to other processes that share the journal, for tenants of whom nothing is stored. Without, only
+    /// the process that such a tenant lives in can serve it.
+    #[must_use]
+    pub fn passage(mut self, passage: impl Passage) -> Self {
+        self.passage = Some(Arc::new(passage));
         self
     }
 
@@ -147,6 +157,7 @@ impl Gateway {
             ended: CancellationToken::new(),
             started: Instant::now(),
             webhooks: self.webhooks,
+            passages: Passages::new(self.passage),
             courier: courier.registered(),
         }));
         courier.employ(&app);
@@ -195,6 +206,7 @@ pub(crate) struct Shared {
     pub(crate) ended: CancellationToken,
     pub(crate) started: Instant,
     pub(crate) webhooks: Option<Arc<dyn WebhookSender>>,
+    pub(crate) passages: Passages,
     /// Delivers webhooks; nobody else can ask it.
     pub(crate) courier: Registered,
     agents: HashMap<String, Registered>,

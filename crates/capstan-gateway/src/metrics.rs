@@ -37,6 +37,11 @@ struct Failed {
     agent: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Passed {
+    outcome: &'static str,
+}
+
 /// The agent of a fault that is no agent's: a request that was refused.
 pub(crate) const NO_AGENT: &str = "";
 
@@ -73,6 +78,7 @@ pub(crate) struct Metrics {
     pub(crate) append_seconds: Histogram,
     pub(crate) first_packet_seconds: Histogram,
     pub(crate) clock_steps: Counter,
+    passed_on: Family<Passed, Counter>,
     pub(crate) journal: JournalMetrics,
     pub(crate) routes: RouteMetrics,
 }
@@ -92,6 +98,12 @@ impl Metrics {
             "tokens",
             "Tokens of runs that ended, as limits count them, by agent",
             tokens.clone(),
+        );
+        let passed_on = Family::<Passed, Counter>::default();
+        registry.register(
+            "cluster_passed_on",
+            "Requests that another process had to answer, by outcome",
+            passed_on.clone(),
         );
         let by_op = Family::<Label, Counter>::default();
         registry.register("packets", "Packets written, by op", by_op.clone());
@@ -159,6 +171,7 @@ impl Metrics {
             append_seconds,
             first_packet_seconds,
             clock_steps,
+            passed_on,
             journal,
             routes,
         }
@@ -173,6 +186,11 @@ impl Metrics {
     /// A run that ended has used so many tokens.
     pub(crate) fn tokens(&self, agent: &str, tokens: u64) {
         self.tokens.get_or_create(&Label { name: agent.to_owned() }).inc_by(tokens);
+    }
+
+    /// A request was for a tenant that lives in another process.
+    pub(crate) fn passed_on(&self, outcome: &'static str) {
+        self.passed_on.get_or_create(&Passed { outcome }).inc();
     }
 
     /// A failed attempt, or a request that was refused.

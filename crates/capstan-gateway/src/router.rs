@@ -15,7 +15,7 @@ use crate::face::{self, Face};
 use crate::openapi::{Described, Routes};
 use crate::refusal::Refusal;
 use crate::routes::{agents, docs, errors, health, page, replicas, sessions, streams, tickets};
-use crate::{access, refusal};
+use crate::{access, passage, refusal};
 
 /// Routes that ask whose request it is: those of the faces, and those that serve all of them.
 fn for_tenants(faces: &[Arc<dyn Face>]) -> Routes {
@@ -59,6 +59,8 @@ pub(crate) fn router(app: &App) -> Router {
     // Whose request is it?
     let for_tenants = for_tenants(&app.faces)
         .into_router()
+        // Whoever is not stored lives in one process.
+        .route_layer(from_fn_with_state(app.clone(), passage::pass_on))
         .route_layer(from_fn_with_state(app.clone(), access::authenticate));
     open(&app.faces)
         .into_router()

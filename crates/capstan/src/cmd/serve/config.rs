@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use capstan_gateway::{Operator, Settings, Tenant};
 use capstan_journal::Replica;
 use capstan_protocol::{Exposure, nearest};
+use capstan_upstream::Breakers;
 use serde::Deserialize;
 
 use self::auth::{AuthConfig, JwtConfig, OperatorConfig};
@@ -104,9 +105,9 @@ impl Config {
     }
 
     /// The agents that the file names, the default one first; none if it names none.
-    pub(super) fn agents(&self) -> Result<Vec<Named>, Failure> {
+    pub(super) fn agents(&self, breakers: &Breakers) -> Result<Vec<Named>, Failure> {
         let (path, text) = &self.source;
-        agents::agents(&self.agents, Source { path, text })
+        agents::agents(&self.agents, Source { path, text }, breakers)
     }
 
     /// Where others find the gateway, if that is said: an absolute address.
@@ -148,6 +149,10 @@ impl Config {
     }
 
     /// What this process is among those that share a journal.
+    pub(super) fn advertise(&mut self, url: Option<String>) {
+        self.cluster.advertise(url);
+    }
+
     pub(super) fn replica(&self) -> Result<Replica, Failure> {
         self.cluster.replica()
     }

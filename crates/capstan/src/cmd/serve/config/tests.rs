@@ -136,7 +136,7 @@ fn the_examples_of_agents_are_valid_configurations() {
     for example in examples {
         let config = toml::from_str::<Config>(example).unwrap();
         config.settings().unwrap();
-        count += config.agents().unwrap().len();
+        count += config.agents(&Breakers::default()).unwrap().len();
     }
     assert!(count >= 6, "{count}");
 }
