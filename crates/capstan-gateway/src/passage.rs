@@ -99,7 +99,9 @@ async fn whither(app: &App, tenant: &str, request: &mut Request) -> Result<Optio
     match home {
         Home::Here => Ok(None),
         Home::Elsewhere(peer) if !was_passed_on => Ok(Some(peer)),
-        Home::Elsewhere(_) | Home::Nowhere => Err(unreachable("The tenant has just moved to another server.")),
+        Home::Elsewhere(_) | Home::Nowhere => {
+            Err(unreachable("The tenant has just moved to another server."))
+        }
     }
 }
 
@@ -191,17 +193,18 @@ fn drop_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 /// The other's answer, cut off as soon as that process is gone.
-fn returned(
-    app: &App,
-    peer: Uuid,
-    response: http::Response<Body>,
-    room: OwnedSemaphorePermit,
-) -> Response {
+fn returned(app: &App, peer: Uuid, response: http::Response<Body>, room: OwnedSemaphorePermit) -> Response {
     let (mut head, body) = response.into_parts();
     drop_hop_by_hop(&mut head.headers);
     // This process's own layers say these.
     head.headers.remove(header::VARY);
-    let through = Through { app: app.clone(), peer, pieces: body.into_data_stream(), look: every(LOOK_EVERY), _room: room };
+    let through = Through {
+        app: app.clone(),
+        peer,
+        pieces: body.into_data_stream(),
+        look: every(LOOK_EVERY),
+        _room: room,
+    };
     let pieces = futures_util::stream::unfold(Some(through), |through| async {
         let mut through = through?;
         let piece = through.next().await?;

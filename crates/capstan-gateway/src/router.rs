@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::Response;
 use axum::routing::get;
 use capstan_protocol::{Fault, FaultKind};
-use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue};
 
 use crate::app::App;
 use crate::face::{self, Face};
@@ -69,6 +70,8 @@ pub(crate) fn router(app: &App) -> Router {
         .layer(from_fn_with_state(app.clone(), access::guard_loopback))
         // Pages of allowed origins may ask.
         .layer(from_fn_with_state(app.clone(), access::cors))
+        // Whose answer this is, where several gateways give the same.
+        .layer(from_fn_with_state(app.clone(), served_by))
         // Browsers guess types of what they should not run.
         .layer(map_response(no_sniffing))
         // What is said in JSON is somebody's own.
@@ -98,6 +101,20 @@ pub(crate) fn health(app: &App) -> Router {
         .layer(from_fn_with_state(app.clone(), refusal::render))
         .with_state(app.clone())
 }
+
+/// One that was passed on says it already.
+async fn served_by(State(app): State<App>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    if let Some(name) = app.journal.store().replica_name()
+        && let Ok(name) = HeaderValue::from_str(name)
+    {
+        response.headers_mut().entry(SERVED_BY).or_insert(name);
+    }
+    response
+}
+
+/// The name of the process that has answered.
+const SERVED_BY: HeaderName = HeaderName::from_static("x-served-by");
 
 async fn last_answer(mut response: Response) -> Response {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

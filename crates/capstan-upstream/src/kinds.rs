@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::callee::Callee;
-use crate::route::Breakers;
 use crate::retries::{OnCut, Retries};
+use crate::route::Breakers;
 use crate::timeouts::{CallTimeouts, TimeoutsConfig};
 use crate::{agui, anthropic, api_key, cap, command, openai, route};
 

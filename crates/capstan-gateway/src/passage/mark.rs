@@ -38,7 +38,13 @@ impl Marks {
     }
 
     /// Whether a process of this store has made it for this request, a moment ago.
-    pub(super) fn is_ours(&self, mark: &HeaderValue, tenant: &str, request: &Request, now: Timestamp) -> bool {
+    pub(super) fn is_ours(
+        &self,
+        mark: &HeaderValue,
+        tenant: &str,
+        request: &Request,
+        now: Timestamp,
+    ) -> bool {
         let read = || {
             let (at, hex) = mark.to_str().ok()?.split_once('.')?;
             let at: i64 = at.parse().ok()?;
@@ -55,9 +61,9 @@ impl Marks {
     fn signed(&self, at: i64, tenant: &str, request: &Request) -> Hmac<Sha256> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         let mac = self.0.clone().chain_update(PURPOSE).chain_update(at.to_be_bytes());
-        [request.method().as_str(), tenant, path].into_iter().fold(mac, |mac, part| {
-            mac.chain_update((part.len() as u64).to_be_bytes()).chain_update(part)
-        })
+        [request.method().as_str(), tenant, path]
+            .into_iter()
+            .fold(mac, |mac, part| mac.chain_update((part.len() as u64).to_be_bytes()).chain_update(part))
     }
 }
 
@@ -83,7 +89,8 @@ mod tests {
             assert!(!marks.is_ours(&mark, "acme", &asked, later(at)), "{at}");
         }
         assert!(!marks.is_ours(&mark, "acm", &asked, now));
-        for (method, path) in [("GET", "/v1/assist?a=b"), ("POST", "/v1/assist?a=c"), ("POST", "/v1/assist")] {
+        for (method, path) in [("GET", "/v1/assist?a=b"), ("POST", "/v1/assist?a=c"), ("POST", "/v1/assist")]
+        {
             assert!(!marks.is_ours(&mark, "acme", &request(method, path), now), "{method} {path}");
         }
         assert!(!Marks::new(&[8; 32]).unwrap().is_ours(&mark, "acme", &asked, now));
@@ -92,7 +99,17 @@ mod tests {
     #[test]
     fn what_is_no_mark_is_nobodys() {
         let (marks, now) = (Marks::new(&[7; 32]).unwrap(), Timestamp::from_micros(0));
-        for mark in [&b""[..], b".", b"0.", b"0.zz", b"0.abc", b"x.ab", "0.äö".as_bytes(), b"\xff", b"9223372036854775807.00"] {
+        for mark in [
+            &b""[..],
+            b".",
+            b"0.",
+            b"0.zz",
+            b"0.abc",
+            b"x.ab",
+            "0.äö".as_bytes(),
+            b"\xff",
+            b"9223372036854775807.00",
+        ] {
             let mark = HeaderValue::from_bytes(mark).unwrap();
             assert!(!marks.is_ours(&mark, "acme", &request("GET", "/"), now), "{mark:?}");
         }

@@ -37,7 +37,10 @@ struct Shared {
 }
 
 impl Shared {
-    async fn tell(&mut self, BreakerChange { upstream, opened, left }: BreakerChange) -> Result<(), JournalError> {
+    async fn tell(
+        &mut self,
+        BreakerChange { upstream, opened, left }: BreakerChange,
+    ) -> Result<(), JournalError> {
         let change = Uuid::new_v4();
         self.seen.insert(upstream.clone(), change);
         self.store.set_breaker(&BreakerNotice { upstream, opened, left, change }).await

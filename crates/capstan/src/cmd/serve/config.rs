@@ -148,11 +148,12 @@ impl Config {
         Ok(settings)
     }
 
-    /// What this process is among those that share a journal.
+    /// Where the others that share a journal reach this process, if that is said elsewhere than in the file.
     pub(super) fn advertise(&mut self, url: Option<String>) {
         self.cluster.advertise(url);
     }
 
+    /// What this process is among those that share a journal.
     pub(super) fn replica(&self) -> Result<Replica, Failure> {
         self.cluster.replica()
     }

@@ -35,9 +35,12 @@ impl ClusterConfig {
             )));
         }
         if let Some(url) = &self.url {
-            let is_web = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+            let is_web =
+                Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
             if !is_web {
-                return Err(Failure::usage(format!("cluster.url: {url:?} is no http:// or https:// address")));
+                return Err(Failure::usage(format!(
+                    "cluster.url: {url:?} is no http:// or https:// address"
+                )));
             }
         }
         let name = self.name.clone().or_else(|| std::env::var("HOSTNAME").ok());

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use capstan_gateway::{Limits, Retention, Right, Scope, Scopes, Timeouts};
 use capstan_protocol::Exposure;
+use capstan_upstream::Breakers;
 
 use super::overlay::{LimitsConfig, RetentionConfig, TimeoutsConfig};
 use super::{Config, EXAMPLE, explain};
