@@ -22,6 +22,7 @@ use crate::face::{self, Face};
 use crate::histories::Histories;
 use crate::limits::{self, Limiter};
 use crate::metrics::Metrics;
+use crate::passage::{Passage, Passages};
 use crate::purge::Erased;
 use crate::readers::Readers;
 use crate::routes::page::Asset;
@@ -48,6 +49,7 @@ pub struct Gateway {
     page: &'static [Asset],
     traces: Option<Arc<dyn TraceCollector>>,
     webhooks: Option<Arc<dyn WebhookSender>>,
+    passage: Option<Arc<dyn Passage>>,
     clock: Clock,
     console_listeners: Vec<TcpListener>,
 }
@@ -65,7 +67,17 @@ impl Gateway {
     pub fn new(journal: Journal) -> Self {
         let (agents, settings, clock) = (Vec::new(), Settings::default(), Clock::default());
         let console_listeners = Vec::new();
-        Self { journal, agents, settings, page: &[], traces: None, webhooks: None, clock, console_listeners }
+        Self {
+            journal,
+            agents,
+            settings,
+            page: &[],
+            traces: None,
+            webhooks: None,
+            passage: None,
+            clock,
+            console_listeners,
+        }
     }
 
     /// Adds an agent. Its id is derived from its name, so that it stays the same.
@@ -103,6 +115,14 @@ impl Gateway {
     #[must_use]
     pub fn webhooks(mut self, sender: impl WebhookSender) -> Self {
         self.webhooks = Some(Arc::new(sender));
+        self
+    }
+
+    /// Passes requests on to other processes that share the journal, for tenants of whom nothing is stored. Without, only
+    /// the process that such a tenant lives in can serve it.
+    #[must_use]
+    pub fn passage(mut self, passage: impl Passage) -> Self {
+        self.passage = Some(Arc::new(passage));
         self
     }
 
@@ -163,6 +183,7 @@ impl Gateway {
             ended: CancellationToken::new(),
             started: Instant::now(),
             webhooks: self.webhooks,
+            passages: Passages::new(self.passage),
             courier: courier.registered(),
         }));
         courier.employ(&app);
@@ -212,6 +233,7 @@ pub(crate) struct Shared {
     pub(crate) ended: CancellationToken,
     pub(crate) started: Instant,
     pub(crate) webhooks: Option<Arc<dyn WebhookSender>>,
+    pub(crate) passages: Passages,
     /// Delivers webhooks; nobody else can ask it.
     pub(crate) courier: Registered,
     agents: HashMap<String, Registered>,

@@ -38,6 +38,11 @@ struct Failed {
     agent: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Passed {
+    outcome: &'static str,
+}
+
 /// The agent of a fault that is no agent's: a request that was refused.
 pub(crate) const NO_AGENT: &str = "";
 
@@ -75,6 +80,7 @@ pub(crate) struct Metrics {
     first_packet_seconds: Family<Label, Histogram, fn() -> Histogram>,
     pub(crate) clock_steps: Counter,
     console: Family<Label, Counter>,
+    passed_on: Family<Passed, Counter>,
     pub(crate) journal: JournalMetrics,
     pub(crate) routes: RouteMetrics,
 }
@@ -94,6 +100,12 @@ impl Metrics {
             "tokens",
             "Tokens of runs that ended, as limits count them, by agent",
             tokens.clone(),
+        );
+        let passed_on = Family::<Passed, Counter>::default();
+        registry.register(
+            "cluster_passed_on",
+            "Requests that another process had to answer, by outcome",
+            passed_on.clone(),
         );
         let by_op = Family::<Label, Counter>::default();
         registry.register("packets", "Packets written, by op", by_op.clone());
@@ -167,6 +179,7 @@ impl Metrics {
             first_packet_seconds,
             clock_steps,
             console,
+            passed_on,
             journal,
             routes,
         }
@@ -193,6 +206,11 @@ impl Metrics {
     /// A run that ended has used so many tokens.
     pub(crate) fn tokens(&self, agent: &str, tokens: u64) {
         self.tokens.get_or_create(&Label { name: agent.to_owned() }).inc_by(tokens);
+    }
+
+    /// A request was for a tenant that lives in another process.
+    pub(crate) fn passed_on(&self, outcome: &'static str) {
+        self.passed_on.get_or_create(&Passed { outcome }).inc();
     }
 
     /// A failed attempt, or a request that was refused.

@@ -79,6 +79,10 @@ pub(crate) fn journal_fault(error: JournalError) -> Fault {
 #[derive(Debug, Clone, Copy)]
 struct OfARun;
 
+/// Marks a response that another process has given: it is as it should be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PassedOn;
+
 /// Marks a response that a face has shaped: it stays as it is.
 #[derive(Debug, Clone, Copy)]
 struct Shaped;
@@ -156,7 +160,8 @@ pub(crate) async fn render(State(app): State<App>, mut request: Request, next: N
     // On every line of the request and of the run that it starts, whatever level is logged.
     let span = tracing::error_span!("request", request_id = %id, tenant = tracing::field::Empty);
     let mut response = next.run(request).instrument(span.clone()).await;
-    if response.extensions().get::<Fault>().is_none() {
+    let is_told = response.extensions().get::<PassedOn>().is_some();
+    if !is_told && response.extensions().get::<Fault>().is_none() {
         response = unify(response);
     }
     if let Some(fault) = response.extensions_mut().remove::<Fault>() {

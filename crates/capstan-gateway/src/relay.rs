@@ -99,7 +99,7 @@ pub(crate) fn spawn(
 ) {
     let (sender, stop) = mpsc::channel(1);
     let at_work = AtWork::new(app, &run, sender);
-    let (tasks, mut tenure) = (app.tasks.clone(), app.journal.store().tenure());
+    let (tasks, mut tenure) = (app.tasks.clone(), app.journal.store().tenure_of(run.stream_id));
     let work = async move {
         let (app, stream, name) = (&at_work.app, at_work.stream, Arc::clone(&agent.name));
         // A run whose relay is gone would never end, and a stop would never be heard.

@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::Response;
 use axum::routing::get;
 use capstan_protocol::{Fault, FaultKind};
-use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue};
 
 use crate::app::App;
 use crate::face::{self, Face};
 use crate::openapi::{Described, Routes};
 use crate::refusal::Refusal;
 use crate::routes::{agents, console, docs, errors, health, page, replicas, sessions, streams, tickets};
-use crate::{access, refusal};
+use crate::{access, passage, refusal};
 
 /// Routes that ask whose request it is: those of the faces, and those that serve all of them.
 fn for_tenants(faces: &[Arc<dyn Face>]) -> Routes {
@@ -102,6 +103,8 @@ fn for_all(app: &App) -> Router<App> {
     // Whose request is it?
     let for_tenants = for_tenants(&app.faces)
         .into_router()
+        // Whoever is not stored lives in one process.
+        .route_layer(from_fn_with_state(app.clone(), passage::pass_on))
         .route_layer(from_fn_with_state(app.clone(), access::authenticate));
     open(&app.faces).into_router().merge(for_tenants)
 }
@@ -112,6 +115,8 @@ fn layered(app: &App, routes: Router<App>) -> Router {
         .layer(from_fn_with_state(app.clone(), access::guard_loopback))
         // Pages of allowed origins may ask.
         .layer(from_fn_with_state(app.clone(), access::cors))
+        // Whose answer this is, where several gateways give the same.
+        .layer(from_fn_with_state(app.clone(), served_by))
         // Browsers guess types of what they should not run.
         .layer(map_response(no_sniffing))
         // What is said in JSON is somebody's own.
@@ -141,6 +146,20 @@ pub(crate) fn health(app: &App) -> Router {
         .layer(from_fn_with_state(app.clone(), refusal::render))
         .with_state(app.clone())
 }
+
+/// One that was passed on says it already.
+async fn served_by(State(app): State<App>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    if let Some(name) = app.journal.store().replica_name()
+        && let Ok(name) = HeaderValue::from_str(name)
+    {
+        response.headers_mut().entry(SERVED_BY).or_insert(name);
+    }
+    response
+}
+
+/// The name of the process that has answered.
+const SERVED_BY: HeaderName = HeaderName::from_static("x-served-by");
 
 async fn last_answer(mut response: Response) -> Response {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -122,8 +122,14 @@ pub async fn serve(
             return Ok(Drained { recovered: 0 });
         }
     };
+    let mut outdated = app.journal.store().outdated();
     tokio::select! {
         () = &mut shutdown => service.stop(&connections).await,
+        // What runs may end, and nothing new begins; then it is left to builds that know more.
+        Ok(_) = outdated.wait_for(|is_outdated| *is_outdated) => {
+            service.stop(&connections).await?;
+            Err(io::Error::other("the journal asks for a newer build than this one"))
+        }
         () = app.broken.cancelled() => {
             // Whoever looks at `/livez` may see it, and bodies are cut; nothing can be written any more.
             tokio::time::sleep(LAST_WORDS).await;

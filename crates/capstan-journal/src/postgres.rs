@@ -5,11 +5,13 @@
 //! The [`herald`] tells others what was written, the [`listener`] hears them, the [`pulse`] keeps the lease.
 
 mod block;
+mod breakers;
 mod browse;
 mod changes;
 mod claims;
 mod frames;
 mod herald;
+mod homes;
 mod import;
 mod link;
 mod listener;
@@ -104,6 +106,8 @@ struct Shared {
     pulsed: Mutex<Instant>,
     is_draining: AtomicBool,
     is_closed: AtomicBool,
+    /// The database asks for a build that knows more than this one.
+    outdated: watch::Sender<bool>,
 }
 
 impl PostgresStore {
@@ -149,6 +153,7 @@ impl PostgresStore {
             pulsed: Mutex::new(Instant::now()),
             is_draining: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
+            outdated: watch::Sender::new(false),
         });
         let here = || Arc::clone(&shared);
         let tasks = vec![

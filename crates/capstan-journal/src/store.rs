@@ -7,9 +7,9 @@ use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::{
-    ArmedBy, Claim, ErrorKind, Expired, Frame, Health, JournalError, Kept, KeptSession, NameKind, News,
-    Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState, Secret, Stats, StoredTurn, Tenure,
-    Usage, Watch, copy,
+    ArmedBy, BreakerNotice, Claim, ErrorKind, Expired, Frame, Health, Home, JournalError, Kept, KeptSession,
+    NameKind, News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState, Secret,
+    Stats, StoredTurn, Tenure, Usage, Watch, copy,
 };
 
 /// The answer to a claim.
@@ -206,6 +206,52 @@ pub trait Store: Send + Sync + 'static {
 
     /// The runs of this process that somebody has asked to stop, perhaps more than once. Whoever asks first gets it.
     fn stops(&self) -> Option<mpsc::Receiver<Uuid>> {
+        None
+    }
+
+    /// For how long a run is this process's; as `tenure`, but what lives in memory is nobody else's.
+    fn tenure_of(&self, _stream: Uuid) -> Tenure {
+        self.tenure()
+    }
+
+    /// Where a tenant lives of whom nothing is stored; it moves in here if it lives nowhere and may.
+    async fn home(&self, _tenant: &str, _may_move_in: bool) -> Result<Home, JournalError> {
+        Ok(Home::Here)
+    }
+
+    /// Notes that a key of such a tenant is taken by a stream of which nothing is stored. The key is a hash.
+    async fn note(
+        &self,
+        _tenant: &str,
+        _key: &str,
+        _stream: Uuid,
+        _now: Timestamp,
+    ) -> Result<Noted, JournalError> {
+        Ok(Noted::New)
+    }
+
+    /// Takes back a note: the run was not begun.
+    async fn unnote(&self, _tenant: &str, _key: &str, _stream: Uuid) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    /// What all processes know of upstreams that fail.
+    async fn breakers(&self) -> Result<Vec<BreakerNotice>, JournalError> {
+        Ok(Vec::new())
+    }
+
+    /// Tells the others.
+    async fn set_breaker(&self, _notice: &BreakerNotice) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    /// Whether the store asks for a newer build than this one, which has to leave.
+    fn outdated(&self) -> watch::Receiver<bool> {
+        watch::Sender::new(false).subscribe()
+    }
+
+    /// This process's name among those that use the store.
+    fn replica_name(&self) -> Option<&str> {
         None
     }
 

@@ -20,6 +20,8 @@ export interface LineListener {
   onCut: () => void;
   /** A frame as it came. */
   onFrame: (lines: readonly string[]) => void;
+  /** One of several gateways answers: this one. */
+  onServed?: (by: string) => void;
 }
 
 /** A fetch that can be cut. */
@@ -41,6 +43,8 @@ export class Line {
     this.#count = 0;
     this.#isMarked = false;
     const response = await fetch(url, { ...init, headers: this.#headers(init), signal: request.signal });
+    const by = response.headers.get("x-served-by");
+    if (by !== null) this.listener.onServed?.(by);
     return this.#listened(response, request);
   };
 

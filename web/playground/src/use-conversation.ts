@@ -24,7 +24,7 @@ export interface Setup {
 
 export function useConversation({ agent, face, apiKey }: Setup) {
   const log = useMemo(() => new Log(), []);
-  const line = useMemo(() => new Line({ onCut: () => log.mark("cut", "you cut the connection"), onFrame: (lines) => log.frame(lines) }), [log]);
+  const line = useMemo(() => new Line({ onCut: () => log.mark("cut", "you cut the connection"), onFrame: (lines) => log.frame(lines), onServed: (by) => log.served(by) }), [log]);
   const [past, setPast] = useState<TurnData[]>([]);
   const [current, setCurrent] = useState<{ id: string; question: string; face: Face } | null>(null);
   const conversation = useRef(newId());

@@ -21,9 +21,9 @@ use crate::news::{News, Tenure, Watch};
 use crate::planted_bug::{self, Bug};
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, Kept, KeptSession, NameKind,
-    Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState, Secret, SharedStats, Spent,
-    Standing, Stats, Store, StoredTurn, Tokens, Usage,
+    BreakerNotice, Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, Home, JournalError, Kept,
+    KeptSession, NameKind, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState,
+    Secret, SharedStats, Spent, Standing, Stats, Store, StoredTurn, Tokens, Usage,
 };
 
 /// What a read may take beside the frames that are asked for: the rest of the block in which the first one lies.
@@ -440,6 +440,40 @@ impl Store for PostgresStore {
 
     fn stops(&self) -> Option<mpsc::Receiver<Uuid>> {
         self.stops.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    async fn home(&self, tenant: &str, may_move_in: bool) -> Result<Home, JournalError> {
+        self.shared.home(tenant, may_move_in).await
+    }
+
+    async fn note(
+        &self,
+        tenant: &str,
+        key: &str,
+        stream: Uuid,
+        now: Timestamp,
+    ) -> Result<Noted, JournalError> {
+        self.shared.note(tenant, key, stream, now).await
+    }
+
+    async fn unnote(&self, tenant: &str, key: &str, stream: Uuid) -> Result<(), JournalError> {
+        self.shared.unnote(tenant, key, stream).await
+    }
+
+    async fn breakers(&self) -> Result<Vec<BreakerNotice>, JournalError> {
+        self.shared.breakers().await
+    }
+
+    async fn set_breaker(&self, notice: &BreakerNotice) -> Result<(), JournalError> {
+        self.shared.set_breaker(notice).await
+    }
+
+    fn outdated(&self) -> watch::Receiver<bool> {
+        self.shared.outdated.subscribe()
+    }
+
+    fn replica_name(&self) -> Option<&str> {
+        Some(&self.shared.replica.name)
     }
 
     async fn replicas(&self) -> Result<Vec<ReplicaState>, JournalError> {

@@ -76,6 +76,12 @@ pub(super) fn url(addresses: &[SocketAddr], is_tls: bool) -> String {
     }
 }
 
+/// Where other processes reach it, unless they are told: not by the address that stands for all of this machine's.
+pub(super) fn advertised(addresses: &[SocketAddr], is_tls: bool) -> Option<String> {
+    let is_one = |address: &SocketAddr| !address.ip().is_unspecified();
+    addresses.iter().all(is_one).then(|| url(addresses, is_tls)).filter(|url| !url.is_empty())
+}
+
 /// Where this machine reaches it: nobody can call the address that stands for all of them.
 pub(super) fn reachable(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let loopback = |address: &SocketAddr| match address.ip() {

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use capstan_gateway::{Operator, Settings, Tenant};
 use capstan_journal::Replica;
 use capstan_protocol::{Exposure, nearest};
+use capstan_upstream::Breakers;
 use serde::Deserialize;
 
 use self::auth::{AuthConfig, JwtConfig, OperatorConfig};
@@ -108,9 +109,9 @@ impl Config {
     }
 
     /// The agents that the file names, the default one first; none if it names none.
-    pub(super) fn agents(&self) -> Result<Vec<Named>, Failure> {
+    pub(super) fn agents(&self, breakers: &Breakers) -> Result<Vec<Named>, Failure> {
         let (path, text) = &self.source;
-        agents::agents(&self.agents, Source { path, text })
+        agents::agents(&self.agents, Source { path, text }, breakers)
     }
 
     /// Where others find the gateway, if that is said: an absolute address.
@@ -150,6 +151,11 @@ impl Config {
                 .with_help("add their [[tenants]], which then need no keys, or set tenants = \"any\""));
         }
         Ok(settings)
+    }
+
+    /// Where the others that share a journal reach this process, if that is said elsewhere than in the file.
+    pub(super) fn advertise(&mut self, url: Option<String>) {
+        self.cluster.advertise(url);
     }
 
     /// What this process is among those that share a journal.
