@@ -352,7 +352,8 @@ async fn foreign_agents_that_fail_are_typed() {
 
 #[tokio::test]
 async fn foreign_a2a_agents_that_fail_are_typed() {
-    let event = |result: Value| vec![stream_head(), chunk(&json!({ "jsonrpc": "2.0", "id": 1, "result": result }))];
+    let event =
+        |result: Value| vec![stream_head(), chunk(&json!({ "jsonrpc": "2.0", "id": 1, "result": result }))];
     let state = |state: &str, parts: Value| {
         let message = json!({ "messageId": "m", "role": "ROLE_AGENT", "parts": parts });
         event(json!({ "statusUpdate": { "taskId": "t", "status": { "state": state, "message": message } } }))
