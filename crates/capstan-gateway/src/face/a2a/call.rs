@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::push::Config;
 use super::words::{Version, with};
+use crate::refusal::Shaped;
 
 /// Goes with the head of the request.
 #[derive(Debug, Clone)]
@@ -67,6 +68,7 @@ impl Call {
             }
         };
         let mut response = json_response(StatusCode::from_u16(status).unwrap_or_default(), &body);
+        response.extensions_mut().insert(Shaped);
         if let Some(seconds) = wrong.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
