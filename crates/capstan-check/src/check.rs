@@ -14,6 +14,14 @@ pub enum Face {
     Cap,
     /// AG-UI.
     Agui,
+    /// OpenAI's API.
+    OpenAi,
+    /// The AI SDK's UI message streams.
+    AiSdk,
+    /// A2A.
+    A2a,
+    /// Durable Streams, as far as they are read.
+    Durable,
 }
 
 impl fmt::Display for Face {
@@ -21,6 +29,10 @@ impl fmt::Display for Face {
         f.write_str(match self {
             Self::Cap => "cap",
             Self::Agui => "ag-ui",
+            Self::OpenAi => "openai",
+            Self::AiSdk => "ai-sdk",
+            Self::A2a => "a2a",
+            Self::Durable => "durable",
         })
     }
 }
@@ -44,6 +56,16 @@ pub enum Use {
     Agui,
     /// A run that fails, in AG-UI.
     AguiFault,
+    /// A run of the plain query as a response of OpenAI's.
+    OpenAi,
+    /// And as a chat of theirs.
+    Chat,
+    /// A run of the plain query in a chat of the AI SDK's.
+    AiSdk,
+    /// One that goes on until it is stopped.
+    AiSdkSlow,
+    /// A run of the plain query as a task of A2A's.
+    A2a,
     /// The key of a tenant.
     Key,
     /// The key of another tenant.
@@ -62,8 +84,9 @@ impl Use {
     pub fn demand(self) -> Option<&'static str> {
         match self {
             Self::Plain | Self::Race | Self::V2 | Self::Agui => None,
+            Self::OpenAi | Self::Chat | Self::AiSdk | Self::A2a => None,
             Self::Fault | Self::AguiFault => Some("`--fault-query`"),
-            Self::Slow => Some("`--slow-query`"),
+            Self::Slow | Self::AiSdkSlow => Some("`--slow-query`"),
             Self::Quiet => Some("`--quiet-query`, `--slow`"),
             Self::Key => Some("`--key`"),
             Self::OtherKey | Self::OtherRun => Some("`--other-key`"),
@@ -75,10 +98,13 @@ impl Use {
         let queries = &target.queries;
         let (is_there, reason) = match self {
             Self::Plain | Self::Race | Self::V2 | Self::Agui => return None,
+            Self::OpenAi | Self::Chat | Self::AiSdk | Self::A2a => return None,
             Self::Fault | Self::AguiFault => {
                 (queries.fault.is_some(), "no query is known to fail: --fault-query")
             }
-            Self::Slow => (queries.slow.is_some(), "no query is known to take long: --slow-query"),
+            Self::Slow | Self::AiSdkSlow => {
+                (queries.slow.is_some(), "no query is known to take long: --slow-query")
+            }
             Self::Quiet if !target.slow => (false, "takes 20 s: --slow"),
             Self::Quiet => (queries.quiet.is_some(), "no query is known to be silent: --quiet-query"),
             Self::Key => (target.has_key(), "no tenant's key: --key"),

@@ -36,6 +36,10 @@ pub(crate) struct Lab {
     fault: Shared<Recording>,
     pub(crate) resumed: Shared<Vec<Resumed>>,
     pub(crate) stopped: Shared<Stopped>,
+    pub(crate) openai: Shared<Recording>,
+    pub(crate) chat: Shared<Recording>,
+    pub(crate) ai_sdk: Shared<Recording>,
+    pub(crate) a2a: Shared<Recording>,
     agui_plain: Shared<Recording>,
     agui_fault: Shared<Recording>,
     pub(crate) agui_resumed: Shared<Vec<AguiResumed>>,
@@ -61,10 +65,22 @@ impl Lab {
             fault: OnceCell::new(),
             resumed: OnceCell::new(),
             stopped: OnceCell::new(),
+            openai: OnceCell::new(),
+            chat: OnceCell::new(),
+            ai_sdk: OnceCell::new(),
+            a2a: OnceCell::new(),
             agui_plain: OnceCell::new(),
             agui_fault: OnceCell::new(),
             agui_resumed: OnceCell::new(),
         })
+    }
+
+    /// The place of a face: that of the agent that is asked, if one was named.
+    pub(crate) fn below(&self, face: &str) -> String {
+        match &self.target.agent {
+            Some(agent) => format!("{}/{face}", of_agent(agent)),
+            None => format!("/v1/{face}"),
+        }
     }
 
     /// Sends a request; returns when the head of the response is there.
@@ -230,4 +246,13 @@ impl Recording {
         }
         Ok(transcript)
     }
+}
+
+/// An agent's name may hold anything, so it is encoded as one part of a path.
+pub(crate) fn of_agent(agent: &str) -> String {
+    let mut url = url::Url::parse("http://any").ok();
+    if let Some(mut parts) = url.as_mut().and_then(|url| url.path_segments_mut().ok()) {
+        parts.clear().extend(["v1", "agents", agent]);
+    }
+    url.map_or_else(String::new, |url| url.path().to_owned())
 }

@@ -1,13 +1,17 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+mod a2a;
 mod agui;
+mod ai_sdk;
 mod cap;
 mod check;
+mod durable;
 mod evidence;
 mod frames;
 mod http;
 mod lab;
+mod openai;
 mod question;
 mod report;
 mod run;

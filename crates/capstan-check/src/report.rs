@@ -53,6 +53,8 @@ pub struct Environment {
     pub assist: Option<String>,
     /// Where AG-UI requests were posted to, if there is an AG-UI face.
     pub agui: Option<String>,
+    /// The other faces that are there, by their names.
+    pub others: Vec<String>,
     /// Whether the agent is the demo, whose commands are known.
     pub is_demo: bool,
     /// Whether a key was sent.

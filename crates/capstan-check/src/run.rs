@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use capstan_protocol::Timestamp;
 use http::Method;
 use thiserror::Error;
-use url::Url;
+use uuid::Uuid;
 
 use crate::check::{Check, Face, NotPassed, Use};
 use crate::lab::Lab;
@@ -13,6 +13,7 @@ use crate::report::{Environment, Judged, Report, Summary, Verdict};
 use crate::table::CHECKS;
 use crate::target::{Faces, Target};
 use crate::wire::Ask;
+use crate::{a2a, durable, openai};
 
 /// Why nothing could be checked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -40,6 +41,9 @@ pub async fn run(target: Target, mut watch: impl FnMut(Progress<'_>)) -> Result<
     let has = |face| match face {
         Face::Cap => environment.assist.is_some(),
         Face::Agui => environment.agui.is_some(),
+        Face::OpenAi | Face::AiSdk | Face::A2a | Face::Durable => {
+            environment.others.contains(&face.to_string())
+        }
     };
     // Who names a check is told why it cannot be made; else a face that is not there is none to judge.
     let chosen = if lab.target.only.is_empty() { within(chosen, has) } else { chosen };
@@ -140,6 +144,8 @@ async fn prepare(target: Target) -> Result<(Lab, Environment), Unreachable> {
     if assist.is_none() && agui.is_none() {
         return Err(no_face(&lab.target));
     }
+    let others =
+        if lab.target.others && lab.target.faces == Faces::Auto { others(&lab).await } else { Vec::new() };
     let is_demo = is_demo(&lab).await;
     if is_demo {
         lab.target.queries = std::mem::take(&mut lab.target.queries).or_demo();
@@ -150,6 +156,7 @@ async fn prepare(target: Target) -> Result<(Lab, Environment), Unreachable> {
         url: shown_url(&lab.target),
         assist,
         agui,
+        others,
         is_demo,
         has_key: lab.target.has_key(),
         has_other_key: lab.target.has_other_key(),
@@ -175,13 +182,8 @@ fn assist_paths(target: &Target) -> Vec<String> {
     }
 }
 
-/// An agent's name may hold anything, so it is encoded as one part of a path.
 fn of_agent(agent: &str, face: &str) -> String {
-    let mut url = Url::parse("http://any").ok();
-    if let Some(mut parts) = url.as_mut().and_then(|url| url.path_segments_mut().ok()) {
-        parts.clear().extend(["v1", "agents", agent, face]);
-    }
-    url.map_or_else(String::new, |url| url.path().to_owned())
+    format!("{}/{face}", crate::lab::of_agent(agent))
 }
 
 fn agui_paths(target: &Target) -> Vec<String> {
@@ -212,6 +214,23 @@ async fn find(lab: &Lab, paths: Vec<String>) -> Result<Option<String>, Unreachab
         }
     }
     Ok(None)
+}
+
+/// The faces beside CAP and AG-UI, by requests that start nothing.
+async fn others(lab: &Lab) -> Vec<String> {
+    let refused = async |path: String| {
+        let answer = lab.send(&Ask::post(path, "{}")).await;
+        answer.is_ok_and(|answer| answer.status == 400)
+    };
+    let has_card = lab.send(&Ask::get(a2a::card_path(lab))).await;
+    let is_read_only = lab.send(&Ask::new(Method::PUT, durable::path(Uuid::nil()))).await;
+    let found = [
+        (Face::OpenAi, refused(openai::RESPONSES.into()).await),
+        (Face::AiSdk, refused(lab.below("ai-sdk/chat")).await),
+        (Face::A2a, has_card.is_ok_and(|card| card.status == 200 && card.json().is_object())),
+        (Face::Durable, is_read_only.is_ok_and(|answer| answer.status == 405)),
+    ];
+    found.into_iter().filter(|(_, is_there)| *is_there).map(|(face, _)| face.to_string()).collect()
 }
 
 fn no_face(target: &Target) -> Unreachable {

@@ -1,7 +1,7 @@
 //! THE TABLE: every check, a row each. A check stands after those that it depends on.
 
 use crate::check::{Check, Face, Use};
-use crate::{agui, cap, http, tenants};
+use crate::{a2a, agui, ai_sdk, cap, durable, http, openai, tenants};
 
 macro_rules! checks {
     ($($face:ident $id:literal $clause:literal $title:literal $uses:tt $after:tt $judge:path;)*) => {
@@ -146,6 +146,38 @@ checks! {
     Agui "agui.error" "6 AG-UI" "RUN_ERROR has one of the ten codes, and its status" [AguiFault] ["agui.end"] agui::fail::code;
     Agui "agui.error-members" "6 AG-UI" "RUN_ERROR has the story's members and their metadata" [AguiFault] ["agui.error"] agui::fail::members;
     Agui "agui.error-event" "11 Frames and ids" "RUN_ERROR is also the frame's event name" [AguiFault] ["agui.error"] agui::fail::event_name;
+
+    // OpenAI's API.
+    OpenAi "openai.answer" "13 Answers" "A response is streamed in plain events: no ids, no preamble" [OpenAi] [] openai::answer;
+    OpenAi "openai.order" "13 Answers" "It is created, then in progress, and its numbers go up" [OpenAi] ["openai.answer"] openai::order;
+    OpenAi "openai.terminal" "13 Answers" "One terminal event comes last, before a clean end" [OpenAi] ["openai.answer"] openai::terminal;
+    OpenAi "openai.resume" "13 Answers" "starting_after goes on with the next event, with the same bytes" [OpenAi] ["openai.order", "openai.terminal"] openai::resume;
+    OpenAi "openai.once" "13 Requests" "An Idempotency-Key is one response" [OpenAi] ["openai.answer"] openai::once;
+    OpenAi "openai.error" "13 Refusals" "A refusal has OpenAI's shape" [] [] openai::error;
+    OpenAi "openai.chat" "13 Answers" "A chat's chunks end with one finish_reason and [DONE]" [Chat] [] openai::chat;
+
+    // The AI SDK.
+    AiSdk "ai-sdk.answer" "14 Chats of the AI SDK" "A chat is answered with a UI message stream" [AiSdk] [] ai_sdk::answer;
+    AiSdk "ai-sdk.order" "14 Chats of the AI SDK" "It begins with start and its message, and ends with finish and [DONE]" [AiSdk] ["ai-sdk.answer"] ai_sdk::order;
+    AiSdk "ai-sdk.replay" "14 Chats of the AI SDK" "Who comes back is told all of it from start" [AiSdk] ["ai-sdk.order"] ai_sdk::replay;
+    AiSdk "ai-sdk.nothing" "14 Chats of the AI SDK" "A chat without a run is 204" [] [] ai_sdk::nothing;
+    AiSdk "ai-sdk.stop" "14 Chats of the AI SDK" "DELETE ends the run, and whoever reads sees the abort" [AiSdkSlow] ["ai-sdk.answer"] ai_sdk::stop;
+
+    // A2A.
+    A2a "a2a.card" "14 Tasks of A2A" "The card names absolute addresses, and streaming" [] [] a2a::card;
+    A2a "a2a.stream" "14 Tasks of A2A" "A stream is the task, then its updates, and ends after the last status" [A2a] [] a2a::stream;
+    A2a "a2a.get" "14 Tasks of A2A" "A task has all that was streamed of it" [A2a] ["a2a.stream"] a2a::get;
+    A2a "a2a.old" "14 Tasks of A2A" "Version 0.3 has its own words at the same address" [A2a] ["a2a.stream"] a2a::old;
+    A2a "a2a.once" "14 Tasks of A2A" "The same message is the same task" [A2a] ["a2a.stream"] a2a::once;
+    A2a "a2a.resume" "14 Tasks of A2A" "Last-Event-ID goes on with the next event, with the same bytes" [A2a] ["a2a.stream"] a2a::resume;
+    A2a "a2a.over" "14 Tasks of A2A" "A task that is over is neither subscribed to nor cancelled" [A2a] ["a2a.stream"] a2a::over;
+
+    // Durable Streams.
+    Durable "durable.read" "14 Runs as Durable Streams" "A stream that has ended is its packets, up to date and closed" [Plain] ["cap.packets", "cap.close"] durable::read;
+    Durable "durable.offset" "14 Runs as Durable Streams" "An offset goes on with the next packet" [Plain] ["durable.read"] durable::offset;
+    Durable "durable.head" "14 Runs as Durable Streams" "HEAD tells where a stream ends" [Plain] ["durable.read"] durable::head;
+    Durable "durable.poll" "14 Runs as Durable Streams" "A long poll at the end of a closed stream is 204 at once" [Plain] ["durable.read"] durable::poll;
+    Durable "durable.write" "14 Runs as Durable Streams" "Nothing can be written" [Plain] ["durable.read"] durable::write;
 }
 
 #[cfg(test)]

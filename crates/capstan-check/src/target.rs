@@ -46,6 +46,8 @@ pub struct Target {
     pub agent: Option<String>,
     /// Which faces.
     pub faces: Faces,
+    /// Whether the faces beside these two are looked for, where all are.
+    pub others: bool,
     /// Where CAP requests are posted to, if not to the usual routes.
     pub assist_path: Option<String>,
     /// Where AG-UI requests are posted to, if not to the usual route.
@@ -71,6 +73,7 @@ impl Target {
             other_key: None,
             agent: None,
             faces: Faces::Auto,
+            others: true,
             assist_path: None,
             agui_path: None,
             queries: Queries::default(),

@@ -4,7 +4,7 @@
 //! of a request, refusals, and how a stream is told. There is one way in for all of them (`post`) and one way out
 //! (`reader`); neither knows which faces there are.
 
-mod a2a;
+pub(crate) mod a2a;
 pub(crate) mod agui;
 mod ai_sdk;
 pub(crate) mod cap;

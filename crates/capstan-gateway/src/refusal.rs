@@ -85,7 +85,7 @@ pub(crate) struct PassedOn;
 
 /// Marks a response that a face has shaped: it stays as it is.
 #[derive(Debug, Clone, Copy)]
-struct Shaped;
+pub(crate) struct Shaped;
 
 impl Refusal {
     /// The failure of a run as the answer to the one who asked for it in one object.
@@ -160,8 +160,9 @@ pub(crate) async fn render(State(app): State<App>, mut request: Request, next: N
     // On every line of the request and of the run that it starts, whatever level is logged.
     let span = tracing::error_span!("request", request_id = %id, tenant = tracing::field::Empty);
     let mut response = next.run(request).instrument(span.clone()).await;
-    let is_told = response.extensions().get::<PassedOn>().is_some();
-    if !is_told && response.extensions().get::<Fault>().is_none() {
+    let extensions = response.extensions();
+    let is_told = extensions.get::<PassedOn>().is_some() || extensions.get::<Shaped>().is_some();
+    if !is_told && extensions.get::<Fault>().is_none() {
         response = unify(response);
     }
     if let Some(fault) = response.extensions_mut().remove::<Fault>() {

@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use crate::app::{App, Registered, Shared};
 use crate::ask::body_hash;
+use crate::face::a2a::push::{self, Parcel};
 use crate::limits::Slot;
 use crate::refusal::journal_fault;
 use crate::relay::{self, Room};
@@ -26,7 +27,7 @@ use crate::relay::{self, Room};
 /// The agent's name; no request can ask for it.
 pub(crate) const COURIER: &str = "capstan:webhook";
 /// With the waits below these last for more than an hour.
-const ATTEMPTS: u32 = 20;
+pub(crate) const ATTEMPTS: u32 = 20;
 const FIRST_WAIT: u64 = 5;
 /// No run waits longer.
 const LONGEST_WAIT: u64 = 300;
@@ -59,6 +60,27 @@ impl Webhook {
         let secret = BASE64_STANDARD.decode(secret.strip_prefix(SECRET_PREFIX)?).ok()?;
         let is_long_enough = SECRET_BYTES.contains(&secret.len());
         is_long_enough.then(|| Self { url: url.into(), allow_private: false, secret: secret.into() })
+    }
+
+    /// To an address that a client has named: signed with the secret of the tenant's own webhook, if it has one, and as free to
+    /// reach networks that are not public.
+    pub(crate) fn to(own: Option<Self>, url: String) -> Self {
+        let (allow_private, secret) =
+            own.map_or_else(|| (false, Arc::from([])), |own| (own.allow_private, own.secret));
+        Self { url, allow_private, secret }
+    }
+
+    /// What shows that a message is ours; nothing without a secret.
+    fn proof(&self, id: &str, at: i64, body: &str) -> Vec<(&'static str, String)> {
+        if self.secret.is_empty() {
+            return Vec::new();
+        }
+        let signature = self.sign(id, at, body);
+        vec![
+            ("webhook-id", id.to_owned()),
+            ("webhook-timestamp", at.to_string()),
+            ("webhook-signature", signature),
+        ]
     }
 
     /// The signature of a message.
@@ -111,13 +133,9 @@ struct Bag(Arc<Courier>);
 impl Agent for Bag {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let app = self.0.app()?;
-        let stream: Uuid = turn.text().parse().map_err(|_| Fault::new(FaultKind::StreamNotFound))?;
-        let run = ended(&app, stream, out).await?;
-        let webhook = app.settings.tenants.webhook_of(&run.tenant);
-        // Neither is there any more.
-        let (Some(webhook), Some(sender)) = (webhook, app.webhooks.clone()) else { return Ok(()) };
-        let message = Message::of(&run, turn.run, app.wall.now().as_micros().div_euclid(1_000_000));
-        match sender.post(&webhook, &message.headers(&webhook), message.body.clone().into()).await {
+        let Some(sender) = app.webhooks.clone() else { return Ok(()) };
+        let Some(parcel) = parcel(&app, &turn, out).await? else { return Ok(()) };
+        match sender.post(&parcel.to, &parcel.headers, parcel.body.into()).await {
             Ok(200..300) => Ok(out.delta("delivered").await?),
             // Its receiver is gone for good, and says so.
             Ok(410) => Err(refused("410").with_severity(capstan_protocol::ErrorSeverity::Fatal).into()),
@@ -131,6 +149,27 @@ impl Agent for Bag {
     fn max_attempts(&self) -> u32 {
         ATTEMPTS
     }
+}
+
+/// What is to be posted, once there is something to tell; nothing if nobody wants to know any more.
+async fn parcel(app: &App, turn: &Turn, out: &mut Writer) -> Result<Option<Parcel>, Failure> {
+    let at = || app.wall.now().as_micros().div_euclid(1_000_000);
+    if let Some((stream, is_late)) = push::run_of(turn) {
+        if is_late {
+            return Ok(None);
+        }
+        let run = ended(app, stream, out).await?;
+        let mut parcel = push::parcel(app, &run, turn).await?;
+        parcel.headers.extend(parcel.to.proof(&format!("evt_{}", turn.run.simple()), at(), &parcel.body));
+        return Ok(Some(parcel));
+    }
+    let stream: Uuid = turn.text().parse().map_err(|_| Fault::new(FaultKind::StreamNotFound))?;
+    let run = ended(app, stream, out).await?;
+    let Some(to) = app.settings.tenants.webhook_of(&run.tenant) else { return Ok(None) };
+    let message = Message::of(&run, turn.run, at());
+    let mut headers = vec![("content-type", "application/json".to_owned())];
+    headers.extend(to.proof(&message.id, message.at, &message.body));
+    Ok(Some(Parcel { to, headers, body: message.body }))
 }
 
 fn refused(status: &str) -> Fault {
@@ -179,15 +218,6 @@ impl Message {
         let body = serde_json::json!({ "id": id, "object": "event", "created_at": ended, "type": kind_of(run),
             "data": { "id": response } });
         Self { id, at, body: body.to_string() }
-    }
-
-    fn headers(&self, webhook: &Webhook) -> [(&'static str, String); 4] {
-        [
-            ("content-type", "application/json".into()),
-            ("webhook-id", self.id.clone()),
-            ("webhook-timestamp", self.at.to_string()),
-            ("webhook-signature", webhook.sign(&self.id, self.at, &self.body)),
-        ]
     }
 }
 

@@ -225,7 +225,10 @@ async fn http_and_json_say_the_same_without_envelopes() {
     assert_eq!(over["error"]["details"][0]["reason"], "TASK_NOT_CANCELABLE");
     for method in [reqwest::Method::GET, reqwest::Method::POST] {
         let url = format!("{}/v1/a2a/tasks/{id}:subscribe", server.url);
-        assert_eq!(client().request(method, url).send().await.unwrap().status(), 400);
+        let refused = client().request(method, url).send().await.unwrap();
+        assert_eq!(refused.status(), 400);
+        let refused: Value = refused.json().await.unwrap();
+        assert_eq!(refused["error"]["details"][0]["reason"], "UNSUPPORTED_OPERATION", "{refused}");
     }
     let unknown = server.get(&format!("/v1/a2a/tasks/{}", Uuid::now_v7())).await;
     assert_eq!(unknown.status(), 404);

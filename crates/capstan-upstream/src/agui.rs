@@ -55,7 +55,7 @@ impl Dialect for AgUi {
         serde_json::to_value(input::of(turn, self.system.as_deref())?).map_err(Fault::from_error)
     }
 
-    fn decoder(&self) -> Decoder {
+    fn decoder(&self, _turn: &Turn) -> Decoder {
         Decoder::default()
     }
 

@@ -75,7 +75,7 @@ impl Dialect for Anthropic {
         Ok(self.0.body(body, asked::of(turn)?))
     }
 
-    fn decoder(&self) -> Decoder {
+    fn decoder(&self, _turn: &Turn) -> Decoder {
         Decoder::new(self.0.secret.clone())
     }
 

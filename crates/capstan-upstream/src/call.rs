@@ -8,7 +8,7 @@ use capstan_agent::{
     About, Agent, CallBegan, Cancel, CancelReason, Clock, Outcome, Output, Stopped, Timer, Turn, Writer,
 };
 use capstan_protocol::fault::Upstream;
-use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind, sse};
+use capstan_protocol::{ErrorSeverity, Fault, FaultKind, sse};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response};
 use serde_json::Value;
@@ -35,7 +35,7 @@ const REFUSAL_BYTES: usize = 64 * 1024;
 /// How long the usage of a complete answer is waited for. Most servers send it in the same breath.
 const USAGE_GRACE: Duration = Duration::from_millis(300);
 /// How often an answer is read on where it broke off, by upstreams that keep it.
-const RESUMES: u32 = 3;
+pub(crate) const RESUMES: u32 = 3;
 /// How long a finished response may take to end, so that its connection can serve again.
 const DRAIN: Duration = Duration::from_secs(2);
 
@@ -52,10 +52,11 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     /// The turn as the upstream wants it; what it cannot take is `invalid_request`.
     fn body(&self, turn: &Turn) -> Result<Value, Fault>;
 
-    fn decoder(&self) -> Self::Decoder;
+    fn decoder(&self, turn: &Turn) -> Self::Decoder;
 
-    /// Where an answer that broke off can be read on, if the upstream keeps it: that starts nothing, and is no call.
-    fn resume_url(&self, _decoder: &Self::Decoder) -> Option<Url> {
+    /// How an answer that broke off is read on, if the upstream keeps it: that starts nothing, and is no call. `resumed`
+    /// tells how often that was done.
+    fn resume(&self, _decoder: &mut Self::Decoder, _resumed: u32) -> Option<Resume> {
         None
     }
 
@@ -70,6 +71,14 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     }
 
     fn about(&self) -> About;
+}
+
+/// A request that reads an answer on.
+pub(crate) struct Resume {
+    pub(crate) url: Url,
+    /// What is posted; without it the request is a GET.
+    pub(crate) body: Option<Value>,
+    pub(crate) wait: Duration,
 }
 
 /// An upstream over HTTP.
@@ -98,11 +107,11 @@ impl<D: Dialect> HttpAgent<D> {
         headers: &HeaderMap,
         body: &Bytes,
         times: CallTimeouts,
-        cancel: &Cancel,
+        turn: &Turn,
         out: &mut AttemptWriter<'_>,
     ) -> Result<(), FailedCall> {
         let mut seen = Upstream { host: Some(http::host_of(self.dialect.url())), ..Upstream::default() };
-        let called = self.exchange(headers, body, times, cancel, out, &mut seen).await;
+        let called = self.exchange(headers, body, times, turn, out, &mut seen).await;
         called.map_err(|failed| FailedCall {
             fault: http::with_log_details(failed.fault, seen, &self.secret),
             ..failed
@@ -114,13 +123,13 @@ impl<D: Dialect> HttpAgent<D> {
         headers: &HeaderMap,
         body: &Bytes,
         times: CallTimeouts,
-        cancel: &Cancel,
+        turn: &Turn,
         out: &mut AttemptWriter<'_>,
         seen: &mut Upstream,
     ) -> Result<(), FailedCall> {
         let began = Instant::now();
         let request = self.client.post(self.dialect.url().clone()).headers(headers.clone());
-        let sending = self.send(request.body(body.clone()), cancel);
+        let sending = self.send(request.body(body.clone()), &turn.cancel);
         let patience = times.first_token.min(times.total);
         let response = self.clock.within(Timer::FirstToken, patience, sending).await;
         let response = response.ok_or_else(|| timed_out(Timer::FirstToken))??;
@@ -131,25 +140,38 @@ impl<D: Dialect> HttpAgent<D> {
             let id = far_id(response.headers());
             out.say(&mut id.map(Output::FarId).into_iter().collect()).await?;
         }
-        let mut decoder = self.dialect.decoder();
+        let mut decoder = self.dialect.decoder(turn);
         let mut read = self.read(response, began, times, &mut decoder, out).await;
-        for resumed in 0..RESUMES {
-            let Err(failed) = &read else { break };
-            let Some(url) = self.dialect.resume_url(&decoder).filter(|_| is_cut(&failed.fault)) else {
+        for resumed in 0.. {
+            if !read.as_ref().is_err_and(|failed| is_cut(&failed.fault))
+                || left(began + times.total).is_zero()
+            {
                 break;
-            };
-            let Some(response) = self.resume(url, headers, resumed).await else { break };
-            read = self.read(response, began, times, &mut decoder, out).await;
+            }
+            let Some(resume) = self.dialect.resume(&mut decoder, resumed) else { break };
+            out.alive()?;
+            match self.resume(resume, headers).await {
+                Resumed::On(response) => read = self.read(response, began, times, &mut decoder, out).await,
+                Resumed::NotNow => {}
+                Resumed::Never => break,
+            }
         }
         read
     }
 
     /// The rest of an answer that broke off, if its upstream can tell it. If not, the attempt ends as it would have.
-    async fn resume(&self, url: Url, headers: &HeaderMap, resumed: u32) -> Option<Response> {
-        self.clock.sleep(Timer::Again, Backoff::DEFAULT.delay(resumed, fastrand::f64())).await;
-        let sending = self.client.get(url).headers(headers.clone()).send();
-        let response = self.clock.within(Timer::FirstToken, self.times.first_token, sending).await?.ok()?;
-        response.status().is_success().then_some(response)
+    async fn resume(&self, resume: Resume, headers: &HeaderMap) -> Resumed {
+        self.clock.sleep(Timer::Again, resume.wait).await;
+        let request = match resume.body {
+            Some(body) => self.client.post(resume.url).body(body.to_string()),
+            None => self.client.get(resume.url),
+        };
+        let sending = request.headers(headers.clone()).send();
+        match self.clock.within(Timer::FirstToken, self.times.first_token, sending).await {
+            Some(Ok(response)) if response.status().is_success() => Resumed::On(response),
+            Some(Ok(response)) if response.status().is_client_error() => Resumed::Never,
+            Some(Ok(_) | Err(_)) | None => Resumed::NotNow,
+        }
     }
 
     /// The head of the answer. Dropping this hangs up, unless that would leave a run behind.
@@ -255,7 +277,7 @@ impl<D: Dialect> HttpAgent<D> {
         }
         let mut headers = self.dialect.headers(&body);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static("text/event-stream"));
         headers.extend(http::trace_headers(turn));
         Ok((headers, Bytes::from(body.to_string())))
     }
@@ -273,7 +295,7 @@ impl<D: Dialect> Agent for HttpAgent<D> {
             if let Some(out) = writer.writer() {
                 out.call(CallBegan { member: None, about: self.dialect.about(), receipt: None }).await?;
             }
-            let called = self.call_logged(&headers, &body, self.times, &turn.cancel, &mut writer).await;
+            let called = self.call_logged(&headers, &body, self.times, &turn, &mut writer).await;
             let Err(failed) = called else {
                 return Ok(());
             };
@@ -309,7 +331,7 @@ impl<D: Dialect> Callee for HttpAgent<D> {
         let own = self.times.first_token;
         let first_token = ask.first_token.map_or(own, |limit| limit.min(own));
         let times = CallTimeouts { first_token, ..self.times };
-        self.call_logged(&headers, &body, times, &ask.turn.cancel, out).await
+        self.call_logged(&headers, &body, times, ask.turn, out).await
     }
 
     fn is_repeatable(&self) -> bool {
@@ -325,6 +347,13 @@ impl<D: Dialect> Callee for HttpAgent<D> {
 fn is_cut(fault: &Fault) -> bool {
     let is_cut = matches!(fault.kind(), FaultKind::UpstreamTruncated | FaultKind::UpstreamTimeout);
     is_cut && fault.severity() == ErrorSeverity::Transient
+}
+
+/// Whether an answer can be read on.
+enum Resumed {
+    On(Response),
+    NotNow,
+    Never,
 }
 
 /// A response being read.

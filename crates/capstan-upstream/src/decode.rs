@@ -31,6 +31,11 @@ pub trait Decode: Send {
         None
     }
 
+    /// The failure that a document tells of in a way that is this protocol's alone.
+    fn refusal(&self, _document: &Value) -> Option<Fault> {
+        None
+    }
+
     /// Whether the protocol's own finish was seen. A body that ends before it was cut off.
     fn is_complete(&self) -> bool;
 }

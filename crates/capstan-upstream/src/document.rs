@@ -46,6 +46,9 @@ impl Document {
         let text = text.trim_start_matches('\u{feff}');
         let value = serde_json::from_str::<Value>(text).or_else(|_| serde_json::from_str(&mend(text)));
         let Ok(value) = value else { return chunks(text, decoder, out) };
+        if let Some(fault) = decoder.refusal(&value) {
+            return Err(fault);
+        }
         if let Some(told) = UpstreamFailure::found_in(&value) {
             return Err(told.to_fault(secret));
         }

@@ -16,7 +16,7 @@ use crate::callee::Callee;
 use crate::retries::{OnCut, Retries};
 use crate::route::Breakers;
 use crate::timeouts::{CallTimeouts, TimeoutsConfig};
-use crate::{agui, anthropic, api_key, cap, command, openai, route};
+use crate::{a2a, agui, anthropic, api_key, cap, command, openai, route};
 
 /// The keys of one agent's table, without `name` and `kind`.
 type Keys = Map<String, Value>;
@@ -73,6 +73,14 @@ pub const KINDS: &[Kind] = &[
         timeouts: CallTimeouts::FOREIGN,
         key_env: None,
         build: |keys, common| agui::build(own(keys)?, common),
+    },
+    Kind {
+        name: "a2a",
+        what: "an A2A agent",
+        retries: Retries::CAREFUL,
+        timeouts: CallTimeouts::FOREIGN,
+        key_env: None,
+        build: |keys, common| a2a::build(own(keys)?, common),
     },
     Kind {
         name: "cap",

@@ -67,7 +67,7 @@ impl Dialect for OpenAi {
         Ok(self.provider.body(body, asked::of(turn)))
     }
 
-    fn decoder(&self) -> Decoder {
+    fn decoder(&self, _turn: &Turn) -> Decoder {
         let decoder = Decoder::new(self.provider.secret.clone());
         match self.finish {
             FinishRule::Required => decoder,

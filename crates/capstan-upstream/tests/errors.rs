@@ -351,6 +351,37 @@ async fn foreign_agents_that_fail_are_typed() {
 }
 
 #[tokio::test]
+async fn foreign_a2a_agents_that_fail_are_typed() {
+    let event =
+        |result: Value| vec![stream_head(), chunk(&json!({ "jsonrpc": "2.0", "id": 1, "result": result }))];
+    let state = |state: &str, parts: Value| {
+        let message = json!({ "messageId": "m", "role": "ROLE_AGENT", "parts": parts });
+        event(json!({ "statusUpdate": { "taskId": "t", "status": { "state": state, "message": message } } }))
+    };
+    let error = |code: i32| {
+        let error = json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": code, "message": "m" } });
+        status(200, &[], &error.to_string())
+    };
+    let typed = json!([{ "text": "m" }, { "data": { "code": "upstream_quota", "message": "m", "severity": "FATAL" } }]);
+    for (label, acts) in [
+        ("a2a: failed, in words", state("TASK_STATE_FAILED", json!([{ "text": "m" }]))),
+        ("a2a: failed, in types", state("TASK_STATE_FAILED", typed)),
+        ("a2a: rejected", state("TASK_STATE_REJECTED", json!([{ "text": "m" }]))),
+        ("a2a: end without a task", vec![stream_head()]),
+        ("a2a -32602", error(-32602)),
+        ("a2a -32603", error(-32603)),
+        ("a2a 401", status(401, &[], "{}")),
+        ("a2a 503", status(503, &[], "{}")),
+        ("a2a: not the protocol", status(200, &[], "<p>")),
+    ] {
+        let provider = Provider::start(move |_| acts.clone()).await;
+        let config = json!({ "url": provider.url, "protocol": "1.0", "max_calls": 1 });
+        let (_, outcome) = run(agent("a2a", config), Turn::new("Hi")).await;
+        stands(label, &outcome.unwrap_err());
+    }
+}
+
+#[tokio::test]
 async fn foreign_cap_servers_that_fail_are_typed() {
     let packet = |p: Value| {
         let id = "7c9e6679-7425-40de-944b-e07fc1f90ae7";

@@ -156,6 +156,20 @@ async fn a_stop_ends_the_far_run_of_an_ag_ui_agent_that_names_its_stream() {
 }
 
 #[tokio::test]
+async fn a_stop_cancels_the_task_of_an_a2a_agent() {
+    for binding in ["jsonrpc", "http+json"] {
+        let mut far = Far::start().await;
+        let url = format!("{}/v1/a2a", far.url);
+        let more = json!({ "protocol": "1.0", "binding": binding });
+        let near = Near::start(far.kind("a2a", &url, more), Timeouts::default()).await;
+        let (stream, _response) = near.post(&question("x")).await;
+        far.began().await;
+        near.stop_run(&stream).await;
+        far.is_stopped().await;
+    }
+}
+
+#[tokio::test]
 async fn a_time_out_ends_the_far_run() {
     let mut far = Far::start().await;
     let timeouts = Timeouts { run: SOON, ..Timeouts::default() };

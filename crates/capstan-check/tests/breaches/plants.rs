@@ -574,4 +574,108 @@ pub(crate) static BREACHES: &[Breach] = &[
     frame("agui.error-event", |s, f| {
         in_fault(s, f, "\"RUN_ERROR\"", |f| f.replace("event: RUN_ERROR\n", ""))
     }),
+    // OpenAI's API.
+    frame(
+        "openai.answer",
+        |s, f| {
+            if s.is("POST", "/v1/responses") { format!("id: 1\n{f}") } else { f.to_owned() }
+        },
+    ),
+    frame("openai.order", |s, f| {
+        let is_second = s.is("POST", "/v1/responses") && f.contains("\"response.in_progress\"");
+        if is_second { edit(f, |event| event["sequence_number"] = json!(0)) } else { f.to_owned() }
+    }),
+    frame("openai.terminal", |s, f| {
+        keep_if(!(s.is("POST", "/v1/responses") && f.contains("\"response.completed\"")), f)
+    }),
+    frame("openai.resume", |s, f| {
+        keep_if(!(s.is("GET", "/v1/responses") && f.contains("\"response.completed\"")), f)
+    }),
+    sent("openai.once", |s| {
+        if s.is("POST", "/v1/responses") && s.note(s.header("idempotency-key").to_owned()) {
+            s.set("idempotency-key", &uuid());
+        }
+    }),
+    answer("openai.error", |s, a| {
+        if s.is("POST", "/v1/responses") && a.status == 400 {
+            a.body = Some("{}".into());
+        }
+    }),
+    frame("openai.chat", |s, f| keep_if(!(s.is("POST", "/v1/chat") && f.contains("[DONE]")), f)),
+    // The AI SDK.
+    answer("ai-sdk.answer", |s, a| {
+        if s.is("POST", "/v1/ai-sdk") {
+            a.headers.remove("x-vercel-ai-ui-message-stream");
+        }
+    }),
+    frame("ai-sdk.order", |s, f| {
+        keep_if(!(s.is("POST", "/v1/ai-sdk") && f.contains("\"type\":\"finish\"")), f)
+    }),
+    frame("ai-sdk.replay", |s, f| keep_if(!(s.is("GET", "/v1/ai-sdk") && f.contains("\"text-delta\"")), f)),
+    answer("ai-sdk.nothing", |s, a| {
+        if s.is("GET", "/v1/ai-sdk") && a.status == 204 {
+            a.status = 200;
+        }
+    }),
+    frame("ai-sdk.stop", |s, f| keep_if(!(s.is("POST", "/v1/ai-sdk") && f.contains("\"abort\"")), f)),
+    // A2A.
+    answer("a2a.card", |s, a| {
+        if s.path.contains("agent-card") {
+            a.body = a.body.as_ref().map(|body| body.replace("\"streaming\":true", "\"streaming\":false"));
+        }
+    }),
+    frame("a2a.stream", |s, f| {
+        keep_if(!(s.body.contains("SendStreamingMessage") && f.contains("\"task\":{")), f)
+    }),
+    answer("a2a.get", |s, a| {
+        if s.body.contains("\"GetTask\"") {
+            a.body = a.body.as_ref().map(|body| body.replace("capstan turns", "capstan turned"));
+        }
+    }),
+    answer("a2a.old", |s, a| {
+        if s.body.contains("tasks/get") {
+            a.body = a.body.as_ref().map(|body| body.replace("\"kind\":\"task\"", "\"kind\":\"Task\""));
+        }
+    }),
+    sent("a2a.once", |s| {
+        if s.body.contains("\"SendMessage\"") {
+            s.body = s.body.replace("\"messageId\":\"", "\"messageId\":\"again-");
+        }
+    }),
+    sent("a2a.resume", |s| {
+        if s.body.contains("SubscribeToTask") {
+            s.headers.remove("last-event-id");
+        }
+    }),
+    answer("a2a.over", |s, a| {
+        if s.body.contains("CancelTask") {
+            a.body = a.body.as_ref().map(|body| body.replace("-32002", "-32603"));
+        }
+    }),
+    // Durable Streams.
+    answer("durable.read", |s, a| {
+        if s.is("GET", "/v1/durable") && !s.path.contains('?') {
+            a.headers.remove("stream-closed");
+        }
+    }),
+    answer("durable.offset", |s, a| {
+        if s.path.ends_with("?offset=00000000000000000001") {
+            a.body = Some("[]".into());
+        }
+    }),
+    answer("durable.head", |s, a| {
+        if s.is("HEAD", "/v1/durable") {
+            a.headers.remove("stream-next-offset");
+        }
+    }),
+    answer("durable.poll", |s, a| {
+        if s.path.contains("live=long-poll") {
+            a.headers.remove("stream-closed");
+        }
+    }),
+    answer("durable.write", |s, a| {
+        if s.is("POST", "/v1/durable") {
+            a.status = 404;
+        }
+    }),
 ];

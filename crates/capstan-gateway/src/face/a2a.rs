@@ -7,6 +7,7 @@ mod call;
 mod card;
 mod fold;
 mod kept;
+pub(crate) mod push;
 mod requests;
 mod rest;
 mod rows;
@@ -97,11 +98,12 @@ impl Face for A2a {
             return None;
         }
         let told = async {
+            let ids = task::ids_of(app, run, Some(request.ask.extras.payload.get())).await?;
+            push::promise(app, &call, run, &ids).await?;
             let whole = match call.is_blocking {
                 true => reader::follow(app, run).await?,
                 false => reader::so_far(app, run).await?,
             };
-            let ids = task::ids_of(app, run, Some(request.ask.extras.payload.get())).await?;
             Ok(call.version.task_event(task::of_whole(call.version, &ids, &whole)))
         };
         let asker = Asker::Client(request.parts, request.ask);
@@ -124,6 +126,9 @@ impl Face for A2a {
         let posted = opening.posted.map(|ask| ask.extras.payload.get());
         let ids = task::ids_of(app, run, posted).await?;
         let version = call.version;
+        if opening.view == View::Post {
+            push::promise(app, &call, run, &ids).await?;
+        }
         if let Some(cursor) = opening.point.cursor_in(run) {
             let fold = Fold::new(version, ids, run.stream_id, false);
             // A cursor of a whole packet has all of its events.

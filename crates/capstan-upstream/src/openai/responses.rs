@@ -6,14 +6,14 @@ mod decoder;
 mod input;
 
 use capstan_agent::{About, Turn};
-use capstan_protocol::Fault;
+use capstan_protocol::{Backoff, Fault};
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde_json::{Map, Value};
 use url::Url;
 
 pub use decoder::Decoder;
 
-use crate::call::{Dialect, HttpAgent};
+use crate::call::{Dialect, HttpAgent, RESUMES, Resume};
 use crate::callee::Callee;
 use crate::kinds::{Common, ConfigError};
 use crate::provider::{Config, Defaults, Provider};
@@ -51,17 +51,17 @@ impl Dialect for Responses {
         Ok(self.0.body(body, asked::of(turn)))
     }
 
-    fn decoder(&self) -> Decoder {
+    fn decoder(&self, _turn: &Turn) -> Decoder {
         Decoder::new(self.0.secret.clone())
     }
 
     /// What is not stored cannot be asked for again.
-    fn resume_url(&self, decoder: &Decoder) -> Option<Url> {
+    fn resume(&self, decoder: &mut Decoder, resumed: u32) -> Option<Resume> {
         let is_stored = self.0.parameters.get("store") != Some(&Value::Bool(false));
-        let (id, after) = decoder.place().filter(|_| is_stored)?;
+        let (id, after) = decoder.place().filter(|_| is_stored && resumed < RESUMES)?;
         let mut url = crate::http::join(&self.0.url, id);
         url.query_pairs_mut().append_pair("stream", "true").append_pair("starting_after", &after.to_string());
-        Some(url)
+        Some(Resume { url, body: None, wait: Backoff::DEFAULT.delay(resumed, fastrand::f64()) })
     }
 
     fn about(&self) -> About {

@@ -7,7 +7,9 @@ use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
+use super::push::Config;
 use super::words::{Version, with};
+use crate::refusal::Shaped;
 
 /// Goes with the head of the request.
 #[derive(Debug, Clone)]
@@ -19,11 +21,14 @@ pub(super) struct Call {
     pub(super) wants_whole: bool,
     /// And for the end of it.
     pub(super) is_blocking: bool,
+    /// Where it wants to be told of the task besides.
+    pub(super) push: Option<Config>,
 }
 
 impl Call {
     pub(super) fn of(parts: &Parts) -> Self {
-        let none = Self { id: None, version: Version::V1, wants_whole: false, is_blocking: false };
+        let none =
+            Self { id: None, version: Version::V1, wants_whole: false, is_blocking: false, push: None };
         parts.extensions.get::<Self>().cloned().unwrap_or(none)
     }
 
@@ -31,7 +36,7 @@ impl Call {
     pub(super) fn at(path: &str) -> Self {
         let is_rest = path.contains("/message:") || path.contains("/tasks") || path.contains("/.well-known/");
         let id = (!is_rest).then_some(Value::Null);
-        Self { id, version: Version::V1, wants_whole: false, is_blocking: false }
+        Self { id, version: Version::V1, wants_whole: false, is_blocking: false, push: None }
     }
 
     /// What a stream or an answer says.
@@ -63,6 +68,7 @@ impl Call {
             }
         };
         let mut response = json_response(StatusCode::from_u16(status).unwrap_or_default(), &body);
+        response.extensions_mut().insert(Shaped);
         if let Some(seconds) = wrong.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -117,6 +123,10 @@ impl Wrong {
 
     pub(super) fn not_cancelable() -> Self {
         Self::new(-32002, 409, "TASK_NOT_CANCELABLE", "The task is over, so that it cannot be cancelled.")
+    }
+
+    pub(super) fn no_push() -> Self {
+        Self::new(-32003, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED", "This server sends no push notifications.")
     }
 
     pub(super) fn unsupported(message: impl Into<String>) -> Self {

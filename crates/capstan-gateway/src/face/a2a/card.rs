@@ -7,8 +7,8 @@ use capstan_protocol::{Fault, FaultKind};
 use http::header;
 use serde_json::{Value, json};
 
-use super::rows;
 use super::words::with;
+use super::{push, rows};
 use crate::app::App;
 use crate::openapi::Routes;
 use crate::refusal::Refusal;
@@ -59,7 +59,7 @@ fn card(app: &App, name: &str, url: &str) -> Value {
         "description": format!("The agent {name:?} behind Capstan: its tasks are started once, kept, and read on after a cut."),
         "version": env!("CARGO_PKG_VERSION"),
         "supportedInterfaces": [interface("JSONRPC", "1.0"), interface("HTTP+JSON", "1.0"), interface("JSONRPC", "0.3")],
-        "capabilities": { "streaming": true, "pushNotifications": false, "extensions": [{
+        "capabilities": { "streaming": true, "pushNotifications": push::is_possible(app), "extensions": [{
             "uri": RESUME,
             "description": "Events have ids. A subscription with Last-Event-ID goes on right after that event, also when the task is over.",
             "required": false }] },

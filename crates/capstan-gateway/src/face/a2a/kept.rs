@@ -7,6 +7,7 @@ use capstan_protocol::{ChatMessage, DecodeError, Fault, Modality, Part, RawJson,
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::push::Config;
 use crate::ask::{Ask, Extras, LONGEST_ID, invalid, parameters_of};
 
 /// What `SendMessage` and its like are given, in either version.
@@ -23,13 +24,21 @@ pub(super) struct Send {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Configuration {
     return_immediately: bool,
-    /// In 0.3.
+    task_push_notification_config: Option<Config>,
+    /// These two in 0.3.
     blocking: Option<bool>,
+    push_notification_config: Option<Config>,
 }
 
 impl Configuration {
     pub(super) fn is_blocking(&self) -> bool {
         !self.return_immediately && self.blocking != Some(false)
+    }
+
+    /// Where the client wants to be told of the task.
+    pub(super) fn push(&self) -> Result<Option<Config>, Fault> {
+        let asked = self.task_push_notification_config.as_ref().or(self.push_notification_config.as_ref());
+        asked.cloned().map(Config::checked).transpose()
     }
 }
 

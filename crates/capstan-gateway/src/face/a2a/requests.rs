@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::call::{Call, Wrong};
-use super::kept::{Kept, Message, Send};
+use super::kept::{Configuration, Kept, Message, Send};
+use super::push::{self, Config};
+use super::words::Version;
 use super::{A2a, NAME, task};
 use crate::access::Caller;
 use crate::app::App;
@@ -21,6 +23,7 @@ use crate::limits::Load;
 use crate::reader::View;
 use crate::refusal::{Refusal, journal_fault};
 use crate::resume::ResumePoint;
+use crate::webhooks::COURIER;
 use crate::{post, runs};
 
 /// A request on its way: who asks whom, and how.
@@ -58,8 +61,9 @@ impl Asked<'_> {
         is_stream: bool,
     ) -> Result<Response, Refusal> {
         let kept = match self.keep(params).await {
-            Ok((kept, is_blocking)) => {
-                (self.call.wants_whole, self.call.is_blocking) = (!is_stream, is_blocking);
+            Ok((kept, configuration, push)) => {
+                (self.call.wants_whole, self.call.is_blocking) = (!is_stream, configuration.is_blocking());
+                self.call.push = push;
                 kept
             }
             Err(fault) => {
@@ -72,10 +76,10 @@ impl Asked<'_> {
     }
 
     /// What is kept of a message. One that goes on with a task answers what the task asks.
-    async fn keep(&self, params: &[u8]) -> Result<(Bytes, bool), Fault> {
+    async fn keep(&self, params: &[u8]) -> Result<(Bytes, Configuration, Option<Config>), Fault> {
         let send: Send = capstan_protocol::decode::from_slice(params).map_err(|e| invalid(&e))?;
         let message = Message::of(&send.message)?;
-        let is_blocking = send.configuration.is_blocking();
+        let push = send.configuration.push()?;
         let mut kept = Kept {
             message: send.message,
             metadata: send.metadata,
@@ -87,7 +91,7 @@ impl Asked<'_> {
             self.answer(&message, &mut kept).await?;
         }
         let body = serde_json::to_vec(&kept).unwrap_or_default();
-        Ok((body.into(), is_blocking))
+        Ok((body.into(), send.configuration, push))
     }
 
     async fn answer(&self, message: &Message, kept: &mut Kept) -> Result<(), Fault> {
@@ -133,6 +137,41 @@ impl Asked<'_> {
         task::of_runs(self.app, self.call.version, &runs).await
     }
 
+    /// Has this server tell of a task.
+    pub(super) async fn push_set(&self, task: &str, config: Config) -> Result<Result<Value, Wrong>, Fault> {
+        if !push::is_possible(self.app) {
+            return Ok(Err(Wrong::no_push()));
+        }
+        let runs = task::runs_of(self.app, &self.caller.tenant, self.agent, task).await?;
+        let config = push::set(self.app, self.call.version, &runs, config).await?;
+        Ok(Ok(config.told(self.call.version, task)))
+    }
+
+    pub(super) async fn push_get(&self, task: &str, id: &str) -> Result<Value, Fault> {
+        task::runs_of(self.app, &self.caller.tenant, self.agent, task).await?;
+        let config = push::get(self.app, &self.caller.tenant, task, id).await?;
+        Ok(config.told(self.call.version, task))
+    }
+
+    pub(super) async fn push_list(&self, task: &str) -> Result<Value, Fault> {
+        task::runs_of(self.app, &self.caller.tenant, self.agent, task).await?;
+        let configs = push::list(self.app, &self.caller.tenant, task).await?;
+        let told: Vec<Value> = configs.iter().map(|config| config.told(self.call.version, task)).collect();
+        Ok(match self.call.version {
+            Version::V1 => json!({ "configs": told, "nextPageToken": "" }),
+            Version::V03 => told.into(),
+        })
+    }
+
+    pub(super) async fn push_delete(&self, task: &str, id: &str) -> Result<Value, Fault> {
+        task::runs_of(self.app, &self.caller.tenant, self.agent, task).await?;
+        push::delete(self.app, &self.caller.tenant, task, id).await?;
+        Ok(match self.call.version {
+            Version::V1 => json!({}),
+            Version::V03 => Value::Null,
+        })
+    }
+
     /// Tasks that were begun in A2A, newest first.
     pub(super) async fn list(&self, params: &ListParams) -> Result<Value, Fault> {
         let limit = params.page_size.unwrap_or(50).clamp(1, PAGE);
@@ -148,7 +187,7 @@ impl Asked<'_> {
         let next = runs.last().filter(|_| runs.len() == limit).map(|run| run.stream_id.to_string());
         let mut tasks = Vec::new();
         let is_ours = |agent: &str| self.agent.is_none_or(|own| own == agent);
-        for run in runs.iter().filter(|run| run.face == NAME && is_ours(&run.agent)) {
+        for run in runs.iter().filter(|run| run.face == NAME && run.agent != COURIER && is_ours(&run.agent)) {
             let ids = task::ids_of(self.app, run, None).await?;
             // The others go on with one that is listed.
             if ids.task == run.stream_id.to_string() {

@@ -7,14 +7,16 @@ use axum::extract::{Path, Request as HttpRequest, State};
 use axum::response::Response;
 use capstan_protocol::{Fault, FaultKind};
 use futures_util::future::BoxFuture;
+use http::Method;
 
 use super::call::Call;
 use super::requests::{Asked, ListParams};
 use super::{A2a, rows};
 use crate::access::Caller;
 use crate::app::App;
+use crate::ask::invalid;
 use crate::face::{self, Asker};
-use crate::openapi::Routes;
+use crate::openapi::{self, Routes};
 use crate::refusal::Refusal;
 use crate::{post, query};
 
@@ -23,6 +25,8 @@ use crate::{post, query};
 struct Places {
     agent: Option<String>,
     task: String,
+    /// A push notification config.
+    config: String,
 }
 
 impl Places {
@@ -31,6 +35,7 @@ impl Places {
         for (name, value) in path {
             match name.as_str() {
                 "name" => places.agent = Some(value),
+                "config" => places.config = value,
                 _ => places.task = value,
             }
         }
@@ -61,7 +66,34 @@ pub(super) fn routes(face: &Arc<A2a>) -> Routes {
     let to_list: Serve = |f, a, c, p, r| Box::pin(list(f, a, c, p, r));
     let to_look: Serve = |f, a, c, p, r| Box::pin(look(f, a, c, p, r));
     let to_act: Serve = |f, a, c, p, r| Box::pin(act(f, a, c, p, r));
-    Routes::default()
+    let to_push: Serve = |f, a, c, p, r| Box::pin(push(f, a, c, p, r));
+    let pushing = |routes: Routes, [all, one]: [&'static str; 2], rows: [&'static openapi::Row; 4]| {
+        let [set, list, get, delete] = rows;
+        routes
+            .post(all, handler(to_push), set)
+            .get(all, handler(to_push), list)
+            .get(one, handler(to_push), get)
+            .delete(one, handler(to_push), delete)
+    };
+    let routes = pushing(
+        Routes::default(),
+        [
+            "/v1/a2a/tasks/{task}/pushNotificationConfigs",
+            "/v1/a2a/tasks/{task}/pushNotificationConfigs/{config}",
+        ],
+        [&rows::PUSH_SET, &rows::PUSH_LIST, &rows::PUSH_GET, &rows::PUSH_DELETE],
+    );
+    let places = [
+        "/v1/agents/{name}/a2a/tasks/{task}/pushNotificationConfigs",
+        "/v1/agents/{name}/a2a/tasks/{task}/pushNotificationConfigs/{config}",
+    ];
+    let of_agent = [
+        &rows::PUSH_SET_OF_AGENT,
+        &rows::PUSH_LIST_OF_AGENT,
+        &rows::PUSH_GET_OF_AGENT,
+        &rows::PUSH_DELETE_OF_AGENT,
+    ];
+    pushing(routes, places, of_agent)
         .post("/v1/a2a/message:send", handler(to_send), &rows::SEND)
         .post("/v1/a2a/message:stream", handler(to_stream), &rows::STREAM)
         .get("/v1/a2a/tasks", handler(to_list), &rows::LIST)
@@ -149,4 +181,35 @@ async fn act(
         _ => Err(Fault::new(FaultKind::RouteNotFound)),
     };
     done.map_err(|fault| face::refusal(app, face, fault, Asker::Viewer(&parts)))
+}
+
+/// Who wants to be told of a task: asked, answered, forgotten.
+async fn push(
+    face: &A2a,
+    app: &App,
+    caller: &Caller,
+    places: &Places,
+    request: HttpRequest,
+) -> Result<Response, Refusal> {
+    let (parts, body) = request.into_parts();
+    let asked = asked(face, app, caller, places);
+    let (task, id) = (&places.task, &places.config);
+    let done = match parts.method {
+        Method::POST => {
+            let (body, _load) = post::read(app, caller, face, &parts, body).await?;
+            let config = capstan_protocol::decode::from_slice(&body).map_err(|e| invalid(&e));
+            match config {
+                Ok(config) => asked.push_set(task, config).await,
+                Err(fault) => Err(fault),
+            }
+        }
+        Method::DELETE => asked.push_delete(task, id).await.map(Ok),
+        _ if id.is_empty() => asked.push_list(task).await.map(Ok),
+        _ => asked.push_get(task, id).await.map(Ok),
+    };
+    let told = done.map(|told| match told {
+        Ok(value) => asked.call.answer(value),
+        Err(wrong) => asked.call.refuse(&wrong),
+    });
+    told.map_err(|fault| face::refusal(app, face, fault, Asker::Viewer(&parts)))
 }

@@ -159,6 +159,71 @@ pub(super) const ACT: Row = Row {
 };
 pub(super) const ACT_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &TASK], ..ACT };
 
+pub(super) const PUSH_SET: Row = Row {
+    tag: &TAG,
+    summary: "Be told of a task",
+    says: "Where the task stands is posted to `url` whenever it asks for something or is over, again and again until it is taken. `token` goes along as \
+        `X-A2A-Notification-Token`; with a webhook's secret of the tenant's it is signed as webhooks are.",
+    places: &[&TASK],
+    body: Some(&PUSH),
+    answers: &[Answer::ok("What is asked for, with its id.", &[Content::Json(result)])],
+    faults: STARTING,
+    refusals: Some(&REFUSALS),
+    ..Row::NONE
+};
+pub(super) const PUSH_SET_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &TASK], ..PUSH_SET };
+
+pub(super) const PUSH_LIST: Row = Row {
+    tag: &TAG,
+    summary: "Who is told of a task",
+    says: "What was asked for, newest first.",
+    places: &[&TASK],
+    answers: &[Answer::ok("What is asked for.", &[Content::Json(result)])],
+    faults: LOOKING,
+    refusals: Some(&REFUSALS),
+    ..Row::NONE
+};
+pub(super) const PUSH_LIST_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &TASK], ..PUSH_LIST };
+
+pub(super) const PUSH_GET: Row = Row {
+    summary: "One of those who are told",
+    says: "What it asked for.",
+    places: &[&TASK, &CONFIG],
+    ..PUSH_LIST
+};
+pub(super) const PUSH_GET_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &TASK, &CONFIG], ..PUSH_GET };
+
+pub(super) const PUSH_DELETE: Row = Row {
+    summary: "Be told no longer",
+    says: "What was still to be told is not.",
+    scopes: Some(&[Scope::Run]),
+    ..PUSH_GET
+};
+pub(super) const PUSH_DELETE_OF_AGENT: Row =
+    Row { places: &[&openapi::AGENT, &TASK, &CONFIG], ..PUSH_DELETE };
+
+const CONFIG: PathParameter = PathParameter {
+    says: "The id under which it was asked for.",
+    schema: || json!({ "type": "string", "minLength": 1 }),
+    example: "c-1",
+};
+
+const PUSH: Body =
+    Body { says: "Where to, and with what.", model: push, examples: &[("push", push_example)] };
+
+fn push(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "required": ["url"], "properties": {
+        "id": { "type": "string", "maxLength": 1024 },
+        "url": { "type": "string", "format": "uri", "maxLength": 2048 },
+        "token": { "type": "string", "maxLength": 1024 },
+        "authentication": { "type": "object", "properties": {
+            "scheme": { "type": "string" }, "credentials": { "type": "string" } } } } })
+}
+
+fn push_example() -> Value {
+    json!({ "id": "c-1", "url": "https://app.example/a2a", "token": "of-mine" })
+}
+
 pub(super) const CARD: Row = Row {
     tag: &TAG,
     summary: "The card of the default agent",
@@ -193,7 +258,10 @@ fn call(_: &mut SchemaGenerator) -> Schema {
         "jsonrpc": { "const": "2.0" },
         "id": { "type": ["string", "integer", "null"] },
         "method": { "enum": ["SendMessage", "SendStreamingMessage", "GetTask", "ListTasks", "CancelTask", "SubscribeToTask",
-            "message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/resubscribe"] },
+            "CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig", "ListTaskPushNotificationConfigs",
+            "DeleteTaskPushNotificationConfig", "message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/resubscribe",
+            "tasks/pushNotificationConfig/set", "tasks/pushNotificationConfig/get", "tasks/pushNotificationConfig/list",
+            "tasks/pushNotificationConfig/delete"] },
         "params": { "type": "object" } } })
 }
 

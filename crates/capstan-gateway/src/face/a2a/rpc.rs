@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::call::{Call, Wrong};
+use super::push::Config;
 use super::requests::{Asked, ListParams};
 use super::words::Version;
 use super::{A2a, rows};
@@ -39,6 +40,10 @@ enum Method {
     List,
     Cancel,
     Subscribe,
+    PushSet,
+    PushGet,
+    PushList,
+    PushDelete,
 }
 
 fn method(name: &str) -> Option<(Method, Version)> {
@@ -49,6 +54,14 @@ fn method(name: &str) -> Option<(Method, Version)> {
         "ListTasks" => (Method::List, Version::V1),
         "CancelTask" => (Method::Cancel, Version::V1),
         "SubscribeToTask" => (Method::Subscribe, Version::V1),
+        "CreateTaskPushNotificationConfig" => (Method::PushSet, Version::V1),
+        "GetTaskPushNotificationConfig" => (Method::PushGet, Version::V1),
+        "ListTaskPushNotificationConfigs" => (Method::PushList, Version::V1),
+        "DeleteTaskPushNotificationConfig" => (Method::PushDelete, Version::V1),
+        "tasks/pushNotificationConfig/set" => (Method::PushSet, Version::V03),
+        "tasks/pushNotificationConfig/get" => (Method::PushGet, Version::V03),
+        "tasks/pushNotificationConfig/list" => (Method::PushList, Version::V03),
+        "tasks/pushNotificationConfig/delete" => (Method::PushDelete, Version::V03),
         "message/send" => (Method::Send, Version::V03),
         "message/stream" => (Method::Stream, Version::V03),
         "tasks/get" => (Method::Get, Version::V03),
@@ -127,8 +140,51 @@ async fn call(
                 .map(|told| told.unwrap_or_else(|wrong| asked.call.refuse(&wrong))),
             Err(fault) => Err(fault),
         },
+        Method::PushSet | Method::PushGet | Method::PushList | Method::PushDelete => {
+            push(&asked, method, params).await
+        }
     };
     Ok(answered.unwrap_or_else(|fault| asked.wrong(&fault)))
+}
+
+/// What is asked about push notifications, in the words of either version.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PushParams {
+    task_id: String,
+    /// Of the config in 1.0, of the task in 0.3.
+    id: String,
+    push_notification_config_id: String,
+    push_notification_config: Option<RawJson>,
+}
+
+async fn push(asked: &Asked<'_>, method: Method, params: &str) -> Result<Response, Fault> {
+    let named: PushParams = capstan_protocol::decode::from_str(params).map_err(|e| invalid(&e))?;
+    let is_old = asked.call.version == Version::V03;
+    let (task, id) = match is_old {
+        true if !named.id.is_empty() => (&named.id, &named.push_notification_config_id),
+        _ => (&named.task_id, &named.id),
+    };
+    let answered = match method {
+        Method::PushSet => {
+            let config = named.push_notification_config.as_ref().map_or(params, RawJson::get);
+            let config: Config = capstan_protocol::decode::from_str(config).map_err(|e| invalid(&e))?;
+            match asked.push_set(task, config).await? {
+                Ok(told) => told,
+                Err(wrong) => return Ok(asked.call.refuse(&wrong)),
+            }
+        }
+        Method::PushList => asked.push_list(task).await?,
+        Method::PushDelete => asked.push_delete(task, id).await?,
+        Method::PushGet
+        | Method::Send
+        | Method::Stream
+        | Method::Get
+        | Method::List
+        | Method::Cancel
+        | Method::Subscribe => asked.push_get(task, id).await?,
+    };
+    Ok(asked.call.answer(answered))
 }
 
 fn id_of(params: &str) -> Result<String, Fault> {

@@ -11,6 +11,7 @@ use crate::app::App;
 use crate::lookup;
 use crate::reader::{self, Whole};
 use crate::refusal::journal_fault;
+use crate::webhooks::COURIER;
 
 /// Runs of one task are followed so far; nobody answers more questions than that.
 const MOST_RUNS: usize = 64;
@@ -24,7 +25,7 @@ pub(super) async fn runs_of(
 ) -> Result<Vec<Run>, Fault> {
     let unknown = || Fault::new(FaultKind::StreamNotFound);
     let first = lookup::by_stream(app, tenant, task).await?;
-    if agent.is_some_and(|agent| agent != first.agent) {
+    if agent.is_some_and(|agent| agent != first.agent) || first.agent == COURIER {
         return Err(unknown());
     }
     let mut runs = vec![first];
@@ -73,6 +74,11 @@ pub(super) async fn of_runs(app: &App, version: Version, runs: &[Run]) -> Result
 pub(super) fn of_whole(version: Version, ids: &Ids, whole: &Whole) -> Value {
     let artifacts = artifact_of(version, &whole.run, &whole.transcript).into_iter().collect();
     version.task(ids, &status_of(whole), artifacts)
+}
+
+/// Where a task stands, as a stream would say it.
+pub(super) fn status_event(version: Version, ids: &Ids, whole: &Whole) -> Value {
+    version.status_event(ids, &status_of(whole), None)
 }
 
 /// A task without what was said, for lists.

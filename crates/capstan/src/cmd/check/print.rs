@@ -35,7 +35,8 @@ fn head(environment: &Environment, checks: usize, runs: usize) -> String {
         Some("") => format!("{face} at /"),
         Some(path) => format!("{face} at {path}"),
     };
-    let places = [place("CAP", &environment.assist), place("AG-UI", &environment.agui)];
+    let mut places = vec![place("CAP", &environment.assist), place("AG-UI", &environment.agui)];
+    places.extend(environment.others.iter().cloned());
     let demo = if environment.is_demo { ", the demo agent" } else { "" };
     let (checks, runs) = (count(checks, "check"), count(runs, "run"));
     format!("{}: {}{demo}; {checks}, {runs} to be started", environment.url, places.join(", "))

@@ -1,0 +1,277 @@
+//! Push notifications: whoever does not wait is told where its task stands, at the address that it named.
+//!
+//! A notification is a delivery, as webhooks are: a run of the courier's, which waits for the end of a run of the task and then
+//! posts, again and again if it must. Its body holds what was asked for, so that deliveries are also the record of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use capstan_agent::Turn;
+use capstan_journal::{ArmedBy, Claim, NameKind, Quota, Run, RunState};
+use capstan_protocol::{DecodeError, Fault, FaultKind};
+use http::{HeaderValue, Uri};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use super::call::Call;
+use super::words::{Ids, Version, with};
+use super::{NAME, task};
+use crate::app::App;
+use crate::ask::{Ask, body_hash, invalid};
+use crate::limits::Slot;
+use crate::reader;
+use crate::refusal::journal_fault;
+use crate::relay::{self, Room};
+use crate::webhooks::{ATTEMPTS, COURIER, Webhook};
+
+/// Of one task.
+const MOST: usize = 8;
+/// Deliveries of one task that are looked at: a few for each run of it.
+const PAGE: usize = 512;
+const LONGEST_URL: usize = 2048;
+const LONGEST_WORD: usize = 1024;
+
+/// What a client asks for, in either version.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Config {
+    #[serde(default)]
+    pub(super) id: String,
+    url: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    token: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    authentication: Option<Authentication>,
+}
+
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Authentication {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    scheme: String,
+    /// In 0.3.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    schemes: Vec<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    credentials: String,
+}
+
+/// Token and credentials are the client's secrets.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config").field("id", &self.id).field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    /// With an id, and nothing in it that no request could carry. Without one of its own, the id is the address's: sent again, it
+    /// is the same.
+    pub(super) fn checked(mut self) -> Result<Self, Fault> {
+        let wrong = |place: &str, what: &str| Err(invalid(&DecodeError::value(place, what.to_owned())));
+        if self.id.is_empty() {
+            let hash = Sha256::digest(self.url.as_bytes());
+            self.id = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        }
+        if self.id.len() > LONGEST_WORD {
+            return wrong("id", "is too long");
+        }
+        let url: Option<Uri> = self.url.parse().ok().filter(|_| self.url.len() <= LONGEST_URL);
+        let is_plain = |url: &Uri| {
+            matches!(url.scheme_str(), Some("http" | "https"))
+                && url.authority().is_some_and(|a| !a.as_str().contains('@'))
+        };
+        if !url.as_ref().is_some_and(is_plain) {
+            return wrong("url", "expected http://… or https://…, without a user");
+        }
+        let is_header = |word: &String| word.len() <= 4 * LONGEST_WORD && HeaderValue::from_str(word).is_ok();
+        if !self.authorization().iter().chain([&self.token]).all(is_header) {
+            return wrong("token", "and the credentials must fit into a header");
+        }
+        Ok(self)
+    }
+
+    fn authorization(&self) -> Option<String> {
+        let auth = self.authentication.as_ref().filter(|auth| !auth.credentials.is_empty())?;
+        let scheme = Some(auth.scheme.as_str()).filter(|scheme| !scheme.is_empty());
+        Some(format!("{} {}", scheme.or(auth.schemes.first().map(String::as_str))?, auth.credentials))
+    }
+
+    /// As it is told in answers.
+    pub(super) fn told(&self, version: Version, task: &str) -> Value {
+        let own = serde_json::to_value(self).unwrap_or_default();
+        match version {
+            Version::V1 => with(own, "taskId", task),
+            Version::V03 => json!({ "taskId": task, "pushNotificationConfig": own }),
+        }
+    }
+}
+
+/// What a delivery is about: the body of its run, as the text of a message.
+#[derive(Serialize, Deserialize)]
+struct Delivery {
+    run: Uuid,
+    task: String,
+    is_1: bool,
+    config: Config,
+    /// It was asked for when that run was over: there is nothing to tell of it.
+    is_late: bool,
+}
+
+/// Whether anybody can be told anything here.
+pub(crate) fn is_possible(app: &App) -> bool {
+    app.webhooks.is_some()
+}
+
+/// What is asked for, newest first.
+pub(super) async fn list(app: &App, tenant: &str, task: &str) -> Result<Vec<Config>, Fault> {
+    let mut found: Vec<Config> = Vec::new();
+    for run in deliveries(app, tenant, task).await? {
+        let Some(delivery) = of_run(app, &run).await? else { continue };
+        if !found.iter().any(|known| known.id == delivery.config.id) {
+            found.push(delivery.config);
+        }
+    }
+    Ok(found)
+}
+
+pub(super) async fn get(app: &App, tenant: &str, task: &str, id: &str) -> Result<Config, Fault> {
+    let found = list(app, tenant, task).await?.into_iter().find(|config| id.is_empty() || config.id == id);
+    found.ok_or_else(|| Fault::new(FaultKind::StreamNotFound))
+}
+
+/// Forgets it, and whatever was still to be told. What was never there is as good as forgotten.
+pub(super) async fn delete(app: &App, tenant: &str, task: &str, id: &str) -> Result<(), Fault> {
+    for run in deliveries(app, tenant, task).await? {
+        if of_run(app, &run).await?.is_some_and(|delivery| delivery.config.id == id) {
+            crate::purge::stream(app, run).await?;
+        }
+    }
+    Ok(())
+}
+
+/// From now on, of this task. Under the same id it takes the place of what was there.
+pub(super) async fn set(app: &App, version: Version, runs: &[Run], config: Config) -> Result<Config, Fault> {
+    let (Some(first), Some(last)) = (runs.first(), runs.last()) else {
+        return Err(Fault::new(FaultKind::StreamNotFound));
+    };
+    let (config, task) = (config.checked()?, first.stream_id.to_string());
+    let known = list(app, &first.tenant, &task).await?;
+    if known.contains(&config) {
+        return Ok(config);
+    }
+    if known.iter().filter(|known| known.id != config.id).count() >= MOST {
+        let most = format!("a task has at most {MOST} push notification configs");
+        return Err(invalid(&DecodeError::value("id", most)));
+    }
+    delete(app, &first.tenant, &task, &config.id).await?;
+    let is_late = last.state == RunState::Closed;
+    let delivery = Delivery { run: last.stream_id, task, is_1: version == Version::V1, config, is_late };
+    claim(app, last, &delivery, &Uuid::now_v7().to_string()).await?;
+    Ok(delivery.config)
+}
+
+/// A run of a task begins: who asked to be told of the task is told of this run, too. However often its message is sent,
+/// it is one delivery.
+pub(super) async fn promise(app: &App, call: &Call, run: &Run, ids: &Ids) -> Result<(), Fault> {
+    let goes_on = ids.task != run.stream_id.to_string();
+    let asked: Vec<Config> = match &call.push {
+        _ if !is_possible(app) => Vec::new(),
+        _ if goes_on => list(app, &run.tenant, &ids.task).await?,
+        Some(config) => vec![config.clone()],
+        None => Vec::new(),
+    };
+    for config in asked {
+        let (task, is_1) = (ids.task.clone(), call.version == Version::V1);
+        let key = format!("{}:{}", run.stream_id, config.id);
+        claim(app, run, &Delivery { run: run.stream_id, task, is_1, config, is_late: false }, &key).await?;
+    }
+    Ok(())
+}
+
+async fn deliveries(app: &App, tenant: &str, task: &str) -> Result<Vec<Run>, Fault> {
+    let named = app.journal.store().named(tenant, NameKind::Chat, &place(task), None, PAGE).await;
+    Ok(named.map_err(journal_fault)?.into_iter().filter(|run| run.agent == COURIER).collect())
+}
+
+async fn of_run(app: &App, run: &Run) -> Result<Option<Delivery>, Fault> {
+    let body = app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
+    let body: Value = body.and_then(|body| serde_json::from_slice(&body).ok()).unwrap_or_default();
+    Ok(body.pointer("/message/parts/0/text").and_then(Value::as_str).and_then(Delivery::of))
+}
+
+/// Under which name the deliveries of a task are found.
+fn place(task: &str) -> String {
+    format!("capstan:push:{task}")
+}
+
+async fn claim(app: &App, of: &Run, delivery: &Delivery, key: &str) -> Result<(), Fault> {
+    let (stream, text) = (Uuid::now_v7(), serde_json::to_string(delivery).unwrap_or_default());
+    let key = format!("capstan:push:{key}");
+    let message =
+        json!({ "message": { "messageId": key.as_str(), "role": "ROLE_USER", "parts": [{ "text": text }] } });
+    let body = Bytes::from(message.to_string());
+    let ask = Arc::new(Ask::from_a2a(&body)?);
+    let claim = Claim {
+        agent: COURIER.to_owned(),
+        session: stream.to_string(),
+        face: NAME.to_owned(),
+        body_hash: body_hash(&body, Some(COURIER), NAME),
+        body,
+        max_attempts: ATTEMPTS,
+        is_unseen: true,
+        armed_by: ArmedBy::Gateway,
+        chat: Some(place(&delivery.task)),
+        ..Claim::new(&of.tenant, key, stream, app.wall.now())
+    };
+    let claimed = app.journal.claim(claim, &Quota::UNLIMITED).await.map_err(journal_fault)?;
+    if claimed.is_new {
+        let room =
+            Room { slot: Some(Slot::none(&app.limiter, &of.tenant)), load: app.limiter.load(&of.tenant) };
+        relay::spawn(app, app.courier.clone(), claimed.run, ask, None, room, None);
+    }
+    Ok(())
+}
+
+impl Delivery {
+    fn of(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+}
+
+/// What the courier is to post.
+pub(crate) struct Parcel {
+    pub(crate) to: Webhook,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: String,
+}
+
+/// The run that a turn of the courier's is about, if that is one of ours.
+pub(crate) fn run_of(turn: &Turn) -> Option<(Uuid, bool)> {
+    Delivery::of(&turn.text()).map(|delivery| (delivery.run, delivery.is_late))
+}
+
+/// Where the task stands now that the run is over.
+pub(crate) async fn parcel(app: &App, run: &Run, turn: &Turn) -> Result<Parcel, Fault> {
+    let lost = || Fault::new(FaultKind::StreamNotFound);
+    let delivery = Delivery::of(&turn.text()).ok_or_else(lost)?;
+    let version = if delivery.is_1 { Version::V1 } else { Version::V03 };
+    let whole = reader::so_far(app, run).await?;
+    let ids = Ids { task: delivery.task, context: run.session.clone() };
+    // 1.0 sends what a stream would say, 0.3 the task.
+    let body = match version {
+        Version::V1 => task::status_event(version, &ids, &whole),
+        Version::V03 => task::of_whole(version, &ids, &whole),
+    };
+    let mut to = Webhook::to(app.settings.tenants.webhook_of(&run.tenant), delivery.config.url.clone());
+    // What only this machine may ask of this machine goes where it wants.
+    to.allow_private |= app.settings.is_local() && !app.settings.open;
+    let mut headers = vec![("content-type", "application/json".to_owned())];
+    headers.extend(delivery.config.authorization().map(|words| ("authorization", words)));
+    if !delivery.config.token.is_empty() {
+        headers.push(("x-a2a-notification-token", delivery.config.token));
+    }
+    Ok(Parcel { to, headers, body: body.to_string() })
+}

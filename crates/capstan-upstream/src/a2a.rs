@@ -1,0 +1,172 @@
+//! `a2a`: a foreign A2A agent, in version 1.0 or 0.3, found by its card.
+//!
+//! A session is its context, a run one of its tasks, begun by a message with the run's own id. A stream that breaks off
+//! is read on: the task is asked for, and subscribed to if it is still at work.
+
+mod artifacts;
+mod card;
+mod decoder;
+mod message;
+mod status;
+mod wire;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use capstan_agent::{About, Agent, CancelReason, Clock, Outcome, Timer, Turn, Work, Writer};
+use capstan_protocol::{ErrorSeverity, Fault};
+use reqwest::Client;
+use serde::Deserialize;
+use url::Url;
+
+pub use decoder::Decoder;
+pub use wire::{Binding, Version};
+
+use crate::api_key::ApiKey;
+use crate::attempt_writer::AttemptWriter;
+use crate::call::HttpAgent;
+use crate::callee::{Ask, Callee};
+use crate::failed_call::FailedCall;
+use crate::http;
+use crate::kinds::{Common, ConfigError};
+use wire::{Interface, Wire};
+
+/// The kind's own keys.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    url: String,
+    key_env: Option<String>,
+    key_file: Option<String>,
+    /// Given, `url` is where the agent answers, and no card is read.
+    protocol: Option<Version>,
+    binding: Option<Binding>,
+}
+
+struct A2a {
+    url: Url,
+    secret: ApiKey,
+    common: Common,
+    client: Client,
+    /// What the card said, until a call fails in a way that another card may mend.
+    found: Mutex<Option<Arc<Found>>>,
+    /// Read from the configuration, so that there is nothing to be found.
+    is_fixed: bool,
+}
+
+/// The agent as its card has it.
+struct Found {
+    wire: Wire,
+    agent: HttpAgent<Wire>,
+}
+
+pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
+    if config.binding.is_some() && config.protocol.is_none() {
+        return Err(ConfigError::at("binding", "goes with `protocol`; without it the card tells both"));
+    }
+    let (url, client) = (http::base_url(&config.url)?, http::client(common.times.connect)?);
+    let secret = ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?;
+    let agent = A2a {
+        url,
+        secret,
+        common: common.clone(),
+        client,
+        found: Mutex::default(),
+        is_fixed: config.protocol.is_some(),
+    };
+    if let Some(version) = config.protocol {
+        let binding = config.binding.unwrap_or_default();
+        let interface = Interface { url: agent.url.clone(), binding, version, streams: true };
+        agent.keep(agent.make(interface)?);
+    }
+    Ok(Box::new(agent))
+}
+
+impl A2a {
+    fn make(&self, interface: Interface) -> Result<Found, ConfigError> {
+        let wire = Wire::new(interface, self.secret.clone());
+        Ok(Found { agent: HttpAgent::new(wire.clone(), self.secret.clone(), &self.common)?, wire })
+    }
+
+    fn keep(&self, found: Found) -> Arc<Found> {
+        let found = Arc::new(found);
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&found));
+        found
+    }
+
+    /// Where the agent is. Asking its card starts nothing, so that it is always safe to ask again.
+    async fn find(&self) -> Result<Arc<Found>, FailedCall> {
+        let known = self.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let reading = card::read(&self.client, &self.url, &self.secret);
+        let read = self.common.clock.within(Timer::FirstToken, self.common.times.first_token, reading).await;
+        let interface = read.ok_or_else(|| http::timed_out(Timer::FirstToken))??;
+        let found = self.make(interface).map_err(Fault::from_error)?;
+        Ok(self.keep(found))
+    }
+
+    async fn find_patiently(&self, turn: &Turn) -> Result<Arc<Found>, Fault> {
+        let (retries, clock): (_, &Clock) = (self.common.retries, &self.common.clock);
+        for made in 1.. {
+            let failed = match self.find().await {
+                Ok(found) => return Ok(found),
+                Err(failed) => failed.refused(),
+            };
+            let Some(wait) = retries.wait(&failed, turn.attempt, made) else { return Err(failed.fault) };
+            failed.log_retry(turn, made, wait);
+            clock.sleep(Timer::Again, wait).await;
+        }
+        Err(http::timed_out(Timer::FirstToken))
+    }
+
+    /// What no repeat mends may be a card that is out of date.
+    fn look_again_after(&self, fault: &Fault) {
+        if fault.severity() == ErrorSeverity::Fatal && !self.is_fixed {
+            *self.found.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+}
+
+#[async_trait]
+impl Agent for A2a {
+    async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
+        let found = self.find_patiently(&turn).await?;
+        let ended = found.agent.run(turn, out).await;
+        if let Err(failure) = &ended {
+            self.look_again_after(failure.fault());
+        }
+        ended
+    }
+
+    /// Cancels the task. One that is over is no mistake.
+    async fn end(&self, far_id: &str, _reason: CancelReason) -> Result<(), Fault> {
+        let found = self.find().await.map_err(|failed| failed.fault)?;
+        found.wire.cancel(&self.client, far_id).await
+    }
+
+    fn max_attempts(&self) -> u32 {
+        self.common.retries.attempts
+    }
+
+    fn about(&self) -> About {
+        About::agent("a2a", Work::Agent)
+    }
+}
+
+#[async_trait]
+impl Callee for A2a {
+    async fn call(&self, ask: Ask<'_>, out: &mut AttemptWriter<'_>) -> Result<(), FailedCall> {
+        let found = self.find().await.map_err(FailedCall::refused)?;
+        let called = found.agent.call(ask, out).await;
+        if let Err(failed) = &called {
+            self.look_again_after(&failed.fault);
+        }
+        called
+    }
+
+    fn is_repeatable(&self) -> bool {
+        self.common.retries.is_repeatable
+    }
+}

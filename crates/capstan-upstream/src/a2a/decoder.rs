@@ -1,0 +1,254 @@
+//! Events of a task: its artifacts are the answer, its status says how it goes.
+
+use capstan_agent::{Interrupt, Output};
+use capstan_protocol::{Close, Fault};
+use serde_json::{Map, Value};
+
+use super::artifacts::Artifacts;
+use super::status::{self, State};
+use crate::api_key::ApiKey;
+use crate::decode::{Decode, Step, malformed, member, object, text, truncated};
+
+/// Requests in a row that read on without anything new.
+const STALLS: u32 = 6;
+/// A longer id is none.
+const LONGEST_ID: usize = 256;
+
+/// What is asked when a stream has broken off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// How the task stands.
+    Get,
+    /// The same, of an agent without streams.
+    Poll,
+    /// What is still to come.
+    Subscribe,
+}
+
+/// Which answer is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// That to a message.
+    Message,
+    Task,
+    Subscription,
+    /// A subscription that did not begin with the task: what was said meanwhile is missing, so that its pieces are not
+    /// told, and the task is asked for at its end.
+    BlindSubscription,
+}
+
+/// Reads one task, over as many streams as it takes.
+#[derive(Debug)]
+pub struct Decoder {
+    secret: ApiKey,
+    streams: bool,
+    /// The message answers a task that asked: what the task said before is none of this run's.
+    is_answer: bool,
+    reading: Reading,
+    task: Option<String>,
+    artifacts: Artifacts,
+    /// What was told last about the work.
+    note: String,
+    stalls: u32,
+    is_finished: bool,
+}
+
+impl Decoder {
+    /// A decoder at the beginning of an answer; the key is taken out of what it reports.
+    pub fn new(secret: ApiKey, streams: bool, is_answer: bool) -> Self {
+        Self {
+            secret,
+            streams,
+            is_answer,
+            reading: Reading::Message,
+            task: None,
+            artifacts: Artifacts::default(),
+            note: String::new(),
+            stalls: 0,
+            is_finished: false,
+        }
+    }
+
+    /// What to ask now that the stream has broken off: of which task, and how often in vain. Nothing if no task was
+    /// named, or nothing new comes.
+    pub(super) fn resume(&mut self) -> Option<(Next, String, u32)> {
+        let task = self.task.clone()?;
+        let stalls = self.stalls;
+        if !self.streams {
+            self.reading = Reading::Task;
+            return Some((Next::Poll, task, stalls));
+        }
+        self.stalls += 1;
+        let next = if self.reading == Reading::Task { Next::Subscribe } else { Next::Get };
+        self.reading = if next == Next::Get { Reading::Task } else { Reading::Subscription };
+        (stalls < STALLS).then_some((next, task, stalls))
+    }
+
+    fn event(&mut self, event: &Value, out: &mut Vec<Output>) -> Result<Step, Fault> {
+        let named = |name: &str| event.get(name).filter(|value| value.is_object());
+        let kind = text(event, "kind").unwrap_or_default();
+        if let Some(task) = named("task").or((kind == "task").then_some(event)) {
+            return self.task(task, out);
+        }
+        if let Some(update) = named("artifactUpdate").or((kind == "artifact-update").then_some(event)) {
+            return Ok(self.artifact(update, out));
+        }
+        if let Some(update) = named("statusUpdate").or((kind == "status-update").then_some(event)) {
+            self.learn(text(update, "taskId"), out);
+            return self.status(member(update, "status"), member(update, "metadata"), out);
+        }
+        if let Some(message) = named("message").or((kind == "message").then_some(event)) {
+            return Ok(self.message(message, out));
+        }
+        // A task that was asked for stands there by itself.
+        if event.get("id").is_some() && named("status").is_some() {
+            return self.task(event, out);
+        }
+        if event.get("parts").is_some_and(Value::is_array) {
+            return Ok(self.message(event, out));
+        }
+        Ok(Step::Quiet)
+    }
+
+    fn task(&mut self, task: &Value, out: &mut Vec<Output>) -> Result<Step, Fault> {
+        let is_first = self.task.is_none();
+        self.learn(text(task, "id"), out);
+        let artifacts =
+            task.get("artifacts").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let (status, metadata) = (member(task, "status"), member(task, "metadata"));
+        if self.is_answer && is_first && self.reading == Reading::Message {
+            self.artifacts.pass_over(artifacts);
+            // It stands there as it stood before the answer.
+            if State::of(status).is_some_and(State::is_question) {
+                return Ok(Step::Quiet);
+            }
+        } else if self.artifacts.restate(artifacts, out) {
+            self.stalls = 0;
+        }
+        let step = self.status(status, metadata, out)?;
+        // Asked for, it is at work: there is more to come, but not here.
+        if self.reading == Reading::Task && step < Step::Done {
+            return Err(truncated());
+        }
+        Ok(step)
+    }
+
+    fn artifact(&mut self, update: &Value, out: &mut Vec<Output>) -> Step {
+        self.learn(text(update, "taskId"), out);
+        if self.reading == Reading::Subscription {
+            self.reading = Reading::BlindSubscription;
+        }
+        self.stalls = 0;
+        if self.reading != Reading::BlindSubscription {
+            let is_added = update.get("append").and_then(Value::as_bool).unwrap_or(false);
+            self.artifacts.update(member(update, "artifact"), is_added, out);
+        }
+        Step::Heard
+    }
+
+    /// A whole answer without a task.
+    fn message(&mut self, message: &Value, out: &mut Vec<Output>) -> Step {
+        self.artifacts.tell(message, out);
+        self.is_finished = true;
+        Step::Done
+    }
+
+    fn status(&mut self, status: &Value, metadata: &Value, out: &mut Vec<Output>) -> Result<Step, Fault> {
+        let Some(state) = State::of(status) else { return Ok(Step::Quiet) };
+        let message = member(status, "message");
+        if self.reading == Reading::BlindSubscription && state != State::Working {
+            return Err(truncated());
+        }
+        match state {
+            State::Working => return Ok(self.work(message, out)),
+            State::Completed => self.artifacts.tell_last(message, out),
+            State::Canceled => out.push(Output::Reason(Close::CANCELLED.into())),
+            State::InputRequired | State::AuthRequired => {
+                out.push(Output::Interrupt(self.question(state, message)))
+            }
+            State::Failed | State::Rejected => return Err(status::failure(state, message, &self.secret)),
+        }
+        report(metadata, out);
+        self.is_finished = true;
+        Ok(Step::Done)
+    }
+
+    /// What is said about the work, once.
+    fn work(&mut self, message: &Value, out: &mut Vec<Output>) -> Step {
+        let said = status::text_of(message);
+        if said.is_empty() || said == self.note {
+            return Step::Quiet;
+        }
+        self.stalls = 0;
+        out.extend(status::note(&said, message));
+        self.note = said;
+        Step::Heard
+    }
+
+    /// By the task's own id it is answered.
+    fn question(&self, state: State, message: &Value) -> Interrupt {
+        status::question(self.task.clone().unwrap_or_default(), state, message)
+    }
+
+    fn learn(&mut self, id: Option<&str>, out: &mut Vec<Output>) {
+        let is_plain = |id: &&str| id.len() <= LONGEST_ID && id.bytes().all(|byte| byte.is_ascii_graphic());
+        if let Some(id) = id.filter(is_plain).filter(|_| self.task.is_none()) {
+            self.task = Some(id.to_owned());
+            out.push(Output::FarId(id.to_owned()));
+        }
+    }
+
+    /// Out of the envelope of a call, if it is in one.
+    fn take(&mut self, value: &Value, out: &mut Vec<Output>) -> Result<Step, Fault> {
+        if let Some(fault) = self.refusal(value) {
+            return Err(fault);
+        }
+        let is_call = value.get("jsonrpc").is_some();
+        match value.get("result").filter(|_| is_call) {
+            Some(result) => self.event(result, out),
+            None if is_call => Err(malformed("an answer without a result")),
+            None => self.event(value, out),
+        }
+    }
+}
+
+impl Decode for Decoder {
+    fn frame(&mut self, _event: &str, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault> {
+        let value = Value::Object(object(data)?);
+        self.take(&value, out)
+    }
+
+    fn whole(&mut self, document: &str, out: &mut Vec<Output>) -> Option<Result<(), Fault>> {
+        let value: Value = serde_json::from_str(document).ok()?;
+        Some(match self.take(&value, out) {
+            Ok(Step::Done) => Ok(()),
+            Ok(Step::Quiet | Step::Heard | Step::Ending) => Err(truncated()),
+            Err(fault) => Err(fault),
+        })
+    }
+
+    fn refusal(&self, document: &Value) -> Option<Fault> {
+        let error = document.get("error").filter(|error| error.is_object())?;
+        // A subscription to a task that has just ended: it can be asked for.
+        let is_over = error.get("code").and_then(Value::as_i64) == Some(status::UNSUPPORTED);
+        if is_over && matches!(self.reading, Reading::Subscription | Reading::BlindSubscription) {
+            return Some(truncated());
+        }
+        Some(status::refusal(error, &self.secret))
+    }
+
+    fn is_complete(&self) -> bool {
+        self.is_finished
+    }
+}
+
+/// What a gateway tells at the end: which model, what it took, and why there is no more.
+fn report(metadata: &Value, out: &mut Vec<Output>) {
+    let Some(metadata) = metadata.as_object() else { return };
+    let counts = |usage: &Map<String, Value>| usage.values().all(Value::is_u64).then(|| usage.clone());
+    out.extend(metadata.get("model").and_then(Value::as_str).map(|model| Output::Model(model.to_owned())));
+    out.extend(metadata.get("usage").and_then(Value::as_object).and_then(counts).map(Output::Usage));
+    if metadata.get("reason").and_then(Value::as_str) == Some("length") {
+        out.push(Output::Reason("length".into()));
+    }
+}

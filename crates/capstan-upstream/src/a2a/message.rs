@@ -1,0 +1,150 @@
+//! A turn as an A2A message. The agent remembers the context itself, so that only what is new is sent.
+
+use capstan_agent::{ResumeEntry, ResumeStatus, Turn};
+use capstan_protocol::{Fault, Part, Role};
+use serde_json::{Map, Value, json};
+
+use super::wire::Version;
+use crate::parts::{self, PartPath, refused};
+
+/// What goes with the send request. Its id is the run's own: an agent that starts once attaches a repeat to its task.
+pub(super) fn of(turn: &Turn, version: Version) -> Result<Value, Fault> {
+    let answer = turn.answers.first();
+    let parts = match answer {
+        Some(answer) => answered(answer, version),
+        None => said(turn, version)?,
+    };
+    let mut message = Map::new();
+    message.insert("messageId".into(), turn.run.to_string().into());
+    if !turn.session.is_empty() {
+        message.insert("contextId".into(), turn.session.as_str().into());
+    }
+    if let Some(answer) = answer {
+        message.insert("taskId".into(), answer.interrupt_id.as_str().into());
+    }
+    message.insert("parts".into(), parts.into());
+    match version {
+        Version::V1 => message.insert("role".into(), "ROLE_USER".into()),
+        Version::V03 => {
+            message.insert("kind".into(), "message".into());
+            message.insert("role".into(), "user".into())
+        }
+    };
+    let mut params = json!({ "message": message, "configuration": { "acceptedOutputModes": ["text/plain", "application/json"] } });
+    let forwarded = turn.forwarded.as_deref().map(|raw| raw.to_value()).filter(Value::is_object);
+    if let (Some(forwarded), Value::Object(params)) = (forwarded, &mut params) {
+        params.insert("metadata".into(), forwarded);
+    }
+    Ok(params)
+}
+
+/// A question is answered in words, or by the data that it asked for.
+fn answered(answer: &ResumeEntry, version: Version) -> Vec<Value> {
+    let given = answer.payload.as_ref().map(|raw| raw.to_value()).unwrap_or_default();
+    vec![match given {
+        _ if answer.status == ResumeStatus::Cancelled => text(version, "This is not going to be answered."),
+        Value::String(words) => text(version, &words),
+        Value::Object(_) if version == Version::V03 => json!({ "kind": "data", "data": given }),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) if version == Version::V03 => {
+            text(version, &given.to_string())
+        }
+        given => json!({ "data": given, "mediaType": "application/json" }),
+    }]
+}
+
+fn said(turn: &Turn, version: Version) -> Result<Vec<Value>, Fault> {
+    let mut out: Vec<Value> = parts::context(turn).map(|words| text(version, &words)).into_iter().collect();
+    for (index, message) in parts::messages(turn).skip(turn.history.len()) {
+        for (at, part) in message.parts.iter().enumerate() {
+            let place = PartPath { message: index, part: at };
+            if message.role != Role::User {
+                return Err(refused(place, part, "of another than the user cannot be sent to an A2A agent"));
+            }
+            out.push(piece(place, part, version)?);
+        }
+    }
+    Ok(out)
+}
+
+fn piece(place: PartPath, part: &Part, version: Version) -> Result<Value, Fault> {
+    let file = |name_1: &str, name_03: &str, value: &str, mime: &Option<String>| match version {
+        Version::V1 => {
+            json!({ name_1: value, "mediaType": mime.as_deref().unwrap_or("application/octet-stream") })
+        }
+        Version::V03 => {
+            json!({ "kind": "file", "file": { name_03: value, "mimeType": mime.as_deref().unwrap_or("application/octet-stream") } })
+        }
+    };
+    match part {
+        Part::Text { content } => Ok(text(version, content)),
+        Part::Blob { content, mime_type, .. } => Ok(file("raw", "bytes", content, mime_type)),
+        Part::Uri { uri, mime_type, .. } => Ok(file("url", "uri", uri, mime_type)),
+        Part::File { .. } => Err(refused(place, part, "by its id means nothing to an A2A agent")),
+        Part::Reasoning { .. } | Part::ToolCall { .. } | Part::ToolCallResponse { .. } => {
+            Err(refused(place, part, "cannot be sent to an A2A agent"))
+        }
+    }
+}
+
+fn text(version: Version, text: &str) -> Value {
+    match version {
+        Version::V1 => json!({ "text": text }),
+        Version::V03 => json!({ "kind": "text", "text": text }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_protocol::{ChatMessage, Modality};
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_new_is_sent_under_the_runs_own_id() {
+        let mut turn =
+            Turn::talk(vec![ChatMessage::user("a"), ChatMessage::assistant("b"), ChatMessage::user("c")]);
+        turn.session = "s".into();
+        let sent = of(&turn, Version::V1).unwrap();
+        assert_eq!(
+            sent["message"],
+            json!({ "messageId": turn.run.to_string(), "contextId": "s", "role": "ROLE_USER", "parts": [{ "text": "c" }] })
+        );
+        let old = of(&turn, Version::V03).unwrap();
+        assert_eq!(old["message"]["parts"], json!([{ "kind": "text", "text": "c" }]));
+        assert_eq!((&old["message"]["role"], &old["message"]["kind"]), (&json!("user"), &json!("message")));
+    }
+
+    #[test]
+    fn an_answer_goes_on_with_the_task_that_asked() {
+        let mut turn = Turn::new("");
+        let answer = |payload: Value| ResumeEntry {
+            interrupt_id: "t-1".into(),
+            status: ResumeStatus::Resolved,
+            payload: Some(payload.into()),
+            metadata: None,
+        };
+        turn.answers = vec![answer(json!("yes"))].into();
+        let sent = of(&turn, Version::V1).unwrap();
+        assert_eq!(
+            (&sent["message"]["taskId"], &sent["message"]["parts"]),
+            (&json!("t-1"), &json!([{ "text": "yes" }]))
+        );
+        turn.answers = vec![answer(json!({ "color": "blue" }))].into();
+        let sent = of(&turn, Version::V03).unwrap();
+        assert_eq!(sent["message"]["parts"], json!([{ "kind": "data", "data": { "color": "blue" } }]));
+        turn.answers = vec![answer(json!(true))].into();
+        assert_eq!(of(&turn, Version::V03).unwrap()["message"]["parts"][0]["text"], "true");
+        assert_eq!(of(&turn, Version::V1).unwrap()["message"]["parts"][0]["data"], true);
+    }
+
+    #[test]
+    fn a_part_that_has_no_form_here_is_named() {
+        let part = Part::File { file_id: "f".into(), modality: Modality::Image, mime_type: None };
+        let message = ChatMessage { role: Role::User, parts: vec![part], name: None };
+        let fault = of(&Turn::of(message), Version::V1).unwrap_err();
+        assert_eq!(
+            (fault.code(), &fault.details()["path"]),
+            ("invalid_request", &"messages[0].parts[0]".into())
+        );
+    }
+}

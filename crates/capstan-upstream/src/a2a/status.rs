@@ -1,0 +1,129 @@
+//! Where a task stands, and what is said about it.
+
+use capstan_agent::{Interrupt, Output};
+use capstan_protocol::{
+    ErrorSeverity, Fault, FaultKind, PresentationEventType, ProgressStatus, ProgressUpdate, StreamError,
+    event,
+};
+use serde_json::{Map, Value};
+
+use crate::api_key::ApiKey;
+use crate::decode::{member, text};
+use crate::http::short;
+use crate::thoughts::make;
+use crate::upstream_failure::UpstreamFailure;
+
+/// What A2A says where a request does not fit the state of a task.
+pub(super) const UNSUPPORTED: i64 = -32004;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Working,
+    InputRequired,
+    AuthRequired,
+    Completed,
+    Canceled,
+    Failed,
+    Rejected,
+}
+
+impl State {
+    /// In the words of either version; nothing if it is none of them.
+    pub(super) fn of(status: &Value) -> Option<Self> {
+        let word = text(status, "state")?;
+        let word = word.strip_prefix("TASK_STATE_").unwrap_or(word).to_ascii_lowercase().replace('_', "-");
+        Some(match word.as_str() {
+            "submitted" | "working" => Self::Working,
+            "input-required" => Self::InputRequired,
+            "auth-required" => Self::AuthRequired,
+            "completed" => Self::Completed,
+            "canceled" | "cancelled" => Self::Canceled,
+            "failed" => Self::Failed,
+            "rejected" => Self::Rejected,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn is_question(self) -> bool {
+        matches!(self, Self::InputRequired | Self::AuthRequired)
+    }
+}
+
+/// The texts of a message or an artifact, one behind the other.
+pub(super) fn text_of(of: &Value) -> String {
+    let parts = of.get("parts").and_then(Value::as_array);
+    parts.into_iter().flatten().filter_map(|part| part.get("text")?.as_str()).collect()
+}
+
+/// The first data of a message.
+fn data_of(message: &Value) -> Option<&Value> {
+    let parts = message.get("parts").and_then(Value::as_array)?;
+    parts.iter().find_map(|part| part.get("data").filter(|data| data.is_object()))
+}
+
+/// A failure in our own types, as a gateway tells it.
+fn typed(message: &Value) -> Option<StreamError> {
+    let data = data_of(message)?;
+    data.get("severity")?;
+    serde_json::from_value(data.clone()).ok()
+}
+
+/// What is said while the task is at work: what a gateway says is read back, anything else is progress.
+pub(super) fn note(said: &str, message: &Value) -> Option<Output> {
+    if let Some(error) = typed(message) {
+        return Some(Output::Warning(StreamError { severity: ErrorSeverity::Warning, ..error }));
+    }
+    let progress = PresentationEventType::ProgressIndicator.as_str();
+    let data = data_of(message).unwrap_or(&Value::Null);
+    if let Some(kind) = text(data, "type").filter(|kind| [progress, event::USER_ERROR].contains(kind)) {
+        return make(kind, member(data, "data"));
+    }
+    let update =
+        ProgressUpdate { label: short(said), status: ProgressStatus::Running, progress_percent: None };
+    make(progress, &update)
+}
+
+pub(super) fn question(id: String, state: State, message: &Value) -> Interrupt {
+    let reason = if state == State::AuthRequired { "auth_required" } else { "input_required" };
+    let mut asked = Interrupt::new(id, reason);
+    asked.message = Some(text_of(message)).filter(|text| !text.is_empty());
+    let Some(data) = data_of(message) else { return asked };
+    // One question of a gateway's has a form.
+    match data.get("interrupts").and_then(Value::as_array).map(Vec::as_slice) {
+        Some([own]) => {
+            asked.reason = text(own, "reason").unwrap_or(reason).to_owned();
+            asked.response_schema = own.get("responseSchema").and_then(Value::as_object).cloned();
+            asked.expires_at = text(own, "expiresAt").map(str::to_owned);
+        }
+        _ => asked.metadata = Some(Map::from_iter([("data".to_owned(), data.clone())])),
+    }
+    asked
+}
+
+/// The task failed: in our own types if it says so, else in its own words, and for good.
+pub(super) fn failure(state: State, message: &Value, secret: &ApiKey) -> Fault {
+    if let Some(error) = typed(message) {
+        return Fault::from(error);
+    }
+    let said = short(&secret.scrub(&text_of(message)));
+    let told = UpstreamFailure { text: said.clone(), ..UpstreamFailure::default() }.to_fault(secret);
+    let fault = match (told.kind(), state) {
+        (FaultKind::UpstreamError, State::Rejected) => Fault::new(FaultKind::ContentRefused),
+        (FaultKind::UpstreamError, _) => told.with_severity(ErrorSeverity::Fatal).with_retryable(false),
+        _ => told,
+    };
+    if said.is_empty() { fault } else { fault.with_message(said) }
+}
+
+/// An error of JSON-RPC or A2A, by its code.
+pub(super) fn refusal(error: &Value, secret: &ApiKey) -> Fault {
+    let mut told = UpstreamFailure::from_error(error);
+    if told.status.is_none() {
+        told.status = match error.get("code").and_then(Value::as_i64) {
+            Some(-32001 | -32601 | -32009) => Some(404),
+            Some(-32700 | -32600 | -32602 | -32008..=-32002) => Some(400),
+            _ => Some(500),
+        };
+    }
+    told.to_fault(secret)
+}

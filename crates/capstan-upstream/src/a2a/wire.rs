@@ -1,0 +1,217 @@
+//! The two bindings, and the words that the two versions have for the same request.
+
+use std::time::Duration;
+
+use capstan_agent::{About, Turn, Work};
+use capstan_protocol::{Backoff, Fault};
+use reqwest::Client;
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use url::Url;
+
+use super::decoder::{Decoder, Next};
+use super::message;
+use crate::api_key::ApiKey;
+use crate::call::{Dialect, Resume};
+use crate::http::unsent;
+use crate::upstream_failure::UpstreamFailure;
+
+const VERSION: HeaderName = HeaderName::from_static("a2a-version");
+/// How long an agent without streams is left alone before its task is asked for again.
+const POLL: Duration = Duration::from_secs(1);
+/// What a refusal's body is read up to.
+const REFUSAL_BYTES: usize = 64 * 1024;
+
+/// Of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum Version {
+    /// `SendStreamingMessage`, states in capitals.
+    #[serde(rename = "1.0")]
+    V1,
+    /// `message/stream`, `kind`s.
+    #[serde(rename = "0.3")]
+    V03,
+}
+
+impl Version {
+    pub(super) fn is(self, word: &str) -> bool {
+        let begins = |with: &str| word == with || word.starts_with(&format!("{with}."));
+        match self {
+            Self::V1 => begins("1"),
+            Self::V03 => begins("0.3") || begins("0.2"),
+        }
+    }
+}
+
+/// How requests are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+pub enum Binding {
+    /// Calls to one address.
+    #[default]
+    #[serde(rename = "jsonrpc")]
+    JsonRpc,
+    /// An address for each request.
+    #[serde(rename = "http+json")]
+    HttpJson,
+}
+
+impl Binding {
+    pub(super) fn is(self, word: &str) -> bool {
+        let name = match self {
+            Self::JsonRpc => "JSONRPC",
+            Self::HttpJson => "HTTP+JSON",
+        };
+        word.eq_ignore_ascii_case(name)
+    }
+}
+
+/// Where an agent answers, and how.
+#[derive(Debug, Clone)]
+pub(super) struct Interface {
+    pub(super) url: Url,
+    pub(super) binding: Binding,
+    pub(super) version: Version,
+    pub(super) streams: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Asking<'a> {
+    Message,
+    Get(&'a str),
+    Subscribe(&'a str),
+    Cancel(&'a str),
+}
+
+#[derive(Clone)]
+pub(super) struct Wire {
+    interface: Interface,
+    secret: ApiKey,
+    /// Where messages go.
+    url: Url,
+}
+
+impl Wire {
+    pub(super) fn new(interface: Interface, secret: ApiKey) -> Self {
+        let mut wire = Self { url: interface.url.clone(), interface, secret };
+        wire.url = wire.url_of(Asking::Message);
+        wire
+    }
+
+    fn url_of(&self, asking: Asking<'_>) -> Url {
+        let mut url = self.interface.url.clone();
+        if self.interface.binding == Binding::JsonRpc {
+            return url;
+        }
+        let verb = if self.interface.streams { "message:stream" } else { "message:send" };
+        if let Ok(mut path) = url.path_segments_mut() {
+            let path = path.pop_if_empty();
+            match asking {
+                Asking::Message => path.push(verb),
+                Asking::Get(id) => path.extend(["tasks", id]),
+                Asking::Subscribe(id) => path.extend(["tasks", &format!("{id}:subscribe")]),
+                Asking::Cancel(id) => path.extend(["tasks", &format!("{id}:cancel")]),
+            };
+        }
+        url
+    }
+
+    fn method(&self, asking: Asking<'_>) -> &'static str {
+        match (self.interface.version, asking) {
+            (Version::V1, Asking::Message) if self.interface.streams => "SendStreamingMessage",
+            (Version::V1, Asking::Message) => "SendMessage",
+            (Version::V1, Asking::Get(_)) => "GetTask",
+            (Version::V1, Asking::Subscribe(_)) => "SubscribeToTask",
+            (Version::V1, Asking::Cancel(_)) => "CancelTask",
+            (Version::V03, Asking::Message) if self.interface.streams => "message/stream",
+            (Version::V03, Asking::Message) => "message/send",
+            (Version::V03, Asking::Get(_)) => "tasks/get",
+            (Version::V03, Asking::Subscribe(_)) => "tasks/resubscribe",
+            (Version::V03, Asking::Cancel(_)) => "tasks/cancel",
+        }
+    }
+
+    /// What is posted; nothing where a task is just looked at.
+    fn body_of(&self, asking: Asking<'_>, params: Value) -> Option<Value> {
+        match self.interface.binding {
+            Binding::JsonRpc => {
+                Some(json!({ "jsonrpc": "2.0", "id": 1, "method": self.method(asking), "params": params }))
+            }
+            Binding::HttpJson if matches!(asking, Asking::Get(_)) => None,
+            Binding::HttpJson => Some(params),
+        }
+    }
+
+    fn key(&self) -> HeaderMap {
+        let mut headers: HeaderMap =
+            self.secret.header("Bearer ").map(|key| (AUTHORIZATION, key)).into_iter().collect();
+        let version = if self.interface.version == Version::V1 { "1.0" } else { "0.3" };
+        headers.insert(VERSION, HeaderValue::from_static(version));
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
+        headers
+    }
+
+    /// Ends a task.
+    pub(super) async fn cancel(&self, client: &Client, id: &str) -> Result<(), Fault> {
+        let asking = Asking::Cancel(id);
+        let body = self.body_of(asking, json!({ "id": id })).unwrap_or_default();
+        let request = client.post(self.url_of(asking)).headers(self.key());
+        let request = request.header("content-type", "application/json").body(body.to_string());
+        let mut response = request.send().await.map_err(|error| unsent(error).fault)?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let mut bytes = Vec::new();
+        while let Ok(Some(chunk)) = response.chunk().await {
+            bytes.extend_from_slice(&chunk);
+            if bytes.len() > REFUSAL_BYTES {
+                break;
+            }
+        }
+        let told: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let code = told.pointer("/error/code").and_then(Value::as_i64);
+        // Unknown or over, in either binding: there is nothing left to be ended.
+        match (status, code) {
+            (404 | 409, _) | (_, Some(-32001 | -32002)) | (200..=299, None) => Ok(()),
+            (200..=299, Some(_)) => {
+                Err(UpstreamFailure::from_error(told.get("error").unwrap_or(&Value::Null))
+                    .to_fault(&self.secret))
+            }
+            _ => Err(UpstreamFailure::from_response(status, &headers, &bytes).to_fault(&self.secret)),
+        }
+    }
+}
+
+impl Dialect for Wire {
+    type Decoder = Decoder;
+
+    fn url(&self) -> &Url {
+        &self.url
+    }
+
+    fn headers(&self, _body: &Value) -> HeaderMap {
+        self.key()
+    }
+
+    fn body(&self, turn: &Turn) -> Result<Value, Fault> {
+        let params = message::of(turn, self.interface.version)?;
+        Ok(self.body_of(Asking::Message, params).unwrap_or_default())
+    }
+
+    fn decoder(&self, turn: &Turn) -> Decoder {
+        Decoder::new(self.secret.clone(), self.interface.streams, !turn.answers.is_empty())
+    }
+
+    /// The task is asked for; if it is still at work, it is subscribed to.
+    fn resume(&self, decoder: &mut Decoder, _resumed: u32) -> Option<Resume> {
+        let (next, id, stalls) = decoder.resume()?;
+        let (asking, wait) = match next {
+            Next::Get => (Asking::Get(&id), Backoff::DEFAULT.delay(stalls / 2, fastrand::f64())),
+            Next::Poll => (Asking::Get(&id), POLL),
+            Next::Subscribe => (Asking::Subscribe(&id), Duration::ZERO),
+        };
+        Some(Resume { url: self.url_of(asking), body: self.body_of(asking, json!({ "id": id })), wait })
+    }
+
+    fn about(&self) -> About {
+        About::agent("a2a", Work::Agent)
+    }
+}
