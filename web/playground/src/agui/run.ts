@@ -18,8 +18,8 @@ export class AguiRun extends FaceRun {
     state: {},
     forwardedProps: {},
   });
-  /** The id of the last event. */
-  #cursor: string | undefined;
+  /** The id of the last event. A stream alone is told from its start. */
+  #cursor = this.said.streamId;
   #reason = "completed";
 
   protected async read(signal: AbortSignal): Promise<string> {
