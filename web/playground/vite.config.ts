@@ -19,7 +19,7 @@ function sonnerWithoutInlineStyle(): Plugin {
 
 export default defineConfig({
   plugins: [sonnerWithoutInlineStyle(), react()],
-  resolve: { alias: [{ find: /^capstan\/react$/, replacement: source("react/index.ts") }, { find: /^capstan$/, replacement: source("index.ts") }] },
+  resolve: { alias: [{ find: /^capstan\/(react|ai-sdk)$/, replacement: source("$1/index.ts") }, { find: /^capstan\/openai$/, replacement: source("openai.ts") }, { find: /^capstan$/, replacement: source("index.ts") }] },
   build: {
     outDir: "dist",
     emptyOutDir: true,

@@ -125,6 +125,11 @@ pub(crate) trait Face: Send + Sync + 'static {
         ArmedBy::Client
     }
 
+    /// Whether the end of a run that is asked for like this is told to its tenant's webhook.
+    fn tells_end(&self, _ask: &Ask) -> bool {
+        false
+    }
+
     /// Whether a run of this face is stopped when nobody has read it for a while: nobody can come back for it.
     fn ends_unread(&self, _run: &Run) -> bool {
         false

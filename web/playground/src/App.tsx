@@ -2,6 +2,8 @@
 import { type ReactNode, useEffect, useRef, useState } from "react";
 import { Toaster } from "sonner";
 
+import { type Face, FACES } from "./faces.js";
+import { load } from "./kept.js";
 import { useLog } from "./log.js";
 import { BreakBar } from "./parts/BreakBar.js";
 import { Composer } from "./parts/Composer.js";
@@ -15,7 +17,7 @@ import { Button } from "./ui/Button.js";
 import { Icon } from "./ui/Icon.js";
 import { Select } from "./ui/Select.js";
 import { useAgents } from "./use-agents.js";
-import { type Face, useConversation } from "./use-conversation.js";
+import { useConversation } from "./use-conversation.js";
 import { useTheme } from "./use-theme.js";
 
 const TRY = ["What is a capstan?", "/events", "/flaky 1", "/diverge", "/ask", "/tokens 200 --delay 30ms"];
@@ -26,8 +28,8 @@ const BELOW_HEADER = { top: 72 };
 export function App(): ReactNode {
   const [theme, toggleTheme] = useTheme();
   const agents = useAgents();
-  const [agent, setAgent] = useState("");
-  const [face, setFace] = useState<Face>("cap");
+  const [agent, setAgent] = useState(() => load()?.agent ?? "");
+  const [face, setFace] = useState<Face>(() => load()?.face ?? "cap");
   const [isAsking, setAsking] = useState(false);
   const [trouble, setTrouble] = useState({ cutEvery: 0, isForgetful: false });
   const box = useRef<HTMLTextAreaElement>(null);
@@ -61,8 +63,7 @@ export function App(): ReactNode {
             {agents.names.map((name, n) => <option key={name} value={n === 0 ? "" : name}>{name}</option>)}
           </Select>
           <Select label="Face" isQuiet value={face} onChange={(event) => setFace(event.target.value as Face)}>
-            <option value="cap">CAP</option>
-            <option value="ag-ui">AG-UI</option>
+            {Object.entries(FACES).map(([name, { label }]) => <option key={name} value={name}>{label}</option>)}
           </Select>
           <Button size="icon" look="ghost" aria-label="New conversation" onClick={startOver}><Icon name="plus" /></Button>
           {(agents.key !== "" || agents.complaint !== null) && <Button size="icon" look="ghost" aria-label="Key" onClick={() => setAsking(true)}><Icon name="key" /></Button>}
