@@ -2,8 +2,7 @@
 import { parseAGUIError } from "capstan";
 import { useEffect, useState } from "react";
 
-/** The tab's own storage: another tab does not see it, and it goes with this one. */
-const STORED_KEY = "capstan-key";
+import { authorization, keepKey, storedKey } from "./authorization.js";
 
 export interface Agents {
   names: readonly string[];
@@ -14,7 +13,7 @@ export interface Agents {
 }
 
 export function useAgents(): Agents {
-  const [key, setKey] = useState(() => sessionStorage.getItem(STORED_KEY) ?? "");
+  const [key, setKey] = useState(storedKey);
   const [names, setNames] = useState<readonly string[]>([]);
   const [complaint, setComplaint] = useState<string | null>(null);
 
@@ -30,7 +29,7 @@ export function useAgents(): Agents {
   }, [key]);
 
   const keep = (next: string) => {
-    sessionStorage.setItem(STORED_KEY, next);
+    keepKey(next);
     setComplaint(null);
     setKey(next);
   };
@@ -46,8 +45,4 @@ async function load(key: string, signal: AbortSignal): Promise<string[]> {
   if (!response.ok) return [];
   const { agents } = (await response.json()) as { agents: { name: string }[] };
   return agents.map(({ name }) => name);
-}
-
-export function authorization(key: string): Record<string, string> {
-  return key === "" ? {} : { authorization: `Bearer ${key}` };
 }

@@ -5,10 +5,10 @@ import { useCallback, useMemo, useRef, useState } from "react";
 
 import type { AguiMessage } from "./agui/run.js";
 import type { AguiEvent } from "./agui/transcript.js";
+import { authorization } from "./authorization.js";
 import { Line } from "./line.js";
 import { Log } from "./log.js";
 import type { TurnData } from "./show/Turn.js";
-import { authorization } from "./use-agents.js";
 import { useAguiStream } from "./use-agui-stream.js";
 
 export type Face = "cap" | "ag-ui";
