@@ -1,4 +1,5 @@
 // Whatever id somebody has: to its run, or to why there is none.
+import { faultOf } from "capstan";
 import { type ReactNode, useEffect } from "react";
 
 import { FAULT_HELP } from "../../../../packages/capstan/src/generated/fault-help.js";
@@ -70,7 +71,7 @@ function Refused({ refusal, now }: { refusal: Refusal; now: number }): ReactNode
         <strong>Refused · {refusal.status} · {refusal.code}</strong>
         <p>{refusal.title}. There is no run: the call was refused before one began.</p>
         {help && <p>{help.meaning} <b>{help.remedy}</b></p>}
-        <p className="muted">{clock(refusal.at, now)} · {refusal.route} · after {span(refusal.ms)}{refusal.tenant ? ` · ${refusal.tenant}` : ""} · <a href={`/errors/${refusal.code}`}>catalogue</a></p>
+        <p className="muted">{clock(refusal.at, now)} · {refusal.route} · after {span(refusal.ms)}{refusal.tenant ? ` · ${refusal.tenant}` : ""} · <a href={`/errors/${faultOf(refusal.code)?.slug ?? ""}`}>catalogue</a></p>
       </div>
     </section>
   );

@@ -1,5 +1,5 @@
 // What needs somebody, by the gateway's own rule, and what fails most.
-import type { ReactNode } from "react";
+import { type ReactNode, useEffect } from "react";
 
 import { useConsole, useFeed } from "../context.js";
 import { age, plural } from "../format.js";
@@ -8,7 +8,6 @@ import { StateBadge } from "../parts/StateBadge.js";
 import { Link } from "../router.js";
 import { to } from "../url.js";
 import { useAsked, useNow } from "../use-asked.js";
-import { useEffect } from "react";
 
 /** How often the rule is asked again: silence makes no event. */
 const EVERY = 5_000;
