@@ -16,6 +16,7 @@ use uuid::Uuid;
 use crate::access::CorsHeaders;
 use crate::ask::Ask;
 use crate::audit::Audit;
+use crate::console::Console;
 use crate::face::{self, Face};
 use crate::histories::Histories;
 use crate::limits::{self, Limiter};
@@ -134,6 +135,7 @@ impl Gateway {
             readers: Readers::default(),
             histories: Histories::default(),
             audit: Audit::default(),
+            console: Console::default(),
             faces,
             cors,
             tasks: TaskTracker::new(),
@@ -173,6 +175,7 @@ pub(crate) struct Shared {
     pub(crate) readers: Readers,
     pub(crate) histories: Histories,
     pub(crate) audit: Audit,
+    pub(crate) console: Console,
     pub(crate) faces: Vec<Arc<dyn Face>>,
     pub(crate) cors: CorsHeaders,
     /// Relays at work; the end waits for them.

@@ -239,6 +239,11 @@ impl Limiter {
         self.bytes.load(tenant)
     }
 
+    /// Open responses of a tenant.
+    pub(crate) fn readers_of(&self, tenant: &str) -> usize {
+        self.readers.lock().by_tenant.get(tenant).copied().unwrap_or(0)
+    }
+
     /// Room for one more open response.
     pub(crate) fn take_reader(&self, tenant: &str, limits: &Limits) -> Result<Slot, Fault> {
         self.readers.take(tenant, |_, own| {

@@ -73,6 +73,7 @@ pub(crate) struct Metrics {
     pub(crate) append_seconds: Histogram,
     pub(crate) first_packet_seconds: Histogram,
     pub(crate) clock_steps: Counter,
+    console: Family<Label, Counter>,
     pub(crate) journal: JournalMetrics,
     pub(crate) routes: RouteMetrics,
 }
@@ -123,6 +124,12 @@ impl Metrics {
             counter("stalled_readers", "Connections that were cut because nothing was read");
         let damaged_reads = counter("damaged_reads", "Readers that met a damaged place of the journal");
         let clock_steps = counter("clock_steps", "Times that the clock was set while the server ran");
+        let console = Family::<Label, Counter>::default();
+        registry.register(
+            "console",
+            "What the console showed of what was said, and did, by what",
+            console.clone(),
+        );
         let journal = JournalMetrics::new(&mut registry);
         let routes = RouteMetrics::new(&mut registry);
         let mut gauge = |name, help| {
@@ -159,6 +166,7 @@ impl Metrics {
             append_seconds,
             first_packet_seconds,
             clock_steps,
+            console,
             journal,
             routes,
         }
@@ -184,6 +192,11 @@ impl Metrics {
         if let Some(counter) = self.packets.get(op as usize) {
             counter.inc();
         }
+    }
+
+    /// Somebody looked at what was said, or did something, in the console.
+    pub(crate) fn console(&self, what: &'static str) {
+        self.console.get_or_create(&Label { name: what.to_owned() }).inc();
     }
 
     /// An event of a face was sent; one that tells of an error also with its code.
@@ -251,6 +264,7 @@ mod tests {
         metrics.run_ended("completed", "a");
         metrics.fault(FaultKind::Timeout, "a");
         metrics.tokens("a", 1);
+        metrics.console("frames");
         metrics.face_event("ag-ui", "RUN_ERROR", Some("TIMEOUT"));
         let second = std::time::Duration::from_secs(1);
         let call = capstan_agent::CallEnded {

@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::face::{self, Face};
 use crate::openapi::{Described, Routes};
 use crate::refusal::Refusal;
-use crate::routes::{agents, docs, errors, health, page, replicas, sessions, streams, tickets};
+use crate::routes::{agents, console, docs, errors, health, page, replicas, sessions, streams, tickets};
 use crate::{access, refusal};
 
 /// Routes that ask whose request it is: those of the faces, and those that serve all of them.
@@ -52,7 +52,8 @@ fn open(faces: &[Arc<dyn Face>]) -> Routes {
 /// What all routes say of themselves.
 pub(crate) fn described() -> Vec<Described> {
     let faces = face::all();
-    for_tenants(&faces).described(true).chain(open(&faces).described(false)).collect()
+    let open = open(&faces).described(false);
+    for_tenants(&faces).described(true).chain(console::routes().described(true)).chain(open).collect()
 }
 
 pub(crate) fn router(app: &App) -> Router {
@@ -63,6 +64,8 @@ pub(crate) fn router(app: &App) -> Router {
     open(&app.faces)
         .into_router()
         .merge(for_tenants)
+        // Each of them asks for itself who looks.
+        .merge(console::routes().into_router())
         // Without tenants only this machine may ask.
         .layer(from_fn_with_state(app.clone(), access::guard_loopback))
         // Pages of allowed origins may ask.

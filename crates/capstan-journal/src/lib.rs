@@ -13,6 +13,7 @@ mod hold;
 mod journal;
 mod memory;
 mod news;
+mod page;
 mod planted_bug;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -38,6 +39,7 @@ pub use error::{ErrorKind, JournalError};
 pub use health::{Health, SharedStats, Stats};
 pub use journal::Journal;
 pub use news::{News, Tenure, Watch, Watched};
+pub use page::{Budget, Query, RunPage, Status};
 #[cfg(feature = "postgres")]
 pub use postgres::{Schema, migrate};
 pub use quota::{Over, Quota, Refused, Usage};

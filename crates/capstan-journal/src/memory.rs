@@ -10,14 +10,15 @@ use capstan_protocol::Timestamp;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use crate::page::Pager;
 use crate::planted_bug::{self, Bug};
 use crate::quota::{Rates, Tally};
 use crate::retention::Judge;
 use crate::rules::{self, expired, not_found, shown};
 use crate::tokens::TokensBy;
 use crate::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Quota, Retention, Run,
-    RunState, Secret, Stats, Store, StoredTurn, Usage,
+    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Query, Quota,
+    Retention, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Usage,
 };
 
 #[derive(Debug, Default)]
@@ -390,6 +391,19 @@ impl Store for MemoryStore {
         let older = state.streams.range(..before.unwrap_or(Uuid::max())).rev();
         let own = older.filter(|(_, stream)| stream.run.tenant == tenant);
         Ok(own.take(limit).map(|(_, stream)| shown(stream.run.clone())).collect())
+    }
+
+    async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
+        let (state, mut pager) = (self.lock(), Pager::new(&query));
+        let range = query.range(None).map(|range| state.streams.range(range).rev());
+        for (id, stream) in range.into_iter().flatten() {
+            if !pager.goes_on() {
+                return Ok(pager.page(false));
+            }
+            let run = query.matches(&stream.run).then(|| shown(stream.run.clone()));
+            pager.looked(*id, run);
+        }
+        Ok(pager.page(true))
     }
 
     async fn named(

@@ -5,6 +5,7 @@
 //! The [`herald`] tells others what was written, the [`listener`] hears them, the [`pulse`] keeps the lease.
 
 mod block;
+mod browse;
 mod changes;
 mod claims;
 mod frames;
@@ -28,7 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use uuid::Uuid;
 
 use self::changes::Change;
@@ -47,6 +48,9 @@ use crate::{Durability, ErrorKind, Health, JournalError, Options, Replica};
 const QUEUE: usize = 4096;
 /// News that nobody takes are dropped: looking tells as well.
 const NEWS: usize = 4096;
+
+/// How many look through runs at once; a quarter of all reads.
+const BROWSERS: usize = 2;
 
 /// The share of the lease after which a server that answers no sign of life is said to be away.
 const AWAY: f64 = 0.5;
@@ -79,6 +83,8 @@ struct Shared {
     own: Own,
     watched: Arc<Watched>,
     reads: Reads,
+    /// Those who look through runs: few of the reads at once.
+    browsers: Semaphore,
     appends: mpsc::Sender<Append>,
     claims: mpsc::Sender<ClaimJob>,
     changes: mpsc::Sender<Change>,
@@ -119,6 +125,7 @@ impl PostgresStore {
         let (stops, asked) = mpsc::channel(NEWS);
         let shared = Arc::new(Shared {
             reads: Reads::new(target.clone()),
+            browsers: Semaphore::new(BROWSERS),
             target,
             listen,
             replica,

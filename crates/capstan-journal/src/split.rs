@@ -16,8 +16,8 @@ use uuid::Uuid;
 use crate::memory::MemoryStore;
 use crate::rules::expired;
 use crate::{
-    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, News, Quota, ReplicaState,
-    Retention, Run, RunState, Secret, Stats, Store, StoredTurn, Tenure, Usage, Watch,
+    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, News, Query, Quota, ReplicaState,
+    Retention, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Tenure, Usage, Watch,
 };
 
 /// Says of whom nothing may be stored.
@@ -157,6 +157,13 @@ impl Store for SplitStore {
         };
         let runs = memory.named(tenant, kind, name, before, limit).await?;
         Ok(newest(runs, self.stored.named(tenant, kind, name, before, limit).await?, limit))
+    }
+
+    async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
+        let Some(memory) = self.memory() else { return self.stored.page(query).await };
+        let here = memory.page(query.clone()).await?;
+        let limit = query.limit.clamp(1, Query::MOST);
+        Ok(here.and(self.stored.page(query).await?, limit))
     }
 
     /// What lives in memory has no other process.

@@ -7,8 +7,9 @@ use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::{
-    ArmedBy, Claim, Expired, Frame, Health, JournalError, Kept, KeptSession, NameKind, News, Quota,
-    ReplicaState, Retention, Run, RunState, Secret, Stats, StoredTurn, Tenure, Usage, Watch, copy,
+    ArmedBy, Claim, ErrorKind, Expired, Frame, Health, JournalError, Kept, KeptSession, NameKind, News,
+    Query, Quota, ReplicaState, Retention, Run, RunPage, RunState, Secret, Stats, StoredTurn, Tenure, Usage,
+    Watch, copy,
 };
 
 /// The answer to a claim.
@@ -112,6 +113,12 @@ pub trait Store: Send + Sync + 'static {
         before: Option<Uuid>,
         limit: usize,
     ) -> Result<Vec<Run>, JournalError>;
+
+    /// A page of runs, of several tenants or of all, newest first: within the query's budget, and with a word on how far it
+    /// looked. It takes few of the store's reads at once, so that nobody who reads a stream waits for it.
+    async fn page(&self, _query: Query) -> Result<RunPage, JournalError> {
+        Err(JournalError::new(ErrorKind::Unsupported, "this journal cannot be looked through"))
+    }
 
     /// Runs that run and whose process is gone, now this process's to end. Where only one process can use the store
     /// these are all that run, so it is to be asked before the first claim.

@@ -26,6 +26,12 @@ pub(crate) const SESSION: PathParameter = PathParameter {
     example: "0198b0d5-11aa-7d42-8c3f-90e1b2a3c4d5",
 };
 
+pub(crate) const TENANT: PathParameter = PathParameter {
+    says: "Whose it is; `local` on a server without tenants.",
+    schema: text,
+    example: "local",
+};
+
 pub(crate) const SLUG: PathParameter = PathParameter {
     says: "The last part of a problem's `type`.",
     schema: || json!({ "enum": CATALOGUE.iter().map(|entry| entry.slug).collect::<Vec<_>>() }),

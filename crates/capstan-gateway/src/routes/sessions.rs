@@ -100,7 +100,7 @@ pub(crate) async fn turns(
     Ok(paid_body::json(&Session { session_id: &id, turns, next }, load)?)
 }
 
-async fn shown(app: &App, turn: StoredTurn) -> Result<SessionTurn, Refusal> {
+pub(super) async fn shown(app: &App, turn: StoredTurn) -> Result<SessionTurn, Refusal> {
     let (stream_id, closed_at) = (turn.stream_id, turn.closed_at);
     let mut said = TurnRecord::of(turn);
     let (partial, mut interrupts) = (said.is_partial, std::mem::take(&mut said.interrupts));

@@ -4,8 +4,11 @@ use super::link::{Failure, Link};
 use crate::{ErrorKind, JournalError, Secret};
 
 /// What this build writes. A file more is a number more.
-const MIGRATIONS: [&str; 2] =
-    [include_str!("migrations/0001_tables.sql"), include_str!("migrations/0002_steps.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("migrations/0001_tables.sql"),
+    include_str!("migrations/0002_steps.sql"),
+    include_str!("migrations/0904_console.sql"),
+];
 /// One process migrates at a time: a number of our own for PostgreSQL's advisory locks.
 const LOCK: &str = "select pg_advisory_xact_lock(8206372187465)";
 

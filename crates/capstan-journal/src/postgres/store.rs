@@ -22,8 +22,8 @@ use crate::planted_bug::{self, Bug};
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
     Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, Kept, KeptSession, NameKind,
-    Quota, ReplicaState, Retention, Run, RunState, Secret, SharedStats, Spent, Standing, Stats, Store,
-    StoredTurn, Tokens, Usage,
+    Query, Quota, ReplicaState, Retention, Run, RunPage, RunState, Secret, SharedStats, Spent, Standing,
+    Stats, Store, StoredTurn, Tokens, Usage,
 };
 
 /// What a read may take beside the frames that are asked for: the rest of the block in which the first one lies.
@@ -70,7 +70,7 @@ const REPLICAS: &str = "select p.id, p.name, p.url, p.version, p.state, \
     where p.state < 3 or p.seen_at > clock_timestamp() - interval '10 minutes' order by p.since";
 
 /// As many as a statement can be asked for.
-fn most(limit: usize) -> i64 {
+pub(super) fn most(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
@@ -265,6 +265,10 @@ impl Store for PostgresStore {
             return Ok(Vec::new());
         }
         self.runs(by_name(kind), &[&tenant, &name, &before.unwrap_or(Uuid::max()), &most(limit)]).await
+    }
+
+    async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
+        self.browse(&query).await
     }
 
     async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
