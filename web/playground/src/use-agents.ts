@@ -6,6 +6,8 @@ import { authorization, keepKey, storedKey } from "./authorization.js";
 
 export interface Agents {
   names: readonly string[];
+  /** The gateway has answered: the key, if it wants one, is right. */
+  isKnown: boolean;
   key: string;
   setKey: (key: string) => void;
   /** A key is wanted, because of this. */
@@ -16,12 +18,14 @@ export function useAgents(): Agents {
   const [key, setKey] = useState(storedKey);
   const [names, setNames] = useState<readonly string[]>([]);
   const [complaint, setComplaint] = useState<string | null>(null);
+  const [isKnown, setKnown] = useState(false);
 
   useEffect(() => {
     const left = new AbortController();
     load(key, left.signal)
       .then((found) => {
         setNames(found);
+        setKnown(true);
         setComplaint(null);
       })
       .catch((error: unknown) => left.signal.aborted || setComplaint(error instanceof Error ? error.message : String(error)));
@@ -31,9 +35,10 @@ export function useAgents(): Agents {
   const keep = (next: string) => {
     keepKey(next);
     setComplaint(null);
+    setKnown(false);
     setKey(next);
   };
-  return { names, key, setKey: keep, complaint };
+  return { names, isKnown, key, setKey: keep, complaint };
 }
 
 async function load(key: string, signal: AbortSignal): Promise<string[]> {
