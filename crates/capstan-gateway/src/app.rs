@@ -9,6 +9,7 @@ use std::time::Instant;
 use capstan_agent::{Agent, Clock};
 use capstan_journal::{Journal, Quota, Run};
 use capstan_protocol::{ErrorDomain, Exposure, Fault, FaultKind, Timestamp};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -48,6 +49,7 @@ pub struct Gateway {
     traces: Option<Arc<dyn TraceCollector>>,
     webhooks: Option<Arc<dyn WebhookSender>>,
     clock: Clock,
+    console_listeners: Vec<TcpListener>,
 }
 
 /// An agent under its name.
@@ -62,7 +64,8 @@ impl Gateway {
     /// A gateway over a journal, without agents yet.
     pub fn new(journal: Journal) -> Self {
         let (agents, settings, clock) = (Vec::new(), Settings::default(), Clock::default());
-        Self { journal, agents, settings, page: &[], traces: None, webhooks: None, clock }
+        let console_listeners = Vec::new();
+        Self { journal, agents, settings, page: &[], traces: None, webhooks: None, clock, console_listeners }
     }
 
     /// Adds an agent. Its id is derived from its name, so that it stays the same.
@@ -108,6 +111,17 @@ impl Gateway {
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
+    }
+
+    /// Serves the console on these, and nowhere else.
+    #[must_use]
+    pub fn console_on(mut self, listeners: Vec<TcpListener>) -> Self {
+        self.console_listeners = listeners;
+        self
+    }
+
+    pub(crate) fn take_console_listeners(&mut self) -> Vec<TcpListener> {
+        std::mem::take(&mut self.console_listeners)
     }
 
     pub(crate) fn into_app(self) -> App {

@@ -23,7 +23,7 @@ pub(crate) use headers::{
     ALLOW_RESET, CURSOR, ETAG, Header, KNOWN_TAG, REQUEST_ID, STREAM_ID, STREAM_TICKET, TENANT_ID, WAIT,
 };
 pub(crate) use page::page;
-pub(crate) use parameters::{AGENT, FILE, PathParameter, SESSION, SLUG, STREAM, TENANT};
+pub(crate) use parameters::{AGENT, FILE, PathParameter, SESSION, SLUG, STREAM, TENANT, VIEW};
 pub(crate) use routes::{Described, Routes};
 pub(crate) use schemas::{events_of_any_face, face_names, of_session, of_stream};
 

@@ -52,20 +52,62 @@ fn open(faces: &[Arc<dyn Face>]) -> Routes {
 /// What all routes say of themselves.
 pub(crate) fn described() -> Vec<Described> {
     let faces = face::all();
-    let open = open(&faces).described(false);
+    let open = open(&faces).described(false).chain(console_pages().described(false));
     for_tenants(&faces).described(true).chain(console::routes().described(true)).chain(open).collect()
 }
 
-pub(crate) fn router(app: &App) -> Router {
+/// What is behind a door.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// Everything.
+    All,
+    /// Everything but the console, which has a door of its own.
+    NoConsole,
+    /// The console, and how the server feels.
+    Console,
+}
+
+pub(crate) fn router(app: &App, behind: Behind) -> Router {
+    let routes = match behind {
+        Behind::All => for_all(app).merge(console_routes()),
+        Behind::NoConsole => for_all(app),
+        Behind::Console => {
+            let health = Routes::default()
+                .get("/health", health::health, &health::HEALTH)
+                .get("/livez", health::live, &health::LIVE)
+                .get("/readyz", health::ready, &health::READY)
+                .get("/v1/errors", errors::list, &errors::LIST)
+                .get("/errors/{slug}", errors::page, &errors::PAGE)
+                .get("/assets/{name}", page::asset, &page::ASSET);
+            console_routes().merge(health.into_router())
+        }
+    };
+    layered(app, routes)
+}
+
+/// What the console asks, and its page. Each question asks for itself who looks.
+fn console_routes() -> Router<App> {
+    console::routes().merge(console_pages()).into_router()
+}
+
+fn console_pages() -> Routes {
+    Routes::default().get("/console", page::console, &page::CONSOLE).get(
+        "/console/{*rest}",
+        page::console,
+        &page::CONSOLE_VIEW,
+    )
+}
+
+fn for_all(app: &App) -> Router<App> {
     // Whose request is it?
     let for_tenants = for_tenants(&app.faces)
         .into_router()
         .route_layer(from_fn_with_state(app.clone(), access::authenticate));
-    open(&app.faces)
-        .into_router()
-        .merge(for_tenants)
-        // Each of them asks for itself who looks.
-        .merge(console::routes().into_router())
+    open(&app.faces).into_router().merge(for_tenants)
+}
+
+fn layered(app: &App, routes: Router<App>) -> Router {
+    routes
         // Without tenants only this machine may ask.
         .layer(from_fn_with_state(app.clone(), access::guard_loopback))
         // Pages of allowed origins may ask.

@@ -38,6 +38,9 @@ pub(crate) const SLUG: PathParameter = PathParameter {
     example: "rate-limited",
 };
 
+pub(crate) const VIEW: PathParameter =
+    PathParameter { says: "What the page shows.", schema: text, example: "runs" };
+
 pub(crate) const FILE: PathParameter =
     PathParameter { says: "A file that the page at `/` names.", schema: text, example: "index.js" };
 

@@ -107,6 +107,7 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
     }
     plan.settings.limits.connections = descriptors::raise(plan.settings.limits.connections);
     let listeners = address::bind(&plan.addresses).await?;
+    let console_listeners = address::bind(&plan.console_addresses).await?;
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
     tls::warn_if_plain(&addresses, plan.certificate.is_some());
     let options = Options { durability: plan.durability, min_free_bytes: config.min_free_bytes };
@@ -133,7 +134,7 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
     tokio::spawn(reload::on_hangup(file, reloaded)?);
     let gateway = traces.collect(Gateway::new(journal).settings(settings).page(page::ASSETS));
     let sender = webhooks::Sender::new().map_err(|error| Failure::usage(error.to_string()))?;
-    let gateway = gateway.webhooks(sender);
+    let gateway = gateway.webhooks(sender).console_on(console_listeners);
     let gateway = agents.into_iter().fold(gateway, |gateway, named| gateway.agent(&named.name, named.agent));
     anstream::print!("{greeting}");
     serve(gateway, listeners, terminated).await?;

@@ -9,8 +9,12 @@ use super::config::Config;
 use crate::cmd::Failure;
 
 /// Without tenants only loopback is safe; beyond it the operator must say so.
-pub(super) async fn allowed(config: &Config, is_local: bool) -> Result<Vec<SocketAddr>, Failure> {
-    let addresses = resolve(&config.listen).await?;
+pub(super) async fn allowed(
+    config: &Config,
+    listen: &str,
+    is_local: bool,
+) -> Result<Vec<SocketAddr>, Failure> {
+    let addresses = resolve(listen).await?;
     let exposed = addresses.iter().find(|a| !a.ip().is_loopback());
     let Some(address) = exposed.filter(|_| is_local && !config.open) else { return Ok(addresses) };
     let message = format!("{address} can be reached from elsewhere, but no tenants are configured");

@@ -2,6 +2,7 @@
 
 mod auth;
 mod cluster;
+mod console;
 mod effective;
 mod overlay;
 mod tenant;
@@ -17,6 +18,7 @@ use serde::Deserialize;
 
 use self::auth::{AuthConfig, JwtConfig, OperatorConfig};
 use self::cluster::ClusterConfig;
+use self::console::ConsoleConfig;
 use self::overlay::{LimitsConfig, RetentionConfig, TimeoutsConfig, check_claim_age};
 use self::tenant::{Key, TenantConfig};
 use super::agents::{self, Named, Source, Table};
@@ -51,6 +53,7 @@ pub(in crate::cmd) struct Config {
     tenants: Vec<TenantConfig>,
     auth: AuthConfig,
     operators: Vec<OperatorConfig>,
+    console: ConsoleConfig,
     agents: Vec<Table>,
     limits: LimitsConfig,
     timeouts: TimeoutsConfig,
@@ -80,6 +83,7 @@ impl Default for Config {
             tenants: Vec::new(),
             auth: AuthConfig::default(),
             operators: Vec::new(),
+            console: ConsoleConfig::default(),
             agents: Vec::new(),
             limits: LimitsConfig::default(),
             timeouts: TimeoutsConfig::default(),
@@ -133,6 +137,7 @@ impl Config {
             exposure: self.exposure(),
             agui_error_text: self.agui_error_text,
             openai_repeats: self.openai_repeats,
+            console: self.console.settings()?,
             ..Settings::default()
         };
         self.limits.apply(&mut settings.limits);
@@ -150,6 +155,11 @@ impl Config {
     /// What this process is among those that share a journal.
     pub(super) fn replica(&self) -> Result<Replica, Failure> {
         self.cluster.replica()
+    }
+
+    /// Where the console listens, if it has an address of its own.
+    pub(super) fn console_listen(&self) -> Option<&str> {
+        self.console.listen.as_deref()
     }
 
     /// The journal as it may be shown: without a password.

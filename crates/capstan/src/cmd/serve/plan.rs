@@ -26,6 +26,8 @@ pub(in crate::cmd) struct Plan {
     pub(super) token_keys: Option<(jwks::Source, Jwt)>,
     pub(super) durability: Durability,
     pub(super) addresses: Vec<SocketAddr>,
+    /// Where the console listens, if not there.
+    pub(super) console_addresses: Vec<SocketAddr>,
 }
 
 impl Plan {
@@ -44,8 +46,12 @@ impl Plan {
         }
         check_journal(&config.journal)?;
         let durability = durability(&config.durability)?;
-        let addresses = address::allowed(config, settings.is_local()).await?;
-        Ok(Self { settings, agents, certificate, token_keys, durability, addresses })
+        let addresses = address::allowed(config, &config.listen, settings.is_local()).await?;
+        let console_addresses = match config.console_listen() {
+            Some(listen) => address::allowed(config, listen, settings.is_local()).await?,
+            None => Vec::new(),
+        };
+        Ok(Self { settings, agents, certificate, token_keys, durability, addresses, console_addresses })
     }
 
     /// What lets a server start, but most likely is a mistake: the agent, and what is wrong.

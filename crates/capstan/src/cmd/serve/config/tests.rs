@@ -110,6 +110,7 @@ fn every_key_stands_in_the_documentation_and_in_the_example() {
         "[timeouts]",
         "[retention]",
         "[cluster]",
+        "[console]",
     ];
     for section in sections {
         let keys = keys(if section == "capstan.toml" { "" } else { section });
