@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import react from "@vitejs/plugin-react";
 import { defineConfig, type Plugin } from "vite";
 
-import { twins, weigh } from "./build/weight.js";
+import { weigh } from "./build/weight.js";
 
 const source = (path: string) => fileURLToPath(new URL(`../packages/capstan/src/${path}`, import.meta.url));
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
@@ -21,7 +21,7 @@ function sonnerWithoutInlineStyle(): Plugin {
 }
 
 export default defineConfig({
-  plugins: [sonnerWithoutInlineStyle(), react(), weigh({ page: "console.html", own: "/src/console/", first: 130_000, ownMost: 50_000 }), twins()],
+  plugins: [sonnerWithoutInlineStyle(), react(), weigh({ page: "console.html", own: "/src/console/", first: 130_000, ownMost: 50_000 })],
   resolve: { alias: [{ find: /^capstan\/react$/, replacement: source("react/index.ts") }, { find: /^capstan$/, replacement: source("index.ts") }] },
   build: {
     outDir: "dist",

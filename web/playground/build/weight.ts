@@ -58,21 +58,3 @@ function reached(all: Record<string, Output>, name: string, seen = new Set<strin
 function sum(numbers: readonly number[]): number {
   return numbers.reduce((all, number) => all + number, 0);
 }
-
-/** Beside every text a gzipped twin: the gateway sends it to whoever takes it, and packs nothing itself. */
-export function twins(): Plugin {
-  return {
-    name: "twins",
-    apply: "build",
-    enforce: "post",
-    generateBundle: {
-      order: "post",
-      handler(_, bundle) {
-        for (const output of Object.values(bundle as unknown as Record<string, Output>)) {
-          if (!/\.(js|css|html|svg)$/.test(output.fileName)) continue;
-          this.emitFile({ type: "asset", fileName: `${output.fileName}.gz`, source: gzipSync(output.code ?? output.source ?? "", { level: 9 }) });
-        }
-      },
-    },
-  };
-}

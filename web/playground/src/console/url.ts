@@ -1,5 +1,5 @@
 // What a person chose, and its address. Pure: the same address gives the same view, in any tab.
-import { STATES, type State } from "./api/types.js";
+import { STATES } from "./api/types.js";
 
 export type View =
   | { view: "overview" }
@@ -78,12 +78,7 @@ export const FILTERS = ["tenant", "agent", "state", "fault", "session", "since",
 export function filtersOf(search: string): Filters {
   const given = new URLSearchParams(search);
   const filters = Object.fromEntries(FILTERS.map((name) => [name, given.get(name)?.trim() ?? ""])) as unknown as Filters;
-  return { ...filters, state: statesOf(filters.state).join(",") };
-}
-
-export function statesOf(text: string): readonly State[] {
-  const named = text.split(",");
-  return STATES.filter((state) => named.includes(state));
+  return { ...filters, state: STATES.find((state) => state === filters.state) ?? "" };
 }
 
 /** The one way to write filters, so that equal ones have equal addresses. */
@@ -93,8 +88,8 @@ export function searchOf(filters: Partial<Filters>): string {
 
 function query(members: Readonly<Record<string, string | undefined>>): string {
   const set = Object.entries(members).filter((entry): entry is [string, string] => entry[1] !== undefined && entry[1] !== "");
-  // Times and lists are read by people, too: neither a colon nor a comma needs an escape here.
-  return set.length === 0 ? "" : `?${new URLSearchParams(set)}`.replaceAll("%3A", ":").replaceAll("%2C", ",");
+  // Times are read by people, too: a colon needs no escape here.
+  return set.length === 0 ? "" : `?${new URLSearchParams(set)}`.replaceAll("%3A", ":");
 }
 
 /** The address with some members of its query set, or taken away. */

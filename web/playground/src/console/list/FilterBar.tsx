@@ -19,7 +19,6 @@ export function FilterBar({ filters, onChange }: Props): ReactNode {
   const { api, me } = useConsole();
   const agents = useAsked("agents", api.agents).value?.agents ?? [];
   const isSet = searchOf(filters) !== "";
-  const others = STATES.some((state) => state === filters.state) || filters.state === "" ? [] : [filters.state];
   return (
     <div className="filters">
       <nav className="row presets" aria-label="Presets">
@@ -31,7 +30,7 @@ export function FilterBar({ filters, onChange }: Props): ReactNode {
       <div className="row fields">
         <Select label="State" isQuiet value={filters.state} onChange={(event) => onChange({ state: event.target.value })}>
           <option value="">any state</option>
-          {[...STATES, ...others].map((state) => <option key={state} value={state}>{state.replaceAll(",", " or ")}</option>)}
+          {STATES.map((state) => <option key={state}>{state}</option>)}
         </Select>
         <Select label="Agent" isQuiet value={filters.agent} onChange={(event) => onChange({ agent: event.target.value })}>
           <option value="">any agent</option>

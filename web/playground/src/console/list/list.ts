@@ -1,7 +1,7 @@
 // The list of runs as it grows at its end, page by page, and at its top, live. Pure, and nothing moves unless it may:
 // rows that are there change in place, new ones wait until somebody asks for them.
 import type { Row, RunPage } from "../api/types.js";
-import { type Filters, statesOf } from "../url.js";
+import type { Filters } from "../url.js";
 
 export interface List {
   /** Newest first; stream ids sort by time. */
@@ -71,7 +71,7 @@ export function matches(row: Row, filters: Filters): boolean {
     isEither(tenant, row.tenant) &&
     isEither(agent, row.agent) &&
     isEither(session, row.session) &&
-    (state === "" || statesOf(state).includes(row.state)) &&
+    isEither(state, row.state) &&
     (fault === "" || row.fault === fault || row.attempts.some((attempt) => attempt.fault === fault)) &&
     !(Date.parse(since) > at) &&
     !(Date.parse(until) < at)

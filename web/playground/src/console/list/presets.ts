@@ -9,7 +9,8 @@ export interface Preset {
 export function presets(now: number): readonly Preset[] {
   const since = startOfDay(now);
   return [
-    { name: "In flight", filters: { state: "running,waiting" } },
+    { name: "Running", filters: { state: "running" } },
+    { name: "Waiting", filters: { state: "waiting" } },
     { name: "Failed today", filters: { state: "failed", since } },
     { name: "Healed today", filters: { state: "healed", since } },
   ];

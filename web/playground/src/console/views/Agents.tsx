@@ -41,7 +41,7 @@ function AgentCard({ agent, now }: { agent: Agent; now: number }): ReactNode {
       <h2 className="card-title"><Link href={to.agent(name)}>{name}</Link> <Badge>{kind}</Badge>{key_set === false && <Badge tone="danger">no key is set</Badge>}</h2>
       <p className="muted">{[provider, model, host, key_set ? "key set" : ""].filter(Boolean).join(" · ")}</p>
       <dl className="facts">
-        <Fact name="at work">{<Link href={to.runs({ agent: name, state: "running,waiting" })}>{count(agent.running)} running, {count(agent.waiting)} waiting</Link>}</Fact>
+        <Fact name="at work"><Link href={to.runs({ agent: name, state: "running" })}>{count(agent.running)} running</Link>, <Link href={to.runs({ agent: name, state: "waiting" })}>{count(agent.waiting)} waiting</Link></Fact>
         <Fact name="done"><Link href={to.runs({ agent: name, state: "done" })}>{count(outcomes.done)}</Link></Fact>
         <Fact name="healed"><Link href={to.runs({ agent: name, state: "healed" })}>{count(outcomes.healed)}</Link></Fact>
         <Fact name="failed"><Link href={to.runs({ agent: name, state: "failed" })}>{count(outcomes.failed)}</Link></Fact>

@@ -50,7 +50,7 @@ export function Overview(): ReactNode {
             </li>
           ))}
         </ol>
-        <p><Link href={to.runs({ state: "running,waiting" })}>All that is in flight</Link></p>
+        <p>In flight: <Link href={to.runs({ state: "running" })}>what runs</Link>, <Link href={to.runs({ state: "waiting" })}>what waits</Link>.</p>
       </section>
     </div>
   );

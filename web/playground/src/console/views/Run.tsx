@@ -23,9 +23,10 @@ import { RequestBody } from "../run/RequestBody.js";
 import { RunHeader } from "../run/RunHeader.js";
 import { TakeHome } from "../run/TakeHome.js";
 import { useFrames } from "../run/use-frames.js";
+import { useMarks } from "../run/use-marks.js";
+import { usePlace } from "../run/use-place.js";
 import { to, withQuery } from "../url.js";
 import { useAsked, useNow } from "../use-asked.js";
-import { usePlace } from "../run/use-place.js";
 
 const TABS = [["seen", "As seen"], ["frames", "Frames"], ["attempts", "Attempts"], ["request", "Request"], ["home", "Take home"]] as const;
 type Tab = (typeof TABS)[number][0];
@@ -79,11 +80,7 @@ function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAga
   const [isAsked, setAsked] = useState(me.content === "shown");
   const [face, setFace] = useState<Face>("cap");
   const mayRead = detail.may.content && isAsked;
-  const marks = useAsked(`marks ${row.stream_id} ${row.packets}`, (signal) => api.marks(row.stream_id, {}, signal));
-  const [lastMarks, setLastMarks] = useState(marks.value);
-  useEffect(() => {
-    if (marks.value) setLastMarks(marks.value);
-  }, [marks.value]);
+  const marks = useMarks(row.stream_id, row.packets);
   const cap = useFrames(row.stream_id, "cap", row.packets, mayRead && (tab === "seen" || tab === "attempts" || (tab === "frames" && face === "cap")));
   const other = useFrames(row.stream_id, face, row.packets, mayRead && tab === "frames" && face !== "cap");
   const body = useAsked(mayRead && tab !== "frames" && tab !== "attempts" ? `body ${row.stream_id}` : null, (signal) => api.body(row.stream_id, signal));
@@ -113,7 +110,7 @@ function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAga
     <>
       <RunHeader detail={detail} now={now} onAgain={onAgain} />
       {detail.fault && <FaultPanel detail={detail} fault={detail.fault} now={now} />}
-      <AxisView detail={detail} marks={marks.value ?? lastMarks} now={now} at={at} onAt={setAt} zoom={query.get("zoom") ?? undefined} onZoom={(zoom) => put({ zoom })}
+      <AxisView detail={detail} marks={marks.marks} now={now} at={at} onAt={setAt} zoom={query.get("zoom") ?? undefined} onZoom={(zoom) => put({ zoom })}
         isFolding={query.get("waits") !== "whole"} onFolding={(isOn) => put({ waits: isOn ? undefined : "whole" })} />
       {marks.error !== undefined && <Failure error={marks.error} onAgain={marks.again} />}
       {sum && <p className="muted">{sum}.</p>}
