@@ -41,6 +41,6 @@ export function useFeedState(): FeedState {
 }
 
 /** The caller may see runs of several tenants. */
-export function seesSeveral({ tenants }: Me): boolean {
-  return tenants.length > 1 || tenants.includes("*");
+export function seesSeveral({ who, tenants }: Me): boolean {
+  return who === "operator" && (tenants.length > 1 || tenants.includes("*"));
 }

@@ -56,9 +56,9 @@ export function plural(number: number, one: string, many = `${one}s`): string {
   return `${count(number)} ${number === 1 ? one : many}`;
 }
 
-/** The first digits of an id; the rest is a copy away. */
+/** The first and the last digits of an id: ids by time begin alike. */
 export function brief(id: string): string {
-  return id.length > 13 ? `${id.slice(0, 13)}…` : id;
+  return id.length > 14 ? `${id.slice(0, 8)}…${id.slice(-4)}` : id;
 }
 
 /** How long a run took, or takes so far. */

@@ -67,8 +67,9 @@ test("every packet falls into one column", () => {
 });
 
 test("ticks are round and not too many", () => {
-  expect(ticks({ from: 0, to: 34_000 }, 1000)).toEqual([0, 5_000, 10_000, 15_000, 20_000, 25_000, 30_000]);
-  for (const to of [3, 999, 1e5, 1e9]) expect(ticks({ from: 0, to }, 800).length).toBeLessThanOrEqual(9);
+  expect(ticks(whole, scale(axis, 1000, whole, false))).toEqual([0, 5_000, 10_000, 15_000, 20_000, 25_000, 30_000]);
+  expect(ticks(whole, scale(axis, 1000, whole, true))).toEqual([0, 500, 1_000, 1_500, 2_000, 32_000, 32_500, 33_000, 33_500, 34_000]);
+  for (const to of [3, 999, 1e5, 1e9]) expect(ticks({ from: 0, to }, { per: 800 / to, folds: [] }).length).toBeLessThanOrEqual(9);
 });
 
 test("what is drawn is told in words, in its order", () => {

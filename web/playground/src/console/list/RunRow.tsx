@@ -8,7 +8,7 @@ import { StateBadge } from "../parts/StateBadge.js";
 import { Link } from "../router.js";
 import { to } from "../url.js";
 
-const COLUMNS = ["State", "Age", "Agent", "Fault", "Attempts", "First packet", "Duration", "Packets", "Tokens", "Session", "Key"] as const;
+const COLUMNS = ["State", "Age", "Agent", "Fault", "Attempts", "First", "Duration", "Packets", "Tokens", "Session", "Key"] as const;
 
 export function RunHead({ withTenant }: { withTenant: boolean }): ReactNode {
   return (
@@ -22,7 +22,7 @@ export function RunHead({ withTenant }: { withTenant: boolean }): ReactNode {
 }
 
 function cellOf(name: string): string {
-  return name.toLowerCase().replace(" packet", "");
+  return name.toLowerCase();
 }
 
 interface Props {

@@ -6,7 +6,7 @@ import { Switch } from "../../ui/Switch.js";
 import type { Marks, RunDetail } from "../api/types.js";
 import { count } from "../format.js";
 import { after, type Axis, axisOf, LONG_WAIT, moved, scale as scaleOf, type Stretch, zoomed } from "./axis.js";
-import { draw, HEIGHT } from "./draw.js";
+import { draw, heightOf, SIDE } from "./draw.js";
 import { MarkTable } from "./MarkTable.js";
 
 interface Props {
@@ -80,7 +80,7 @@ function Canvas({ axis, marks, view, at, isFolding, onAt, onView }: CanvasProps)
   useLayoutEffect(() => {
     const node = canvas.current?.parentElement;
     if (!node) return;
-    const sizes = new ResizeObserver(() => setWidth(node.clientWidth));
+    const sizes = new ResizeObserver(() => setWidth(Math.max(1, node.clientWidth - 2 * SIDE)));
     sizes.observe(node);
     return () => sizes.disconnect();
   }, []);
@@ -97,7 +97,7 @@ function Canvas({ axis, marks, view, at, isFolding, onAt, onView }: CanvasProps)
       if (!event.ctrlKey && !event.metaKey && Math.abs(event.deltaX) <= Math.abs(event.deltaY)) return;
       event.preventDefault();
       const isZoom = event.ctrlKey || event.metaKey;
-      onView(isZoom ? zoomed(view, scale.t(event.offsetX), Math.exp(event.deltaY / 300), axis.end) : moved(view, (event.deltaX / width) * (view.to - view.from), axis.end));
+      onView(isZoom ? zoomed(view, scale.t(event.offsetX - SIDE), Math.exp(event.deltaY / 300), axis.end) : moved(view, (event.deltaX / width) * (view.to - view.from), axis.end));
     };
     node.addEventListener("wheel", wheel, { passive: false });
     return () => node.removeEventListener("wheel", wheel);
@@ -119,7 +119,7 @@ function Canvas({ axis, marks, view, at, isFolding, onAt, onView }: CanvasProps)
     if (held.isMoved) onView(moved(held.view, (by / width) * (held.view.to - held.view.from), axis.end));
   };
   const release = (event: PointerEvent<HTMLCanvasElement>) => {
-    if (drag.current && !drag.current.isMoved) choose(event.nativeEvent.offsetX);
+    if (drag.current && !drag.current.isMoved) choose(event.nativeEvent.offsetX - SIDE);
     drag.current = null;
   };
   const step = (event: KeyboardEvent<HTMLCanvasElement>) => {
@@ -131,7 +131,7 @@ function Canvas({ axis, marks, view, at, isFolding, onAt, onView }: CanvasProps)
   };
   return (
     <div className="axis-canvas">
-      <canvas ref={canvas} role="img" tabIndex={0} aria-label="The run over time. The arrow keys move by a packet; the table below says the same in words." style={{ width, height: HEIGHT }}
+      <canvas ref={canvas} role="img" tabIndex={0} aria-label="The run over time. The arrow keys move by a packet; the table below says the same in words." style={{ width: width + 2 * SIDE, height: heightOf(axis) }}
         onPointerDown={press} onPointerMove={pull} onPointerUp={release} onPointerCancel={() => { drag.current = null; }} onKeyDown={step} />
     </div>
   );

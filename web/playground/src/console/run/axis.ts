@@ -79,6 +79,8 @@ function waitsOf(attempts: readonly AttemptBar[], { row, not_before }: RunDetail
 export interface Scale {
   x: (t: number) => number;
   t: (x: number) => number;
+  /** Pixels of a millisecond outside of folds. */
+  per: number;
   folds: readonly Stretch[];
 }
 
@@ -98,7 +100,7 @@ export function scale(axis: Axis, width: number, view: Stretch, isFolding: boole
     }
     return t;
   };
-  return { x: (t) => (virtual(t) - left) * per, t: (x) => real(x / per + left), folds };
+  return { x: (t) => (virtual(t) - left) * per, t: (x) => real(x / per + left), per, folds };
 }
 
 /** How much of a stretch lies before a moment. */
@@ -145,11 +147,20 @@ export function after(times: ArrayLike<number>, t: number): number {
   return low;
 }
 
-/** Round steps for the ruler, at least so many pixels apart. */
-export function ticks(view: Stretch, width: number, apart = 90): readonly number[] {
-  const least = ((view.to - view.from) / Math.max(width, 1)) * apart;
-  const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
+/** Round steps for the ruler, at least so many pixels apart; none within a fold, where they would lie on each other. */
+export function ticks(view: Stretch, { per, folds }: Pick<Scale, "per" | "folds">, apart = 90): readonly number[] {
+  const least = Math.max(apart / per, 1);
+  const power = 10 ** Math.floor(Math.log10(least));
   const step = [1, 2, 5, 10].map((n) => n * power).find((candidate) => candidate >= least) ?? 10 * power;
-  const first = Math.ceil(view.from / step);
-  return Array.from({ length: Math.max(0, Math.floor(view.to / step) - first + 1) }, (_, n) => (first + n) * step);
+  return between(view, folds).flatMap(({ from, to }) => {
+    const first = Math.ceil(from / step);
+    return Array.from({ length: Math.max(0, Math.floor(to / step) - first + 1) }, (_, n) => (first + n) * step);
+  });
+}
+
+/** What is left of a stretch without the folds in it. */
+function between(view: Stretch, folds: readonly Stretch[]): readonly Stretch[] {
+  const starts = [view.from, ...folds.map(({ to }) => to)];
+  const ends = [...folds.map(({ from }) => from), view.to];
+  return starts.map((from, n) => ({ from: Math.max(view.from, from), to: Math.min(view.to, ends[n]!) })).filter(({ from, to }) => from <= to);
 }

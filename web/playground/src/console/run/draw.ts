@@ -4,12 +4,19 @@ import { span } from "../format.js";
 import { after, type Axis, density, type Scale, type Stretch, ticks } from "./axis.js";
 
 /** Where each lane is, from the top. */
-export const LANES = { attempts: 22, waits: 22, packets: 56, viewers: 110 } as const;
-export const HEIGHT = 158;
+const LANES = { attempts: 22, waits: 22, packets: 56, viewers: 108 } as const;
+/** Room at both sides, so that what lies at the very end is seen whole. */
+export const SIDE = 8;
 const BAR = 22;
 const PACKETS = 40;
 /** More would be a blur. */
 const VIEWERS = 6;
+const VIEWER = 7;
+
+/** How tall the picture is: a lane that is empty takes no room. */
+export function heightOf({ viewers }: Axis): number {
+  return LANES.packets + PACKETS + 6 + (viewers.length === 0 ? 0 : 6 + Math.min(VIEWERS, viewers.length) * VIEWER);
+}
 
 export interface Picture {
   axis: Axis;
@@ -17,6 +24,7 @@ export interface Picture {
   times: ArrayLike<number>;
   scale: Scale;
   view: Stretch;
+  /** Without the room at the sides. */
   width: number;
   /** The moment that is looked at. */
   at: number | undefined;
@@ -28,9 +36,10 @@ export function draw(canvas: HTMLCanvasElement, picture: Picture): void {
   const context = canvas.getContext("2d");
   if (!context) return;
   const ratio = devicePixelRatio || 1;
-  canvas.width = Math.round(picture.width * ratio);
-  canvas.height = Math.round(HEIGHT * ratio);
+  canvas.width = Math.round((picture.width + 2 * SIDE) * ratio);
+  canvas.height = Math.round(heightOf(picture.axis) * ratio);
   context.scale(ratio, ratio);
+  context.translate(SIDE, 0);
   const style = getComputedStyle(canvas);
   const colour: Colour = (token) => style.getPropertyValue(`--${token}`).trim();
   context.font = `11px ${style.fontFamily}`;
@@ -43,18 +52,19 @@ export function draw(canvas: HTMLCanvasElement, picture: Picture): void {
   place(context, picture, colour);
 }
 
-function ruler(context: CanvasRenderingContext2D, { scale, view, width }: Picture, colour: Colour): void {
+function ruler(context: CanvasRenderingContext2D, { axis, scale, view, width }: Picture, colour: Colour): void {
   context.strokeStyle = colour("border");
+  context.fillStyle = colour("muted-foreground");
   let free = -Infinity;
-  for (const tick of ticks(view, width)) {
+  for (const tick of ticks(view, scale)) {
     const x = Math.round(scale.x(tick)) + 0.5;
-    line(context, x, 14, x, HEIGHT);
+    line(context, x, 14, x, heightOf(axis));
     const words = span(tick).replace(".0 s", " s");
-    // Where waits are folded, ticks come close.
-    if (x < free) continue;
-    context.fillStyle = colour("muted-foreground");
-    context.fillText(words, Math.min(x + 3, width - context.measureText(words).width), 8);
-    free = x + context.measureText(words).width + 12;
+    const left = Math.min(x + 3, width + SIDE - context.measureText(words).width);
+    // Behind a fold a tick may come close to the last one.
+    if (left < free) continue;
+    context.fillText(words, left, 8);
+    free = left + context.measureText(words).width + 8;
   }
 }
 
@@ -100,9 +110,9 @@ function packets(context: CanvasRenderingContext2D, { marks, times, scale, width
   context.fillStyle = colour("primary");
   columns.forEach((count, x) => {
     // By the root: one packet is seen beside a thousand.
-    if (count > 0) context.fillRect(x, bottom - Math.max(5, Math.sqrt(count / most) * PACKETS), 1.5, PACKETS);
+    const height = Math.max(6, Math.sqrt(count / most) * (PACKETS - 10));
+    if (count > 0) context.fillRect(x, bottom - height, 1.5, height);
   });
-  context.clearRect(0, bottom, width, 2);
   context.fillStyle = colour("border");
   context.fillRect(0, bottom, width, 1);
   for (let n = after(times, scale.t(0)); n < marks.length && times[n]! <= scale.t(width); n += 1) mark(context, marks[n]!, scale.x(times[n]!), colour);
@@ -120,17 +130,17 @@ function mark(context: CanvasRenderingContext2D, [, , op, type]: Mark, x: number
 
 function viewers(context: CanvasRenderingContext2D, { axis, scale }: Picture, colour: Colour): void {
   axis.viewers.slice(-VIEWERS).forEach(({ from, to, ended }, n) => {
-    const y = LANES.viewers + n * 7;
+    const y = LANES.viewers + n * VIEWER;
     context.fillStyle = colour(ended === "cut" || ended === "stalled" ? "destructive" : "info");
     context.fillRect(scale.x(from), y, Math.max(2, scale.x(to) - scale.x(from)), 4);
   });
 }
 
-function place(context: CanvasRenderingContext2D, { at, scale }: Picture, colour: Colour): void {
+function place(context: CanvasRenderingContext2D, { at, axis, scale }: Picture, colour: Colour): void {
   if (at === undefined) return;
   context.strokeStyle = colour("foreground");
   context.setLineDash([3, 2]);
-  line(context, scale.x(at), 14, scale.x(at), HEIGHT);
+  line(context, scale.x(at), 14, scale.x(at), heightOf(axis));
   context.setLineDash([]);
 }
 
