@@ -2,14 +2,27 @@
 //! what was said is shown to those alone who may see it, and asked for it.
 
 pub(crate) mod answers;
+mod appends;
+pub(crate) mod attention;
+pub(crate) mod feed;
 pub(crate) mod find;
 pub(crate) mod frames;
+pub(crate) mod live;
 pub(crate) mod marks;
 mod refusals;
+pub(crate) mod rollups;
 mod sentence;
 pub(crate) mod visitor;
 
+use std::time::Duration;
+
+use capstan_journal::Run;
 use capstan_protocol::{Fault, Timestamp};
+
+use appends::Appends;
+use feed::{Feed, What};
+use live::Live;
+use rollups::Rollups;
 
 use crate::app::App;
 use refusals::Refusals;
@@ -19,6 +32,10 @@ pub(crate) use refusals::Refused;
 #[derive(Default)]
 pub(crate) struct Console {
     pub(crate) refusals: Refusals,
+    pub(crate) feed: Feed,
+    pub(crate) live: Live,
+    pub(crate) rollups: Rollups,
+    pub(crate) appends: Appends,
 }
 
 impl Console {
@@ -28,8 +45,36 @@ impl Console {
         Timestamp::from_micros(app.wall.now().as_micros().saturating_sub(ago))
     }
 
+    /// A run was claimed.
+    pub(crate) fn began(&self, app: &App, run: &Run) {
+        self.rollups.began(run, app.wall.now());
+        self.feed.run(What::Began, run);
+    }
+
+    /// A run has ended.
+    pub(crate) fn ended(&self, app: &App, run: &Run) {
+        self.rollups.ended(run, app.agent_label(&run.agent));
+        self.feed.run(What::Closed, run);
+    }
+
     /// A request was refused.
     pub(crate) fn refused(&self, app: &App, refused: Refused, fault: &Fault) {
-        self.refusals.add(refused.told(fault, app.wall.now()));
+        let refusal = refused.told(fault, app.wall.now());
+        self.feed.refused(&refusal);
+        self.rollups.refused(refusal.tenant.as_deref(), refusal.code, refusal.at);
+        self.refusals.add(refusal);
+    }
+}
+
+/// How often numbers are written down, and what is done with is forgotten.
+const KEEP_EVERY: Duration = Duration::from_secs(10);
+
+/// Does so, for as long as it is awaited.
+pub(crate) async fn keep_house(app: &App) {
+    loop {
+        tokio::time::sleep(KEEP_EVERY).await;
+        app.console.appends.turn();
+        app.console.live.forget_done(|stream| app.waits.has(stream));
+        rollups::save(app).await;
     }
 }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::app::App;
+use crate::console;
 use crate::refusal::journal_fault;
 use crate::relay::{self, Ending, Origin};
 use crate::runs;
@@ -174,6 +175,7 @@ pub(crate) async fn sweep(app: App) {
         () = attend(&app) => {}
         () = hear_stops(&app) => {}
         () = expire(&app) => {}
+        () = console::keep_house(&app) => {}
     }
 }
 

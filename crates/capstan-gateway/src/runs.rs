@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::app::{App, Registered};
 use crate::ask::Ask;
+use crate::console::feed::What;
 use crate::limits::{Load, Slot};
 use crate::readiness::UNWELL;
 use crate::refusal::{JOURNAL_RETRY, journal_fault};
@@ -141,6 +142,7 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
         };
         let claimed = here.journal.claim(claim, &quota).await.map_err(refuse)?;
         if claimed.is_new {
+            here.console.began(&here, &claimed.run);
             relay::spawn(
                 &here,
                 agent,
@@ -278,6 +280,7 @@ pub(crate) async fn arm(
             here.journal.transition(from, next.clone(), Vec::new(), None).await.map_err(journal_fault)?;
         if is_armed {
             here.waits.forget(next.stream_id);
+            here.console.feed.run(What::Armed, &next);
             relay::spawn(&here, agent, next, ask, origin.trace, room, Some(ready));
         }
         Ok(is_armed)

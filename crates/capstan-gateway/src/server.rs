@@ -24,7 +24,7 @@ use tower::ServiceExt as _;
 use crate::app::{App, Gateway};
 use crate::router::Behind;
 use crate::stall_timeout::StallTimeout;
-use crate::{recovery, router};
+use crate::{console, recovery, router};
 
 /// What a connection may buffer before it asks for no more: the least there is, so that a thousand readers that never
 /// read cost little. It is not the size of a write.
@@ -85,6 +85,7 @@ impl Service {
     async fn stop(self, connections: &TaskTracker) -> io::Result<Drained> {
         drain(&self.app, connections).await;
         drop(self.keepers);
+        console::rollups::save(&self.app).await;
         self.app.journal.store().close().await.map_err(io::Error::other)?;
         Ok(Drained { recovered: self.recovered })
     }

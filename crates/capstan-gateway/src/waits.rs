@@ -57,6 +57,11 @@ impl Waits {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether this one does.
+    pub(crate) fn has(&self, stream: Uuid) -> bool {
+        self.lock().by_stream.contains_key(&stream)
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.lock().by_stream.len()

@@ -23,6 +23,7 @@ mod packets;
 mod parts;
 mod record;
 mod repair;
+mod rollups;
 mod scan;
 mod segment;
 mod shared;
@@ -73,6 +74,7 @@ pub(crate) struct DiskStore {
     shared: Arc<Shared>,
     reads: Semaphore,
     browsers: Semaphore,
+    rollups: Arc<rollups::Rollups>,
     /// Tenants that read, each with its share of the reads.
     readers: Mutex<HashMap<Name, Weak<Semaphore>>>,
     // Taken when the store is dropped.
@@ -158,6 +160,7 @@ impl DiskStore {
             shared,
             reads,
             browsers: Semaphore::new(BROWSERS),
+            rollups: Arc::new(rollups::Rollups::new(path)),
             readers: Mutex::default(),
             commands: Some(commands),
             tasks,

@@ -23,6 +23,7 @@ mod replica;
 mod report;
 mod retention;
 mod ring;
+mod rollup;
 mod rules;
 mod run;
 mod secret;
@@ -47,7 +48,10 @@ pub use reader::{Reader, Step};
 pub use replica::{Replica, ReplicaState, Standing};
 pub use report::{Damage, Report};
 pub use retention::{Expired, Retention, TenantRetention};
-pub use run::{ArmedBy, Asked, Attempt, Claim, Frame, MemberUse, NameKind, Run, RunState, StoredTurn};
+pub use rollup::{Counts, FIRST_PACKET_MS, Rollup, RollupKey};
+pub use run::{
+    ArmedBy, Asked, Attempt, Claim, Frame, MemberUse, NameKind, Run, RunState, StoredTurn, Viewers,
+};
 pub use secret::Secret;
 pub use store::{Claimed, Found, Store};
 pub use tails::TailLimits;

@@ -14,17 +14,19 @@ use crate::page::Pager;
 use crate::planted_bug::{self, Bug};
 use crate::quota::{Rates, Tally};
 use crate::retention::Judge;
+use crate::rollup::Hours;
 use crate::rules::{self, expired, not_found, shown};
 use crate::tokens::TokensBy;
 use crate::{
     Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Query, Quota,
-    Retention, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Usage,
+    Retention, Rollup, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Usage,
 };
 
 #[derive(Debug, Default)]
 pub(crate) struct MemoryStore {
     state: Mutex<State>,
     secret: OnceLock<Secret>,
+    hours: Mutex<Hours>,
     health: watch::Sender<Health>,
 }
 
@@ -511,6 +513,15 @@ impl Store for MemoryStore {
         state.gone.retain(|_, owner| state.claims.contains_key(owner));
         report.claims = (claims - state.claims.len()) as u64;
         Ok(report)
+    }
+
+    async fn add_rollups(&self, rollups: Vec<Rollup>) -> Result<(), JournalError> {
+        self.hours.lock().unwrap_or_else(PoisonError::into_inner).add(rollups);
+        Ok(())
+    }
+
+    async fn rollups(&self, from: i64, to: i64) -> Result<Vec<Rollup>, JournalError> {
+        Ok(self.hours.lock().unwrap_or_else(PoisonError::into_inner).between(from, to))
     }
 
     async fn secret(&self) -> Result<Secret, JournalError> {

@@ -18,6 +18,7 @@ mod own;
 mod poll;
 mod pulse;
 mod reads;
+mod rollups;
 mod rows;
 mod schema;
 mod store;

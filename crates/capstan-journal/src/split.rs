@@ -17,7 +17,7 @@ use crate::memory::MemoryStore;
 use crate::rules::expired;
 use crate::{
     Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, News, Query, Quota, ReplicaState,
-    Retention, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Tenure, Usage, Watch,
+    Retention, Rollup, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Tenure, Usage, Watch,
 };
 
 /// Says of whom nothing may be stored.
@@ -261,6 +261,14 @@ impl Store for SplitStore {
         let mut report = self.memory.expire(retention, now).await?;
         report += self.stored.expire(retention, now).await?;
         Ok(report)
+    }
+
+    async fn add_rollups(&self, rollups: Vec<Rollup>) -> Result<(), JournalError> {
+        self.stored.add_rollups(rollups).await
+    }
+
+    async fn rollups(&self, from: i64, to: i64) -> Result<Vec<Rollup>, JournalError> {
+        self.stored.rollups(from, to).await
     }
 
     async fn secret(&self) -> Result<Secret, JournalError> {

@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use crate::{
     ArmedBy, Claim, ErrorKind, Expired, Frame, Health, JournalError, Kept, KeptSession, NameKind, News,
-    Query, Quota, ReplicaState, Retention, Run, RunPage, RunState, Secret, Stats, StoredTurn, Tenure, Usage,
-    Watch, copy,
+    Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState, Secret, Stats, StoredTurn, Tenure,
+    Usage, Watch, copy,
 };
 
 /// The answer to a claim.
@@ -230,6 +230,16 @@ pub trait Store: Send + Sync + 'static {
     /// What the store knows of itself.
     fn stats(&self) -> Stats {
         Stats::default()
+    }
+
+    /// Adds what was counted to what this process has counted before. Numbers for people: a crash may lose the latest.
+    async fn add_rollups(&self, _rollups: Vec<Rollup>) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    /// What was counted from an hour up to another, both included, by all processes; kept for 30 days.
+    async fn rollups(&self, _from: i64, _to: i64) -> Result<Vec<Rollup>, JournalError> {
+        Ok(Vec::new())
     }
 
     /// Runs of all tenants, the oldest first, after a stream: for whoever copies them into another store.

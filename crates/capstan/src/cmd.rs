@@ -13,6 +13,7 @@ mod input;
 mod journal;
 mod key;
 mod logs;
+mod replay;
 mod request;
 mod serve;
 mod stop;
@@ -47,6 +48,7 @@ pub(crate) enum Command {
     Key(key::Args),
     Config(config::Args),
     Chaos(Box<chaos::Args>),
+    Replay(replay::Args),
     FakeProvider(fake_provider::Args),
     Completions(completions::Args),
 }
@@ -66,6 +68,7 @@ impl Command {
             Self::Key(args) => args.run(),
             Self::Config(args) => args.run(),
             Self::Chaos(args) => args.run(),
+            Self::Replay(args) => args.run(),
             Self::FakeProvider(args) => args.run(),
             Self::Completions(args) => args.run(),
             Self::Validate(args) => args.run(),

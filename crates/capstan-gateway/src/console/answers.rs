@@ -1,12 +1,13 @@
 //! What the console's routes answer. Their documentation is what `/openapi.json` says of them.
 
-use capstan_journal::{Attempt, Run, RunState, Status};
+use capstan_journal::{Attempt, Run, RunState, Status, Viewers};
 use capstan_protocol::{CATALOGUE, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::live::{Parting, Viewer};
 use super::sentence;
 use super::visitor::{Act, Visitor};
 use crate::app::App;
@@ -155,7 +156,7 @@ impl RunRow {
                 .iter()
                 .map(|attempt| AttemptDot { n: attempt.n, fault: attempt.fault.clone() })
                 .collect(),
-            last_packet_at: None,
+            last_packet_at: app.console.live.get(run.stream_id).and_then(|facts| facts.last_append()),
             model: run.model.clone(),
             owner: run.owner.clone(),
         }
@@ -257,7 +258,37 @@ pub(crate) struct RunDetails {
     pub(crate) reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) usage: Option<Map<String, Value>>,
+    /// Who watches it in this process, or did lately.
+    pub(crate) viewers: Vec<ViewerDetails>,
+    /// How it was watched up to its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) viewers_sum: Option<Viewers>,
     pub(crate) may: May,
+}
+
+/// One who watches.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ViewerDetails {
+    pub(crate) joined_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) left_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ended: Option<Parting>,
+    pub(crate) cursor_at_start: u64,
+    /// The last packet that was written to its socket.
+    pub(crate) cursor: u64,
+}
+
+impl From<Viewer> for ViewerDetails {
+    fn from(viewer: Viewer) -> Self {
+        Self {
+            joined_at: viewer.joined_at,
+            left_at: viewer.left.map(|(at, _)| at),
+            ended: viewer.left.map(|(_, parting)| parting),
+            cursor_at_start: viewer.start,
+            cursor: viewer.cursor(),
+        }
+    }
 }
 
 /// What the visitor may do with this run.
@@ -403,6 +434,8 @@ impl FaultDetails {
 impl RunDetails {
     /// What the record tells.
     pub(crate) fn new(app: &App, visitor: &Visitor, run: &Run) -> Self {
+        let facts = app.console.live.get(run.stream_id);
+        let viewers = facts.map(|facts| facts.viewers()).unwrap_or_default();
         let of_fault = |code: &str| {
             let told = run.attempts.iter().rev().find(|attempt| attempt.fault.as_deref() == Some(code));
             FaultDetails::new(code, told)
@@ -418,6 +451,8 @@ impl RunDetails {
             not_before: run.not_before,
             reason: run.reason.clone(),
             usage: run.usage.clone(),
+            viewers: viewers.into_iter().map(ViewerDetails::from).collect(),
+            viewers_sum: run.viewers,
             may: May {
                 content: visitor.may_read(app, &run.tenant),
                 act: visitor.may_act(app, Act::Stop, &run.tenant),

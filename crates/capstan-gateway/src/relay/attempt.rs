@@ -162,7 +162,10 @@ impl Relay {
         }
         let began = Instant::now();
         self.app.journal.append(self.run.stream_id, self.run.attempt, frames).await?;
-        self.app.metrics.append_seconds.observe(began.elapsed().as_secs_f64());
+        let took = began.elapsed();
+        self.app.metrics.append_seconds.observe(took.as_secs_f64());
+        self.app.console.appends.observe(took);
+        self.facts.appended(self.packets.latest());
         ledger::speaks(&mut self.run, self.packets.latest());
         self.run.last_seq = self.packets.seq();
         Ok(())

@@ -15,7 +15,7 @@ use super::writer::Command;
 use super::{DiskStore, browse, closed, names, view};
 use crate::{
     Claim, Claimed, Expired, Found, Frame, Health, JournalError, Kept, KeptSession, NameKind, Query, Quota,
-    Retention, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Usage,
+    Retention, Rollup, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Usage,
 };
 
 #[async_trait]
@@ -236,6 +236,17 @@ impl Store for DiskStore {
 
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
         self.expire_all(retention, now).await
+    }
+
+    async fn add_rollups(&self, rollups: Vec<Rollup>) -> Result<(), JournalError> {
+        let here = self.rollups.clone();
+        self.view(move |_| here.add(rollups)).await
+    }
+
+    async fn rollups(&self, from: i64, to: i64) -> Result<Vec<Rollup>, JournalError> {
+        let _turn = self.browsers.acquire().await.map_err(|_| closed())?;
+        let here = self.rollups.clone();
+        self.view(move |_| Ok(here.between(from, to))).await
     }
 
     async fn secret(&self) -> Result<Secret, JournalError> {

@@ -22,8 +22,8 @@ use crate::planted_bug::{self, Bug};
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
     Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, Kept, KeptSession, NameKind,
-    Query, Quota, ReplicaState, Retention, Run, RunPage, RunState, Secret, SharedStats, Spent, Standing,
-    Stats, Store, StoredTurn, Tokens, Usage,
+    Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState, Secret, SharedStats, Spent,
+    Standing, Stats, Store, StoredTurn, Tokens, Usage,
 };
 
 /// What a read may take beside the frames that are asked for: the rest of the block in which the first one lies.
@@ -392,6 +392,14 @@ impl Store for PostgresStore {
 
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
         self.shared.expire(retention, now).await
+    }
+
+    async fn add_rollups(&self, rollups: Vec<Rollup>) -> Result<(), JournalError> {
+        self.add_counts(rollups).await
+    }
+
+    async fn rollups(&self, from: i64, to: i64) -> Result<Vec<Rollup>, JournalError> {
+        self.counts_between(from, to).await
     }
 
     async fn secret(&self) -> Result<Secret, JournalError> {

@@ -5,6 +5,7 @@ use axum::extract::State;
 use capstan_journal::{Health as JournalHealth, ReplicaState, Standing};
 use capstan_protocol::FaultKind;
 
+use super::numbers::faults_lately;
 use crate::app::App;
 use crate::console::answers::{Health, Me, ReplicaPlace};
 use crate::console::visitor::{Act, Visitor};
@@ -65,8 +66,8 @@ pub(super) async fn line(app: &App, visitor: &Visitor) -> Result<Health, Refusal
         running,
         waiting,
         responses,
-        append_p95_ms: None,
-        faults_5m: 0,
+        append_p95_ms: app.console.appends.p95_ms().filter(|_| visitor.sees_server()),
+        faults_5m: faults_lately(app, visitor, 300),
         version: env!("CARGO_PKG_VERSION"),
         uptime_seconds: app.started.elapsed().as_secs_f64(),
         replica: if visitor.sees_server() { place(app).await? } else { None },

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::numbers::met_lately;
 use crate::app::App;
 use crate::console::answers::{Findings, Marks, RunDetails, RunRow, RunRows, StoppedRun};
 use crate::console::marks::Span;
@@ -164,6 +165,9 @@ pub(crate) async fn details(
 ) -> Result<Json<RunDetails>, Refusal> {
     let run = visitor.run(&app, &id).await?;
     let mut told = RunDetails::new(&app, &visitor, &run);
+    if let Some(fault) = &mut told.fault {
+        fault.others_last_hour = others(&app, &visitor, &run, &fault.code);
+    }
     if let Some(fault) = &mut told.fault
         && told.may.content
     {
@@ -174,6 +178,14 @@ pub(crate) async fn details(
         };
     }
     Ok(Json(told))
+}
+
+/// How many others met the fault lately.
+fn others(app: &App, visitor: &Visitor, run: &Run, code: &str) -> u64 {
+    let own = run.attempts.iter().filter(|attempt| attempt.fault.as_deref() == Some(code)).count() as u64;
+    let is_counted =
+        run.closed_at.is_some_and(|at| app.wall.now().as_micros() - at.as_micros() < 3_600_000_000);
+    met_lately(app, visitor, code).saturating_sub(if is_counted { own } else { 0 })
 }
 
 /// What an error packet of a run says beyond its code. What cannot be read is not told.

@@ -30,6 +30,6 @@ create table capstan.rollups (
   primary key (hour, replica, tenant, agent, is_fault, code)
 ) with (fillfactor = 70);
 
-create function capstan.sum_1(some bigint[], others bigint[]) returns bigint[] language sql immutable as $$
-  select array_agg(coalesce(u.a, 0) + coalesce(u.b, 0) order by u.at) from unnest(some, others) with ordinality u(a, b, at)
+create function capstan.sum_1(a bigint[], b bigint[]) returns bigint[] language sql immutable as $$
+  select array_agg(coalesce(u.x, 0) + coalesce(u.y, 0) order by u.at) from unnest(a, b) with ordinality u(x, y, at)
 $$;
