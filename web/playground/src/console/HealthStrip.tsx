@@ -21,7 +21,7 @@ export function HealthStrip(): ReactNode {
   const now = useNow(EVERY);
   const asked = useAsked("health", api.health);
   useFeed((event) => {
-    if (event.type === "state") setTold(event.health);
+    if (event.type === "state") setTold((before) => before && { ...before, ...event.health });
   });
   useEffect(() => {
     asked.again();

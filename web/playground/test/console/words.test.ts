@@ -11,7 +11,7 @@ import { presets } from "../../src/console/list/presets.js";
 import { againCurl, attachCurl, quoted, tailCommand } from "../../src/console/run/curl.js";
 import { faultHeading, sentenceOf } from "../../src/console/run/sentence.js";
 import { joined } from "../../src/console/run/use-marks.js";
-import { matrix } from "../../src/console/views/matrix.js";
+import { barsOf, matrix } from "../../src/console/views/matrix.js";
 import { at, BEGAN, detailOf, rowOf } from "./rows.js";
 
 test.each([[0, "0 ms"], [850, "850 ms"], [14_290, "14.2 s"], [59_990, "59.9 s"], [185_000, "3 min 5 s"], [7_800_000, "2 h 10 min"], [356_400_000, "4 d 3 h"], [-5, "0 ms"]])("%i ms are %s", (ms, words) => expect(span(ms)).toBe(words));
@@ -79,6 +79,11 @@ test("faults are rows of codes and columns of agents, the most frequent first", 
   expect(agents).toEqual(["x", ""]);
   expect(rows.map(({ code, all, fatal }) => [code, all, fatal])).toEqual([["b", 7, 5], ["a", 1, 1]]);
   expect(rows[1]?.cells[1]).toBeUndefined();
+});
+
+test("a step without a fault is a bar without height", () => {
+  const bars = barsOf({ from: at(0), to: at(180_000), step_seconds: 60, series: [{ at: at(60_000), fatal: 1, healed: 2, refused: 0 }] });
+  expect(bars).toEqual([{ at: at(0), parts: [0, 0, 0] }, { at: at(60_000), parts: [1, 2, 0] }, { at: at(120_000), parts: [0, 0, 0] }]);
 });
 
 test("today begins at midnight", () => {

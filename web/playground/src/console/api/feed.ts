@@ -93,7 +93,7 @@ export function eventOf(name: string, data: string): FeedEvent | undefined {
     case "refused":
       return { type: "refused", refusal: JSON.parse(data) as Refusal };
     case "state":
-      return { type: "state", health: JSON.parse(data) as Health };
+      return { type: "state", health: JSON.parse(data) as Partial<Health> };
     case "lagged":
       return { type: "lagged" };
     default:

@@ -65,7 +65,7 @@ export interface RunPage {
 
 export interface Overview {
   attention: readonly { run: Row; why: "silent" | "overdue" | "retrying" | "lease_over"; sentence: string }[];
-  faults: readonly { code: string; title: string; agent: string; count: number }[];
+  faults: readonly { code: string; title?: Maybe<string>; agent: string; count: number }[];
 }
 
 export interface Refusal {
@@ -96,7 +96,8 @@ export interface Found {
 /** One line of the ledger. */
 export interface Attempt {
   n: number;
-  began_at: string;
+  /** Nothing if a crash came before it was noted. */
+  began_at?: Maybe<string>;
   first_packet_at?: Maybe<string>;
   ended_at?: Maybe<string>;
   from_seq?: Maybe<number>;
@@ -109,7 +110,7 @@ export interface Attempt {
   reset_to?: Maybe<number>;
   swallowed_bytes?: Maybe<number>;
   calls?: Maybe<number>;
-  members?: Maybe<readonly unknown[]>;
+  members?: Maybe<readonly { name: string; calls?: Maybe<number>; fault?: Maybe<string> }[]>;
   usage?: Maybe<Usage>;
   request_id?: Maybe<string>;
   trace_id?: Maybe<string>;
@@ -117,15 +118,16 @@ export interface Attempt {
 
 export type Usage = Readonly<Record<string, unknown>>;
 
+/** Of a code that only its agent knows there is no more than the code. */
 export interface RunFault {
   code: string;
-  title: string;
-  severity: string;
-  domain: string;
-  meaning: string;
-  remedy: string;
-  status: number;
-  agui_code: string;
+  title?: Maybe<string>;
+  severity?: Maybe<string>;
+  domain?: Maybe<string>;
+  meaning?: Maybe<string>;
+  remedy?: Maybe<string>;
+  status?: Maybe<number>;
+  agui_code?: Maybe<string>;
   retry_after?: Maybe<number>;
   details?: unknown;
   others_last_hour: number;
@@ -180,7 +182,7 @@ export interface Session {
 
 export interface FaultCell {
   code: string;
-  title: string;
+  title?: Maybe<string>;
   agent: string;
   fatal: number;
   healed: number;
@@ -192,6 +194,7 @@ export interface Faults {
   to: string;
   step_seconds: number;
   cells: readonly FaultCell[];
+  /** Steps without a fault are left out. */
   series: readonly { at: string; fatal: number; healed: number; refused: number }[];
   runs_total: number;
 }
@@ -229,7 +232,7 @@ export interface Tenant {
   sessions?: Maybe<Use>;
   bytes?: Maybe<Use>;
   tokens_today?: Maybe<Use>;
-  retention?: Maybe<string | number>;
+  retention?: Maybe<{ max_age_seconds?: Maybe<number>; max_bytes?: Maybe<number> }>;
   no_store: boolean;
   refusals?: Maybe<Readonly<Record<string, number>>>;
 }
@@ -250,5 +253,5 @@ export interface Replica {
 export type FeedEvent =
   | { type: "run"; what: string; run: Row }
   | { type: "refused"; refusal: Refusal }
-  | { type: "state"; health: Health }
+  | { type: "state"; health: Partial<Health> }
   | { type: "lagged" };

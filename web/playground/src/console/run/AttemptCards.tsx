@@ -36,19 +36,19 @@ function isParted(attempts: readonly Attempt[], { n, reset_to }: Attempt): boole
 
 function AttemptCard({ attempt, now, onAt }: { attempt: Attempt; now: number; onAt: (seq: number) => void }): ReactNode {
   const { n, began_at, first_packet_at, ended_at, fault, fault_title, severity, fault_seq, retry_after, calls, members, swallowed_bytes, reset_to } = attempt;
-  const began = Date.parse(began_at);
+  const began = began_at ? Date.parse(began_at) : NaN;
   const used = tokens(attempt.usage);
   return (
     <>
       <h3 className="card-title">Attempt {n} {fault ? <Badge tone={severity?.toUpperCase() === "FATAL" ? "danger" : "warning"}>{fault}</Badge> : ended_at ? <Badge tone="good">ended well</Badge> : <Badge tone="info">under way</Badge>}</h3>
       {fault_title && <p>{fault_title}{fault_seq != null && <> · <button type="button" className="link" onClick={() => onAt(fault_seq)}>packet {fault_seq}</button></>}</p>}
       <dl className="facts">
-        <Fact name="began">{clock(began_at, now)}</Fact>
-        <Fact name="first packet">{first_packet_at ? `after ${span(Date.parse(first_packet_at) - began)}` : "none"}</Fact>
-        <Fact name="took">{ended_at ? span(Date.parse(ended_at) - began) : `${span(now - began)} so far`}</Fact>
+        <Fact name="began">{began_at ? clock(began_at, now) : "not noted"}</Fact>
+        <Fact name="first packet">{first_packet_at ? since(began, Date.parse(first_packet_at), "after ") : "none"}</Fact>
+        <Fact name="took">{ended_at ? since(began, Date.parse(ended_at)) : `${since(began, now)} so far`}</Fact>
         {attempt.from_seq != null && <Fact name="packets">{attempt.from_seq}{attempt.to_seq != null && attempt.to_seq !== attempt.from_seq ? ` to ${attempt.to_seq}` : ""}</Fact>}
         {calls != null && calls > 0 && <Fact name="upstream">{plural(calls, "call")}</Fact>}
-        {members && members.length > 0 && <Fact name="members">{members.map((member) => (typeof member === "string" ? member : JSON.stringify(member))).join(", ")}</Fact>}
+        {members && members.length > 0 && <Fact name="members">{members.map(({ name, calls, fault }) => `${name}${calls ? ` ${plural(calls, "call")}` : ""}${fault ? ` ${fault}` : ""}`).join(", ")}</Fact>}
         {retry_after != null && <Fact name="asked to wait">{retry_after} s</Fact>}
         {reset_to != null && <Fact name="took back">what came after packet {reset_to}</Fact>}
         {swallowed_bytes != null && swallowed_bytes > 0 && <Fact name="said again">{bytes(swallowed_bytes)}, swallowed</Fact>}
@@ -58,6 +58,10 @@ function AttemptCard({ attempt, now, onAt }: { attempt: Attempt; now: number; on
       </dl>
     </>
   );
+}
+
+function since(began: number, then: number, before = ""): string {
+  return Number.isNaN(began) ? "–" : before + span(then - began);
 }
 
 function Fact({ name, children }: { name: string; children: ReactNode }): ReactNode {

@@ -20,12 +20,12 @@ export function FaultPanel({ detail, fault, now }: { detail: RunDetail; fault: R
     <section className={`card fault tone-${isFinal ? "danger" : "warning"}`} aria-labelledby="fault-title">
       <h2 id="fault-title"><Icon name="alert" /> {faultHeading(detail)}</h2>
       <p className="fault-code"><code>{fault.code}</code> <strong>{fault.title}</strong></p>
-      <p>{fault.meaning}</p>
-      <p className="remedy"><b>What to do:</b> {fault.remedy}</p>
+      <p>{fault.meaning ?? "Only its agent knows this code; the catalogue does not."}</p>
+      {fault.remedy && <p className="remedy"><b>What to do:</b> {fault.remedy}</p>}
       <ul className="facts">
-        <li><Badge tone={isFinal ? "danger" : "warning"}>{fault.severity}</Badge></li>
-        <li>domain {fault.domain}</li>
-        <li>clients saw {fault.status} · {fault.agui_code}</li>
+        {fault.severity && <li><Badge tone={isFinal ? "danger" : "warning"}>{fault.severity}</Badge></li>}
+        {fault.domain && <li>domain {fault.domain}</li>}
+        {fault.status != null && <li>clients saw {fault.status} · {fault.agui_code}</li>}
         {fault.retry_after != null && <li>retry after {fault.retry_after} s</li>}
         <li>
           {fault.others_last_hour > 0

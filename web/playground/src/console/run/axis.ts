@@ -45,7 +45,7 @@ export function axisOf(detail: RunDetail, now: number): Axis {
   const began = Date.parse(row.created_at);
   const since = (at: string | null | undefined, otherwise: number) => (at ? Math.max(0, Date.parse(at) - began) : otherwise);
   const end = Math.max(1, isOver(row.state) ? since(row.closed_at, row.duration_ms) : now - began);
-  const attempts = detail.attempts.map((attempt) => attemptBar(attempt, since, end, isOver(row.state)));
+  const attempts = detail.attempts.reduce<AttemptBar[]>((bars, attempt) => [...bars, attemptBar(attempt, bars.at(-1)?.to ?? 0, since, end, isOver(row.state))], []);
   const viewers = (detail.viewers ?? []).map((viewer) => ({
     from: since(viewer.joined_at, 0),
     to: since(viewer.left_at, end),
@@ -57,8 +57,9 @@ export function axisOf(detail: RunDetail, now: number): Axis {
   return { attempts, waits: waitsOf(attempts, detail, last), viewers, end: last };
 }
 
-function attemptBar(attempt: Attempt, since: (at: string | null | undefined, otherwise: number) => number, end: number, isClosed: boolean): AttemptBar {
-  const from = since(attempt.began_at, 0);
+/** `before`: when the one before it ended, for an attempt whose beginning nobody noted. */
+function attemptBar(attempt: Attempt, before: number, since: (at: string | null | undefined, otherwise: number) => number, end: number, isClosed: boolean): AttemptBar {
+  const from = since(attempt.began_at, before);
   const to = Math.max(from, since(attempt.ended_at, end));
   const isOpen = !attempt.ended_at && !isClosed;
   return { n: attempt.n, from, to, first: Math.min(to, since(attempt.first_packet_at, to)), isOpen, fault: attempt.fault ?? undefined };

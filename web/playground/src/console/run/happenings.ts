@@ -24,12 +24,12 @@ export function happenings({ row, attempts, viewers }: RunDetail, marks: readonl
 type At = (time: string, what: string) => Happening;
 
 function ofAttempt({ n, began_at, ended_at, fault, reset_to, swallowed_bytes }: Attempt, at: At): readonly Happening[] {
-  const begin = at(began_at, `Attempt ${n} begins`);
-  if (!ended_at) return [begin];
+  const begin = began_at ? [at(began_at, `Attempt ${n} begins`)] : [];
+  if (!ended_at) return begin;
   const how = fault ? `fails: ${fault}` : "ends";
   const reset = reset_to == null ? "" : `, takes back what came after packet ${reset_to}`;
   const swallowed = swallowed_bytes ? `, ${bytes(swallowed_bytes)} said again were swallowed` : "";
-  return [begin, at(ended_at, `Attempt ${n} ${how}${reset}${swallowed}`)];
+  return [...begin, at(ended_at, `Attempt ${n} ${how}${reset}${swallowed}`)];
 }
 
 const ENDS: Readonly<Record<string, string>> = { done: "has it all", left: "leaves", cut: "is cut off", stalled: "stalls" };

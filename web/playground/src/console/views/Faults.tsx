@@ -10,7 +10,7 @@ import { Failure } from "../parts/Failure.js";
 import { Link, navigate, useAddress } from "../router.js";
 import { to, withQuery } from "../url.js";
 import { useAsked } from "../use-asked.js";
-import { matrix } from "./matrix.js";
+import { barsOf, matrix } from "./matrix.js";
 
 const SPANS = [["1", "the last hour"], ["24", "the last day"], ["168", "the last week"], ["720", "the last 30 days"]] as const;
 const HOUR = 3_600_000;
@@ -43,7 +43,7 @@ export function Faults(): ReactNode {
 
 function Told({ found, onChoose }: { found: Found; onChoose: (since: string, until: string) => void }): ReactNode {
   const now = Date.now();
-  const bars = found.series.map(({ at, fatal, healed, refused }) => ({ at, parts: [fatal, healed, refused] }));
+  const bars = barsOf(found);
   const all = found.cells.reduce((sum, cell) => sum + cell.fatal + cell.healed + cell.refused, 0);
   const end = (at: string) => new Date(Date.parse(at) + found.step_seconds * 1000).toISOString();
   return (

@@ -35,7 +35,7 @@ function TenantCard({ tenant }: { tenant: Tenant }): ReactNode {
           return use && <UseBar key={name} words={words} use={use} shown={name === "bytes" ? bytes : count} />;
         })}
       </dl>
-      <p className="muted">{tenant.retention != null && <>kept {typeof tenant.retention === "number" ? span(tenant.retention * 1000) : tenant.retention}</>}{refusals.length > 0 && <> · refused: {refusals.map(([limit, n]) => `${limit} ${plural(n, "time")}`).join(", ")}</>}</p>
+      <p className="muted">{tenant.retention?.max_age_seconds != null && <>kept for {span(tenant.retention.max_age_seconds * 1000)}</>}{refusals.length > 0 && <> · refused: {refusals.map(([limit, n]) => `${limit} ${plural(n, "time")}`).join(", ")}</>}</p>
     </>
   );
 }
