@@ -12,7 +12,6 @@ use capstan_gateway::{
 use common::{
     Server, all, ask, ask_in, client, demo, disk, journal, problem, serve_gateway, start, stream_of,
 };
-use futures_util::StreamExt as _;
 use reqwest::{Method, Response};
 use serde_json::Value;
 use uuid::Uuid;
@@ -503,11 +502,9 @@ async fn a_conversation_is_shown_as_its_user_saw_it_and_erased() {
 }
 
 /// The next event of a feed: its name and data.
-async fn next_event(
-    body: &mut (impl futures_util::Stream<Item = reqwest::Result<bytes::Bytes>> + Unpin),
-) -> (String, Value) {
+async fn next_event(body: &mut Response) -> (String, Value) {
     loop {
-        let chunk = body.next().await.unwrap().unwrap();
+        let chunk = body.chunk().await.unwrap().unwrap();
         let text = String::from_utf8(chunk.to_vec()).unwrap();
         let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
         if let (Some(event), Some(data)) = (line("event: "), line("data: ")) {
@@ -519,7 +516,7 @@ async fn next_event(
 #[tokio::test]
 async fn what_happens_is_told_as_it_happens_to_those_who_may_see_it() {
     let server = start(settings()).await;
-    let listen = async |key: &str| send(&server, "GET", "/v1/console/events", Some(key)).await.bytes_stream();
+    let listen = async |key: &str| send(&server, "GET", "/v1/console/events", Some(key)).await;
     let (mut of_all, mut of_b) = (listen("looker").await, listen("key-b").await);
     assert_eq!(next_event(&mut of_all).await.0, "state");
     assert_eq!(next_event(&mut of_b).await.0, "state");
