@@ -30,7 +30,8 @@ export function TakeHome({ row, body, mayRead }: Props): ReactNode {
       <Command title="Attach to it again" text={attachCurl(location.origin, row.stream_id)} />
       {again && <Command title="Ask the same anew, as a run of its own" text={again} isContent />}
       <Command title="Follow it in a terminal" text={tailCommand(location.origin, row.stream_id)} />
-      <p className="muted">Commands take the key from <code>$CAPSTAN_KEY</code>. A downloaded <code>.sse</code> is the stream byte for byte; a server that sends it again is a bug report that runs.</p>
+      <Command title="Serve the downloaded .sse at its own pace: a bug report that runs" text={`capstan replay ${row.stream_id}.sse`} />
+      <p className="muted">Commands take the key from <code>$CAPSTAN_KEY</code>.</p>
     </div>
   );
 }
