@@ -15,8 +15,10 @@ import { Raw } from "./show/Raw.js";
 import { Turn } from "./show/Turn.js";
 import { Button } from "./ui/Button.js";
 import { Icon } from "./ui/Icon.js";
+import { Logo } from "./ui/Logo.js";
 import { Select } from "./ui/Select.js";
 import { useAgents } from "./use-agents.js";
+import { useConsoleLink } from "./use-console-link.js";
 import { useConversation } from "./use-conversation.js";
 import { useTheme } from "./use-theme.js";
 
@@ -36,6 +38,7 @@ export function App(): ReactNode {
   const end = useRef<HTMLDivElement>(null);
   const chat = useConversation({ agent, face, apiKey: agents.key });
   const view = useLog(chat.log);
+  const linkOf = useConsoleLink(agents);
   chat.line.trouble = trouble;
 
   useEffect(() => {
@@ -76,7 +79,7 @@ export function App(): ReactNode {
             {chat.turns.length === 0 && <Welcome onTry={chat.send} />}
             {chat.turns.map((turn) => (
               <Boundary key={turn.id} of={turn.state} instead={<Raw title={`This answer could not be shown: ${turn.question}`} value={turn.state} isOpen />}>
-                <Turn turn={turn} onRetry={chat.retry} onAnswer={chat.answer} />
+                <Turn turn={turn} onRetry={chat.retry} onAnswer={chat.answer} more={linkOf(turn.state)} />
               </Boundary>
             ))}
             <div ref={end} />
@@ -104,14 +107,5 @@ function Welcome({ onTry }: { onTry: (message: string) => void }): ReactNode {
       </p>
       <div className="row">{TRY.map((message) => <Button key={message} size="small" onClick={() => onTry(message)}>{message}</Button>)}</div>
     </div>
-  );
-}
-
-function Logo(): ReactNode {
-  return (
-    <svg className="logo" viewBox="0 0 32 32" aria-hidden="true">
-      <circle cx="16" cy="16" r="5" />
-      <path d="M16 3.500v7.500M16 21v7.500M3.500 16H11M21 16h7.500M7.200 7.200l5.300 5.300M19.500 19.500l5.300 5.300M24.800 7.200l-5.300 5.300M12.500 19.500l-5.300 5.300" />
-    </svg>
   );
 }

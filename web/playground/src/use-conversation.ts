@@ -3,13 +3,13 @@ import { CapClient, describeNotice, newId, type Notice, parseAGUIError, type Res
 import { useAGUIErrorHandler, useCapStream } from "capstan/react";
 import { useCallback, useEffect, useEffectEvent, useMemo, useRef, useState } from "react";
 
+import { authorization } from "./authorization.js";
 import type { Message } from "./face-run.js";
 import type { Face } from "./faces.js";
 import * as kept from "./kept.js";
 import { Line } from "./line.js";
 import { Log, type Mark } from "./log.js";
 import type { TurnData } from "./show/Turn.js";
-import { authorization } from "./use-agents.js";
 import { useFaceStream } from "./use-face-stream.js";
 
 /** Longer waits are not slept through: the page counts down, and a person decides. */
