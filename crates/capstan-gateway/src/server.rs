@@ -126,7 +126,7 @@ pub async fn serve(
     tokio::select! {
         () = &mut shutdown => service.stop(&connections).await,
         // What runs may end, and nothing new begins; then it is left to builds that know more.
-        Ok(_) = outdated.wait_for(|is_outdated| *is_outdated) => {
+        Some(()) = async { outdated.wait_for(|is_outdated| *is_outdated).await.ok().map(drop) } => {
             service.stop(&connections).await?;
             Err(io::Error::other("the journal asks for a newer build than this one"))
         }
