@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_protocol::Timestamp;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 use uuid::Uuid;
 
 use crate::memory::MemoryStore;
@@ -33,11 +33,16 @@ pub(crate) struct SplitStore {
     /// Something may be in memory.
     is_used: AtomicBool,
     is_private: IsPrivate,
+    /// Between a note and its claim a key is taken and has no run: whoever asks for it waits. By the key's hash.
+    claiming: [Mutex<()>; CLAIMING],
 }
+
+const CLAIMING: usize = 64;
 
 impl SplitStore {
     pub(crate) fn new(stored: Arc<dyn Store>, is_private: IsPrivate) -> Self {
-        Self { stored, memory: MemoryStore::default(), is_used: AtomicBool::new(false), is_private }
+        let claiming = std::array::from_fn(|_| Mutex::new(()));
+        Self { stored, memory: MemoryStore::default(), is_used: AtomicBool::new(false), is_private, claiming }
     }
 
     /// What is in memory, if anything can be.
@@ -48,6 +53,7 @@ impl SplitStore {
     /// Claims in memory what the store has noted as taken; what is refused leaves no note.
     async fn claim_noted(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
         let (tenant, key, stream) = (claim.tenant.clone(), noted_key(&claim.key), claim.stream_id);
+        let _claiming = self.claiming(&key).lock().await;
         if self.memory.find(&tenant, &claim.key).await?.is_none()
             && let Noted::Taken(_) = self.stored.note(&tenant, &key, stream, claim.created_at).await?
             && self.memory.find(&tenant, &claim.key).await?.is_none()
@@ -62,12 +68,22 @@ impl SplitStore {
         claimed
     }
 
-    /// What the store has of a key, be it only a note.
-    async fn find_stored(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+    fn claiming(&self, noted: &str) -> &Mutex<()> {
+        let hash = noted.bytes().fold(0_usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+        let [first, ..] = &self.claiming;
+        self.claiming.get(hash % CLAIMING).unwrap_or(first)
+    }
+
+    /// A key of a tenant that lives in memory while others share the store: a run, or a note of one that is gone.
+    async fn find_noted(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+        let noted = noted_key(key);
+        let _claiming = self.claiming(&noted).lock().await;
+        match self.memory.find(tenant, key).await? {
+            None => {}
+            found => return Ok(found),
+        }
         match self.stored.find(tenant, key).await? {
-            None if self.stored.is_shared() && (self.is_private)(tenant) => {
-                self.stored.find(tenant, &noted_key(key)).await
-            }
+            None => self.stored.find(tenant, &noted).await,
             found => Ok(found),
         }
     }
@@ -161,9 +177,12 @@ impl Store for SplitStore {
     }
 
     async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
-        let Some(memory) = self.memory() else { return self.find_stored(tenant, key).await };
+        if self.stored.is_shared() && (self.is_private)(tenant) {
+            return self.find_noted(tenant, key).await;
+        }
+        let Some(memory) = self.memory() else { return self.stored.find(tenant, key).await };
         match memory.find(tenant, key).await? {
-            None => self.find_stored(tenant, key).await,
+            None => self.stored.find(tenant, key).await,
             found => Ok(found),
         }
     }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::Cluster;
 use crate::balancer::Balancer;
 use crate::client::ask;
-use crate::network::Network;
+use crate::network::{Network, Weather};
 use crate::postgres_server::{Database, Engine};
 use crate::wordy::Wordy;
 
@@ -158,6 +158,139 @@ fn lead(balancer: &Balancer, cluster: &Cluster) {
     balancer.lead_to(cluster.servers.iter().map(|server| server.url.clone()));
 }
 
+/// Front ends that speak AG-UI over a fetch that resumes, as the page and `resumableFetch` do: what each shows in the end.
+fn front_ends(balancer: &Balancer, count: u32, over: Duration) -> JoinSet<String> {
+    let mut pages = JoinSet::new();
+    for n in 0..count {
+        let url = balancer.url.clone();
+        pages.spawn(async move {
+            tokio::time::sleep(over * n / count).await;
+            FrontEnd::default().show(&url).await
+        });
+    }
+    pages
+}
+
+#[derive(Default)]
+struct FrontEnd {
+    cursor: Option<String>,
+    text: String,
+}
+
+impl FrontEnd {
+    async fn show(mut self, url: &str) -> String {
+        let input = serde_json::json!({ "threadId": Uuid::now_v7().to_string(), "runId": Uuid::now_v7().to_string(), "state": {},
+            "messages": [{ "id": "u", "role": "user", "content": "say something" }], "tools": [], "context": [] });
+        loop {
+            let mut request = crate::client::http().post(format!("{url}/v1/ag-ui")).json(&input);
+            if let Some(cursor) = &self.cursor {
+                request = request.header("last-event-id", cursor);
+            }
+            // A connection that breaks, and a gateway that is about to leave, are what a resuming fetch hides.
+            let Ok(mut response) = request.send().await else { continue };
+            assert!(matches!(response.status().as_u16(), 200 | 503), "{response:?}");
+            let (mut seen, mut read) = (Vec::new(), 0);
+            while let Ok(Some(piece)) = response.chunk().await {
+                seen.extend_from_slice(&piece);
+                let whole = crate::whole_frames(&seen).len();
+                let frames = String::from_utf8(seen[read..whole].to_vec()).unwrap();
+                read = whole;
+                for frame in frames.split("\n\n") {
+                    match self.take(frame) {
+                        Some(true) => return self.text,
+                        // Interrupted: it waits for its client.
+                        Some(false) => break,
+                        None => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the run is over; false if it is only interrupted.
+    fn take(&mut self, frame: &str) -> Option<bool> {
+        let line = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name));
+        let event: serde_json::Value = serde_json::from_str(line("data: ")?).unwrap();
+        let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        match event["type"].as_str().unwrap() {
+            "RUN_ERROR" => {
+                assert!(
+                    event.to_string().to_lowercase().contains("run_interrupted"),
+                    "a front end saw {event}"
+                );
+                return Some(false);
+            }
+            "TEXT_MESSAGE_START" if self.text.is_empty() => {}
+            "TEXT_MESSAGE_CONTENT" => self.text += &text(&event["delta"]),
+            "MESSAGES_SNAPSHOT" => {
+                let said = event["messages"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .filter(|message| message["role"] == "assistant");
+                self.text = said.map(|message| text(&message["content"])).collect();
+            }
+            "RUN_FINISHED" => return Some(true),
+            _ => {}
+        }
+        self.cursor = line("id: ").map(str::to_owned).or(self.cursor.take());
+        None
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "half a minute of kills"]
+async fn soak_clocks_five_seconds_apart_are_noticed_by_no_client() {
+    let _alone = ALONE.lock().await;
+    let Some(database) = Database::create() else { return };
+    let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
+    let Some(mut cluster) = crate::sharing::skewed(&database, &config(&wordy, 4.0, "process")) else {
+        return;
+    };
+    lead(&balancer, &cluster);
+    let rush = rush(&balancer, 60, Duration::from_secs(15));
+    for _ in 0..3 {
+        // The one that is ahead, then those that are behind it.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        cluster.servers.pop().unwrap().kill();
+        tokio::task::block_in_place(|| cluster.add());
+        lead(&balancer, &cluster);
+    }
+    let had = all(rush).await;
+    eprintln!("60 of 60 exact: 3 kills, clocks 5 s apart, {} calls of the agent", wordy.calls());
+    assert_exact(&cluster, had).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "half a minute of partitions"]
+async fn soak_a_gateway_that_is_cut_off_from_the_server_in_one_direction_is_noticed_by_no_client() {
+    let _alone = ALONE.lock().await;
+    let Some(database) = Database::create() else { return };
+    let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
+    let config = config(&wordy, 4.0, "process");
+    let mut cluster = Cluster::empty(database.url.clone(), &config);
+    (0..2).for_each(|_| cluster.add());
+    // The third reaches the server by a network of its own.
+    let (network, url) = Network::before(&database.url).await;
+    let direct = std::mem::replace(&mut cluster.url, url);
+    cluster.add();
+    cluster.url = direct;
+    lead(&balancer, &cluster);
+    let rush = rush(&balancer, 60, Duration::from_secs(24));
+    for weather in [Weather::Deaf, Weather::Still] {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        // Longer than its lease: the others take over what it had, and it can write nothing more.
+        network.turn(weather);
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        network.turn(Weather::Fair);
+    }
+    let had = all(rush).await;
+    let interrupted = wordy.calls() - 60;
+    eprintln!("60 of 60 exact: 2 partitions of 8 s, {interrupted} runs taken over");
+    assert!(interrupted > 0, "nothing was interrupted");
+    assert_exact(&cluster, had).await;
+}
+
 async fn kill_minute(runs: u32, time: Duration) {
     let Some(database) = Database::create() else { return };
     let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
@@ -205,6 +338,7 @@ async fn soak_a_rolling_restart_is_noticed_by_no_client() {
     let mut cluster = Cluster::over(database.url.clone(), &config(&wordy, 10.0, "process"), None);
     lead(&balancer, &cluster);
     let rush = rush(&balancer, 60, Duration::from_secs(12));
+    let pages = front_ends(&balancer, 30, Duration::from_secs(12));
     for _ in 0..6 {
         tokio::time::sleep(Duration::from_secs(2)).await;
         // As a deploy does it: the next is there before one goes, and who goes takes nothing new.
@@ -217,7 +351,10 @@ async fn soak_a_rolling_restart_is_noticed_by_no_client() {
     }
     let had = all(rush).await;
     assert!(had.iter().all(|had| had.refusals == 0), "nobody is refused");
-    eprintln!("60 of 60 exact: 6 restarts, {} calls of the agent", wordy.calls());
+    for text in pages.join_all().await {
+        assert!(Wordy::call_of(&text, WORDS).is_some(), "a front end shows {text:?}");
+    }
+    eprintln!("60 of 60 exact, and 30 of 30 in AG-UI: 6 restarts, {} calls of the agent", wordy.calls());
     assert_exact(&cluster, had).await;
 }
 
