@@ -14,14 +14,15 @@ BINARY = pathlib.Path(os.environ.get("CAPSTAN_BIN", ROOT / "target/debug/capstan
 
 
 class Gateway:
-    def __init__(self, folder):
+    def __init__(self, folder, config="", env=None):
         if not BINARY.exists():
             pytest.exit(f"{BINARY} is missing; `cargo build --package capstan` makes it", returncode=1)
         command = [BINARY, "serve", "--listen", "127.0.0.1:0", "--journal", f"disk:{folder}/journal"]
-        # Nothing of this machine's settings: neither its environment nor a capstan.toml.
+        # Nothing of this machine's settings: neither its environment nor its capstan.toml.
+        (folder / "capstan.toml").write_text(config)
         self.log = open(folder / "log", "w+")
         self.process = subprocess.Popen(
-            command, cwd=folder, env={}, stdout=subprocess.PIPE, stderr=self.log, text=True
+            command, cwd=folder, env=env or {}, stdout=subprocess.PIPE, stderr=self.log, text=True
         )
         line = self.process.stdout.readline()
         self.url = re.search(r"listening on (http://[^,\s]+)", line)[1]

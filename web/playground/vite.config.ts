@@ -3,7 +3,10 @@ import { fileURLToPath } from "node:url";
 import react from "@vitejs/plugin-react";
 import { defineConfig, type Plugin } from "vite";
 
+import { weigh } from "./build/weight.js";
+
 const source = (path: string) => fileURLToPath(new URL(`../packages/capstan/src/${path}`, import.meta.url));
+const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 /** sonner puts its styles into the page by script, which our policy forbids; its stylesheet is imported instead. */
 function sonnerWithoutInlineStyle(): Plugin {
@@ -18,8 +21,8 @@ function sonnerWithoutInlineStyle(): Plugin {
 }
 
 export default defineConfig({
-  plugins: [sonnerWithoutInlineStyle(), react()],
-  resolve: { alias: [{ find: /^capstan\/react$/, replacement: source("react/index.ts") }, { find: /^capstan$/, replacement: source("index.ts") }] },
+  plugins: [sonnerWithoutInlineStyle(), react(), weigh({ page: "console.html", own: "/src/console/", first: 130_000, ownMost: 50_000 })],
+  resolve: { alias: [{ find: /^capstan\/(react|ai-sdk)$/, replacement: source("$1/index.ts") }, { find: /^capstan\/openai$/, replacement: source("openai.ts") }, { find: /^capstan$/, replacement: source("index.ts") }] },
   build: {
     outDir: "dist",
     emptyOutDir: true,
@@ -28,7 +31,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     chunkSizeWarningLimit: 400,
     // The package loads sonner when a toast is due; this page has it anyway.
-    rolldownOptions: { checks: { ineffectiveDynamicImport: false } },
+    rolldownOptions: { input: { index: here("index.html"), console: here("console.html") }, checks: { ineffectiveDynamicImport: false } },
   },
   server: { proxy: Object.fromEntries(["/v1", "/health", "/docs", "/openapi.json", "/errors"].map((path) => [path, "http://localhost:8787"])) },
 });

@@ -1,10 +1,12 @@
 //! `cargo xtask gen [--check]` writes (or verifies) generated files; `cargo xtask requirements` checks the map of
-//! requirements against the tests that it names, `cargo xtask documents` what the documents link to.
+//! requirements against the tests that it names, `cargo xtask documents` what the documents link to; `cargo xtask sbom
+//! PLATFORM` tells what the binary is made of.
 #![allow(clippy::print_stdout)]
 
 mod documents;
 mod generate;
 mod requirements;
+mod sbom;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,7 +19,8 @@ fn main() -> ExitCode {
         ["gen", "--check"] => generate::check(&root()),
         ["requirements"] => requirements::check(&root()),
         ["documents"] => documents::check(&root()),
-        _ => Err("usage: cargo xtask gen [--check] | requirements | documents".to_owned()),
+        ["sbom", platform] => sbom::write(&root(), platform),
+        _ => Err("usage: cargo xtask gen [--check] | requirements | documents | sbom PLATFORM".to_owned()),
     };
     match outcome {
         Ok(summary) => {

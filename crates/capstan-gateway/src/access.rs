@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::audit::{Who, mark_of};
 use crate::face::{Face, durable};
 use crate::jwt::{Jwt, is_token};
-use crate::refusal::{Refusal, refused_by_credentials};
+use crate::refusal::{OfTenant, Refusal, refused_by_credentials};
 use crate::scopes::{Scope, Scopes};
 use crate::tenants::{KeyHash, TenantKey};
 use crate::tickets::Tickets;
@@ -62,6 +62,9 @@ pub(crate) async fn check_scopes(scopes: &'static [Scope], request: Request, nex
     }
 }
 
+/// Routes of the console.
+const CONSOLE: &str = "/v1/console/";
+
 /// A route that a ticket opens.
 pub(crate) const WATCH: &str = "/v1/streams/{id}";
 
@@ -83,9 +86,11 @@ pub(crate) async fn authenticate(State(app): State<App>, request: Request, next:
     let (who, response) = match caller(&app, &head).await {
         Ok(caller) => {
             tracing::Span::current().record("tenant", caller.tenant.as_str());
-            let who = Who::from(&caller);
+            let (who, tenant) = (Who::from(&caller), caller.tenant.clone());
             head.extensions.insert(caller);
-            (who, next.run(Request::from_parts(head, body)).await)
+            let mut response = next.run(Request::from_parts(head, body)).await;
+            response.extensions_mut().insert(OfTenant(tenant));
+            (who, response)
         }
         Err(fault) => (Who::stranger(bearer(&head.headers)), Refusal::from(fault).into_response()),
     };
@@ -95,14 +100,9 @@ pub(crate) async fn authenticate(State(app): State<App>, request: Request, next:
     response
 }
 
-async fn caller(app: &App, head: &Parts) -> Result<Caller, Fault> {
+pub(crate) async fn caller(app: &App, head: &Parts) -> Result<Caller, Fault> {
     let query = query(&head.uri);
-    if query.iter().any(|(name, _)| names_a_key(name)) {
-        return Err(Fault::new(FaultKind::InvalidRequest).with_message(
-            "A key does not belong in a URL, which logs keep: send it as `Authorization: Bearer <key>`. \
-             For an EventSource, ask for a ticket with POST /v1/streams/{id}/ticket.",
-        ));
-    }
+    check_query(&query)?;
     if app.settings.is_local() {
         return Ok(Caller::local());
     }
@@ -117,6 +117,22 @@ async fn caller(app: &App, head: &Parts) -> Result<Caller, Fault> {
         }
         _ => Ok(caller),
     }
+}
+
+/// Refuses a key in a URL.
+fn check_query(query: &[(String, String)]) -> Result<(), Fault> {
+    if query.iter().any(|(name, _)| names_a_key(name)) {
+        return Err(Fault::new(FaultKind::InvalidRequest).with_message(
+            "A key does not belong in a URL, which logs keep: send it as `Authorization: Bearer <key>`. \
+             For an EventSource, ask for a ticket with POST /v1/streams/{id}/ticket.",
+        ));
+    }
+    Ok(())
+}
+
+/// The same, for whoever is no tenant.
+pub(crate) fn check_url(uri: &http::Uri) -> Result<(), Fault> {
+    check_query(&query(uri))
 }
 
 /// Whose key or token this is.
@@ -251,7 +267,10 @@ impl CorsHeaders {
 
 /// Answers preflights and marks responses, for allowed origins only.
 pub(crate) async fn cors(State(app): State<App>, request: Request, next: Next) -> Response {
-    let origin = request.headers().get(header::ORIGIN).filter(|origin| app.allows_origin(origin)).cloned();
+    // No page of elsewhere has any business with the console.
+    let is_console = request.uri().path().contains(CONSOLE);
+    let origin = request.headers().get(header::ORIGIN).filter(|origin| app.allows_origin(origin));
+    let origin = origin.filter(|_| !is_console).cloned();
     let is_preflight = request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let mut response = match (is_preflight, &origin) {

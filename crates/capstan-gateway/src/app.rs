@@ -9,6 +9,7 @@ use std::time::Instant;
 use capstan_agent::{Agent, Clock};
 use capstan_journal::{Journal, Quota, Run};
 use capstan_protocol::{ErrorDomain, Exposure, Fault, FaultKind, Timestamp};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -16,10 +17,12 @@ use uuid::Uuid;
 use crate::access::CorsHeaders;
 use crate::ask::Ask;
 use crate::audit::Audit;
+use crate::console::Console;
 use crate::face::{self, Face};
 use crate::histories::Histories;
 use crate::limits::{self, Limiter};
 use crate::metrics::Metrics;
+use crate::passage::{Passage, Passages};
 use crate::purge::Erased;
 use crate::readers::Readers;
 use crate::routes::page::Asset;
@@ -46,7 +49,9 @@ pub struct Gateway {
     page: &'static [Asset],
     traces: Option<Arc<dyn TraceCollector>>,
     webhooks: Option<Arc<dyn WebhookSender>>,
+    passage: Option<Arc<dyn Passage>>,
     clock: Clock,
+    console_listeners: Vec<TcpListener>,
 }
 
 /// An agent under its name.
@@ -61,7 +66,18 @@ impl Gateway {
     /// A gateway over a journal, without agents yet.
     pub fn new(journal: Journal) -> Self {
         let (agents, settings, clock) = (Vec::new(), Settings::default(), Clock::default());
-        Self { journal, agents, settings, page: &[], traces: None, webhooks: None, clock }
+        let console_listeners = Vec::new();
+        Self {
+            journal,
+            agents,
+            settings,
+            page: &[],
+            traces: None,
+            webhooks: None,
+            passage: None,
+            clock,
+            console_listeners,
+        }
     }
 
     /// Adds an agent. Its id is derived from its name, so that it stays the same.
@@ -102,11 +118,30 @@ impl Gateway {
         self
     }
 
+    /// Passes requests on to other processes that share the journal, for tenants of whom nothing is stored. Without, only
+    /// the process that such a tenant lives in can serve it.
+    #[must_use]
+    pub fn passage(mut self, passage: impl Passage) -> Self {
+        self.passage = Some(Arc::new(passage));
+        self
+    }
+
     /// Tells the time by this clock, and waits by it before a run is tried again. Tests move it by hand.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
+    }
+
+    /// Serves the console on these, and nowhere else.
+    #[must_use]
+    pub fn console_on(mut self, listeners: Vec<TcpListener>) -> Self {
+        self.console_listeners = listeners;
+        self
+    }
+
+    pub(crate) fn take_console_listeners(&mut self) -> Vec<TcpListener> {
+        std::mem::take(&mut self.console_listeners)
     }
 
     pub(crate) fn into_app(self) -> App {
@@ -134,6 +169,7 @@ impl Gateway {
             readers: Readers::default(),
             histories: Histories::default(),
             audit: Audit::default(),
+            console: Console::default(),
             faces,
             cors,
             tasks: TaskTracker::new(),
@@ -147,6 +183,7 @@ impl Gateway {
             ended: CancellationToken::new(),
             started: Instant::now(),
             webhooks: self.webhooks,
+            passages: Passages::new(self.passage),
             courier: courier.registered(),
         }));
         courier.employ(&app);
@@ -173,6 +210,7 @@ pub(crate) struct Shared {
     pub(crate) readers: Readers,
     pub(crate) histories: Histories,
     pub(crate) audit: Audit,
+    pub(crate) console: Console,
     pub(crate) faces: Vec<Arc<dyn Face>>,
     pub(crate) cors: CorsHeaders,
     /// Relays at work; the end waits for them.
@@ -195,6 +233,7 @@ pub(crate) struct Shared {
     pub(crate) ended: CancellationToken,
     pub(crate) started: Instant,
     pub(crate) webhooks: Option<Arc<dyn WebhookSender>>,
+    pub(crate) passages: Passages,
     /// Delivers webhooks; nobody else can ask it.
     pub(crate) courier: Registered,
     agents: HashMap<String, Registered>,

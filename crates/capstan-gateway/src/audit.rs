@@ -60,7 +60,6 @@ pub(crate) enum Deed {
     Stopped,
     PurgedStream,
     PurgedSession,
-    LookedAtContent,
 }
 
 impl fmt::Display for Deed {
@@ -69,7 +68,6 @@ impl fmt::Display for Deed {
             Self::Stopped => "stopped a run that another key started",
             Self::PurgedStream => "purged a stream",
             Self::PurgedSession => "purged a session",
-            Self::LookedAtContent => "looked at what was said",
         })
     }
 }
@@ -136,10 +134,18 @@ impl Audit {
         }
     }
 
-    /// An operator looked at what was said in a stream.
-    #[expect(dead_code, reason = "for the routes of operators to come")]
-    pub(crate) fn looked(&self, operator: &Operator, run: &Run) {
-        self.did(&Who::operator(operator), Deed::LookedAtContent, &run.tenant, run.stream_id);
+    /// Somebody looked, in the console, at what was said. A session's name is a client's word: it is not told.
+    pub(crate) fn console_looked(&self, who: &Who, what: &str, owner: &str, stream: Option<Uuid>) {
+        let Who { tenant, key, operator } = who;
+        let stream = stream.map(tracing::field::display);
+        tracing::info!(target: AUDIT, tenant, key, operator, owner, stream, what, "console looked");
+    }
+
+    /// Somebody did something, in the console, to a run or a session.
+    pub(crate) fn console_did(&self, who: &Who, what: &str, owner: &str, stream: Option<Uuid>) {
+        let Who { tenant, key, operator } = who;
+        let stream = stream.map(tracing::field::display);
+        tracing::info!(target: AUDIT, tenant, key, operator, owner, stream, what, "console did");
     }
 }
 

@@ -33,6 +33,11 @@ use crate::refusal::Refusal;
 use crate::resume::ResumePoint;
 pub(crate) use writer::{FaceWriter, Next, Telling};
 
+/// The protocols that a gateway speaks.
+pub fn faces() -> Vec<&'static str> {
+    all().iter().map(|face| face.name()).collect()
+}
+
 /// The faces of every gateway, one row each. They hold what they remember between requests.
 pub(crate) fn all() -> Vec<Arc<dyn Face>> {
     vec![
@@ -118,6 +123,11 @@ pub(crate) trait Face: Send + Sync + 'static {
     /// Who arms the next attempt of a run that this request starts.
     fn armed_by(&self, _request: &Parts) -> ArmedBy {
         ArmedBy::Client
+    }
+
+    /// Whether the end of a run that is asked for like this is told to its tenant's webhook.
+    fn tells_end(&self, _ask: &Ask) -> bool {
+        false
     }
 
     /// Whether a run of this face is stopped when nobody has read it for a while: nobody can come back for it.

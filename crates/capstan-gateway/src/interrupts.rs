@@ -56,7 +56,13 @@ fn not_open(id: &str, why: &str) -> Fault {
     Fault::new(FaultKind::InterruptNotOpen).with_message(message).with_detail("interrupt_id", id)
 }
 
-fn stream_of(id: &str) -> Option<Uuid> {
+/// The run whose questions a request answers, by what it says.
+pub(crate) fn asker_of(ask: &Ask) -> Option<Uuid> {
+    ask.extras.answers.first().and_then(|answer| stream_of(&answer.interrupt_id))
+}
+
+/// The run that asked, if this is the id of a question.
+pub(crate) fn stream_of(id: &str) -> Option<Uuid> {
     Uuid::parse_str(id.split_once(':')?.0).ok()
 }
 

@@ -11,6 +11,7 @@ use capstan_journal::{Over, Quota, Refused};
 use capstan_protocol::{Fault, FaultKind};
 use tokio::sync::Notify;
 
+use crate::heavy::Heavy;
 use crate::settings::Limits;
 use crate::tenants::Tenant;
 
@@ -20,6 +21,7 @@ pub(crate) struct Limiter {
     runs: Counts,
     readers: Counts,
     bytes: Counts,
+    pub(crate) heavy: Heavy,
     /// A run has ended, or waits no more for another to end.
     freed: Arc<Notify>,
     /// Runs that were armed and wait for room.
@@ -237,6 +239,11 @@ impl Limiter {
     /// What a request will take, nothing yet.
     pub(crate) fn load(&self, tenant: &str) -> Load {
         self.bytes.load(tenant)
+    }
+
+    /// Open responses of a tenant.
+    pub(crate) fn readers_of(&self, tenant: &str) -> usize {
+        self.readers.lock().by_tenant.get(tenant).copied().unwrap_or(0)
     }
 
     /// Room for one more open response.

@@ -6,6 +6,7 @@ mod routes;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use capstan_protocol::{Close, FaultKind, StreamOpCode};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -37,6 +38,11 @@ struct Failed {
     agent: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Passed {
+    outcome: &'static str,
+}
+
 /// The agent of a fault that is no agent's: a request that was refused.
 pub(crate) const NO_AGENT: &str = "";
 
@@ -62,7 +68,7 @@ pub(crate) struct Metrics {
     /// By face and type.
     face_events: HashMap<(&'static str, &'static str), Counter>,
     face_errors: Family<FaceLabel, Counter>,
-    pub(crate) attempts: Counter,
+    attempts: Family<Label, Counter>,
     resumes: Counter,
     pub(crate) replayed: Counter<u64, AtomicU64>,
     pub(crate) attached: Counter,
@@ -71,8 +77,10 @@ pub(crate) struct Metrics {
     pub(crate) active_runs: Gauge,
     pub(crate) active_readers: Gauge,
     pub(crate) append_seconds: Histogram,
-    pub(crate) first_packet_seconds: Histogram,
+    first_packet_seconds: Family<Label, Histogram, fn() -> Histogram>,
     pub(crate) clock_steps: Counter,
+    console: Family<Label, Counter>,
+    passed_on: Family<Passed, Counter>,
     pub(crate) journal: JournalMetrics,
     pub(crate) routes: RouteMetrics,
 }
@@ -93,6 +101,12 @@ impl Metrics {
             "Tokens of runs that ended, as limits count them, by agent",
             tokens.clone(),
         );
+        let passed_on = Family::<Passed, Counter>::default();
+        registry.register(
+            "cluster_passed_on",
+            "Requests that another process had to answer, by outcome",
+            passed_on.clone(),
+        );
         let by_op = Family::<Label, Counter>::default();
         registry.register("packets", "Packets written, by op", by_op.clone());
         // Looked up once: a packet must not cost a search.
@@ -110,12 +124,13 @@ impl Metrics {
             "Errors told in a face's own words, by face and code",
             face_errors.clone(),
         );
+        let attempts = Family::<Label, Counter>::default();
+        registry.register("attempts", "Attempts started, by agent", attempts.clone());
         let mut counter = |name, help| {
             let counter = Counter::default();
             registry.register(name, help, counter.clone());
             counter
         };
-        let attempts = counter("attempts", "Attempts started");
         let resumes = counter("resumes", "Readers that came with a cursor");
         let replayed = counter("replayed_packets", "Packets served from behind the tail");
         let attached = counter("attached_duplicates", "Requests that attached to a known run");
@@ -123,6 +138,12 @@ impl Metrics {
             counter("stalled_readers", "Connections that were cut because nothing was read");
         let damaged_reads = counter("damaged_reads", "Readers that met a damaged place of the journal");
         let clock_steps = counter("clock_steps", "Times that the clock was set while the server ran");
+        let console = Family::<Label, Counter>::default();
+        registry.register(
+            "console",
+            "What the console showed of what was said, and did, by what",
+            console.clone(),
+        );
         let journal = JournalMetrics::new(&mut registry);
         let routes = RouteMetrics::new(&mut registry);
         let mut gauge = |name, help| {
@@ -132,14 +153,12 @@ impl Metrics {
         };
         let active_runs = gauge("active_runs", "Runs at work");
         let active_readers = gauge("active_readers", "Open responses");
-        let mut histogram = |name, help, first| {
-            let histogram = Histogram::new(exponential_buckets(first, 2.0, 18));
-            registry.register(name, help, histogram.clone());
-            histogram
-        };
-        let append_seconds = histogram("append_seconds", "From a packet to its commit", 0.000_02);
-        let first_packet_seconds =
-            histogram("first_packet_seconds", "From a run's start to its first packet", 0.000_5);
+        let append_seconds = Histogram::new(exponential_buckets(0.000_02, 2.0, 18));
+        registry.register("append_seconds", "From a packet to its commit", append_seconds.clone());
+        let first_packet_seconds: Family<Label, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_5, 2.0, 18)));
+        let help = "From a run's start to its first packet, by agent";
+        registry.register("first_packet_seconds", help, first_packet_seconds.clone());
         Self {
             registry,
             runs,
@@ -159,6 +178,8 @@ impl Metrics {
             append_seconds,
             first_packet_seconds,
             clock_steps,
+            console,
+            passed_on,
             journal,
             routes,
         }
@@ -170,9 +191,26 @@ impl Metrics {
         self.runs.get_or_create(&Ended { outcome, agent: agent.to_owned() }).inc();
     }
 
+    /// An attempt begins.
+    pub(crate) fn attempt_began(&self, agent: &str) {
+        self.attempts.get_or_create(&Label { name: agent.to_owned() }).inc();
+    }
+
+    /// A run has said its first word.
+    pub(crate) fn first_packet(&self, agent: &str, after: Duration) {
+        self.first_packet_seconds
+            .get_or_create(&Label { name: agent.to_owned() })
+            .observe(after.as_secs_f64());
+    }
+
     /// A run that ended has used so many tokens.
     pub(crate) fn tokens(&self, agent: &str, tokens: u64) {
         self.tokens.get_or_create(&Label { name: agent.to_owned() }).inc_by(tokens);
+    }
+
+    /// A request was for a tenant that lives in another process.
+    pub(crate) fn passed_on(&self, outcome: &'static str) {
+        self.passed_on.get_or_create(&Passed { outcome }).inc();
     }
 
     /// A failed attempt, or a request that was refused.
@@ -184,6 +222,11 @@ impl Metrics {
         if let Some(counter) = self.packets.get(op as usize) {
             counter.inc();
         }
+    }
+
+    /// Somebody looked at what was said, or did something, in the console.
+    pub(crate) fn console(&self, what: &'static str) {
+        self.console.get_or_create(&Label { name: what.to_owned() }).inc();
     }
 
     /// An event of a face was sent; one that tells of an error also with its code.
@@ -251,6 +294,9 @@ mod tests {
         metrics.run_ended("completed", "a");
         metrics.fault(FaultKind::Timeout, "a");
         metrics.tokens("a", 1);
+        metrics.console("frames");
+        metrics.attempt_began("a");
+        metrics.first_packet("a", Duration::from_secs(1));
         metrics.face_event("ag-ui", "RUN_ERROR", Some("TIMEOUT"));
         let second = std::time::Duration::from_secs(1);
         let call = capstan_agent::CallEnded {

@@ -23,7 +23,7 @@ pub(crate) use headers::{
     ALLOW_RESET, CURSOR, ETAG, Header, KNOWN_TAG, REQUEST_ID, STREAM_ID, STREAM_TICKET, TENANT_ID, WAIT,
 };
 pub(crate) use page::page;
-pub(crate) use parameters::{AGENT, FILE, PathParameter, SESSION, SLUG, STREAM};
+pub(crate) use parameters::{AGENT, FILE, PathParameter, SESSION, SLUG, STREAM, TENANT, VIEW};
 pub(crate) use routes::{Described, Routes};
 pub(crate) use schemas::{events_of_any_face, face_names, of_session, of_stream};
 
@@ -105,6 +105,10 @@ impl Tag {
         Self { name: "Sessions", says: "What a conversation remembers, and how it is forgotten." };
     pub(crate) const FAULTS: Self =
         Self { name: "Faults", says: "The catalogue: every way in which a request or a run can fail." };
+    pub(crate) const CONSOLE: Self = Self {
+        name: "Console",
+        says: "What runs, and why it failed: for tenants of their own, for operators of those they look after.",
+    };
     pub(crate) const SERVER: Self = Self { name: "Server", says: "How the server feels, and its pages." };
 }
 

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use capstan_protocol::{Fault, FaultKind};
 use http::request::Parts;
 use http::{HeaderMap, header};
-use http_body_util::BodyExt as _;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access::Caller;
 use crate::app::App;
@@ -48,7 +48,8 @@ pub(crate) async fn read(
     let mut load = app.limiter.load(&caller.tenant);
     let read = async {
         check_content_type(face, &parts.headers)?;
-        let body = read_body(app, body, &mut load).await?;
+        let body = read_body(app, &caller.tenant, body, &mut load).await?;
+        let _begun = app.limiter.heavy.begin(&caller.tenant, body.len()).await;
         body_values::check(&body, app.settings.limits.body_values)?;
         // What is made of it: text, twice at most.
         load.grow(body.len().saturating_mul(2), &app.settings.limits)?;
@@ -67,6 +68,7 @@ pub(crate) async fn answer(
     parts: &Parts,
     (body, load): (Bytes, Load),
 ) -> Result<Response, Refusal> {
+    let begun = app.limiter.heavy.begin(&caller.tenant, body.len()).await;
     let decoded = face.resume_point(parts).and_then(|point| Ok((point, face.decode(&body)?)));
     let (point, mut ask) = decoded.map_err(|fault| face::refusal(app, face, fault, Asker::Unread(parts)))?;
     let completed = face.complete(app, &caller.tenant, parts, &mut ask).await;
@@ -75,7 +77,7 @@ pub(crate) async fn answer(
     }
     let (ask, hash) = (Arc::new(ask), body_hash(&body, agent, face.name()));
     let request = Request { tenant: &caller.tenant, parts, body: &body, agent, hash, ask: &ask };
-    let answered = start(app, face, &request, point, load).await;
+    let answered = start(app, face, &request, point, (load, begun)).await;
     answered.map_err(|fault| face::refusal(app, face, fault, Asker::Client(parts, &ask)))
 }
 
@@ -84,7 +86,7 @@ async fn start(
     face: &dyn Face,
     request: &Request<'_>,
     point: ResumePoint,
-    load: Load,
+    (load, begun): (Load, Option<OwnedSemaphorePermit>),
 ) -> Result<Response, Fault> {
     let slot = app.limiter.take_reader(request.tenant, &app.settings.limits)?;
     app.metrics.resumed(point);
@@ -107,6 +109,7 @@ async fn start(
         started_by: mark_of(request.parts),
     };
     let run = runs::start_or_attach(app, start).await?;
+    drop(begun);
     // Until the answer is there, or its body begins to read by itself.
     let _reading = Reading::new(app, &run);
     if let Some(mut whole) = face.whole(app, request, &run).await {
@@ -148,7 +151,7 @@ fn check_content_type(face: &dyn Face, headers: &HeaderMap) -> Result<(), Fault>
 /// How often the limit of a body is taken and thrown away, so that the one who sent it can read why.
 const SPILL: usize = 4;
 
-async fn read_body(app: &App, body: Body, load: &mut Load) -> Result<Bytes, Fault> {
+async fn read_body(app: &App, tenant: &str, body: Body, load: &mut Load) -> Result<Bytes, Fault> {
     let limit = app.settings.limits.body_bytes;
     let too_large = || {
         Fault::new(FaultKind::PayloadTooLarge)
@@ -158,7 +161,7 @@ async fn read_body(app: &App, body: Body, load: &mut Load) -> Result<Bytes, Faul
     if body.size_hint().lower() > limit.saturating_mul(SPILL) as u64 {
         return Err(too_large());
     }
-    let taking = take(body, limit, |more| load.grow(more, &app.settings.limits));
+    let taking = take(app, tenant, body, load);
     match tokio::time::timeout(app.settings.timeouts.request, taking).await {
         Ok(Ok(Ok(bytes))) => bytes.ok_or_else(too_large),
         Ok(Ok(Err(fault))) => Err(fault),
@@ -170,18 +173,22 @@ async fn read_body(app: &App, body: Body, load: &mut Load) -> Result<Bytes, Faul
 /// The body, or `None` if it is larger than the limit, or why there is no room for it. It is read on in that case, within reason: whoever still sends
 /// when the connection is closed meets a reset instead of the answer, and a proxy makes a 502 of it.
 async fn take(
+    app: &App,
+    tenant: &str,
     mut body: Body,
-    limit: usize,
-    mut grow: impl FnMut(usize) -> Result<(), Fault>,
+    load: &mut Load,
 ) -> Result<Result<Option<Bytes>, Fault>, axum::Error> {
-    let (mut kept, mut size, mut refused) = (BytesMut::new(), 0_usize, None);
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else { continue };
+    let limit = app.settings.limits.body_bytes;
+    let (mut kept, mut size, mut refused, mut begun) = (BytesMut::new(), 0_usize, None, None);
+    while let Some(data) = app.limiter.heavy.next(tenant, &mut body, size, &mut begun).await {
+        let data = data?;
         size = size.saturating_add(data.len());
         if size <= limit && refused.is_none() {
-            refused = grow(data.len()).err();
+            refused = load.grow(data.len(), &app.settings.limits).err();
             if refused.is_some() {
+                // What it took is another's from here on.
                 kept = BytesMut::new();
+                load.shrink_to(0);
             } else {
                 kept.extend_from_slice(&data);
             }

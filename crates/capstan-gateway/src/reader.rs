@@ -18,6 +18,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::app::App;
+use crate::console::live::{Parting, Viewing};
 use crate::face::{Face, FaceWriter, Next, Opening, Telling};
 use crate::limits::Slot;
 use crate::readers::Reading;
@@ -56,6 +57,7 @@ struct Open {
     silent_since: Instant,
     /// Until when the body lasts, if its face says.
     rest: Option<Pin<Box<Sleep>>>,
+    viewing: Viewing,
     _slot: Slot,
     _reading: Reading,
 }
@@ -94,6 +96,7 @@ pub(crate) async fn respond(
         interval,
         silent_since: Instant::now(),
         rest,
+        viewing: Viewing::new(app, run, from),
         _slot: slot,
         _reading: Reading::new(app, run),
     });
@@ -135,10 +138,17 @@ async fn next_chunk(mut open: Box<Open>) -> Option<(io::Result<Bytes>, Box<Open>
         }
         Next::Last(bytes) => {
             open.is_over = true;
+            open.viewing.ends(Parting::Done);
             Some((Ok(bytes), open))
         }
-        Next::End => None,
-        Next::Cut => Some((Err(io::Error::other("the stream cannot be read on")), open)),
+        Next::End => {
+            open.viewing.ends(Parting::Done);
+            None
+        }
+        Next::Cut => {
+            open.viewing.ends(Parting::Cut);
+            Some((Err(io::Error::other("the stream cannot be read on")), open))
+        }
     }
 }
 
@@ -200,6 +210,7 @@ impl Open {
         let replayed = self.behind.min(frames.len() as u64);
         self.behind -= replayed;
         self.app.metrics.replayed.inc_by(replayed);
+        self.viewing.at(self.reader.cursor());
         match self.writer.frames(&self.app, frames) {
             Telling::Now(next) => next,
             Telling::Later(next) => next.await.unwrap_or(Next::Cut),

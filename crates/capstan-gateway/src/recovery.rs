@@ -10,10 +10,11 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::app::App;
+use crate::console;
 use crate::refusal::journal_fault;
 use crate::relay::{self, Ending, Origin};
-use crate::runs;
 use crate::waits::Wait;
+use crate::{runs, webhooks};
 
 /// How many runs are recovered at once.
 const AT_ONCE: usize = 1024;
@@ -77,6 +78,7 @@ fn end_orphans(app: &App, runs: Vec<Run>) -> impl Stream<Item = Result<bool, Fau
 /// if it is lost.
 async fn recover_one(app: App, run: Run) -> Result<bool, Fault> {
     let store = app.journal.store();
+    webhooks::promise_again(&app, &run).await?;
     if !store.is_tail_certain(run.stream_id).await.map_err(journal_fault)? {
         relay::lose(&app, &run).await?;
         return Ok(false);
@@ -174,6 +176,7 @@ pub(crate) async fn sweep(app: App) {
         () = attend(&app) => {}
         () = hear_stops(&app) => {}
         () = expire(&app) => {}
+        () = console::keep_house(&app) => {}
     }
 }
 

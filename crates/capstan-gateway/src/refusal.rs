@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use capstan_journal::{ErrorKind, JournalError};
@@ -14,6 +14,7 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::app::App;
+use crate::console::Refused;
 use crate::face::Asker;
 use crate::limits;
 use crate::metrics::NO_AGENT;
@@ -78,6 +79,10 @@ pub(crate) fn journal_fault(error: JournalError) -> Fault {
 #[derive(Debug, Clone, Copy)]
 struct OfARun;
 
+/// Marks a response that another process has given: it is as it should be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PassedOn;
+
 /// Marks a response that a face has shaped: it stays as it is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shaped;
@@ -128,6 +133,10 @@ fn status_of(fault: &Fault) -> StatusCode {
     StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
+/// Goes with a response: whose request it answers.
+#[derive(Debug, Clone)]
+pub(crate) struct OfTenant(pub(crate) String);
+
 /// Goes with the request, for whoever puts it on record.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestId(pub(crate) String);
@@ -146,18 +155,23 @@ fn request_id(request: &Request) -> String {
 pub(crate) async fn render(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let id = request_id(&request);
     request.extensions_mut().insert(RequestId(id.clone()));
+    let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
     let (method, path, started) = (request.method().clone(), request.uri().path().to_owned(), Instant::now());
     // On every line of the request and of the run that it starts, whatever level is logged.
     let span = tracing::error_span!("request", request_id = %id, tenant = tracing::field::Empty);
     let mut response = next.run(request).instrument(span.clone()).await;
-    let is_ours = response.extensions().get::<Shaped>().is_some();
-    if response.extensions().get::<Fault>().is_none() && !is_ours {
+    let extensions = response.extensions();
+    let is_told = extensions.get::<PassedOn>().is_some() || extensions.get::<Shaped>().is_some();
+    if !is_told && extensions.get::<Fault>().is_none() {
         response = unify(response);
     }
     if let Some(fault) = response.extensions_mut().remove::<Fault>() {
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         if response.extensions().get::<OfARun>().is_none() {
             app.metrics.fault(fault.kind(), NO_AGENT);
+            let tenant = response.extensions_mut().remove::<OfTenant>().map(|OfTenant(name)| name);
+            let refused = Refused { request_id: id.clone(), tenant, route, status: fault.status(), ms };
+            app.console.refused(&app, refused, &fault);
         }
         let cause = app.loggable(&fault);
         tracing::info!(parent: &span, %method, path, code = fault.code(), status = fault.status(), ms, cause, "refused");

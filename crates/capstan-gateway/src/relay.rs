@@ -15,6 +15,7 @@ mod tool_log;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use capstan_agent::{Canceller, Sent, Timer, TraceParent, Turn};
@@ -28,6 +29,7 @@ use uuid::Uuid;
 
 use crate::app::{App, Registered};
 use crate::ask::Ask;
+use crate::console::live::Facts;
 use crate::conversation;
 use crate::interrupts;
 use crate::limits::{Load, Slot};
@@ -75,6 +77,8 @@ struct Relay {
     room: Room,
     /// Bytes of the answer that are in `room`.
     counted: usize,
+    /// What the console is told of it.
+    facts: Arc<Facts>,
 }
 
 /// What a run takes of this process. Without a slot it waits for one before it begins.
@@ -94,8 +98,8 @@ pub(crate) fn spawn(
     ready: Option<Instant>,
 ) {
     let (sender, stop) = mpsc::channel(1);
-    let at_work = AtWork::new(app, run.stream_id, sender);
-    let (tasks, mut tenure) = (app.tasks.clone(), app.journal.store().tenure());
+    let at_work = AtWork::new(app, &run, sender);
+    let (tasks, mut tenure) = (app.tasks.clone(), app.journal.store().tenure_of(run.stream_id));
     let work = async move {
         let (app, stream, name) = (&at_work.app, at_work.stream, Arc::clone(&agent.name));
         // A run whose relay is gone would never end, and a stop would never be heard.
@@ -139,6 +143,7 @@ async fn work(
     let here = app.clone();
     let started = Instant::now();
     let (calls, canceller) = (calls::OpenCalls::default(), None);
+    let facts = app.console.live.of(&run);
     let relay = Relay {
         app,
         agent,
@@ -154,6 +159,7 @@ async fn work(
         ready,
         room,
         counted: 0,
+        facts,
     };
     if let Err(error) = relay.work().await {
         if error.kind() == ErrorKind::Fenced && here.journal.store().is_shared() {
@@ -178,18 +184,22 @@ async fn work(
 struct AtWork {
     app: App,
     stream: Uuid,
+    facts: Arc<Facts>,
 }
 
 impl AtWork {
-    fn new(app: &App, stream: Uuid, stop: StopSender) -> Self {
+    fn new(app: &App, run: &Run, stop: StopSender) -> Self {
+        let (stream, facts) = (run.stream_id, app.console.live.of(run));
+        facts.is_at_work.store(true, Ordering::Relaxed);
         app.runs.register(stream, stop);
         app.metrics.active_runs.inc();
-        Self { app: app.clone(), stream }
+        Self { app: app.clone(), stream, facts }
     }
 }
 
 impl Drop for AtWork {
     fn drop(&mut self) {
+        self.facts.is_at_work.store(false, Ordering::Relaxed);
         self.app.runs.forget(self.stream);
         self.app.metrics.active_runs.dec();
     }

@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::Response;
 use axum::routing::get;
 use capstan_protocol::{Fault, FaultKind};
-use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue};
 
 use crate::app::App;
 use crate::face::{self, Face};
 use crate::openapi::{Described, Routes};
 use crate::refusal::Refusal;
-use crate::routes::{agents, docs, errors, health, page, replicas, sessions, streams, tickets};
-use crate::{access, refusal};
+use crate::routes::{agents, console, docs, errors, health, page, replicas, sessions, streams, tickets};
+use crate::{access, passage, refusal};
 
 /// Routes that ask whose request it is: those of the faces, and those that serve all of them.
 fn for_tenants(faces: &[Arc<dyn Face>]) -> Routes {
@@ -52,21 +53,70 @@ fn open(faces: &[Arc<dyn Face>]) -> Routes {
 /// What all routes say of themselves.
 pub(crate) fn described() -> Vec<Described> {
     let faces = face::all();
-    for_tenants(&faces).described(true).chain(open(&faces).described(false)).collect()
+    let open = open(&faces).described(false).chain(console_pages().described(false));
+    for_tenants(&faces).described(true).chain(console::routes().described(true)).chain(open).collect()
 }
 
-pub(crate) fn router(app: &App) -> Router {
+/// What is behind a door.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// Everything.
+    All,
+    /// Everything but the console, which has a door of its own.
+    NoConsole,
+    /// The console, and how the server feels.
+    Console,
+}
+
+pub(crate) fn router(app: &App, behind: Behind) -> Router {
+    let routes = match behind {
+        Behind::All => for_all(app).merge(console_routes()),
+        Behind::NoConsole => for_all(app),
+        Behind::Console => {
+            let health = Routes::default()
+                .get("/health", health::health, &health::HEALTH)
+                .get("/livez", health::live, &health::LIVE)
+                .get("/readyz", health::ready, &health::READY)
+                .get("/v1/errors", errors::list, &errors::LIST)
+                .get("/errors/{slug}", errors::page, &errors::PAGE)
+                .get("/assets/{name}", page::asset, &page::ASSET);
+            console_routes().merge(health.into_router())
+        }
+    };
+    layered(app, routes)
+}
+
+/// What the console asks, and its page. Each question asks for itself who looks.
+fn console_routes() -> Router<App> {
+    console::routes().merge(console_pages()).into_router()
+}
+
+fn console_pages() -> Routes {
+    Routes::default().get("/console", page::console, &page::CONSOLE).get(
+        "/console/{*rest}",
+        page::console,
+        &page::CONSOLE_VIEW,
+    )
+}
+
+fn for_all(app: &App) -> Router<App> {
     // Whose request is it?
     let for_tenants = for_tenants(&app.faces)
         .into_router()
+        // Whoever is not stored lives in one process.
+        .route_layer(from_fn_with_state(app.clone(), passage::pass_on))
         .route_layer(from_fn_with_state(app.clone(), access::authenticate));
-    open(&app.faces)
-        .into_router()
-        .merge(for_tenants)
+    open(&app.faces).into_router().merge(for_tenants)
+}
+
+fn layered(app: &App, routes: Router<App>) -> Router {
+    routes
         // Without tenants only this machine may ask.
         .layer(from_fn_with_state(app.clone(), access::guard_loopback))
         // Pages of allowed origins may ask.
         .layer(from_fn_with_state(app.clone(), access::cors))
+        // Whose answer this is, where several gateways give the same.
+        .layer(from_fn_with_state(app.clone(), served_by))
         // Browsers guess types of what they should not run.
         .layer(map_response(no_sniffing))
         // What is said in JSON is somebody's own.
@@ -96,6 +146,20 @@ pub(crate) fn health(app: &App) -> Router {
         .layer(from_fn_with_state(app.clone(), refusal::render))
         .with_state(app.clone())
 }
+
+/// One that was passed on says it already.
+async fn served_by(State(app): State<App>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    if let Some(name) = app.journal.store().replica_name()
+        && let Ok(name) = HeaderValue::from_str(name)
+    {
+        response.headers_mut().entry(SERVED_BY).or_insert(name);
+    }
+    response
+}
+
+/// The name of the process that has answered.
+const SERVED_BY: HeaderName = HeaderName::from_static("x-served-by");
 
 async fn last_answer(mut response: Response) -> Response {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -13,13 +13,14 @@ use uuid::Uuid;
 
 use crate::app::{App, Registered};
 use crate::ask::Ask;
+use crate::console::feed::What;
 use crate::limits::{Load, Slot};
 use crate::readiness::UNWELL;
 use crate::refusal::{JOURNAL_RETRY, journal_fault};
 use crate::relay::{self, Origin, Room};
 use crate::resume::ResumePoint;
 use crate::wall_clock::later;
-use crate::{conversation, interrupts};
+use crate::{conversation, interrupts, webhooks};
 
 /// The relays of this process, by stream: how a stop reaches the one who writes.
 #[derive(Default)]
@@ -141,6 +142,9 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
         };
         let claimed = here.journal.claim(claim, &quota).await.map_err(refuse)?;
         if claimed.is_new {
+            // Before anybody works on it: so no end comes unnoticed, and whoever goes on after a crash finds it open.
+            webhooks::promise(&here, &claimed.run, &ask).await;
+            here.console.began(&here, &claimed.run);
             relay::spawn(
                 &here,
                 agent,
@@ -261,7 +265,9 @@ pub(crate) async fn arm(
             let body = store.body(run.stream_id).await.map_err(journal_fault)?.unwrap_or_default();
             let mut load = app.limiter.load(&run.tenant);
             load.grow_anyway(body.len().saturating_mul(3));
-            (Arc::new(app.asked(&run, &body)?), load)
+            let ask = app.asked(&run, &body)?;
+            webhooks::promise(app, &run, &ask).await;
+            (Arc::new(ask), load)
         }
     };
     // Never refused, since it was admitted when it started; the attempt begins when there is room for it.
@@ -278,6 +284,7 @@ pub(crate) async fn arm(
             here.journal.transition(from, next.clone(), Vec::new(), None).await.map_err(journal_fault)?;
         if is_armed {
             here.waits.forget(next.stream_id);
+            here.console.feed.run(What::Armed, &next);
             relay::spawn(&here, agent, next, ask, origin.trace, room, Some(ready));
         }
         Ok(is_armed)

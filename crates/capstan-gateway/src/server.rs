@@ -22,8 +22,9 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::ServiceExt as _;
 
 use crate::app::{App, Gateway};
+use crate::router::Behind;
 use crate::stall_timeout::StallTimeout;
-use crate::{recovery, router};
+use crate::{console, recovery, router};
 
 /// What a connection may buffer before it asks for no more: the least there is, so that a thousand readers that never
 /// read cost little. It is not the size of a write.
@@ -73,7 +74,7 @@ impl Service {
 
     /// The routes, ready to be served.
     pub fn router(&self) -> Router {
-        router::router(&self.app)
+        router::router(&self.app, Behind::All)
     }
 
     /// Refuses new runs, serves what is open for a while, interrupts what is left, closes the journal.
@@ -84,6 +85,7 @@ impl Service {
     async fn stop(self, connections: &TaskTracker) -> io::Result<Drained> {
         drain(&self.app, connections).await;
         drop(self.keepers);
+        console::rollups::save(&self.app).await;
         self.app.journal.store().close().await.map_err(io::Error::other)?;
         Ok(Drained { recovered: self.recovered })
     }
@@ -92,17 +94,21 @@ impl Service {
 /// Serves until `shutdown` resolves, then drains: new runs are refused, what is open is served for a while, runs
 /// that are left are interrupted.
 pub async fn serve(
-    gateway: Gateway,
+    mut gateway: Gateway,
     listeners: Vec<TcpListener>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<Drained> {
+    let of_console = gateway.take_console_listeners();
     let app = gateway.into_app();
+    let main = if of_console.is_empty() { Behind::All } else { Behind::NoConsole };
+    let listeners = listeners.into_iter().map(|listener| (listener, main));
+    let listeners = listeners.chain(of_console.into_iter().map(|listener| (listener, Behind::Console)));
     // Streams are served, and questions about health answered, while recovery is at work.
     let (connections, doors) = (TaskTracker::new(), Doors::new(&app.settings.limits));
-    for listener in listeners {
+    for (listener, behind) in listeners {
         // Connections inherit it. Without it they work as well.
         let _ = SockRef::from(&listener).set_send_buffer_size(SEND_BUFFER);
-        let routers = Routers { all: router::router(&app), health: router::health(&app) };
+        let routers = Routers { all: router::router(&app, behind), health: router::health(&app) };
         tokio::spawn(accept(app.clone(), listener, routers, connections.clone(), doors.clone()));
     }
     tokio::pin!(shutdown);
@@ -116,8 +122,14 @@ pub async fn serve(
             return Ok(Drained { recovered: 0 });
         }
     };
+    let mut outdated = app.journal.store().outdated();
     tokio::select! {
         () = &mut shutdown => service.stop(&connections).await,
+        // What runs may end, and nothing new begins; then it is left to builds that know more.
+        Some(()) = async { outdated.wait_for(|is_outdated| *is_outdated).await.ok().map(drop) } => {
+            service.stop(&connections).await?;
+            Err(io::Error::other("the journal asks for a newer build than this one"))
+        }
         () = app.broken.cancelled() => {
             // Whoever looks at `/livez` may see it, and bodies are cut; nothing can be written any more.
             tokio::time::sleep(LAST_WORDS).await;

@@ -38,6 +38,8 @@ pub struct Settings {
     /// In OpenAI's API, a request without a key that an SDK says it repeats attaches to the run of the same body that
     /// nobody reads, instead of starting another. On: a retry should bill no second run.
     pub openai_repeats: bool,
+    /// The page for whoever looks after it, at `/console`.
+    pub console: ConsoleSettings,
     /// How much, per tenant and in all.
     pub limits: Limits,
     /// How long.
@@ -47,6 +49,18 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether there is a console.
+    pub(crate) fn has_console(&self) -> bool {
+        let is_for_all = self.is_local() && self.open;
+        self.console.enabled && (!is_for_all || !self.operators.current().is_empty())
+    }
+
+    /// Whether the console shows what was said.
+    pub(crate) fn console_content(&self) -> ContentRule {
+        let usual = if self.is_local() { ContentRule::Shown } else { ContentRule::Asked };
+        self.console.content.unwrap_or(usual)
+    }
+
     /// Whether everything belongs to one, who shows nothing: then only this machine may ask.
     pub fn is_local(&self) -> bool {
         self.tenants.is_empty() && self.jwt.is_none()
@@ -67,10 +81,63 @@ impl Default for Settings {
             exposure: Exposure::Production,
             agui_error_text: false,
             openai_repeats: true,
+            console: ConsoleSettings::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             retention: Retention::default(),
         }
+    }
+}
+
+/// The console: what runs, and why it failed.
+#[derive(Debug, Clone)]
+pub struct ConsoleSettings {
+    /// Whether there is one. Without tenants and open to everybody there is none in any case, unless there is an operator.
+    pub enabled: bool,
+    /// Whether runs can be stopped and erased there.
+    pub actions: bool,
+    /// Whether it shows what was said; asked for unless said, and shown at once on a gateway without tenants.
+    pub content: Option<ContentRule>,
+    /// Where a trace is looked at, with `{trace_id}` in it.
+    pub trace_url: Option<String>,
+    /// Where the log of a request is looked at, with `{request_id}` in it.
+    pub logs_url: Option<String>,
+}
+
+impl Default for ConsoleSettings {
+    fn default() -> Self {
+        // On: it shows nobody more than their key lets them see.
+        Self { enabled: true, actions: true, content: None, trace_url: None, logs_url: None }
+    }
+}
+
+/// Whether the console shows what was said, to whom it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContentRule {
+    /// To nobody.
+    Never,
+    /// When they ask for it.
+    Asked,
+    /// At once.
+    Shown,
+}
+
+impl ContentRule {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Never, Self::Asked, Self::Shown];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Asked => "asked",
+            Self::Shown => "shown",
+        }
+    }
+
+    /// The rule of a word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rule| rule.word() == word)
     }
 }
 

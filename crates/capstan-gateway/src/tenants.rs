@@ -87,6 +87,8 @@ pub struct Tenant {
     pub tokens_per_minute: Option<u64>,
     /// Tokens per day, if not as many as everybody; as many as it takes if zero.
     pub tokens_per_day: Option<u64>,
+    /// Operators may be shown what was said, as far as their own rights go.
+    pub console_content: bool,
     /// Whom to tell when a response in the background has ended.
     pub webhook: Option<Webhook>,
 }
@@ -106,6 +108,7 @@ impl Tenant {
             max_bytes: None,
             tokens_per_minute: None,
             tokens_per_day: None,
+            console_content: true,
             webhook: None,
         }
     }

@@ -57,6 +57,16 @@ impl Waits {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether this one does.
+    pub(crate) fn has(&self, stream: Uuid) -> bool {
+        self.lock().by_stream.contains_key(&stream)
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().by_stream.len()
+    }
+
     /// A run waits. Its client has `patience` from the moment at which it may come back.
     pub(crate) fn add(&self, run: &Run, ready: Instant, patience: Duration) {
         self.put(

@@ -18,7 +18,7 @@ use sha2::Sha256;
 use uuid::Uuid;
 
 use crate::app::{App, Registered, Shared};
-use crate::ask::body_hash;
+use crate::ask::{Ask, body_hash};
 use crate::face::a2a::push::{self, Parcel};
 use crate::limits::Slot;
 use crate::refusal::journal_fault;
@@ -230,9 +230,26 @@ fn kind_of(run: &Run) -> &'static str {
     }
 }
 
+fn has_receiver(app: &App, run: &Run) -> bool {
+    app.webhooks.is_some() && app.settings.tenants.webhook_of(&run.tenant).is_some()
+}
+
+/// The same for a run that somebody has left: between its claim and this promise there is room for a crash.
+pub(crate) async fn promise_again(app: &App, run: &Run) -> Result<(), Fault> {
+    if has_receiver(app, run) && run.agent != COURIER {
+        let body = app.journal.store().body(run.stream_id).await.map_err(journal_fault)?.unwrap_or_default();
+        // What cannot be read any more ends as it may; there is nobody to tell.
+        if let Ok(ask) = app.asked(run, &body) {
+            promise(app, run, &ask).await;
+        }
+    }
+    Ok(())
+}
+
 /// Sees to it that the end of this run is told, if its tenant wants to know. Asked again, it does nothing more.
-pub(crate) async fn promise(app: &App, run: &Run) {
-    if app.webhooks.is_none() || app.settings.tenants.webhook_of(&run.tenant).is_none() {
+pub(crate) async fn promise(app: &App, run: &Run, ask: &Ask) {
+    let tells_end = app.face(&run.face).is_some_and(|face| face.tells_end(ask));
+    if !tells_end || !has_receiver(app, run) {
         return;
     }
     if let Err(fault) = claim(app, run).await {

@@ -287,10 +287,17 @@ async fn what_one_saw_cannot_be_taken_back_and_what_nobody_saw_can() {
     let said = chunks(post(&server, &streamed(chat("/diverge")), &[]).await).await;
     assert_eq!(said.last().unwrap()["error"]["code"], "attempt_diverged");
     let whole = ok(&server, &chat("/diverge")).await;
-    assert!(
-        whole["choices"][0]["message"]["content"].as_str().unwrap().ends_with("before I spoke."),
-        "{whole}"
-    );
+    let text = whole["choices"][0]["message"]["content"].as_str().unwrap();
+    assert!(text.ends_with("before I spoke."), "{whole}");
+    // Nobody saw what was taken back, so that nobody is told of it later.
+    let stream = whole["id"].as_str().unwrap().trim_start_matches("chatcmpl-");
+    let told = server.get(&format!("/v1/streams/{stream}?face=openai-chat")).await.text().await.unwrap();
+    let said: String = told
+        .split("\n\n")
+        .filter_map(|frame| serde_json::from_str::<Value>(frame.strip_prefix("data: ")?).ok())
+        .filter_map(|chunk| Some(chunk["choices"][0]["delta"]["content"].as_str()?.to_owned()))
+        .collect();
+    assert_eq!(said, text);
 }
 
 #[tokio::test]

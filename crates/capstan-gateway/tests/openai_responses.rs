@@ -5,6 +5,7 @@ mod common;
 
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, Settings};
+use capstan_protocol::{Fault, FaultKind};
 use common::{Server, client, demo, stream_of};
 use serde_json::{Value, json};
 
@@ -340,4 +341,99 @@ async fn wrong_input_is_named_and_what_another_face_began_is_no_response() {
     let early = with(ask("hi"), "previous_response_id", begun["id"].clone());
     assert_eq!(post(&server, &early, &[]).await.status(), 400);
     server.delete(&path).await;
+}
+
+/// Says a little of everything that OpenAI has no word for.
+struct Showman;
+
+#[async_trait]
+impl Agent for Showman {
+    async fn run(&self, _: Turn, out: &mut Writer) -> Outcome {
+        out.delta("a").await?;
+        out.event("PROGRESS_INDICATOR", &json!({ "label": "Looking", "status": "running" })).await?;
+        out.warning(&Fault::new(FaultKind::UpstreamError)).await?;
+        out.delta("b").await?;
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn what_openai_has_no_word_for_is_told_to_whoever_asks() {
+    let server = common::serve_gateway(Gateway::new(common::journal()).agent("demo", Showman)).await;
+    let response = post(&server, &with(ask("hi"), "stream", true.into()), &[]).await;
+    let id = format!("resp_{}", stream_of(&response).replace('-', ""));
+    let plain = events(&response.text().await.unwrap());
+    assert!(plain.iter().all(|event| !event["type"].as_str().unwrap().starts_with("capstan.")));
+    let url = format!("{}/v1/responses/{id}?stream=true", server.url);
+    let asked = client().get(url).header("x-capstan-events", "all").send().await.unwrap();
+    let all = events(&asked.text().await.unwrap());
+    let (ours, others): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|event| event["type"].as_str().unwrap().starts_with("capstan."));
+    assert_eq!(kinds(&ours), ["capstan.event", "capstan.warning"]);
+    assert_eq!(
+        (&ours[0]["event"]["data"]["label"], &ours[1]["error"]["code"]),
+        (&json!("Looking"), &json!("upstream_error"))
+    );
+    // Everything else is as it was, numbers included.
+    assert_eq!(others, plain);
+}
+
+#[tokio::test]
+async fn a_question_is_a_call_and_its_output_the_answer() {
+    let server = serve().await;
+    for names_conversation in [true, false] {
+        let mut body = ask("/ask Which colour?");
+        if names_conversation {
+            body = with(body, "conversation", "talk".into());
+        }
+        let asked = ok(&server, &body).await;
+        let call = asked["output"].as_array().unwrap().iter().find(|item| item["type"] == "function_call");
+        let call = call.unwrap();
+        assert_eq!(call["name"], "interrupt");
+        let question: Value = serde_json::from_str(call["arguments"].as_str().unwrap()).unwrap();
+        assert!(question["message"].as_str().unwrap().contains("Which colour?"), "{question}");
+        let output = json!({ "type": "function_call_output", "call_id": call["call_id"], "output": "{\"answer\":\"blue\"}" });
+        let mut answer = json!({ "model": "demo", "input": [output] });
+        if names_conversation {
+            answer = with(answer, "conversation", "talk".into());
+        }
+        let told = ok(&server, &answer).await;
+        assert!(text_of(&told).contains("blue"), "{told}");
+        // It is answered by now.
+        let refused = post(&server, &with(answer, "metadata", json!({ "n": "2" })), &[]).await;
+        assert_eq!(refused.json::<Value>().await.unwrap()["error"]["kind"], "interrupt_not_open");
+    }
+}
+
+#[tokio::test]
+async fn a_reference_stands_for_the_item_that_it_names() {
+    let server = serve().await;
+    let tools = json!([{ "type": "function", "name": "weather", "parameters": { "type": "object" } }]);
+    let first = ok(&server, &json!({ "model": "teller", "input": "Bern?", "tools": tools })).await;
+    let references: Vec<Value> = first["output"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| json!({ "type": "item_reference", "id": item["id"] }))
+        .collect();
+    let mut input = vec![json!({ "role": "user", "content": "Bern?" })];
+    input.extend(references);
+    input.push(json!({ "type": "function_call_output", "call_id": "c1", "output": "sunny" }));
+    let answer = ok(&server, &json!({ "model": "teller", "input": input })).await;
+    let told: Vec<Value> = serde_json::from_str(text_of(&answer)).unwrap();
+    let roles: Vec<_> = told.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "assistant", "tool"]);
+    assert_eq!(told[1]["parts"].as_array().unwrap().len(), 2, "the text and the call: {told:?}");
+    // What was asked has a name, too.
+    let path = format!("/v1/responses/{}/input_items", first["id"].as_str().unwrap());
+    let page: Value = server.get(&path).await.json().await.unwrap();
+    let input = json!([{ "type": "item_reference", "id": page["data"][0]["id"] }]);
+    let answer = ok(&server, &json!({ "model": "teller", "input": input })).await;
+    assert!(text_of(&answer).contains("Bern?"));
+    for unknown in ["msg_1", "msg_0193a8f2c4d57b6e9a1b2c3d4e5f6a7b_3"] {
+        let body = json!({ "model": "teller", "input": [{ "type": "item_reference", "id": unknown }] });
+        let refused = post(&server, &body, &[]).await;
+        assert_eq!(refused.status(), 400);
+        assert_eq!(refused.json::<Value>().await.unwrap()["error"]["param"], "input[0].id");
+    }
 }

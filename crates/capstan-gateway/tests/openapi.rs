@@ -49,7 +49,11 @@ async fn the_document_lists_exactly_the_paths_of_the_router() {
         .map(str::to_owned)
         .collect();
     // Its own fallback is one of them.
-    let served: BTreeSet<String> = served.into_iter().filter(|path| !path.contains("fallback")).collect();
+    let served: BTreeSet<String> = served
+        .into_iter()
+        .filter(|path| !path.contains("fallback"))
+        .map(|path| path.replace("{*", "{"))
+        .collect();
     assert_eq!(served, documented().into_keys().collect());
 }
 

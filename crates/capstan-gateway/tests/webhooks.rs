@@ -54,7 +54,10 @@ fn receiver(answer: u16) -> (Receiver, mpsc::UnboundedReceiver<Posted>) {
 }
 
 async fn serve(journal: Journal, receiver: Receiver) -> Server {
-    let webhook = Webhook::new("https://hooks.example/", SECRET);
+    serve_for(journal, receiver, Webhook::new("https://hooks.example/", SECRET)).await
+}
+
+async fn serve_for(journal: Journal, receiver: Receiver, webhook: Option<Webhook>) -> Server {
     let acme = Tenant { webhook, ..Tenant::new("acme", vec![KeyHash::of("sk")]) };
     let tenants = vec![acme, Tenant::new("quiet", vec![KeyHash::of("sk-quiet")])];
     // What hangs is not waited for.
@@ -101,6 +104,10 @@ async fn every_end_is_told_once_it_is_there_signed_and_with_ids_alone() {
         assert!(headers["webhook-timestamp"].parse::<i64>().unwrap() > 1_700_000_000);
     }
     assert!(seen.try_recv().is_err());
+    // Nor does a delivery stand among the tenant's runs.
+    let list = client().get(format!("{}/v1/streams", server.url)).bearer_auth("sk").send().await.unwrap();
+    let list: Value = list.json().await.unwrap();
+    assert_eq!(list["streams"].as_array().unwrap().len(), 4, "{list}");
     // No request can ask who delivers.
     let refused = ask(&server, "sk", &json!({ "model": "capstan:webhook", "input": "x" })).await;
     assert_eq!(refused["error"]["code"], "model_not_found");
@@ -137,4 +144,22 @@ async fn what_ends_in_a_later_life_is_told_there() {
         (&json!("response.cancelled"), &response["id"])
     );
     server.stop().await;
+}
+
+/// A crash may come after a response was claimed and before its delivery was. A tenant that gets its webhook in the next life looks the same.
+#[tokio::test]
+async fn a_response_whose_delivery_was_not_noted_is_told_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let (none, _) = receiver(204);
+    let server = serve_for(common::disk(folder.path()), none, None).await;
+    let response = ask(&server, "sk", &in_the_background("/hang")).await;
+    server.stop().await;
+    let (later, mut seen) = receiver(204);
+    let server = serve(common::disk(folder.path()), later).await;
+    let id = response["id"].as_str().unwrap();
+    let cancel = client().post(format!("{}/v1/responses/{id}/cancel", server.url)).bearer_auth("sk");
+    cancel.send().await.unwrap();
+    assert_eq!(seen.recv().await.unwrap().event["data"]["id"], response["id"]);
+    server.stop().await;
+    assert!(seen.try_recv().is_err());
 }

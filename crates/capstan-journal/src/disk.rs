@@ -2,6 +2,7 @@
 //! one keeps house; everyone may read. ARCHITECTURE.md says why.
 
 mod apply;
+mod browse;
 mod clean;
 mod expire;
 mod files;
@@ -22,6 +23,7 @@ mod packets;
 mod parts;
 mod record;
 mod repair;
+mod rollups;
 mod scan;
 mod segment;
 mod shared;
@@ -62,6 +64,8 @@ const QUEUE: usize = 4096;
 const READS: usize = 8;
 /// Of those, one tenant's: however many of its reads queue, another's finds its way between them.
 const READS_OF_TENANT: usize = READS / 2;
+/// Of those, for whoever looks through runs.
+const BROWSERS: usize = READS / 4;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 pub use self::repair::{check, repair};
@@ -69,6 +73,8 @@ pub use self::repair::{check, repair};
 pub(crate) struct DiskStore {
     shared: Arc<Shared>,
     reads: Semaphore,
+    browsers: Semaphore,
+    rollups: Arc<rollups::Rollups>,
     /// Tenants that read, each with its share of the reads.
     readers: Mutex<HashMap<Name, Weak<Semaphore>>>,
     // Taken when the store is dropped.
@@ -153,6 +159,8 @@ impl DiskStore {
         Ok(Self {
             shared,
             reads,
+            browsers: Semaphore::new(BROWSERS),
+            rollups: Arc::new(rollups::Rollups::new(path)),
             readers: Mutex::default(),
             commands: Some(commands),
             tasks,

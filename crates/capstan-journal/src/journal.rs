@@ -170,7 +170,8 @@ impl Journal {
     /// returned. It is asked at each claim, so that the answer may change.
     #[must_use]
     pub fn keeping_in_memory(self, is_private: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        let store = Arc::new(SplitStore::new(self.store, Arc::new(is_private)));
+        let store: Arc<dyn Store> = Arc::new(SplitStore::new(self.store, Arc::new(is_private)));
+        self.tails.split(&store);
         Self { store, tails: self.tails }
     }
 

@@ -13,6 +13,7 @@ mod hold;
 mod journal;
 mod memory;
 mod news;
+mod page;
 mod planted_bug;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -22,6 +23,7 @@ mod replica;
 mod report;
 mod retention;
 mod ring;
+mod rollup;
 mod rules;
 mod run;
 mod secret;
@@ -38,14 +40,18 @@ pub use error::{ErrorKind, JournalError};
 pub use health::{Health, SharedStats, Stats};
 pub use journal::Journal;
 pub use news::{News, Tenure, Watch, Watched};
+pub use page::{Budget, Query, RunPage, Status};
 #[cfg(feature = "postgres")]
 pub use postgres::{Schema, migrate};
 pub use quota::{Over, Quota, Refused, Usage};
 pub use reader::{Reader, Step};
-pub use replica::{Replica, ReplicaState, Standing};
+pub use replica::{BreakerNotice, Home, Noted, Peer, Replica, ReplicaState, Standing};
 pub use report::{Damage, Report};
 pub use retention::{Expired, Retention, TenantRetention};
-pub use run::{ArmedBy, Asked, Attempt, Claim, Frame, MemberUse, NameKind, Run, RunState, StoredTurn};
+pub use rollup::{Counts, FIRST_PACKET_MS, Rollup, RollupKey};
+pub use run::{
+    ArmedBy, Asked, Attempt, Claim, Frame, MemberUse, NameKind, Run, RunState, StoredTurn, Viewers,
+};
 pub use secret::Secret;
 pub use store::{Claimed, Found, Store};
 pub use tails::TailLimits;

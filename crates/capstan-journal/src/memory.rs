@@ -10,20 +10,23 @@ use capstan_protocol::Timestamp;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use crate::page::Pager;
 use crate::planted_bug::{self, Bug};
 use crate::quota::{Rates, Tally};
 use crate::retention::Judge;
+use crate::rollup::Hours;
 use crate::rules::{self, expired, not_found, shown};
 use crate::tokens::TokensBy;
 use crate::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Quota, Retention, Run,
-    RunState, Secret, Stats, Store, StoredTurn, Usage,
+    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Query, Quota,
+    Retention, Rollup, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Usage,
 };
 
 #[derive(Debug, Default)]
 pub(crate) struct MemoryStore {
     state: Mutex<State>,
     secret: OnceLock<Secret>,
+    hours: Mutex<Hours>,
     health: watch::Sender<Health>,
 }
 
@@ -392,6 +395,19 @@ impl Store for MemoryStore {
         Ok(own.take(limit).map(|(_, stream)| shown(stream.run.clone())).collect())
     }
 
+    async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
+        let (state, mut pager) = (self.lock(), Pager::new(&query));
+        let range = query.range(None).map(|range| state.streams.range(range).rev());
+        for (id, stream) in range.into_iter().flatten() {
+            if !pager.goes_on() {
+                return Ok(pager.page(false));
+            }
+            let run = query.matches(&stream.run).then(|| shown(stream.run.clone()));
+            pager.looked(*id, run);
+        }
+        Ok(pager.page(true))
+    }
+
     async fn named(
         &self,
         tenant: &str,
@@ -497,6 +513,15 @@ impl Store for MemoryStore {
         state.gone.retain(|_, owner| state.claims.contains_key(owner));
         report.claims = (claims - state.claims.len()) as u64;
         Ok(report)
+    }
+
+    async fn add_rollups(&self, rollups: Vec<Rollup>) -> Result<(), JournalError> {
+        self.hours.lock().unwrap_or_else(PoisonError::into_inner).add(rollups);
+        Ok(())
+    }
+
+    async fn rollups(&self, from: i64, to: i64) -> Result<Vec<Rollup>, JournalError> {
+        Ok(self.hours.lock().unwrap_or_else(PoisonError::into_inner).between(from, to))
     }
 
     async fn secret(&self) -> Result<Secret, JournalError> {

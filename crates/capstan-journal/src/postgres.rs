@@ -5,10 +5,13 @@
 //! The [`herald`] tells others what was written, the [`listener`] hears them, the [`pulse`] keeps the lease.
 
 mod block;
+mod breakers;
+mod browse;
 mod changes;
 mod claims;
 mod frames;
 mod herald;
+mod homes;
 mod import;
 mod link;
 mod listener;
@@ -17,18 +20,20 @@ mod own;
 mod poll;
 mod pulse;
 mod reads;
+mod rollups;
 mod rows;
 mod schema;
 mod store;
 mod sweep;
 mod target;
+mod tls;
 mod wire;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use uuid::Uuid;
 
 use self::changes::Change;
@@ -47,6 +52,9 @@ use crate::{Durability, ErrorKind, Health, JournalError, Options, Replica};
 const QUEUE: usize = 4096;
 /// News that nobody takes are dropped: looking tells as well.
 const NEWS: usize = 4096;
+
+/// How many look through runs at once; a quarter of all reads.
+const BROWSERS: usize = 2;
 
 /// The share of the lease after which a server that answers no sign of life is said to be away.
 const AWAY: f64 = 0.5;
@@ -79,6 +87,8 @@ struct Shared {
     own: Own,
     watched: Arc<Watched>,
     reads: Reads,
+    /// Those who look through runs: few of the reads at once.
+    browsers: Semaphore,
     appends: mpsc::Sender<Append>,
     claims: mpsc::Sender<ClaimJob>,
     changes: mpsc::Sender<Change>,
@@ -96,6 +106,8 @@ struct Shared {
     pulsed: Mutex<Instant>,
     is_draining: AtomicBool,
     is_closed: AtomicBool,
+    /// The database asks for a build that knows more than this one.
+    outdated: watch::Sender<bool>,
 }
 
 impl PostgresStore {
@@ -119,6 +131,7 @@ impl PostgresStore {
         let (stops, asked) = mpsc::channel(NEWS);
         let shared = Arc::new(Shared {
             reads: Reads::new(target.clone()),
+            browsers: Semaphore::new(BROWSERS),
             target,
             listen,
             replica,
@@ -140,6 +153,7 @@ impl PostgresStore {
             pulsed: Mutex::new(Instant::now()),
             is_draining: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
+            outdated: watch::Sender::new(false),
         });
         let here = || Arc::clone(&shared);
         let tasks = vec![

@@ -59,3 +59,47 @@ pub enum Standing {
     /// Its lease is over, and others take over its runs.
     Gone,
 }
+
+/// Where a tenant lives of whom nothing is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Home {
+    /// In this process's memory.
+    Here,
+    /// In another's.
+    Elsewhere(Peer),
+    /// Nowhere: the process that had it is gone, or nobody ever asked.
+    Nowhere,
+}
+
+/// Another process, as far as it matters to reach it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// By which its lease is known.
+    pub id: uuid::Uuid,
+    /// Its name.
+    pub name: String,
+    /// Where it is reached, if it said so.
+    pub url: Option<String>,
+}
+
+/// Whether a key is noted as taken by a run of which nothing is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Noted {
+    /// It is now.
+    New,
+    /// It was, by this stream.
+    Taken(uuid::Uuid),
+}
+
+/// What a process has found out of an upstream, for the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BreakerNotice {
+    /// Its name.
+    pub upstream: String,
+    /// How often in a row it was left alone for a while; 0 if it is well.
+    pub opened: u32,
+    /// For how long it is left alone from now on.
+    pub left: Duration,
+    /// Another one for every change.
+    pub change: uuid::Uuid,
+}

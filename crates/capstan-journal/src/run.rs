@@ -131,6 +131,7 @@ impl Claim {
             chat: self.chat.clone(),
             webhook: None,
             lost_after: None,
+            viewers: None,
             more: Map::new(),
         }
     }
@@ -356,9 +357,29 @@ pub struct Run {
     /// What the run ended by asking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
+    /// Who watched it, as the process knew that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub viewers: Option<Viewers>,
     /// What a later build has added: it survives a rewrite by this one.
     #[serde(flatten)]
     pub more: Map<String, Value>,
+}
+
+/// How a run was watched, up to its end. What was written to a socket was not therefore read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Viewers {
+    /// How many came.
+    pub joined: u64,
+    /// How many of them with a cursor.
+    pub resumed: u64,
+    /// How many were cut off.
+    pub cut: u64,
+    /// How many were cut off because they took nothing.
+    pub stalled: u64,
+    /// The furthest packet that was written to one of them.
+    pub last_cursor: u64,
 }
 
 /// The questions with which a run ended, and who answered them.

@@ -3,6 +3,9 @@
 //! A new claim goes where its tenant's rule says at that moment, and everything of its stream stays there. Whatever is
 //! asked by tenant is asked of both, so that a rule that changes while streams exist makes none of them vanish. Until the
 //! first claim of such a tenant nothing is in memory, and nothing is asked there.
+//!
+//! Where several processes share the store such a tenant lives in the memory of one of them ([`Store::home`]), and the store
+//! notes which of its keys are taken, as hashes: a duplicate starts no second run even if that process is gone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +19,9 @@ use uuid::Uuid;
 use crate::memory::MemoryStore;
 use crate::rules::expired;
 use crate::{
-    Claim, Claimed, Expired, Found, Frame, Health, JournalError, NameKind, News, Quota, ReplicaState,
-    Retention, Run, RunState, Secret, Stats, Store, StoredTurn, Tenure, Usage, Watch,
+    BreakerNotice, Claim, Claimed, Expired, Found, Frame, Health, Home, JournalError, NameKind, News, Noted,
+    Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn,
+    Tenure, Usage, Watch,
 };
 
 /// Says of whom nothing may be stored.
@@ -39,6 +43,33 @@ impl SplitStore {
     /// What is in memory, if anything can be.
     fn memory(&self) -> Option<&MemoryStore> {
         self.is_used.load(Ordering::Acquire).then_some(&self.memory)
+    }
+
+    /// Claims in memory what the store has noted as taken; what is refused leaves no note.
+    async fn claim_noted(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
+        let (tenant, key, stream) = (claim.tenant.clone(), noted_key(&claim.key), claim.stream_id);
+        if self.memory.find(&tenant, &claim.key).await?.is_none()
+            && let Noted::Taken(_) = self.stored.note(&tenant, &key, stream, claim.created_at).await?
+            && self.memory.find(&tenant, &claim.key).await?.is_none()
+        {
+            // The process that had it is gone, and all that it knew.
+            return Err(expired(&claim.key));
+        }
+        let claimed = self.memory.claim(claim, quota).await;
+        if !claimed.as_ref().is_ok_and(|claimed| claimed.run.stream_id == stream) {
+            self.stored.unnote(&tenant, &key, stream).await?;
+        }
+        claimed
+    }
+
+    /// What the store has of a key, be it only a note.
+    async fn find_stored(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+        match self.stored.find(tenant, key).await? {
+            None if self.stored.is_shared() && (self.is_private)(tenant) => {
+                self.stored.find(tenant, &noted_key(key)).await
+            }
+            found => Ok(found),
+        }
     }
 
     /// Where a stream lives.
@@ -71,6 +102,9 @@ impl Store for SplitStore {
                 // Nothing new begins there, so that what is left only grows.
                 let elsewhere = other.usage(&claim.tenant, &claim.session).await?;
                 let left = quota.less(&elsewhere, claim.created_at);
+                if is_private && self.stored.is_shared() {
+                    return self.claim_noted(claim, &left).await;
+                }
                 home.claim(claim, &left).await
             }
         }
@@ -127,9 +161,9 @@ impl Store for SplitStore {
     }
 
     async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
-        let Some(memory) = self.memory() else { return self.stored.find(tenant, key).await };
+        let Some(memory) = self.memory() else { return self.find_stored(tenant, key).await };
         match memory.find(tenant, key).await? {
-            None => self.stored.find(tenant, key).await,
+            None => self.find_stored(tenant, key).await,
             found => Ok(found),
         }
     }
@@ -159,8 +193,19 @@ impl Store for SplitStore {
         Ok(newest(runs, self.stored.named(tenant, kind, name, before, limit).await?, limit))
     }
 
-    /// What lives in memory has no other process.
+    async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
+        let Some(memory) = self.memory() else { return self.stored.page(query).await };
+        let here = memory.page(query.clone()).await?;
+        let limit = query.limit.clamp(1, Query::MOST);
+        Ok(here.and(self.stored.page(query).await?, limit))
+    }
+
+    /// What lives in memory has no other process. Where the store is asked again and again for what others have left, that
+    /// is never theirs.
     async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
+        if self.stored.is_shared() {
+            return self.stored.orphans(limit).await;
+        }
         let mut runs = self.memory.orphans(limit).await?;
         runs.extend(self.stored.orphans(limit - runs.len()).await?);
         Ok(runs)
@@ -256,6 +301,14 @@ impl Store for SplitStore {
         Ok(report)
     }
 
+    async fn add_rollups(&self, rollups: Vec<Rollup>) -> Result<(), JournalError> {
+        self.stored.add_rollups(rollups).await
+    }
+
+    async fn rollups(&self, from: i64, to: i64) -> Result<Vec<Rollup>, JournalError> {
+        self.stored.rollups(from, to).await
+    }
+
     async fn secret(&self) -> Result<Secret, JournalError> {
         self.stored.secret().await
     }
@@ -274,6 +327,45 @@ impl Store for SplitStore {
 
     fn tenure(&self) -> Tenure {
         self.stored.tenure()
+    }
+
+    /// No lease ends what lives in this process's memory.
+    fn tenure_of(&self, stream: Uuid) -> Tenure {
+        self.home_of(stream).tenure_of(stream)
+    }
+
+    async fn home(&self, tenant: &str, may_move_in: bool) -> Result<Home, JournalError> {
+        self.stored.home(tenant, may_move_in).await
+    }
+
+    async fn note(
+        &self,
+        tenant: &str,
+        key: &str,
+        stream: Uuid,
+        now: Timestamp,
+    ) -> Result<Noted, JournalError> {
+        self.stored.note(tenant, key, stream, now).await
+    }
+
+    async fn unnote(&self, tenant: &str, key: &str, stream: Uuid) -> Result<(), JournalError> {
+        self.stored.unnote(tenant, key, stream).await
+    }
+
+    async fn breakers(&self) -> Result<Vec<BreakerNotice>, JournalError> {
+        self.stored.breakers().await
+    }
+
+    async fn set_breaker(&self, notice: &BreakerNotice) -> Result<(), JournalError> {
+        self.stored.set_breaker(notice).await
+    }
+
+    fn outdated(&self) -> watch::Receiver<bool> {
+        self.stored.outdated()
+    }
+
+    fn replica_name(&self) -> Option<&str> {
+        self.stored.replica_name()
     }
 
     async fn ask_stop(&self, stream: Uuid, attempt: u32) -> Result<bool, JournalError> {
@@ -313,6 +405,16 @@ impl Store for SplitStore {
         self.memory.close().await?;
         self.stored.close().await
     }
+}
+
+/// A key as the store may know it: it tells nothing.
+fn noted_key(key: &str) -> String {
+    use sha2::{Digest as _, Sha256};
+    use std::fmt::Write as _;
+    Sha256::digest(key.as_bytes()).iter().fold("unstored:".to_owned(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
 }
 
 /// The number of a session's last turn.

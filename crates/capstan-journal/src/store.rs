@@ -7,8 +7,9 @@ use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::{
-    ArmedBy, Claim, Expired, Frame, Health, JournalError, Kept, KeptSession, NameKind, News, Quota,
-    ReplicaState, Retention, Run, RunState, Secret, Stats, StoredTurn, Tenure, Usage, Watch, copy,
+    ArmedBy, BreakerNotice, Claim, ErrorKind, Expired, Frame, Health, Home, JournalError, Kept, KeptSession,
+    NameKind, News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState, Secret,
+    Stats, StoredTurn, Tenure, Usage, Watch, copy,
 };
 
 /// The answer to a claim.
@@ -113,6 +114,12 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Run>, JournalError>;
 
+    /// A page of runs, of several tenants or of all, newest first: within the query's budget, and with a word on how far it
+    /// looked. It takes few of the store's reads at once, so that nobody who reads a stream waits for it.
+    async fn page(&self, _query: Query) -> Result<RunPage, JournalError> {
+        Err(JournalError::new(ErrorKind::Unsupported, "this journal cannot be looked through"))
+    }
+
     /// Runs that run and whose process is gone, now this process's to end. Where only one process can use the store
     /// these are all that run, so it is to be asked before the first claim.
     async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError>;
@@ -202,6 +209,52 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// For how long a run is this process's; as `tenure`, but what lives in memory is nobody else's.
+    fn tenure_of(&self, _stream: Uuid) -> Tenure {
+        self.tenure()
+    }
+
+    /// Where a tenant lives of whom nothing is stored; it moves in here if it lives nowhere and may.
+    async fn home(&self, _tenant: &str, _may_move_in: bool) -> Result<Home, JournalError> {
+        Ok(Home::Here)
+    }
+
+    /// Notes that a key of such a tenant is taken by a stream of which nothing is stored. The key is a hash.
+    async fn note(
+        &self,
+        _tenant: &str,
+        _key: &str,
+        _stream: Uuid,
+        _now: Timestamp,
+    ) -> Result<Noted, JournalError> {
+        Ok(Noted::New)
+    }
+
+    /// Takes back a note: the run was not begun.
+    async fn unnote(&self, _tenant: &str, _key: &str, _stream: Uuid) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    /// What all processes know of upstreams that fail.
+    async fn breakers(&self) -> Result<Vec<BreakerNotice>, JournalError> {
+        Ok(Vec::new())
+    }
+
+    /// Tells the others.
+    async fn set_breaker(&self, _notice: &BreakerNotice) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    /// Whether the store asks for a newer build than this one, which has to leave.
+    fn outdated(&self) -> watch::Receiver<bool> {
+        watch::Sender::new(false).subscribe()
+    }
+
+    /// This process's name among those that use the store.
+    fn replica_name(&self) -> Option<&str> {
+        None
+    }
+
     /// Who uses the store.
     async fn replicas(&self) -> Result<Vec<ReplicaState>, JournalError> {
         Ok(Vec::new())
@@ -223,6 +276,16 @@ pub trait Store: Send + Sync + 'static {
     /// What the store knows of itself.
     fn stats(&self) -> Stats {
         Stats::default()
+    }
+
+    /// Adds what was counted to what this process has counted before. Numbers for people: a crash may lose the latest.
+    async fn add_rollups(&self, _rollups: Vec<Rollup>) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    /// What was counted from an hour up to another, both included, by all processes; kept for 30 days.
+    async fn rollups(&self, _from: i64, _to: i64) -> Result<Vec<Rollup>, JournalError> {
+        Ok(Vec::new())
     }
 
     /// Runs of all tenants, the oldest first, after a stream: for whoever copies them into another store.

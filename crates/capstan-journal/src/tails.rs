@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use uuid::Uuid;
@@ -36,13 +36,14 @@ const PIECE: usize = 8 * 1024;
 /// Room for a long step, given back when dropped.
 pub(crate) type Room = OwnedSemaphorePermit;
 
-#[derive(Debug)]
 pub(crate) struct Tails {
     // Ordered by stream id, which is the order of age.
     tails: Mutex<BTreeMap<Uuid, Entry>>,
     total: AtomicUsize,
     limits: TailLimits,
     room: Arc<Semaphore>,
+    /// The store behind which some streams live in memory, if one does: whoever else writes to the journal, not to these.
+    split: OnceLock<Weak<dyn Store>>,
 }
 
 #[derive(Debug)]
@@ -55,7 +56,12 @@ struct Entry {
 impl Tails {
     pub(crate) fn new(limits: TailLimits) -> Self {
         let room = Arc::new(Semaphore::new(LONG_STEPS_BYTES / PIECE));
-        Self { tails: Mutex::default(), total: AtomicUsize::new(0), limits, room }
+        Self { tails: Mutex::default(), total: AtomicUsize::new(0), limits, room, split: OnceLock::new() }
+    }
+
+    /// From here on this store says who follows what.
+    pub(crate) fn split(&self, store: &Arc<dyn Store>) {
+        let _ = self.split.set(Arc::downgrade(store));
     }
 
     /// A stream's tail, kept at least as long as the lease.
@@ -85,6 +91,8 @@ impl Tails {
                 true
             }),
             News::Fenced => {
+                let split = self.split.get().and_then(Weak::upgrade);
+                let store = split.as_deref().unwrap_or(store);
                 let rings: Vec<_> =
                     self.lock().iter().map(|(stream, entry)| (*stream, entry.ring.clone())).collect();
                 for (stream, ring) in rings {

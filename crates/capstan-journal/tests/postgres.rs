@@ -483,8 +483,11 @@ async fn a_server_is_believed_by_its_certificate_alone() {
         "ssl=on".into(),
         format!("ssl_cert_file={}", file("own.pem")),
         format!("ssl_key_file={}", file("own.key")),
+        format!("hba_file={}", file("hba")),
     ];
-    let Some(_engine) = Engine::start(&settings.each_ref().map(String::as_str)) else { return };
+    let hba = "local all all trust\nhostssl all bound all scram-sha-256\nhost all all all trust\n";
+    std::fs::write(file("hba"), hba).unwrap();
+    let Some(engine) = Engine::start(&settings.each_ref().map(String::as_str)) else { return };
     let open = async |mode: &str, root: &str, host: &str| {
         let url =
             format!("postgres://postgres@{host}:{port}/postgres?sslmode={mode}&sslrootcert={}", file(root));
@@ -498,6 +501,11 @@ async fn a_server_is_believed_by_its_certificate_alone() {
         let misnamed = open(mode, "own-root.pem", "localhost").await.err().unwrap();
         assert!(misnamed.to_string().contains("certificate"), "{misnamed}");
     }
+    // The password is bound to the certificate: the server, too, computes its hash, and refuses another.
+    engine.sql("create role bound superuser login password 'pw'");
+    let query = format!("sslmode=verify-full&channel_binding=require&sslrootcert={}", file("own-root.pem"));
+    let url = format!("postgres://bound:pw@127.0.0.1:{port}/postgres?{query}");
+    connect(&url, Options::default(), Replica::default()).await.unwrap();
 }
 
 /// A build with mistakes planted: each is found by a test of this file.

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::callee::Callee;
 use crate::retries::{OnCut, Retries};
+use crate::route::Breakers;
 use crate::timeouts::{CallTimeouts, TimeoutsConfig};
 use crate::{a2a, agui, anthropic, api_key, cap, command, openai, route};
 
@@ -156,6 +157,15 @@ pub struct AgentTable {
 ///
 /// Routes use the others by their names. A route within a route stands for its members.
 pub fn build_all(tables: &[AgentTable], clock: &Clock) -> Result<Vec<Box<dyn Agent>>, (usize, ConfigError)> {
+    build_all_with(tables, clock, &Breakers::default())
+}
+
+/// The same with breakers that somebody else knows of, too.
+pub fn build_all_with(
+    tables: &[AgentTable],
+    clock: &Clock,
+    breakers: &Breakers,
+) -> Result<Vec<Box<dyn Agent>>, (usize, ConfigError)> {
     let (mut plain, mut routes) = (BTreeMap::new(), BTreeMap::new());
     for (at, table) in tables.iter().enumerate() {
         if table.kind == ROUTE {
@@ -167,7 +177,7 @@ pub fn build_all(tables: &[AgentTable], clock: &Clock) -> Result<Vec<Box<dyn Age
             plain.insert(table.name.clone(), Arc::<dyn Callee>::from(agent));
         }
     }
-    let shared = route::Shared::new(clock.clone());
+    let shared = route::Shared::new(clock.clone(), breakers);
     let make = |(at, table): (usize, &AgentTable)| {
         let made: Option<Result<Box<dyn Agent>, _>> = match plain.get(&table.name) {
             Some(callee) => Some(Ok(Box::new(SharedAgent(Arc::clone(callee))))),

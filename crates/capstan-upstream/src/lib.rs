@@ -34,8 +34,10 @@ mod upstream_failure;
 
 pub use api_key::ApiKey;
 pub use decode::{Decode, Step};
-pub use kinds::{AgentTable, ConfigError, KINDS, Kind, build, build_all, build_with, missing_key};
+pub use kinds::{
+    AgentTable, ConfigError, KINDS, Kind, build, build_all, build_all_with, build_with, missing_key,
+};
 pub use retries::{MAX_CALLS, OnCut, Retries};
-pub use route::FIRST_TOKEN;
+pub use route::{BreakerChange, Breakers, FIRST_TOKEN};
 pub use timeouts::CallTimeouts;
 pub use upstream_failure::UpstreamFailure;

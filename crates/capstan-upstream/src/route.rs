@@ -25,7 +25,8 @@ pub(crate) use config::{Config, build};
 use crate::callee::Callee;
 use crate::prefill::Prefill;
 use crate::retries::OnCut;
-use breaker::{Breaker, LocalBreaker, Policy};
+use breaker::{Breaker, Policy};
+pub use breaker::{BreakerChange, Breakers};
 use budget::RetryBudget;
 use config::{OnRefusal, When};
 
@@ -36,8 +37,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(clock: Clock) -> Self {
-        Self { clock, breaker: Arc::new(LocalBreaker::default()) }
+    pub(crate) fn new(clock: Clock, breakers: &Breakers) -> Self {
+        Self { clock, breaker: Arc::clone(&breakers.0) as Arc<dyn Breaker> }
     }
 }
 

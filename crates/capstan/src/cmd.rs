@@ -13,6 +13,7 @@ mod input;
 mod journal;
 mod key;
 mod logs;
+mod replay;
 mod request;
 mod serve;
 mod stop;
@@ -26,6 +27,8 @@ use std::io;
 use std::process::ExitCode;
 
 use owo_colors::OwoColorize as _;
+
+pub(crate) use serve::has_page;
 
 /// The command line was wrong; the same number that clap uses.
 const USAGE: u8 = 2;
@@ -47,6 +50,7 @@ pub(crate) enum Command {
     Key(key::Args),
     Config(config::Args),
     Chaos(Box<chaos::Args>),
+    Replay(replay::Args),
     FakeProvider(fake_provider::Args),
     Completions(completions::Args),
 }
@@ -66,6 +70,7 @@ impl Command {
             Self::Key(args) => args.run(),
             Self::Config(args) => args.run(),
             Self::Chaos(args) => args.run(),
+            Self::Replay(args) => args.run(),
             Self::FakeProvider(args) => args.run(),
             Self::Completions(args) => args.run(),
             Self::Validate(args) => args.run(),

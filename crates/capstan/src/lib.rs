@@ -3,6 +3,7 @@
 //! It is a library only so that the reference of the command line can be written from the code.
 
 mod cmd;
+mod version;
 
 use std::process::ExitCode;
 
@@ -10,7 +11,7 @@ use clap::{CommandFactory as _, Parser};
 
 /// The run contract for AI agents: start once, stream, fail in types, resume anywhere, stop on purpose.
 #[derive(Parser)]
-#[command(name = "capstan", version, about, long_about = None, propagate_version = true)]
+#[command(name = "capstan", version, long_version = version::long(), about, long_about = None, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: cmd::Command,

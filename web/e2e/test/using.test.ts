@@ -102,7 +102,7 @@ test.each([[320, 640], [390, 844], [1280, 800]])("a toast leaves the header of a
   await page.getByText("Cut the line. The answer heals.").waitFor();
 });
 
-test.each(["cap", "ag-ui"])("a question is a form, and its answer goes on in the same conversation (%s)", async (face) => {
+test.each(["cap", "ag-ui", "openai", "ai-sdk"])("a question is a form, and its answer goes on in the same conversation (%s)", async (face) => {
   const page = await stage.start();
   await page.getByLabel("Face").selectOption(face);
   await say(page, "/ask Paint it blue?");

@@ -2,6 +2,8 @@
 import { type ReactNode, useEffect, useRef, useState } from "react";
 import { Toaster } from "sonner";
 
+import { type Face, FACES } from "./faces.js";
+import { load } from "./kept.js";
 import { useLog } from "./log.js";
 import { BreakBar } from "./parts/BreakBar.js";
 import { Composer } from "./parts/Composer.js";
@@ -13,9 +15,11 @@ import { Raw } from "./show/Raw.js";
 import { Turn } from "./show/Turn.js";
 import { Button } from "./ui/Button.js";
 import { Icon } from "./ui/Icon.js";
+import { Logo } from "./ui/Logo.js";
 import { Select } from "./ui/Select.js";
 import { useAgents } from "./use-agents.js";
-import { type Face, useConversation } from "./use-conversation.js";
+import { useConsoleLink } from "./use-console-link.js";
+import { useConversation } from "./use-conversation.js";
 import { useTheme } from "./use-theme.js";
 
 const TRY = ["What is a capstan?", "/events", "/flaky 1", "/diverge", "/ask", "/tokens 200 --delay 30ms"];
@@ -26,14 +30,15 @@ const BELOW_HEADER = { top: 72 };
 export function App(): ReactNode {
   const [theme, toggleTheme] = useTheme();
   const agents = useAgents();
-  const [agent, setAgent] = useState("");
-  const [face, setFace] = useState<Face>("cap");
+  const [agent, setAgent] = useState(() => load()?.agent ?? "");
+  const [face, setFace] = useState<Face>(() => load()?.face ?? "cap");
   const [isAsking, setAsking] = useState(false);
   const [trouble, setTrouble] = useState({ cutEvery: 0, isForgetful: false });
   const box = useRef<HTMLTextAreaElement>(null);
   const end = useRef<HTMLDivElement>(null);
   const chat = useConversation({ agent, face, apiKey: agents.key });
   const view = useLog(chat.log);
+  const linkOf = useConsoleLink(agents);
   chat.line.trouble = trouble;
 
   useEffect(() => {
@@ -61,8 +66,7 @@ export function App(): ReactNode {
             {agents.names.map((name, n) => <option key={name} value={n === 0 ? "" : name}>{name}</option>)}
           </Select>
           <Select label="Face" isQuiet value={face} onChange={(event) => setFace(event.target.value as Face)}>
-            <option value="cap">CAP</option>
-            <option value="ag-ui">AG-UI</option>
+            {Object.entries(FACES).map(([name, { label }]) => <option key={name} value={name}>{label}</option>)}
           </Select>
           <Button size="icon" look="ghost" aria-label="New conversation" onClick={startOver}><Icon name="plus" /></Button>
           {(agents.key !== "" || agents.complaint !== null) && <Button size="icon" look="ghost" aria-label="Key" onClick={() => setAsking(true)}><Icon name="key" /></Button>}
@@ -75,7 +79,7 @@ export function App(): ReactNode {
             {chat.turns.length === 0 && <Welcome onTry={chat.send} />}
             {chat.turns.map((turn) => (
               <Boundary key={turn.id} of={turn.state} instead={<Raw title={`This answer could not be shown: ${turn.question}`} value={turn.state} isOpen />}>
-                <Turn turn={turn} onRetry={chat.retry} onAnswer={chat.answer} />
+                <Turn turn={turn} onRetry={chat.retry} onAnswer={chat.answer} more={linkOf(turn.state)} />
               </Boundary>
             ))}
             <div ref={end} />
@@ -103,14 +107,5 @@ function Welcome({ onTry }: { onTry: (message: string) => void }): ReactNode {
       </p>
       <div className="row">{TRY.map((message) => <Button key={message} size="small" onClick={() => onTry(message)}>{message}</Button>)}</div>
     </div>
-  );
-}
-
-function Logo(): ReactNode {
-  return (
-    <svg className="logo" viewBox="0 0 32 32" aria-hidden="true">
-      <circle cx="16" cy="16" r="5" />
-      <path d="M16 3.500v7.500M16 21v7.500M3.500 16H11M21 16h7.500M7.200 7.200l5.300 5.300M19.500 19.500l5.300 5.300M24.800 7.200l-5.300 5.300M12.500 19.500l-5.300 5.300" />
-    </svg>
   );
 }

@@ -5,7 +5,7 @@ import { Decoder, type Fetch, hasData } from "capstan";
 const READ_ON = 5;
 const CUT = "you cut the connection";
 /** After these a run is over, and there is nothing left to cut. */
-const LAST = /"op":"(CLOSE|close)"|"type":"RUN_(FINISHED|ERROR)"/;
+const LAST = /^\[DONE\]$|"op":"(CLOSE|close)"|"type":"(RUN_(FINISHED|ERROR)|response\.(completed|incomplete|failed)|finish|abort|error)"/;
 
 /** How the line misbehaves. */
 export interface Trouble {
@@ -20,6 +20,8 @@ export interface LineListener {
   onCut: () => void;
   /** A frame as it came. */
   onFrame: (lines: readonly string[]) => void;
+  /** One of several gateways answers: this one. */
+  onServed?: (by: string) => void;
 }
 
 /** A fetch that can be cut. */
@@ -40,7 +42,9 @@ export class Line {
     this.#request = request;
     this.#count = 0;
     this.#isMarked = false;
-    const response = await fetch(url, { ...init, headers: this.#headers(init), signal: request.signal });
+    const response = await fetch(this.#place(url), { ...init, headers: this.#headers(init), signal: request.signal });
+    const by = response.headers.get("x-served-by");
+    if (by !== null) this.listener.onServed?.(by);
     return this.#listened(response, request);
   };
 
@@ -54,6 +58,11 @@ export class Line {
   /** Nothing is open any more. */
   rest(): void {
     this.#request = undefined;
+  }
+
+  /** An address may say where it is read on, too. */
+  #place(url: string): string {
+    return this.trouble.isForgetful ? url.replace(/&starting_after=\d+/, "") : url;
   }
 
   #headers(init: RequestInit): Headers {

@@ -13,6 +13,8 @@ export interface LogView {
   marks: readonly Mark[];
   frames: readonly string[];
   counts: Readonly<Record<Mark["kind"], number>>;
+  /** The gateway that answered last, where there are several. */
+  servedBy: string;
 }
 
 /** More than these are not kept: a long run must not fill the tab. */
@@ -22,13 +24,14 @@ const FRAMES = 500;
 const LABEL = 200;
 
 const NONE: LogView["counts"] = { delta: 0, event: 0, error: 0, close: 0, cut: 0, retry: 0, resume: 0, repeat: 0, connect: 0 };
-const EMPTY: LogView = { marks: [], frames: [], counts: NONE };
+const EMPTY: LogView = { marks: [], frames: [], counts: NONE, servedBy: "" };
 
 export class Log {
   #view = EMPTY;
   #marks: Mark[] = [];
   #frames: string[] = [];
   #counts = { ...NONE };
+  #servedBy = "";
   #began = performance.now();
   #timer: ReturnType<typeof setTimeout> | undefined;
   readonly #listeners = new Set<() => void>();
@@ -54,6 +57,11 @@ export class Log {
     this.#tell();
   }
 
+  served(by: string): void {
+    this.#servedBy = by.slice(0, LABEL);
+    this.#tell();
+  }
+
   readonly subscribe = (listener: () => void): (() => void) => {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -64,7 +72,7 @@ export class Log {
   #tell(): void {
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
-      this.#view = { marks: [...this.#marks], frames: [...this.#frames], counts: { ...this.#counts } };
+      this.#view = { marks: [...this.#marks], frames: [...this.#frames], counts: { ...this.#counts }, servedBy: this.#servedBy };
       for (const listener of this.#listeners) listener();
     }, 30);
   }

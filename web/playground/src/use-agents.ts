@@ -2,11 +2,12 @@
 import { parseAGUIError } from "capstan";
 import { useEffect, useState } from "react";
 
-/** The tab's own storage: another tab does not see it, and it goes with this one. */
-const STORED_KEY = "capstan-key";
+import { authorization, keepKey, storedKey } from "./authorization.js";
 
 export interface Agents {
   names: readonly string[];
+  /** The gateway has answered: the key, if it wants one, is right. */
+  isKnown: boolean;
   key: string;
   setKey: (key: string) => void;
   /** A key is wanted, because of this. */
@@ -14,15 +15,17 @@ export interface Agents {
 }
 
 export function useAgents(): Agents {
-  const [key, setKey] = useState(() => sessionStorage.getItem(STORED_KEY) ?? "");
+  const [key, setKey] = useState(storedKey);
   const [names, setNames] = useState<readonly string[]>([]);
   const [complaint, setComplaint] = useState<string | null>(null);
+  const [isKnown, setKnown] = useState(false);
 
   useEffect(() => {
     const left = new AbortController();
     load(key, left.signal)
       .then((found) => {
         setNames(found);
+        setKnown(true);
         setComplaint(null);
       })
       .catch((error: unknown) => left.signal.aborted || setComplaint(error instanceof Error ? error.message : String(error)));
@@ -30,11 +33,12 @@ export function useAgents(): Agents {
   }, [key]);
 
   const keep = (next: string) => {
-    sessionStorage.setItem(STORED_KEY, next);
+    keepKey(next);
     setComplaint(null);
+    setKnown(false);
     setKey(next);
   };
-  return { names, key, setKey: keep, complaint };
+  return { names, isKnown, key, setKey: keep, complaint };
 }
 
 async function load(key: string, signal: AbortSignal): Promise<string[]> {
@@ -46,8 +50,4 @@ async function load(key: string, signal: AbortSignal): Promise<string[]> {
   if (!response.ok) return [];
   const { agents } = (await response.json()) as { agents: { name: string }[] };
   return agents.map(({ name }) => name);
-}
-
-export function authorization(key: string): Record<string, string> {
-  return key === "" ? {} : { authorization: `Bearer ${key}` };
 }

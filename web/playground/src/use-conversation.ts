@@ -1,17 +1,16 @@
-// The conversation: turns so far and the one that runs, in either face, over a line that can be broken.
+// The conversation: turns so far and the one that runs, in any face, over a line that can be broken.
 import { CapClient, describeNotice, newId, type Notice, parseAGUIError, type ResumeEntry, type StreamPacket } from "capstan";
 import { useAGUIErrorHandler, useCapStream } from "capstan/react";
-import { useCallback, useMemo, useRef, useState } from "react";
+import { useCallback, useEffect, useEffectEvent, useMemo, useRef, useState } from "react";
 
-import type { AguiMessage } from "./agui/run.js";
-import type { AguiEvent } from "./agui/transcript.js";
+import { authorization } from "./authorization.js";
+import type { Message } from "./face-run.js";
+import type { Face } from "./faces.js";
+import * as kept from "./kept.js";
 import { Line } from "./line.js";
-import { Log } from "./log.js";
+import { Log, type Mark } from "./log.js";
 import type { TurnData } from "./show/Turn.js";
-import { authorization } from "./use-agents.js";
-import { useAguiStream } from "./use-agui-stream.js";
-
-export type Face = "cap" | "ag-ui";
+import { useFaceStream } from "./use-face-stream.js";
 
 /** Longer waits are not slept through: the page counts down, and a person decides. */
 const MAX_WAIT = 900;
@@ -24,11 +23,12 @@ export interface Setup {
 
 export function useConversation({ agent, face, apiKey }: Setup) {
   const log = useMemo(() => new Log(), []);
-  const line = useMemo(() => new Line({ onCut: () => log.mark("cut", "you cut the connection"), onFrame: (lines) => log.frame(lines) }), [log]);
-  const [past, setPast] = useState<TurnData[]>([]);
-  const [current, setCurrent] = useState<{ id: string; question: string; face: Face } | null>(null);
-  const conversation = useRef(newId());
-  const last = useRef("");
+  const line = useMemo(() => new Line({ onCut: () => log.mark("cut", "you cut the connection"), onFrame: (lines) => log.frame(lines), onServed: (by) => log.served(by) }), [log]);
+  const before = useMemo(() => kept.load(), []);
+  const [past, setPast] = useState<readonly TurnData[]>(before?.past ?? []);
+  const [current, setCurrent] = useState<{ id: string; question: string; face: Face } | null>(before?.current ?? null);
+  const conversation = useRef(before?.conversation ?? newId());
+  const last = useRef(before?.current?.question ?? "");
   const resend = useRef<() => void>(() => {});
 
   const { handleError, dismiss } = useAGUIErrorHandler({
@@ -48,24 +48,35 @@ export function useConversation({ agent, face, apiKey }: Setup) {
     },
     [handleError, line, log],
   );
-  const onPacket = (packet: StreamPacket) => {
-    log.mark(packet.op.toLowerCase() as "delta", `${packet.op} ${packet.seq}`);
-    if (packet.op === "CLOSE") line.rest();
+  const onMark = (kind: Mark["kind"], label: string) => {
+    log.mark(kind, label);
+    if (kind === "close") line.rest();
   };
-  const onEvent = (event: AguiEvent) => {
-    const isText = event.type === "TEXT_MESSAGE_CONTENT";
-    log.mark(event.type === "RUN_FINISHED" ? "close" : isText ? "delta" : "event", event.type);
-    if (event.type === "RUN_FINISHED") line.rest();
-  };
+  const onPacket = (packet: StreamPacket) => onMark(packet.op.toLowerCase() as "delta", `${packet.op} ${packet.seq}`);
   const cap = useCapStream(client, { onPacket, onNotice, onError });
   const stopRun = useCallback((streamId: string) => client.stop(streamId), [client]);
-  const agui = useAguiStream({ url: `${base}${route}/ag-ui`, headers: authorization(apiKey), fetch: line.fetch, maxWait: MAX_WAIT, onEvent, onNotice, onError }, stopRun);
+  const other = useFaceStream({ base, agent, headers: authorization(apiKey), fetch: line.fetch, maxWait: MAX_WAIT, onMark, onNotice, onError }, stopRun);
 
-  const stream = (current?.face ?? face) === "cap" ? cap : agui;
+  const stream = (current?.face ?? face) === "cap" ? cap : other;
   const isRunning = current !== null && (stream.state.status === "streaming" || stream.state.status === "retrying");
   const turn = current && { id: current.id, question: current.question, state: stream.state };
 
   const turns = turn ? [...past, turn] : past;
+
+  /** A reload finds the run that was under way. */
+  const comeBack = useEffectEvent(() => {
+    const run = before?.current;
+    if (!run) return;
+    log.begin();
+    if (run.face === "cap") cap.attach(run.streamId);
+    else other.begin(run.face, { conversationId: conversation.current, messages: [], streamId: run.streamId });
+  });
+  useEffect(() => comeBack(), []);
+
+  const streamId = stream.state.status === "idle" ? undefined : stream.state.streamId;
+  useEffect(() => {
+    kept.save({ conversation: conversation.current, face, agent, past, current: current && streamId !== undefined ? { ...current, streamId } : null });
+  }, [agent, current, face, past, streamId]);
 
   const begin = (question: string): string => {
     const id = newId();
@@ -73,18 +84,20 @@ export function useConversation({ agent, face, apiKey }: Setup) {
     dismiss();
     log.begin();
     setCurrent({ id, question, face });
-    (face === "cap" ? agui : cap).reset();
+    (face === "cap" ? other : cap).reset();
     return id;
   };
   const send = (question: string) => {
     const id = begin(question);
     last.current = question;
     if (face === "cap") cap.send(question, conversation.current);
-    else agui.send([...messagesOf(turns), { id, role: "user", content: question }], conversation.current);
+    else other.begin(face, { conversationId: conversation.current, messages: [...messagesOf(turns), { id, role: "user", content: question }] });
   };
   const answer = (resume: readonly ResumeEntry[], said: string) => {
     begin(said);
-    (face === "cap" ? cap : agui).answer(resume, conversation.current);
+    if (face === "cap") cap.answer(resume, conversation.current);
+    // Only the AI SDK wants to see the message that asked.
+    else other.begin(face, { conversationId: conversation.current, messages: face === "ai-sdk" ? messagesOf(turns) : [], resume });
   };
   resend.current = () => {
     dismiss();
@@ -93,7 +106,7 @@ export function useConversation({ agent, face, apiKey }: Setup) {
   };
   const clear = () => {
     cap.reset();
-    agui.reset();
+    other.reset();
     dismiss();
     log.begin();
     conversation.current = newId();
@@ -105,8 +118,8 @@ export function useConversation({ agent, face, apiKey }: Setup) {
   return { turns, isRunning, send, answer, retry, stop, clear, line, log };
 }
 
-/** The conversation as AG-UI has it: the client brings it along. As at the gateway, what failed or was stopped is not part of it. */
-function messagesOf(turns: readonly TurnData[]): AguiMessage[] {
+/** The conversation for faces whose clients bring it along. As at the gateway, what failed or was stopped is not part of it. */
+function messagesOf(turns: readonly TurnData[]): Message[] {
   return turns.flatMap(({ id, question, state }) => {
     if (state.status !== "closed" || state.reason === "cancelled") return [];
     return [{ id, role: "user", content: question }, { id: `${id}-answer`, role: "assistant", content: wellFormed(state.text) }];

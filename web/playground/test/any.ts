@@ -61,3 +61,31 @@ export const AGUI_EVENTS = [
   { type: "RUN_FINISHED", threadId: "t", runId: "r", metadata: { capstan: { reason: "completed" } } },
   { type: "RUN_FINISHED", threadId: "t", runId: "r", outcome: { type: "interrupt", interrupts: [{ id: "1", reason: "input_required", responseSchema: { properties: { colour: {} } } }] } },
 ];
+
+/** One of each event of a response that says something. */
+export const RESPONSE_EVENTS = [
+  { type: "response.created", sequence_number: 0, response: { id: "resp_1", status: "in_progress" } },
+  { type: "response.output_text.delta", item_id: "msg_1", delta: "Hello" },
+  { type: "response.reasoning_summary_text.done", item_id: "rs_1", text: "Hm." },
+  { type: "response.output_text.annotation.added", annotation: { type: "url_citation", url: "https://example.org", title: "On capstans" } },
+  { type: "response.output_item.done", item: { type: "function_call", name: "search", call_id: "1", arguments: "{}" } },
+  { type: "response.output_item.done", item: { type: "function_call", name: "interrupt", call_id: "1", arguments: '{"id":"1","reason":"input_required"}' } },
+  ...EVENTS.map((event) => ({ type: "capstan.event", event })),
+  { type: "capstan.warning", error: { code: "upstream_error", message: "Slow.", severity: "WARNING" } },
+];
+
+/** One of each chunk of the AI SDK's. */
+export const CHUNKS = [
+  { type: "start", messageId: "m" },
+  { type: "text-delta", id: "1", delta: "Hello" },
+  { type: "reasoning-delta", id: "2", delta: "Hm." },
+  { type: "data-progress", id: "Looking", data: EVENTS[2]?.data },
+  { type: "data-citations", id: "3", data: EVENTS[0]?.data },
+  { type: "data-media", id: "4", data: EVENTS[3]?.data },
+  { type: "data-user-error", id: "5", data: EVENTS[6]?.data },
+  { type: "data-event", id: "6", data: EVENTS[9] },
+  { type: "data-capstan-warning", id: "7", data: { code: "upstream_error", message: "Slow.", severity: "WARNING" } },
+  { type: "tool-input-available", toolCallId: "1", toolName: "interrupt", input: EVENTS[8]?.data },
+  { type: "tool-output-available", toolCallId: "1", output: 1 },
+  { type: "finish", finishReason: "stop" },
+];

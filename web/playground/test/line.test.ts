@@ -6,14 +6,14 @@ import { Line } from "../src/line.js";
 afterEach(() => vi.unstubAllGlobals());
 
 /** A server that answers with all frames at once and goes on where a cursor says. */
-function serve(total: number): { cursors: (string | null)[] } {
+function serve(total: number, by?: string): { cursors: (string | null)[] } {
   const cursors: (string | null)[] = [];
   vi.stubGlobal("fetch", async (_: string, init: RequestInit) => {
     const cursor = new Headers(init.headers).get("last-event-id");
     cursors.push(cursor);
     const after = Number(cursor?.split(":")[1] ?? 0);
     const frames = Array.from({ length: total - after }, (_, n) => `id: s:${after + n + 1}\ndata: {"op":"${after + n + 1 === total ? "CLOSE" : "DELTA"}"}\n\n`);
-    return new Response(frames.join(""), { headers: { "content-type": "text/event-stream" } });
+    return new Response(frames.join(""), { headers: { "content-type": "text/event-stream", ...(by && { "x-served-by": by }) } });
   });
   return { cursors };
 }
@@ -47,4 +47,15 @@ test("a forgetful line names the stream but not the place", async () => {
   line.trouble = { cutEvery: 0, isForgetful: true };
   await read(line, "s:1");
   expect(cursors).toEqual(["s:1", "s"]);
+});
+
+test("whoever of several gateways answers is told, and one alone is not", async () => {
+  const served = vi.fn();
+  const line = new Line({ onCut: () => {}, onFrame: () => {}, onServed: served });
+  serve(2);
+  await read(line);
+  expect(served).not.toHaveBeenCalled();
+  serve(2, "gateway-2");
+  await read(line, "s:1");
+  expect(served).toHaveBeenCalledExactlyOnceWith("gateway-2");
 });

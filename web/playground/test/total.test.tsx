@@ -5,11 +5,13 @@ import fc from "fast-check";
 import { renderToStaticMarkup } from "react-dom/server";
 import { expect, test } from "vitest";
 
-import { type AguiEvent, AguiTranscript } from "../src/agui/transcript.js";
+import { AguiTranscript } from "../src/agui/transcript.js";
+import { ChunkTranscript } from "../src/ai-sdk/transcript.js";
 import { Markdown } from "../src/markdown.js";
+import { ResponseTranscript } from "../src/openai/transcript.js";
 import { raw } from "../src/raw.js";
 import { Turn } from "../src/show/Turn.js";
-import { AGUI_EVENTS, anyText, anyValue, EVENTS, nearly } from "./any.js";
+import { AGUI_EVENTS, anyText, anyValue, CHUNKS, EVENTS, nearly, RESPONSE_EVENTS } from "./any.js";
 
 /** Quotes within quotes, marks within marks, and the few elements around them. */
 const DEEPEST = 24;
@@ -74,14 +76,20 @@ test("any event is shown, or shown raw", () => {
   fc.assert(fc.property(packets, render), { numRuns: 300 });
 });
 
-test("any AG-UI event is shown, or shown raw", () => {
-  const anyAgui = fc.oneof(...AGUI_EVENTS.map((event) => nearly(event).map((found) => ({ ...(found as object), type: event.type }))));
+const FOLDS: [string, readonly { type: string }[], new () => Pick<Transcript, "text" | "blocks"> & { take: (event: never) => void }][] = [
+  ["AG-UI event", AGUI_EVENTS, AguiTranscript],
+  ["event of a response", RESPONSE_EVENTS, ResponseTranscript],
+  ["chunk of the AI SDK's", CHUNKS, ChunkTranscript],
+];
+
+test.each(FOLDS)("any %s is shown, or shown raw", (_, samples, Fold) => {
+  const anyOfThem = fc.oneof(...samples.map((event) => nearly(event).map((found) => ({ ...(found as object), type: event.type }))));
   const render = (events: object[]) => {
-    const transcript = new AguiTranscript();
-    for (const event of events) transcript.take(event as AguiEvent);
+    const transcript = new Fold();
+    for (const event of events) transcript.take(event as never);
     return depthOf(shown(transcript)) <= DEEPEST;
   };
-  fc.assert(fc.property(fc.array(anyAgui, { maxLength: 6 }), render), { numRuns: 300 });
+  fc.assert(fc.property(fc.array(anyOfThem, { maxLength: 6 }), render), { numRuns: 300 });
 });
 
 test("what does not fit is shown as it came, and its neighbours as they should be", () => {

@@ -23,7 +23,8 @@ pub(crate) fn document(routes: &[Described]) -> Value {
     let mut models = Models::new();
     let mut paths = Map::new();
     for route in routes {
-        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        // What may hold slashes is a parameter as any other.
+        let path = paths.entry(route.path.replace("{*", "{")).or_insert_with(|| json!({}));
         if let Value::Object(methods) = path {
             methods.insert(route.method.to_owned(), operation(route, &mut models));
         }
@@ -113,7 +114,9 @@ fn parameters(route: &Described, models: &mut Models) -> Vec<Value> {
 }
 
 fn placeholders(path: &str) -> impl Iterator<Item = &str> {
-    path.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
+    path.split('{')
+        .skip(1)
+        .filter_map(|rest| rest.split_once('}').map(|(name, _)| name.trim_start_matches('*')))
 }
 
 /// A parameter for each member of a struct.

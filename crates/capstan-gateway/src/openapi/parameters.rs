@@ -26,11 +26,20 @@ pub(crate) const SESSION: PathParameter = PathParameter {
     example: "0198b0d5-11aa-7d42-8c3f-90e1b2a3c4d5",
 };
 
+pub(crate) const TENANT: PathParameter = PathParameter {
+    says: "Whose it is; `local` on a server without tenants.",
+    schema: text,
+    example: "local",
+};
+
 pub(crate) const SLUG: PathParameter = PathParameter {
     says: "The last part of a problem's `type`.",
     schema: || json!({ "enum": CATALOGUE.iter().map(|entry| entry.slug).collect::<Vec<_>>() }),
     example: "rate-limited",
 };
+
+pub(crate) const VIEW: PathParameter =
+    PathParameter { says: "What the page shows.", schema: text, example: "runs" };
 
 pub(crate) const FILE: PathParameter =
     PathParameter { says: "A file that the page at `/` names.", schema: text, example: "index.js" };

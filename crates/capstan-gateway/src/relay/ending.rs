@@ -16,6 +16,7 @@ use super::packet_writer::PacketWriter;
 use super::{Relay, failure};
 use crate::app::App;
 use crate::ask::Ask;
+use crate::console::feed::What;
 use crate::conversation::{self, TurnRecord};
 use crate::refusal::journal_fault;
 use crate::traces;
@@ -68,6 +69,7 @@ impl Relay {
         let from = (self.run.state, self.run.attempt);
         let now = self.app.stamp(&self.run);
         ledger::ends(&mut self.run, &self.packets, now, ending.fault().as_ref());
+        self.run.viewers = self.app.console.live.close(self.run.stream_id);
         write_end(&self.app, &mut self.packets, &mut self.run, &ending);
         let frames = self.packets.take_frames();
         let turn = Some(self.remembered(!matches!(ending, Ending::Completed)).await?);
@@ -118,7 +120,11 @@ impl Relay {
         ledger::add(&mut self.run, begins_at, &Origin::default());
         self.ready = Some(Instant::now() + wait);
         self.cancel(CancelReason::Retried);
-        self.app.journal.transition(from, self.run.clone(), Vec::new(), None).await
+        let is_done = self.app.journal.transition(from, self.run.clone(), Vec::new(), None).await?;
+        if is_done {
+            self.app.console.feed.run(What::Attempt, &self.run);
+        }
+        Ok(is_done)
     }
 
     /// Rule 2: the run waits for its client to come back. If too many of its tenant's wait already, rule 3: it ends.
@@ -151,6 +157,7 @@ impl Relay {
         match self.app.journal.suspend(from, self.run.clone(), frames, quota).await {
             Ok(true) => {
                 self.app.waits.add(&self.run, ready, self.app.settings.timeouts.waiting);
+                self.app.console.feed.run(What::Waits, &self.run);
             }
             Ok(false) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Refused(_)) => {
@@ -224,6 +231,7 @@ async fn close(app: &App, run: &Run, ending: Ending, turn: Option<StoredTurn>) -
     let mut packets = PacketWriter::after_last(app, &run).await;
     // Whoever was at work on it was last heard of then.
     ledger::ends(&mut run, &packets, packets.latest(), ending.fault().as_ref());
+    run.viewers = app.console.live.close(run.stream_id);
     write_end(app, &mut packets, &mut run, &ending);
     let frames = packets.take_frames();
     let turn = turn.map(|turn| StoredTurn { closed_at: run.updated_at, ..turn });
@@ -287,6 +295,7 @@ pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
     let frames: Vec<Frame> = packets.take_frames();
     if app.journal.transition(from, run.clone(), frames, None).await.map_err(journal_fault)? {
         app.waits.add(&run, ready, app.settings.timeouts.waiting);
+        app.console.feed.run(What::Waits, &run);
     }
     Ok(())
 }
@@ -360,6 +369,7 @@ fn log_end(app: &App, run: &Run) {
     let reason = run.reason.as_deref().unwrap_or_default();
     app.metrics.run_ended(reason, app.agent_label(&run.agent));
     app.metrics.tokens(app.agent_label(&run.agent), run.tokens);
+    app.console.ended(app, run);
     tracing::info!(stream = %run.stream_id, tenant = %run.tenant, key = %run.key, agent = %run.agent, attempts = run.attempt,
         packets = run.last_seq, reason, fault = run.fault.as_deref().unwrap_or("none"), "run ended");
 }

@@ -115,6 +115,16 @@ pub(super) fn check_operator(
     Ok(())
 }
 
+/// What a browser sees of a console that was not built.
+pub(crate) fn no_console() -> Response {
+    html::page(
+        "Capstan: console",
+        "<main><h1>Console</h1><p>This build holds no console. To get it, install Node 20 or later and run <code>make run</code>, \
+         or <code>cd web && npm ci && npm run build</code> and build again.</p>\
+         <p>Its questions are answered all the same: <a href=/docs>/docs</a>.</p></main>",
+    )
+}
+
 /// What a browser sees.
 pub(crate) fn page() -> Response {
     html::page(

@@ -23,6 +23,23 @@ pub(crate) const INDEX: Row = Row {
     ..Row::NONE
 };
 
+pub(crate) const CONSOLE: Row = Row {
+    tag: &Tag::CONSOLE,
+    summary: "The console",
+    says: "The page for whoever looks after the runs, or a plain one where the build holds none.",
+    headers: &[&openapi::KNOWN_TAG],
+    answers: INDEX.answers,
+    faults: &[FaultKind::RouteNotFound],
+    ..Row::NONE
+};
+
+pub(crate) const CONSOLE_VIEW: Row = Row {
+    summary: "A view of the console",
+    says: "The same page, which reads its own address: a view can be linked to.",
+    places: &[&openapi::VIEW],
+    ..CONSOLE
+};
+
 pub(crate) const ASSET: Row = Row {
     tag: &Tag::SERVER,
     summary: "A file of the playground",
@@ -43,10 +60,11 @@ pub(crate) const ASSET: Row = Row {
     ..Row::NONE
 };
 
-/// A file of the page. Names of all but `index.html` change with their content, as bundlers do it.
+/// A file of the page. Names of all but its `.html` change with their content, as bundlers do it.
 #[derive(Debug, Clone, Copy)]
 pub struct Asset {
-    /// Its place: `index.html`, which is served at `/`, or `assets/<name>`.
+    /// Its place: `index.html`, which is served at `/`, `console.html`, which is served at `/console`, or `assets/<name>`.
+    /// A twin of the same name and `.gz` is sent in its place to whoever takes it.
     pub path: &'static str,
     /// What it holds.
     pub bytes: &'static [u8],
@@ -58,29 +76,45 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 /// `/`.
 pub(crate) async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
-    let Some(asset) = find(&app, "index.html") else {
-        return health::page();
-    };
+    find(&app, "index.html").map_or_else(health::page, |asset| document(&app, asset, &headers))
+}
+
+/// `/console`, and whatever stands below it: the page reads its own address.
+pub(crate) async fn console(State(app): State<App>, headers: HeaderMap) -> Result<Response, Refusal> {
+    if !app.settings.has_console() {
+        return Err(FaultKind::RouteNotFound.into());
+    }
+    let page = find(&app, "console.html");
+    Ok(page.map_or_else(health::no_console, |asset| document(&app, asset, &headers)))
+}
+
+fn document(app: &App, asset: Asset, headers: &HeaderMap) -> Response {
     let tag = tag(asset.bytes);
     if headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == tag) {
         return StatusCode::NOT_MODIFIED.into_response();
     }
-    let mut response = file(asset, "no-cache");
+    let mut response = file(app, asset, headers, "no-cache");
     response.headers_mut().insert(header::ETAG, tag);
     response
 }
 
 /// `/assets/<name>`.
-pub(crate) async fn asset(State(app): State<App>, Path(name): Path<String>) -> Result<Response, Refusal> {
+pub(crate) async fn asset(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
     let asset = find(&app, &format!("assets/{name}")).ok_or(FaultKind::RouteNotFound)?;
-    Ok(file(asset, "public, max-age=31536000, immutable"))
+    Ok(file(&app, asset, &headers, "public, max-age=31536000, immutable"))
 }
 
 fn find(app: &App, path: &str) -> Option<Asset> {
     app.page.iter().find(|asset| asset.path == path).copied()
 }
 
-fn file(asset: Asset, caching: &'static str) -> Response {
+/// The file, compressed if the browser takes it so and there is a twin of it.
+fn file(app: &App, asset: Asset, asked: &HeaderMap, caching: &'static str) -> Response {
+    let twin = find(app, &format!("{}.gz", asset.path)).filter(|_| takes_gzip(asked));
     let fixed = |value: &'static str| HeaderValue::from_static(value);
     let headers = [
         (header::CONTENT_TYPE, fixed(content_type(asset.path))),
@@ -88,7 +122,24 @@ fn file(asset: Asset, caching: &'static str) -> Response {
         (header::CONTENT_SECURITY_POLICY, fixed(POLICY)),
         (header::REFERRER_POLICY, fixed("no-referrer")),
     ];
-    (headers, asset.bytes).into_response()
+    let mut response = (headers, twin.map_or(asset.bytes, |twin| twin.bytes)).into_response();
+    let headers = response.headers_mut();
+    headers.append(header::VARY, fixed("accept-encoding"));
+    if twin.is_some() {
+        headers.insert(header::CONTENT_ENCODING, fixed("gzip"));
+    }
+    response
+}
+
+/// Whether `Accept-Encoding` names gzip, and not as something to be left out.
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let lists = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    lists.flat_map(|list| list.split(',')).any(|one| {
+        let mut parts = one.split(';').map(str::trim);
+        let is_gzip = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
+        let is_refused = |weight: &str| weight.strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0_f32));
+        is_gzip && !parts.any(is_refused)
+    })
 }
 
 fn content_type(path: &str) -> &'static str {

@@ -35,7 +35,7 @@ pub(crate) async fn list(
     Ok(Json(ReplicaList { replicas: replicas.into_iter().map(listed).collect() }))
 }
 
-fn listed(replica: ReplicaState) -> ListedReplica {
+pub(super) fn listed(replica: ReplicaState) -> ListedReplica {
     let state = match replica.standing {
         Standing::Live => "live",
         Standing::Draining => "draining",

@@ -93,6 +93,7 @@ pub(crate) async fn turns(
     let last = page.last().map_or(after, |turn| turn.number);
     let has_more = !store.turns(&caller.tenant, &id, last.saturating_add(1), 1, 1).await?.is_empty();
     let next = Some(last).filter(|_| has_more);
+    let _begun = app.limiter.heavy.begin(&caller.tenant, bytes).await;
     let mut turns = Vec::new();
     for turn in page {
         turns.push(shown(&app, turn).await?);
@@ -100,7 +101,7 @@ pub(crate) async fn turns(
     Ok(paid_body::json(&Session { session_id: &id, turns, next }, load)?)
 }
 
-async fn shown(app: &App, turn: StoredTurn) -> Result<SessionTurn, Refusal> {
+pub(super) async fn shown(app: &App, turn: StoredTurn) -> Result<SessionTurn, Refusal> {
     let (stream_id, closed_at) = (turn.stream_id, turn.closed_at);
     let mut said = TurnRecord::of(turn);
     let (partial, mut interrupts) = (said.is_partial, std::mem::take(&mut said.interrupts));

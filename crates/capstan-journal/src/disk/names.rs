@@ -7,6 +7,14 @@ use crate::NameKind;
 /// 128 bits of SHA-256 over salt, kind, tenant and name.
 pub(crate) type Name = [u8; 16];
 
+/// What is asked for without a tenant, by whoever looks after all of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Clue {
+    RequestId,
+    TraceId,
+    Fault,
+}
+
 /// Makes names of one folder.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Names {
@@ -24,6 +32,16 @@ impl Names {
             NameKind::BodyHash => 5,
         };
         self.hash(kind, tenant, name)
+    }
+
+    /// By what runs of any tenant are found.
+    pub(crate) fn clue(&self, clue: Clue, name: &str) -> Name {
+        let kind = match clue {
+            Clue::RequestId => 6,
+            Clue::TraceId => 7,
+            Clue::Fault => 8,
+        };
+        self.hash(kind, "", name)
     }
 
     pub(crate) fn tenant(&self, tenant: &str) -> Name {
@@ -54,6 +72,9 @@ mod tests {
             names.of("a", NameKind::Key, "bc"),
             names.of("ab", NameKind::Key, "c"),
             names.of("a", NameKind::Session, "bc"),
+            names.clue(Clue::RequestId, "abc"),
+            names.clue(Clue::TraceId, "abc"),
+            names.clue(Clue::Fault, "abc"),
             names.tenant("a"),
             names.tenant("abc"),
             Names { salt: [2; 16] }.tenant("a"),

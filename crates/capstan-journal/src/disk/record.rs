@@ -1,13 +1,16 @@
 //! What frames hold besides packets. Each payload begins with a summary without words, which footers repeat: a journal is
 //! opened without looking at records.
 
+use std::collections::BTreeSet;
+
 use capstan_protocol::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::format::In;
-use super::names::{Name, Names};
+use super::names::{Clue, Name, Names};
+use crate::page;
 use crate::{ErrorKind, JournalError, NameKind, Run, RunState, Spent, Tokens};
 
 /// A run as it is stored. `last_seq` and `bytes` are right unless it runs: then its last packets know.
@@ -89,12 +92,11 @@ impl Record {
     pub(crate) fn summary(&self, names: &Names) -> RunSummary {
         let run = &self.run;
         let mut others = vec![names.of(&run.tenant, NameKind::Session, &run.session)];
-        let attempts = run.attempts.iter().filter_map(|attempt| attempt.request_id.as_deref());
-        let mut request_ids: Vec<_> = run.request_id.as_deref().into_iter().chain(attempts).collect();
-        request_ids.sort_unstable();
-        request_ids.dedup();
-        let request_ids = request_ids.into_iter().map(|id| names.of(&run.tenant, NameKind::RequestId, id));
-        others.extend(request_ids);
+        for id in distinct(page::request_ids_of(run)) {
+            others.extend([names.of(&run.tenant, NameKind::RequestId, id), names.clue(Clue::RequestId, id)]);
+        }
+        others.extend(distinct(page::trace_ids_of(run)).map(|id| names.clue(Clue::TraceId, id)));
+        others.extend(distinct(page::faults_of(run)).map(|code| names.clue(Clue::Fault, code)));
         others.extend(run.chat.as_deref().map(|chat| names.of(&run.tenant, NameKind::Chat, chat)));
         if run.body_hash != [0; 32] {
             others.push(names.of(&run.tenant, NameKind::BodyHash, &run.body_hash_text()));
@@ -228,6 +230,11 @@ pub(crate) fn read_number(summary: &[u8]) -> Option<u64> {
     In(summary).take().map(u64::from_le_bytes)
 }
 
+/// Each word once.
+fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'a str> {
+    words.collect::<BTreeSet<_>>().into_iter()
+}
+
 /// Writes the summary's length into its first two bytes.
 fn with_length(mut bytes: Vec<u8>) -> Vec<u8> {
     let length = u16::try_from(bytes.len().saturating_sub(2)).unwrap_or(u16::MAX).to_le_bytes();
@@ -274,7 +281,7 @@ mod tests {
         let payload = [summary, json].concat();
         let (summary, _) = split_summary(&payload).unwrap();
         assert_eq!(RunSummary::read(summary).unwrap(), record.summary(&names));
-        assert_eq!(record.summary(&names).others.len(), 5, "session, two request ids, chat, body");
+        assert_eq!(record.summary(&names).others.len(), 7, "session, two request ids twice, chat, body");
         assert_eq!(Record::read(&payload).unwrap().run, record.run);
         let gone =
             GoneSummary { at: Timestamp::now(), is_purged: true, claim: Some([1; 16]), tenant: [2; 16] };

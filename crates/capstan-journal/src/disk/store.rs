@@ -12,10 +12,10 @@ use uuid::Uuid;
 use super::keeper::Task;
 use super::shared::Shared;
 use super::writer::Command;
-use super::{DiskStore, closed, names, view};
+use super::{DiskStore, browse, closed, names, view};
 use crate::{
-    Claim, Claimed, Expired, Found, Frame, Health, JournalError, Kept, KeptSession, NameKind, Quota,
-    Retention, Run, RunState, Secret, Stats, Store, StoredTurn, Usage,
+    Claim, Claimed, Expired, Found, Frame, Health, JournalError, Kept, KeptSession, NameKind, Query, Quota,
+    Retention, Rollup, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Usage,
 };
 
 #[async_trait]
@@ -114,6 +114,15 @@ impl Store for DiskStore {
     ) -> Result<Vec<Run>, JournalError> {
         let name = self.shared.names.of(tenant, kind, name);
         self.listed(self.shared.names.tenant(tenant), name, before, limit).await
+    }
+
+    async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
+        let _turn = self.browsers.acquire().await.map_err(|_| closed())?;
+        let page = self.view(move |shared| browse::page(shared, &query)).await?;
+        for run in &page.runs {
+            self.shared.syncs.settled(run.stream_id).await?;
+        }
+        Ok(page)
     }
 
     async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
@@ -227,6 +236,17 @@ impl Store for DiskStore {
 
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
         self.expire_all(retention, now).await
+    }
+
+    async fn add_rollups(&self, rollups: Vec<Rollup>) -> Result<(), JournalError> {
+        let here = self.rollups.clone();
+        self.view(move |_| here.add(rollups)).await
+    }
+
+    async fn rollups(&self, from: i64, to: i64) -> Result<Vec<Rollup>, JournalError> {
+        let _turn = self.browsers.acquire().await.map_err(|_| closed())?;
+        let here = self.rollups.clone();
+        self.view(move |_| Ok(here.between(from, to))).await
     }
 
     async fn secret(&self) -> Result<Secret, JournalError> {

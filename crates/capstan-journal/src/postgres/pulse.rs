@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::Shared;
 use super::link::{Failure, Link};
 use super::rows::column;
+use super::schema::Schema;
 use super::wire::Wire;
 use crate::Replica;
 
@@ -25,9 +26,10 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 const PULSE: &str = "select capstan.pulse_1($1, $2), \
     array(select stream from capstan.runs where owner = $1 and state = 1 and is_stop_asked limit 1000), \
-    (select count(*) from capstan.replicas where id <> $1 and state < 3)";
+    (select count(*) from capstan.replicas where id <> $1 and state < 3), (select min_writer from capstan.meta)";
 const FENCE: &str = "select capstan.fence_1($1, $2)";
 const JOIN: &str = "select capstan.join_1($1, $2, $3, $4, $5)";
+const FOLLOW: &str = "select capstan.follow_1($1, $2)";
 const LEAVE: &str = "select capstan.leave_1($1)";
 
 /// Takes a seat, in the place of one that this process had.
@@ -105,6 +107,10 @@ impl Pulse {
             let _ = self.shared.stops.try_send(stream);
         }
         self.shared.peers.store(column::<i64>(row, 2)?.try_into().unwrap_or(0), Ordering::Relaxed);
+        let min_writer = column::<i32>(row, 3)?.try_into().unwrap_or(u32::MAX);
+        if min_writer > Schema::newest() && !self.shared.outdated.send_replace(true) {
+            tracing::warn!(min_writer, "the journal asks for a newer build than this one, which leaves");
+        }
         self.shared.well();
         Ok(())
     }
@@ -134,6 +140,7 @@ impl Pulse {
         let (was, next, sent) = (self.shared.me(), Uuid::new_v4(), Instant::now());
         let link = self.wire.link().await?;
         join(link, next, Some(was), &self.shared.replica).await?;
+        link.query(FOLLOW, &[&next, &was]).await?;
         (self.last, self.steady_since) = (sent, sent);
         self.shared.take_seat(next);
         self.shared.unsettled.notify_one();

@@ -4,8 +4,12 @@ use super::link::{Failure, Link};
 use crate::{ErrorKind, JournalError, Secret};
 
 /// What this build writes. A file more is a number more.
-const MIGRATIONS: [&str; 2] =
-    [include_str!("migrations/0001_tables.sql"), include_str!("migrations/0002_steps.sql")];
+const MIGRATIONS: [&str; 4] = [
+    include_str!("migrations/0001_tables.sql"),
+    include_str!("migrations/0002_steps.sql"),
+    include_str!("migrations/0003_homes.sql"),
+    include_str!("migrations/0004_console.sql"),
+];
 /// One process migrates at a time: a number of our own for PostgreSQL's advisory locks.
 const LOCK: &str = "select pg_advisory_xact_lock(8206372187465)";
 
@@ -21,12 +25,36 @@ pub struct Schema {
 impl Schema {
     /// What this build brings a database to.
     pub const NEWEST: u32 = MIGRATIONS.len() as u32;
+
+    /// The same, with what a test build adds.
+    pub(super) fn newest() -> u32 {
+        Self::NEWEST + later().len() as u32
+    }
+}
+
+/// Migrations of releases to come, made up for tests (`CAPSTAN_SCHEMA=next`, and a release later `after_next`): one that adds,
+/// and one from which on who does not know the first must not write.
+#[cfg(failpoints)]
+fn later() -> &'static [&'static str] {
+    const LATER: [&str; 2] = [include_str!("later/1_adds.sql"), include_str!("later/2_raises.sql")];
+    static CHOSEN: std::sync::OnceLock<&[&str]> = std::sync::OnceLock::new();
+    CHOSEN.get_or_init(|| match std::env::var("CAPSTAN_SCHEMA").as_deref() {
+        Ok("next") => &LATER[..1],
+        Ok("after_next") => &LATER,
+        _ => &[],
+    })
+}
+
+/// None, in this build.
+#[cfg(not(failpoints))]
+const fn later() -> &'static [&'static str] {
+    &[]
 }
 
 /// Whether this build may write to the database; if it lacks tables that this build needs they are made.
 pub(super) async fn prepare(link: &Link) -> Result<Schema, JournalError> {
     let schema = match read(link).await.map_err(Failure::into_error)? {
-        Some(schema) if schema.version >= Schema::NEWEST => schema,
+        Some(schema) if schema.version >= Schema::newest() => schema,
         _ => migrate(link).await?,
     };
     check(schema)?;
@@ -34,12 +62,12 @@ pub(super) async fn prepare(link: &Link) -> Result<Schema, JournalError> {
 }
 
 pub(super) fn check(schema: Schema) -> Result<(), JournalError> {
-    if schema.min_writer > Schema::NEWEST {
+    if schema.min_writer > Schema::newest() {
         let message = format!(
             "the journal is of schema {}, which no build may write that knows less than {}; this one knows {}",
             schema.version,
             schema.min_writer,
-            Schema::NEWEST
+            Schema::newest()
         );
         return Err(JournalError::new(ErrorKind::Unsupported, message));
     }
@@ -73,18 +101,18 @@ async fn steps(link: &Link, secret: &Secret) -> Result<Schema, Failure> {
             Schema { version: 0, min_writer: 1 }
         }
     };
-    for (migration, version) in MIGRATIONS.into_iter().zip(1_u32..) {
+    for (migration, version) in MIGRATIONS.into_iter().chain(later().iter().copied()).zip(1_u32..) {
         if version > schema.version {
             link.batch(migration).await?;
         }
     }
     if schema.version == 0 {
-        link.execute(FIRST, &[&(Schema::NEWEST as i32), &&secret.as_bytes()[..]]).await?;
+        link.execute(FIRST, &[&(Schema::newest() as i32), &&secret.as_bytes()[..]]).await?;
     } else {
-        link.execute(NEXT, &[&(Schema::NEWEST as i32)]).await?;
+        link.execute(NEXT, &[&(Schema::newest() as i32)]).await?;
     }
     link.batch("commit").await?;
-    Ok(Schema { version: schema.version.max(Schema::NEWEST), ..schema })
+    Ok(Schema { version: schema.version.max(Schema::newest()), ..schema })
 }
 
 /// By a look at the catalogue itself: a name that was looked up before stays unknown to a connection (`to_regclass`) even if

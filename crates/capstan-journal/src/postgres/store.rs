@@ -21,9 +21,9 @@ use crate::news::{News, Tenure, Watch};
 use crate::planted_bug::{self, Bug};
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, Kept, KeptSession, NameKind,
-    Quota, ReplicaState, Retention, Run, RunState, Secret, SharedStats, Spent, Standing, Stats, Store,
-    StoredTurn, Tokens, Usage,
+    BreakerNotice, Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, Home, JournalError, Kept,
+    KeptSession, NameKind, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState,
+    Secret, SharedStats, Spent, Standing, Stats, Store, StoredTurn, Tokens, Usage,
 };
 
 /// What a read may take beside the frames that are asked for: the rest of the block in which the first one lies.
@@ -70,7 +70,7 @@ const REPLICAS: &str = "select p.id, p.name, p.url, p.version, p.state, \
     where p.state < 3 or p.seen_at > clock_timestamp() - interval '10 minutes' order by p.since";
 
 /// As many as a statement can be asked for.
-fn most(limit: usize) -> i64 {
+pub(super) fn most(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
@@ -267,6 +267,10 @@ impl Store for PostgresStore {
         self.runs(by_name(kind), &[&tenant, &name, &before.unwrap_or(Uuid::max()), &most(limit)]).await
     }
 
+    async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
+        self.browse(&query).await
+    }
+
     async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
         self.shared.check_open()?;
         let me = self.shared.me();
@@ -390,6 +394,14 @@ impl Store for PostgresStore {
         self.shared.expire(retention, now).await
     }
 
+    async fn add_rollups(&self, rollups: Vec<Rollup>) -> Result<(), JournalError> {
+        self.add_counts(rollups).await
+    }
+
+    async fn rollups(&self, from: i64, to: i64) -> Result<Vec<Rollup>, JournalError> {
+        self.counts_between(from, to).await
+    }
+
     async fn secret(&self) -> Result<Secret, JournalError> {
         let secret = self.first::<Vec<u8>>(SECRET, &[]).await?;
         secret.and_then(|bytes| Secret::read(&bytes)).ok_or_else(|| {
@@ -428,6 +440,40 @@ impl Store for PostgresStore {
 
     fn stops(&self) -> Option<mpsc::Receiver<Uuid>> {
         self.stops.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    async fn home(&self, tenant: &str, may_move_in: bool) -> Result<Home, JournalError> {
+        self.shared.home(tenant, may_move_in).await
+    }
+
+    async fn note(
+        &self,
+        tenant: &str,
+        key: &str,
+        stream: Uuid,
+        now: Timestamp,
+    ) -> Result<Noted, JournalError> {
+        self.shared.note(tenant, key, stream, now).await
+    }
+
+    async fn unnote(&self, tenant: &str, key: &str, stream: Uuid) -> Result<(), JournalError> {
+        self.shared.unnote(tenant, key, stream).await
+    }
+
+    async fn breakers(&self) -> Result<Vec<BreakerNotice>, JournalError> {
+        self.shared.breakers().await
+    }
+
+    async fn set_breaker(&self, notice: &BreakerNotice) -> Result<(), JournalError> {
+        self.shared.set_breaker(notice).await
+    }
+
+    fn outdated(&self) -> watch::Receiver<bool> {
+        self.shared.outdated.subscribe()
+    }
+
+    fn replica_name(&self) -> Option<&str> {
+        Some(&self.shared.replica.name)
     }
 
     async fn replicas(&self) -> Result<Vec<ReplicaState>, JournalError> {

@@ -11,9 +11,9 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
-use tokio_postgres_rustls::MakeRustlsConnect;
 use url::Url;
 
+use super::tls::Tls;
 use crate::{ErrorKind, JournalError};
 
 /// A host that does not answer is not waited for.
@@ -25,7 +25,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) config: Config,
-    pub(super) tls: MakeRustlsConnect,
+    pub(super) tls: Tls,
 }
 
 impl Target {
@@ -59,7 +59,7 @@ impl Target {
     }
 }
 
-fn tls(roots: Option<&str>, mode: SslMode) -> Result<MakeRustlsConnect, JournalError> {
+fn tls(roots: Option<&str>, mode: SslMode) -> Result<Tls, JournalError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -75,7 +75,7 @@ fn tls(roots: Option<&str>, mode: SslMode) -> Result<MakeRustlsConnect, JournalE
             .map_err(|error| wrong("the system's certificates cannot be used").caused_by(error))?
             .with_no_client_auth(),
     };
-    Ok(MakeRustlsConnect::new(config))
+    Ok(Tls::new(config))
 }
 
 fn read_roots(file: &str) -> Result<RootCertStore, JournalError> {

@@ -3,6 +3,7 @@
 
 mod claims;
 mod gated;
+mod pages;
 #[cfg(feature = "postgres")]
 #[path = "../common/postgres.rs"]
 mod postgres_server;
@@ -96,6 +97,13 @@ contract! {
         what_a_later_build_has_added_survives,
         unknown_streams_are_not_found,
         a_closed_store_takes_no_writes,
+    }
+    pages {
+        a_page_is_of_all_tenants_or_some_newest_first,
+        a_page_is_filtered_by_what_its_runs_are,
+        a_page_looks_at_no_more_than_its_budget,
+        what_is_gone_is_on_no_page,
+        what_was_counted_adds_up_by_the_hour_and_is_kept_for_a_month,
     }
     sessions {
         a_run_that_ends_leaves_its_turn_in_order,

@@ -1,13 +1,15 @@
 //! The breaker: an upstream that fails too often is not called for a while, then probed with one call at a time.
 //!
-//! It counts over all runs. Behind a trait, so that several processes can share what they know.
+//! It counts over all runs of this process. Processes that share a journal share what became of it: each tells the others when
+//! a breaker opens or closes, and nothing of single calls ([`Breakers`]).
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use capstan_agent::BreakerState;
 use serde::Deserialize;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 /// Whether upstreams are called, by their names.
@@ -64,9 +66,55 @@ impl Policy {
     }
 }
 
+/// A breaker has opened or closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BreakerChange {
+    /// The upstream, by its agent's name.
+    pub upstream: String,
+    /// How often in a row it has opened; 0 if it is closed.
+    pub opened: u32,
+    /// For how long it stays open.
+    pub left: Duration,
+}
+
+/// The breakers of a process's routes: a handle, for whoever shares what they know with other processes.
+#[derive(Clone, Default)]
+pub struct Breakers(pub(super) Arc<LocalBreaker>);
+
+/// Changes that nobody takes are dropped: others find out by themselves.
+const CHANGES: usize = 256;
+
+impl Breakers {
+    /// What changes here, from now on; whoever asked before hears nothing more.
+    pub fn changes(&self) -> mpsc::Receiver<BreakerChange> {
+        let (told, changes) = mpsc::channel(CHANGES);
+        self.0.lock().told = Some(told);
+        changes
+    }
+
+    /// Another process has found this out, and told it at `now`.
+    pub fn hear(&self, change: &BreakerChange, now: Instant) {
+        self.0.hear(change, now);
+    }
+}
+
 /// The breaker of one process.
 #[derive(Default)]
-pub(crate) struct LocalBreaker(Mutex<HashMap<String, Upstream>>);
+pub(crate) struct LocalBreaker(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    upstreams: HashMap<String, Upstream>,
+    told: Option<mpsc::Sender<BreakerChange>>,
+}
+
+impl Known {
+    fn tell(&self, upstream: &str, opened: u32, left: Duration) {
+        if let Some(told) = &self.told {
+            let _ = told.try_send(BreakerChange { upstream: upstream.to_owned(), opened, left });
+        }
+    }
+}
 
 #[derive(Default)]
 struct Upstream {
@@ -79,8 +127,23 @@ struct Upstream {
 }
 
 impl LocalBreaker {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Upstream>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hear(&self, change: &BreakerChange, now: Instant) {
+        let mut known = self.lock();
+        if change.opened == 0 {
+            known.upstreams.remove(&change.upstream);
+            return;
+        }
+        // What is over by now is no news to whoever knew nothing of it.
+        if change.left.is_zero() && !known.upstreams.contains_key(&change.upstream) {
+            return;
+        }
+        let upstream = known.upstreams.entry(change.upstream.clone()).or_default();
+        (upstream.opened, upstream.open_until, upstream.probed_at) =
+            (change.opened, Some(now + change.left.min(LONGEST)), None);
     }
 }
 
@@ -100,12 +163,12 @@ impl Upstream {
 
 impl Breaker for LocalBreaker {
     fn state(&self, upstream: &str, now: Instant) -> BreakerState {
-        self.lock().get(upstream).map_or(BreakerState::Closed, |upstream| upstream.state(now))
+        self.lock().upstreams.get(upstream).map_or(BreakerState::Closed, |upstream| upstream.state(now))
     }
 
     fn admit(&self, upstream: &str, now: Instant) -> bool {
-        let mut upstreams = self.lock();
-        let Some(upstream) = upstreams.get_mut(upstream) else { return true };
+        let mut known = self.lock();
+        let Some(upstream) = known.upstreams.get_mut(upstream) else { return true };
         match upstream.state(now) {
             BreakerState::Closed => true,
             BreakerState::Open => false,
@@ -118,12 +181,15 @@ impl Breaker for LocalBreaker {
     }
 
     fn succeeded(&self, upstream: &str) {
-        self.lock().remove(upstream);
+        let mut known = self.lock();
+        if known.upstreams.remove(upstream).is_some_and(|was| was.open_until.is_some()) {
+            known.tell(upstream, 0, Duration::ZERO);
+        }
     }
 
-    fn failed(&self, upstream: &str, policy: Policy, now: Instant) {
-        let mut upstreams = self.lock();
-        let upstream = upstreams.entry(upstream.to_owned()).or_default();
+    fn failed(&self, name: &str, policy: Policy, now: Instant) {
+        let mut known = self.lock();
+        let upstream = known.upstreams.entry(name.to_owned()).or_default();
         upstream.failures = upstream.failures.saturating_add(1);
         upstream.probed_at = None;
         let opens = match upstream.state(now) {
@@ -137,11 +203,13 @@ impl Breaker for LocalBreaker {
             let pause = longer.min(LONGEST.max(policy.pause));
             upstream.open_until = Some(now + pause);
             upstream.opened += 1;
+            let opened = upstream.opened;
+            known.tell(name, opened, pause);
         }
     }
 
     fn abandoned(&self, upstream: &str) {
-        if let Some(upstream) = self.lock().get_mut(upstream) {
+        if let Some(upstream) = self.lock().upstreams.get_mut(upstream) {
             upstream.probed_at = None;
         }
     }
@@ -176,6 +244,36 @@ mod tests {
         assert!(breaker.admit("a", later) && !breaker.admit("a", later), "one probe at a time");
         breaker.succeeded("a");
         assert_eq!(breaker.state("a", later), BreakerState::Closed);
+    }
+
+    #[test]
+    fn only_a_change_of_state_is_told_and_what_others_tell_is_believed() {
+        let (policy, now) = (of(2).1, Instant::now());
+        let (here, there) = (Breakers::default(), Breakers::default());
+        let (mut changes, mut echo) = (here.changes(), there.changes());
+        here.0.succeeded("a");
+        here.0.failed("a", policy, now);
+        assert!(changes.try_recv().is_err(), "a call that fails is no change");
+        here.0.failed("a", policy, now);
+        let opened = changes.try_recv().unwrap();
+        assert_eq!((opened.opened, opened.left), (1, SECOND * 10));
+        there.hear(&opened, now);
+        assert_eq!(there.0.state("a", now + SECOND * 9), BreakerState::Open);
+        let later = now + SECOND * 10;
+        assert!(there.0.admit("a", later) && !there.0.admit("a", later), "one probe at a time");
+        there.0.failed("a", policy, later);
+        let longer = echo.try_recv().unwrap();
+        assert_eq!((longer.opened, longer.left), (2, SECOND * 20), "it goes on from what was told");
+        here.hear(&longer, later);
+        assert_eq!(here.0.state("a", later + SECOND * 19), BreakerState::Open);
+        assert!(here.0.admit("a", later + SECOND * 20));
+        here.0.succeeded("a");
+        let closed = changes.try_recv().unwrap();
+        there.hear(&closed, later);
+        assert_eq!((closed.opened, there.0.state("a", later)), (0, BreakerState::Closed));
+        there.hear(&BreakerChange { upstream: "b".into(), opened: 3, left: Duration::ZERO }, later);
+        assert_eq!(there.0.state("b", later), BreakerState::Closed, "it is over");
+        assert!(changes.try_recv().is_err() && echo.try_recv().is_err(), "what was heard is not told");
     }
 
     #[test]

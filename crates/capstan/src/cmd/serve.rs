@@ -2,11 +2,13 @@
 
 mod address;
 mod agents;
+mod breakers;
 mod config;
 mod descriptors;
 mod greeting;
 mod jwks;
 mod page;
+mod passage;
 mod plan;
 mod reload;
 mod tls;
@@ -31,6 +33,11 @@ pub(super) use config::EXAMPLE;
 use greeting::Greeting;
 pub(super) use plan::Plan;
 
+/// Whether the page was there when this was built.
+pub(crate) fn has_page() -> bool {
+    !page::ASSETS.is_empty()
+}
+
 /// Serve agents: journal, replay, resume, typed failures
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -45,6 +52,10 @@ pub(crate) struct Args {
     /// Where streams are kept: `disk:<folder>`, `postgres://…` (shared by many processes) or `memory:`
     #[arg(long, env = "CAPSTAN_JOURNAL", value_name = "URL")]
     journal: Option<String>,
+
+    /// Where the other gateways of a cluster reach this one
+    #[arg(long, env = "CAPSTAN_CLUSTER_URL", value_name = "URL")]
+    cluster_url: Option<String>,
 
     /// What a packet survives before it is shown: `process` (a killed process) or `power` (a power cut; slower)
     #[arg(long, env = "CAPSTAN_DURABILITY", value_name = "process|power")]
@@ -92,6 +103,7 @@ impl Args {
         }
         config.journal = self.journal.unwrap_or(config.journal);
         config.durability = self.durability.unwrap_or(config.durability);
+        config.advertise(self.cluster_url);
         config.tls_cert = self.tls_cert.or(config.tls_cert);
         config.tls_key = self.tls_key.or(config.tls_key);
         config.debug |= self.debug;
@@ -107,17 +119,24 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
     }
     plan.settings.limits.connections = descriptors::raise(plan.settings.limits.connections);
     let listeners = address::bind(&plan.addresses).await?;
+    let console_listeners = address::bind(&plan.console_addresses).await?;
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
     tls::warn_if_plain(&addresses, plan.certificate.is_some());
     let options = Options { durability: plan.durability, min_free_bytes: config.min_free_bytes };
-    let store =
-        connect(&config.journal, options, config.replica()?).await.map_err(|error| unopened(&error))?;
-    if store.is_shared() && plan.settings.tenants.current().iter().any(|tenant| tenant.no_store) {
-        // They would be known to this process alone, and a duplicate at another would run twice.
+    let mut replica = config.replica()?;
+    replica.url = replica.url.or_else(|| address::advertised(&addresses, plan.certificate.is_some()));
+    let is_reachable = replica.url.is_some();
+    let store = connect(&config.journal, options, replica).await.map_err(|error| unopened(&error))?;
+    let has_unstored = plan.settings.tenants.current().iter().any(|tenant| tenant.no_store);
+    if store.is_shared() && has_unstored && !is_reachable {
+        // They live in one process's memory, and the others could not pass their requests on to it.
         return Err(Failure::usage(
-            "tenants with no_store cannot use a journal that several processes share",
+            "tenants with no_store need cluster.url where several processes share a journal: the others pass their requests on",
         )
-        .with_help("serve them from a process of their own with --journal memory:"));
+        .with_help("set cluster.url, or CAPSTAN_CLUSTER_URL, to where the other gateways reach this one"));
+    }
+    if store.is_shared() {
+        tokio::spawn(breakers::share(std::sync::Arc::clone(&store), plan.breakers.clone()));
     }
     let journal = Journal::new(store, TailLimits::default());
     // Before the greeting: whoever reads it may send a signal at once.
@@ -133,7 +152,8 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
     tokio::spawn(reload::on_hangup(file, reloaded)?);
     let gateway = traces.collect(Gateway::new(journal).settings(settings).page(page::ASSETS));
     let sender = webhooks::Sender::new().map_err(|error| Failure::usage(error.to_string()))?;
-    let gateway = gateway.webhooks(sender);
+    let carrier = passage::Carrier::new().map_err(|error| Failure::usage(error.to_string()))?;
+    let gateway = gateway.webhooks(sender).passage(carrier).console_on(console_listeners);
     let gateway = agents.into_iter().fold(gateway, |gateway, named| gateway.agent(&named.name, named.agent));
     anstream::print!("{greeting}");
     serve(gateway, listeners, terminated).await?;

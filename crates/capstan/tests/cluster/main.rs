@@ -11,7 +11,9 @@ mod network;
 mod postgres_server;
 #[path = "../serve/process.rs"]
 mod process;
+mod sharing;
 mod soak;
+mod unstored;
 mod wordy;
 
 use std::collections::HashSet;
@@ -51,8 +53,22 @@ impl Cluster {
         cluster
     }
 
+    /// Without gateways yet.
+    fn empty(url: String, config: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("capstan.toml"), config).unwrap();
+        Self { servers: Vec::new(), url, folder, _database: None }
+    }
+
     fn add(&mut self) {
-        self.servers.push(Server::start_as(self.folder.path(), &["--journal", &self.url], &[]));
+        self.add_with(&[]);
+    }
+
+    /// Under a name of its own, and with this in its environment.
+    fn add_with(&mut self, env: &[(&str, &str)]) {
+        let name = format!("gateway-{}", self.servers.len() + 1);
+        let env = [&[("HOSTNAME", name.as_str())], env].concat();
+        self.servers.push(Server::start_as(self.folder.path(), &["--journal", &self.url], &env));
     }
 
     async fn post(&self, server: usize, request: &ServiceRequest) -> reqwest::Response {

@@ -2,10 +2,12 @@
 //!
 //! The short version asserts what the process holds, that health is answered and that the quiet tenant's runs end well.
 //! `--ignored` (`make soak`) does each attack again and again, and holds the quiet tenant's time beside it against that
-//! of a quiet server. It asks from a thread of its own: what is measured is the server, not the attacker's own work.
+//! of a quiet server.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use capstan_gateway::KeyHash;
 use capstan_protocol::ServiceRequest;
 use futures_util::future::join_all;
@@ -50,8 +52,13 @@ fn memory(server: &Server, name: &str) -> u64 {
 
 impl Attack<'_> {
     async fn post(&self, request: &Value) -> Response {
+        self.post_bytes(request.to_string().into()).await
+    }
+
+    async fn post_bytes(&self, body: Bytes) -> Response {
         let url = format!("{}/v1/assist", self.server.url);
-        self.http.post(url).bearer_auth("loud").json(request).send().await.unwrap()
+        let post = self.http.post(url).bearer_auth("loud").header("content-type", "application/json");
+        post.body(body).send().await.unwrap()
     }
 
     fn request(text: &str) -> Value {
@@ -61,8 +68,12 @@ impl Attack<'_> {
     /// Small as text, large as a tree.
     async fn structure(&self) {
         let mut body = Self::request("/tokens 1");
-        body["payload"]["payload"]["state"] = vec![json!({ "a": {} }); 300_000].into();
-        let refused = join_all((0..8).map(|_| self.post(&body))).await;
+        body["payload"]["payload"]["state"] = json!("STATE");
+        // Written by hand: to make it of a tree takes longer than to refuse it.
+        let body =
+            body.to_string().replace("\"STATE\"", &format!("[{}{{}}]", r#"{"a":{}},"#.repeat(300_000)));
+        let body = Bytes::from(body);
+        let refused = join_all((0..8).map(|_| self.post_bytes(body.clone()))).await;
         // Refused for what they are, or because its other requests have taken all that they may.
         assert!(refused.iter().all(|response| [413, 429].contains(&response.status().as_u16())));
     }
@@ -70,9 +81,9 @@ impl Attack<'_> {
     /// Runs that hold on to large bodies.
     async fn large_bodies(&self) -> Vec<Response> {
         let text = format!("/hang {}", "x".repeat(3_000_000));
-        let held = join_all((0..20).map(|_| async { self.post(&Self::request(&text)).await })).await;
+        let held = join_all((0..40).map(|_| async { self.post(&Self::request(&text)).await })).await;
         let started = held.iter().filter(|response| response.status() == 200).count();
-        assert!((1..20).contains(&started), "{started} of 20 started");
+        assert!((1..40).contains(&started), "{started} of 40 started");
         assert!(held.iter().all(|response| [200, 429].contains(&response.status().as_u16())));
         held
     }
@@ -220,6 +231,8 @@ const ATTACKS: [&str; 7] = [
 ];
 /// How many runs of the quiet tenant are measured beside each.
 const MEASURED: usize = 200;
+/// And how often each is made meanwhile, at least.
+const ROUNDS: usize = 3;
 /// A time below this is not told from none: the machine has other things to do as well.
 const NOISE: Duration = Duration::from_millis(20);
 
@@ -227,32 +240,47 @@ fn p99(times: &[Duration]) -> Duration {
     times[times.len() * 99 / 100]
 }
 
-/// The quiet tenant in a thread of its own, until it has asked often enough; the attack goes on all the while.
-async fn beside(server: &Server, name: &str) -> (Vec<Duration>, usize) {
-    let attack = Attack { server, http: http() };
-    let url = server.url.clone();
-    let asking = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(quiet(&url, MEASURED))
-    });
-    let mut rounds = 0;
-    while !asking.is_finished() {
-        attack.once(name).await;
-        rounds += 1;
-    }
-    (asking.join().unwrap(), rounds)
+/// The quiet tenant's times, and how often the attack was made meanwhile. Attackers have machines of their own: here theirs
+/// is a thread that steps back for everybody else's, so that what is measured is the server.
+fn beside(server: &Server, name: &str) -> (Vec<Duration>, usize) {
+    let (is_over, rounds) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|threads| {
+        let (is_over, rounds) = (&is_over, &rounds);
+        let attacking = threads.spawn(move || {
+            rustix::process::setpriority_process(None, 19).unwrap();
+            runtime().block_on(async {
+                let attack = Attack { server, http: http() };
+                while !is_over.load(Ordering::Relaxed) {
+                    attack.once(name).await;
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        });
+        let mut times = runtime().block_on(quiet(&server.url, MEASURED));
+        while rounds.load(Ordering::Relaxed) < ROUNDS && !attacking.is_finished() {
+            times.extend(runtime().block_on(quiet(&server.url, MEASURED)));
+        }
+        times.sort();
+        is_over.store(true, Ordering::Relaxed);
+        attacking.join().unwrap();
+        (times, rounds.load(Ordering::Relaxed))
+    })
 }
 
-#[tokio::test]
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+#[test]
 #[ignore = "long: part of make soak"]
-async fn no_attack_more_than_doubles_the_time_of_a_quiet_tenant() {
+fn no_attack_more_than_doubles_the_time_of_a_quiet_tenant() {
     let folder = folder();
     let server = Server::start_within(folder.path(), ADDRESS_SPACE_KB);
-    quiet(&server.url, 20).await;
-    let undisturbed = p99(&quiet(&server.url, MEASURED).await);
+    runtime().block_on(quiet(&server.url, 20));
+    let undisturbed = p99(&runtime().block_on(quiet(&server.url, MEASURED)));
     let mut slow = Vec::new();
     for name in ATTACKS {
-        let (times, rounds) = beside(&server, name).await;
+        let (times, rounds) = beside(&server, name);
         let (disturbed, resident) = (p99(&times), memory(&server, "VmHWM"));
         eprintln!(
             "{name}: p50 {:?}, p99 {disturbed:?} beside {undisturbed:?}; {rounds} rounds, {resident} kB at most",

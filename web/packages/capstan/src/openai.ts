@@ -5,8 +5,10 @@
 // `Idempotency-Key`, and what was handed over is skipped.
 import { isPassing, retryAfter } from "./connection.js";
 import { clampWait, delay, type HealingOptions, type Policy, policyOf } from "./machine/backoff.js";
+import type { Notice } from "./notice.js";
+import { newId } from "./request.js";
 import { asText, isObject, parseJson } from "./text.js";
-import { pause, within } from "./wait.js";
+import { pause, reason, within } from "./wait.js";
 
 /** What is needed of a fetch; the platform's own fits, and so does the SDK's wish for one. */
 export type OpenAIFetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
@@ -17,6 +19,8 @@ export interface OpenAIFetchOptions extends HealingOptions {
   readTimeout?: number;
   /** Another fetch than the platform's. */
   fetch?: OpenAIFetch;
+  /** Called with what happens between events: `retrying` says how long is waited. A cursor is a `sequence_number`, or how many chunks are skipped. */
+  onNotice?: (notice: Notice) => void;
 }
 
 const KEY = "idempotency-key";
@@ -95,7 +99,7 @@ class Exchange {
     this.#asked = `${url}\n${typeof init.body === "string" ? init.body : ""}`;
     if (kind !== "reading" && !this.#headers.has(KEY)) {
       const isRepeat = Number(this.#headers.get("x-stainless-retry-count") ?? 0) > 0;
-      this.#headers.set(KEY, (isRepeat && spare.take(this.#asked)) || crypto.randomUUID());
+      this.#headers.set(KEY, (isRepeat && spare.take(this.#asked)) || newId());
     }
     if (kind === "reading") this.#readFrom(url);
   }
@@ -114,6 +118,7 @@ class Exchange {
       if (!response.ok) this.#giveUp();
       return response;
     }
+    this.#tell({ type: "connected" });
     this.#follow(response);
     const body = new ReadableStream<Uint8Array>({ pull: (controller) => this.#pull(controller), cancel: () => this.#drop() });
     return new Response(body, { status: response.status, statusText: response.statusText, headers: response.headers });
@@ -160,7 +165,11 @@ class Exchange {
       const lines = this.#buffer.slice(0, end).split("\n").filter((line) => !line.startsWith(":"));
       this.#buffer = this.#buffer.slice(end + 2);
       const data = lines.find((line) => line.startsWith("data: "))?.slice("data: ".length);
-      if (data === undefined || this.#isKnown(data)) continue;
+      if (data === undefined) continue;
+      if (this.#isKnown(data)) {
+        this.#tell({ type: "duplicate", seq: this.#handed });
+        continue;
+      }
       this.#retries = 0;
       this.#handed += 1;
       return `${lines.join("\n")}\n\n`;
@@ -202,8 +211,10 @@ class Exchange {
       this.#drop();
       if (signal?.aborted || error instanceof Final || this.#retries >= this.#policy.maxRetries) throw error instanceof Final ? error.cause : error;
       const backoff = delay(this.#policy.backoff, this.#retries, Math.random);
+      const wait = Math.max(backoff, error instanceof Busy ? clampWait(this.#policy, error.wait) : 0);
       this.#retries += 1;
-      await pause(Math.max(backoff, error instanceof Busy ? clampWait(this.#policy, error.wait) : 0), signal);
+      this.#tell({ type: "retrying", wait, because: reason(error) });
+      await pause(wait, signal);
     }
   }
 
@@ -211,7 +222,12 @@ class Exchange {
     const response = await this.#again();
     if (isPassing(response.status)) throw new Busy(response.status, (retryAfter(response.headers.get("retry-after")) ?? 0) * 1000);
     if (!response.ok || !response.body) throw new Final(new Error(`the answer cannot be read on: status ${response.status}`));
+    this.#tell({ type: "resumed", cursor: String(this.#number ?? this.#handed) });
     this.#follow(response);
+  }
+
+  #tell(notice: Notice): void {
+    this.options.onNotice?.(notice);
   }
 
   #again(): Promise<Response> {

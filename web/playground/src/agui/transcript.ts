@@ -1,7 +1,6 @@
-// The events of an AG-UI run folded into the blocks that the CAP face gives. Total: what does not fit is a block of its own,
-// as it came.
-import { type Block, viewEvent } from "capstan";
-
+// The events of an AG-UI run folded into the blocks that the CAP face gives. Text is kept by message, so that a snapshot
+// can take part of it back.
+import { Blocks } from "../blocks.js";
 import { isObject, isText } from "../json.js";
 
 export type AguiEvent = Record<string, unknown> & { type: string };
@@ -11,26 +10,10 @@ const STRUCTURE = /^(RUN_(STARTED|FINISHED|ERROR)|STEP_(STARTED|FINISHED)|TEXT_M
 /** Events of CAP's, under these names in CUSTOM. */
 const CARRIED = ["capstan.progress", "capstan.citations", "capstan.media", "capstan.user_error", "capstan.event"];
 
-/** The blocks of a run. Text is kept by message, so that a snapshot can take part of it back. */
-export class AguiTranscript {
-  #entries: { block: Block }[] = [];
-  readonly #texts = new Map<string, { block: Block }>();
-  #seq = 0;
-
+export class AguiTranscript extends Blocks {
   take(event: AguiEvent): void {
-    this.#seq += 1;
-    for (const data of interruptsOf(event)) {
-      this.#show({ type: "INTERRUPT", data });
-      // Each is a block of its own.
-      this.#seq += 1;
-    }
-    if (!STRUCTURE.test(event.type) && !this.#fold(event)) this.#raw(event);
-  }
-
-  /** Frames that are no event. */
-  takeUnreadable(text: string): void {
-    this.#seq += 1;
-    this.#raw(text);
+    for (const data of interruptsOf(event)) this.show({ type: "INTERRUPT", data });
+    if (!STRUCTURE.test(event.type) && !this.#fold(event)) this.raw(event);
   }
 
   /** False if it is not known here, or its members do not fit. */
@@ -38,9 +21,9 @@ export class AguiTranscript {
     switch (event.type) {
       case "TEXT_MESSAGE_CONTENT":
       case "TEXT_MESSAGE_CHUNK":
-        return this.#say(event["messageId"], event["delta"]);
+        return this.say(event["messageId"], event["delta"]);
       case "REASONING_MESSAGE_CONTENT":
-        return isText(event["delta"]) && this.#show({ type: "THOUGHT_TRACE", data: { thought: event["delta"] } });
+        return isText(event["delta"]) && this.show({ type: "THOUGHT_TRACE", data: { thought: event["delta"] } });
       case "MESSAGES_SNAPSHOT":
         return this.#snapshot(event["messages"]);
       case "CUSTOM":
@@ -50,68 +33,27 @@ export class AguiTranscript {
     }
   }
 
-  #say(id: unknown, delta: unknown): boolean {
-    if (!isText(id) || !isText(delta)) return false;
-    const entry = this.#texts.get(id);
-    if (entry?.block.type === "text") entry.block = { ...entry.block, text: entry.block.text + delta };
-    else this.#add({ type: "text", seq: this.#seq, text: delta }, id);
-    return true;
-  }
-
-  #show(event: Record<string, unknown>): boolean {
-    this.#add({ type: "event", seq: this.#seq, event, view: viewEvent(event) });
-    return true;
-  }
-
-  #raw(data: unknown): void {
-    this.#add({ type: "event", seq: this.#seq, event: isObject(data) ? data : { data }, view: { type: "other", data } });
-  }
-
-  #add(block: Block, id?: string): void {
-    const entry = { block };
-    this.#entries.push(entry);
-    if (id !== undefined) this.#texts.set(id, entry);
-  }
-
   #custom(name: unknown, value: unknown): boolean {
-    if (name === "capstan.reset") return this.#drop(value);
+    if (name === "capstan.reset") return this.#reset(value);
     // The attempt that follows is what matters.
     if (name === "capstan.attempt_failed") return true;
     if (!isObject(value)) return false;
-    if (name === "capstan.warning") return this.#warn(value);
-    return isText(name) && CARRIED.includes(name) && this.#show(value);
-  }
-
-  #warn({ code, message }: Record<string, unknown>): boolean {
-    if (!isText(code) || !isText(message)) return false;
-    this.#add({ type: "warning", seq: this.#seq, error: { code, message, severity: "WARNING" } });
-    return true;
+    if (name === "capstan.warning") return this.warn(value);
+    return isText(name) && CARRIED.includes(name) && this.show(value);
   }
 
   /** An attempt says something else: presentation events of the one before no longer count. */
-  #drop(value: unknown): boolean {
+  #reset(value: unknown): boolean {
     const dropped = isObject(value) ? value["dropped"] : undefined;
     if (!Array.isArray(dropped)) return false;
-    this.#entries = this.#entries.filter(({ block }) => block.type !== "event" || !dropped.includes(block.event["id"] ?? ""));
+    this.drop((event) => dropped.includes(event["id"] ?? ""));
     return true;
   }
 
   #snapshot(messages: unknown): boolean {
     if (!Array.isArray(messages) || !messages.every(isObject)) return false;
-    const texts = new Map(messages.map((message) => [message["id"], message["content"]]));
-    for (const [id, entry] of this.#texts) {
-      const text = texts.get(id);
-      if (entry.block.type === "text") entry.block = { ...entry.block, text: isText(text) ? text : "" };
-    }
+    this.restate(new Map(messages.map((message) => [message["id"], message["content"]])));
     return true;
-  }
-
-  get blocks(): readonly Block[] {
-    return this.#entries.map(({ block }) => block);
-  }
-
-  get text(): string {
-    return this.#entries.map(({ block }) => (block.type === "text" ? block.text : "")).join("");
   }
 }
 

@@ -39,6 +39,7 @@ export function Timeline({ view }: { view: LogView }): ReactNode {
           </li>
         ))}
       </ol>
+      {view.servedBy !== "" && <p className="muted served">Served by <strong>{view.servedBy}</strong></p>}
     </section>
   );
 }

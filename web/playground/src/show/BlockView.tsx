@@ -11,8 +11,8 @@ import { Raw } from "./Raw.js";
 
 interface Props {
   block: Block;
-  onRetry: () => void;
-  onAnswer: OnAnswer;
+  onRetry?: (() => void) | undefined;
+  onAnswer?: OnAnswer | undefined;
 }
 
 export const BlockView = memo(function BlockView({ block, onRetry, onAnswer }: Props): ReactNode {

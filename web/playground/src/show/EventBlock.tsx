@@ -14,7 +14,7 @@ import { Raw } from "./Raw.js";
 interface Props {
   view: EventView;
   /** Offered by failures that may pass. */
-  onRetry: () => void;
+  onRetry?: (() => void) | undefined;
 }
 
 export function EventBlock({ view, onRetry }: Props): ReactNode {
@@ -102,7 +102,7 @@ function Media({ item }: { item: MediaItem }): ReactNode {
   );
 }
 
-function UserError({ view: { data }, onRetry }: { view: Of<"user_error">; onRetry: () => void }): ReactNode {
+function UserError({ view: { data }, onRetry }: { view: Of<"user_error">; onRetry: (() => void) | undefined }): ReactNode {
   const { icon, tone, label, retry } = viewUserError(data);
   return (
     <div className={`card notice tone-${tone}`} role="note" data-domain={data.domain ?? "system"}>
@@ -111,7 +111,7 @@ function UserError({ view: { data }, onRetry }: { view: Of<"user_error">; onRetr
         <strong>{label}{data.code ? ` · ${data.code}` : ""}</strong>
         <p>{data.message}</p>
       </div>
-      {retry && <Button size="small" onClick={onRetry}>{retry}</Button>}
+      {retry && onRetry && <Button size="small" onClick={onRetry}>{retry}</Button>}
     </div>
   );
 }

@@ -45,12 +45,12 @@ function isOptional(value: unknown, check: (value: unknown) => boolean): boolean
   return value === undefined || check(value);
 }
 
-export function Interrupt({ asked, onAnswer }: { asked: Asked; onAnswer: OnAnswer }): ReactNode {
+export function Interrupt({ asked, onAnswer }: { asked: Asked; onAnswer?: OnAnswer | undefined }): ReactNode {
   const [isDone, setDone] = useState(false);
   const fields = Object.entries(asked.responseSchema?.properties ?? { answer: {} });
   const settle = (status: ResumeEntry["status"], payload?: unknown) => {
     setDone(true);
-    onAnswer([{ interruptId: asked.id, status, ...(payload === undefined ? {} : { payload }) }], status === "resolved" ? JSON.stringify(payload) : "(no answer)");
+    onAnswer?.([{ interruptId: asked.id, status, ...(payload === undefined ? {} : { payload }) }], status === "resolved" ? JSON.stringify(payload) : "(no answer)");
   };
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
@@ -60,7 +60,7 @@ export function Interrupt({ asked, onAnswer }: { asked: Asked; onAnswer: OnAnswe
   return (
     <form className="card interrupt" aria-label="Question" onSubmit={submit}>
       <strong>{asked.message ?? asked.reason}</strong>
-      <fieldset disabled={isDone}>
+      <fieldset disabled={isDone || !onAnswer}>
         {fields.map(([name, field]) => <Input key={name} name={name} field={field} isRequired={asked.responseSchema?.required?.includes(name) ?? false} />)}
         <div className="row">
           <Button type="submit" look="primary" size="small">Answer</Button>

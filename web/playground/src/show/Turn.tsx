@@ -19,18 +19,21 @@ export interface TurnData {
 
 interface Props {
   turn: TurnData;
-  onRetry: () => void;
-  onAnswer: OnAnswer;
+  /** Without it nothing can be tried again: this is what was, not what is. */
+  onRetry?: (() => void) | undefined;
+  onAnswer?: OnAnswer | undefined;
+  /** Where there is more to know about the run. */
+  more?: string | undefined;
 }
 
-export const Turn = memo(function Turn({ turn, onRetry, onAnswer }: Props): ReactNode {
+export const Turn = memo(function Turn({ turn, onRetry, onAnswer, more }: Props): ReactNode {
   const { question, state } = turn;
   return (
     <article className="turn" data-status={state.status}>
-      <p className="question">{question}</p>
+      {question !== "" && <p className="question">{question}</p>}
       <div className="answer">
         {state.status !== "idle" && latest(state.blocks).map((block) => <BlockView key={`${block.type}-${block.seq}`} block={block} onRetry={onRetry} onAnswer={onAnswer} />)}
-        <Status state={state} />
+        <Status state={state} more={more} />
       </div>
     </article>
   );
@@ -43,7 +46,7 @@ function latest(blocks: readonly Block[]): readonly Block[] {
   return blocks.filter((block) => label(block) === undefined || last.get(label(block)) === block);
 }
 
-function Status({ state }: { state: CapStreamState }): ReactNode {
+function Status({ state, more }: { state: CapStreamState; more: string | undefined }): ReactNode {
   const [tone, text] = told(state);
   return (
     <footer className="turn-status" role="status" data-testid="status">
@@ -53,6 +56,7 @@ function Status({ state }: { state: CapStreamState }): ReactNode {
       </Badge>
       {state.status === "retrying" && <Retrying until={state.until} because={state.because} />}
       {state.status === "failed" && <span className="muted">{titleOf(state.error)}</span>}
+      {more && <a className="turn-more" href={more}>in the console</a>}
     </footer>
   );
 }

@@ -15,7 +15,7 @@ use http::request::Parts;
 
 use self::completion::{Chunk, Completion};
 use self::writer::ChatWriter;
-use super::output::Output;
+use super::output::{Output, TakenBack};
 use super::request::{self, Wants};
 use super::{errors, models, parameters, repeats};
 use crate::app::App;
@@ -109,6 +109,7 @@ impl Face for Chat {
 
     async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
         let wants_usage = opening.posted.is_some_and(|ask| ask::wants_usage(ask.extras.payload.get()));
-        Ok(Box::new(ChatWriter::new(opening.run, wants_usage, app.settings.exposure)))
+        let taken_back = TakenBack::of(app, opening.run).await?;
+        Ok(Box::new(ChatWriter::new(opening.run, wants_usage, taken_back, app.settings.exposure)))
     }
 }

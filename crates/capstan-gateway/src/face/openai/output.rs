@@ -1,10 +1,15 @@
 //! What a run amounts to in OpenAI's words: items. Text and markdown are one message, a thought is an item of its own,
 //! and so is a call that waits for the caller. Calls that the agent has answered itself are its own business.
 
-use capstan_protocol::{Close, Event, EventView, Payload, RawObject, StreamError, StreamPacket, StreamReset};
+use capstan_journal::Run;
+use capstan_protocol::agui::Interrupt;
+use capstan_protocol::{
+    Close, Event, EventView, Fault, Payload, RawObject, StreamError, StreamPacket, StreamReset,
+};
 use serde_json::{Map, Value, json};
 
-use crate::reader::Fold;
+use crate::app::App;
+use crate::reader::{self, Fold};
 
 /// An item, and the packet that began it.
 #[derive(Debug, Default)]
@@ -102,9 +107,20 @@ impl Output {
                     call.is_answered = true;
                 }
             }
+            Said::Interrupt(interrupt) => self.ask(seq, &interrupt),
             Said::Reset(reset) => self.reset(reset.after_seq),
-            Said::Nothing => {}
+            Said::Other | Said::Nothing => {}
         }
+    }
+
+    /// A question to a person is a call whose output is the answer. One about a call of the agent's own stands for it.
+    fn ask(&mut self, seq: u64, interrupt: &Interrupt) {
+        for call in self.calls.iter_mut().filter(|call| Some(&call.id) == interrupt.tool_call_id.as_ref()) {
+            call.is_answered = true;
+        }
+        let arguments = serde_json::to_string(interrupt).unwrap_or_default();
+        let (id, name) = (interrupt.id.clone(), INTERRUPT.to_owned());
+        self.calls.push(Call { seq, id, name, arguments, is_answered: false });
     }
 
     fn reset(&mut self, after: u64) {
@@ -134,6 +150,42 @@ impl Fold for Output {
     }
 }
 
+/// The tool by whose name a run asks a person.
+const INTERRUPT: &str = "interrupt";
+
+/// What later attempts have taken back: packets after the first number, up to the second.
+#[derive(Debug, Default)]
+pub(super) struct TakenBack(Vec<(u64, u64)>);
+
+impl TakenBack {
+    /// Of a run as it stands.
+    pub(super) async fn of(app: &App, run: &Run) -> Result<Self, Fault> {
+        // Nobody has seen what such a run took back, so that whoever comes later need not either.
+        if !run.is_unseen || run.attempt < 2 {
+            return Ok(Self::default());
+        }
+        Ok(reader::so_far::<Self>(app, run).await?.transcript)
+    }
+
+    pub(super) fn has(&self, seq: u64) -> bool {
+        self.0.iter().any(|(after, reset)| (after + 1..=*reset).contains(&seq))
+    }
+}
+
+impl Fold for TakenBack {
+    fn take(&mut self, packet: &StreamPacket) {
+        if let Payload::Event(raw) = &packet.payload
+            && let Said::Reset(reset) = Said::of(raw)
+        {
+            self.0.push((reset.after_seq, packet.seq));
+        }
+    }
+
+    fn error(&self) -> Option<&StreamError> {
+        None
+    }
+}
+
 /// What an event is to OpenAI.
 pub(super) enum Said {
     /// Markdown that stands by itself.
@@ -151,8 +203,12 @@ pub(super) enum Said {
     Result {
         id: String,
     },
+    /// The run asks a person.
+    Interrupt(Box<Interrupt>),
     Reset(StreamReset),
     /// There is no word for it, and the SDKs break at words that they do not know.
+    Other,
+    /// Part of a call, and nothing by itself.
     Nothing,
 }
 
@@ -181,17 +237,15 @@ impl Said {
                 Self::Citations(sources.map(source).collect())
             }
             EventView::Reset(reset) => Self::Reset(reset),
-            EventView::Progress(_)
-            | EventView::Media(_)
-            | EventView::UserError(_)
-            | EventView::Interrupt(_) => Self::Nothing,
+            EventView::Interrupt(interrupt) => Self::Interrupt(interrupt),
+            EventView::Progress(_) | EventView::Media(_) | EventView::UserError(_) => Self::Other,
             EventView::Other => Self::of_tool(&event),
         }
     }
 
     fn of_tool(event: &Event) -> Self {
         let text = |name: &str| event.data.get(name).and_then(Value::as_str).map(str::to_owned);
-        let Some(id) = text("toolCallId") else { return Self::Nothing };
+        let Some(id) = text("toolCallId") else { return Self::Other };
         match event.kind.as_deref() {
             Some("TOOL_CALL_START") => Self::Call { id, name: text("toolCallName").unwrap_or_default() },
             Some("TOOL_CALL_ARGS") => Self::Arguments { id, more: text("delta").unwrap_or_default() },

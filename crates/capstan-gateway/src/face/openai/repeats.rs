@@ -20,8 +20,8 @@ use crate::wall_clock::between;
 const WITHIN: Duration = Duration::from_secs(600);
 /// So many runs of one body are looked at, the newest first.
 const MOST: usize = 32;
-/// What the keys of requests without one begin with.
-const KEYLESS: &str = "keyless-";
+/// What the keys of requests without one begin with. No header can hold the dot, so that no client has such a key.
+const KEYLESS: &str = "keyless\u{b7}";
 
 /// Keeps the run that a repeat is for from others that repeat the same, until its answer has begun.
 #[derive(Clone, Default)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Request as HttpRequest, State};
 use axum::response::Response;
+use bytes::Bytes;
 use capstan_journal::ArmedBy;
 use capstan_protocol::{DecodeError, Fault, decode};
 use http::request::Parts;
@@ -17,6 +18,7 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::ask::{LONGEST_ID, invalid};
 use crate::face::{self, Asker, Face};
+use crate::limits::Load;
 use crate::openapi::Header;
 use crate::post;
 use crate::refusal::Refusal;
@@ -53,8 +55,19 @@ pub(super) async fn start(
     Extension(caller): Extension<Caller>,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
-    let (mut parts, body) = request.into_parts();
+    let (parts, body) = request.into_parts();
     let (body, load) = post::read(&app, &caller, &*face, &parts, body).await?;
+    answer(face, app, caller, parts, (body, load)).await
+}
+
+/// Answers one whose body is read.
+pub(super) async fn answer(
+    face: Arc<dyn Face>,
+    app: App,
+    caller: Caller,
+    mut parts: Parts,
+    (body, load): (Bytes, Load),
+) -> Result<Response, Refusal> {
     let wants: Wants = decode::from_slice(&body)
         .map_err(|error| face::refusal(&app, &*face, invalid(&error), Asker::Unread(&parts)))?;
     parts.extensions.insert(wants);
@@ -68,6 +81,18 @@ pub(super) const KEY: Header = Header {
         id; another body is refused.",
     schema: || json!({ "type": "string", "maxLength": LONGEST_ID }),
 };
+
+pub(super) const EVENTS: Header = Header {
+    name: "X-Capstan-Events",
+    says: "`all`: events that OpenAI has no word for are told as well, as `capstan.event`, `capstan.warning` and `capstan.attempt`. Not every SDK can \
+        read them.",
+    schema: || json!({ "type": "string" }),
+};
+
+/// Whether events of our own are wanted.
+pub(super) fn wants_all_events(parts: &Parts) -> bool {
+    post::header_lists(&parts.headers, EVENTS.name, "all")
+}
 
 /// The key of a request, if it has one.
 pub(super) fn key_of(parts: &Parts) -> Result<Option<&str>, Fault> {
@@ -87,6 +112,7 @@ pub(super) fn armed_by(parts: &Parts) -> ArmedBy {
 /// What the SDKs send from pages beside what every client does.
 pub(super) const REQUEST_HEADERS: &[&str] = &[
     "idempotency-key",
+    "x-capstan-events",
     "openai-beta",
     "openai-organization",
     "openai-project",

@@ -3,6 +3,7 @@
 mod ask;
 mod items;
 mod object;
+mod references;
 mod routes;
 mod unstored;
 mod writer;
@@ -18,18 +19,17 @@ use http::request::Parts;
 use uuid::Uuid;
 
 use self::object::{Echo, ResponseObject};
-use self::writer::{ResponseEvent, ResponsesWriter, StartingAfter};
-use super::output::Output;
+use self::writer::{Manner, ResponseEvent, ResponsesWriter, StartingAfter};
+use super::output::{Output, TakenBack};
 use super::request::{self, Wants};
 use super::{errors, parameters, repeats};
 use crate::app::App;
 use crate::ask::{Ask, invalid};
 use crate::face::{self, Asker, Face, FaceWriter, Opening, Request};
 use crate::openapi::{Model, Routes, model};
-use crate::reader::View;
 use crate::refusal::journal_fault;
 use crate::resume::ResumePoint;
-use crate::{lookup, reader, webhooks};
+use crate::{interrupts, lookup, reader};
 
 /// The name under which runs of this face are kept.
 const NAME: &str = "openai-responses";
@@ -64,6 +64,15 @@ impl Face for Responses {
         if ask.chat.is_some() {
             self.unstored.note(tenant);
         }
+        if let Some(asker) =
+            interrupts::asker_of(ask).filter(|_| ask.session.is_empty() && ask.previous.is_none())
+        {
+            // Whoever answers need not say where it was asked.
+            ask.session = lookup::by_stream(app, tenant, &asker.to_string())
+                .await
+                .map(|run| run.session)
+                .unwrap_or_default();
+        }
         let Some(previous) = ask.previous else { return Ok(()) };
         let found = lookup::by_stream(app, tenant, &previous.to_string()).await;
         let run = found.ok().filter(|run| run.face == NAME).ok_or_else(|| unknown_previous(previous))?;
@@ -92,13 +101,15 @@ impl Face for Responses {
         request::armed_by(parts)
     }
 
+    /// Whoever does not wait for it may want to be told.
+    fn tells_end(&self, ask: &Ask) -> bool {
+        ask.extras.payload.decode::<Wants>().is_ok_and(|wants| wants.background)
+    }
+
     async fn whole(&self, app: &App, request: &Request<'_>, run: &Run) -> Option<Response> {
         let wants = Wants::of(request.parts);
         if wants.stream {
             return None;
-        }
-        if wants.background {
-            webhooks::promise(app, run).await;
         }
         let told = async {
             let echo = Echo::of(request.ask.extras.payload.get());
@@ -128,15 +139,16 @@ impl Face for Responses {
     }
 
     async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
-        if opening.view == View::Post && Wants::of(opening.parts).background {
-            webhooks::promise(app, opening.run).await;
-        }
         let echo = match opening.posted {
             Some(ask) => Echo::of(ask.extras.payload.get()),
             None => echo_of(app, opening.run).await?,
         };
-        let after = opening.parts.extensions.get::<StartingAfter>().map(|StartingAfter(after)| *after);
-        Ok(Box::new(ResponsesWriter::new(opening.run, echo, after, app.settings.exposure)))
+        let manner = Manner {
+            after: opening.parts.extensions.get::<StartingAfter>().map(|StartingAfter(after)| *after),
+            has_all_events: request::wants_all_events(opening.parts),
+            taken_back: TakenBack::of(app, opening.run).await?,
+        };
+        Ok(Box::new(ResponsesWriter::new(opening.run, echo, manner, app.settings.exposure)))
     }
 }
 

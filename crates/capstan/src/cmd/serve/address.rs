@@ -9,8 +9,12 @@ use super::config::Config;
 use crate::cmd::Failure;
 
 /// Without tenants only loopback is safe; beyond it the operator must say so.
-pub(super) async fn allowed(config: &Config, is_local: bool) -> Result<Vec<SocketAddr>, Failure> {
-    let addresses = resolve(&config.listen).await?;
+pub(super) async fn allowed(
+    config: &Config,
+    listen: &str,
+    is_local: bool,
+) -> Result<Vec<SocketAddr>, Failure> {
+    let addresses = resolve(listen).await?;
     let exposed = addresses.iter().find(|a| !a.ip().is_loopback());
     let Some(address) = exposed.filter(|_| is_local && !config.open) else { return Ok(addresses) };
     let message = format!("{address} can be reached from elsewhere, but no tenants are configured");
@@ -70,6 +74,12 @@ pub(super) fn url(addresses: &[SocketAddr], is_tls: bool) -> String {
         [first, ..] => format!("{scheme}://localhost:{}", first.port()),
         [] => String::new(),
     }
+}
+
+/// Where other processes reach it, unless they are told: not by the address that stands for all of this machine's.
+pub(super) fn advertised(addresses: &[SocketAddr], is_tls: bool) -> Option<String> {
+    let is_one = |address: &SocketAddr| !address.ip().is_unspecified();
+    addresses.iter().all(is_one).then(|| url(addresses, is_tls)).filter(|url| !url.is_empty())
 }
 
 /// Where this machine reaches it: nobody can call the address that stands for all of them.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use capstan_agent::{Agent, Clock};
 use capstan_protocol::nearest;
-use capstan_upstream::{AgentTable, ConfigError, KINDS, build_all, missing_key};
+use capstan_upstream::{AgentTable, Breakers, ConfigError, KINDS, build_all_with, missing_key};
 use serde_json::{Map, Value};
 use toml::Spanned;
 
@@ -31,7 +31,11 @@ pub(super) struct Source<'a> {
 }
 
 /// The agents of a file under their names, in its order.
-pub(super) fn agents(tables: &[Table], source: Source<'_>) -> Result<Vec<Named>, Failure> {
+pub(super) fn agents(
+    tables: &[Table],
+    source: Source<'_>,
+    breakers: &Breakers,
+) -> Result<Vec<Named>, Failure> {
     let mut read: Vec<AgentTable> = Vec::new();
     for table in tables {
         let (name, kind) = (word(table, "name", source)?, word(table, "kind", source)?);
@@ -39,7 +43,7 @@ pub(super) fn agents(tables: &[Table], source: Source<'_>) -> Result<Vec<Named>,
             .map_err(|why| source.mistake(place(table, "name"), &why))?;
         read.push(AgentTable { name, kind, keys: keys(table) });
     }
-    let built = build_all(&read, &Clock::default()).map_err(|(at, error)| {
+    let built = build_all_with(&read, &Clock::default(), breakers).map_err(|(at, error)| {
         let found = tables.get(at).zip(read.get(at));
         found.map_or_else(
             || Failure::usage(error.to_string()),
@@ -144,7 +148,7 @@ mod tests {
         }
         let file: File = toml::from_str(text).unwrap();
         let source = Source { path: Path::new("capstan.toml"), text };
-        let found = agents(&file.agents, source);
+        let found = agents(&file.agents, source, &Breakers::default());
         found
             .map(|all| all.into_iter().map(|agent| agent.name).collect())
             .map_err(|failure| format!("{failure:?}"))

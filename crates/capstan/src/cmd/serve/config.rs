@@ -2,6 +2,7 @@
 
 mod auth;
 mod cluster;
+mod console;
 mod effective;
 mod overlay;
 mod tenant;
@@ -13,10 +14,12 @@ use std::path::{Path, PathBuf};
 use capstan_gateway::{Operator, Settings, Tenant};
 use capstan_journal::Replica;
 use capstan_protocol::{Exposure, nearest};
+use capstan_upstream::Breakers;
 use serde::Deserialize;
 
 use self::auth::{AuthConfig, JwtConfig, OperatorConfig};
 use self::cluster::ClusterConfig;
+use self::console::ConsoleConfig;
 use self::overlay::{LimitsConfig, RetentionConfig, TimeoutsConfig, check_claim_age};
 use self::tenant::{Key, TenantConfig};
 use super::agents::{self, Named, Source, Table};
@@ -51,6 +54,7 @@ pub(in crate::cmd) struct Config {
     tenants: Vec<TenantConfig>,
     auth: AuthConfig,
     operators: Vec<OperatorConfig>,
+    console: ConsoleConfig,
     agents: Vec<Table>,
     limits: LimitsConfig,
     timeouts: TimeoutsConfig,
@@ -80,6 +84,7 @@ impl Default for Config {
             tenants: Vec::new(),
             auth: AuthConfig::default(),
             operators: Vec::new(),
+            console: ConsoleConfig::default(),
             agents: Vec::new(),
             limits: LimitsConfig::default(),
             timeouts: TimeoutsConfig::default(),
@@ -104,9 +109,9 @@ impl Config {
     }
 
     /// The agents that the file names, the default one first; none if it names none.
-    pub(super) fn agents(&self) -> Result<Vec<Named>, Failure> {
+    pub(super) fn agents(&self, breakers: &Breakers) -> Result<Vec<Named>, Failure> {
         let (path, text) = &self.source;
-        agents::agents(&self.agents, Source { path, text })
+        agents::agents(&self.agents, Source { path, text }, breakers)
     }
 
     /// Where others find the gateway, if that is said: an absolute address.
@@ -133,6 +138,7 @@ impl Config {
             exposure: self.exposure(),
             agui_error_text: self.agui_error_text,
             openai_repeats: self.openai_repeats,
+            console: self.console.settings()?,
             ..Settings::default()
         };
         self.limits.apply(&mut settings.limits);
@@ -147,9 +153,19 @@ impl Config {
         Ok(settings)
     }
 
+    /// Where the others that share a journal reach this process, if that is said elsewhere than in the file.
+    pub(super) fn advertise(&mut self, url: Option<String>) {
+        self.cluster.advertise(url);
+    }
+
     /// What this process is among those that share a journal.
     pub(super) fn replica(&self) -> Result<Replica, Failure> {
         self.cluster.replica()
+    }
+
+    /// Where the console listens, if it has an address of its own.
+    pub(super) fn console_listen(&self) -> Option<&str> {
+        self.console.listen.as_deref()
     }
 
     /// The journal as it may be shown: without a password.

@@ -7,6 +7,7 @@ use capstan_agent::Agent;
 use capstan_demo::Demo;
 use capstan_gateway::{Jwt, Settings};
 use capstan_journal::Durability;
+use capstan_upstream::Breakers;
 
 use super::agents::Named;
 use super::config::Config;
@@ -21,11 +22,15 @@ pub(in crate::cmd) struct Plan {
     pub(in crate::cmd) settings: Settings,
     /// The default one first.
     pub(super) agents: Vec<Named>,
+    /// What its routes know of upstreams.
+    pub(super) breakers: Breakers,
     pub(super) certificate: Option<tls::Files>,
     /// Where the keys of tokens are, and what checks with them.
     pub(super) token_keys: Option<(jwks::Source, Jwt)>,
     pub(super) durability: Durability,
     pub(super) addresses: Vec<SocketAddr>,
+    /// Where the console listens, if not there.
+    pub(super) console_addresses: Vec<SocketAddr>,
 }
 
 impl Plan {
@@ -38,14 +43,28 @@ impl Plan {
         }
         let certificate = tls::Files::of(config)?;
         settings.tls = certificate.as_ref().map(tls::Files::open).transpose()?;
-        let mut agents = config.agents()?;
+        let breakers = Breakers::default();
+        let mut agents = config.agents(&breakers)?;
         if agents.is_empty() {
             agents.push(demo());
         }
         check_journal(&config.journal)?;
         let durability = durability(&config.durability)?;
-        let addresses = address::allowed(config, settings.is_local()).await?;
-        Ok(Self { settings, agents, certificate, token_keys, durability, addresses })
+        let addresses = address::allowed(config, &config.listen, settings.is_local()).await?;
+        let console_addresses = match config.console_listen() {
+            Some(listen) => address::allowed(config, listen, settings.is_local()).await?,
+            None => Vec::new(),
+        };
+        Ok(Self {
+            settings,
+            agents,
+            breakers,
+            certificate,
+            token_keys,
+            durability,
+            addresses,
+            console_addresses,
+        })
     }
 
     /// What lets a server start, but most likely is a mistake: the agent, and what is wrong.

@@ -5,7 +5,7 @@ use capstan_journal::{JournalError, Run, RunState};
 use capstan_protocol::{Close, ErrorSeverity, Exposure, Fault, FaultKind, Payload, StreamError, sse};
 
 use super::super::errors::{ApiError, ErrorBody};
-use super::super::output::{Output, Said, Usage, block};
+use super::super::output::{Output, Said, TakenBack, Usage, block};
 use super::completion::{Chunk, ChunkChoice, Delta, ToolCall, finish_reason, id_of, seconds};
 use crate::app::App;
 use crate::face::{FaceWriter, Next, Telling};
@@ -17,6 +17,8 @@ pub(super) struct ChatWriter {
     id: String,
     exposure: Exposure,
     wants_usage: bool,
+    /// What is left out.
+    taken_back: TakenBack,
     /// Calls were made. Which of them are the caller's to answer is known at the end.
     has_calls: bool,
     /// Something was said.
@@ -26,8 +28,9 @@ pub(super) struct ChatWriter {
 const DONE: &[u8] = b"data: [DONE]\n\n";
 
 impl ChatWriter {
-    pub(super) fn new(run: &Run, wants_usage: bool, exposure: Exposure) -> Self {
-        Self { id: id_of(run), run: run.clone(), exposure, wants_usage, has_calls: false, has_text: false }
+    pub(super) fn new(run: &Run, wants_usage: bool, taken_back: TakenBack, exposure: Exposure) -> Self {
+        let (has_calls, has_text) = (false, false);
+        Self { id: id_of(run), run: run.clone(), exposure, wants_usage, taken_back, has_calls, has_text }
     }
 
     fn chunk(&self, delta: Delta<'_>, finish_reason: Option<&'static str>, out: &mut Vec<u8>) {
@@ -57,17 +60,21 @@ impl ChatWriter {
     /// Takes frames up to the end of the answer, if it is among them.
     fn tell(&mut self, frames: &[Bytes], out: &mut Vec<u8>) -> Option<End> {
         for packet in frames.iter().filter_map(|frame| sse::decode_packet(frame)) {
+            if self.taken_back.has(packet.seq) {
+                continue;
+            }
             match packet.payload {
                 Payload::Delta(text) => self.say(&text, out),
                 Payload::Event(raw) => match Said::of(&raw) {
                     Said::Block(content) => self.say(&block(&content, self.has_text), out),
-                    Said::Call { .. } => self.has_calls = true,
+                    Said::Call { .. } | Said::Interrupt(_) => self.has_calls = true,
                     // What was said cannot be taken back.
                     Said::Reset(_) => return Some(End::Failed(Fault::new(FaultKind::AttemptDiverged))),
                     Said::Thought(_)
                     | Said::Citations(_)
                     | Said::Arguments { .. }
                     | Said::Result { .. }
+                    | Said::Other
                     | Said::Nothing => {}
                 },
                 Payload::Error(error) if error.severity == ErrorSeverity::Fatal => {

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
 use capstan_protocol::{
     Arguments, ChatMessage, DecodeError, Effort, Fault, Parameters, Part, RawJson, RawObject, Role, decode,
 };
 use serde::Deserialize;
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::super::content::{Contents, TextOr};
@@ -13,6 +15,7 @@ use super::super::errors::CODE;
 use super::super::parameters::{self, Format, ToolSpec, refuse};
 use super::{PREVIOUS, stream_of, unstored};
 use crate::ask::{Ask, Extras, invalid};
+use crate::interrupts;
 
 #[derive(Deserialize)]
 struct ResponseRequest {
@@ -84,7 +87,7 @@ impl ResponseRequest {
     fn into_ask(self, payload: RawObject) -> Result<Ask, DecodeError> {
         self.check_shape()?;
         let session = conversation(self.conversation)?;
-        let messages = messages(self.input)?;
+        let (messages, answers) = messages(self.input)?;
         let format = self.text.and_then(|text| text.format);
         let parameters = Parameters {
             temperature: self.temperature,
@@ -98,6 +101,7 @@ impl ResponseRequest {
             tools: parameters::tools(self.tools.unwrap_or_default())?.into(),
             parameters: Arc::new(parameters),
             instructions: self.instructions.map(ChatMessage::system).map(Arc::new),
+            answers,
             payload: Arc::new(payload),
             ..Extras::default()
         };
@@ -137,14 +141,20 @@ fn conversation(raw: Option<RawJson>) -> Result<Option<String>, DecodeError> {
     id.map(Some).ok_or_else(|| DecodeError::value("conversation", "must be an id, or an object with one"))
 }
 
-fn messages(input: Option<TextOr<Item>>) -> Result<Vec<ChatMessage>, DecodeError> {
+/// What is said, and what answers a question of an earlier run.
+fn messages(input: Option<TextOr<Item>>) -> Result<(Vec<ChatMessage>, Vec<ResumeEntry>), DecodeError> {
     let items = match input {
-        Some(TextOr::Text(text)) => return Ok(vec![ChatMessage::user(text)]),
+        Some(TextOr::Text(text)) => return Ok((vec![ChatMessage::user(text)], Vec::new())),
         Some(TextOr::Many(items)) if !items.is_empty() => items,
         _ => return Err(DecodeError::value("input", "is missing or empty")),
     };
     let mut messages: Vec<ChatMessage> = Vec::with_capacity(items.len());
+    let mut answers = Vec::new();
     for (n, item) in items.into_iter().enumerate() {
+        if item.is_about_question() {
+            answers.extend(item.into_answer());
+            continue;
+        }
         let Some(message) = item.into_message(n)? else { continue };
         match messages.last_mut() {
             // A text and the calls after it are one message to an agent.
@@ -154,10 +164,26 @@ fn messages(input: Option<TextOr<Item>>) -> Result<Vec<ChatMessage>, DecodeError
             _ => messages.push(message),
         }
     }
-    Ok(messages)
+    Ok((messages, answers))
 }
 
 impl Item {
+    /// Whether it is a question of a run's own, told as a call, or the output of one.
+    fn is_about_question(&self) -> bool {
+        let is_call = matches!(self.kind.as_deref(), Some("function_call" | "function_call_output"));
+        is_call && self.call_id.as_deref().is_some_and(|id| interrupts::stream_of(id).is_some())
+    }
+
+    /// An empty output says that there will be no answer.
+    fn into_answer(self) -> Option<ResumeEntry> {
+        let interrupt_id = self.call_id.filter(|_| self.kind.as_deref() == Some("function_call_output"))?;
+        let text = self.output.into_text();
+        let status = if text.is_empty() { ResumeStatus::Cancelled } else { ResumeStatus::Resolved };
+        let payload = (!text.is_empty())
+            .then(|| decode::from_str::<RawJson>(&text).unwrap_or_else(|_| Value::String(text).into()));
+        Some(ResumeEntry { interrupt_id, status, payload, metadata: None })
+    }
+
     /// As an agent is told it; what a model only thought is left out.
     fn into_message(self, n: usize) -> Result<Option<ChatMessage>, DecodeError> {
         let place = |member: &str| format!("input[{n}].{member}");
@@ -195,8 +221,8 @@ impl Item {
             }
             "reasoning" => return Ok(None),
             "item_reference" => {
-                let what = "references to items are not followed: send the items, or previous_response_id";
-                return Err(DecodeError::value(place("type"), what));
+                // Those that were found stand in the request by now.
+                return Err(DecodeError::value(place("id"), "names no item that is kept"));
             }
             other => return Err(DecodeError::value(place("type"), format!("{other:?} is not understood"))),
         };
@@ -206,7 +232,7 @@ impl Item {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -246,7 +272,7 @@ mod tests {
             (with("input", json!([{ "role": "bard", "content": "x" }])), "input[0].role"),
             (with("input", json!([{ "role": "user", "content": [] }])), "input[0].content"),
             (with("input", json!([{ "type": "song" }])), "input[0].type"),
-            (with("input", json!([{ "type": "item_reference", "id": "msg_1" }])), "input[0].type"),
+            (with("input", json!([{ "type": "item_reference", "id": "msg_1" }])), "input[0].id"),
             (with("input", json!([{ "type": "function_call_output", "output": "x" }])), "input[0].call_id"),
             (with("top_logprobs", json!(3)), "top_logprobs"),
             (with("prompt", json!({ "id": "p" })), "prompt"),

@@ -45,10 +45,7 @@ impl ItemPage {
             input: TextOr<RawJson>,
         }
         let request: Request = decode::from_slice(body).map_err(|error| invalid(&error))?;
-        let mut items: Vec<(String, String)> = match request.input {
-            TextOr::Text(text) => vec![of_text(stream, &text)],
-            TextOr::Many(items) => (0..).zip(&items).map(|(n, item)| with_id(stream, n, item)).collect(),
-        };
+        let mut items = inputs(stream, request.input);
         match params.order.as_deref() {
             Some("asc") => {}
             None | Some("desc") => items.reverse(),
@@ -67,6 +64,14 @@ impl ItemPage {
         let (first_id, last_id) = (id(items.first()), id(items.last()));
         let data = items.into_iter().filter_map(|(_, item)| RawValue::from_string(item).ok()).collect();
         Ok(Self { object: "list", data, first_id, last_id, has_more })
+    }
+}
+
+/// The items that an answer was asked with, each with its id.
+pub(super) fn inputs(stream: Uuid, input: TextOr<RawJson>) -> Vec<(String, String)> {
+    match input {
+        TextOr::Text(text) => vec![of_text(stream, &text)],
+        TextOr::Many(items) => (0..).zip(&items).map(|(n, item)| with_id(stream, n, item)).collect(),
     }
 }
 

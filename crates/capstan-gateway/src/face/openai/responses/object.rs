@@ -116,6 +116,14 @@ pub(super) enum Item<'a> {
     FunctionCall { id: String, status: &'static str, call_id: &'a str, name: &'a str, arguments: &'a str },
 }
 
+impl Item<'_> {
+    pub(super) fn id(&self) -> &str {
+        match self {
+            Self::Message { id, .. } | Self::Reasoning { id, .. } | Self::FunctionCall { id, .. } => id,
+        }
+    }
+}
+
 /// A text with its sources.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct TextPart<'a> {

@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 use super::super::errors::REFUSALS;
 use super::super::models::TAG;
 use super::super::output::Output;
-use super::super::request::{self, KEY};
+use super::super::request::{self, EVENTS, KEY};
 use super::items::{ItemPage, PageParams};
 use super::object::ResponseObject;
 use super::writer::{ResponseEvent, StartingAfter};
-use super::{NAME, Responses, echo_of, id_of, stream_of};
+use super::{NAME, Responses, echo_of, id_of, references, stream_of};
 use crate::access::Caller;
 use crate::app::App;
 use crate::ask::invalid;
@@ -44,7 +44,15 @@ pub(super) fn routes(face: Arc<Responses>) -> Routes {
         }
     };
     let posted = face.clone();
-    let start = async move |app, caller, http| request::start(posted, app, caller, http).await;
+    let start = async move |State(app): State<App>,
+                            Extension(caller): Extension<Caller>,
+                            http: HttpRequest| {
+        let (parts, body) = http.into_parts();
+        let (body, load) = post::read(&app, &caller, &*posted, &parts, body).await?;
+        let followed = references::follow(&app, &caller.tenant, body).await;
+        let body = followed.map_err(|fault| face::refusal(&app, &*posted, fault, Asker::Unread(&parts)))?;
+        request::answer(posted, app, caller, parts, (body, load)).await
+    };
     Routes::default()
         .post("/v1/responses", start, &POST)
         .get("/v1/responses/{id}", about(&face, |about| Box::pin(look(about))), &GET)
@@ -173,7 +181,7 @@ const POST: Row = Row {
     summary: "Create a response",
     says: "OpenAI's Responses with an agent as the model. Any response can be read again and read on, not only one in the background, for as long as \
         retention keeps it; its run goes on if the connection ends.",
-    headers: &[&KEY],
+    headers: &[&KEY, &EVENTS],
     body: Some(&REQUEST),
     answers: &[Answer {
         headers: &[&openapi::STREAM_ID],
@@ -199,6 +207,7 @@ const GET: Row = Row {
     summary: "Look up a response",
     says: "As it stands, or as events from any place on: `starting_after` is the number of the last event that was received.",
     places: &[&ID],
+    headers: &[&EVENTS],
     query: Some(LookParams::json_schema),
     answers: &[Answer {
         headers: &[&openapi::STREAM_ID],

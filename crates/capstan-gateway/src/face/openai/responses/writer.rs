@@ -3,13 +3,13 @@
 
 use bytes::Bytes;
 use capstan_journal::{JournalError, Run, RunState};
-use capstan_protocol::{ErrorSeverity, Exposure, Fault, FaultKind, Payload, StreamPacket, sse};
+use capstan_protocol::{ErrorSeverity, Exposure, Fault, FaultKind, Payload, RawObject, StreamPacket, sse};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::super::errors::ApiError;
-use super::super::output::{Call, Output, Said, Source, block};
+use super::super::output::{Call, Output, Said, Source, TakenBack, block};
 use super::object::{Echo, Item, ResponseObject, Summary, TextPart, item_id, items};
 use crate::app::App;
 use crate::face::{FaceWriter, Next, Telling};
@@ -49,8 +49,7 @@ pub(super) struct ResponsesWriter {
     run: Run,
     echo: Echo,
     exposure: Exposure,
-    /// The last event that the reader has.
-    after: Option<u64>,
+    manner: Manner,
     /// The number of the next event.
     next: u64,
     /// How many items have begun.
@@ -61,17 +60,28 @@ pub(super) struct ResponsesWriter {
     chars: usize,
 }
 
+/// How a response is told.
+#[derive(Debug, Default)]
+pub(super) struct Manner {
+    /// The last event that the reader has.
+    pub(super) after: Option<u64>,
+    /// What OpenAI has no word for is told, too.
+    pub(super) has_all_events: bool,
+    /// What is left out.
+    pub(super) taken_back: TakenBack,
+}
+
 impl ResponsesWriter {
-    pub(super) fn new(run: &Run, echo: Echo, after: Option<u64>, exposure: Exposure) -> Self {
+    pub(super) fn new(run: &Run, echo: Echo, manner: Manner, exposure: Exposure) -> Self {
         let (next, items, message, chars) = (0, 0, None, 0);
-        Self { run: run.clone(), echo, exposure, after, next, items, message, chars }
+        Self { run: run.clone(), echo, exposure, manner, next, items, message, chars }
     }
 
     /// Tells an event, unless the reader has it. `body` is an object that is not empty.
     fn tell(&mut self, kind: &str, body: &impl Serialize, out: &mut Vec<u8>) {
         let number = self.next;
         self.next += 1;
-        if self.after.is_some_and(|after| number <= after) {
+        if self.manner.after.is_some_and(|after| number <= after) {
             return;
         }
         let body = serde_json::to_string(body).unwrap_or_default();
@@ -93,6 +103,9 @@ impl ResponsesWriter {
     /// Takes a packet; how the answer ends, if it does.
     fn take(&mut self, packet: StreamPacket, out: &mut Vec<u8>) -> Option<End> {
         self.next = packet.seq * PER_PACKET;
+        if self.manner.taken_back.has(packet.seq) {
+            return None;
+        }
         match packet.payload {
             Payload::Delta(text) => self.say(packet.seq, &text, out),
             Payload::Event(raw) => match Said::of(&raw) {
@@ -102,15 +115,28 @@ impl ResponsesWriter {
                 // What was said cannot be taken back.
                 Said::Reset(_) => return Some(End::Diverged),
                 // Calls are told at the end: then it is known which of them are the caller's to answer.
-                Said::Call { .. } | Said::Arguments { .. } | Said::Result { .. } | Said::Nothing => {}
+                Said::Call { .. } | Said::Arguments { .. } | Said::Result { .. } | Said::Interrupt(_) => {}
+                Said::Other => self.tell_ours("capstan.event", &Ours { event: &raw }, out),
+                Said::Nothing => {}
             },
             Payload::Error(error) if error.severity == ErrorSeverity::Fatal => {
                 self.fail(&Fault::from(error), out);
             }
-            Payload::Error(_) => {}
+            Payload::Error(error) => {
+                let is_warning = error.severity == ErrorSeverity::Warning;
+                let kind = if is_warning { "capstan.warning" } else { "capstan.attempt" };
+                self.tell_ours(kind, &json!({ "error": error }), out);
+            }
             Payload::Close(_) => return Some(End::Closed),
         }
         None
+    }
+
+    /// What OpenAI has no word for, to whoever asked for it.
+    fn tell_ours(&mut self, kind: &str, body: &impl Serialize, out: &mut Vec<u8>) {
+        if self.manner.has_all_events {
+            self.tell(kind, body, out);
+        }
     }
 
     /// The text's item and its place, begun if it is not there yet.
@@ -265,6 +291,11 @@ enum End {
 #[derive(Serialize)]
 struct Told<'a> {
     response: &'a ResponseObject<'a>,
+}
+
+#[derive(Serialize)]
+struct Ours<'a> {
+    event: &'a RawObject,
 }
 
 #[derive(Serialize)]

@@ -22,6 +22,10 @@ pub(super) struct ClusterConfig {
 const SHORTEST: f64 = 0.5;
 
 impl ClusterConfig {
+    pub(super) fn advertise(&mut self, url: Option<String>) {
+        self.url = url.or_else(|| self.url.take());
+    }
+
     pub(super) fn replica(&self) -> Result<Replica, Failure> {
         let lease = self.lease.map_or(Replica::LEASE, Into::into);
         if lease.as_secs_f64() < SHORTEST {
@@ -29,6 +33,15 @@ impl ClusterConfig {
                 "cluster.lease: {} s is less than {SHORTEST} s",
                 lease.as_secs_f64()
             )));
+        }
+        if let Some(url) = &self.url {
+            let is_web =
+                Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+            if !is_web {
+                return Err(Failure::usage(format!(
+                    "cluster.url: {url:?} is no http:// or https:// address"
+                )));
+            }
         }
         let name = self.name.clone().or_else(|| std::env::var("HOSTNAME").ok());
         let name = name.unwrap_or_else(|| Replica::default().name);

@@ -22,11 +22,18 @@ pub(super) struct TenantConfig {
     pub(super) keys: Vec<ScopedKey>,
     #[serde(default)]
     pub(super) no_store: bool,
+    /// Operators may be shown what was said.
+    #[serde(default = "yes")]
+    console_content: bool,
     #[serde(default)]
     retention: TenantRetentionConfig,
     #[serde(default)]
     pub(super) limits: TenantLimitsConfig,
     webhook: Option<WebhookConfig>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Whom to tell of the end of its responses in the background.
@@ -179,6 +186,7 @@ impl TenantConfig {
             tokens_per_minute: self.limits.tokens_per_minute,
             tokens_per_day: self.limits.tokens_per_day,
             keys: self.keys.iter().map(ScopedKey::to_key).collect(),
+            console_content: self.console_content,
             webhook: self.webhook.as_ref().map(|webhook| webhook.webhook(&self.name)).transpose()?,
             ..Tenant::new(&self.name, Vec::new())
         })

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use capstan_gateway::{Limits, Retention, Right, Scope, Scopes, Timeouts};
 use capstan_protocol::Exposure;
+use capstan_upstream::Breakers;
 
 use super::overlay::{LimitsConfig, RetentionConfig, TimeoutsConfig};
 use super::{Config, EXAMPLE, explain};
@@ -110,6 +111,7 @@ fn every_key_stands_in_the_documentation_and_in_the_example() {
         "[timeouts]",
         "[retention]",
         "[cluster]",
+        "[console]",
     ];
     for section in sections {
         let keys = keys(if section == "capstan.toml" { "" } else { section });
@@ -136,7 +138,7 @@ fn the_examples_of_agents_are_valid_configurations() {
     for example in examples {
         let config = toml::from_str::<Config>(example).unwrap();
         config.settings().unwrap();
-        count += config.agents().unwrap().len();
+        count += config.agents(&Breakers::default()).unwrap().len();
     }
     assert!(count >= 6, "{count}");
 }

@@ -1,0 +1,80 @@
+//! The console: what runs, and why it failed. Nothing is done per packet for its sake, no question is without bounds, and
+//! what was said is shown to those alone who may see it, and asked for it.
+
+pub(crate) mod answers;
+mod appends;
+pub(crate) mod attention;
+pub(crate) mod feed;
+pub(crate) mod find;
+pub(crate) mod frames;
+pub(crate) mod live;
+pub(crate) mod marks;
+mod refusals;
+pub(crate) mod rollups;
+mod sentence;
+pub(crate) mod visitor;
+
+use std::time::Duration;
+
+use capstan_journal::Run;
+use capstan_protocol::{Fault, Timestamp};
+
+use appends::Appends;
+use feed::{Feed, What};
+use live::Live;
+use rollups::Rollups;
+
+use crate::app::App;
+use refusals::Refusals;
+pub(crate) use refusals::Refused;
+
+/// What this process remembers for the console.
+#[derive(Default)]
+pub(crate) struct Console {
+    pub(crate) refusals: Refusals,
+    pub(crate) feed: Feed,
+    pub(crate) live: Live,
+    pub(crate) rollups: Rollups,
+    pub(crate) appends: Appends,
+}
+
+impl Console {
+    /// When this life began: nothing is remembered from before.
+    pub(crate) fn started(&self, app: &App) -> Timestamp {
+        let ago = i64::try_from(app.started.elapsed().as_micros()).unwrap_or(0);
+        Timestamp::from_micros(app.wall.now().as_micros().saturating_sub(ago))
+    }
+
+    /// A run was claimed.
+    pub(crate) fn began(&self, app: &App, run: &Run) {
+        self.rollups.began(run, app.wall.now());
+        self.feed.run(What::Began, run);
+    }
+
+    /// A run has ended.
+    pub(crate) fn ended(&self, app: &App, run: &Run) {
+        self.rollups.ended(run, app.agent_label(&run.agent));
+        self.feed.run(What::Closed, run);
+    }
+
+    /// A request was refused.
+    pub(crate) fn refused(&self, app: &App, refused: Refused, fault: &Fault) {
+        let refusal = refused.told(fault, app.wall.now());
+        self.feed.refused(&refusal);
+        self.rollups.refused(refusal.tenant.as_deref(), refusal.code, refusal.at);
+        self.refusals.add(refusal);
+    }
+}
+
+/// How often numbers are written down, and what is done with is forgotten.
+const KEEP_EVERY: Duration = Duration::from_secs(10);
+
+/// Does so, for as long as it is awaited.
+pub(crate) async fn keep_house(app: &App) {
+    loop {
+        tokio::time::sleep(KEEP_EVERY).await;
+        app.console.appends.turn();
+        app.console.live.forget_done(|stream| app.waits.has(stream));
+        rollups::save(app).await;
+    }
+}

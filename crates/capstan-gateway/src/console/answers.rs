@@ -1,0 +1,492 @@
+//! What the console's routes answer. Their documentation is what `/openapi.json` says of them.
+
+use capstan_journal::{Attempt, Run, RunState, Status, Viewers};
+use capstan_protocol::{CATALOGUE, Timestamp};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::live::{Parting, Viewer};
+use super::sentence;
+use super::visitor::{Act, Visitor};
+use crate::app::App;
+
+/// Who looks, and what they may do.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Me {
+    /// `tenant`, `operator` or `local`.
+    pub(crate) who: &'static str,
+    /// The tenant's or the operator's name.
+    pub(crate) name: String,
+    /// Whose runs are in sight; `*` for all.
+    pub(crate) tenants: Vec<String>,
+    /// `look`, `content`, `act`.
+    pub(crate) may: Vec<&'static str>,
+    /// Whether what was said is shown: `never`, `asked` or `shown`.
+    pub(crate) content: &'static str,
+    /// Whether runs can be stopped and erased here.
+    pub(crate) actions: bool,
+    /// Where a trace is looked at, with `{trace_id}` in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trace_url: Option<String>,
+    /// Where the log of a request is looked at, with `{request_id}` in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) logs_url: Option<String>,
+    pub(crate) version: &'static str,
+    /// Whether several processes may share the journal.
+    pub(crate) replicas: bool,
+}
+
+/// How the server feels, in a line.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Health {
+    /// `ready`, `draining` or `journal_broken`.
+    pub(crate) state: &'static str,
+    /// Runs at work.
+    pub(crate) running: u64,
+    /// Runs that wait.
+    pub(crate) waiting: u64,
+    /// Open responses.
+    pub(crate) responses: u64,
+    /// From a packet to its commit, of 95 in 100; nothing was written lately if null.
+    pub(crate) append_p95_ms: Option<f64>,
+    /// Faults of the last five minutes.
+    pub(crate) faults_5m: u64,
+    pub(crate) version: &'static str,
+    pub(crate) uptime_seconds: f64,
+    /// Which of the processes this is, where several share the journal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) replica: Option<ReplicaPlace>,
+}
+
+/// A place among the processes of a journal.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct ReplicaPlace {
+    pub(crate) name: String,
+    /// From 1, by age.
+    pub(crate) n: usize,
+    /// How many live.
+    pub(crate) of: usize,
+}
+
+/// A run as lists show it: nothing that was said.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct RunRow {
+    pub(crate) stream_id: Uuid,
+    pub(crate) tenant: String,
+    pub(crate) agent: String,
+    /// The protocol that asked.
+    pub(crate) face: String,
+    /// The conversation; null if its name is not to be told.
+    pub(crate) session: Option<String>,
+    /// The key under which it was started.
+    pub(crate) key: String,
+    /// `running`, `waiting`, `failed`, `stopped`, `done` or `healed`: done, after more than one attempt.
+    pub(crate) state: &'static str,
+    pub(crate) created_at: Timestamp,
+    pub(crate) updated_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) closed_at: Option<Timestamp>,
+    /// From the request to the first packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) first_packet_ms: Option<u64>,
+    /// From the request to the end, or to now.
+    pub(crate) duration_ms: u64,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    /// Tokens, as limits count them.
+    pub(crate) tokens: u64,
+    /// The fault that the last attempt ended with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fault: Option<String>,
+    /// Its headline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fault_title: Option<&'static str>,
+    pub(crate) attempts: Vec<AttemptDot>,
+    /// When the last packet was written, while this process writes the stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_packet_at: Option<Timestamp>,
+    /// The model that answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<String>,
+    /// The process that works on it, where several share the journal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<String>,
+}
+
+/// An attempt as lists show it.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct AttemptDot {
+    pub(crate) n: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fault: Option<String>,
+}
+
+/// Milliseconds from one time to another; none backwards.
+pub(super) fn ms_between(from: Timestamp, to: Timestamp) -> u64 {
+    u64::try_from((to.as_micros() - from.as_micros()) / 1000).unwrap_or(0)
+}
+
+impl RunRow {
+    pub(crate) fn new(app: &App, visitor: &Visitor, run: &Run) -> Self {
+        let session = visitor.sees_sessions_of(app, &run.tenant).then(|| run.session.clone());
+        let first = run.attempts.iter().find_map(|attempt| attempt.first_packet_at);
+        let fault = shown_fault(run);
+        Self {
+            stream_id: run.stream_id,
+            tenant: run.tenant.clone(),
+            agent: run.agent.clone(),
+            face: run.face.clone(),
+            session,
+            key: run.key.clone(),
+            state: Status::of(run).word(),
+            created_at: run.created_at,
+            updated_at: run.updated_at,
+            closed_at: run.closed_at,
+            first_packet_ms: first.map(|first| ms_between(run.created_at, first)),
+            duration_ms: ms_between(run.created_at, run.closed_at.unwrap_or_else(|| app.wall.now())),
+            packets: run.last_seq,
+            bytes: run.bytes,
+            tokens: run.tokens,
+            fault: fault.map(str::to_owned),
+            fault_title: fault.and_then(sentence::title_of),
+            attempts: run
+                .attempts
+                .iter()
+                .map(|attempt| AttemptDot { n: attempt.n, fault: attempt.fault.clone() })
+                .collect(),
+            last_packet_at: app.console.live.get(run.stream_id).and_then(|facts| facts.last_append()),
+            model: run.model.clone(),
+            owner: run.owner.clone(),
+        }
+    }
+}
+
+/// The fault of a run; of one that is still at work, the one that its last attempt failed with.
+pub(super) fn shown_fault(run: &Run) -> Option<&str> {
+    let earlier = || run.attempts.iter().rev().find_map(|attempt| attempt.fault.as_deref());
+    match run.state {
+        RunState::Running => run.fault.as_deref().or_else(earlier),
+        RunState::Waiting | RunState::Closed => run.fault.as_deref(),
+    }
+}
+
+/// A page of runs, newest first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RunRows {
+    pub(crate) runs: Vec<RunRow>,
+    /// `before` of the next page, if there may be one.
+    pub(crate) next: Option<Uuid>,
+    /// How far back was looked; null if to the very end.
+    pub(crate) looked_back_to: Option<Timestamp>,
+    /// Whether all that there is was looked at.
+    pub(crate) complete: bool,
+}
+
+/// A request that was refused. Nothing of what it sent.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Refusal {
+    pub(crate) at: Timestamp,
+    /// Its X-Request-ID.
+    pub(crate) request_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<String>,
+    /// The route; empty if there is none like it.
+    pub(crate) route: String,
+    pub(crate) code: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) status: u16,
+    pub(crate) ms: u64,
+}
+
+/// What an id leads to.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Findings {
+    pub(crate) hits: Vec<Hit>,
+    pub(crate) refusals: Vec<Refusal>,
+    /// Where was looked, and how far back.
+    pub(crate) looked: Vec<Looked>,
+}
+
+/// One thing that an id leads to.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct Hit {
+    /// `stream`, `cursor`, `key`, `request_id`, `session` or `trace`.
+    pub(crate) kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stream_id: Option<Uuid>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) session: Option<String>,
+    /// The packet that a cursor names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) seq: Option<u64>,
+}
+
+/// A place that was looked at.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Looked {
+    /// What was looked through.
+    #[serde(rename = "where")]
+    pub(crate) place: &'static str,
+    /// How far back it reaches; null if to the beginning.
+    pub(crate) back_to: Option<Timestamp>,
+}
+
+/// Everything about one run but what was said.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RunDetails {
+    pub(crate) row: RunRow,
+    /// What became of it, in plain words.
+    pub(crate) sentence: String,
+    pub(crate) attempts: Vec<AttemptDetails>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fault: Option<FaultDetails>,
+    /// The X-Request-ID of the request that started it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) request_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trace_id: Option<String>,
+    pub(crate) max_attempts: u32,
+    /// The next attempt does not begin before this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) not_before: Option<Timestamp>,
+    /// The reason that CLOSE gives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) usage: Option<Map<String, Value>>,
+    /// Who watches it in this process, or did lately.
+    pub(crate) viewers: Vec<ViewerDetails>,
+    /// How it was watched up to its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) viewers_sum: Option<Viewers>,
+    pub(crate) may: May,
+}
+
+/// One who watches.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ViewerDetails {
+    pub(crate) joined_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) left_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ended: Option<Parting>,
+    pub(crate) cursor_at_start: u64,
+    /// The last packet that was written to its socket.
+    pub(crate) cursor: u64,
+}
+
+impl From<Viewer> for ViewerDetails {
+    fn from(viewer: Viewer) -> Self {
+        Self {
+            joined_at: viewer.joined_at,
+            left_at: viewer.left.map(|(at, _)| at),
+            ended: viewer.left.map(|(_, parting)| parting),
+            cursor_at_start: viewer.start,
+            cursor: viewer.cursor(),
+        }
+    }
+}
+
+/// What the visitor may do with this run.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct May {
+    pub(crate) content: bool,
+    pub(crate) act: bool,
+}
+
+/// One attempt, as the record tells it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct AttemptDetails {
+    pub(crate) n: u32,
+    pub(crate) began_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) first_packet_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ended_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) from_seq: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) to_seq: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fault: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fault_title: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) severity: Option<String>,
+    /// The packet that tells the fault.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fault_seq: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) retry_after: Option<f64>,
+    /// Back to which packet it took the stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reset_to: Option<u64>,
+    /// What it repeated of the attempt before, and was not written again.
+    pub(crate) swallowed_bytes: u64,
+    /// Calls of upstreams.
+    pub(crate) calls: u64,
+    /// The members of a route that it called.
+    pub(crate) members: Vec<MemberDetails>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) usage: Option<Map<String, Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) request_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trace_id: Option<String>,
+}
+
+/// What an attempt made of one member of a route.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct MemberDetails {
+    pub(crate) name: String,
+    pub(crate) calls: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fault: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) usage: Option<Map<String, Value>>,
+}
+
+impl From<&Attempt> for AttemptDetails {
+    fn from(attempt: &Attempt) -> Self {
+        let members = attempt.members.iter().map(|member| MemberDetails {
+            name: member.name.clone(),
+            calls: member.calls,
+            fault: member.fault.clone(),
+            usage: member.usage.clone(),
+        });
+        Self {
+            n: attempt.n,
+            began_at: attempt.began_at,
+            first_packet_at: attempt.first_packet_at,
+            ended_at: attempt.ended_at,
+            from_seq: attempt.from_seq,
+            to_seq: attempt.to_seq,
+            fault: attempt.fault.clone(),
+            fault_title: attempt.fault.as_deref().and_then(sentence::title_of),
+            severity: attempt.severity.clone(),
+            fault_seq: attempt.fault_seq,
+            retry_after: attempt.retry_after,
+            reset_to: attempt.reset_to,
+            swallowed_bytes: attempt.swallowed_bytes,
+            calls: attempt.calls,
+            members: members.collect(),
+            usage: attempt.usage.clone(),
+            request_id: attempt.request_id.clone(),
+            trace_id: attempt.trace_id.clone(),
+        }
+    }
+}
+
+/// A fault, with what the catalogue says of its kind. Of one that only its agent knows the catalogue says nothing.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct FaultDetails {
+    pub(crate) code: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) title: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) severity: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) domain: Option<Value>,
+    /// What it means.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) meaning: Option<&'static str>,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) remedy: Option<&'static str>,
+    /// The HTTP status under which clients see it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<u16>,
+    /// The code under which clients of AG-UI see it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) agui_code: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) retry_after: Option<f64>,
+    /// What the run itself said of it; for those who may see what was said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) details: Option<Value>,
+    /// How many other runs in sight met it in the last hour, in this process.
+    pub(crate) others_last_hour: u64,
+}
+
+impl FaultDetails {
+    fn new(code: &str, attempt: Option<&Attempt>) -> Self {
+        let entry = CATALOGUE.iter().find(|entry| entry.code == code);
+        let told = attempt.and_then(|attempt| attempt.severity.clone());
+        Self {
+            code: code.to_owned(),
+            title: entry.map(|entry| entry.title),
+            severity: told.or_else(|| entry.map(|entry| entry.severity.to_string())),
+            domain: entry.and_then(|entry| serde_json::to_value(entry.domain).ok()),
+            meaning: entry.map(|entry| entry.meaning),
+            remedy: entry.map(|entry| entry.remedy),
+            status: entry.map(|entry| entry.status),
+            agui_code: entry.and_then(|entry| serde_json::to_value(entry.agui).ok()),
+            retry_after: attempt.and_then(|attempt| attempt.retry_after),
+            ..Self::default()
+        }
+    }
+}
+
+impl RunDetails {
+    /// What the record tells.
+    pub(crate) fn new(app: &App, visitor: &Visitor, run: &Run) -> Self {
+        let facts = app.console.live.get(run.stream_id);
+        let viewers = facts.map(|facts| facts.viewers()).unwrap_or_default();
+        let of_fault = |code: &str| {
+            let told = run.attempts.iter().rev().find(|attempt| attempt.fault.as_deref() == Some(code));
+            FaultDetails::new(code, told)
+        };
+        Self {
+            row: RunRow::new(app, visitor, run),
+            sentence: sentence::of(run, app.wall.now()),
+            attempts: run.attempts.iter().map(AttemptDetails::from).collect(),
+            fault: shown_fault(run).map(of_fault),
+            request_id: run.request_id.clone(),
+            trace_id: run.trace_id.clone(),
+            max_attempts: run.max_attempts,
+            not_before: run.not_before,
+            reason: run.reason.clone(),
+            usage: run.usage.clone(),
+            viewers: viewers.into_iter().map(ViewerDetails::from).collect(),
+            viewers_sum: run.viewers,
+            may: May {
+                content: visitor.may_read(app, &run.tenant),
+                act: visitor.may_act(app, Act::Stop, &run.tenant),
+            },
+        }
+    }
+}
+
+/// How a run stands after it was stopped.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct StoppedRun {
+    pub(crate) state: &'static str,
+    /// The reason that CLOSE gives.
+    pub(crate) reason: Option<String>,
+}
+
+/// The packets of a run without what they say: seq, milliseconds since the run's request, op, type of an event, bytes.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct Marks {
+    pub(crate) marks: Vec<Mark>,
+    /// Whether all that was asked for was looked at.
+    pub(crate) complete: bool,
+    /// The last packet that was looked at.
+    pub(crate) read_to: u64,
+    /// Whether packets were left out between those that are here.
+    pub(crate) sampled: bool,
+}
+
+/// One packet.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Mark(
+    pub(crate) u64,
+    pub(crate) i64,
+    pub(crate) &'static str,
+    pub(crate) Option<String>,
+    pub(crate) usize,
+);

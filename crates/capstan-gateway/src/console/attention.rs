@@ -1,0 +1,103 @@
+//! What needs somebody: runs that are silent, overdue, tried again, or nobody's. The server's own rule, told in sentences.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use capstan_journal::{JournalError, Query, Run, RunState, Standing, Status};
+use capstan_protocol::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::answers::RunRow;
+use super::visitor::Visitor;
+use crate::app::App;
+
+/// Runs of each kind that are looked at.
+const MOST: usize = 100;
+/// A client that comes back a moment late is not overdue.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A run that needs somebody.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Attention {
+    pub(crate) run: RunRow,
+    /// `silent`, `overdue`, `retrying` or `lease_over`.
+    pub(crate) why: &'static str,
+    pub(crate) sentence: String,
+}
+
+/// What is looked at once, whatever the run.
+struct Rule<'a> {
+    app: &'a App,
+    now: Timestamp,
+    /// Owners whose lease is over.
+    gone: HashSet<String>,
+}
+
+pub(crate) async fn of(app: &App, visitor: &Visitor) -> Result<Vec<Attention>, JournalError> {
+    let store = app.journal.store();
+    let gone = match store.is_shared() && visitor.sees_server() {
+        true => store.replicas().await?,
+        false => Vec::new(),
+    };
+    let gone = gone.into_iter().filter(|replica| replica.standing == Standing::Gone);
+    let gone = gone.flat_map(|replica| [replica.id.to_string(), replica.name]).collect();
+    let rule = Rule { app, now: app.wall.now(), gone };
+    let mut found = Vec::new();
+    for status in [Status::Running, Status::Waiting] {
+        let query =
+            Query { tenants: visitor.tenants(), status: Some(status), limit: MOST, ..Query::default() };
+        for run in store.page(query).await?.runs {
+            if let Some((why, sentence)) = rule.judge(&run) {
+                found.push(Attention { run: RunRow::new(app, visitor, &run), why, sentence });
+            }
+        }
+    }
+    Ok(found)
+}
+
+impl Rule<'_> {
+    fn judge(&self, run: &Run) -> Option<(&'static str, String)> {
+        if run.state == RunState::Running && run.owner.as_ref().is_some_and(|owner| self.gone.contains(owner))
+        {
+            return Some((
+                "lease_over",
+                "The process that worked on it is gone; another one takes it over.".into(),
+            ));
+        }
+        match run.state {
+            RunState::Running => self.silent(run).or_else(|| retrying(run)),
+            RunState::Waiting => self.overdue(run),
+            RunState::Closed => None,
+        }
+    }
+
+    fn since(&self, at: Timestamp) -> Duration {
+        Duration::from_micros(u64::try_from(self.now.as_micros() - at.as_micros()).unwrap_or(0))
+    }
+
+    /// Of a run that another process writes nothing is known here.
+    fn silent(&self, run: &Run) -> Option<(&'static str, String)> {
+        let facts = self.app.console.live.get(run.stream_id)?;
+        let idle = self.app.settings.timeouts.idle;
+        let began = run.attempts.last().and_then(|attempt| attempt.began_at).unwrap_or(run.created_at);
+        let silent = self.since(facts.last_append().unwrap_or(began).max(began));
+        let (silent, limit) = (silent.as_secs(), idle.as_secs());
+        (silent > limit / 2).then(|| {
+            ("silent", format!("Its agent has said nothing for {silent} s; after {limit} s it is given up."))
+        })
+    }
+
+    fn overdue(&self, run: &Run) -> Option<(&'static str, String)> {
+        let late = self.since(run.not_before.unwrap_or(run.updated_at));
+        (late > GRACE).then(|| {
+            let (next, late) = (run.attempt + 1, late.as_secs());
+            ("overdue", format!("Attempt {next} could have begun {late} s ago, but nobody has asked for it."))
+        })
+    }
+}
+
+fn retrying(run: &Run) -> Option<(&'static str, String)> {
+    (run.attempt > 1)
+        .then(|| ("retrying", format!("It is in attempt {} of {}.", run.attempt, run.max_attempts)))
+}

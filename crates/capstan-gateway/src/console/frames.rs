@@ -1,0 +1,152 @@
+//! What a run has said so far, as a viewer of it would have been sent it, and no further: nobody waits here.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use capstan_journal::{Run, RunState};
+use capstan_protocol::{Fault, FaultKind};
+use futures_util::stream;
+use http::request::Parts;
+
+use crate::app::App;
+use crate::face::{Face, FaceWriter, Next, Opening, Telling, cap};
+use crate::reader::{View, name_stream, sse_response};
+use crate::resume::ResumePoint;
+
+/// How much is read at once, in packets and bytes.
+const STEP: (usize, usize) = (1024, 1024 * 1024);
+
+/// The face in which frames are told. Profiles of CAP go by names of their own.
+pub(crate) fn face_of<'a>(app: &'a App, name: Option<&str>) -> Result<(&'a Arc<dyn Face>, bool), Fault> {
+    let (name, is_v2) = match name.unwrap_or(cap::NAME) {
+        "cap-v2" => (cap::NAME, true),
+        name => (name, false),
+    };
+    let face = app.face(name).filter(|face| [cap::NAME, "ag-ui"].contains(&face.name()));
+    let unknown = || {
+        let message = format!("face: {name:?} is none here; there are cap, cap-v2 and ag-ui");
+        Fault::new(FaultKind::InvalidRequest).with_message(message)
+    };
+    Ok((face.ok_or_else(unknown)?, is_v2))
+}
+
+struct Account {
+    app: App,
+    run: Run,
+    writer: Box<dyn FaceWriter>,
+    opening: Option<Bytes>,
+    after: u64,
+    to: u64,
+    is_over: bool,
+}
+
+/// The frames of a run from a packet to a packet.
+pub(crate) async fn respond(
+    app: &App,
+    run: Run,
+    face: (&Arc<dyn Face>, bool),
+    (from, to): (u64, u64),
+) -> Result<Response, Fault> {
+    let point = ResumePoint::default().or_after(Some(from.saturating_sub(1)).filter(|after| *after > 0));
+    let parts = parts(face.1);
+    let opening = Opening { run: &run, point, view: View::Get, parts: &parts, posted: None };
+    let mut writer = face.0.open(app, opening).await?;
+    let (after, opening) = (writer.base(), writer.opening(app));
+    let to = to.min(run.last_seq);
+    let telling = Account {
+        app: app.clone(),
+        run: run.clone(),
+        writer,
+        opening: Some(opening),
+        after,
+        to,
+        is_over: false,
+    };
+    let mut response = sse_response(Body::from_stream(stream::unfold(Box::new(telling), next_chunk)));
+    name_stream(&run, &mut response);
+    Ok(response)
+}
+
+/// The head of a request that says nothing but the profile.
+fn parts(is_v2: bool) -> Parts {
+    let uri = if is_v2 { "/?profile=v2" } else { "/" };
+    let mut request = http::Request::new(());
+    *request.uri_mut() = http::Uri::from_static(uri);
+    request.into_parts().0
+}
+
+async fn next_chunk(mut telling: Box<Account>) -> Option<(io::Result<Bytes>, Box<Account>)> {
+    if let Some(opening) = telling.opening.take().filter(|opening| !opening.is_empty()) {
+        return Some((Ok(opening), telling));
+    }
+    loop {
+        let next = telling.step().await?;
+        if !matches!(&next, Ok(bytes) if bytes.is_empty()) {
+            return Some((next, telling));
+        }
+    }
+}
+
+impl Account {
+    async fn step(&mut self) -> Option<io::Result<Bytes>> {
+        if self.is_over {
+            return None;
+        }
+        if self.after >= self.to {
+            return self.end();
+        }
+        let read = self.app.journal.store().read(self.run.stream_id, self.after, STEP.0, STEP.1).await;
+        let frames = match read {
+            Ok(frames) => frames,
+            Err(error) => return self.cut(error),
+        };
+        let Some(last) = frames.last().map(|frame| frame.seq) else { return self.end() };
+        self.after = last;
+        let to = self.to;
+        let frames = frames.into_iter().filter(|frame| frame.seq <= to).map(|frame| frame.bytes).collect();
+        let next = match self.writer.frames(&self.app, frames) {
+            Telling::Now(next) => Ok(next),
+            Telling::Later(next) => next.await,
+        };
+        match next {
+            Ok(next) => self.told(next),
+            Err(error) => self.cut(error),
+        }
+    }
+
+    /// What the face says at the end of a run; of one that goes on, nothing.
+    fn end(&mut self) -> Option<io::Result<Bytes>> {
+        self.is_over = true;
+        if self.run.state != RunState::Closed || self.to < self.run.last_seq {
+            return None;
+        }
+        match self.writer.caught_up(&self.app, RunState::Closed, View::Get) {
+            Next::Write(bytes) | Next::Last(bytes) => Some(Ok(bytes)),
+            Next::End | Next::Cut => None,
+        }
+    }
+
+    fn told(&mut self, next: Next) -> Option<io::Result<Bytes>> {
+        match next {
+            Next::Write(bytes) => Some(Ok(bytes)),
+            Next::Last(bytes) => {
+                self.is_over = true;
+                Some(Ok(bytes))
+            }
+            Next::End => None,
+            Next::Cut => self.cut("the stream cannot be read on"),
+        }
+    }
+
+    /// What cannot be read must not look finished.
+    fn cut(
+        &mut self,
+        error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Option<io::Result<Bytes>> {
+        self.is_over = true;
+        Some(Err(io::Error::other(error)))
+    }
+}

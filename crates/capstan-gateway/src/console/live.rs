@@ -1,0 +1,206 @@
+//! What this process knows of streams that are open: when the last packet was written, and who watches. In memory only, and
+//! nothing of it per packet: a store of a number per commit, and one per chunk that is sent.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use capstan_journal::{Run, Viewers};
+use capstan_protocol::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::app::App;
+
+/// Viewers of a stream that are told of one by one.
+const MOST_VIEWERS: usize = 64;
+
+/// All open streams.
+#[derive(Default)]
+pub(crate) struct Live(Mutex<HashMap<Uuid, Arc<Facts>>>);
+
+/// What is known of one stream.
+pub(crate) struct Facts {
+    pub(crate) tenant: String,
+    pub(crate) agent: String,
+    /// Microseconds; 0 before the first.
+    last_append: AtomicI64,
+    pub(crate) is_at_work: AtomicBool,
+    is_closed: AtomicBool,
+    watching: Mutex<Watching>,
+}
+
+#[derive(Default)]
+struct Watching {
+    next: u64,
+    present: usize,
+    viewers: Vec<(u64, Viewer)>,
+    sum: Viewers,
+}
+
+/// How a viewer's response ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Parting {
+    /// It got all there was.
+    Done,
+    /// It went.
+    Left,
+    /// It was cut off: what follows could not be read, or the server stopped.
+    Cut,
+}
+
+/// One who watches, or watched.
+#[derive(Debug, Clone)]
+pub(crate) struct Viewer {
+    pub(crate) joined_at: Timestamp,
+    pub(crate) left: Option<(Timestamp, Parting)>,
+    pub(crate) start: u64,
+    cursor: Arc<AtomicU64>,
+}
+
+impl Viewer {
+    /// The last packet that was written to its socket.
+    pub(crate) fn cursor(&self) -> u64 {
+        self.cursor.load(Ordering::Relaxed)
+    }
+}
+
+impl Live {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Arc<Facts>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The facts of a run, which are kept from here on.
+    pub(crate) fn of(&self, run: &Run) -> Arc<Facts> {
+        let mut all = self.lock();
+        Arc::clone(all.entry(run.stream_id).or_insert_with(|| Arc::new(Facts::new(run))))
+    }
+
+    pub(crate) fn get(&self, stream: Uuid) -> Option<Arc<Facts>> {
+        self.lock().get(&stream).cloned()
+    }
+
+    /// A run ends: who watched it, for its record.
+    pub(crate) fn close(&self, stream: Uuid) -> Option<Viewers> {
+        let facts = self.get(stream)?;
+        facts.is_closed.store(true, Ordering::Relaxed);
+        let watching = facts.lock();
+        let mut sum = watching.sum;
+        for (_, viewer) in &watching.viewers {
+            sum.last_cursor = sum.last_cursor.max(viewer.cursor());
+        }
+        Some(sum).filter(|sum| sum.joined > 0)
+    }
+
+    /// Forgets what nobody works on, waits for or watches.
+    pub(crate) fn forget_done(&self, waits: impl Fn(Uuid) -> bool) {
+        self.lock().retain(|stream, facts| {
+            let is_open = !facts.is_closed.load(Ordering::Relaxed) && waits(*stream);
+            facts.is_at_work.load(Ordering::Relaxed) || facts.lock().present > 0 || is_open
+        });
+    }
+
+    /// Runs at work and runs that wait, by agent, of tenants in sight.
+    pub(crate) fn by_agent(&self, sees: impl Fn(&str) -> bool) -> HashMap<String, (u64, u64)> {
+        let mut counts = HashMap::<String, (u64, u64)>::new();
+        for facts in self.lock().values().filter(|facts| sees(&facts.tenant)) {
+            let count = counts.entry(facts.agent.clone()).or_default();
+            match (facts.is_at_work.load(Ordering::Relaxed), facts.is_closed.load(Ordering::Relaxed)) {
+                (true, _) => count.0 += 1,
+                (false, false) => count.1 += 1,
+                (false, true) => {}
+            }
+        }
+        counts
+    }
+}
+
+impl Facts {
+    fn new(run: &Run) -> Self {
+        Self {
+            tenant: run.tenant.clone(),
+            agent: run.agent.clone(),
+            last_append: AtomicI64::new(0),
+            is_at_work: AtomicBool::new(false),
+            is_closed: AtomicBool::new(!run.is_open()),
+            watching: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Watching> {
+        self.watching.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Packets were committed, the last of this time.
+    pub(crate) fn appended(&self, at: Timestamp) {
+        self.last_append.store(at.as_micros(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn last_append(&self) -> Option<Timestamp> {
+        Some(self.last_append.load(Ordering::Relaxed)).filter(|at| *at > 0).map(Timestamp::from_micros)
+    }
+
+    /// Those who watch, and who watched lately.
+    pub(crate) fn viewers(&self) -> Vec<Viewer> {
+        self.lock().viewers.iter().map(|(_, viewer)| viewer.clone()).collect()
+    }
+}
+
+/// Somebody watches, as long as this lives.
+pub(crate) struct Viewing {
+    app: App,
+    facts: Arc<Facts>,
+    number: u64,
+    cursor: Arc<AtomicU64>,
+    parting: Parting,
+}
+
+impl Viewing {
+    pub(crate) fn new(app: &App, run: &Run, start: u64) -> Self {
+        let facts = app.console.live.of(run);
+        let cursor = Arc::new(AtomicU64::new(start));
+        let viewer = Viewer { joined_at: app.wall.now(), left: None, start, cursor: Arc::clone(&cursor) };
+        let mut watching = facts.lock();
+        let number = watching.next;
+        watching.next += 1;
+        watching.present += 1;
+        watching.sum.joined += 1;
+        watching.sum.resumed += u64::from(start > 0);
+        if watching.viewers.len() >= MOST_VIEWERS {
+            // Whoever left first makes room; who finds none is counted all the same.
+            let gone = watching.viewers.iter().position(|(_, viewer)| viewer.left.is_some());
+            gone.into_iter().for_each(|at| drop(watching.viewers.remove(at)));
+        }
+        if watching.viewers.len() < MOST_VIEWERS {
+            watching.viewers.push((number, viewer));
+        }
+        drop(watching);
+        Self { app: app.clone(), facts, number, cursor, parting: Parting::Left }
+    }
+
+    /// So far it was written to.
+    pub(crate) fn at(&self, cursor: u64) {
+        self.cursor.store(cursor, Ordering::Relaxed);
+    }
+
+    /// How it is about to end.
+    pub(crate) fn ends(&mut self, parting: Parting) {
+        self.parting = parting;
+    }
+}
+
+impl Drop for Viewing {
+    fn drop(&mut self) {
+        let (now, cursor) = (self.app.wall.now(), self.cursor.load(Ordering::Relaxed));
+        let mut watching = self.facts.lock();
+        watching.present = watching.present.saturating_sub(1);
+        watching.sum.cut += u64::from(self.parting == Parting::Cut);
+        watching.sum.last_cursor = watching.sum.last_cursor.max(cursor);
+        let own = watching.viewers.iter_mut().find(|(number, _)| *number == self.number);
+        if let Some((_, viewer)) = own {
+            viewer.left = Some((now, self.parting));
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Who looks at the console, and at what: a tenant at its own, an operator at what it looks after, this machine at
+//! everything where there are no tenants. What is out of sight answers exactly as what does not exist.
+
+use axum::extract::FromRequestParts;
+use capstan_journal::Run;
+use capstan_protocol::{Fault, FaultKind};
+use http::request::Parts;
+use http::{Method, header};
+use uuid::Uuid;
+
+use crate::access::{self, Caller, LOCAL, bearer};
+use crate::app::App;
+use crate::audit::Who;
+use crate::lookup;
+use crate::operators::{EVERY_TENANT, Operator, Right};
+use crate::refusal::{Refusal, journal_fault};
+use crate::scopes::Scope;
+use crate::settings::ContentRule;
+
+/// Whoever looks.
+#[derive(Debug, Clone)]
+pub(crate) enum Visitor {
+    /// With a tenant's key or token.
+    Tenant(Caller),
+    /// With an operator's key.
+    Operator(Operator),
+    /// From this machine, without tenants.
+    Local(Caller),
+}
+
+/// What of a run is looked at, for the audit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    Frames,
+    Body,
+    Session,
+}
+
+impl Look {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Frames => "frames",
+            Self::Body => "body",
+            Self::Session => "session",
+        }
+    }
+}
+
+/// What is done to a run, for the audit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Act {
+    Stop,
+    Purge,
+}
+
+impl Act {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Purge => "purge",
+        }
+    }
+
+    fn scopes(self) -> &'static [Scope] {
+        match self {
+            Self::Stop => &[Scope::Stop],
+            Self::Purge => &[Scope::Stop, Scope::Purge],
+        }
+    }
+}
+
+impl Visitor {
+    /// The kind of visitor, in a word.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Tenant(_) => "tenant",
+            Self::Operator(_) => "operator",
+            Self::Local(_) => "local",
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Tenant(caller) | Self::Local(caller) => &caller.tenant,
+            Self::Operator(operator) => &operator.name,
+        }
+    }
+
+    pub(crate) fn is_operator(&self) -> bool {
+        matches!(self, Self::Operator(_))
+    }
+
+    pub(crate) fn who(&self) -> Who {
+        match self {
+            Self::Tenant(caller) | Self::Local(caller) => Who::from(caller),
+            Self::Operator(operator) => Who::operator(operator),
+        }
+    }
+
+    /// The tenants in sight; all if `None`.
+    pub(crate) fn tenants(&self) -> Option<Vec<String>> {
+        match self {
+            Self::Tenant(caller) => Some(vec![caller.tenant.clone()]),
+            Self::Operator(operator) if operator.tenants.iter().any(|name| name == EVERY_TENANT) => None,
+            Self::Operator(operator) => Some(operator.tenants.clone()),
+            Self::Local(_) => None,
+        }
+    }
+
+    /// The same by name, as far as names are known: where all are in sight, those that are configured or have run.
+    pub(crate) fn known_tenants(&self, app: &App) -> Vec<String> {
+        self.tenants().unwrap_or_else(|| {
+            let named: Vec<_> =
+                app.settings.tenants.current().iter().map(|tenant| tenant.name.clone()).collect();
+            if named.is_empty() { vec![LOCAL.to_owned()] } else { named }
+        })
+    }
+
+    /// Whether what is this tenant's is in sight.
+    pub(crate) fn sees(&self, tenant: &str) -> bool {
+        match self {
+            Self::Tenant(caller) => caller.tenant == tenant,
+            Self::Operator(operator) => operator.may_to(Right::Look, tenant),
+            Self::Local(_) => true,
+        }
+    }
+
+    /// Whether the server itself is in sight, with what belongs to nobody in particular.
+    pub(crate) fn sees_server(&self) -> bool {
+        !matches!(self, Self::Tenant(_))
+    }
+
+    /// Whether a refusal is in sight. One that is nobody's is for those who see everything.
+    pub(crate) fn sees_refusal(&self, refusal: &super::answers::Refusal) -> bool {
+        match &refusal.tenant {
+            Some(tenant) => self.sees(tenant),
+            None => self.tenants().is_none(),
+        }
+    }
+
+    /// Whether sessions of this tenant have names that may be told.
+    pub(crate) fn sees_sessions_of(&self, app: &App, tenant: &str) -> bool {
+        self.sees(tenant) && !(self.is_operator() && app.settings.tenants.is_unstored(tenant))
+    }
+
+    /// Whether it may see what was said in this tenant's runs.
+    pub(crate) fn may_read(&self, app: &App, tenant: &str) -> bool {
+        if app.settings.console_content() == ContentRule::Never || !self.sees(tenant) {
+            return false;
+        }
+        match self {
+            Self::Tenant(_) | Self::Local(_) => true,
+            Self::Operator(operator) => {
+                let rules = app.settings.tenants.named(tenant);
+                operator.may_to(Right::Content, tenant) && rules.console_content && !rules.no_store
+            }
+        }
+    }
+
+    /// Whether it may do this to this tenant's runs.
+    pub(crate) fn may_act(&self, app: &App, act: Act, tenant: &str) -> bool {
+        app.settings.console.actions
+            && match self {
+                Self::Tenant(caller) | Self::Local(caller) => {
+                    self.sees(tenant) && act.scopes().iter().all(|scope| caller.scopes.has(*scope))
+                }
+                Self::Operator(operator) => operator.may_to(Right::Act, tenant),
+            }
+    }
+
+    /// A run in sight.
+    pub(crate) async fn run(&self, app: &App, id: &str) -> Result<Run, Fault> {
+        if let Self::Tenant(caller) = self {
+            return lookup::by_stream(app, &caller.tenant, id).await;
+        }
+        let unknown = || Fault::new(FaultKind::StreamNotFound);
+        let stream: Uuid = id.parse().map_err(|_| unknown())?;
+        let run = app.journal.store().run(stream).await.map_err(journal_fault)?;
+        run.filter(|run| self.sees(&run.tenant)).ok_or_else(unknown)
+    }
+
+    /// Refuses whoever may not see what was said; whoever may is noted.
+    pub(crate) fn look(
+        &self,
+        app: &App,
+        look: Look,
+        tenant: &str,
+        stream: Option<Uuid>,
+    ) -> Result<(), Fault> {
+        if !self.may_read(app, tenant) {
+            return Err(forbidden(
+                "What was said is not shown to you: it takes the right `content`, and a tenant \
+                that lets it be seen.",
+            ));
+        }
+        if self.is_operator() {
+            app.audit.console_looked(&self.who(), look.word(), tenant, stream);
+        }
+        app.metrics.console(look.word());
+        Ok(())
+    }
+
+    /// Refuses whoever may not do this.
+    pub(crate) fn check_act(&self, app: &App, act: Act, tenant: &str) -> Result<(), Fault> {
+        if !app.settings.console.actions {
+            return Err(forbidden(
+                "Nothing is stopped or erased from this console: `console.actions` is off.",
+            ));
+        }
+        let may = self.may_act(app, act, tenant);
+        may.then_some(()).ok_or_else(|| forbidden("You may look, but neither stop nor erase."))
+    }
+
+    /// Notes what was done.
+    pub(crate) fn did(&self, app: &App, act: Act, tenant: &str, stream: Option<Uuid>) {
+        app.audit.console_did(&self.who(), act.word(), tenant, stream);
+        app.metrics.console(act.word());
+    }
+}
+
+fn forbidden(message: &str) -> Fault {
+    Fault::new(FaultKind::TenantUnauthorized).with_message(message)
+}
+
+/// Without keys a page of another port of this machine could ask in its visitor's name: what changes anything must come from
+/// the console's own page, or from no page at all.
+fn check_same_origin(parts: &Parts) -> Result<(), Fault> {
+    if matches!(parts.method, Method::GET | Method::HEAD) {
+        return Ok(());
+    }
+    let is_own = match parts.headers.get("sec-fetch-site") {
+        Some(site) => site == "same-origin",
+        None => !parts.headers.contains_key(header::ORIGIN),
+    };
+    is_own.then_some(()).ok_or_else(|| forbidden("Only the console's own page may ask for this."))
+}
+
+async fn visitor(app: &App, parts: &Parts) -> Result<Visitor, Fault> {
+    access::check_url(&parts.uri)?;
+    let shown = bearer(&parts.headers);
+    if let Some(operator) = shown.and_then(|key| app.settings.operators.holder_of(key)) {
+        let may_look = operator.may(Right::Look);
+        return may_look
+            .then_some(Visitor::Operator(operator))
+            .ok_or_else(|| forbidden("This operator may not `look`."));
+    }
+    if app.settings.is_local() && app.settings.open {
+        let kind = if shown.is_some() { FaultKind::TenantUnauthorized } else { FaultKind::TenantRequired };
+        return Err(Fault::new(kind).with_message("This is for operators."));
+    }
+    let caller = access::caller(app, parts).await?;
+    if app.settings.is_local() {
+        check_same_origin(parts)?;
+        return Ok(Visitor::Local(caller));
+    }
+    caller.check(Scope::Read)?;
+    Ok(Visitor::Tenant(caller))
+}
+
+impl FromRequestParts<App> for Visitor {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
+        if !app.settings.has_console() {
+            return Err(FaultKind::RouteNotFound.into());
+        }
+        visitor(app, parts).await.map_err(|fault| {
+            let who = Who::stranger(bearer(&parts.headers));
+            if matches!(fault.kind(), FaultKind::TenantRequired | FaultKind::TenantUnauthorized) {
+                app.audit.refused(who, &fault, &parts.method, parts.uri.path());
+            }
+            fault.into()
+        })
+    }
+}

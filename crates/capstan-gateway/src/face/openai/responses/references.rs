@@ -1,0 +1,92 @@
+//! References to items: an SDK that knows that an answer is kept names what was said in it instead of saying it again.
+//! They are followed before anything else, so that what is kept of a request stands by itself.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+use capstan_protocol::{Fault, RawJson, decode};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::super::content::TextOr;
+use super::super::output::Output;
+use super::NAME;
+use super::items::inputs;
+use super::object::items;
+use crate::app::App;
+use crate::refusal::journal_fault;
+use crate::{lookup, reader};
+
+/// What is followed into so many answers; more are left as they are, and refused.
+const MOST_ANSWERS: usize = 64;
+/// How a reference begins in JSON, if it says what it is; most requests are not looked at any further.
+const HINT: &[u8] = b"item_reference";
+
+/// A request with the items that it names in their places. Those that nobody has are left for the one who reads it.
+pub(super) async fn follow(app: &App, tenant: &str, body: Bytes) -> Result<Bytes, Fault> {
+    if !body.windows(HINT.len()).any(|window| window == HINT) {
+        return Ok(body);
+    }
+    let Some((mut request, mut input)) = items_of(&body) else { return Ok(body) };
+    let mut answers = HashMap::new();
+    for item in &mut input {
+        let Some((id, stream)) = reference(item) else { continue };
+        if !answers.contains_key(&stream) && answers.len() < MOST_ANSWERS {
+            answers.insert(stream, items_in(app, tenant, stream).await?);
+        }
+        let found = answers.get(&stream).and_then(|items| items.get(&id));
+        if let Some(found) = found {
+            *item = found.clone();
+        }
+    }
+    let Ok(input) = serde_json::value::to_raw_value(&input) else { return Ok(body) };
+    request.insert("input".to_owned(), input);
+    Ok(serde_json::to_vec(&request).map_or(body, Bytes::from))
+}
+
+type Members = BTreeMap<String, Box<RawValue>>;
+
+/// The members of a request, and its items. What cannot be read is refused elsewhere, with its place.
+fn items_of(body: &[u8]) -> Option<(Members, Vec<Box<RawValue>>)> {
+    let request: Members = serde_json::from_slice(body).ok()?;
+    let items = serde_json::from_str(request.get("input")?.get()).ok()?;
+    Some((request, items))
+}
+
+/// The item that is meant, and the answer that has it.
+fn reference(item: &RawValue) -> Option<(String, Uuid)> {
+    #[derive(Deserialize)]
+    struct Head {
+        #[serde(rename = "type")]
+        kind: String,
+        id: String,
+    }
+    let Head { kind, id } = serde_json::from_str(item.get()).ok()?;
+    let stream = id.split('_').nth(1).and_then(|stream| stream.parse().ok())?;
+    (kind == "item_reference").then_some((id, stream))
+}
+
+/// Everything that was said in an answer, or that it was asked with, by id; nothing if it is another's.
+async fn items_in(app: &App, tenant: &str, stream: Uuid) -> Result<HashMap<String, Box<RawValue>>, Fault> {
+    let found = lookup::by_stream(app, tenant, &stream.to_string()).await.ok();
+    let Some(run) = found.filter(|run| run.face == NAME) else { return Ok(HashMap::new()) };
+    let whole = reader::so_far::<Output>(app, &run).await?;
+    let said = items(stream, &whole.transcript, "completed");
+    let said = said
+        .iter()
+        .filter_map(|item| Some((item.id().to_owned(), serde_json::value::to_raw_value(item).ok()?)));
+    let body = app.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
+    let asked = asked_with(stream, &body)
+        .into_iter()
+        .filter_map(|(id, item)| Some((id, RawValue::from_string(item).ok()?)));
+    Ok(asked.chain(said).collect())
+}
+
+fn asked_with(stream: Uuid, body: &[u8]) -> Vec<(String, String)> {
+    #[derive(Deserialize)]
+    struct Request {
+        input: TextOr<RawJson>,
+    }
+    decode::from_slice::<Request>(body).map(|request| inputs(stream, request.input)).unwrap_or_default()
+}

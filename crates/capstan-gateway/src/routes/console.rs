@@ -1,0 +1,31 @@
+//! `/v1/console/…`: what runs, and why it failed. See `console`.
+
+mod about;
+mod numbers;
+mod runs;
+mod sessions;
+
+use crate::openapi::Routes;
+
+/// All of them. Each asks for itself who looks: a tenant, an operator, or this machine.
+pub(crate) fn routes() -> Routes {
+    Routes::default()
+        .get("/v1/console/me", about::me, &about::ME)
+        .get("/v1/console/health", about::health, &about::HEALTH)
+        .get("/v1/console/overview", numbers::overview, &numbers::OVERVIEW)
+        .get("/v1/console/faults", numbers::faults, &numbers::FAULTS)
+        .get("/v1/console/agents", numbers::agents, &numbers::AGENTS)
+        .get("/v1/console/tenants", numbers::tenants, &numbers::TENANTS)
+        .get("/v1/console/replicas", numbers::replicas, &numbers::REPLICAS)
+        .get("/v1/console/events", numbers::events, &numbers::EVENTS)
+        .get("/v1/console/find", runs::find, &runs::FIND)
+        .get("/v1/console/runs", runs::list, &runs::LIST)
+        .get("/v1/console/runs/{id}", runs::details, &runs::DETAILS)
+        .delete("/v1/console/runs/{id}", runs::purge, &runs::PURGE)
+        .get("/v1/console/runs/{id}/marks", runs::marks, &runs::MARKS)
+        .get("/v1/console/runs/{id}/frames", runs::frames, &runs::FRAMES)
+        .get("/v1/console/runs/{id}/body", runs::body, &runs::BODY)
+        .post("/v1/console/runs/{id}/stop", runs::stop, &runs::STOP)
+        .get("/v1/console/sessions/{tenant}/{session}", sessions::read, &sessions::READ)
+        .delete("/v1/console/sessions/{tenant}/{session}", sessions::purge, &sessions::PURGE)
+}

@@ -1,0 +1,105 @@
+//! Who looks, and how the server feels.
+
+use axum::Json;
+use axum::extract::State;
+use capstan_journal::{Health as JournalHealth, ReplicaState, Standing};
+use capstan_protocol::FaultKind;
+
+use super::numbers::faults_lately;
+use crate::app::App;
+use crate::console::answers::{Health, Me, ReplicaPlace};
+use crate::console::visitor::{Act, Visitor};
+use crate::openapi::{Answer, Content, Row, Tag, model};
+use crate::operators::{EVERY_TENANT, Right};
+use crate::refusal::Refusal;
+
+pub(crate) const ME: Row = Row {
+    tag: &Tag::CONSOLE,
+    summary: "Who looks",
+    says: "Whose key it is, what is in sight with it, and what may be done.",
+    answers: &[Answer::ok("The visitor.", &[Content::Json(model::<Me>)])],
+    faults: &[FaultKind::RouteNotFound],
+    ..Row::NONE
+};
+
+pub(crate) const HEALTH: Row = Row {
+    tag: &Tag::CONSOLE,
+    summary: "How the server feels, in a line",
+    says: "Of this process. A tenant is told its own numbers.",
+    answers: &[Answer::ok("The line.", &[Content::Json(model::<Health>)])],
+    faults: &[FaultKind::RouteNotFound, FaultKind::JournalUnavailable],
+    ..Row::NONE
+};
+
+pub(crate) async fn me(State(app): State<App>, visitor: Visitor) -> Json<Me> {
+    let console = &app.settings.console;
+    let may = match &visitor {
+        Visitor::Operator(operator) => Right::ALL.into_iter().filter(|right| operator.may(*right)).collect(),
+        Visitor::Tenant(caller) | Visitor::Local(caller) => {
+            let may_act = visitor.may_act(&app, Act::Stop, &caller.tenant);
+            let act = Some(Right::Act).filter(|_| may_act);
+            [Right::Look, Right::Content].into_iter().chain(act).collect::<Vec<_>>()
+        }
+    };
+    Json(Me {
+        who: visitor.kind(),
+        name: visitor.name().to_owned(),
+        tenants: visitor.tenants().unwrap_or_else(|| vec![EVERY_TENANT.to_owned()]),
+        may: may.into_iter().map(Right::word).collect(),
+        content: app.settings.console_content().word(),
+        actions: console.actions,
+        trace_url: console.trace_url.clone(),
+        logs_url: console.logs_url.clone(),
+        version: env!("CARGO_PKG_VERSION"),
+        replicas: app.journal.store().is_shared() && visitor.sees_server(),
+    })
+}
+
+pub(crate) async fn health(State(app): State<App>, visitor: Visitor) -> Result<Json<Health>, Refusal> {
+    Ok(Json(line(&app, &visitor).await?))
+}
+
+pub(super) async fn line(app: &App, visitor: &Visitor) -> Result<Health, Refusal> {
+    let (running, waiting, responses) = counts(app, visitor).await?;
+    Ok(Health {
+        state: state(app),
+        running,
+        waiting,
+        responses,
+        append_p95_ms: app.console.appends.p95_ms().filter(|_| visitor.sees_server()),
+        faults_5m: faults_lately(app, visitor, 300),
+        version: env!("CARGO_PKG_VERSION"),
+        uptime_seconds: app.started.elapsed().as_secs_f64(),
+        replica: if visitor.sees_server() { place(app).await? } else { None },
+    })
+}
+
+fn state(app: &App) -> &'static str {
+    match app.journal_health() {
+        _ if app.draining.is_cancelled() => "draining",
+        JournalHealth::Well => "ready",
+        _ => "journal_broken",
+    }
+}
+
+/// Runs at work, runs that wait, open responses.
+async fn counts(app: &App, visitor: &Visitor) -> Result<(u64, u64, u64), Refusal> {
+    if let Visitor::Tenant(caller) = visitor {
+        let used = app.journal.store().usage(&caller.tenant, "").await?;
+        return Ok((used.running, used.waiting, app.limiter.readers_of(&caller.tenant) as u64));
+    }
+    let gauge = |value: i64| u64::try_from(value).unwrap_or(0);
+    let metrics = &app.metrics;
+    let waiting = app.waits.count() as u64;
+    Ok((gauge(metrics.active_runs.get()), waiting, gauge(metrics.active_readers.get())))
+}
+
+async fn place(app: &App) -> Result<Option<ReplicaPlace>, Refusal> {
+    if !app.journal.store().is_shared() {
+        return Ok(None);
+    }
+    let lives = |replica: &ReplicaState| replica.standing != Standing::Gone;
+    let living: Vec<_> = app.journal.store().replicas().await?.into_iter().filter(lives).collect();
+    let own = living.iter().enumerate().find(|(_, replica)| replica.is_self);
+    Ok(own.map(|(at, own)| ReplicaPlace { name: own.name.clone(), n: at + 1, of: living.len() }))
+}

@@ -1,0 +1,363 @@
+//! Runs: found, listed, told, shown, stopped, erased.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Response};
+use capstan_journal::{Query as RunQuery, Run, RunPage, Status};
+use capstan_protocol::{Fault, FaultKind, Payload, Timestamp, sse};
+use http::{HeaderValue, StatusCode, header};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::numbers::met_lately;
+use crate::app::App;
+use crate::console::answers::{Findings, Marks, RunDetails, RunRow, RunRows, StoppedRun};
+use crate::console::marks::Span;
+use crate::console::visitor::{Act, Look, Visitor};
+use crate::console::{find as search, frames as telling, marks as packets};
+use crate::openapi::{self, Answer, Content, Row, Tag, model};
+use crate::query::Query;
+use crate::refusal::{Refusal, journal_fault};
+use crate::{purge as erase, runs};
+
+/// What may stand in the way of whoever looks at one run.
+const OF_ONE: &[FaultKind] = &[
+    FaultKind::RouteNotFound,
+    FaultKind::StreamNotFound,
+    FaultKind::StreamExpired,
+    FaultKind::StreamLost,
+    FaultKind::ServiceUnavailable,
+    FaultKind::JournalUnavailable,
+];
+
+/// What is looked for.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct FindParams {
+    /// A stream's id or its first eight digits or more, a cursor, a run's key, an X-Request-ID, a session, a trace id.
+    q: String,
+}
+
+pub(crate) const FIND: Row = Row {
+    tag: &Tag::CONSOLE,
+    summary: "Find what an id leads to",
+    says: "Exact, or the beginning of a stream's id. The answer says where it looked, and how far back.",
+    query: Some(FindParams::json_schema),
+    answers: &[Answer::ok("What was found.", &[Content::Json(model::<Findings>)])],
+    faults: &[FaultKind::RouteNotFound, FaultKind::JournalUnavailable],
+    ..Row::NONE
+};
+
+pub(crate) async fn find(
+    State(app): State<App>,
+    visitor: Visitor,
+    Query(params): Query<FindParams>,
+) -> Result<Json<Findings>, Refusal> {
+    Ok(Json(search::find(&app, &visitor, &params.q).await?))
+}
+
+/// Which runs.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct ListParams {
+    /// Of this tenant.
+    tenant: Option<String>,
+    /// Of this agent.
+    agent: Option<String>,
+    /// `running`, `waiting`, `failed`, `stopped`, `done` or `healed`.
+    #[schemars(schema_with = "states")]
+    state: Option<String>,
+    /// With an attempt that ended with this fault.
+    fault: Option<String>,
+    /// Of this conversation.
+    session: Option<String>,
+    /// Begun at this time or later.
+    since: Option<Timestamp>,
+    /// Begun before this time.
+    until: Option<Timestamp>,
+    /// Begun before this stream: `next` of the page before.
+    before: Option<Uuid>,
+    /// How many, 50 unless said and 200 at most.
+    limit: Option<usize>,
+}
+
+fn states(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let words = Status::ALL.map(Status::word);
+    schemars::json_schema!({ "type": "string", "enum": words })
+}
+
+pub(crate) const LIST: Row = Row {
+    tag: &Tag::CONSOLE,
+    summary: "Look through the runs",
+    says: "Newest first, a page at a time. A page looks at 5,000 records at most, and says how far back that was: a page without runs \
+        that is not `complete` is no answer yet, and `next` goes on.",
+    query: Some(ListParams::json_schema),
+    answers: &[Answer::ok("A page of runs.", &[Content::Json(model::<RunRows>)])],
+    faults: &[FaultKind::RouteNotFound, FaultKind::JournalUnavailable],
+    ..Row::NONE
+};
+
+const PAGE: usize = 50;
+
+pub(crate) async fn list(
+    State(app): State<App>,
+    visitor: Visitor,
+    Query(params): Query<ListParams>,
+) -> Result<Json<RunRows>, Refusal> {
+    let by_session = params.session.is_some();
+    let page = match query_of(&visitor, params)? {
+        Some(query) => app.journal.store().page(query).await?,
+        None => RunPage::default(),
+    };
+    // Sessions whose names are not told cannot be asked for either.
+    let is_told = |run: &&Run| !by_session || visitor.sees_sessions_of(&app, &run.tenant);
+    Ok(Json(RunRows {
+        runs: page.runs.iter().filter(is_told).map(|run| RunRow::new(&app, &visitor, run)).collect(),
+        next: page.next,
+        looked_back_to: page.looked_back_to,
+        complete: page.next.is_none(),
+    }))
+}
+
+/// The question, within what is in sight; `None` if nothing can be.
+fn query_of(visitor: &Visitor, params: ListParams) -> Result<Option<RunQuery>, Fault> {
+    let unknown = |word: &str| {
+        let words = Status::ALL.map(Status::word).join(", ");
+        let message = format!("state: {word:?} is none; there are {words}");
+        Fault::new(FaultKind::InvalidRequest).with_message(message)
+    };
+    let status = params.state.filter(|word| !word.is_empty());
+    let status = status.map(|word| Status::of_word(&word).ok_or_else(|| unknown(&word))).transpose()?;
+    let some = |word: Option<String>| word.filter(|word| !word.is_empty());
+    let tenants = match some(params.tenant) {
+        Some(tenant) if visitor.sees(&tenant) => Some(vec![tenant]),
+        Some(_) => return Ok(None),
+        None => visitor.tenants(),
+    };
+    let until = params.until.map(RunQuery::first_id_at);
+    Ok(Some(RunQuery {
+        tenants,
+        agent: some(params.agent),
+        status,
+        fault: some(params.fault),
+        session: some(params.session),
+        from: params.since.map(RunQuery::first_id_at),
+        before: [params.before, until].into_iter().flatten().min(),
+        limit: params.limit.unwrap_or(PAGE).clamp(1, RunQuery::MOST),
+        ..RunQuery::default()
+    }))
+}
+
+pub(crate) const DETAILS: Row = Row {
+    tag: &Tag::CONSOLE,
+    summary: "Read why a run failed",
+    says: "All attempts, the fault with what it means and what to do, ids, times: everything but what was said.",
+    places: &[&openapi::STREAM],
+    answers: &[Answer::ok("The run.", &[Content::Json(model::<RunDetails>)])],
+    faults: OF_ONE,
+    ..Row::NONE
+};
+
+pub(crate) async fn details(
+    State(app): State<App>,
+    visitor: Visitor,
+    Path(id): Path<String>,
+) -> Result<Json<RunDetails>, Refusal> {
+    let run = visitor.run(&app, &id).await?;
+    let mut told = RunDetails::new(&app, &visitor, &run);
+    if let Some(fault) = &mut told.fault {
+        fault.others_last_hour = others(&app, &visitor, &run, &fault.code);
+    }
+    if let Some(fault) = &mut told.fault
+        && told.may.content
+    {
+        let seq = run.attempts.iter().rev().find_map(|attempt| attempt.fault_seq);
+        fault.details = match seq {
+            Some(seq) => details_at(&app, &run, seq).await,
+            None => None,
+        };
+    }
+    Ok(Json(told))
+}
+
+/// How many others met the fault lately.
+fn others(app: &App, visitor: &Visitor, run: &Run, code: &str) -> u64 {
+    let own = run.attempts.iter().filter(|attempt| attempt.fault.as_deref() == Some(code)).count() as u64;
+    let is_counted =
+        run.closed_at.is_some_and(|at| app.wall.now().as_micros() - at.as_micros() < 3_600_000_000);
+    met_lately(app, visitor, code).saturating_sub(if is_counted { own } else { 0 })
+}
+
+/// What an error packet of a run says beyond its code. What cannot be read is not told.
+async fn details_at(app: &App, run: &Run, seq: u64) -> Option<Value> {
+    let frames = app.journal.store().read(run.stream_id, seq.saturating_sub(1), 1, 1).await.ok()?;
+    let packet = sse::decode_packet(&frames.first().filter(|frame| frame.seq == seq)?.bytes)?;
+    let Payload::Error(error) = packet.payload else { return None };
+    serde_json::to_value(error).ok()
+}
+
+/// Which packets.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct MarkParams {
+    /// The first packet; 1 unless said.
+    from: Option<u64>,
+    /// The last packet; that of the stream unless said.
+    to: Option<u64>,
+    /// How many places of a long stream are worth looking at, 800 unless said.
+    columns: Option<u64>,
+}
+
+pub(crate) const MARKS: Row = Row {
+    tag: &Tag::CONSOLE,
+    summary: "The packets of a run, without what they say",
+    says: "For each its seq, the milliseconds since the run's request, its op, the type of an event, and its length. All of them up to \
+        20,000; of more some stand for all. 16 MiB are read at most; `read_to` says how far that was.",
+    places: &[&openapi::STREAM],
+    query: Some(MarkParams::json_schema),
+    answers: &[Answer::ok("The marks.", &[Content::Json(model::<Marks>)])],
+    faults: OF_ONE,
+    ..Row::NONE
+};
+
+pub(crate) async fn marks(
+    State(app): State<App>,
+    visitor: Visitor,
+    Path(id): Path<String>,
+    Query(params): Query<MarkParams>,
+) -> Result<Json<Marks>, Refusal> {
+    let run = visitor.run(&app, &id).await?;
+    let span = Span {
+        from: params.from.unwrap_or(1),
+        to: params.to.unwrap_or(u64::MAX),
+        columns: params.columns.unwrap_or(800),
+    };
+    Ok(Json(packets::of(&app, &run, span).await?))
+}
+
+/// Which frames.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct FrameParams {
+    /// The first packet; 1 unless said.
+    from: Option<u64>,
+    /// The last packet; that of the stream unless said.
+    to: Option<u64>,
+    /// The protocol in which they are told: `cap`, `cap-v2` or `ag-ui`; cap unless said.
+    #[schemars(schema_with = "faces")]
+    face: Option<String>,
+}
+
+fn faces(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": "string", "enum": ["cap", "cap-v2", "ag-ui"] })
+}
+
+pub(crate) const FRAMES: Row = Row {
+    tag: &Tag::CONSOLE,
+    summary: "What a run said",
+    says: "As it was sent, up to the last packet there is; it does not wait for more. Of a closed run it is what `capstan replay` serves \
+        again. It takes the right `content`, and is noted.",
+    places: &[&openapi::STREAM],
+    query: Some(FrameParams::json_schema),
+    answers: &[Answer {
+        headers: &[&openapi::STREAM_ID],
+        ..Answer::ok("The frames.", &[Content::Events(openapi::events_of_any_face)])
+    }],
+    faults: OF_ONE,
+    ..Row::NONE
+};
+
+pub(crate) async fn frames(
+    State(app): State<App>,
+    visitor: Visitor,
+    Path(id): Path<String>,
+    Query(params): Query<FrameParams>,
+) -> Result<Response, Refusal> {
+    let run = visitor.run(&app, &id).await?;
+    visitor.look(&app, Look::Frames, &run.tenant, Some(run.stream_id))?;
+    let face = telling::face_of(&app, params.face.as_deref())?;
+    let span = (params.from.unwrap_or(1), params.to.unwrap_or(u64::MAX));
+    Ok(telling::respond(&app, run, face, span).await?)
+}
+
+pub(crate) const BODY: Row = Row {
+    tag: &Tag::CONSOLE,
+    summary: "What a run was asked",
+    says: "The body as it was claimed. No headers: none are kept. It takes the right `content`, and is noted.",
+    places: &[&openapi::STREAM],
+    answers: &[Answer::ok("The body.", &[Content::Json(model::<Value>)])],
+    faults: OF_ONE,
+    ..Row::NONE
+};
+
+pub(crate) async fn body(
+    State(app): State<App>,
+    visitor: Visitor,
+    Path(id): Path<String>,
+) -> Result<Response, Refusal> {
+    let run = visitor.run(&app, &id).await?;
+    visitor.look(&app, Look::Body, &run.tenant, Some(run.stream_id))?;
+    let body = app.journal.store().body(run.stream_id).await?.ok_or(FaultKind::StreamExpired)?;
+    let mut response = body.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+pub(crate) const STOP: Row = Row {
+    tag: &Tag::CONSOLE,
+    summary: "Stop a run",
+    says: "Answers when its CLOSE is in the journal. A run that is over stays as it is. It takes the right `act`, and is noted.",
+    places: &[&openapi::STREAM],
+    answers: &[Answer::ok("How it stands now.", &[Content::Json(model::<StoppedRun>)])],
+    faults: OF_ONE,
+    ..Row::NONE
+};
+
+pub(crate) async fn stop(
+    State(app): State<App>,
+    visitor: Visitor,
+    Path(id): Path<String>,
+) -> Result<Json<StoppedRun>, Refusal> {
+    let run = visitor.run(&app, &id).await?;
+    visitor.check_act(&app, Act::Stop, &run.tenant)?;
+    let (was_open, run) = (run.is_open(), runs::stop(&app, run).await?);
+    if was_open {
+        visitor.did(&app, Act::Stop, &run.tenant, Some(run.stream_id));
+    }
+    Ok(Json(StoppedRun { state: Status::of(&run).word(), reason: run.reason }))
+}
+
+pub(crate) const PURGE: Row = Row {
+    tag: &Tag::CONSOLE,
+    summary: "Erase a run",
+    says: "It is stopped, then its packets, its body, its record and its turn are erased for good; its key stays taken. It takes the \
+        right `act`, and is noted.",
+    places: &[&openapi::STREAM],
+    answers: &[Answer { status: 204, ..Answer::ok("It is gone.", &[]) }],
+    faults: OF_ONE,
+    ..Row::NONE
+};
+
+pub(crate) async fn purge(
+    State(app): State<App>,
+    visitor: Visitor,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Refusal> {
+    let run = visitor.run(&app, &id).await?;
+    visitor.check_act(&app, Act::Purge, &run.tenant)?;
+    let run = erase::stream(&app, run).await?;
+    visitor.did(&app, Act::Purge, &run.tenant, Some(run.stream_id));
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Whether a session of this tenant's is in sight; `SessionNotFound` otherwise, whoever's it is.
+pub(super) async fn check_session(
+    app: &App,
+    visitor: &Visitor,
+    tenant: &str,
+    session: &str,
+) -> Result<(), Fault> {
+    let is_known = visitor.sees_sessions_of(app, tenant)
+        && app.journal.store().has_session(tenant, session).await.map_err(journal_fault)?;
+    is_known.then_some(()).ok_or_else(|| Fault::new(FaultKind::SessionNotFound))
+}

@@ -1,0 +1,135 @@
+//! A conversation as its user saw it.
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use capstan_journal::{NameKind, StoredTurn};
+use capstan_protocol::FaultKind;
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::runs::check_session;
+use crate::answers::SessionTurn;
+use crate::app::App;
+use crate::console::answers::RunRow;
+use crate::console::visitor::{Act, Look, Visitor};
+use crate::openapi::{self, Answer, Content, Row, Tag, model};
+use crate::query::Query;
+use crate::refusal::Refusal;
+use crate::routes::sessions::shown;
+use crate::{paid_body, purge as erase};
+
+/// Turns and runs of a page.
+const PAGE: usize = 100;
+/// Bytes of a page's turns.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// A conversation, oldest turn first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Conversation {
+    pub(crate) turns: Vec<NumberedTurn>,
+    /// Its runs, newest first: those that failed, or are under way, among them.
+    pub(crate) runs: Vec<RunRow>,
+    /// What the runs of this page have used, added up.
+    pub(crate) usage: Map<String, Value>,
+    /// `from` of the next page, if there are more turns.
+    pub(crate) next: Option<u64>,
+}
+
+/// A turn, and its place.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct NumberedTurn {
+    pub(crate) n: u64,
+    #[serde(flatten)]
+    pub(crate) turn: SessionTurn,
+}
+
+/// Which page.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct TurnParams {
+    /// The turn that the page follows: `next` of the page before.
+    from: Option<u64>,
+}
+
+pub(crate) const READ: Row = Row {
+    tag: &Tag::CONSOLE,
+    summary: "Read a conversation",
+    says: "Its turns, and its runs, 100 of each. It takes the right `content`, and is noted.",
+    places: &[&openapi::TENANT, &openapi::SESSION],
+    query: Some(TurnParams::json_schema),
+    answers: &[Answer::ok("The conversation.", &[Content::Json(model::<Conversation>)])],
+    faults: &[
+        FaultKind::RouteNotFound,
+        FaultKind::SessionNotFound,
+        FaultKind::SessionLimitExceeded,
+        FaultKind::ServiceUnavailable,
+        FaultKind::JournalUnavailable,
+    ],
+    ..Row::NONE
+};
+
+pub(crate) async fn read(
+    State(app): State<App>,
+    visitor: Visitor,
+    Path((tenant, session)): Path<(String, String)>,
+    Query(params): Query<TurnParams>,
+) -> Result<Response, Refusal> {
+    check_session(&app, &visitor, &tenant, &session).await?;
+    visitor.look(&app, Look::Session, &tenant, None)?;
+    let (store, after) = (app.journal.store(), params.from.unwrap_or(0));
+    let page = store.turns(&tenant, &session, after.saturating_add(1), PAGE, PAGE_BYTES).await?;
+    let bytes: usize = page.iter().map(StoredTurn::said_bytes).sum();
+    let mut load = app.limiter.load(&tenant);
+    load.grow(bytes.saturating_mul(3), &app.settings.limits)?;
+    let last = page.last().map_or(after, |turn| turn.number);
+    let has_more = !store.turns(&tenant, &session, last.saturating_add(1), 1, 1).await?.is_empty();
+    let mut turns = Vec::new();
+    for turn in page {
+        turns.push(NumberedTurn { n: turn.number, turn: shown(&app, turn).await? });
+    }
+    let runs = store.named(&tenant, NameKind::Session, &session, None, PAGE).await?;
+    let mut usage = Map::new();
+    runs.iter().filter_map(|run| run.usage.as_ref()).for_each(|used| add(&mut usage, used));
+    let runs = runs.iter().map(|run| RunRow::new(&app, &visitor, run)).collect();
+    let next = Some(last).filter(|_| has_more);
+    Ok(paid_body::json(&Conversation { turns, runs, usage, next }, load)?)
+}
+
+/// Adds up the numbers of the same name.
+fn add(sum: &mut Map<String, Value>, used: &Map<String, Value>) {
+    for (name, value) in used {
+        if let Some(more) = value.as_u64() {
+            let before = sum.get(name).and_then(Value::as_u64).unwrap_or(0);
+            sum.insert(name.clone(), before.saturating_add(more).into());
+        }
+    }
+}
+
+pub(crate) const PURGE: Row = Row {
+    tag: &Tag::CONSOLE,
+    summary: "Erase a conversation",
+    says: "Its runs are stopped; its turns and streams are erased for good. It takes the right `act`, and is noted.",
+    places: &[&openapi::TENANT, &openapi::SESSION],
+    answers: &[Answer { status: 204, ..Answer::ok("It is gone.", &[]) }],
+    faults: &[
+        FaultKind::RouteNotFound,
+        FaultKind::SessionNotFound,
+        FaultKind::StreamExpired,
+        FaultKind::ServiceUnavailable,
+        FaultKind::JournalUnavailable,
+    ],
+    ..Row::NONE
+};
+
+pub(crate) async fn purge(
+    State(app): State<App>,
+    visitor: Visitor,
+    Path((tenant, session)): Path<(String, String)>,
+) -> Result<StatusCode, Refusal> {
+    check_session(&app, &visitor, &tenant, &session).await?;
+    visitor.check_act(&app, Act::Purge, &tenant)?;
+    erase::session(&app, &tenant, &session).await?;
+    visitor.did(&app, Act::Purge, &tenant, None);
+    Ok(StatusCode::NO_CONTENT)
+}

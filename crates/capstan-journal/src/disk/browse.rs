@@ -1,0 +1,90 @@
+//! Looking through runs of several tenants, newest first.
+
+use std::collections::HashSet;
+
+use uuid::Uuid;
+
+use super::index::{Index, Stream};
+use super::names::{Clue, Name};
+use super::shared::Shared;
+use super::view;
+use crate::page::Pager;
+use crate::{ErrorKind, JournalError, NameKind, Query, Run, RunPage};
+
+/// Places that are looked up at once, so that nobody waits long for the index.
+const WINDOW: usize = 128;
+
+/// What the index itself can tell of a query.
+struct Sieve {
+    /// The name under which all that is wanted is found, if there is one.
+    name: Option<Name>,
+    tenants: Option<HashSet<Name>>,
+}
+
+impl Sieve {
+    fn new(shared: &Shared, query: &Query) -> Self {
+        let names = &shared.names;
+        let only = query.tenants.as_ref().and_then(|tenants| match tenants.as_slice() {
+            [one] => Some(one.as_str()),
+            _ => None,
+        });
+        let clue = |clue, word: &Option<String>| word.as_deref().map(|word| names.clue(clue, word));
+        // The rarest first.
+        let name = clue(Clue::RequestId, &query.request_id)
+            .or_else(|| clue(Clue::TraceId, &query.trace_id))
+            .or_else(|| Some(names.of(only?, NameKind::Session, query.session.as_deref()?)))
+            .or_else(|| clue(Clue::Fault, &query.fault))
+            .or_else(|| only.map(|tenant| names.tenant(tenant)));
+        let tenants = query.tenants.as_ref();
+        let tenants = tenants.map(|tenants| tenants.iter().map(|tenant| names.tenant(tenant)).collect());
+        Self { name, tenants }
+    }
+
+    /// Whether the record is worth a look.
+    fn lets_through(&self, query: &Query, stream: &Stream) -> bool {
+        self.tenants.as_ref().is_none_or(|tenants| tenants.contains(&stream.tenant))
+            && query.status.is_none_or(|status| status.state() == stream.state)
+    }
+
+    /// The next streams, and whether each is worth a look.
+    fn window(&self, index: &Index, query: &Query, before: Option<Uuid>, room: usize) -> Vec<(Uuid, bool)> {
+        let Some(range) = query.range(before) else { return Vec::new() };
+        let told = |id: &Uuid| {
+            let stream = index.streams.get(id)?;
+            Some((*id, self.lets_through(query, stream)))
+        };
+        let room = room.min(WINDOW);
+        let Some(name) = self.name else {
+            let streams = index.streams.range(range).rev().map(|(id, _)| id);
+            return streams.filter_map(told).take(room).collect();
+        };
+        let range = (range.0.map(|id| (name, id)), range.1.map(|id| (name, id)));
+        index.names.range(range).rev().filter_map(|(_, id)| told(id)).take(room).collect()
+    }
+}
+
+pub(crate) fn page(shared: &Shared, query: &Query) -> Result<RunPage, JournalError> {
+    let (sieve, mut pager) = (Sieve::new(shared, query), Pager::new(query));
+    loop {
+        let window = sieve.window(&shared.index(), query, pager.last(), pager.room());
+        if window.is_empty() {
+            let is_end = pager.goes_on();
+            return Ok(pager.page(is_end));
+        }
+        for (stream, is_worth_it) in window {
+            if !pager.goes_on() {
+                return Ok(pager.page(false));
+            }
+            let run = if is_worth_it { whole(shared, stream)? } else { None };
+            pager.looked(stream, run.filter(|run| query.matches(run)));
+        }
+    }
+}
+
+/// A run, unless it went meanwhile. One that is damaged was counted and said; the others can be listed all the same.
+fn whole(shared: &Shared, stream: Uuid) -> Result<Option<Run>, JournalError> {
+    match view::run(shared, stream) {
+        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
+        run => run,
+    }
+}

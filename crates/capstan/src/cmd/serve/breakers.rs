@@ -1,0 +1,58 @@
+//! Breakers of routes, shared by the gateways of a cluster: what changes here is written to the journal's store, and what the
+//! others have written is looked at once a second. A call costs nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan_journal::{BreakerNotice, JournalError, Store};
+use capstan_upstream::{BreakerChange, Breakers};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Shares for as long as it is awaited.
+pub(super) async fn share(store: Arc<dyn Store>, breakers: Breakers) {
+    let mut changes = breakers.changes();
+    let mut shared = Shared { store, breakers, seen: HashMap::new() };
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    loop {
+        // One after the other: what is read was written after what is being written here.
+        let done = tokio::select! {
+            Some(change) = changes.recv() => shared.tell(change).await,
+            _ = look.tick() => shared.look().await,
+        };
+        if let Err(error) = done {
+            tracing::debug!(%error, "what upstreams do could not be shared");
+        }
+    }
+}
+
+struct Shared {
+    store: Arc<dyn Store>,
+    breakers: Breakers,
+    /// The last change of each upstream that is known here.
+    seen: HashMap<String, Uuid>,
+}
+
+impl Shared {
+    async fn tell(
+        &mut self,
+        BreakerChange { upstream, opened, left }: BreakerChange,
+    ) -> Result<(), JournalError> {
+        let change = Uuid::new_v4();
+        self.seen.insert(upstream.clone(), change);
+        self.store.set_breaker(&BreakerNotice { upstream, opened, left, change }).await
+    }
+
+    async fn look(&mut self) -> Result<(), JournalError> {
+        for BreakerNotice { upstream, opened, left, change } in self.store.breakers().await? {
+            if self.seen.insert(upstream.clone(), change) != Some(change) {
+                tracing::info!(upstream, opened, "another gateway has found out how an upstream stands");
+                self.breakers.hear(&BreakerChange { upstream, opened, left }, Instant::now());
+            }
+        }
+        Ok(())
+    }
+}

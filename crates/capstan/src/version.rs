@@ -1,0 +1,22 @@
+//! What `capstan --version` says is in the binary; `-V` is the number alone.
+
+use std::sync::LazyLock;
+
+use crate::cmd::has_page;
+
+/// The number, what it was built from and for, and what is in it.
+pub(crate) fn long() -> &'static str {
+    static LONG: LazyLock<String> = LazyLock::new(written);
+    &LONG
+}
+
+fn written() -> String {
+    let commit = option_env!("CAPSTAN_COMMIT").map_or_else(String::new, |commit| format!("{commit}, "));
+    let page = if has_page() { "playground" } else { "none; it was built without Node" };
+    let faces = capstan_gateway::faces().join(", ");
+    format!(
+        "{} ({commit}{})\npage: {page}\nfaces: {faces}\njournals: memory, disk, postgres\ntraces: OpenTelemetry",
+        env!("CARGO_PKG_VERSION"),
+        env!("CAPSTAN_PLATFORM"),
+    )
+}

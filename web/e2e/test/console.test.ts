@@ -1,0 +1,207 @@
+// The console, against the real binary: from a ticket to its reason, what was seen, stop and purge, links, a list that stays put.
+import { readFileSync } from "node:fs";
+
+import { newId } from "capstan";
+import type { Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+
+import { ended, say, visit, type Visit } from "./browser.js";
+import { ask, expectFit, setTheme } from "./console.js";
+import { setStage } from "./stage.js";
+
+const stage = setStage();
+let open: Visit;
+let page: Page;
+
+beforeAll(async () => {
+  open = await visit(stage.browser, `${stage.gateway.url}/console`);
+  page = open.page;
+});
+afterEach(() => expect(open.complaints.splice(0), "the console has no errors").toEqual([]));
+afterAll(() => page.context().close());
+
+/** Goes there without loading the page anew, as a link would. */
+async function go(path: string): Promise<void> {
+  await page.evaluate((path) => {
+    history.pushState(null, "", path);
+    dispatchEvent(new Event("popstate"));
+  }, path);
+}
+
+const header = () => page.locator(".run-header");
+
+test("from the id of a ticket to why it failed and what to do", async () => {
+  const { requestId, whole } = await ask(stage.gateway.url, "/fault upstream_auth_failed");
+  await whole;
+  await page.keyboard.press("/");
+  await page.keyboard.type(requestId);
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/\/console\/runs\/[0-9a-f-]{36}$/);
+  const panel = page.getByRole("region", { name: "Why it failed" });
+  await panel.getByText("upstream_auth_failed").waitFor();
+  expect(await panel.innerText()).toMatch(/What to do: .+/);
+  expect(await header().locator(".badge").innerText()).toBe("failed");
+  await header().getByText(requestId).waitFor();
+});
+
+test("a flaky run shows its attempts, their times, and what its user saw", async () => {
+  const { streamId, whole } = await ask(stage.gateway.url, "/flaky 1");
+  await whole;
+  await go(`/console/runs/${streamId}?tab=attempts`);
+  const cards = page.locator("[data-attempt]");
+  await expect.poll(() => cards.count()).toBe(2);
+  for (const [n, word] of [[0, /took\s+[\d.]+ m?s/], [1, /ended well/]] as const) expect(await cards.nth(n).innerText()).toMatch(word);
+  expect(await header().locator(".badge").innerText()).toBe("healed");
+  await page.getByRole("tab", { name: "As seen" }).click();
+  const text = (await stage.whole("/flaky 0")).replace(/\s+/g, " ");
+  const seen = async () => (await page.locator(".seen .answer > .prose").allInnerTexts()).join("").replace(/\s+/g, " ").trim();
+  await expect.poll(seen).toBe(text);
+  expect(await page.locator(".seen .question").innerText()).toBe("/flaky 1");
+  // One packet back by the keyboard; the address has it, and the axis' table as well.
+  await page.getByRole("slider", { name: "Packet" }).focus();
+  for (const _ of [1, 2, 3]) await page.keyboard.press("ArrowLeft");
+  await expect.poll(seen).not.toBe(text);
+  await page.waitForURL(/[?&]at=\d+/);
+  await page.getByRole("button", { name: "16×" }).click();
+  await page.getByRole("button", { name: "Play" }).click();
+  await expect.poll(seen).toBe(text);
+  await page.getByRole("button", { name: "Table" }).click();
+  const table = page.getByRole("table", { name: "What happened, in its order" });
+  await table.getByText("Attempt 1 fails").waitFor();
+  await table.getByText("Attempt 2 begins").waitFor();
+});
+
+test("what is downloaded is the stream, byte for byte", async () => {
+  const { streamId, whole } = await ask(stage.gateway.url, "/events");
+  await whole;
+  await go(`/console/runs/${streamId}?tab=home`);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: ".sse, as sent" }).click()]);
+  const sent = await (await fetch(`${stage.gateway.url}/v1/streams/${streamId}`)).text();
+  const bare = (text: string) => text.replace(/^:.*\n\n?/gm, "").replace(/^retry:.*\n\n?/gm, "");
+  expect(bare(readFileSync(await download.path(), "utf8"))).toBe(bare(sent));
+  expect(await page.locator(".command").first().innerText()).toContain("$CAPSTAN_KEY");
+  await page.getByRole("tab", { name: "Frames" }).click();
+  await page.getByLabel("Face").selectOption("ag-ui");
+  await page.getByRole("table", { name: "Frames" }).getByText("RUN_STARTED").first().waitFor();
+});
+
+test("stopped is said once CLOSE is in the journal, and purged is gone", async () => {
+  const { streamId } = await ask(stage.gateway.url, "/tokens 100000 --delay 50ms");
+  await go(`/console/runs/${streamId}`);
+  await page.getByRole("button", { name: "Stop…" }).click();
+  const dialog = page.getByRole("dialog", { name: "Stop this run?" });
+  expect(await dialog.innerText()).toMatch(/Agent demo, tenant local, session/);
+  let answered = false;
+  await page.route("**/stop", async (route) => {
+    const response = await route.fetch();
+    const last = await (await fetch(`${stage.gateway.url}/v1/streams/${streamId}`)).text();
+    expect(last).toMatch(/"op":"CLOSE"[^\n]*\n\n$/);
+    expect(await dialog.getByRole("button", { name: "Stopped" }).count()).toBe(0);
+    answered = true;
+    await route.fulfill({ response });
+  });
+  await dialog.getByRole("button", { name: "Stop it" }).click();
+  await dialog.getByRole("button", { name: "Stopped" }).waitFor();
+  expect(answered).toBe(true);
+  await page.unroute("**/stop");
+  await dialog.getByRole("button", { name: "Close" }).click();
+  await expect.poll(() => header().locator(".badge").innerText()).toBe("stopped");
+
+  await page.getByRole("button", { name: "Purge…" }).click();
+  const purge = page.getByRole("dialog", { name: "Erase this run?" });
+  await purge.getByRole("textbox").fill("zzzz");
+  expect(await purge.getByRole("button", { name: "Erase it" }).isDisabled()).toBe(true);
+  await purge.getByRole("textbox").fill(streamId.slice(-4));
+  await purge.getByRole("button", { name: "Erase it" }).click();
+  await page.waitForURL(/\/console\/runs$/);
+  await page.locator("[data-run]").first().waitFor();
+  expect(await page.locator(`[data-run="${streamId}"]`).count()).toBe(0);
+});
+
+test("a filter is a link: the same rows in a browser that was never here", async () => {
+  await go("/console/runs");
+  await page.getByLabel("State").selectOption("failed");
+  await page.waitForURL(/\?state=failed$/);
+  const rows = (of: Page) => of.locator("[data-run]").evaluateAll((all) => all.map((row) => (row as HTMLElement).dataset["run"]));
+  await expect.poll(async () => (await rows(page)).length).toBeGreaterThan(0);
+  const fresh = await visit(stage.browser, page.url());
+  await expect.poll(() => rows(fresh.page)).toEqual(await rows(page));
+  await fresh.page.context().close();
+  expect(fresh.complaints).toEqual([]);
+});
+
+test("a live list does not move under the pointer", async () => {
+  await go("/console/runs");
+  await page.mouse.move(0, 0);
+  const first = () => page.locator("[data-row='0']").getAttribute("data-run");
+  await page.getByText("Live.").waitFor();
+  const shown = await ask(stage.gateway.url, "/tokens 1");
+  await expect.poll(first).toBe(shown.streamId);
+  await page.locator("[data-row='0']").hover();
+  const held = await ask(stage.gateway.url, "/tokens 1");
+  await page.getByRole("button", { name: "1 new" }).waitFor();
+  expect(await first()).toBe(shown.streamId);
+  await page.getByRole("button", { name: "1 new" }).click();
+  await expect.poll(first).toBe(held.streamId);
+});
+
+test("rows, neighbours and tabs by keyboard alone", async () => {
+  await go("/console/runs");
+  await page.mouse.move(0, 0);
+  const row = (n: number) => page.locator(`[data-row='${n}']`).getAttribute("data-run");
+  const [second, third] = [await row(1), await row(2)];
+  await page.locator("main").focus();
+  for (const key of ["j", "j", "Enter"]) await page.keyboard.press(key);
+  await page.waitForURL(new RegExp(second!));
+  await header().waitFor();
+  await page.keyboard.press("]");
+  await page.waitForURL(new RegExp(third!));
+  await page.keyboard.press("[");
+  await page.waitForURL(new RegExp(second!));
+  await header().waitFor();
+  await page.keyboard.press("t");
+  await page.waitForURL(/tab=frames/);
+  await page.keyboard.press("?");
+  await page.getByRole("dialog", { name: "Keys" }).waitFor();
+  await page.keyboard.press("Escape");
+  for (const key of ["g", "r"]) await page.keyboard.press(key);
+  await page.waitForURL(/\/console\/runs$/);
+});
+
+test("a conversation is read as its user saw it", async () => {
+  const session = newId();
+  for (const message of ["/tokens 2", "/fault content_refused", "/tokens 3"]) await (await ask(stage.gateway.url, message, { session })).whole;
+  await go(`/console/sessions/local/${session}`);
+  await expect.poll(() => page.locator(".conversation .turn").count()).toBe(3);
+  expect(await page.locator(".conversation .question").allInnerTexts()).toEqual(["/tokens 2", "/fault content_refused", "/tokens 3"]);
+  expect(await page.locator(".conversation li").nth(1).innerText()).toContain("content_refused");
+});
+
+test("every view is fit for all: axe, both themes, wide and narrow", async () => {
+  const { streamId } = await ask(stage.gateway.url, "/diverge");
+  const failed = await ask(stage.gateway.url, "/fault upstream_timeout --after 3");
+  const views = ["", "/runs", `/runs/${streamId}`, `/runs/${streamId}?tab=attempts`, `/runs/${failed.streamId}?tab=frames&at=1`, `/runs/${failed.streamId}?tab=home`, "/faults", "/agents", "/tenants", "/find?q=nothing"];
+  for (const [theme, width] of [["light", 1280], ["dark", 360]] as const) {
+    await page.setViewportSize({ width, height: 760 });
+    await setTheme(page, theme);
+    for (const view of views) {
+      await go(`/console${view}`);
+      await page.locator("main h1").waitFor();
+      await page.waitForLoadState("networkidle").catch(() => {});
+      await expectFit(page).catch((error: Error) => {
+        throw new Error(`${theme} ${view || "/"}: ${error.message}`);
+      });
+    }
+  }
+  await page.setViewportSize({ width: 1280, height: 800 });
+  await setTheme(page, "light");
+});
+
+test("the playground leads to each run's page", async () => {
+  await page.goto(stage.gateway.url);
+  await say(page, "/tokens 3");
+  await ended(page, "closed");
+  await page.getByRole("link", { name: "in the console" }).click();
+  await page.waitForURL(/\/console\/runs\//);
+  await expect.poll(() => header().locator(".badge").innerText()).toBe("done");
+});

@@ -1,0 +1,57 @@
+// What tests of the console share: runs to look at, and whether a view is fit for everybody.
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+import { newId, question, user } from "capstan";
+import type { Page } from "playwright-core";
+import { expect } from "vitest";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+export interface Started {
+  status: number;
+  streamId: string;
+  requestId: string;
+  /** All that came, once it is over. */
+  whole: Promise<string>;
+}
+
+/** Starts a run as any client would; the header's request id is the one that a ticket names. */
+export async function ask(url: string, message: string, { key = "", session = newId() } = {}): Promise<Started> {
+  const requestId = `ticket-${newId()}`;
+  const headers = { "content-type": "application/json", "x-request-id": requestId, ...(key === "" ? {} : { authorization: `Bearer ${key}` }) };
+  const response = await fetch(`${url}/v1/assist`, { method: "POST", headers, body: JSON.stringify(question(session, message, user("e2e"))) });
+  const whole = response.text();
+  // Whoever does not care for the end must not be surprised by it.
+  whole.catch(() => {});
+  return { status: response.status, streamId: response.headers.get("x-stream-id") ?? "", requestId, whole };
+}
+
+/** Runs many of them, a few at a time. */
+export async function fill(url: string, count: number, message = "/tokens 1"): Promise<void> {
+  let left = count;
+  const one = async () => {
+    while (left > 0) {
+      left -= 1;
+      await (await ask(url, message)).whole;
+    }
+  };
+  await Promise.all(Array.from({ length: 24 }, one));
+}
+
+interface Found {
+  violations: { id: string; nodes: { html: string; failureSummary?: string }[] }[];
+}
+
+/** axe finds nothing on the page as it is, and it does not scroll sideways. */
+export async function expectFit(page: Page): Promise<void> {
+  // The policy of the page forbids scripts; the test's own context does not.
+  if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(AXE);
+  const found = await page.evaluate(() => (window as unknown as { axe: { run: (options: object) => Promise<Found> } }).axe.run({ resultTypes: ["violations"] }));
+  expect(found.violations.map(({ id, nodes }) => [id, ...nodes.slice(0, 3).map(({ html, failureSummary }) => `${html.slice(0, 160)} ${failureSummary?.slice(0, 300)}`)])).toEqual([]);
+  expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth), "no scrolling sideways").toBeLessThanOrEqual(0);
+}
+
+export async function setTheme(page: Page, theme: "light" | "dark"): Promise<void> {
+  if ((await page.evaluate(() => document.documentElement.dataset["theme"])) !== theme) await page.getByRole("button", { name: `${theme === "dark" ? "Dark" : "Light"} theme` }).click();
+}

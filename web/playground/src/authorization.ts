@@ -1,0 +1,15 @@
+// The key of this tab. Another tab does not see it, and it goes with this one.
+
+const STORED_KEY = "capstan-key";
+
+export function storedKey(): string {
+  return sessionStorage.getItem(STORED_KEY) ?? "";
+}
+
+export function keepKey(key: string): void {
+  sessionStorage.setItem(STORED_KEY, key);
+}
+
+export function authorization(key: string): Record<string, string> {
+  return key === "" ? {} : { authorization: `Bearer ${key}` };
+}

@@ -1,0 +1,50 @@
+// How the gateway does, in one line: in words first, and in colour as well.
+import { type ReactNode, useEffect, useState } from "react";
+
+import type { Health } from "./api/types.js";
+import { useConsole, useFeed, useFeedState } from "./context.js";
+import { count, plural, span } from "./format.js";
+import { Link } from "./router.js";
+import { ROOT, to } from "./url.js";
+import { useAsked, useNow } from "./use-asked.js";
+
+const EVERY = 5_000;
+const STATES: Readonly<Record<Health["state"], readonly ["good" | "warning" | "danger", string]>> = {
+  ready: ["good", "Ready"],
+  draining: ["warning", "Draining: no new runs are taken"],
+  journal_broken: ["danger", "The journal is broken: nothing can be written"],
+};
+
+export function HealthStrip(): ReactNode {
+  const { api, me } = useConsole();
+  const [told, setTold] = useState<Health | undefined>(undefined);
+  const now = useNow(EVERY);
+  const asked = useAsked("health", api.health);
+  useFeed((event) => {
+    if (event.type === "state") setTold((before) => before && { ...before, ...event.health });
+  });
+  useEffect(() => {
+    asked.again();
+  }, [now, asked.again]);
+  useEffect(() => {
+    setTold(asked.value);
+  }, [asked.value]);
+  if (asked.error !== undefined) return <div className="strip-line tone-danger" role="status"><strong>The gateway does not answer.</strong> What you see is from before.</div>;
+  return told ? <Told health={told} version={me.version} /> : <div className="strip-line" role="status">…</div>;
+}
+
+function Told({ health, version }: { health: Health; version: string }): ReactNode {
+  const feed = useFeedState();
+  const [tone, words] = STATES[health.state] ?? (["warning", health.state] as const);
+  return (
+    <div className={`strip-line tone-${tone}`} data-health={health.state}>
+      <strong role="status"><span className="strip-dot" aria-hidden="true" />{words}</strong>
+      <Link href={to.runs({ state: "running" })}>{count(health.running)} running</Link>
+      <Link href={to.runs({ state: "waiting" })}>{count(health.waiting)} waiting</Link>
+      <span>{plural(health.responses, "open response")}</span>
+      {health.append_p95_ms != null && <span>append p95 {health.append_p95_ms < 10 ? `${health.append_p95_ms.toFixed(1)} ms` : span(health.append_p95_ms)}</span>}
+      <Link href={`${ROOT}/faults?hours=1`} data-high={health.faults_5m > 0}>{plural(health.faults_5m, "fault")} in 5 min</Link>
+      <span className="muted">{health.version || version} · up {span(health.uptime_seconds * 1000)}{health.replica ? ` · replica ${health.replica.n} of ${health.replica.of}` : ""}{feed === "away" ? " · feed paused" : ""}</span>
+    </div>
+  );
+}

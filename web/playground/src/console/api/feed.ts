@@ -1,0 +1,102 @@
+// What happens at the gateway, as it happens: one connection for the whole page, read by fetch because it carries a key. A hidden tab
+// closes it; whoever was away is told to ask anew.
+import { Decoder } from "capstan";
+
+import type { FeedEvent, Health, Refusal, Row } from "./types.js";
+
+/** How long until the next try, in milliseconds; the last one stays. */
+const WAITS = [1_000, 2_000, 5_000, 15_000];
+
+export type FeedState = "live" | "away";
+type Listener = (event: FeedEvent) => void;
+
+export class Feed {
+  readonly #listeners = new Set<Listener>();
+  readonly #watchers = new Set<() => void>();
+  #state: FeedState = "away";
+  #left: AbortController | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #tries = 0;
+  #wasLive = false;
+
+  constructor(readonly open: (signal: AbortSignal) => Promise<Response>) {}
+
+  readonly state = (): FeedState => this.#state;
+
+  readonly watch = (watcher: () => void): (() => void) => {
+    this.#watchers.add(watcher);
+    return () => this.#watchers.delete(watcher);
+  };
+
+  subscribe(listener: Listener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  start(): void {
+    if (this.#left) return;
+    const left = new AbortController();
+    this.#left = left;
+    this.#read(left.signal)
+      .catch(() => {})
+      .finally(() => {
+        if (left.signal.aborted) return;
+        this.stop();
+        this.#timer = setTimeout(() => this.start(), WAITS[Math.min(this.#tries, WAITS.length - 1)]);
+        this.#tries += 1;
+      });
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+    this.#left?.abort();
+    this.#left = undefined;
+    this.#turn("away");
+  }
+
+  async #read(signal: AbortSignal): Promise<void> {
+    const response = await this.open(signal);
+    this.#tries = 0;
+    this.#turn("live");
+    // What happened meanwhile was told to nobody here.
+    if (this.#wasLive) this.#tell({ type: "lagged" });
+    this.#wasLive = true;
+    const decoder = new Decoder();
+    const reader = response.body!.getReader();
+    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+      decoder.push(piece.value);
+      for (let frame = decoder.take(); frame; frame = decoder.take()) {
+        const event = eventOf(frame.event, frame.data);
+        if (event) this.#tell(event);
+      }
+    }
+  }
+
+  #tell(event: FeedEvent): void {
+    for (const listener of this.#listeners) listener(event);
+  }
+
+  #turn(state: FeedState): void {
+    if (state === this.#state) return;
+    this.#state = state;
+    for (const watcher of this.#watchers) watcher();
+  }
+}
+
+/** An event of the feed; nothing if it is of a later version. */
+export function eventOf(name: string, data: string): FeedEvent | undefined {
+  switch (name) {
+    case "run": {
+      const { what, run } = JSON.parse(data) as { what: string; run: Row };
+      return { type: "run", what, run };
+    }
+    case "refused":
+      return { type: "refused", refusal: JSON.parse(data) as Refusal };
+    case "state":
+      return { type: "state", health: JSON.parse(data) as Partial<Health> };
+    case "lagged":
+      return { type: "lagged" };
+    default:
+      return undefined;
+  }
+}

@@ -1,0 +1,46 @@
+// What every view needs: the API with its key, who asks, and what happens meanwhile.
+import { createContext, useContext, useEffect, useRef, useSyncExternalStore } from "react";
+
+import type { Api } from "./api/api.js";
+import type { Feed, FeedState } from "./api/feed.js";
+import type { FeedEvent, Me } from "./api/types.js";
+import type { Shelf } from "./list/shelf.js";
+
+export interface Console {
+  api: Api;
+  me: Me;
+  feed: Feed;
+  /** Lists that were looked at, for whoever comes back or walks them. */
+  shelf: Shelf;
+}
+
+export const ConsoleContext = createContext<Console | null>(null);
+
+export function useConsole(): Console {
+  const found = useContext(ConsoleContext);
+  if (!found) throw new Error("a view outside of the console");
+  return found;
+}
+
+/** Calls with each event of the feed. */
+export function useFeed(listener: (event: FeedEvent) => void): void {
+  const { feed } = useConsole();
+  const latest = useRef(listener);
+  useEffect(() => {
+    latest.current = listener;
+  });
+  useEffect(() => {
+    const leave = feed.subscribe((event) => latest.current(event));
+    return () => leave();
+  }, [feed]);
+}
+
+export function useFeedState(): FeedState {
+  const { feed } = useConsole();
+  return useSyncExternalStore(feed.watch, feed.state);
+}
+
+/** The caller may see runs of several tenants. */
+export function seesSeveral({ who, tenants }: Me): boolean {
+  return who === "operator" && (tenants.length > 1 || tenants.includes("*"));
+}

@@ -1,0 +1,78 @@
+// Numbers and times in few words. Pure: whoever calls brings the clock.
+import type { Row, State, Usage } from "./api/types.js";
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+/** How long: `850 ms`, `14.2 s`, `3 min 5 s`, `2 h 10 min`, `4 d 3 h`. */
+export function span(ms: number): string {
+  const rest = Math.max(0, ms);
+  if (rest < SECOND) return `${Math.round(rest)} ms`;
+  if (rest < MINUTE) return `${(Math.floor(rest / 100) / 10).toFixed(1)} s`;
+  if (rest < HOUR) return two(rest, MINUTE, "min", SECOND, "s");
+  return rest < DAY ? two(rest, HOUR, "h", MINUTE, "min") : two(rest, DAY, "d", HOUR, "h");
+}
+
+function two(ms: number, large: number, name: string, small: number, less: string): string {
+  const rest = Math.floor((ms % large) / small);
+  return `${Math.floor(ms / large)} ${name}${rest > 0 ? ` ${rest} ${less}` : ""}`;
+}
+
+/** How long ago, to the largest unit. */
+export function age(at: string, now: number): string {
+  const ms = Math.max(0, now - Date.parse(at));
+  if (Number.isNaN(ms)) return "–";
+  for (const [unit, name] of [[DAY, "d"], [HOUR, "h"], [MINUTE, "min"]] as const) if (ms >= unit) return `${Math.floor(ms / unit)} ${name}`;
+  return `${Math.floor(ms / SECOND)} s`;
+}
+
+/** A time of day, with its date unless that is today. */
+export function clock(at: string, now: number, locale?: string): string {
+  const time = new Date(at);
+  if (Number.isNaN(time.getTime())) return "–";
+  const isToday = time.toDateString() === new Date(now).toDateString();
+  const day = isToday ? "" : `${time.toLocaleDateString(locale, { day: "numeric", month: "short" })}, `;
+  return day + time.toLocaleTimeString(locale, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+}
+
+export function bytes(count: number): string {
+  if (count < 1000) return `${count} B`;
+  for (const [unit, name] of [[1e9, "GB"], [1e6, "MB"]] as const) if (count >= unit) return `${short(count / unit)} ${name}`;
+  return `${short(count / 1000)} kB`;
+}
+
+function short(number: number): string {
+  return number < 10 ? number.toFixed(1) : Math.round(number).toString();
+}
+
+/** `12,345`. */
+export function count(number: number): string {
+  return Math.round(number).toString().replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+export function plural(number: number, one: string, many = `${one}s`): string {
+  return `${count(number)} ${number === 1 ? one : many}`;
+}
+
+/** The first and the last digits of an id: ids by time begin alike. */
+export function brief(id: string): string {
+  return id.length > 14 ? `${id.slice(0, 8)}…${id.slice(-4)}` : id;
+}
+
+/** How long a run took, or takes so far. */
+export function durationOf(row: Row, now: number): number {
+  return isOver(row.state) ? row.duration_ms : Math.max(row.duration_ms, now - Date.parse(row.created_at));
+}
+
+export function isOver(state: State): boolean {
+  return state !== "running" && state !== "waiting";
+}
+
+/** «12 in, 40 out» of what the provider counted. */
+export function tokens(usage: Usage | null | undefined): string | undefined {
+  if (!usage) return undefined;
+  const parts = Object.entries(usage).flatMap(([name, value]) => (typeof value === "number" ? [`${count(value)} ${name.replace(/_?tokens$/, "").replaceAll("_", " ")}`] : []));
+  return parts.length === 0 ? undefined : parts.join(", ");
+}

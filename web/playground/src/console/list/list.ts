@@ -1,0 +1,90 @@
+// The list of runs as it grows at its end, page by page, and at its top, live. Pure, and nothing moves unless it may:
+// rows that are there change in place, new ones wait until somebody asks for them.
+import type { Row, RunPage } from "../api/types.js";
+import type { Filters } from "../url.js";
+
+export interface List {
+  /** Newest first; stream ids sort by time. */
+  rows: readonly Row[];
+  /** Rows that came while somebody looked. */
+  fresh: readonly Row[];
+  /** Where the next page begins; nothing is left if there is none. */
+  next: string | undefined;
+  /** How far back the gateway looked, if its budget ran out before the page was full. */
+  lookedBackTo: string | undefined;
+}
+
+export const EMPTY: List = { rows: [], fresh: [], next: undefined, lookedBackTo: undefined };
+
+/** The list with one more page at its end; fewer than `limit` rows and more to come means that the gateway's budget ran out. */
+export function withPage(list: List, page: RunPage, limit: number): List {
+  const isFirst = list.rows.length === 0;
+  return {
+    rows: merged(list.rows, page.runs),
+    fresh: isFirst ? [] : list.fresh,
+    next: page.next ?? undefined,
+    lookedBackTo: page.next && page.runs.length < limit ? (page.looked_back_to ?? undefined) : undefined,
+  };
+}
+
+/** The list after the feed told of a run. `mayMove`: nobody would notice a row more at the top. */
+export function withLive(list: List, row: Row, filters: Filters, mayMove: boolean): List {
+  if (list.rows.some(({ stream_id }) => stream_id === row.stream_id)) return { ...list, rows: replaced(list.rows, row) };
+  if (!matches(row, filters) || isBeyond(list, row)) return { ...list, fresh: list.fresh.filter(({ stream_id }) => stream_id !== row.stream_id) };
+  const fresh = merged(list.fresh, [row]);
+  return mayMove ? withFresh({ ...list, fresh }) : { ...list, fresh };
+}
+
+/** The list with what waited at its top. */
+export function withFresh(list: List): List {
+  return { ...list, rows: merged(list.rows, list.fresh), fresh: [] };
+}
+
+/** Without a run: it was purged. */
+export function without(list: List, id: string): List {
+  const others = (rows: readonly Row[]) => rows.filter(({ stream_id }) => stream_id !== id);
+  return { ...list, rows: others(list.rows), fresh: others(list.fresh) };
+}
+
+/** It lies behind what was read so far, and comes with its page. */
+function isBeyond({ rows, next }: List, { stream_id }: Row): boolean {
+  const last = rows.at(-1);
+  return next !== undefined && last !== undefined && stream_id < last.stream_id;
+}
+
+function replaced(rows: readonly Row[], row: Row): readonly Row[] {
+  return rows.map((old) => (old.stream_id === row.stream_id ? row : old));
+}
+
+/** Both, each run once and as the second has it, newest first. */
+function merged(rows: readonly Row[], more: readonly Row[]): readonly Row[] {
+  const all = new Map([...rows, ...more].map((row) => [row.stream_id, row]));
+  return [...all.values()].sort((a, b) => (a.stream_id < b.stream_id ? 1 : -1));
+}
+
+/** Whether a run belongs into the list. The server decides for its pages; this is for what the feed tells. */
+export function matches(row: Row, filters: Filters): boolean {
+  const { tenant, agent, state, fault, session, since, until, before } = filters;
+  const at = Date.parse(row.created_at);
+  return (
+    before === "" &&
+    isEither(tenant, row.tenant) &&
+    isEither(agent, row.agent) &&
+    isEither(session, row.session) &&
+    isEither(state, row.state) &&
+    (fault === "" || row.fault === fault || row.attempts.some((attempt) => attempt.fault === fault)) &&
+    !(Date.parse(since) > at) &&
+    !(Date.parse(until) < at)
+  );
+}
+
+function isEither(wanted: string, found: string | null | undefined): boolean {
+  return wanted === "" || wanted === found;
+}
+
+/** The runs before and after one, in the list's own order. */
+export function neighbours(rows: readonly Row[], id: string): { newer: string | undefined; older: string | undefined } {
+  const at = rows.findIndex(({ stream_id }) => stream_id === id);
+  if (at < 0) return { newer: undefined, older: undefined };
+  return { newer: rows[at - 1]?.stream_id, older: rows[at + 1]?.stream_id };
+}

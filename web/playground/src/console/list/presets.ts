@@ -1,0 +1,24 @@
+// Lists that people ask for most.
+import type { Filters } from "../url.js";
+
+export interface Preset {
+  name: string;
+  filters: Partial<Filters>;
+}
+
+export function presets(now: number): readonly Preset[] {
+  const since = startOfDay(now);
+  return [
+    { name: "Running", filters: { state: "running" } },
+    { name: "Waiting", filters: { state: "waiting" } },
+    { name: "Failed today", filters: { state: "failed", since } },
+    { name: "Healed today", filters: { state: "healed", since } },
+  ];
+}
+
+/** Midnight where the browser is. */
+function startOfDay(now: number): string {
+  const day = new Date(now);
+  day.setHours(0, 0, 0, 0);
+  return day.toISOString();
+}

@@ -1,0 +1,21 @@
+// Attempts as dots, one each, and as a word for whoever does not see them.
+import type { ReactNode } from "react";
+
+import type { Row } from "../api/types.js";
+import { plural } from "../format.js";
+
+/** More would not fit; the number says it. */
+const MOST = 5;
+
+export function AttemptDots({ row }: { row: Row }): ReactNode {
+  const isOpen = row.state === "running";
+  const shown = row.attempts.slice(-MOST);
+  const words = `${plural(row.attempts.length, "attempt")}, ${row.attempts.filter(({ fault }) => fault).length} failed`;
+  return (
+    <span className="dots" title={words}>
+      <span className="sr-only">{words}</span>
+      {row.attempts.length > MOST && <span aria-hidden="true">{row.attempts.length}×</span>}
+      {shown.map(({ n, fault }) => <span key={n} className="dot" data-dot={fault ? "failed" : isOpen && n === row.attempts.length ? "open" : "well"} aria-hidden="true" />)}
+    </span>
+  );
+}

@@ -1,0 +1,20 @@
+// The state of a run: an icon and a word, never colour alone.
+import type { ReactNode } from "react";
+
+import { Badge, type Tone } from "../../ui/Badge.js";
+import { Icon, type IconName } from "../../ui/Icon.js";
+import type { State } from "../api/types.js";
+
+const LOOKS: Readonly<Record<State, readonly [Tone, IconName]>> = {
+  running: ["info", "play"],
+  waiting: ["warning", "clock"],
+  failed: ["danger", "cross"],
+  stopped: ["neutral", "stop"],
+  done: ["good", "check"],
+  healed: ["good", "mend"],
+};
+
+export function StateBadge({ state }: { state: State }): ReactNode {
+  const [tone, icon] = LOOKS[state] ?? (["neutral", "help"] as const);
+  return <Badge tone={tone}><Icon name={icon} />{state}</Badge>;
+}

@@ -1,0 +1,95 @@
+// What the user saw, by the playground's own rendering, and how it came: at the speed at which it did.
+import type { StreamPacket } from "capstan";
+import { type KeyboardEvent, type ReactNode, useEffect, useMemo, useRef, useState } from "react";
+
+import { Boundary } from "../../show/Boundary.js";
+import { Raw } from "../../show/Raw.js";
+import { Turn } from "../../show/Turn.js";
+import { Button } from "../../ui/Button.js";
+import { Icon } from "../../ui/Icon.js";
+import { Switch } from "../../ui/Switch.js";
+import { span } from "../format.js";
+import { useShortcuts } from "../keys.js";
+import { Fold } from "./packets.js";
+import { paced, played, type Replay, rested, RESTING, schedule, set, shownBy, SPEEDS, standing } from "./replay.js";
+
+interface Props {
+  question: string;
+  packets: readonly StreamPacket[];
+  /** The packet that is looked at; the last one if there is none. */
+  at: number | undefined;
+  onAt: (seq: number | undefined) => void;
+}
+
+export function AsSeen({ question, packets, at, onAt }: Props): ReactNode {
+  const [skips, setSkips] = useState(true);
+  const times = useMemo(() => schedule(packets.map(({ t }) => Date.parse(t)), skips), [packets, skips]);
+  const fold = useMemo(() => new Fold(packets), [packets]);
+  const place = useMemo(() => (at === undefined ? packets.length : packets.filter(({ seq }) => seq <= at).length), [packets, at]);
+  const [replay, setReplay] = useReplay(times, place, (shown) => onAt(packets[shown - 1]?.seq ?? 0));
+  const isPlaying = replay.since !== undefined;
+  const state = useMemo(() => fold.upTo(place), [fold, place]);
+  const turn = useMemo(() => ({ id: "run", question, state }), [question, state]);
+
+  const go = (shown: number) => {
+    const to = Math.min(packets.length, Math.max(0, shown));
+    setReplay((before) => set(before, times[to - 1] ?? 0, performance.now()));
+    onAt(to === packets.length ? undefined : (packets[to - 1]?.seq ?? 0));
+  };
+  const toggle = () => {
+    const now = performance.now();
+    const start = place >= packets.length ? 0 : (times[place - 1] ?? 0);
+    if (!isPlaying && place >= packets.length) onAt(0);
+    setReplay((before) => (isPlaying ? rested(before, now) : played(set(before, start, now), now)));
+  };
+  useShortcuts({ " ": toggle });
+
+  const page = (event: KeyboardEvent<HTMLInputElement>) => {
+    const by = { PageUp: 1_000, PageDown: -1_000 }[event.key];
+    if (by === undefined) return;
+    event.preventDefault();
+    const moved = shownBy(times, (times[place - 1] ?? 0) + by);
+    go(by > 0 ? Math.max(moved, place + 1) : moved);
+  };
+  return (
+    <div className="seen">
+      <div className="player" role="group" aria-label="Replay">
+        <Button size="icon" look="primary" aria-label={isPlaying ? "Pause" : "Play"} onClick={toggle}><Icon name={isPlaying ? "pause" : "play"} /></Button>
+        <input type="range" aria-label="Packet" aria-valuetext={`packet ${place} of ${packets.length}, ${span(times[place - 1] ?? 0)}`} min={0} max={packets.length} value={place} onChange={(event) => go(Number(event.target.value))} onKeyDown={page} />
+        <span className="player-place">{place} / {packets.length} · {span(times[place - 1] ?? 0)}</span>
+        <span className="row" role="group" aria-label="Speed">
+          {SPEEDS.map((speed) => <Button key={speed} size="small" aria-pressed={replay.speed === speed} onClick={() => setReplay((before) => paced(before, speed, performance.now()))}>{speed}×</Button>)}
+        </span>
+        <Switch label="Skip waits" isOn={skips} onChange={setSkips} />
+      </div>
+      <div className="content turns">
+        <Boundary of={state} instead={<Raw title="This answer could not be shown" value={state} isOpen />}>
+          <Turn turn={turn} />
+        </Boundary>
+      </div>
+    </div>
+  );
+}
+
+/** A replay that tells how many packets are shown, with the frames of the screen, until it is through. */
+function useReplay(times: readonly number[], place: number, onShown: (count: number) => void): [Replay, (change: (before: Replay) => Replay) => void] {
+  const [replay, setReplay] = useState<Replay>(RESTING);
+  const latest = useRef({ place, onShown });
+  useEffect(() => {
+    latest.current = { place, onShown };
+  });
+  useEffect(() => {
+    if (replay.since === undefined) return;
+    let frame = 0;
+    const tick = () => {
+      const at = standing(replay, performance.now());
+      const shown = shownBy(times, at);
+      if (shown !== latest.current.place) latest.current.onShown(shown);
+      if (shown >= times.length) setReplay((before) => rested(before, performance.now()));
+      else frame = requestAnimationFrame(tick);
+    };
+    frame = requestAnimationFrame(tick);
+    return () => cancelAnimationFrame(frame);
+  }, [replay, times]);
+  return [replay, setReplay];
+}

@@ -1,0 +1,80 @@
+// Every attempt, not only the last: when it began, how it ended, what it took.
+import { type StreamPacket, Transcript } from "capstan";
+import { type ReactNode, useMemo } from "react";
+
+import { Markdown } from "../../markdown.js";
+import { Badge } from "../../ui/Badge.js";
+import type { Attempt, RunDetail } from "../api/types.js";
+import { bytes, clock, count, plural, span, tokens } from "../format.js";
+import { CopyButton } from "../parts/Copy.js";
+
+interface Props {
+  detail: RunDetail;
+  /** Empty while content is not shown. */
+  packets: readonly StreamPacket[];
+  now: number;
+  onAt: (seq: number) => void;
+}
+
+export function AttemptCards({ detail, packets, now, onAt }: Props): ReactNode {
+  return (
+    <ol className="plain attempts" aria-label="Attempts">
+      {detail.attempts.map((attempt) => (
+        <li key={attempt.n} className="card" data-attempt={attempt.n}>
+          <AttemptCard attempt={attempt} now={now} onAt={onAt} />
+          {isParted(detail.attempts, attempt) && <Said attempt={attempt} packets={packets} />}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+/** A reset lies before or behind it: then both texts are worth a look, side by side. */
+function isParted(attempts: readonly Attempt[], { n, reset_to }: Attempt): boolean {
+  return reset_to != null || attempts.some((other) => other.n === n + 1 && other.reset_to != null);
+}
+
+function AttemptCard({ attempt, now, onAt }: { attempt: Attempt; now: number; onAt: (seq: number) => void }): ReactNode {
+  const { n, began_at, first_packet_at, ended_at, fault, fault_title, severity, fault_seq, retry_after, calls, members, swallowed_bytes, reset_to } = attempt;
+  const began = began_at ? Date.parse(began_at) : NaN;
+  const used = tokens(attempt.usage);
+  return (
+    <>
+      <h3 className="card-title">Attempt {n} {fault ? <Badge tone={severity?.toUpperCase() === "FATAL" ? "danger" : "warning"}>{fault}</Badge> : ended_at ? <Badge tone="good">ended well</Badge> : <Badge tone="info">under way</Badge>}</h3>
+      {fault_title && <p>{fault_title}{fault_seq != null && <> · <button type="button" className="link" onClick={() => onAt(fault_seq)}>packet {fault_seq}</button></>}</p>}
+      <dl className="facts">
+        <Fact name="began">{began_at ? clock(began_at, now) : "not noted"}</Fact>
+        <Fact name="first packet">{first_packet_at ? since(began, Date.parse(first_packet_at), "after ") : "none"}</Fact>
+        <Fact name="took">{ended_at ? since(began, Date.parse(ended_at)) : `${since(began, now)} so far`}</Fact>
+        {attempt.from_seq != null && <Fact name="packets">{attempt.from_seq}{attempt.to_seq != null && attempt.to_seq !== attempt.from_seq ? ` to ${attempt.to_seq}` : ""}</Fact>}
+        {calls != null && calls > 0 && <Fact name="upstream">{plural(calls, "call")}</Fact>}
+        {members && members.length > 0 && <Fact name="members">{members.map(({ name, calls, fault }) => `${name}${calls ? ` ${plural(calls, "call")}` : ""}${fault ? ` ${fault}` : ""}`).join(", ")}</Fact>}
+        {retry_after != null && <Fact name="asked to wait">{retry_after} s</Fact>}
+        {reset_to != null && <Fact name="took back">what came after packet {reset_to}</Fact>}
+        {swallowed_bytes != null && swallowed_bytes > 0 && <Fact name="said again">{bytes(swallowed_bytes)}, swallowed</Fact>}
+        {used && <Fact name="tokens">{used}</Fact>}
+        {attempt.request_id && <Fact name="X-Request-ID"><code>{attempt.request_id}</code><CopyButton text={attempt.request_id} label={`X-Request-ID of attempt ${n}`} /></Fact>}
+        {attempt.trace_id && <Fact name="trace"><code>{attempt.trace_id}</code><CopyButton text={attempt.trace_id} label={`trace of attempt ${n}`} /></Fact>}
+      </dl>
+    </>
+  );
+}
+
+function since(began: number, then: number, before = ""): string {
+  return Number.isNaN(began) ? "–" : before + span(then - began);
+}
+
+function Fact({ name, children }: { name: string; children: ReactNode }): ReactNode {
+  return <div><dt>{name}</dt><dd>{typeof children === "number" ? count(children) : children}</dd></div>;
+}
+
+/** What this attempt said, by itself. */
+function Said({ attempt: { from_seq, to_seq }, packets }: { attempt: Attempt; packets: readonly StreamPacket[] }): ReactNode {
+  const text = useMemo(() => {
+    const transcript = new Transcript();
+    for (const packet of packets) if (packet.seq >= (from_seq ?? 0) && packet.seq <= (to_seq ?? Infinity) && packet.op === "DELTA") transcript.take(packet);
+    return transcript.text;
+  }, [from_seq, to_seq, packets]);
+  if (text === "") return null;
+  return <div className="said content"><Markdown text={text} /></div>;
+}

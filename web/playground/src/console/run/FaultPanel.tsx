@@ -1,0 +1,40 @@
+// Why it failed, what that means and what to do, before anything else.
+import { faultOf } from "capstan";
+import type { ReactNode } from "react";
+
+import { Raw } from "../../show/Raw.js";
+import { Badge } from "../../ui/Badge.js";
+import { Icon } from "../../ui/Icon.js";
+import type { RunDetail, RunFault } from "../api/types.js";
+import { plural } from "../format.js";
+import { Link } from "../router.js";
+import { to } from "../url.js";
+import { faultHeading } from "./sentence.js";
+
+const HOUR = 3_600_000;
+
+export function FaultPanel({ detail, fault, now }: { detail: RunDetail; fault: RunFault; now: number }): ReactNode {
+  const isFinal = detail.row.state === "failed";
+  const slug = faultOf(fault.code)?.slug;
+  return (
+    <section className={`card fault tone-${isFinal ? "danger" : "warning"}`} aria-labelledby="fault-title">
+      <h2 id="fault-title"><Icon name="alert" /> {faultHeading(detail)}</h2>
+      <p className="fault-code"><code>{fault.code}</code> <strong>{fault.title}</strong></p>
+      <p>{fault.meaning ?? "Only its agent knows this code; the catalogue does not."}</p>
+      {fault.remedy && <p className="remedy"><b>What to do:</b> {fault.remedy}</p>}
+      <ul className="facts">
+        {fault.severity && <li><Badge tone={isFinal ? "danger" : "warning"}>{fault.severity}</Badge></li>}
+        {fault.domain && <li>domain {fault.domain}</li>}
+        {fault.status != null && <li>clients saw {fault.status} · {fault.agui_code}</li>}
+        {fault.retry_after != null && <li>retry after {fault.retry_after} s</li>}
+        <li>
+          {fault.others_last_hour > 0
+            ? <Link href={to.runs({ fault: fault.code, since: new Date(now - HOUR).toISOString() })}>{plural(fault.others_last_hour, "other")} with this code in the last hour</Link>
+            : "no other with this code in the last hour"}
+        </li>
+        {slug && <li><a href={`/errors/${slug}`}>catalogue</a></li>}
+      </ul>
+      {fault.details != null && <div className="content"><Raw title="Details of this run" value={fault.details} /></div>}
+    </section>
+  );
+}

@@ -1,0 +1,83 @@
+// The run to go: as it was sent, as packets, or as a command that gets it or asks it again.
+import { newId } from "capstan";
+import { type ReactNode, useMemo, useState } from "react";
+
+import { Button } from "../../ui/Button.js";
+import { Icon } from "../../ui/Icon.js";
+import type { Row } from "../api/types.js";
+import { useConsole } from "../context.js";
+import { bytes } from "../format.js";
+import { CopyButton } from "../parts/Copy.js";
+import { Failure } from "../parts/Failure.js";
+import { againCurl, attachCurl, tailCommand } from "./curl.js";
+import { framesOf } from "./packets.js";
+
+/** Above this a tab is the wrong place for it. */
+const LARGEST = 50_000_000;
+
+interface Props {
+  row: Row;
+  /** Nothing while content is not shown. */
+  body: string | undefined;
+  mayRead: boolean;
+}
+
+export function TakeHome({ row, body, mayRead }: Props): ReactNode {
+  const again = useMemo(() => (body === undefined ? undefined : againCurl(location.origin, row, body, newId())), [body, row.face, row.agent]);
+  return (
+    <div className="home">
+      {mayRead && (row.bytes > LARGEST ? <p className="muted">With {bytes(row.bytes)} it is too large for a tab; the command below fetches it.</p> : <Downloads row={row} />)}
+      <Command title="Attach to it again" text={attachCurl(location.origin, row.stream_id)} />
+      {again && <Command title="Ask the same anew, as a run of its own" text={again} isContent />}
+      <Command title="Follow it in a terminal" text={tailCommand(location.origin, row.stream_id)} />
+      <Command title="Serve the downloaded .sse at its own pace: a bug report that runs" text={`capstan replay ${row.stream_id}.sse`} />
+      <p className="muted">Commands take the key from <code>$CAPSTAN_KEY</code>.</p>
+    </div>
+  );
+}
+
+function Downloads({ row }: { row: Row }): ReactNode {
+  const { api } = useConsole();
+  const [error, setError] = useState<unknown>(undefined);
+  const fetchAs = (kind: "sse" | "jsonl") => () => {
+    setError(undefined);
+    api
+      .frames(row.stream_id, { face: "cap" })
+      .then((response) => response.text())
+      .then((text) => save(`${row.stream_id}.${kind}`, kind === "sse" ? text : linesOf(text)), setError);
+  };
+  return (
+    <>
+      <div className="row">
+        <Button onClick={fetchAs("sse")}><Icon name="download" /> .sse, as sent</Button>
+        <Button onClick={fetchAs("jsonl")}><Icon name="download" /> .jsonl, a packet a line</Button>
+      </div>
+      {error !== undefined && <Failure error={error} onAgain={fetchAs("sse")} />}
+    </>
+  );
+}
+
+function linesOf(text: string): string {
+  return framesOf(text, "cap").map(({ data }) => `${data}\n`).join("");
+}
+
+/** By a link that is followed at once: the request needs a key, so the address alone would not do. */
+function save(name: string, text: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "application/octet-stream" }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+function Command({ title, text, isContent = false }: { title: string; text: string; isContent?: boolean }): ReactNode {
+  return (
+    <section aria-label={title}>
+      <h3>{title}</h3>
+      <div className="command">
+        <pre tabIndex={0} aria-label={title} className={isContent ? "content" : undefined}>{text}</pre>
+        <CopyButton text={text} label={`command: ${title.toLowerCase()}`} />
+      </div>
+    </section>
+  );
+}

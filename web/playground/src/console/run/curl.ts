@@ -1,0 +1,44 @@
+// Commands to take home. None holds a key: the shell puts it in.
+import { isObject } from "../../json.js";
+import type { Row } from "../api/types.js";
+
+const KEY = '-H "Authorization: Bearer $CAPSTAN_KEY"';
+
+/** One argument of a POSIX shell, whatever is in it. */
+export function quoted(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** Follows the stream, from its first packet. */
+export function attachCurl(origin: string, id: string): string {
+  return `curl -N ${KEY} ${quoted(`${origin}/v1/streams/${id}`)}`;
+}
+
+export function tailCommand(origin: string, id: string): string {
+  return `capstan tail --url ${quoted(origin)} ${id}`;
+}
+
+/** Which route starts such a run, and what names it there. */
+const STARTS: Readonly<Record<string, { path: string; name: (body: Record<string, unknown>, id: string) => Record<string, unknown> }>> = {
+  cap: { path: "assist", name: (body, id) => ({ ...body, request_id: id }) },
+  "cap-v2": { path: "assist", name: (body, id) => ({ ...body, request_id: id }) },
+  "ag-ui": { path: "ag-ui", name: (body, id) => ({ ...body, runId: id }) },
+};
+
+/** Asks the same again, as a run of its own; nothing for faces whose requests name no run, or for a body that cannot be read. */
+export function againCurl(origin: string, { face, agent }: Pick<Row, "face" | "agent">, body: string, freshId: string): string | undefined {
+  const start = STARTS[face];
+  const request = parsed(body);
+  if (!start || !request) return undefined;
+  const url = `${origin}/v1/agents/${encodeURIComponent(agent)}/${start.path}`;
+  return `curl -N ${KEY} -H 'Content-Type: application/json' --data ${quoted(JSON.stringify(start.name(request, freshId)))} ${quoted(url)}`;
+}
+
+function parsed(body: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(body);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}

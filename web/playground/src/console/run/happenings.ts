@@ -1,0 +1,49 @@
+// What the axis draws, in words and in order of time. Pure.
+import type { Attempt, Mark, RunDetail, Viewer } from "../api/types.js";
+import { bytes, plural } from "../format.js";
+
+export interface Happening {
+  /** In milliseconds since the run was created. */
+  t: number;
+  seq: number | undefined;
+  what: string;
+  size: number | undefined;
+}
+
+export function happenings({ row, attempts, viewers }: RunDetail, marks: readonly Mark[]): readonly Happening[] {
+  const began = Date.parse(row.created_at);
+  const at = (time: string, what: string): Happening => ({ t: Math.max(0, Date.parse(time) - began), seq: undefined, what, size: undefined });
+  const all = [
+    ...attempts.flatMap((attempt) => ofAttempt(attempt, at)),
+    ...(viewers ?? []).flatMap((viewer) => ofViewer(viewer, at)),
+    ...marks.map(([seq, t, op, type, size]) => ({ t, seq, what: type ? `${op} ${type}` : op, size })),
+  ];
+  return all.sort((a, b) => a.t - b.t || (a.seq ?? 0) - (b.seq ?? 0));
+}
+
+type At = (time: string, what: string) => Happening;
+
+function ofAttempt({ n, began_at, ended_at, fault, reset_to, swallowed_bytes }: Attempt, at: At): readonly Happening[] {
+  const begin = began_at ? [at(began_at, `Attempt ${n} begins`)] : [];
+  if (!ended_at) return begin;
+  const how = fault ? `fails: ${fault}` : "ends";
+  const reset = reset_to == null ? "" : `, takes back what came after packet ${reset_to}`;
+  const swallowed = swallowed_bytes ? `, ${bytes(swallowed_bytes)} said again were swallowed` : "";
+  return [...begin, at(ended_at, `Attempt ${n} ${how}${reset}${swallowed}`)];
+}
+
+const ENDS: Readonly<Record<string, string>> = { done: "has it all", left: "leaves", cut: "is cut off", stalled: "stalls" };
+
+function ofViewer({ joined_at, left_at, ended, cursor_at_start, cursor }: Viewer, at: At): readonly Happening[] {
+  const join = at(joined_at, cursor_at_start > 0 ? `A viewer resumes after packet ${cursor_at_start}` : "A viewer joins");
+  if (!left_at) return [join];
+  return [join, at(left_at, `A viewer ${ENDS[ended ?? ""] ?? "leaves"}${cursor == null ? "" : `, written to its socket up to ${cursor}`}`)];
+}
+
+/** What is left of viewers once their run is over. */
+export function viewersSum({ viewers_sum: sum, row }: RunDetail): string | undefined {
+  if (!sum) return undefined;
+  const parts = [`${plural(sum.joined, "viewer")}`, sum.resumed > 0 ? `${sum.resumed} resumed` : "", sum.cut > 0 ? `${sum.cut} cut off` : "", sum.stalled > 0 ? `${sum.stalled} stalled` : ""];
+  const upTo = sum.last_cursor == null ? "" : `; written to the socket up to ${sum.last_cursor} of ${row.packets}`;
+  return parts.filter(Boolean).join(", ") + upTo;
+}

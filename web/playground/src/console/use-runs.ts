@@ -1,0 +1,84 @@
+// The list of runs of some filters: pages at its end, the feed at its top.
+import { useCallback, useEffect, useRef, useState } from "react";
+
+import type { Row, RunPage } from "./api/types.js";
+import { useConsole, useFeed } from "./context.js";
+import { EMPTY, type List, withFresh, withLive, withPage } from "./list/list.js";
+import { type Filters, searchOf } from "./url.js";
+
+/** Rows of a page; the gateway gives no more than 200. */
+const PAGE = 100;
+
+export interface Runs {
+  list: List;
+  /** The first answer has not come yet. */
+  isNew: boolean;
+  isBusy: boolean;
+  error: unknown;
+  /** The next page. */
+  more: () => void;
+  again: () => void;
+  showFresh: () => void;
+}
+
+/** `mayMove` is asked when a new run comes: whether nobody would notice a row more at the top. */
+export function useRuns(filters: Filters, mayMove: () => boolean): Runs {
+  const { api, shelf } = useConsole();
+  const search = searchOf(filters);
+  const [list, setList] = useState<List>(() => shelf.get(search)?.list ?? EMPTY);
+  const [isNew, setNew] = useState(() => shelf.get(search) === undefined);
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(undefined);
+  const left = useRef<AbortController>(undefined);
+
+  useEffect(() => {
+    shelf.put(search, { top: 0, ...shelf.get(search), list });
+  }, [list, search, shelf]);
+
+  const ask = useCallback(
+    (before: string | undefined, use: (page: RunPage) => void) => {
+      left.current?.abort();
+      const request = new AbortController();
+      left.current = request;
+      setBusy(true);
+      setError(undefined);
+      const settle = (then: () => void) => {
+        if (request.signal.aborted) return;
+        setBusy(false);
+        then();
+      };
+      api.runs({ ...filters, before: before ?? filters.before, limit: PAGE }, request.signal).then(
+        (page) => settle(() => use(page)),
+        (failure: unknown) => settle(() => setError(failure)),
+      );
+    },
+    // Filters are their text.
+    [api, search],
+  );
+
+  const take = useCallback((row: Row) => setList((before) => withLive(before, row, filters, mayMove())), [search, mayMove]);
+
+  /** The first page: all of a new list, and news for one that is there. */
+  const refresh = useCallback(() => {
+    ask(undefined, (page) => {
+      setNew(false);
+      setList((before) => (before.rows.length === 0 ? withPage(EMPTY, page, PAGE) : page.runs.reduce((all, row) => withLive(all, row, filters, mayMove()), before)));
+    });
+  }, [ask, search, mayMove]);
+
+  useEffect(() => {
+    refresh();
+    return () => left.current?.abort();
+  }, [refresh]);
+
+  useFeed((event) => {
+    if (event.type === "run") take(event.run);
+    if (event.type === "lagged") refresh();
+  });
+
+  const { next } = list;
+  const more = useCallback(() => {
+    if (!isBusy && next !== undefined) ask(next, (page) => setList((before) => withPage(before, page, PAGE)));
+  }, [ask, isBusy, next]);
+  return { list, isNew, isBusy, error, more, again: refresh, showFresh: () => setList(withFresh) };
+}

@@ -1,0 +1,70 @@
+// The agents: what they are, and how they do.
+import type { ReactNode } from "react";
+
+import { Badge } from "../../ui/Badge.js";
+import type { Agent } from "../api/types.js";
+import { useConsole } from "../context.js";
+import { age, count, span } from "../format.js";
+import { Failure } from "../parts/Failure.js";
+import { Link } from "../router.js";
+import { to } from "../url.js";
+import { useAsked, useNow } from "../use-asked.js";
+
+const EVERY = 10_000;
+
+export function Agents({ only }: { only?: string }): ReactNode {
+  const { api } = useConsole();
+  const now = useNow(EVERY);
+  const asked = useAsked("agents", api.agents);
+  const agents = asked.value?.agents.filter(({ name }) => only === undefined || name === only);
+  return (
+    <div className="view">
+      <h1>{only === undefined ? "Agents" : <>Agent {only}</>}</h1>
+      {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
+      {agents?.length === 0 && <p className="card empty">{only === undefined ? "No agent is configured." : "There is no such agent now. Its runs are still in the list."}</p>}
+      <ul className="plain cards">{agents?.map((agent) => <li key={agent.name} className="card"><AgentCard agent={agent} now={now} /></li>)}</ul>
+      {only !== undefined && <p><Link href={to.runs({ agent: only })}>Its runs</Link> · <Link href={to.runs({ agent: only, state: "failed" })}>those that failed</Link></p>}
+    </div>
+  );
+}
+
+const BREAKERS: Readonly<Record<string, readonly ["good" | "danger" | "warning", string]>> = {
+  closed: ["good", "takes calls"],
+  open: ["danger", "breaker open"],
+  half_open: ["warning", "being tried"],
+};
+
+function AgentCard({ agent, now }: { agent: Agent; now: number }): ReactNode {
+  const { name, kind, provider, model, host, key_set, outcomes, first_packet_ms: first, last_fault, members, timeouts } = agent;
+  return (
+    <>
+      <h2 className="card-title"><Link href={to.agent(name)}>{name}</Link> <Badge>{kind}</Badge>{key_set === false && <Badge tone="danger">no key is set</Badge>}</h2>
+      <p className="muted">{[provider, model, host, key_set ? "key set" : ""].filter(Boolean).join(" · ")}</p>
+      <dl className="facts">
+        <Fact name="at work"><Link href={to.runs({ agent: name, state: "running" })}>{count(agent.running)} running</Link>, <Link href={to.runs({ agent: name, state: "waiting" })}>{count(agent.waiting)} waiting</Link></Fact>
+        <Fact name="done"><Link href={to.runs({ agent: name, state: "done" })}>{count(outcomes.done)}</Link></Fact>
+        <Fact name="healed"><Link href={to.runs({ agent: name, state: "healed" })}>{count(outcomes.healed)}</Link></Fact>
+        <Fact name="failed"><Link href={to.runs({ agent: name, state: "failed" })}>{count(outcomes.failed)}</Link></Fact>
+        <Fact name="stopped"><Link href={to.runs({ agent: name, state: "stopped" })}>{count(outcomes.stopped)}</Link></Fact>
+        <Fact name="first packet">{first?.p50 == null ? "–" : `p50 ${span(first.p50)}, p95 ${first.p95 == null ? "–" : span(first.p95)}`}</Fact>
+        <Fact name="attempts per run">{agent.attempts_per_run == null ? "–" : `${agent.attempts_per_run.toFixed(2)} of ${agent.max_attempts} at most`}</Fact>
+        {agent.calls_per_attempt != null && <Fact name="calls per attempt">{agent.calls_per_attempt.toFixed(2)}</Fact>}
+        <Fact name="last success">{agent.last_success_at ? `${age(agent.last_success_at, now)} ago` : "–"}</Fact>
+        <Fact name="last fault">{last_fault ? <><code>{last_fault.code}</code> {age(last_fault.at, now)} ago</> : "–"}</Fact>
+        {timeouts && <Fact name="time-outs">{Object.entries(timeouts).map(([name, value]) => `${name.replaceAll("_", " ")} ${typeof value === "number" ? `${value} s` : String(value ?? "none")}`).join(", ")}</Fact>}
+      </dl>
+      {members && members.length > 0 && (
+        <ol className="members" aria-label="Members of the route">
+          {members.map((member) => {
+            const [tone, words] = BREAKERS[member.breaker ?? ""] ?? (["neutral", member.breaker ?? ""] as const);
+            return <li key={member.name}>{member.name} {words && <Badge tone={tone}>{words}</Badge>}</li>;
+          })}
+        </ol>
+      )}
+    </>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: ReactNode }): ReactNode {
+  return <div><dt>{name}</dt><dd>{children}</dd></div>;
+}

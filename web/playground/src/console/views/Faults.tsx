@@ -1,0 +1,91 @@
+// Which codes fail where, and when. Every number leads to the runs behind it.
+import type { ReactNode } from "react";
+
+import { Select } from "../../ui/Select.js";
+import type { Faults as Found } from "../api/types.js";
+import { useConsole } from "../context.js";
+import { clock, count, plural } from "../format.js";
+import { Bars } from "../parts/Bars.js";
+import { Failure } from "../parts/Failure.js";
+import { Link, navigate, useAddress } from "../router.js";
+import { to, withQuery } from "../url.js";
+import { useAsked } from "../use-asked.js";
+import { barsOf, matrix } from "./matrix.js";
+
+const SPANS = [["1", "the last hour"], ["24", "the last day"], ["168", "the last week"], ["720", "the last 30 days"]] as const;
+const HOUR = 3_600_000;
+
+export function Faults(): ReactNode {
+  const { api } = useConsole();
+  const { path, search } = useAddress();
+  const query = new URLSearchParams(search);
+  const hours = query.get("hours") ?? "24";
+  const chosen = query.get("since");
+  const asked = useAsked(`faults ${search}`, (signal) => {
+    const since = chosen ?? new Date(Date.now() - Number(hours) * HOUR).toISOString();
+    return api.faults({ since, until: query.get("until") ?? undefined }, signal);
+  });
+  const put = (changed: Readonly<Record<string, string | undefined>>) => navigate(withQuery(path, search, changed));
+  return (
+    <div className="view">
+      <header className="run-title">
+        <h1>Faults</h1>
+        <Select label="How far back" isQuiet value={chosen ? "" : hours} onChange={(event) => put({ hours: event.target.value, since: undefined, until: undefined })}>
+          {chosen && <option value="">the chosen stretch</option>}
+          {SPANS.map(([value, name]) => <option key={value} value={value}>{name}</option>)}
+        </Select>
+      </header>
+      {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
+      {asked.value && <Told found={asked.value} onChoose={(since, until) => put({ since, until, hours: undefined })} />}
+    </div>
+  );
+}
+
+function Told({ found, onChoose }: { found: Found; onChoose: (since: string, until: string) => void }): ReactNode {
+  const now = Date.now();
+  const bars = barsOf(found);
+  const all = found.cells.reduce((sum, cell) => sum + cell.fatal + cell.healed + cell.refused, 0);
+  const end = (at: string) => new Date(Date.parse(at) + found.step_seconds * 1000).toISOString();
+  return (
+    <>
+      <p className="muted">{clock(found.from, now)} to {clock(found.to, now)} · {plural(all, "fault")} · {plural(found.runs_total, "run")}</p>
+      <figure className="card chart">
+        <Bars bars={bars} tones={["danger", "good", "neutral"]} label={`${plural(all, "fault")} over time; the table below has the numbers`} onChoose={(from, last) => onChoose(from.at, end(last.at))} />
+        <figcaption className="muted"><i data-of="fatal" /> fatal <i data-of="healed" /> healed <i data-of="refused" /> refused · drag to choose a stretch</figcaption>
+      </figure>
+      {found.cells.length === 0 ? <p className="card empty">No fault in this time.</p> : <Matrix found={found} />}
+    </>
+  );
+}
+
+function Matrix({ found }: { found: Found }): ReactNode {
+  const { rows, agents } = matrix(found.cells);
+  return (
+    <div className="scroll" tabIndex={0} role="region" aria-label="Codes by agent">
+      <table className="matrix">
+        <thead><tr><th scope="col">Code</th>{agents.map((agent) => <th key={agent} scope="col">{agent || "no agent"}</th>)}<th scope="col">All</th><th scope="col">Of all runs</th></tr></thead>
+        <tbody>
+          {rows.map(({ code, title, cells, all, fatal }) => (
+            <tr key={code}>
+              <th scope="row"><code>{code}</code> <span className="muted">{title}</span></th>
+              {cells.map((cell, n) => (
+                <td key={agents[n]}>
+                  {cell && <Link href={to.runs({ fault: code, agent: agents[n]!, since: found.from, until: found.to })} aria-label={`${code}, ${agents[n] || "no agent"}: ${told(cell)}`}>
+                    {cell.fatal > 0 && <b data-of="fatal">{count(cell.fatal)}</b>}{cell.healed > 0 && <span data-of="healed">{count(cell.healed)} healed</span>}{cell.refused > 0 && <span data-of="refused">{count(cell.refused)} refused</span>}
+                  </Link>}
+                </td>
+              ))}
+              <td>{count(all)}</td>
+              <td>{found.runs_total > 0 ? `${((fatal / found.runs_total) * 100).toFixed(1)} %` : "–"}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <p className="muted">Numbers are counts of this time; runs that retention has taken are no longer in the list behind them. Share: fatal ones of all runs.</p>
+    </div>
+  );
+}
+
+function told({ fatal, healed, refused }: { fatal: number; healed: number; refused: number }): string {
+  return `${fatal} fatal, ${healed} healed, ${refused} refused`;
+}

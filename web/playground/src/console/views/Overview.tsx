@@ -1,0 +1,57 @@
+// What needs somebody, by the gateway's own rule, and what fails most.
+import { type ReactNode, useEffect } from "react";
+
+import { useConsole, useFeed } from "../context.js";
+import { age, plural } from "../format.js";
+import { Failure } from "../parts/Failure.js";
+import { StateBadge } from "../parts/StateBadge.js";
+import { Link } from "../router.js";
+import { to } from "../url.js";
+import { useAsked, useNow } from "../use-asked.js";
+
+/** How often the rule is asked again: silence makes no event. */
+const EVERY = 5_000;
+const HOUR = 3_600_000;
+
+export function Overview(): ReactNode {
+  const { api } = useConsole();
+  const overview = useAsked("overview", api.overview);
+  const now = useNow(EVERY);
+  useFeed(({ type }) => type !== "state" && overview.again());
+  useEffect(() => {
+    overview.again();
+  }, [now, overview.again]);
+  const { value, error } = overview;
+  const since = new Date(now - HOUR).toISOString();
+  return (
+    <div className="view overview">
+      <h1>Overview</h1>
+      {error !== undefined && <Failure error={error} onAgain={overview.again} />}
+      <section aria-labelledby="attention">
+        <h2 id="attention">Needs attention</h2>
+        {value?.attention.length === 0 && <p className="card empty">Nothing needs you.</p>}
+        <ul className="plain">
+          {value?.attention.map(({ run, why, sentence }) => (
+            <li key={run.stream_id} className="card attention" data-why={why}>
+              <Link href={to.run(run.stream_id)}><StateBadge state={run.state} /> {run.agent}</Link>
+              <span>{sentence}</span>
+              <span className="muted">began {age(run.created_at, now)} ago</span>
+            </li>
+          ))}
+        </ul>
+      </section>
+      <section aria-labelledby="failing">
+        <h2 id="failing">What fails, in the last hour</h2>
+        {value?.faults.length === 0 && <p className="card empty">No fault in the last hour.</p>}
+        <ol className="plain">
+          {value?.faults.map(({ code, title, agent, count }) => (
+            <li key={`${code} ${agent}`} className="card">
+              <Link href={to.runs({ fault: code, agent, since })}><strong>{plural(count, "time")}</strong> <code>{code}</code></Link> {title}{agent && <span className="muted"> · {agent}</span>}
+            </li>
+          ))}
+        </ol>
+        <p>In flight: <Link href={to.runs({ state: "running" })}>what runs</Link>, <Link href={to.runs({ state: "waiting" })}>what waits</Link>.</p>
+      </section>
+    </div>
+  );
+}

@@ -1,0 +1,44 @@
+// The processes that share the journal.
+import type { ReactNode } from "react";
+
+import { Badge } from "../../ui/Badge.js";
+import { useConsole } from "../context.js";
+import { count, span } from "../format.js";
+import { Failure } from "../parts/Failure.js";
+import { useAsked, useNow } from "../use-asked.js";
+
+const TONES = { live: "good", draining: "warning", gone: "danger" } as const;
+
+export function Replicas(): ReactNode {
+  const { api } = useConsole();
+  const round = useNow(5_000);
+  const asked = useAsked(`replicas ${round}`, api.replicas);
+  const replicas = asked.value?.replicas ?? [];
+  const isMixed = new Set(replicas.map(({ version }) => version)).size > 1;
+  return (
+    <div className="view">
+      <h1>Replicas</h1>
+      {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
+      {asked.value && replicas.length === 0 && <p className="card empty">The journal is this process's alone.</p>}
+      {replicas.length > 0 && (
+        <div className="scroll" tabIndex={0} role="region" aria-label="Replicas">
+          <table className="matrix">
+            <thead><tr>{["Replica", "State", "Version", "Up", "Last heard", "Runs"].map((name) => <th key={name} scope="col">{name}</th>)}</tr></thead>
+            <tbody>
+              {replicas.map((replica) => (
+                <tr key={replica.id}>
+                  <th scope="row">{replica.name}{replica.is_self && <span className="muted"> · this one</span>}{replica.url && <span className="muted"> · {replica.url}</span>}</th>
+                  <td><Badge tone={TONES[replica.state] ?? "neutral"}>{replica.state}</Badge></td>
+                  <td>{replica.version}{isMixed && <Badge tone="warning">mixed</Badge>}</td>
+                  <td>{span(replica.age_seconds * 1000)}</td>
+                  <td>{span(replica.silent_seconds * 1000)} ago</td>
+                  <td>{count(replica.runs)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </div>
+  );
+}

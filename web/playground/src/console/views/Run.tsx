@@ -1,0 +1,130 @@
+// One run: why, when, what was seen, and what to do with it.
+import { type ReactNode, useEffect, useMemo, useState } from "react";
+
+import { Button } from "../../ui/Button.js";
+import { Icon } from "../../ui/Icon.js";
+import { type Face, Refused } from "../api/api.js";
+import type { RunDetail } from "../api/types.js";
+import { useConsole, useFeed } from "../context.js";
+import { isOver } from "../format.js";
+import { useShortcuts } from "../keys.js";
+import { neighbours } from "../list/list.js";
+import { Failure } from "../parts/Failure.js";
+import { Tabs } from "../parts/Tabs.js";
+import { navigate, useAddress } from "../router.js";
+import { AsSeen } from "../run/AsSeen.js";
+import { AttemptCards } from "../run/AttemptCards.js";
+import { AxisView } from "../run/AxisView.js";
+import { FaultPanel } from "../run/FaultPanel.js";
+import { FrameList } from "../run/FrameList.js";
+import { viewersSum } from "../run/happenings.js";
+import { questionOf } from "../run/packets.js";
+import { RequestBody } from "../run/RequestBody.js";
+import { RunHeader } from "../run/RunHeader.js";
+import { TakeHome } from "../run/TakeHome.js";
+import { useFrames } from "../run/use-frames.js";
+import { useMarks } from "../run/use-marks.js";
+import { usePlace } from "../run/use-place.js";
+import { to, withQuery } from "../url.js";
+import { useAsked, useNow } from "../use-asked.js";
+
+const TABS = [["seen", "As seen"], ["frames", "Frames"], ["attempts", "Attempts"], ["request", "Request"], ["home", "Take home"]] as const;
+type Tab = (typeof TABS)[number][0];
+
+/** How often a run at work is looked at again: packets make no event. */
+const EVERY = 1_000;
+
+export function Run({ id }: { id: string }): ReactNode {
+  const { api } = useConsole();
+  const asked = useAsked(`run ${id}`, (signal) => api.run(id, signal));
+  const isOpen = asked.value !== undefined && !isOver(asked.value.row.state);
+  const now = useNow(isOpen ? EVERY : null);
+  useFeed((event) => {
+    if (event.type === "lagged" || (event.type === "run" && event.run.stream_id === id)) asked.again();
+  });
+  useEffect(() => {
+    if (isOpen) asked.again();
+  }, [now, isOpen, asked.again]);
+  useNeighbours(id);
+  if (asked.error instanceof Refused && asked.error.status === 404) {
+    return <div className="view"><h1>No such run</h1><p className="card empty">There is no run <code>{id}</code> that you may see. It may have been purged, or its time is over.</p></div>;
+  }
+  return (
+    <div className="view run">
+      {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
+      {asked.value && <Whole key={id} detail={asked.value} now={isOpen ? now : Date.now()} onAgain={asked.again} />}
+    </div>
+  );
+}
+
+/** `[` and `]` walk the list that the run was opened from. */
+function useNeighbours(id: string): void {
+  const { shelf } = useConsole();
+  const { search } = useAddress();
+  const state = history.state as { list?: string } | null;
+  const list = state?.list ?? "";
+  const walk = (side: "newer" | "older") => () => {
+    const next = neighbours(shelf.get(list)?.list.rows ?? [], id)[side];
+    if (next) navigate(withQuery(to.run(next), search, { at: undefined, zoom: undefined }), { state: { list } });
+  };
+  useShortcuts({ "[": walk("newer"), "]": walk("older") });
+}
+
+function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAgain: () => void }): ReactNode {
+  const { api, me } = useConsole();
+  const { row } = detail;
+  const { path, search } = useAddress();
+  const query = new URLSearchParams(search);
+  const tab = TABS.find(([name]) => name === query.get("tab"))?.[0] ?? "seen";
+  const [at, setAt] = usePlace();
+  const [isAsked, setAsked] = useState(me.content === "shown");
+  const [face, setFace] = useState<Face>("cap");
+  const mayRead = detail.may.content && isAsked;
+  const marks = useMarks(row.stream_id, row.packets);
+  const cap = useFrames(row.stream_id, "cap", row.packets, mayRead && (tab === "seen" || tab === "attempts" || (tab === "frames" && face === "cap")));
+  const other = useFrames(row.stream_id, face, row.packets, mayRead && tab === "frames" && face !== "cap");
+  const body = useAsked(mayRead && tab !== "frames" && tab !== "attempts" ? `body ${row.stream_id}` : null, (signal) => api.body(row.stream_id, signal));
+  const packets = useMemo(() => cap.frames.flatMap(({ packet }) => packet ?? []), [cap.frames]);
+
+  const put = (changed: Readonly<Record<string, string | undefined>>) => navigate(withQuery(path, search, changed), { replace: true });
+  const choose = (next: Tab) => put({ tab: next === "seen" ? undefined : next });
+  const step = () => choose(TABS[(TABS.findIndex(([name]) => name === tab) + 1) % TABS.length]![0]);
+  useShortcuts({ t: step });
+
+  const shown: Record<Tab, () => ReactNode> = {
+    seen: () => (
+      <>
+        {cap.error !== undefined && <Failure error={cap.error} onAgain={cap.again} />}
+        {!cap.isWhole && cap.error === undefined && <p className="muted" role="status">Reading… {packets.length} of {row.packets} packets</p>}
+        <AsSeen question={questionOf(body.value ?? "")} packets={packets} at={at} onAt={setAt} />
+      </>
+    ),
+    frames: () => <FrameList read={face === "cap" ? cap : other} face={face} onFace={setFace} at={at} onAt={setAt} />,
+    attempts: () => <AttemptCards detail={detail} packets={packets} now={now} onAt={setAt} />,
+    request: () => (body.error !== undefined ? <Failure error={body.error} onAgain={body.again} /> : body.value !== undefined && <RequestBody body={body.value} />),
+    home: () => <TakeHome row={row} body={body.value} mayRead={mayRead} />,
+  };
+  const isFree = tab === "attempts" || tab === "home";
+  const sum = viewersSum(detail);
+  return (
+    <>
+      <RunHeader detail={detail} now={now} onAgain={onAgain} />
+      {detail.fault && <FaultPanel detail={detail} fault={detail.fault} now={now} />}
+      <AxisView detail={detail} marks={marks.marks} now={now} at={at} onAt={setAt} zoom={query.get("zoom") ?? undefined} onZoom={(zoom) => put({ zoom })}
+        isFolding={query.get("waits") !== "whole"} onFolding={(isOn) => put({ waits: isOn ? undefined : "whole" })} />
+      {marks.error !== undefined && <Failure error={marks.error} onAgain={marks.again} />}
+      {sum && <p className="muted">{sum}.</p>}
+      <Tabs tabs={TABS} chosen={tab} onChoose={choose} />
+      <div id="tab-panel" role="tabpanel" aria-labelledby={`tab-${tab}`} className="tab-panel">
+        {!mayRead && !(isFree && detail.may.content) && <Withheld may={detail.may.content} onAsk={() => setAsked(true)} />}
+        {(mayRead || isFree) && shown[tab]()}
+      </div>
+    </>
+  );
+}
+
+/** What was said is shown to whoever may see it and asks. */
+function Withheld({ may, onAsk }: { may: boolean; onAsk: () => void }): ReactNode {
+  if (!may) return <p className="card empty"><Icon name="shield" /> What was said here is not yours to see: your key shows the shape of runs only.</p>;
+  return <p className="card empty"><Icon name="eye" /> What was said is shown when you ask for it, and asking is logged. <Button size="small" look="primary" onClick={onAsk}>Show content</Button></p>;
+}

@@ -1,0 +1,137 @@
+// A conversation as its user saw it: every run in its place, failed and partial ones too, and the time between them.
+import { type ReactNode, type RefObject, useEffect, useRef, useState } from "react";
+
+import { Boundary } from "../../show/Boundary.js";
+import { Turn } from "../../show/Turn.js";
+import { Button } from "../../ui/Button.js";
+import { Icon } from "../../ui/Icon.js";
+import type { Row, Session as Found, SessionTurn } from "../api/types.js";
+import { useConsole, useFeed } from "../context.js";
+import { clock, plural, span, tokens } from "../format.js";
+import { Dialog } from "../parts/Dialog.js";
+import { Failure } from "../parts/Failure.js";
+import { StateBadge } from "../parts/StateBadge.js";
+import { Link, navigate } from "../router.js";
+import { Fold, framesOf, questionOf, textOf } from "../run/packets.js";
+import { ROOT, to } from "../url.js";
+import { useAsked } from "../use-asked.js";
+
+interface Props {
+  tenant: string;
+  session: string;
+}
+
+/** Pauses shorter than this are not worth a word. */
+const PAUSE = 60_000;
+
+export function Session({ tenant, session }: Props): ReactNode {
+  const { api, me } = useConsole();
+  const [isAsked, setAsked] = useState(me.content === "shown");
+  const mayRead = me.may.includes("content");
+  const asked = useAsked(isAsked && mayRead ? `session ${tenant} ${session}` : null, (signal) => api.session(tenant, session, {}, signal));
+  useFeed((event) => {
+    if (event.type === "run" && event.run.session === session) asked.again();
+  });
+  return (
+    <div className="view session">
+      <header className="run-title">
+        <h1>Session <code className="break">{session}</code></h1>
+        <div className="row">
+          <Link className="button button-outline button-small" href={to.runs({ tenant, session })}><Icon name="list" /> Its runs</Link>
+          {me.actions && me.may.includes("act") && <PurgeSession tenant={tenant} session={session} />}
+        </div>
+      </header>
+      {!mayRead && <p className="card empty"><Icon name="shield" /> What was said here is not yours to see: your key shows the shape of runs only.</p>}
+      {mayRead && !isAsked && <p className="card empty"><Icon name="eye" /> What was said is shown when you ask for it, and asking is logged. <Button size="small" look="primary" onClick={() => setAsked(true)}>Show content</Button></p>}
+      {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
+      {asked.value && <Conversation found={asked.value} />}
+    </div>
+  );
+}
+
+function Conversation({ found }: { found: Found }): ReactNode {
+  const runs = [...found.runs].sort((a, b) => (a.stream_id < b.stream_id ? -1 : 1));
+  const used = tokens(found.usage);
+  const now = Date.now();
+  return (
+    <>
+      <p className="muted">{plural(runs.length, "run")}{used ? ` · ${used} tokens` : ""}{found.next != null ? " · older ones are in the list of its runs" : ""}</p>
+      <ol className="plain conversation">
+        {runs.map((row, n) => (
+          <li key={row.stream_id}>
+            <Pause before={runs[n - 1]} row={row} />
+            <p className="muted turn-head"><Link href={to.run(row.stream_id)}><StateBadge state={row.state} /> {clock(row.created_at, now)}</Link>{row.fault && <> · <code>{row.fault}</code> {row.fault_title}</>}{row.attempts.length > 1 && ` · ${plural(row.attempts.length, "attempt")}`}</p>
+            <SeenRun row={row} turn={found.turns.find(({ stream_id }) => stream_id === row.stream_id)} />
+          </li>
+        ))}
+      </ol>
+    </>
+  );
+}
+
+function Pause({ before, row }: { before: Row | undefined; row: Row }): ReactNode {
+  if (!before) return null;
+  const pause = Date.parse(row.created_at) - Date.parse(before.closed_at ?? before.updated_at);
+  return pause > PAUSE ? <p className="pause muted">{span(pause)} later</p> : null;
+}
+
+/** One run, read when it comes into sight. */
+function SeenRun({ row, turn }: { row: Row; turn: SessionTurn | undefined }): ReactNode {
+  const { api } = useConsole();
+  const [isSeen, place] = useSeen();
+  const asked = textOf(turn?.messages.find(({ role }) => role === "user")?.content);
+  const read = useAsked(isSeen ? `seen ${row.stream_id} ${row.packets}` : null, async (signal) => {
+    const [frames, body] = await Promise.all([
+      api.frames(row.stream_id, { face: "cap" }, signal).then((response) => response.text()),
+      asked === "" ? api.body(row.stream_id, signal) : "",
+    ]);
+    const packets = framesOf(frames, "cap").flatMap(({ packet }) => packet ?? []);
+    return { id: row.stream_id, question: asked || questionOf(body), state: new Fold(packets).upTo(packets.length) };
+  });
+  return (
+    <div ref={place} className="content seen-run">
+      {read.error !== undefined && <Failure error={read.error} onAgain={read.again} />}
+      {read.value && <Boundary of={read.value} instead={<p className="muted">This answer could not be shown.</p>}><Turn turn={read.value} /></Boundary>}
+    </div>
+  );
+}
+
+function useSeen(): [boolean, RefObject<HTMLDivElement | null>] {
+  const place = useRef<HTMLDivElement>(null);
+  const [isSeen, setSeen] = useState(false);
+  useEffect(() => {
+    if (!place.current || isSeen) return;
+    const watch = new IntersectionObserver((found) => found.some(({ isIntersecting }) => isIntersecting) && setSeen(true), { rootMargin: "400px" });
+    watch.observe(place.current);
+    return () => watch.disconnect();
+  }, [isSeen]);
+  return [isSeen, place];
+}
+
+function PurgeSession({ tenant, session }: Props): ReactNode {
+  const { api } = useConsole();
+  const [isAsked, setAsked] = useState(false);
+  const [typed, setTyped] = useState("");
+  const [error, setError] = useState<unknown>(undefined);
+  const last = session.slice(-4);
+  const purge = () => void api.purgeSession(tenant, session).then(() => navigate(`${ROOT}/runs`, { replace: true }), setError);
+  return (
+    <>
+      <Button size="small" onClick={() => setAsked(true)}><Icon name="trash" /> Purge…</Button>
+      {isAsked && (
+        <Dialog name="purge-title" title="Erase this session?" onClose={() => setAsked(false)}>
+          <p>All its runs are stopped and erased for good, tenant <b>{tenant}</b>. Their claims stay.</p>
+          <label className="field">
+            <span className="field-label">Type <code>{last}</code>, its last characters</span>
+            <input className="input" value={typed} autoComplete="off" onChange={(event) => setTyped(event.target.value)} />
+          </label>
+          {error !== undefined && <Failure error={error} onAgain={purge} />}
+          <div className="row">
+            <Button onClick={() => setAsked(false)}>Keep it</Button>
+            <Button look="destructive" disabled={typed !== last} onClick={purge}>Erase it</Button>
+          </div>
+        </Dialog>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,54 @@
+// Use against limits. Where a limit is off it says so; that is not nought per cent.
+import type { ReactNode } from "react";
+
+import { Badge } from "../../ui/Badge.js";
+import type { Tenant, Use } from "../api/types.js";
+import { useConsole } from "../context.js";
+import { bytes, count, plural, span } from "../format.js";
+import { Failure } from "../parts/Failure.js";
+import { Link } from "../router.js";
+import { to } from "../url.js";
+import { useAsked } from "../use-asked.js";
+
+const USES = [["runs", "runs at once"], ["responses", "open responses"], ["requests_per_minute", "requests per minute"], ["sessions", "sessions"], ["bytes", "bytes kept"], ["tokens_today", "tokens today"]] as const;
+
+export function Tenants(): ReactNode {
+  const { api } = useConsole();
+  const asked = useAsked("tenants", api.tenants);
+  return (
+    <div className="view">
+      <h1>Tenants</h1>
+      {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
+      <ul className="plain cards">{asked.value?.tenants.map((tenant) => <li key={tenant.name} className="card"><TenantCard tenant={tenant} /></li>)}</ul>
+    </div>
+  );
+}
+
+function TenantCard({ tenant }: { tenant: Tenant }): ReactNode {
+  const refusals = Object.entries(tenant.refusals ?? {}).filter(([, n]) => n > 0);
+  return (
+    <>
+      <h2 className="card-title"><Link href={to.runs({ tenant: tenant.name })}>{tenant.name}</Link>{tenant.no_store && <Badge tone="info">stores no content</Badge>}</h2>
+      <dl className="uses">
+        {USES.map(([name, words]) => {
+          const use = tenant[name];
+          return use && <UseBar key={name} words={words} use={use} shown={name === "bytes" ? bytes : count} />;
+        })}
+      </dl>
+      <p className="muted">{tenant.retention?.max_age_seconds != null && <>kept for {span(tenant.retention.max_age_seconds * 1000)}</>}{refusals.length > 0 && <> · refused: {refusals.map(([limit, n]) => `${limit} ${plural(n, "time")}`).join(", ")}</>}</p>
+    </>
+  );
+}
+
+function UseBar({ words, use: { used, limit }, shown }: { words: string; use: Use; shown: (n: number) => string }): ReactNode {
+  const share = limit ? Math.min(1, used / limit) : 0;
+  return (
+    <div className="use">
+      <dt>{words}</dt>
+      <dd>
+        {shown(used)} <span className="muted">{limit == null ? "no limit" : `of ${shown(limit)}, ${Math.round(share * 100)} %`}</span>
+        {limit != null && <progress aria-label={words} max={1} value={share} data-high={share > 0.9} />}
+      </dd>
+    </div>
+  );
+}

@@ -1,0 +1,43 @@
+// Runs of any face but CAP as React state, in the shape of useCapStream, so that the page need not care which face it speaks.
+import type { CapStream, CapStreamState } from "capstan/react";
+import { useEffect, useMemo, useRef, useState } from "react";
+
+import type { FaceOptions, FaceRun, Said } from "./face-run.js";
+import { type Face, FACES } from "./faces.js";
+
+export interface FaceStream extends Pick<CapStream, "state" | "retry" | "stop" | "reset"> {
+  /** Asks for a run, or follows one that is there. */
+  begin: (face: Exclude<Face, "cap">, said: Said) => void;
+}
+
+export function useFaceStream(options: FaceOptions, stopRun: (streamId: string) => Promise<void>): FaceStream {
+  const [state, setState] = useState<CapStreamState>({ status: "idle" });
+  const latest = useRef(options);
+  const current = useRef<FaceRun | null>(null);
+  useEffect(() => {
+    latest.current = options;
+  });
+  useEffect(() => () => current.current?.end(), []);
+
+  const actions = useMemo(
+    () => ({
+      begin: (face: Exclude<Face, "cap">, said: Said) => {
+        current.current?.end();
+        current.current = new FACES[face].Run(said, latest, setState);
+        void current.current.follow();
+      },
+      retry: () => current.current?.again() ?? false,
+      stop: async () => {
+        const streamId = current.current?.streamId;
+        if (streamId !== undefined) await stopRun(streamId);
+      },
+      reset: () => {
+        current.current?.end();
+        current.current = null;
+        setState({ status: "idle" });
+      },
+    }),
+    [stopRun],
+  );
+  return { state, ...actions };
+}

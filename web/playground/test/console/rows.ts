@@ -1,0 +1,34 @@
+// A run for tests, as the gateway tells it.
+import type { Row, RunDetail } from "../../src/console/api/types.js";
+
+export const BEGAN = Date.parse("2026-11-17T04:00:00.000Z");
+
+export function rowOf(n: number, changed: Partial<Row> = {}): Row {
+  return {
+    stream_id: `01936d6e-0000-7000-8000-${n.toString().padStart(12, "0")}`,
+    tenant: "local",
+    agent: "demo",
+    face: "cap",
+    session: "s",
+    key: `k${n}`,
+    state: "done",
+    created_at: at(0),
+    updated_at: at(1_000),
+    closed_at: at(1_000),
+    duration_ms: 1_000,
+    packets: 3,
+    bytes: 300,
+    tokens: 0,
+    attempts: [{ n: 1 }],
+    ...changed,
+  };
+}
+
+/** So many milliseconds after the run began. */
+export function at(ms: number): string {
+  return new Date(BEGAN + ms).toISOString();
+}
+
+export function detailOf(changed: Partial<RunDetail> = {}, row: Partial<Row> = {}): RunDetail {
+  return { row: rowOf(1, row), sentence: "Done in 1.0 s.", attempts: [], max_attempts: 3, may: { content: true, act: true }, ...changed };
+}
