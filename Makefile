@@ -30,6 +30,7 @@ soak: ## The long versions of the tests
 	PROPTEST_CASES=20000 CAPSTAN_SEEDS=5000 scripts/postgres cargo test --workspace --release -- --include-ignored
 	CAPSTAN_EXAMPLES=200 scripts/literal tests/python/test_openapi.py
 	CAPSTAN_SOAK=1 scripts/literal tests/python/test_a2a.py tests/python/test_openai_healing.py tests/python/test_openai_providers.py
+	scripts/old-a2a
 	cd web && CAPSTAN_SOAK=1 npm test --silent --workspace face-tests --workspace openai-tests
 
 release: ## The optimised binary, with the playground in it: target/dist/capstan
