@@ -15,6 +15,7 @@ use capstan_journal::{ArmedBy, Claim, Quota, Run, RunState, Step};
 use capstan_protocol::{Close, Fault, FaultKind};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
 use crate::app::{App, Registered, Shared};
@@ -30,6 +31,8 @@ const ATTEMPTS: u32 = 20;
 const FIRST_WAIT: u64 = 5;
 /// No run waits longer.
 const LONGEST_WAIT: u64 = 300;
+/// However many responses end at once.
+const AT_ONCE: usize = 64;
 /// A sign of life while the answer is not there yet.
 const ALIVE_EVERY: Duration = Duration::from_secs(30);
 /// What a secret begins with, as the specification has it.
@@ -84,9 +87,16 @@ pub trait WebhookSender: Send + Sync + 'static {
 }
 
 /// What delivers: the agent behind every delivery.
-#[derive(Default)]
 pub(crate) struct Courier {
     app: OnceLock<Weak<Shared>>,
+    /// So many connections to receivers may be open.
+    posts: Semaphore,
+}
+
+impl Default for Courier {
+    fn default() -> Self {
+        Self { app: OnceLock::new(), posts: Semaphore::new(AT_ONCE) }
+    }
 }
 
 impl Courier {
@@ -97,6 +107,16 @@ impl Courier {
     /// The gateway that it delivers for.
     pub(crate) fn employ(&self, app: &App) {
         let _ = self.app.set(app.downgrade());
+    }
+
+    /// A place among those that post.
+    async fn place(&self, out: &mut Writer) -> Result<SemaphorePermit<'_>, Stopped> {
+        loop {
+            match tokio::time::timeout(ALIVE_EVERY, self.posts.acquire()).await {
+                Ok(place) => return place.map_err(|_| Stopped),
+                Err(_) => out.alive()?,
+            }
+        }
     }
 
     fn app(&self) -> Result<App, Stopped> {
@@ -116,6 +136,7 @@ impl Agent for Bag {
         let webhook = app.settings.tenants.webhook_of(&run.tenant);
         // Neither is there any more.
         let (Some(webhook), Some(sender)) = (webhook, app.webhooks.clone()) else { return Ok(()) };
+        let _place = self.0.place(out).await?;
         let message = Message::of(&run, turn.run, app.wall.now().as_micros().div_euclid(1_000_000));
         match sender.post(&webhook, &message.headers(&webhook), message.body.clone().into()).await {
             Ok(200..300) => Ok(out.delta("delivered").await?),
