@@ -295,6 +295,7 @@ mod tests {
         metrics.fault(FaultKind::Timeout, "a");
         metrics.tokens("a", 1);
         metrics.console("frames");
+        metrics.passed_on("passed");
         metrics.attempt_began("a");
         metrics.first_packet("a", Duration::from_secs(1));
         metrics.face_event("ag-ui", "RUN_ERROR", Some("TIMEOUT"));

@@ -3,22 +3,46 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use capstan_agent::Timer;
 use capstan_journal::{Run, RunState};
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::app::App;
 use crate::runs;
 
-/// How many read each run.
+/// Nobody is waited for any longer, whatever was said.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// How many read each run, and when those will be back who were told to wait.
 #[derive(Default)]
-pub(crate) struct Readers(Mutex<HashMap<Uuid, usize>>);
+pub(crate) struct Readers {
+    counts: Mutex<HashMap<Uuid, usize>>,
+    expected: Mutex<HashMap<String, Instant>>,
+}
 
 impl Readers {
     fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody of this tenant was told to come back then, maybe for a run that nobody reads.
+    pub(crate) fn expect(&self, tenant: &str, within: Duration) {
+        let (now, mut expected) =
+            (Instant::now(), self.expected.lock().unwrap_or_else(PoisonError::into_inner));
+        expected.retain(|_, back| *back > now);
+        let Some(back) = now.checked_add(within) else { return };
+        let known = expected.entry(tenant.to_owned()).or_insert(back);
+        *known = back.max(*known);
+    }
+
+    /// How long it is until then.
+    fn expected_in(&self, tenant: &str) -> Duration {
+        let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        expected.get(tenant).map_or(Duration::ZERO, |back| back.saturating_duration_since(Instant::now()))
     }
 
     fn has(&self, stream: Uuid) -> bool {
@@ -89,11 +113,19 @@ async fn stop_unread(app: App, stream: Uuid) {
     if grace.is_zero() || !is_open(&app, stream).await {
         return;
     }
-    tokio::select! {
-        () = app.clock.sleep(Timer::Grace, grace) => {}
-        () = app.draining.cancelled() => return,
+    let sleep = async |long| {
+        tokio::select! {
+            () = app.clock.sleep(Timer::Grace, long) => !app.readers.has(stream),
+            () = app.draining.cancelled() => false,
+        }
+    };
+    if !sleep(grace).await {
+        return;
     }
-    if app.readers.has(stream) {
+    // Whoever was told to come back later than that may come for this one. Once: others are told so all the time.
+    let Ok(Some(run)) = app.journal.store().run(stream).await else { return };
+    let longer = app.readers.expected_in(&run.tenant).min(LONGEST);
+    if !longer.is_zero() && !sleep(longer).await {
         return;
     }
     if let Ok(Some(run)) = app.journal.store().run(stream).await

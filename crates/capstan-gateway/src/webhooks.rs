@@ -15,6 +15,7 @@ use capstan_journal::{ArmedBy, Claim, Quota, Run, RunState, Step};
 use capstan_protocol::{Close, Fault, FaultKind};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
 use crate::app::{App, Registered, Shared};
@@ -31,6 +32,8 @@ pub(crate) const ATTEMPTS: u32 = 20;
 const FIRST_WAIT: u64 = 5;
 /// No run waits longer.
 const LONGEST_WAIT: u64 = 300;
+/// However many responses end at once.
+const AT_ONCE: usize = 64;
 /// A sign of life while the answer is not there yet.
 const ALIVE_EVERY: Duration = Duration::from_secs(30);
 /// What a secret begins with, as the specification has it.
@@ -106,9 +109,16 @@ pub trait WebhookSender: Send + Sync + 'static {
 }
 
 /// What delivers: the agent behind every delivery.
-#[derive(Default)]
 pub(crate) struct Courier {
     app: OnceLock<Weak<Shared>>,
+    /// So many connections to receivers may be open.
+    posts: Semaphore,
+}
+
+impl Default for Courier {
+    fn default() -> Self {
+        Self { app: OnceLock::new(), posts: Semaphore::new(AT_ONCE) }
+    }
 }
 
 impl Courier {
@@ -119,6 +129,16 @@ impl Courier {
     /// The gateway that it delivers for.
     pub(crate) fn employ(&self, app: &App) {
         let _ = self.app.set(app.downgrade());
+    }
+
+    /// A place among those that post.
+    async fn place(&self, out: &mut Writer) -> Result<SemaphorePermit<'_>, Stopped> {
+        loop {
+            match tokio::time::timeout(ALIVE_EVERY, self.posts.acquire()).await {
+                Ok(place) => return place.map_err(|_| Stopped),
+                Err(_) => out.alive()?,
+            }
+        }
     }
 
     fn app(&self) -> Result<App, Stopped> {
@@ -135,6 +155,7 @@ impl Agent for Bag {
         let app = self.0.app()?;
         let Some(sender) = app.webhooks.clone() else { return Ok(()) };
         let Some(parcel) = parcel(&app, &turn, out).await? else { return Ok(()) };
+        let _place = self.0.place(out).await?;
         match sender.post(&parcel.to, &parcel.headers, parcel.body.into()).await {
             Ok(200..300) => Ok(out.delta("delivered").await?),
             // Its receiver is gone for good, and says so.

@@ -4,9 +4,10 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use capstan_agent::{Agent, Outcome, Timer, Turn, Writer, async_trait};
-use capstan_gateway::{Gateway, KeyHash, Settings, Tenant, TenantKey};
+use capstan_gateway::{Gateway, KeyHash, Limits, Settings, Tenant, TenantKey};
 use common::{Server, client, demo, start, stream_of};
 use serde_json::{Value, json};
 
@@ -460,4 +461,24 @@ async fn a_chat_that_nobody_can_come_back_for_is_stopped_when_its_last_reader_ha
         server.delete(&format!("/v1/streams/{open}")).await;
     }
     drop(watching);
+}
+
+#[tokio::test]
+async fn an_unread_chat_outlasts_every_wait_that_was_asked_for() {
+    let limits = Limits { requests_per_minute: 1, ..Limits::default() };
+    let server = common::start(Settings { limits, ..Settings::default() }).await;
+    let left = post(&server, &streamed(chat("/hang")), &[]).await;
+    let stream = stream_of(&left);
+    let refused = post(&server, &chat("/echo hi"), &[]).await;
+    let wait: u64 = refused.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!(wait > 30, "{wait}");
+    drop(left);
+    until_left(&server, 1).await;
+    server.clock.strike(Timer::Grace);
+    until_left(&server, 2).await;
+    let longer = server.clock.asked(Timer::Grace)[1];
+    assert!(longer <= Duration::from_secs(wait) && longer > Duration::from_secs(wait - 20), "{longer:?}");
+    until(&server, &stream, "running").await;
+    server.clock.strike(Timer::Grace);
+    until(&server, &stream, "closed").await;
 }

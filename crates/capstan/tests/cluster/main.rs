@@ -14,6 +14,7 @@ mod process;
 mod sharing;
 mod soak;
 mod unstored;
+mod webhooks;
 mod wordy;
 
 use std::collections::HashSet;

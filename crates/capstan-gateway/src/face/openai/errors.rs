@@ -1,6 +1,8 @@
 //! Faults in OpenAI's shape. The SDKs' exception depends on the status alone, and whether they try again on the status
 //! and `x-should-retry`; so a fault that a repeat cannot mend must say so in both.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::response::{IntoResponse as _, Response};
 use capstan_protocol::fault::Entry;
@@ -10,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::access::LACKS;
+use crate::access::{Caller, LACKS};
 use crate::app::App;
 use crate::face::Asker;
 use crate::openapi::{Content, Header, Refusals, model};
@@ -135,6 +137,10 @@ pub(super) fn response(app: &App, fault: &Fault, asker: Asker<'_>) -> Response {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(SHOULD_RETRY.name, HeaderValue::from_static(should_retry(fault)));
     if let Some(seconds) = fault.retry_after() {
+        // An SDK waits as it is told, and the run that it repeats must still be there.
+        if let Some(caller) = asker.parts().and_then(|parts| parts.extensions.get::<Caller>()) {
+            app.readers.expect(&caller.tenant, Duration::from_secs(seconds));
+        }
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
