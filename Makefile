@@ -31,6 +31,7 @@ soak: ## The long versions of the tests
 	CAPSTAN_EXAMPLES=200 scripts/literal tests/python/test_openapi.py
 	CAPSTAN_SOAK=1 scripts/literal tests/python/test_a2a.py
 	cd web && CAPSTAN_SOAK=1 npm test --silent --workspace face-tests
+	cd web && CAPSTAN_SOAK=1 npx vitest run --root e2e console-long
 
 release: ## The optimised binary, with the playground in it: target/dist/capstan
 	@scripts/release
