@@ -6,6 +6,7 @@ mod routes;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use capstan_protocol::{Close, FaultKind, StreamOpCode};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -62,7 +63,7 @@ pub(crate) struct Metrics {
     /// By face and type.
     face_events: HashMap<(&'static str, &'static str), Counter>,
     face_errors: Family<FaceLabel, Counter>,
-    pub(crate) attempts: Counter,
+    attempts: Family<Label, Counter>,
     resumes: Counter,
     pub(crate) replayed: Counter<u64, AtomicU64>,
     pub(crate) attached: Counter,
@@ -71,7 +72,7 @@ pub(crate) struct Metrics {
     pub(crate) active_runs: Gauge,
     pub(crate) active_readers: Gauge,
     pub(crate) append_seconds: Histogram,
-    pub(crate) first_packet_seconds: Histogram,
+    first_packet_seconds: Family<Label, Histogram, fn() -> Histogram>,
     pub(crate) clock_steps: Counter,
     console: Family<Label, Counter>,
     pub(crate) journal: JournalMetrics,
@@ -111,12 +112,13 @@ impl Metrics {
             "Errors told in a face's own words, by face and code",
             face_errors.clone(),
         );
+        let attempts = Family::<Label, Counter>::default();
+        registry.register("attempts", "Attempts started, by agent", attempts.clone());
         let mut counter = |name, help| {
             let counter = Counter::default();
             registry.register(name, help, counter.clone());
             counter
         };
-        let attempts = counter("attempts", "Attempts started");
         let resumes = counter("resumes", "Readers that came with a cursor");
         let replayed = counter("replayed_packets", "Packets served from behind the tail");
         let attached = counter("attached_duplicates", "Requests that attached to a known run");
@@ -139,14 +141,12 @@ impl Metrics {
         };
         let active_runs = gauge("active_runs", "Runs at work");
         let active_readers = gauge("active_readers", "Open responses");
-        let mut histogram = |name, help, first| {
-            let histogram = Histogram::new(exponential_buckets(first, 2.0, 18));
-            registry.register(name, help, histogram.clone());
-            histogram
-        };
-        let append_seconds = histogram("append_seconds", "From a packet to its commit", 0.000_02);
-        let first_packet_seconds =
-            histogram("first_packet_seconds", "From a run's start to its first packet", 0.000_5);
+        let append_seconds = Histogram::new(exponential_buckets(0.000_02, 2.0, 18));
+        registry.register("append_seconds", "From a packet to its commit", append_seconds.clone());
+        let first_packet_seconds: Family<Label, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_5, 2.0, 18)));
+        let help = "From a run's start to its first packet, by agent";
+        registry.register("first_packet_seconds", help, first_packet_seconds.clone());
         Self {
             registry,
             runs,
@@ -176,6 +176,18 @@ impl Metrics {
     pub(crate) fn run_ended(&self, outcome: &str, agent: &str) {
         let outcome = OUTCOMES.into_iter().find(|known| *known == outcome).unwrap_or("other");
         self.runs.get_or_create(&Ended { outcome, agent: agent.to_owned() }).inc();
+    }
+
+    /// An attempt begins.
+    pub(crate) fn attempt_began(&self, agent: &str) {
+        self.attempts.get_or_create(&Label { name: agent.to_owned() }).inc();
+    }
+
+    /// A run has said its first word.
+    pub(crate) fn first_packet(&self, agent: &str, after: Duration) {
+        self.first_packet_seconds
+            .get_or_create(&Label { name: agent.to_owned() })
+            .observe(after.as_secs_f64());
     }
 
     /// A run that ended has used so many tokens.
@@ -265,6 +277,8 @@ mod tests {
         metrics.fault(FaultKind::Timeout, "a");
         metrics.tokens("a", 1);
         metrics.console("frames");
+        metrics.attempt_began("a");
+        metrics.first_packet("a", Duration::from_secs(1));
         metrics.face_event("ag-ui", "RUN_ERROR", Some("TIMEOUT"));
         let second = std::time::Duration::from_secs(1);
         let call = capstan_agent::CallEnded {

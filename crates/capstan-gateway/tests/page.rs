@@ -70,3 +70,48 @@ async fn the_page_needs_no_key_but_the_list_of_agents_does() {
         listed["agents"].as_array().unwrap().iter().map(|agent| agent["name"].clone()).collect();
     assert_eq!(names, [json!("zoe"), json!("adam")], "the default one first");
 }
+
+static CONSOLE: &[Asset] = &[
+    Asset { path: "index.html", bytes: b"<!doctype html><p>hello" },
+    Asset { path: "console.html", bytes: b"<!doctype html><p>console" },
+    Asset { path: "assets/index-1.js", bytes: b"alert" },
+    Asset { path: "assets/index-1.js.gz", bytes: b"\x1f\x8bcompressed" },
+];
+
+#[tokio::test]
+async fn every_view_of_the_console_is_one_page_and_without_it_one_is_told_how_to_get_it() {
+    let server = serve_gateway(Gateway::new(journal()).page(CONSOLE)).await;
+    for path in
+        ["/console", "/console/runs", "/console/runs/0198b0d5?tab=frames", "/console/sessions/a/b%2Fc"]
+    {
+        let response = server.get(path).await;
+        assert_eq!(header(&response, "content-type"), "text/html; charset=utf-8", "{path}");
+        assert!(header(&response, "content-security-policy").contains("frame-ancestors 'none'"), "{path}");
+        assert_eq!(header(&response, "cache-control"), "no-cache");
+        assert_eq!(response.text().await.unwrap(), "<!doctype html><p>console", "{path}");
+    }
+    let server = start(Settings::default()).await;
+    let plain = server.get("/console/runs").await;
+    assert_eq!(plain.status(), 200);
+    assert!(plain.text().await.unwrap().contains("npm run build"));
+}
+
+#[tokio::test]
+async fn a_file_is_sent_compressed_to_whoever_takes_it() {
+    let server = serve_gateway(Gateway::new(journal()).page(CONSOLE)).await;
+    let get = async |encoding: &str| {
+        let request = client().get(format!("{}/assets/index-1.js", server.url));
+        request.header("accept-encoding", encoding).send().await.unwrap()
+    };
+    for encoding in ["gzip", "br, GZIP;q=0.5"] {
+        let twin = get(encoding).await;
+        assert_eq!((header(&twin, "content-encoding"), header(&twin, "vary")), ("gzip", "accept-encoding"));
+        assert_eq!(header(&twin, "content-type"), "text/javascript; charset=utf-8");
+        assert_eq!(&twin.bytes().await.unwrap()[..], b"\x1f\x8bcompressed");
+    }
+    for encoding in ["br", "gzip;q=0", "identity", ""] {
+        let plain = get(encoding).await;
+        assert_eq!(header(&plain, "content-encoding"), "", "{encoding}");
+        assert_eq!(&plain.bytes().await.unwrap()[..], b"alert", "{encoding}");
+    }
+}

@@ -348,7 +348,7 @@ async fn the_server_tells_how_it_feels_and_what_it_counted() {
     for line in [
         "capstan_runs_total{outcome=\"completed\",agent=\"demo\"} 1",
         "capstan_packets_total{name=\"DELTA\"} 4",
-        "capstan_attempts_total 1",
+        "capstan_attempts_total{name=\"demo\"} 1",
     ] {
         assert!(metrics.contains(line), "{line} in\n{metrics}");
     }

@@ -29,7 +29,7 @@ impl Drop for Work {
 
 impl Relay {
     pub(super) async fn attempt(&mut self, turn: &Turn) -> Result<Ended, JournalError> {
-        self.app.metrics.attempts.inc();
+        self.app.metrics.attempt_began(self.app.agent_label(&self.run.agent));
         if self.run.last_seq > 0 && self.packets.is_fresh() {
             self.packets.replay().await?;
         }
@@ -158,7 +158,7 @@ impl Relay {
             return Ok(());
         }
         if self.run.last_seq == 0 {
-            self.app.metrics.first_packet_seconds.observe(self.started.elapsed().as_secs_f64());
+            self.app.metrics.first_packet(self.app.agent_label(&self.run.agent), self.started.elapsed());
         }
         let began = Instant::now();
         self.app.journal.append(self.run.stream_id, self.run.attempt, frames).await?;

@@ -34,7 +34,7 @@ async fn a_thousand_racing_duplicates_are_one_run_and_see_the_same_bytes() {
     assert!(bodies.iter().all(|body| body.as_ref().unwrap() == whole));
     assert_eq!(server.streams().await.len(), 1);
     let metrics = server.get("/metrics").await.text().await.unwrap();
-    for line in ["capstan_attempts_total 1", "capstan_attached_duplicates_total 999"] {
+    for line in ["capstan_attempts_total{name=\"demo\"} 1", "capstan_attached_duplicates_total 999"] {
         assert!(metrics.lines().any(|known| known == line), "{line} in\n{metrics}");
     }
 }
