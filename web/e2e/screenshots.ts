@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 
 import { connect, count, ended, say, visit } from "./test/browser.js";
+import { ask } from "./test/console.js";
 import { startGateway } from "../testing/gateway.mjs";
 
 const folder = fileURLToPath(new URL("../../docs/pictures/", import.meta.url));
@@ -32,6 +33,23 @@ test("pictures", async () => {
   await say(phone.page, "/events");
   await ended(phone.page, "closed");
   await phone.page.screenshot({ path: `${folder}phone.png` });
+  await browser.close();
+  await gateway.stop();
+});
+
+test("pictures of the console", async () => {
+  const [browser, gateway] = await Promise.all([connect(), startGateway()]);
+  for (const message of ["What is a capstan?", "/events", "/diverge", "/tokens 40", "/fault content_refused", "/flaky 1", "Why does a rope hold?", "/tokens 12", "/flaky 2", "/events", "/tokens 25"]) await (await ask(gateway.url, message)).whole;
+  const failed = await ask(gateway.url, "/fault upstream_quota --after 12");
+  await failed.whole;
+  await ask(gateway.url, "/tokens 9000 --delay 30ms");
+  await (await ask(gateway.url, "/fault upstream_timeout --retry-after 90")).whole;
+  const { page } = await visit(browser, `${gateway.url}/console/runs`, { viewport: { width: 1180, height: 560 } });
+  await page.locator("[data-row='5']").waitFor();
+  await page.screenshot({ path: `${folder}console-runs.png` });
+  const dark = await visit(browser, `${gateway.url}/console/runs/${failed.streamId}`, { viewport: { width: 1180, height: 760 }, colorScheme: "dark" });
+  await dark.page.locator(".seen .prose").first().waitFor();
+  await dark.page.screenshot({ path: `${folder}console-run.png` });
   await browser.close();
   await gateway.stop();
 });

@@ -21,7 +21,7 @@ keys = ["${hash(ACME)}"]
 [[tenants]]
 name = "other"
 keys = ["${hash(OTHER)}"]
-limits = { requests_per_minute = 1 }
+limits = { tokens_per_day = 1 }
 
 [[operators]]
 name = "ada"
@@ -91,7 +91,7 @@ test("the id of a refused call leads to its refusal", async () => {
   const { page, close } = await openWith(OPERATOR, `/console/find?q=${refused.requestId}`);
   const told = page.getByRole("region", { name: "A refused call" });
   await told.getByText(/429/).waitFor();
-  expect(await told.innerText()).toMatch(/rate_limit_exceeded[\s\S]*Wait for retry_after/);
+  expect(await told.innerText()).toMatch(/rate_limit_exceeded[\s\S]*There is no run/);
   await close();
 });
 

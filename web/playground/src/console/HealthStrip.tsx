@@ -29,15 +29,15 @@ export function HealthStrip(): ReactNode {
   useEffect(() => {
     setTold(asked.value);
   }, [asked.value]);
-  if (asked.error !== undefined) return <div className="strip-line tone-danger" role="status"><strong>The gateway does not answer.</strong> What you see is from before.</div>;
-  return told ? <Told health={told} version={me.version} /> : <div className="strip-line" role="status">…</div>;
+  if (asked.error !== undefined) return <aside aria-label="Health" className="strip-line tone-danger"><strong role="status">The gateway does not answer.</strong> What you see is from before.</aside>;
+  return told ? <Told health={told} version={me.version} /> : <aside aria-label="Health" className="strip-line">…</aside>;
 }
 
 function Told({ health, version }: { health: Health; version: string }): ReactNode {
   const feed = useFeedState();
   const [tone, words] = STATES[health.state] ?? (["warning", health.state] as const);
   return (
-    <div className={`strip-line tone-${tone}`} data-health={health.state}>
+    <aside aria-label="Health" className={`strip-line tone-${tone}`} data-health={health.state}>
       <strong role="status"><span className="strip-dot" aria-hidden="true" />{words}</strong>
       <Link href={to.runs({ state: "running" })}>{count(health.running)} running</Link>
       <Link href={to.runs({ state: "waiting" })}>{count(health.waiting)} waiting</Link>
@@ -45,6 +45,6 @@ function Told({ health, version }: { health: Health; version: string }): ReactNo
       {health.append_p95_ms != null && <span>append p95 {health.append_p95_ms < 10 ? `${health.append_p95_ms.toFixed(1)} ms` : span(health.append_p95_ms)}</span>}
       <Link href={`${ROOT}/faults?hours=1`} data-high={health.faults_5m > 0}>{plural(health.faults_5m, "fault")} in 5 min</Link>
       <span className="muted">{health.version || version} · up {span(health.uptime_seconds * 1000)}{health.replica ? ` · replica ${health.replica.n} of ${health.replica.of}` : ""}{feed === "away" ? " · feed paused" : ""}</span>
-    </div>
+    </aside>
   );
 }

@@ -86,6 +86,13 @@ test("a step without a fault is a bar without height", () => {
   expect(bars).toEqual([{ at: at(0), parts: [0, 0, 0] }, { at: at(60_000), parts: [1, 2, 0] }, { at: at(120_000), parts: [0, 0, 0] }]);
 });
 
+test("minutes of a day are put together, and none is lost", () => {
+  const series = Array.from({ length: 1_440 }, (_, n) => ({ at: at(n * 60_000), fatal: 1, healed: 0, refused: 0 }));
+  const bars = barsOf({ from: at(0), to: at(86_400_000), step_seconds: 60, series });
+  expect(bars.length).toBeLessThanOrEqual(181);
+  expect(bars.reduce((sum, { parts }) => sum + parts[0]!, 0)).toBe(1_440);
+});
+
 test("today begins at midnight", () => {
   const [since] = presets(BEGAN).flatMap(({ filters }) => filters.since ?? []);
   expect(new Date(since!).toTimeString()).toMatch(/^00:00:00/);

@@ -10,7 +10,7 @@ import { Failure } from "../parts/Failure.js";
 import { Link, navigate, useAddress } from "../router.js";
 import { to, withQuery } from "../url.js";
 import { useAsked } from "../use-asked.js";
-import { barsOf, matrix } from "./matrix.js";
+import { barLength, barsOf, matrix } from "./matrix.js";
 
 const SPANS = [["1", "the last hour"], ["24", "the last day"], ["168", "the last week"], ["720", "the last 30 days"]] as const;
 const HOUR = 3_600_000;
@@ -45,7 +45,7 @@ function Told({ found, onChoose }: { found: Found; onChoose: (since: string, unt
   const now = Date.now();
   const bars = barsOf(found);
   const all = found.cells.reduce((sum, cell) => sum + cell.fatal + cell.healed + cell.refused, 0);
-  const end = (at: string) => new Date(Date.parse(at) + found.step_seconds * 1000).toISOString();
+  const end = (at: string) => new Date(Date.parse(at) + barLength(found)).toISOString();
   return (
     <>
       <p className="muted">{clock(found.from, now)} to {clock(found.to, now)} · {plural(all, "fault")} · {plural(found.runs_total, "run")}</p>

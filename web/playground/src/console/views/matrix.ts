@@ -27,14 +27,23 @@ export function matrix(cells: readonly FaultCell[]): { rows: readonly MatrixRow[
   return { rows: rows.sort((a, b) => b.all - a.all || a.code.localeCompare(b.code)), agents };
 }
 
-/** More could not be told apart. */
-const MOST = 1_440;
+/** More would be thinner than can be seen, or hit. */
+const MOST = 180;
 
-/** A bar for every step, also for those in which nothing failed. */
-export function barsOf({ from, to, step_seconds, series }: Pick<Faults, "from" | "to" | "step_seconds" | "series">): readonly Bar[] {
-  const step = step_seconds * 1000;
-  const first = Math.floor(Date.parse(from) / step);
-  const length = Math.min(MOST, Math.max(0, Math.ceil(Date.parse(to) / step) - first));
-  const found = new Map(series.map(({ at, fatal, healed, refused }) => [Math.floor(Date.parse(at) / step), [fatal, healed, refused]]));
-  return Array.from({ length }, (_, n) => ({ at: new Date((first + n) * step).toISOString(), parts: found.get(first + n) ?? [0, 0, 0] }));
+/** How long a bar is, in milliseconds: a step of the answer, or as many as make bars that can be seen. */
+export function barLength({ from, to, step_seconds }: Pick<Faults, "from" | "to" | "step_seconds">): number {
+  const steps = (Date.parse(to) - Date.parse(from)) / (step_seconds * 1000);
+  return step_seconds * 1000 * Math.max(1, Math.ceil(steps / MOST));
+}
+
+/** A bar for every stretch of time, also for those in which nothing failed. */
+export function barsOf(found: Pick<Faults, "from" | "to" | "step_seconds" | "series">): readonly Bar[] {
+  const length = barLength(found);
+  const [first, end] = [Math.floor(Date.parse(found.from) / length), Math.ceil(Date.parse(found.to) / length)];
+  const bars = Array.from({ length: Math.max(0, end - first) }, (_, n) => ({ at: new Date((first + n) * length).toISOString(), parts: [0, 0, 0] }));
+  for (const { at, fatal, healed, refused } of found.series) {
+    const bar = bars[Math.floor(Date.parse(at) / length) - first];
+    if (bar) bar.parts = [fatal, healed, refused].map((more, n) => more + bar.parts[n]!);
+  }
+  return bars;
 }
