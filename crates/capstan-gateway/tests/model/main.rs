@@ -30,7 +30,7 @@ use store::Calendar;
 use world::{Shared, Tally};
 
 /// Enough to meet everything in `MET` many times, few enough to be run at every change.
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 100;
 
 /// What a fair number of schedules must have met, else they test less than they seem to.
 const MET: [&str; 10] = [

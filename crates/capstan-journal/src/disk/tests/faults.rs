@@ -82,7 +82,7 @@ async fn fail(durability: Durability, at: usize, count: usize) -> bool {
 #[tokio::test]
 async fn whichever_write_or_sync_fails_nothing_acknowledged_is_lost_and_it_passes() {
     for durability in [Durability::Process, Durability::Power] {
-        let step = if seeds() > 50 { 1 } else { 8 };
+        let step = if seeds() > 50 { 1 } else { 15 };
         for at in (0..150).step_by(step) {
             if !fail(durability, at, 1).await {
                 break;
