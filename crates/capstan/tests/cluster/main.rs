@@ -12,7 +12,6 @@ mod postgres_server;
 #[path = "../serve/process.rs"]
 mod process;
 mod soak;
-mod webhooks;
 mod wordy;
 
 use std::collections::HashSet;
