@@ -280,6 +280,7 @@ mod tests {
         let label = match help.rsplit_once(", by ") {
             Some((_, by)) if by.starts_with("face and ") => "{face,name}".to_owned(),
             Some((_, by)) if by.contains(" and ") => format!("{{{}}}", by.replace(" and ", ", ")),
+            Some((_, "outcome")) => "{outcome}".to_owned(),
             Some(_) => "{name}".to_owned(),
             None => String::new(),
         };

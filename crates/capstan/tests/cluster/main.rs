@@ -14,7 +14,6 @@ mod process;
 mod sharing;
 mod soak;
 mod unstored;
-mod webhooks;
 mod wordy;
 
 use std::collections::HashSet;
