@@ -187,7 +187,7 @@ test("a conversation is read as its user saw it", async () => {
   expect(await page.locator(".conversation li").nth(1).innerText()).toContain("content_refused");
 });
 
-test("every view is fit for all: axe, both themes, wide and narrow", async () => {
+test("every view is fit for all: axe, both themes, wide and narrow", { timeout: 120_000 }, async () => {
   const { streamId } = await ask(stage.gateway.url, "/diverge");
   const failed = await ask(stage.gateway.url, "/fault upstream_timeout --after 3");
   await failed.whole;
