@@ -73,6 +73,7 @@ pub(crate) fn advance(run: &Run, to: Run, frames: &[Frame]) -> Run {
         far_id: to.far_id,
         asked: to.asked,
         webhook: to.webhook,
+        viewers: to.viewers,
         more,
         ..run.clone()
     };

@@ -78,7 +78,8 @@ impl PostgresStore {
             if let Some(last) = last {
                 pager.looked_at_many(count, last, runs);
             }
-            if count < window {
+            // Full before the window's end: more may lie behind.
+            if count < window && pager.wanted() > 0 {
                 return Ok(pager.page(true));
             }
         }
