@@ -40,7 +40,7 @@ test("pictures", async () => {
 test("pictures of the console", async () => {
   const [browser, gateway] = await Promise.all([connect(), startGateway()]);
   for (const message of ["What is a capstan?", "/events", "/diverge", "/tokens 40", "/fault content_refused", "/flaky 1", "Why does a rope hold?", "/tokens 12", "/flaky 2", "/events", "/tokens 25"]) await (await ask(gateway.url, message)).whole;
-  const failed = await ask(gateway.url, "/fault upstream_quota --after 12");
+  const failed = await ask(gateway.url, "/diverge");
   await failed.whole;
   await ask(gateway.url, "/tokens 9000 --delay 30ms");
   await (await ask(gateway.url, "/fault upstream_timeout --retry-after 90")).whole;

@@ -41,7 +41,7 @@ test("from the id of a ticket to why it failed and what to do", async () => {
   await page.keyboard.press("Enter");
   await page.waitForURL(/\/console\/runs\/[0-9a-f-]{36}$/);
   const panel = page.getByRole("region", { name: "Why it failed" });
-  await panel.getByText("upstream_auth").waitFor();
+  await panel.getByText("upstream_auth", { exact: true }).waitFor();
   expect(await panel.innerText()).toMatch(/What to do: .+/);
   expect(await header().locator(".badge").innerText()).toBe("failed");
   await header().getByText(requestId).waitFor();
@@ -68,6 +68,9 @@ test("a flaky run shows its attempts, their times, and what its user saw", async
   await page.getByRole("button", { name: "16×" }).click();
   await page.getByRole("button", { name: "Play" }).click();
   await expect.poll(seen).toBe(text);
+  // From an attempt to the packet that ended it: the axis and its table go there, too.
+  await page.getByRole("tab", { name: "Attempts" }).click();
+  await cards.first().getByRole("button", { name: /^packet \d+$/ }).click();
   await page.getByRole("button", { name: "Table" }).click();
   const table = page.getByRole("table", { name: "What happened, in its order" });
   await table.getByText("Attempt 1 fails").waitFor();
@@ -184,10 +187,10 @@ test("a conversation is read as its user saw it", async () => {
   expect(await page.locator(".conversation li").nth(1).innerText()).toContain("content_refused");
 });
 
-test("every view is fit for all: axe, both themes, wide and narrow", async () => {
+test("every view is fit for all: axe, both themes, wide and narrow", { timeout: 120_000 }, async () => {
   const { streamId } = await ask(stage.gateway.url, "/diverge");
   const failed = await ask(stage.gateway.url, "/fault upstream_timeout --after 3");
-  await Promise.all([streamId, failed.whole]);
+  await failed.whole;
   const views = [
     ["", "#attention"],
     ["/runs", "[data-row='3']"],

@@ -48,7 +48,7 @@ export async function expectFit(page: Page): Promise<void> {
   // The policy of the page forbids scripts; the test's own context does not.
   if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(AXE);
   const found = await page.evaluate(() => (window as unknown as { axe: { run: (options: object) => Promise<Found> } }).axe.run({ resultTypes: ["violations"] }));
-  expect(found.violations.map(({ id, nodes }) => [id, ...nodes.slice(0, 3).map(({ html, failureSummary }) => `${html.slice(0, 160)} ${failureSummary?.slice(0, 300)}`)])).toEqual([]);
+  expect(found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html, failureSummary }) => `${html.slice(0, 160)} ${failureSummary?.slice(0, 300)}`).slice(0, 3).join("\n")}`).join("\n")).toBe("");
   expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth), "no scrolling sideways").toBeLessThanOrEqual(0);
 }
 

@@ -42,7 +42,7 @@ export function Shell({ theme, onTheme, onKey, children }: Props): ReactNode {
     <div className="console" data-blurred={isBlurred}>
       <a className="skip" href="#main">To the content</a>
       <header className="header">
-        <a className="home-link" href={ROOT} onClick={(event) => { event.preventDefault(); navigate(ROOT); }}><Logo /> <span>Capstan <b>console</b></span></a>
+        <a className="home-link" aria-label="Capstan console" href={ROOT} onClick={(event) => { event.preventDefault(); navigate(ROOT); }}><Logo /> <span>Capstan <b>console</b></span></a>
         <Menu path={path} withReplicas={me.replicas} />
         <SearchBox key={search} box={box} />
         <div className="row tools">

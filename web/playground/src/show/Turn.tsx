@@ -49,7 +49,7 @@ function latest(blocks: readonly Block[]): readonly Block[] {
 function Status({ state, more }: { state: CapStreamState; more: string | undefined }): ReactNode {
   const [tone, text] = told(state);
   return (
-    <footer className="turn-status" role="status" data-testid="status">
+    <div className="turn-status" role="status" data-testid="status">
       <Badge tone={tone}>
         {(state.status === "streaming" || state.status === "retrying") && <span className="pulse" aria-hidden="true" />}
         {text.slice(0, LONGEST)}
@@ -57,7 +57,7 @@ function Status({ state, more }: { state: CapStreamState; more: string | undefin
       {state.status === "retrying" && <Retrying until={state.until} because={state.because} />}
       {state.status === "failed" && <span className="muted">{titleOf(state.error)}</span>}
       {more && <a className="turn-more" href={more}>in the console</a>}
-    </footer>
+    </div>
   );
 }
 

@@ -16,13 +16,12 @@ interface Props {
   onEnd?: (() => void) | undefined;
   box?: RefObject<HTMLDivElement | null>;
   label: string;
-  children?: ReactNode;
 }
 
 /** How many rows before the end the next page is asked for. */
 const AHEAD = 30;
 
-export function Rows({ count, row, render, shown, top: first = 0, onTop, onEnd, box, label, children }: Props): ReactNode {
+export function Rows({ count, row, render, shown, top: first = 0, onTop, onEnd, box, label }: Props): ReactNode {
   const own = useRef<HTMLDivElement>(null);
   const view = box ?? own;
   const [place, setPlace] = useState({ top: first, height: 800 });
@@ -64,7 +63,6 @@ export function Rows({ count, row, render, shown, top: first = 0, onTop, onEnd, 
           {Array.from({ length: end - from }, (_, n) => render(from + n))}
         </div>
       </div>
-      {children}
     </div>
   );
 }
