@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, ready};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
@@ -36,16 +36,15 @@ where
     type Error = io::Error;
 
     fn make_tls_connect(&mut self, host: &str) -> io::Result<ToHost> {
-        let host = ServerName::try_from(host.to_owned())
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        Ok(ToHost { connector: self.0.clone(), host })
+        // A socket of this machine has no name, and needs none: nothing is encrypted there.
+        Ok(ToHost { connector: self.0.clone(), host: host.to_owned() })
     }
 }
 
 /// A handshake to come, with the one whose certificate is expected.
 pub(super) struct ToHost {
     connector: TlsConnector,
-    host: ServerName<'static>,
+    host: String,
 }
 
 impl<S> TlsConnect<S> for ToHost
@@ -57,7 +56,10 @@ where
     type Future = BoxFuture<'static, io::Result<Encrypted<S>>>;
 
     fn connect(self, stream: S) -> Self::Future {
-        self.connector.connect(self.host, stream).map(|made| made.map(Encrypted)).boxed()
+        match ServerName::try_from(self.host) {
+            Ok(host) => self.connector.connect(host, stream).map(|made| made.map(Encrypted)).boxed(),
+            Err(error) => ready(Err(io::Error::new(io::ErrorKind::InvalidInput, error))).boxed(),
+        }
     }
 }
 
