@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 /// Prints the document, from cargo's own resolution for one platform.
 pub(crate) fn write(root: &Path, platform: &str) -> Result<String, String> {
     let metadata = metadata(root, platform)?;
-    let packages = by_id(&metadata["packages"], "id");
-    let nodes = by_id(&metadata["resolve"]["nodes"], "id");
+    let packages = by_id(metadata.get("packages"));
+    let nodes = by_id(metadata.pointer("/resolve/nodes"));
     let binary = packages
         .values()
         .find(|package| package["name"] == "capstan")
@@ -50,8 +50,8 @@ fn metadata(root: &Path, platform: &str) -> Result<Value, String> {
     serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
 }
 
-fn by_id<'a>(list: &'a Value, id: &str) -> BTreeMap<&'a str, &'a Value> {
-    list.as_array().into_iter().flatten().map(|item| (text(&item[id]), item)).collect()
+fn by_id(list: Option<&Value>) -> BTreeMap<&str, &Value> {
+    list.and_then(Value::as_array).into_iter().flatten().map(|item| (text(&item["id"]), item)).collect()
 }
 
 /// What is linked into it: neither what builds it nor what tests it.

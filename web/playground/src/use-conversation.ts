@@ -71,7 +71,9 @@ export function useConversation({ agent, face, apiKey }: Setup) {
     if (run.face === "cap") cap.attach(run.streamId);
     else other.begin(run.face, { conversationId: conversation.current, messages: [], streamId: run.streamId });
   });
-  useEffect(() => comeBack(), []);
+  useEffect(() => {
+    comeBack();
+  }, []);
 
   const streamId = stream.state.status === "idle" ? undefined : stream.state.streamId;
   useEffect(() => {

@@ -107,8 +107,8 @@ fn fingerprint(certificate: &[u8]) -> Option<Vec<u8>> {
     const ECDSA_SHA1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x01];
     const ECDSA_SHA2: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03];
     let name = signature_name(certificate)?;
-    let (family, number) = name.split_at_checked(name.len().checked_sub(1)?)?;
-    match (family, number[0]) {
+    let (number, family) = name.split_last()?;
+    match (family, number) {
         (RSA, 4 | 5 | 11) | (ECDSA_SHA2, 2) => Some(Sha256::digest(certificate).to_vec()),
         (RSA, 12) | (ECDSA_SHA2, 3) => Some(Sha384::digest(certificate).to_vec()),
         (RSA, 13) | (ECDSA_SHA2, 4) => Some(Sha512::digest(certificate).to_vec()),

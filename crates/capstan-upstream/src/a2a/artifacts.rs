@@ -179,10 +179,12 @@ mod tests {
     fn read(out: &[Output]) -> String {
         let mut text = String::new();
         for output in out {
-            match output {
-                Output::Delta(piece) => text.push_str(piece),
-                Output::Again { keep } => text.truncate(*keep),
-                other => panic!("{other:?}"),
+            if let Output::Delta(piece) = output {
+                text.push_str(piece);
+            } else if let Output::Again { keep } = output {
+                text.truncate(*keep);
+            } else {
+                panic!("{output:?}");
             }
         }
         text

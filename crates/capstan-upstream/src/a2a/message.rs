@@ -41,14 +41,17 @@ pub(super) fn of(turn: &Turn, version: Version) -> Result<Value, Fault> {
 /// A question is answered in words, or by the data that it asked for.
 fn answered(answer: &ResumeEntry, version: Version) -> Vec<Value> {
     let given = answer.payload.as_ref().map(|raw| raw.to_value()).unwrap_or_default();
-    vec![match given {
-        _ if answer.status == ResumeStatus::Cancelled => text(version, "This is not going to be answered."),
-        Value::String(words) => text(version, &words),
-        Value::Object(_) if version == Version::V03 => json!({ "kind": "data", "data": given }),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) if version == Version::V03 => {
-            text(version, &given.to_string())
-        }
-        given => json!({ "data": given, "mediaType": "application/json" }),
+    vec![if answer.status == ResumeStatus::Cancelled {
+        text(version, "This is not going to be answered.")
+    } else if let Value::String(words) = given {
+        text(version, &words)
+    } else if version != Version::V03 {
+        json!({ "data": given, "mediaType": "application/json" })
+    } else if given.is_object() {
+        json!({ "kind": "data", "data": given })
+    } else {
+        // Data are objects in 0.3.
+        text(version, &given.to_string())
     }]
 }
 

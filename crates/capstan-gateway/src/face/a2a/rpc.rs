@@ -78,7 +78,8 @@ pub(super) fn routes(face: &Arc<A2a>) -> Routes {
                     agent: Option<Path<String>>,
                     request: HttpRequest| {
             let agent = agent.as_ref().map(|Path(name)| name.as_str());
-            call(&face, &app, &caller, agent, request).await
+            // Large, and every other request would carry its room.
+            Box::pin(call(&face, &app, &caller, agent, request)).await
         }
     };
     Routes::default().post("/v1/a2a", handler(face.clone()), &rows::RPC).post(

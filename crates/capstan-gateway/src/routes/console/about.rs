@@ -75,10 +75,11 @@ pub(super) async fn line(app: &App, visitor: &Visitor) -> Result<Health, Refusal
 }
 
 fn state(app: &App) -> &'static str {
-    match app.journal_health() {
-        _ if app.draining.is_cancelled() => "draining",
-        JournalHealth::Well => "ready",
-        _ => "journal_broken",
+    let is_well = matches!(app.journal_health(), JournalHealth::Well);
+    match (app.draining.is_cancelled(), is_well) {
+        (true, _) => "draining",
+        (false, true) => "ready",
+        (false, false) => "journal_broken",
     }
 }
 

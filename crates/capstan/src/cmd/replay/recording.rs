@@ -93,6 +93,7 @@ impl fmt::Display for Recording {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use capstan_protocol::{Close, Payload, Timestamp};
 
