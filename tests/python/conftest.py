@@ -19,7 +19,8 @@ class Gateway:
             pytest.exit(f"{BINARY} is missing; `cargo build --package capstan` makes it", returncode=1)
         command = [BINARY, "serve", "--listen", "127.0.0.1:0", "--journal", f"disk:{folder}/journal"]
         # Nothing of this machine's settings: neither its environment nor its capstan.toml.
-        (folder / "capstan.toml").write_text(config)
+        if config:
+            (folder / "capstan.toml").write_text(config)
         self.log = open(folder / "log", "w+")
         self.process = subprocess.Popen(
             command, cwd=folder, env=env or {}, stdout=subprocess.PIPE, stderr=self.log, text=True

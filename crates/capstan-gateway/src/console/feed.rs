@@ -85,6 +85,31 @@ pub(crate) struct RunNews {
     run: RunRow,
 }
 
+/// `data:` of any event, as the document describes it.
+#[derive(schemars::JsonSchema)]
+#[schemars(untagged)]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(crate) enum FeedEvent {
+    Run(RunNews),
+    Refused(Refusal),
+    State(Health),
+    Drains(Drains),
+    Lagged(Lagged),
+}
+
+/// A server that ends: the rest of its health is asked for.
+#[derive(schemars::JsonSchema)]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(crate) struct Drains {
+    /// `draining`.
+    state: &'static str,
+}
+
+/// Some were missed.
+#[derive(schemars::JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct Lagged {}
+
 /// One who listens.
 struct Listener {
     app: App,

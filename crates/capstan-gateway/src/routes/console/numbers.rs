@@ -15,7 +15,7 @@ use super::about;
 use crate::answers::ReplicaList;
 use crate::app::{App, Registered};
 use crate::console::attention::{self, Attention};
-use crate::console::feed::{self, RunNews};
+use crate::console::feed::{self, FeedEvent};
 use crate::console::rollups::percentile;
 use crate::console::visitor::Visitor;
 use crate::openapi::{Answer, Content, Row, Tag, model};
@@ -492,7 +492,7 @@ pub(crate) const EVENTS: Row = Row {
     says: "Server-sent events of this process, for those in sight: `run` when one began, failed in an attempt, waits, was armed or closed; \
         `refused`; `state` at the beginning and when the server drains; `lagged` if some were missed, after which one asks anew. A comment \
         every 15 seconds. Twenty may listen at once.",
-    answers: &[Answer::ok("The events.", &[Content::Events(model::<RunNews>)])],
+    answers: &[Answer::ok("The events.", &[Content::Events(model::<FeedEvent>)])],
     faults: &[FaultKind::RouteNotFound, FaultKind::ServiceUnavailable, FaultKind::JournalUnavailable],
     ..Row::NONE
 };
