@@ -49,7 +49,7 @@ export class AguiRun extends FaceRun {
 
   #take(data: string): void {
     const event = objectOf(data);
-    if (event === undefined || !isText(event["type"])) this.transcript.raw(event ?? data);
+    if (event === undefined || !isText(event["type"])) this.transcript.raw(data);
     else this.#tell(event as AguiEvent);
     this.soon();
   }

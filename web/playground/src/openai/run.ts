@@ -43,7 +43,7 @@ export class OpenAIRun extends FaceRun {
     const event = objectOf(data);
     this.soon();
     if (event === undefined || !isText(event["type"])) {
-      this.transcript.raw(event ?? data);
+      this.transcript.raw(data);
       return undefined;
     }
     const type = event["type"];
