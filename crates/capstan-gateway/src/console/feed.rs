@@ -90,7 +90,7 @@ pub(crate) struct RunNews {
 #[schemars(untagged)]
 #[allow(dead_code, reason = "only its schema is used")]
 pub(crate) enum FeedEvent {
-    Run(RunNews),
+    Run(Box<RunNews>),
     Refused(Refusal),
     State(Health),
     Drains(Drains),
