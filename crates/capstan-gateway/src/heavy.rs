@@ -42,7 +42,11 @@ impl Heavy {
         }
         let coming = begun.is_some().then(|| tokio::time::timeout(PATIENCE, body.frame()));
         let frame = match OptionFuture::from(coming).await {
-            Some(Ok(frame)) => frame,
+            Some(Ok(frame)) => {
+                // As long as pieces are there nothing else would get this thread.
+                tokio::task::yield_now().await;
+                frame
+            }
             _ => {
                 *begun = None;
                 body.frame().await
