@@ -9,11 +9,15 @@ use axum::body::{Body, Bytes};
 use futures_util::future::OptionFuture;
 use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// What is not larger takes no time worth waiting for.
 const LIGHT: usize = 64 * 1024;
 /// How long the next piece of a body is waited for before another body is read instead.
 const PATIENCE: Duration = Duration::from_millis(5);
+
+/// How long one body is read before the others have their turn: whoever sends a byte now and then is not let in the way.
+const LONGEST: Duration = Duration::from_millis(100);
 
 /// Whose heavy work is under way, or waits.
 #[derive(Default)]
@@ -35,10 +39,11 @@ impl Heavy {
         tenant: &str,
         body: &mut Body,
         read: usize,
-        begun: &mut Option<OwnedSemaphorePermit>,
+        begun: &mut Option<(OwnedSemaphorePermit, Instant)>,
     ) -> Option<Result<Bytes, axum::Error>> {
+        *begun = begun.take().filter(|(_, since)| since.elapsed() < LONGEST);
         if begun.is_none() {
-            *begun = self.begin(tenant, read).await;
+            *begun = self.begin(tenant, read).await.map(|permit| (permit, Instant::now()));
         }
         let coming = begun.is_some().then(|| tokio::time::timeout(PATIENCE, body.frame()));
         let frame = match OptionFuture::from(coming).await {
@@ -105,5 +110,14 @@ mod tests {
         };
         assert_eq!(piece.unwrap().unwrap(), "piece");
         assert!(of_ready.is_some(), "it goes on as long as it comes");
+        tokio::time::advance(LONGEST).await;
+        let waiter = heavy.begin("a", LIGHT + 1);
+        tokio::pin!(waiter);
+        assert!(waiter.as_mut().now_or_never().is_none());
+        assert!(
+            heavy.next("a", &mut ready, LIGHT + 1, &mut of_ready).now_or_never().is_none(),
+            "it waits again"
+        );
+        assert!(waiter.now_or_never().is_some(), "others have their turn");
     }
 }
