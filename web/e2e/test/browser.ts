@@ -17,7 +17,7 @@ export async function visit(browser: Browser, url: string, options: BrowserConte
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
   const page = await context.newPage();
   const complaints: string[] = [];
-  page.on("console", (message) => ["error", "warning"].includes(message.type()) && complaints.push(message.text()));
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && complaints.push(`${message.text()} (${message.location().url})`));
   page.on("pageerror", (error) => complaints.push(String(error)));
   await page.goto(url);
   return { page, complaints };
