@@ -200,7 +200,8 @@ fn says(run: &Run, question: &Query) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    // Every case opens journals and asks all questions, so a few go a long way.
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 10, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_found_is_what_the_records_say(steps in steps()) {

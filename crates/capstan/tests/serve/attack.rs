@@ -30,6 +30,8 @@ const MAX_RESIDENT_KB: u64 = 400 * 1024;
 struct Attack<'a> {
     server: &'a Server,
     http: reqwest::Client,
+    /// How many large bodies at once, and three times as many that are never sent to their end.
+    bodies: usize,
 }
 
 fn folder() -> tempfile::TempDir {
@@ -81,9 +83,10 @@ impl Attack<'_> {
     /// Runs that hold on to large bodies.
     async fn large_bodies(&self) -> Vec<Response> {
         let text = format!("/hang {}", "x".repeat(3_000_000));
-        let held = join_all((0..20).map(|_| async { self.post(&Self::request(&text)).await })).await;
+        let one = |_| async { self.post(&Self::request(&text)).await };
+        let held = join_all((0..self.bodies).map(one)).await;
         let started = held.iter().filter(|response| response.status() == 200).count();
-        assert!((1..20).contains(&started), "{started} of 20 started");
+        assert!((1..self.bodies).contains(&started), "{started} of {} started", self.bodies);
         assert!(held.iter().all(|response| [200, 429].contains(&response.status().as_u16())));
         held
     }
@@ -100,7 +103,7 @@ impl Attack<'_> {
             let _ = socket.write_all(&vec![b' '; 3_000_000]).await;
             socket
         };
-        join_all((0..60).map(half)).await
+        join_all((0..3 * self.bodies).map(half)).await
     }
 
     /// More runs that wait than may.
@@ -201,7 +204,7 @@ async fn quiet(url: &str, count: usize) -> Vec<Duration> {
 }
 
 async fn round(server: &Server, count: usize) -> Vec<Duration> {
-    let attack = Attack { server, http: http() };
+    let attack = Attack { server, http: http(), bodies: 12 };
     let (held, times) = tokio::join!(attack.all(), quiet(&server.url, count));
     let peak = memory(server, "VmHWM");
     assert!(peak < MAX_RESIDENT_KB, "{peak} kB were resident");
@@ -249,7 +252,7 @@ fn beside(server: &Server, name: &str) -> (Vec<Duration>, usize) {
         let attacking = threads.spawn(move || {
             rustix::process::setpriority_process(None, 19).unwrap();
             runtime().block_on(async {
-                let attack = Attack { server, http: http() };
+                let attack = Attack { server, http: http(), bodies: 20 };
                 while !is_over.load(Ordering::Relaxed) {
                     attack.once(name).await;
                     rounds.fetch_add(1, Ordering::Relaxed);

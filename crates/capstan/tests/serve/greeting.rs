@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::thread;
 
 use crate::agents::table;
 use crate::keys::new_key;
@@ -37,12 +38,15 @@ fn try_all(config: &str, key: &str) -> String {
 
 #[test]
 fn the_lines_to_try_work_as_they_stand() {
-    let plain = try_all("", "");
-    assert!(plain.contains("/help") && !plain.contains("--key") && !plain.contains("Bearer"), "{plain}");
     let (key, tenant) = new_key("acme");
-    let tenants = try_all(&tenant, &key);
+    let agents = table("one", "I am one.") + &table("two", "I am two.");
+    // Side by side: the demo agent takes its time.
+    let [plain, tenants, other] = thread::scope(|threads| {
+        let configs = [("", ""), (tenant.as_str(), key.as_str()), (agents.as_str(), "")];
+        configs.map(|(config, key)| threads.spawn(move || try_all(config, key))).map(|t| t.join().unwrap())
+    });
+    assert!(plain.contains("/help") && !plain.contains("--key") && !plain.contains("Bearer"), "{plain}");
     assert!(tenants.contains("--key \"$KEY\"") && tenants.contains("Bearer $KEY"), "{tenants}");
     assert!(!tenants.contains(&key));
-    let other = try_all(&(table("one", "I am one.") + &table("two", "I am two.")), "");
     assert!(!other.contains("/help") && other.contains(" agents --url"), "{other}");
 }

@@ -296,7 +296,7 @@ fn state_of(payloads: &[Payload]) -> RunState {
 
 proptest! {
     // Every case resumes at each of its events, so a few go a long way.
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: ProptestConfig::default().cases / 10, ..ProptestConfig::default() })]
 
     #[test]
     fn any_packet_sequence_maps_to_a_legal_event_sequence(payloads in any_stream(), error_text: bool) {
