@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::audit::{Who, mark_of};
 use crate::face::{Face, durable};
 use crate::jwt::{Jwt, is_token};
+use crate::paid_body::Payer;
 use crate::refusal::{OfTenant, Refusal, refused_by_credentials};
 use crate::scopes::{Scope, Scopes};
 use crate::tenants::{KeyHash, TenantKey};
@@ -87,6 +88,7 @@ pub(crate) async fn authenticate(State(app): State<App>, request: Request, next:
         Ok(caller) => {
             tracing::Span::current().record("tenant", caller.tenant.as_str());
             let (who, tenant) = (Who::from(&caller), caller.tenant.clone());
+            Payer::name(&head.extensions, &tenant);
             head.extensions.insert(caller);
             let mut response = next.run(Request::from_parts(head, body)).await;
             response.extensions_mut().insert(OfTenant(tenant));

@@ -90,19 +90,32 @@ impl Doors {
         Ok((socket, peer, entry))
     }
 
+    /// Room for one more request on a connection of HTTP/2 that has one under way: it takes as much as it would on a connection
+    /// of its own, and counts as one.
+    pub(crate) fn another(&self, address: IpAddr) -> Option<Entry> {
+        let permit = Arc::clone(&self.all).try_acquire_owned().ok()?;
+        self.count(address).map(|counted| Entry { _permit: permit, counted: Some(counted) })
+    }
+
     fn enter(&self, address: IpAddr, permit: OwnedSemaphorePermit) -> Option<Entry> {
-        let address = neighbourhood(address);
-        let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = by_address.entry(address).or_default();
-        if *count < self.per_address {
-            *count += 1;
-            let counted = Counted { address, by_address: Arc::clone(&self.by_address) };
+        if let Some(counted) = self.count(address) {
             return Some(Entry { _permit: permit, counted: Some(counted) });
         }
-        drop(by_address);
         // It may still ask for health, and is told why it may nothing else.
         let permit = Arc::clone(&self.reserved).try_acquire_owned().ok()?;
         Some(Entry { _permit: permit, counted: None })
+    }
+
+    /// One more from this address, if it may have one more.
+    fn count(&self, address: IpAddr) -> Option<Counted> {
+        let address = neighbourhood(address);
+        let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = by_address.entry(address).or_default();
+        if *count >= self.per_address {
+            return None;
+        }
+        *count += 1;
+        Some(Counted { address, by_address: Arc::clone(&self.by_address) })
     }
 }
 
@@ -134,7 +147,13 @@ mod tests {
         assert!(greedy.iter().all(|entry| !entry.is_reserved()), "half of all");
         assert!(enter("2001:db8::ffff").is_reserved(), "a neighbour is the same");
         assert!(!enter("2001:db8:0:1::1").is_reserved() && !enter("192.0.2.1").is_reserved());
-        drop(greedy);
+        assert!(
+            doors.another("2001:db8::1".parse().unwrap()).is_none(),
+            "nor has it room for one more request"
+        );
+        let place = doors.another("192.0.2.2".parse().unwrap()).unwrap();
+        assert!(!place.is_reserved());
+        drop((greedy, place));
         assert!(!enter("2001:db8::ffff").is_reserved());
         assert!(doors.by_address.lock().unwrap().is_empty(), "who is gone is not remembered");
     }

@@ -1,13 +1,14 @@
 //! Heavy work: what keeps a thread busy for longer than other people's packets may wait, such as reading and decoding a body of
-//! megabytes. Of each tenant's one is worked on at a time, however many have come: the threads are everybody's.
+//! megabytes. Of each tenant's one is worked on at a time, however many have come, and bodies are read no faster than a tenant
+//! may send them: threads, caches and the kernel are everybody's.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use futures_util::future::OptionFuture;
 use http_body_util::BodyExt as _;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -15,13 +16,56 @@ use tokio::time::Instant;
 const LIGHT: usize = 64 * 1024;
 /// How long the next piece of a body is waited for before another body is read instead.
 const PATIENCE: Duration = Duration::from_millis(5);
-
-/// How long one body is read before the others have their turn: whoever sends a byte now and then is not let in the way.
+/// How long one body is waited for in all before the others have their turn: whoever sends a byte now and then is not let in
+/// the way.
 const LONGEST: Duration = Duration::from_millis(100);
+/// As much as may be sent in this time is read as fast as it comes: pictures come in twos and threes.
+const AT_ONCE: Duration = Duration::from_millis(250);
+
+/// Does work on so many bytes. If they are many, everything else that waits for this thread goes to another one first: it would
+/// wait for longer than anybody should.
+pub(crate) fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    let has_others =
+        || Handle::try_current().is_ok_and(|here| here.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if bytes > LIGHT && has_others() { tokio::task::block_in_place(work) } else { work() }
+}
 
 /// Whose heavy work is under way, or waits.
 #[derive(Default)]
-pub(crate) struct Heavy(Mutex<HashMap<String, Arc<Semaphore>>>);
+pub(crate) struct Heavy(Mutex<HashMap<String, Arc<Work>>>);
+
+/// One tenant's.
+struct Work {
+    one: Arc<Semaphore>,
+    /// When what has been read would have come, had it come at the pace that is allowed.
+    paid_until: Mutex<Instant>,
+}
+
+impl Work {
+    fn new() -> Self {
+        let now = Instant::now();
+        let paid_until = Mutex::new(now.checked_sub(AT_ONCE).unwrap_or(now));
+        Self { one: Arc::new(Semaphore::new(1)), paid_until }
+    }
+
+    fn paid_until(&self) -> MutexGuard<'_, Instant> {
+        self.paid_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_ahead(&self) -> bool {
+        *self.paid_until() > Instant::now()
+    }
+
+    /// So much was read. At this pace it takes a while, some of which may lie in the past.
+    fn pay(&self, bytes: usize, per_second: usize) {
+        if per_second == 0 {
+            return;
+        }
+        let mut paid_until = self.paid_until();
+        let began = Instant::now().checked_sub(AT_ONCE).map_or(*paid_until, |then| then.max(*paid_until));
+        *paid_until = began + Duration::from_secs_f64(bytes as f64 / per_second as f64);
+    }
+}
 
 impl Heavy {
     /// Waits until the tenant has no other heavy work under way; what is light waits for nobody.
@@ -29,48 +73,75 @@ impl Heavy {
         if bytes <= LIGHT {
             return None;
         }
-        self.of(tenant).acquire_owned().await.ok()
+        Arc::clone(&self.of(tenant).one).acquire_owned().await.ok()
     }
 
-    /// The next piece of a body of which so much is read. A body that has begun is read to its end as long as it comes: many
-    /// that are read a little each would all be held, and none would ever be whole. One that comes slowly holds up no other.
-    pub(crate) async fn next(
-        &self,
-        tenant: &str,
-        body: &mut Body,
-        read: usize,
-        begun: &mut Option<(OwnedSemaphorePermit, Instant)>,
-    ) -> Option<Result<Bytes, axum::Error>> {
-        *begun = begun.take().filter(|(_, since)| since.elapsed() < LONGEST);
-        if begun.is_none() {
-            *begun = self.begin(tenant, read).await.map(|permit| (permit, Instant::now()));
+    /// A body that is to be read, at so many bytes a second for all of the tenant's; as fast as it comes if zero.
+    pub(crate) fn intake(&self, tenant: &str, body: Body, per_second: usize) -> Intake {
+        Intake { work: self.of(tenant), body, per_second, read: 0, turn: None, waited: Duration::ZERO }
+    }
+
+    fn of(&self, tenant: &str) -> Arc<Work> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(work) = known.get(tenant) {
+            return Arc::clone(work);
         }
-        let coming = begun.is_some().then(|| tokio::time::timeout(PATIENCE, body.frame()));
-        let frame = match OptionFuture::from(coming).await {
-            Some(Ok(frame)) => {
+        // Only those remain that somebody works with or waits for, and those that have read ahead.
+        known.retain(|_, work| Arc::strong_count(work) > 1 || work.is_ahead());
+        let work = Arc::new(Work::new());
+        known.insert(tenant.to_owned(), Arc::clone(&work));
+        work
+    }
+}
+
+/// A body on its way in.
+pub(crate) struct Intake {
+    work: Arc<Work>,
+    body: Body,
+    per_second: usize,
+    read: usize,
+    turn: Option<OwnedSemaphorePermit>,
+    /// In this turn, for pieces to come.
+    waited: Duration,
+}
+
+impl Intake {
+    /// The next piece. A body that has begun is read to its end as long as it comes: many that are read a little each would
+    /// all be held, and none would ever be whole. One that comes slowly holds up no other.
+    ///
+    /// What is not read yet stays with its sender, who has to wait: that is how a pace is kept.
+    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, axum::Error>> {
+        if self.waited >= LONGEST {
+            self.turn = None;
+        }
+        if self.turn.is_none() && (self.read > LIGHT || self.work.is_ahead()) {
+            self.turn = Arc::clone(&self.work.one).acquire_owned().await.ok();
+            self.waited = Duration::ZERO;
+        }
+        let piece = self.piece().await?;
+        // What is no data, trailers, says nothing here.
+        let piece = piece.map(|frame| frame.into_data().unwrap_or_default());
+        if let Ok(piece) = &piece {
+            self.read = self.read.saturating_add(piece.len());
+            self.work.pay(piece.len(), self.per_second);
+        }
+        Some(piece)
+    }
+
+    async fn piece(&mut self) -> Option<Result<hyper::body::Frame<Bytes>, axum::Error>> {
+        if self.turn.is_some() {
+            let due = *self.work.paid_until();
+            tokio::time::sleep_until(due).await;
+            let asked = Instant::now();
+            if let Ok(piece) = tokio::time::timeout(PATIENCE, self.body.frame()).await {
+                self.waited += asked.elapsed();
                 // As long as pieces are there nothing else would get this thread.
                 tokio::task::yield_now().await;
-                frame
+                return piece;
             }
-            _ => {
-                *begun = None;
-                body.frame().await
-            }
-        };
-        // What is no data, trailers, says nothing here.
-        frame.map(|frame| frame.map(|frame| frame.into_data().unwrap_or_default()))
-    }
-
-    fn of(&self, tenant: &str) -> Arc<Semaphore> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(one) = known.get(tenant) {
-            return Arc::clone(one);
+            self.turn = None;
         }
-        // Only those remain that somebody works with, or waits for.
-        known.retain(|_, one| Arc::strong_count(one) > 1);
-        let one = Arc::new(Semaphore::new(1));
-        known.insert(tenant.to_owned(), Arc::clone(&one));
-        one
+        self.body.frame().await
     }
 }
 
@@ -80,6 +151,19 @@ mod tests {
     use futures_util::stream;
 
     use super::*;
+
+    const MIB: usize = 1024 * 1024;
+
+    /// A body of so many pieces, all of them there.
+    fn ready(pieces: usize, size: usize) -> Body {
+        let piece = Bytes::from(vec![0; size]);
+        let pieces = std::iter::repeat_n(piece, pieces).map(Ok::<_, axum::Error>);
+        Body::from_stream(stream::iter(pieces))
+    }
+
+    fn never() -> Body {
+        Body::from_stream(stream::pending::<Result<Bytes, axum::Error>>())
+    }
 
     #[tokio::test]
     async fn a_tenants_heavy_work_waits_for_its_own_alone() {
@@ -97,27 +181,60 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_that_comes_slowly_holds_up_no_other() {
         let heavy = Heavy::default();
-        let mut silent = Body::from_stream(stream::pending::<Result<Bytes, axum::Error>>());
-        let mut ready = Body::from("piece");
-        let (mut of_silent, mut of_ready) = (None, None);
-        let waiting = heavy.next("a", &mut silent, LIGHT + 1, &mut of_silent);
+        let mut silent = Intake { read: LIGHT + 1, ..heavy.intake("a", never(), 0) };
+        let mut coming = Intake { read: LIGHT + 1, ..heavy.intake("a", ready(9, 5), 0) };
+        let waiting = silent.next();
         tokio::pin!(waiting);
         assert!(waiting.as_mut().now_or_never().is_none());
         let piece = tokio::select! {
             biased;
             _ = waiting => unreachable!("it never comes"),
-            piece = heavy.next("a", &mut ready, LIGHT + 1, &mut of_ready) => piece,
+            piece = coming.next() => piece,
         };
-        assert_eq!(piece.unwrap().unwrap(), "piece");
-        assert!(of_ready.is_some(), "it goes on as long as it comes");
-        tokio::time::advance(LONGEST).await;
+        assert_eq!(piece.unwrap().unwrap().len(), 5);
+        assert!(coming.turn.is_some(), "it goes on as long as it comes");
         let waiter = heavy.begin("a", LIGHT + 1);
         tokio::pin!(waiter);
         assert!(waiter.as_mut().now_or_never().is_none());
-        assert!(
-            heavy.next("a", &mut ready, LIGHT + 1, &mut of_ready).now_or_never().is_none(),
-            "it waits again"
-        );
+        coming.waited = LONGEST;
+        assert!(coming.next().now_or_never().is_none(), "it waits again");
         assert!(waiter.now_or_never().is_some(), "others have their turn");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tenants_bodies_are_read_at_its_pace_however_many_there_are() {
+        let (heavy, began) = (Heavy::default(), Instant::now());
+        let read = |tenant: &'static str, pieces: usize, size: usize| {
+            let mut intake = heavy.intake(tenant, ready(pieces, size), 8 * MIB);
+            async move { while intake.next().await.is_some() {} }
+        };
+        // As much as may come at once is not waited for.
+        read("a", 32, 64 * 1024).await;
+        assert!(began.elapsed() < Duration::from_millis(10), "{:?}", began.elapsed());
+        let many = futures_util::future::join_all((0..10).map(|_| read("a", 64, 64 * 1024)));
+        let (many, others) = tokio::join!(
+            async {
+                many.await;
+                began.elapsed()
+            },
+            async {
+                read("b", 16, 64 * 1024).await;
+                began.elapsed()
+            },
+        );
+        // 40 MiB at 8 MiB a second; pieces of the first 64 KiB of each go before their turn.
+        assert!((4.5..5.1).contains(&many.as_secs_f64()), "{many:?}");
+        assert!(others < Duration::from_millis(10), "another tenant waits for none of it: {others:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_bodies_keep_the_pace_as_well() {
+        let (heavy, began) = (Heavy::default(), Instant::now());
+        for _ in 0..4096 {
+            let mut intake = heavy.intake("a", ready(1, 4096), 8 * MIB);
+            while intake.next().await.is_some() {}
+        }
+        let took = began.elapsed().as_secs_f64();
+        assert!((1.7..1.8).contains(&took), "16 MiB, 2 of them at once: {took}");
     }
 }

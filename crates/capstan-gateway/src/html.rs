@@ -1,6 +1,7 @@
 //! The plain pages: one frame, one style, nothing inline, nothing from elsewhere.
 
 use axum::response::{Html, IntoResponse as _, Response};
+use bytes::Bytes;
 use http::{HeaderName, header};
 
 /// The style of all plain pages, served at `/docs/style.css`.
@@ -15,12 +16,21 @@ const HEADERS: [(HeaderName, &str); 2] =
 
 /// A page around what is HTML already.
 pub(crate) fn page(title: &str, body: &str) -> Response {
-    let html = format!(
+    response(text(title, body).into())
+}
+
+/// The response of a page.
+pub(crate) fn response(text: Bytes) -> Response {
+    (HEADERS, Html(text)).into_response()
+}
+
+/// The text of a page.
+pub(crate) fn text(title: &str, body: &str) -> String {
+    format!(
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width, initial-scale=1'>\
          <meta name=color-scheme content='light dark'><title>{}</title><link rel=stylesheet href=/docs/style.css>{body}",
         escape(title)
-    );
-    (HEADERS, Html(html)).into_response()
+    )
 }
 
 /// Text as HTML, in elements and in quoted attributes.

@@ -24,6 +24,7 @@ mod operators;
 mod paid_body;
 mod passage;
 mod post;
+mod progress;
 mod purge;
 mod query;
 mod reader;

@@ -15,6 +15,9 @@ use crate::heavy::Heavy;
 use crate::settings::Limits;
 use crate::tenants::Tenant;
 
+/// What a tenant's listings may take beyond all else: whoever has too much under way has to see what to stop.
+const RESERVE: usize = 16 * 1024 * 1024;
+
 /// What runs, who reads and what that takes, here.
 #[derive(Default)]
 pub(crate) struct Limiter {
@@ -100,14 +103,20 @@ impl Load {
         let (most, most_of_own) = (limits.bytes_in_flight, limits.bytes_in_flight_per_tenant);
         self.take(more, |total, own| {
             if own > most_of_own {
-                let fault = Fault::new(FaultKind::SessionLimitExceeded).with_retry_after(1.0);
-                return Err(fault.with_message("Your requests under way take as much memory as they may."));
+                return Err(takes_all());
             }
             let has_room = total <= most;
             has_room
                 .then_some(())
                 .ok_or_else(|| Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0))
         })
+    }
+
+    /// Takes so many bytes more for what has to be seen even by a tenant whose requests take all that they may: that of its own
+    /// reserve.
+    pub(crate) fn grow_beyond(&mut self, more: usize, limits: &Limits) -> Result<(), Fault> {
+        let most = limits.bytes_in_flight_per_tenant.saturating_add(RESERVE);
+        self.take(more, |_, own| if own > most { Err(takes_all()) } else { Ok(()) })
     }
 
     /// How much it is.
@@ -255,6 +264,11 @@ impl Limiter {
                 .ok_or_else(|| Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0))
         })
     }
+}
+
+fn takes_all() -> Fault {
+    let fault = Fault::new(FaultKind::SessionLimitExceeded).with_retry_after(1.0);
+    fault.with_message("Your requests under way take as much memory as they may.")
 }
 
 /// What a tenant may have, as the journal checks it. Where zero is "no limit" it is none.

@@ -22,7 +22,9 @@ use crate::refusal::{Refusal, RequestId};
 use crate::relay::Origin;
 use crate::resume::ResumePoint;
 use crate::runs::{self, Start};
-use crate::traces;
+use crate::server::RECEIVE_WINDOW;
+use crate::settings::Limits;
+use crate::{heavy, traces};
 
 /// Answers a POST to a face; `agent` is the one that the path names.
 pub(crate) async fn post(
@@ -48,9 +50,12 @@ pub(crate) async fn read(
     let mut load = app.limiter.load(&caller.tenant);
     let read = async {
         check_content_type(face, &parts.headers)?;
+        let mut unread = app.limiter.load(&caller.tenant);
+        unread.grow(unread_bytes(parts, &body), &app.settings.limits)?;
         let body = read_body(app, &caller.tenant, body, &mut load).await?;
+        drop(unread);
         let _begun = app.limiter.heavy.begin(&caller.tenant, body.len()).await;
-        body_values::check(&body, app.settings.limits.body_values)?;
+        heavy::aside(body.len(), || body_values::check(&body, app.settings.limits.body_values))?;
         // What is made of it: text, twice at most.
         load.grow(body.len().saturating_mul(2), &app.settings.limits)?;
         Ok((body, load))
@@ -69,13 +74,15 @@ pub(crate) async fn answer(
     (body, load): (Bytes, Load),
 ) -> Result<Response, Refusal> {
     let begun = app.limiter.heavy.begin(&caller.tenant, body.len()).await;
-    let decoded = face.resume_point(parts).and_then(|point| Ok((point, face.decode(&body)?)));
+    let decode = || face.resume_point(parts).and_then(|point| Ok((point, face.decode(&body)?)));
+    let decoded = heavy::aside(body.len(), decode);
     let (point, mut ask) = decoded.map_err(|fault| face::refusal(app, face, fault, Asker::Unread(parts)))?;
     let completed = face.complete(app, &caller.tenant, parts, &mut ask).await;
     if let Err(fault) = completed.and_then(|()| ask.check()) {
         return Err(face::refusal(app, face, fault, Asker::Client(parts, &ask)));
     }
-    let (ask, hash) = (Arc::new(ask), body_hash(&body, agent, face.name()));
+    let hash = heavy::aside(body.len(), || body_hash(&body, agent, face.name()));
+    let ask = Arc::new(ask);
     let request = Request { tenant: &caller.tenant, parts, body: &body, agent, hash, ask: &ask };
     let answered = start(app, face, &request, point, (load, begun)).await;
     answered.map_err(|fault| face::refusal(app, face, fault, Asker::Client(parts, &ask)))
@@ -151,6 +158,18 @@ fn check_content_type(face: &dyn Face, headers: &HeaderMap) -> Result<(), Fault>
 /// How often the limit of a body is taken and thrown away, so that the one who sent it can read why.
 const SPILL: usize = 4;
 
+/// What may be here of a body before any of it is read: on HTTP/2 it does not stay in the kernel.
+fn unread_bytes(parts: &Parts, body: &Body) -> usize {
+    match parts.version {
+        http::Version::HTTP_2 => {
+            body.size_hint().upper().map_or(WINDOW, |most| most.min(WINDOW as u64) as usize)
+        }
+        _ => 0,
+    }
+}
+
+const WINDOW: usize = RECEIVE_WINDOW as usize;
+
 async fn read_body(app: &App, tenant: &str, body: Body, load: &mut Load) -> Result<Bytes, Fault> {
     let limit = app.settings.limits.body_bytes;
     let too_large = || {
@@ -175,12 +194,13 @@ async fn read_body(app: &App, tenant: &str, body: Body, load: &mut Load) -> Resu
 async fn take(
     app: &App,
     tenant: &str,
-    mut body: Body,
+    body: Body,
     load: &mut Load,
 ) -> Result<Result<Option<Bytes>, Fault>, axum::Error> {
-    let limit = app.settings.limits.body_bytes;
-    let (mut kept, mut size, mut refused, mut begun) = (BytesMut::new(), 0_usize, None, None);
-    while let Some(data) = app.limiter.heavy.next(tenant, &mut body, size, &mut begun).await {
+    let Limits { body_bytes: limit, body_bytes_per_second, .. } = app.settings.limits;
+    let (mut kept, mut size, mut refused) = (BytesMut::new(), 0_usize, None);
+    let mut intake = app.limiter.heavy.intake(tenant, body, body_bytes_per_second);
+    while let Some(data) = intake.next().await {
         let data = data?;
         size = size.saturating_add(data.len());
         if size <= limit && refused.is_none() {

@@ -16,7 +16,7 @@ use crate::face::{self, Face};
 use crate::openapi::{Described, Routes};
 use crate::refusal::Refusal;
 use crate::routes::{agents, console, docs, errors, health, page, replicas, sessions, streams, tickets};
-use crate::{access, passage, refusal};
+use crate::{access, paid_body, passage, refusal};
 
 /// Routes that ask whose request it is: those of the faces, and those that serve all of them.
 fn for_tenants(faces: &[Arc<dyn Face>]) -> Routes {
@@ -121,6 +121,8 @@ fn layered(app: &App, routes: Router<App>) -> Router {
         .layer(map_response(no_sniffing))
         // What is said in JSON is somebody's own.
         .layer(map_response(no_storing))
+        // What is answered in one piece is its asker's memory.
+        .layer(from_fn_with_state(app.clone(), paid_body::count))
         // Everything that was refused becomes a problem, here and nowhere else.
         .layer(from_fn_with_state(app.clone(), refusal::render))
         .with_state(app.clone())

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::doors::{Doors, Entry};
 use axum::Router;
 use axum::extract::ConnectInfo;
 use capstan_agent::END_LIMIT;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use socket2::SockRef;
@@ -22,6 +22,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::ServiceExt as _;
 
 use crate::app::{App, Gateway};
+use crate::progress;
 use crate::router::Behind;
 use crate::stall_timeout::StallTimeout;
 use crate::{console, recovery, router};
@@ -32,6 +33,9 @@ const CONNECTION_BUFFER: usize = 8 * 1024;
 /// What the kernel may hold for a connection (it takes twice as much): left to itself it lends megabytes to a reader
 /// that has stopped reading. Enough for a megabyte a second to the other side of the world.
 const SEND_BUFFER: usize = 64 * 1024;
+/// What may have come of bodies on a connection of HTTP/2 before they are read. It is here, not in the kernel; whoever reads them
+/// counts it. Enough for a picture of the largest size in two seconds from the other side of the world.
+pub(crate) const RECEIVE_WINDOW: u32 = 256 * 1024;
 /// Requests at once on a connection of HTTP/2.
 const STREAMS_AT_ONCE: u32 = 100;
 /// How long a connection may take that is let in only to ask how the server feels.
@@ -147,6 +151,49 @@ struct Routers {
     health: Router,
 }
 
+/// What whoever got in finds there.
+#[derive(Clone)]
+struct Inside {
+    routers: Routers,
+    doors: Doors,
+    /// Let in only to ask how the server feels.
+    is_reserved: bool,
+}
+
+impl Inside {
+    /// Who answers a request, and its place if the connection's own is taken.
+    fn room(&self, activity: &Activity, address: IpAddr) -> (Router, Option<Entry>) {
+        if self.is_reserved {
+            return (self.routers.health.clone(), None);
+        }
+        let place = activity.is_busy().then(|| self.doors.another(address));
+        match place {
+            Some(None) => (self.routers.health.clone(), None),
+            Some(place) => (self.routers.all.clone(), place),
+            None => (self.routers.all.clone(), None),
+        }
+    }
+}
+
+/// Does what hyper asks for: of HTTP/2 each request is answered in a task of its own, and given up when its reader stalls.
+#[derive(Clone)]
+struct Answering(App);
+
+impl<F> hyper::rt::Executor<F> for Answering
+where
+    F: Future + Send + 'static,
+{
+    fn execute(&self, work: F) {
+        let Self(app) = self.clone();
+        tokio::spawn(async move {
+            if !progress::until_stalled(app.settings.timeouts.stalled_reader, work).await {
+                tracing::debug!("a reader takes nothing of an answer and is cut");
+                app.metrics.stalled_readers.inc();
+            }
+        });
+    }
+}
+
 async fn accept(app: App, listener: TcpListener, routers: Routers, connections: TaskTracker, doors: Doors) {
     loop {
         let accepted = tokio::select! {
@@ -155,9 +202,13 @@ async fn accept(app: App, listener: TcpListener, routers: Routers, connections: 
         };
         match accepted {
             Ok((socket, peer, Some(entry))) => {
-                let router = if entry.is_reserved() { &routers.health } else { &routers.all };
+                let inside = Inside {
+                    routers: routers.clone(),
+                    doors: doors.clone(),
+                    is_reserved: entry.is_reserved(),
+                };
                 // The very future, not one that awaits it: that would hold it twice, for every idle viewer.
-                connections.spawn(connection(app.clone(), socket, peer, router.clone(), entry));
+                connections.spawn(connection(app.clone(), socket, peer, inside, entry));
             }
             // One address has as many as it may, and there is no room left to say so.
             Ok((_, peer, None)) => tracing::debug!(%peer, "too many connections from one address"),
@@ -170,20 +221,20 @@ async fn accept(app: App, listener: TcpListener, routers: Routers, connections: 
     }
 }
 
-async fn connection(app: App, socket: TcpStream, peer: SocketAddr, service: Router, entry: Entry) {
+async fn connection(app: App, socket: TcpStream, peer: SocketAddr, inside: Inside, _entry: Entry) {
     // Who is let in only to ask for health has little time to.
-    let patience = if entry.is_reserved() { RESERVED_PATIENCE } else { FOREVER };
-    let _ = tokio::time::timeout(patience, converse(app, socket, peer, service)).await;
+    let patience = if inside.is_reserved { RESERVED_PATIENCE } else { FOREVER };
+    let _ = tokio::time::timeout(patience, converse(app, socket, peer, inside)).await;
 }
 
-async fn converse(app: App, socket: TcpStream, peer: SocketAddr, service: Router) {
+async fn converse(app: App, socket: TcpStream, peer: SocketAddr, inside: Inside) {
     // A token a packet: waiting for more to send is the wrong economy.
     let _ = socket.set_nodelay(true);
     let socket = patient(&app, socket, peer);
-    let Some(tls) = app.settings.tls.clone() else { return exchange(app, socket, peer, service).await };
+    let Some(tls) = app.settings.tls.clone() else { return exchange(app, socket, peer, inside).await };
     // Who cannot shake hands, or takes too long to, is no loss.
     if let Ok(Ok(socket)) = tokio::time::timeout(app.settings.timeouts.request, tls.accept(socket)).await {
-        exchange(app, socket, peer, service).await;
+        exchange(app, socket, peer, inside).await;
     }
 }
 
@@ -203,7 +254,7 @@ fn patient(
 }
 
 /// Requests and responses of one connection, until it ends or the server does.
-async fn exchange<S>(app: App, socket: S, peer: SocketAddr, router: Router)
+async fn exchange<S>(app: App, socket: S, peer: SocketAddr, inside: Inside)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -214,11 +265,13 @@ where
     let service = tower::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
         asking.cancel();
         request.extensions_mut().insert(ConnectInfo(peer));
-        let (answering, under_way) = (router.clone().oneshot(request), activity.begin());
+        let (router, place) = inside.room(&activity, peer.ip());
+        let under_way = activity.begin(place);
+        let answering = router.oneshot(request);
         async move { answering.await.map(|response| under_way.until_sent(response)) }
     });
     let ping = Some(app.settings.timeouts.ping).filter(|ping| !ping.is_zero());
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(Answering(app.clone()));
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -230,6 +283,8 @@ where
         .keep_alive_interval(ping)
         .keep_alive_timeout(ping.unwrap_or(FOREVER))
         .max_concurrent_streams(STREAMS_AT_ONCE)
+        .initial_stream_window_size(RECEIVE_WINDOW)
+        .initial_connection_window_size(RECEIVE_WINDOW)
         .max_send_buf_size(CONNECTION_BUFFER);
     let serving = builder.serve_connection(TokioIo::new(socket), TowerToHyperService::new(service));
     tokio::pin!(serving);

@@ -179,6 +179,8 @@ pub struct Limits {
     pub connections_per_address: usize,
     /// Bytes of a request.
     pub body_bytes: usize,
+    /// Bytes of a tenant's requests that are read in a second; as fast as they come if zero.
+    pub body_bytes_per_second: usize,
     /// JSON values in a request: as a tree, each takes far more than its text.
     pub body_values: usize,
     /// Bytes of an answer in one object.
@@ -221,6 +223,9 @@ impl Default for Limits {
             connections_per_address: 0,
             // Room for a picture in base64.
             body_bytes: 4 * 1024 * 1024,
+            // Eight of the largest a second, and a quarter of a modest line. To read, check and write them takes a core for
+            // half of its time at most, so that one tenant does not fill the machine.
+            body_bytes_per_second: 32 * 1024 * 1024,
             // A long conversation has some ten thousand.
             body_values: 250_000,
             // Whoever wants more reads the stream, which takes no memory.

@@ -288,6 +288,76 @@ async fn a_full_server_still_says_how_it_feels() {
 }
 
 #[tokio::test]
+async fn requests_beside_each_other_on_a_connection_count_as_connections() {
+    let limits = Limits { connections: 64, connections_per_address: 8, ..Limits::default() };
+    let server = limited(limits).await;
+    let stream = stream_of(&server.post(&ask("/hang")).await);
+    let mut socket = TcpStream::connect(address(&server)).await.unwrap();
+    let path = format!("/v1/streams/{stream}");
+    socket.write_all(&common::http2::gets(&path, "", 20)).await.unwrap();
+    let mut seen = Vec::new();
+    let (served, refused) = loop {
+        socket.read_buf(&mut seen).await.unwrap();
+        let (served, refused) = common::http2::statuses(&seen);
+        if served + refused == 20 {
+            break (served, refused);
+        }
+    };
+    // The client that began the run may hold a connection.
+    assert!((7..=8).contains(&served), "{served} served, {refused} refused");
+    drop(socket);
+    let asked =
+        || async { client().get(format!("{}/v1/streams", server.url)).send().await.unwrap().status() };
+    while asked().await == 503 {}
+    assert_eq!(asked().await, 200, "their places are free again");
+    server.stop().await;
+}
+
+/// Asks for this and reads no more than the status.
+async fn unread(server: &Server, path: &str) -> (TcpStream, String) {
+    let mut socket = TcpStream::connect(address(server)).await.unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    socket.write_all(head.as_bytes()).await.unwrap();
+    let mut status = [0; 12];
+    socket.read_exact(&mut status).await.unwrap();
+    (socket, String::from_utf8_lossy(&status[9..]).into_owned())
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_read_counts_whichever_face_made_it() {
+    const MOST: usize = 6 * 1024 * 1024;
+    let server = limited(Limits { bytes_in_flight_per_tenant: MOST, ..Limits::default() }).await;
+    let text = "x".repeat(600_000);
+    let response = json!({ "model": "demo", "input": format!("/echo {text}") });
+    let response: Value = post(&server, "/v1/responses", &response).await.json().await.unwrap();
+    let message = json!({ "role": "user", "messageId": "m", "parts": [{ "kind": "text", "text": format!("/echo {text}") }] });
+    let task =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": { "message": message } });
+    let task: Value = post(&server, "/v1/a2a", &task).await.json().await.unwrap();
+    let (response, task) = (response["id"].as_str().unwrap(), task["result"]["id"].as_str().unwrap());
+    let paths = [
+        format!("/v1/responses/{response}"),
+        format!("/v1/responses/{response}/input_items"),
+        format!("/v1/a2a/tasks/{task}"),
+        format!("/v1/console/runs/{task}/body"),
+        format!("/v1/streams/{task}/packets"),
+    ];
+    for path in &paths {
+        let (mut held, mut last) = (Vec::new(), "200".to_owned());
+        while last == "200" && held.len() <= MOST / text.len() {
+            let (socket, status) = unread(&server, path).await;
+            held.push(socket);
+            last = status;
+        }
+        assert_eq!(last, "429", "{path}: {} are held", held.len());
+        drop(held);
+        // What they held is given back when their connections are found to be gone.
+        while unread(&server, path).await.1 != "200" {}
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn one_address_leaves_room_for_others() {
     let server = limited(Limits { connections: 64, connections_per_address: 2, ..Limits::default() }).await;
     let mut open = Vec::new();

@@ -43,17 +43,10 @@ async fn send(server: &Server, bytes: &[u8]) -> TcpStream {
     socket
 }
 
+/// Over HTTP/2 an answer and its connection may both be found to stand still.
 async fn has_cut_one(server: &Server) {
-    let cut = async {
-        while !server
-            .get("/metrics")
-            .await
-            .text()
-            .await
-            .unwrap()
-            .contains("capstan_stalled_readers_total 1\n")
-        {}
-    };
+    let metrics = || async { server.get("/metrics").await.text().await.unwrap() };
+    let cut = async { while metrics().await.contains("capstan_stalled_readers_total 0\n") {} };
     tokio::time::timeout(GUARD, cut).await.expect("the reader is cut");
 }
 
@@ -99,6 +92,25 @@ async fn over_http_2_the_connection_is_cut() {
     let (path, _) = long_run(&patient).await;
     let _socket = send(&impatient, &http_2_get(&path)).await;
     has_cut_one(&impatient).await;
+    impatient.stop().await;
+    patient.stop().await;
+}
+
+/// The socket takes everything: only its own window holds an answer up.
+#[tokio::test]
+async fn over_http_2_an_answer_that_gets_no_window_is_given_up_and_its_connection_lives() {
+    let (patient, impatient) = servers().await;
+    let (path, _) = long_run(&patient).await;
+    let mut socket = send(&impatient, &common::http2::gets(&path, "", 1)).await;
+    has_cut_one(&impatient).await;
+    let mut seen = Vec::new();
+    let is_reset = |seen: &[u8]| {
+        const RST_STREAM: u8 = 3;
+        common::http2::read(seen).iter().any(|(kind, stream, _)| (*kind, *stream) == (RST_STREAM, 1))
+    };
+    while !is_reset(&seen) {
+        assert!(socket.read_buf(&mut seen).await.unwrap() > 0, "the connection is not closed");
+    }
     impatient.stop().await;
     patient.stop().await;
 }

@@ -64,6 +64,8 @@ const QUEUE: usize = 4096;
 const READS: usize = 8;
 /// Of those, one tenant's: however many of its reads queue, another's finds its way between them.
 const READS_OF_TENANT: usize = READS / 2;
+/// What a read of bodies or turns takes of that share: it may be of megabytes, which keep a core busy.
+const LARGE_READ: u32 = 2;
 /// Of those, for whoever looks through runs.
 const BROWSERS: usize = READS / 4;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -208,9 +210,19 @@ impl DiskStore {
         tenant: Option<Name>,
         read: impl FnOnce(&Shared) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
+        self.view_much_of(tenant, 1, read).await
+    }
+
+    /// The same for a read that takes so much of the tenant's share.
+    async fn view_much_of<T: Send + 'static>(
+        &self,
+        tenant: Option<Name>,
+        much: u32,
+        read: impl FnOnce(&Shared) -> Result<T, JournalError> + Send + 'static,
+    ) -> Result<T, JournalError> {
         let share = tenant.map(|tenant| self.share_of(tenant));
         let _share = match &share {
-            Some(share) => Some(share.acquire().await.map_err(|_| closed())?),
+            Some(share) => Some(share.acquire_many(much).await.map_err(|_| closed())?),
             None => None,
         };
         self.view(read).await

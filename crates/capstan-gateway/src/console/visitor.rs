@@ -13,6 +13,7 @@ use crate::app::App;
 use crate::audit::Who;
 use crate::lookup;
 use crate::operators::{EVERY_TENANT, Operator, Right};
+use crate::paid_body::Payer;
 use crate::refusal::{Refusal, journal_fault};
 use crate::scopes::Scope;
 use crate::settings::ContentRule;
@@ -83,6 +84,14 @@ impl Visitor {
         match self {
             Self::Tenant(caller) | Self::Local(caller) => &caller.tenant,
             Self::Operator(operator) => &operator.name,
+        }
+    }
+
+    /// Whose memory its answers are: a tenant's own, or the operator's, which is no tenant's whatever its name.
+    fn payer(&self) -> String {
+        match self {
+            Self::Tenant(caller) | Self::Local(caller) => caller.tenant.clone(),
+            Self::Operator(operator) => format!("operator {}", operator.name),
         }
     }
 
@@ -264,7 +273,8 @@ impl FromRequestParts<App> for Visitor {
         if !app.settings.has_console() {
             return Err(FaultKind::RouteNotFound.into());
         }
-        visitor(app, parts).await.map_err(|fault| {
+        let visitor = visitor(app, parts).await;
+        visitor.inspect(|visitor| Payer::name(&parts.extensions, &visitor.payer())).map_err(|fault| {
             let who = Who::stranger(bearer(&parts.headers));
             if matches!(fault.kind(), FaultKind::TenantRequired | FaultKind::TenantUnauthorized) {
                 app.audit.refused(who, &fault, &parts.method, parts.uri.path());

@@ -6,6 +6,7 @@ use capstan_protocol::{Fault, FaultKind, StreamError, StreamPacket, Transcript, 
 use uuid::Uuid;
 
 use crate::app::App;
+use crate::heavy;
 use crate::limits::Load;
 use crate::refusal::journal_fault;
 
@@ -46,6 +47,11 @@ pub(crate) struct Whole<T = Transcript> {
 }
 
 impl<T: Fold> Whole<T> {
+    /// What is made of it, which may take a while.
+    pub(crate) fn told<R>(&self, tell: impl FnOnce(&Self) -> R) -> R {
+        heavy::aside(self.load.held(), || tell(self))
+    }
+
     /// Why there is no answer, or none yet: the fault of a run that failed, or that waits.
     pub(crate) fn fault(&self) -> Option<Fault> {
         if self.state != RunState::Waiting && self.run.fault.is_none() {

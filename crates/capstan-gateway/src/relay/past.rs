@@ -7,6 +7,7 @@ use capstan_protocol::Fault;
 
 use crate::app::App;
 use crate::conversation::PastTurn;
+use crate::heavy;
 use crate::limits::Load;
 
 /// Bytes of a session's turns that are read at once.
@@ -111,7 +112,8 @@ impl Reader<'_> {
             self.load.grow_anyway(bytes.saturating_mul(COPIES));
             let Some(last) = page.last().map(|turn| turn.number) else { return Ok(()) };
             from = last.saturating_add(1);
-            turns.extend(page.into_iter().map(PastTurn::of).map(Arc::new));
+            let _begun = self.app.limiter.heavy.begin(tenant, bytes).await;
+            heavy::aside(bytes, || turns.extend(page.into_iter().map(PastTurn::of).map(Arc::new)));
         }
     }
 }

@@ -39,7 +39,8 @@ pub(crate) const STYLE: Row = Row {
 /// Neither depends on the settings, so each is made once.
 static DOCUMENT: LazyLock<Bytes> =
     LazyLock::new(|| serde_json::to_vec(&openapi::openapi()).unwrap_or_default().into());
-static BODY: LazyLock<String> = LazyLock::new(|| openapi::page(&openapi::openapi()));
+static PAGE_TEXT: LazyLock<Bytes> =
+    LazyLock::new(|| html::text("Capstan: all routes", &openapi::page(&openapi::openapi())).into());
 
 const HOUR: (HeaderName, &str) = (header::CACHE_CONTROL, "max-age=3600");
 
@@ -48,7 +49,7 @@ pub(crate) async fn openapi() -> Response {
 }
 
 pub(crate) async fn page() -> Response {
-    html::page("Capstan: all routes", &BODY)
+    html::response(PAGE_TEXT.clone())
 }
 
 pub(crate) async fn style() -> Response {

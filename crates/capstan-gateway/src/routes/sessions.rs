@@ -18,7 +18,7 @@ use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::query::Query;
 use crate::refusal::Refusal;
 use crate::scopes::Scope;
-use crate::{paid_body, purge};
+use crate::{heavy, paid_body, purge};
 
 /// The most turns of a page.
 const PAGE: usize = 1000;
@@ -102,14 +102,15 @@ pub(crate) async fn turns(
 }
 
 pub(super) async fn shown(app: &App, turn: StoredTurn) -> Result<SessionTurn, Refusal> {
-    let (stream_id, closed_at) = (turn.stream_id, turn.closed_at);
-    let mut said = TurnRecord::of(turn);
+    let (stream_id, closed_at, bytes) = (turn.stream_id, turn.closed_at, turn.said_bytes());
+    let mut said = heavy::aside(bytes, || TurnRecord::of(turn));
     let (partial, mut interrupts) = (said.is_partial, std::mem::take(&mut said.interrupts));
     if !interrupts.is_empty() {
         let asked = app.journal.store().run(stream_id).await?.and_then(|run| run.asked);
         interrupts.retain(|_| asked.as_ref().is_some_and(|asked| asked.answered_by.is_none()));
     }
-    Ok(SessionTurn { stream_id, messages: said.into_messages(), interrupts, partial, closed_at })
+    let messages = heavy::aside(bytes, || said.into_messages());
+    Ok(SessionTurn { stream_id, messages, interrupts, partial, closed_at })
 }
 
 /// `DELETE /v1/sessions/{id}`: its runs are stopped, its turns and streams erased.

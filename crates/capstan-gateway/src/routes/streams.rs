@@ -22,7 +22,7 @@ use crate::refusal::Refusal;
 use crate::resume::ResumePoint;
 use crate::scopes::Scope;
 use crate::webhooks::COURIER;
-use crate::{lookup, paid_body, post, purge, runs};
+use crate::{heavy, lookup, paid_body, post, purge, runs};
 
 /// A page holds at most this many entries.
 const PAGE: usize = 1000;
@@ -121,7 +121,7 @@ pub(crate) const LIST: Row = Row {
     says: "The tenant's own, newest first.",
     query: Some(ListParams::json_schema),
     answers: &[Answer::ok("A page of streams.", &[Content::Json(model::<StreamPage<'_>>)])],
-    faults: &[FaultKind::JournalUnavailable],
+    faults: &[FaultKind::SessionLimitExceeded, FaultKind::JournalUnavailable],
     ..Row::NONE
 };
 
@@ -138,7 +138,7 @@ pub(crate) async fn list(
     let is_own = |run: &&Run| run.agent != COURIER;
     let mut load = app.limiter.load(&caller.tenant);
     // Whose requests take all that they may can still see which to stop.
-    load.grow_anyway(runs.len().saturating_mul(RUN_BYTES));
+    load.grow_beyond(runs.len().saturating_mul(RUN_BYTES), &app.settings.limits)?;
     Ok(paid_body::json(
         &StreamPage { streams: runs.iter().filter(is_own).map(Stream::from).collect(), next },
         load,
@@ -185,10 +185,14 @@ pub(crate) async fn packets(
     let mut load = app.limiter.load(&caller.tenant);
     let bytes: usize = frames.iter().map(|frame| frame.bytes.len()).sum();
     load.grow(bytes.saturating_mul(3), &app.settings.limits)?;
-    let packets: Vec<_> = frames.iter().filter_map(|frame| sse::decode_packet(&frame.bytes)).collect();
+    let _begun = app.limiter.heavy.begin(&caller.tenant, bytes).await;
     let last = frames.last().map(|frame| frame.seq);
     let next = last.filter(|seq| *seq < run.last_seq);
-    Ok(paid_body::json(&PacketPage { stream: Stream::from(&run), packets, next }, load)?)
+    let answer = || {
+        let packets: Vec<_> = frames.iter().filter_map(|frame| sse::decode_packet(&frame.bytes)).collect();
+        paid_body::json(&PacketPage { stream: Stream::from(&run), packets, next }, load)
+    };
+    Ok(heavy::aside(bytes, answer)?)
 }
 
 /// How to stop.

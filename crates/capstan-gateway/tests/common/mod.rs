@@ -8,6 +8,7 @@
     clippy::indexing_slicing
 )]
 
+pub mod http2;
 pub mod odd_store;
 
 use std::time::Duration;

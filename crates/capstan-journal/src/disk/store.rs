@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::keeper::Task;
 use super::shared::Shared;
 use super::writer::Command;
-use super::{DiskStore, browse, closed, names, view};
+use super::{DiskStore, LARGE_READ, browse, closed, names, view};
 use crate::{
     Claim, Claimed, Expired, Found, Frame, Health, JournalError, Kept, KeptSession, NameKind, Query, Quota,
     Retention, Rollup, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Usage,
@@ -32,7 +32,7 @@ impl Store for DiskStore {
     }
 
     async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
-        self.view_of(self.owner_of(stream), move |shared| view::body(shared, stream)).await
+        self.view_much_of(self.owner_of(stream), LARGE_READ, move |shared| view::body(shared, stream)).await
     }
 
     async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
@@ -170,7 +170,7 @@ impl Store for DiskStore {
         let reader = self.shared.names.tenant(tenant);
         let (tenant, session) = (tenant.to_owned(), session.to_owned());
         let read = move |shared: &Shared| view::turns(shared, &tenant, &session, from, limit, max_bytes);
-        let turns = self.view_of(Some(reader), read).await?;
+        let turns = self.view_much_of(Some(reader), LARGE_READ, read).await?;
         for turn in &turns {
             self.shared.syncs.settled(turn.stream_id).await?;
         }

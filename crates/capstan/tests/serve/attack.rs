@@ -4,18 +4,15 @@
 //! `--ignored` (`make soak`) does each attack again and again, and holds the quiet tenant's time beside it against that
 //! of a quiet server.
 
+#[path = "../../../capstan-gateway/tests/common/http2.rs"]
+mod frames;
+mod kinds;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use capstan_gateway::KeyHash;
 use capstan_protocol::ServiceRequest;
-use futures_util::future::join_all;
-use reqwest::Response;
-use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
-use uuid::Uuid;
 
 use crate::client::{ask, http};
 use crate::process::Server;
@@ -50,139 +47,6 @@ fn memory(server: &Server, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
-impl Attack<'_> {
-    async fn post(&self, request: &Value) -> Response {
-        self.post_bytes(request.to_string().into()).await
-    }
-
-    async fn post_bytes(&self, body: Bytes) -> Response {
-        let url = format!("{}/v1/assist", self.server.url);
-        let post = self.http.post(url).bearer_auth("loud").header("content-type", "application/json");
-        post.body(body).send().await.unwrap()
-    }
-
-    fn request(text: &str) -> Value {
-        serde_json::to_value(ask(text)).unwrap()
-    }
-
-    /// Small as text, large as a tree.
-    async fn structure(&self) {
-        let mut body = Self::request("/tokens 1");
-        body["payload"]["payload"]["state"] = json!("STATE");
-        // Written by hand: to make it of a tree takes longer than to refuse it.
-        let body =
-            body.to_string().replace("\"STATE\"", &format!("[{}{{}}]", r#"{"a":{}},"#.repeat(300_000)));
-        let body = Bytes::from(body);
-        let refused = join_all((0..4).map(|_| self.post_bytes(body.clone()))).await;
-        // Refused for what they are, or because its other requests have taken all that they may.
-        assert!(refused.iter().all(|response| [413, 429].contains(&response.status().as_u16())));
-    }
-
-    /// Runs that hold on to large bodies.
-    async fn large_bodies(&self) -> Vec<Response> {
-        let text = format!("/hang {}", "x".repeat(3_000_000));
-        let one = |_| async { self.post(&Self::request(&text)).await };
-        let held = join_all((0..self.bodies).map(one)).await;
-        let started = held.iter().filter(|response| response.status() == 200).count();
-        assert!((1..self.bodies).contains(&started), "{started} of {} started", self.bodies);
-        assert!(held.iter().all(|response| [200, 429].contains(&response.status().as_u16())));
-        held
-    }
-
-    /// Bodies that are never sent to their end.
-    async fn half_bodies(&self) -> Vec<TcpStream> {
-        let address = self.server.url.trim_start_matches("http://");
-        let half = |_| async move {
-            let mut socket = TcpStream::connect(address).await.unwrap();
-            let head = "POST /v1/assist HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer loud\r\n\
-                content-type: application/json\r\ncontent-length: 4000000\r\n\r\n";
-            socket.write_all(head.as_bytes()).await.unwrap();
-            // The server may refuse it half-way.
-            let _ = socket.write_all(&vec![b' '; 3_000_000]).await;
-            socket
-        };
-        join_all((0..3 * self.bodies).map(half)).await
-    }
-
-    /// More runs that wait than may.
-    async fn waiting(&self) {
-        for _ in 0..30 {
-            let mut request = Self::request("/flaky 1 --wait 60");
-            request["payload"]["capabilities"] = json!({ "supported_events": vec!["E".repeat(64); 64] });
-            let _ = self.post(&request).await.bytes().await;
-        }
-        let list = self.http.get(format!("{}/v1/streams?limit=1000", self.server.url)).bearer_auth("loud");
-        let list: Value = list.send().await.unwrap().json().await.unwrap();
-        let waiting = list["streams"].as_array().unwrap().iter().filter(|run| run["state"] == "waiting");
-        assert!(waiting.count() <= 20);
-    }
-
-    /// A large session that many read at once.
-    async fn session(&self) {
-        let session = Uuid::now_v7();
-        for _ in 0..6 {
-            let mut request = Self::request(&format!("/echo {}", "x".repeat(1_500_000)));
-            request["context"]["session_id"] = json!(session);
-            request["payload"]["session_id"] = json!(session);
-            // The session is full at some point, and memory may be.
-            let _ = self.post(&request).await.bytes().await;
-        }
-        let read = |_| async {
-            let url = format!("{}/v1/sessions/{session}?limit=1000", self.server.url);
-            let page = self.http.get(url).bearer_auth("loud").send().await.unwrap();
-            // If nothing of it could be said, there is no session.
-            assert!([200, 404, 429].contains(&page.status().as_u16()), "{}", page.status());
-            let _ = page.bytes().await;
-        };
-        join_all((0..12).map(read)).await;
-    }
-
-    /// Connections of HTTP/2 that ask for nothing.
-    async fn idle_connections(&self) -> Vec<TcpStream> {
-        let address = self.server.url.trim_start_matches("http://");
-        let open = |_| async move {
-            let mut socket = TcpStream::connect(address).await.unwrap();
-            let opening =
-                [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
-            socket.write_all(&opening).await.unwrap();
-            socket
-        };
-        join_all((0..200).map(open)).await
-    }
-
-    /// Everything at once, as long as `held` is held.
-    async fn all(&self) -> impl Sized {
-        let bodies = self.large_bodies().await;
-        let held = (self.half_bodies().await, self.idle_connections().await);
-        tokio::join!(self.structure(), self.waiting(), self.session());
-        (held, bodies)
-    }
-
-    /// One of them by its name, once, and whatever it holds is let go.
-    async fn once(&self, name: &str) {
-        match name {
-            "structure" => self.structure().await,
-            "large bodies" => drop(self.large_bodies().await),
-            "half-sent bodies" => drop(self.half_bodies().await),
-            "waiting runs" => self.waiting().await,
-            "a large session" => self.session().await,
-            "idle connections" => drop(self.idle_connections().await),
-            _ => drop(self.all().await),
-        }
-        self.clear().await;
-    }
-
-    /// Stops what hangs, so that the next round begins as the first did.
-    async fn clear(&self) {
-        let list = self.http.get(format!("{}/v1/streams?limit=1000", self.server.url)).bearer_auth("loud");
-        let list: Value = list.send().await.unwrap().json().await.unwrap();
-        for run in list["streams"].as_array().unwrap().iter().filter(|run| run["state"] != "closed") {
-            let url = format!("{}/v1/streams/{}", self.server.url, run["stream_id"].as_str().unwrap());
-            let _ = self.http.delete(url).bearer_auth("loud").send().await;
-        }
-    }
 }
 
 /// Runs of the quiet tenant, one after the other; how long each took.
@@ -223,10 +87,18 @@ async fn a_hostile_tenant_takes_neither_the_machine_nor_anybody_elses_runs() {
 }
 
 /// What the long version does, one after the other, and all of it at once.
-const ATTACKS: [&str; 7] = [
+const ATTACKS: [&str; 15] = [
     "structure",
     "large bodies",
+    "large bodies through other faces",
     "half-sent bodies",
+    "half-sent bodies over HTTP/2",
+    "half-sent heads",
+    "small bodies",
+    "lists",
+    "unread lists",
+    "unread streams",
+    "tickets",
     "waiting runs",
     "a large session",
     "idle connections",

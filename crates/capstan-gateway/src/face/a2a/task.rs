@@ -8,6 +8,7 @@ use super::NAME;
 use super::kept::Kept;
 use super::words::{Ids, Status, TaskState, Version};
 use crate::app::App;
+use crate::heavy;
 use crate::lookup;
 use crate::reader::{self, Whole};
 use crate::refusal::journal_fault;
@@ -47,8 +48,10 @@ pub(super) async fn ids_of(app: &App, run: &Run, body: Option<&str>) -> Result<I
     let kept: Option<Kept> = match body {
         Some(body) => serde_json::from_str(body).ok(),
         None => {
-            let body = app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
-            body.and_then(|body| serde_json::from_slice(&body).ok())
+            let body =
+                app.journal.store().body(run.stream_id).await.map_err(journal_fault)?.unwrap_or_default();
+            let _begun = app.limiter.heavy.begin(&run.tenant, body.len()).await;
+            heavy::aside(body.len(), || serde_json::from_slice(&body).ok())
         }
     };
     let task = kept.and_then(|kept| kept.task);
@@ -57,17 +60,18 @@ pub(super) async fn ids_of(app: &App, run: &Run, body: Option<&str>) -> Result<I
 
 /// A task as it stands, from all of its runs.
 pub(super) async fn of_runs(app: &App, version: Version, runs: &[Run]) -> Result<Value, Fault> {
-    let (mut artifacts, mut last) = (Vec::new(), None);
+    let (mut artifacts, mut wholes) = (Vec::new(), Vec::new());
     for run in runs {
-        let whole = reader::so_far(app, run).await?;
-        artifacts.extend(artifact_of(version, &whole.run, &whole.transcript));
-        last = Some(whole);
+        // All of them count until the task is told.
+        let whole: Whole = reader::so_far(app, run).await?;
+        artifacts.extend(whole.told(|whole| artifact_of(version, &whole.run, &whole.transcript)));
+        wholes.push(whole);
     }
-    let (Some(first), Some(last)) = (runs.first(), last) else {
+    let (Some(first), Some(last)) = (runs.first(), wholes.last()) else {
         return Err(Fault::new(FaultKind::StreamNotFound));
     };
     let ids = Ids { task: first.stream_id.to_string(), context: first.session.clone() };
-    Ok(version.task(&ids, &status_of(&last), artifacts))
+    Ok(version.task(&ids, &status_of(last), artifacts))
 }
 
 /// A task as one run tells it.

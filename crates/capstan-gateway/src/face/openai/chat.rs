@@ -92,7 +92,9 @@ impl Face for Chat {
             return None;
         }
         let told = match reader::follow::<Output>(app, run).await {
-            Ok(whole) => whole.fault().map_or_else(|| Ok(Completion::of(&whole).into_response()), Err),
+            Ok(whole) => whole
+                .fault()
+                .map_or_else(|| Ok(whole.told(|whole| Completion::of(whole).into_response())), Err),
             Err(fault) => Err(fault),
         };
         let asker = Asker::Client(request.parts, request.ask);

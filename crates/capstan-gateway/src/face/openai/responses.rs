@@ -120,7 +120,8 @@ impl Face for Responses {
                 let whole = reader::follow::<Output>(app, run).await?;
                 whole.fault().map_or(Ok(whole), Err)?
             };
-            Ok(Json(ResponseObject::of(&whole, &echo, app.settings.exposure)).into_response())
+            Ok(whole
+                .told(|whole| Json(ResponseObject::of(whole, &echo, app.settings.exposure)).into_response()))
         };
         let asker = Asker::Client(request.parts, request.ask);
         Some(told.await.unwrap_or_else(|fault| face::refusal(app, self, fault, asker).of_a_run()))

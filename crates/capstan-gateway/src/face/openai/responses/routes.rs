@@ -93,8 +93,9 @@ impl About {
     async fn told(&self, run: &Run) -> Result<Response, Fault> {
         let echo = echo_of(&self.app, run).await?;
         let whole = reader::so_far::<Output>(&self.app, run).await?;
+        let exposure = self.app.settings.exposure;
         let mut response =
-            Json(ResponseObject::of(&whole, &echo, self.app.settings.exposure)).into_response();
+            whole.told(|whole| Json(ResponseObject::of(whole, &echo, exposure)).into_response());
         reader::name_stream(run, &mut response);
         Ok(response)
     }

@@ -1,0 +1,123 @@
+//! How the answer to one request of HTTP/2 gets on. The socket says nothing of that: a peer may take all that is sent, and open
+//! no window for one answer, which then stays here for ever.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Sleep, sleep};
+
+tokio::task_local! {
+    static CURRENT: Arc<Progress>;
+}
+
+/// Counts what happens to an answer: odd while a piece of it is there for its reader, even while it waits for the next.
+#[derive(Default)]
+pub(crate) struct Progress(AtomicU64);
+
+impl Progress {
+    /// That of the request that this task answers, if it is one of HTTP/2.
+    pub(crate) fn current() -> Option<Arc<Self>> {
+        CURRENT.try_with(Arc::clone).ok()
+    }
+
+    /// A piece is there.
+    pub(crate) fn hand_over(&self) {
+        self.0.store((self.0.load(Ordering::Relaxed) | 1).wrapping_add(2), Ordering::Relaxed);
+    }
+
+    /// There is nothing to take.
+    pub(crate) fn wait(&self) {
+        self.0.fetch_and(!1, Ordering::Relaxed);
+    }
+
+    fn state(&self) -> (u64, bool) {
+        let count = self.0.load(Ordering::Relaxed);
+        (count, count & 1 == 1)
+    }
+}
+
+/// Does the work of one request until it is done, or until its reader has taken nothing of what is there for it for as long as
+/// `patience`, if that is not zero; false then. Who waits for nothing has no timer.
+pub(crate) async fn until_stalled(patience: Duration, work: impl Future) -> bool {
+    let progress = Arc::<Progress>::default();
+    let mut work = pin!(CURRENT.scope(Arc::clone(&progress), work));
+    let mut waiting: Option<(u64, Pin<Box<Sleep>>)> = None;
+    std::future::poll_fn(move |context: &mut Context<'_>| {
+        if work.as_mut().poll(context).is_ready() {
+            return Poll::Ready(true);
+        }
+        let (count, is_there) = progress.state();
+        if !is_there || patience.is_zero() {
+            waiting = None;
+            return Poll::Pending;
+        }
+        let known = waiting.take().filter(|(since, _)| *since == count);
+        let (_, timer) = waiting.insert(known.unwrap_or_else(|| (count, Box::pin(sleep(patience)))));
+        ready!(timer.as_mut().poll(context));
+        Poll::Ready(false)
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    enum Step {
+        Piece,
+        Nothing,
+        Done,
+    }
+
+    /// Work that does as it is told.
+    async fn work(mut steps: mpsc::UnboundedReceiver<Step>) {
+        let progress = Progress::current().unwrap();
+        while let Some(step) = steps.recv().await {
+            match step {
+                Step::Piece => progress.hand_over(),
+                Step::Nothing => progress.wait(),
+                Step::Done => return,
+            }
+        }
+        std::future::pending().await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_not_taken_is_given_up_and_one_that_waits_is_not() {
+        let (tell, steps) = mpsc::unbounded_channel();
+        let (done, began) = (tokio::spawn(until_stalled(PATIENCE, work(steps))), Instant::now());
+        tokio::time::sleep(10 * PATIENCE).await;
+        assert!(!done.is_finished(), "nothing was there to take");
+        for _ in 0..10 {
+            assert!(tell.send(Step::Piece).is_ok());
+            tokio::time::sleep(PATIENCE - Duration::from_secs(1)).await;
+        }
+        assert!(!done.is_finished(), "each piece was taken in time");
+        assert!(tell.send(Step::Nothing).is_ok());
+        tokio::time::sleep(10 * PATIENCE).await;
+        assert!(!done.is_finished());
+        let before = began.elapsed();
+        assert!(tell.send(Step::Piece).is_ok());
+        assert!(!done.await.unwrap());
+        assert_eq!(began.elapsed() - before, PATIENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_ends_is_done_and_without_an_end_of_patience_it_lasts() {
+        let (tell, steps) = mpsc::unbounded_channel();
+        let done = tokio::spawn(until_stalled(Duration::ZERO, work(steps)));
+        assert!(tell.send(Step::Piece).is_ok());
+        tokio::time::sleep(100 * PATIENCE).await;
+        assert!(!done.is_finished());
+        assert!(tell.send(Step::Done).is_ok());
+        assert!(done.await.unwrap());
+    }
+}
