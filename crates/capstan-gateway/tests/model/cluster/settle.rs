@@ -59,7 +59,9 @@ impl Schedule<'_> {
             }
         }
         let (open, pending) = (self.town.open_runs().await, self.town.world.lock().pending);
-        self.fail(format!("after so long these are open, and {pending} requests without an answer: {open:?}"));
+        self.fail(format!(
+            "after so long these are open, and {pending} requests without an answer: {open:?}"
+        ));
     }
 
     /// Learns what became of every key, be it claimed unseen.
@@ -121,7 +123,10 @@ impl Schedule<'_> {
                 let seq = if place == 0 { 0 } else { middle };
                 let post = winner.filter(|_| place == 1);
                 let place_of = Place::Cursor(seq);
-                self.visit_at(place, Visit { run, post, place: place_of, delay: Duration::ZERO, frames: None });
+                self.visit_at(
+                    place,
+                    Visit { run, post, place: place_of, delay: Duration::ZERO, frames: None },
+                );
                 self.visit_at(
                     place,
                     Visit { run, post: None, place: Place::Cursor(0), delay: Duration::ZERO, frames: None },
@@ -142,14 +147,18 @@ impl Schedule<'_> {
         if world.tail(stream) > tail {
             world.fail(format!("{stream} ends at {tail}, but somebody has seen more"));
         }
-        if packets.iter().any(|packet| matches!(&packet.payload, Payload::Error(e) if e.code == "run_interrupted")) {
+        if packets
+            .iter()
+            .any(|packet| matches!(&packet.payload, Payload::Error(e) if e.code == "run_interrupted"))
+        {
             world.count("taken over");
         }
         let outcome = Expected::new(&world, &world.runs[index]).check(packets);
         match outcome {
             Ok(told) => world.count(Expected::outcome(&told)),
             Err(why) => {
-                let lines: String = packets.iter().map(|packet| format!("\n    {}", packet.to_json())).collect();
+                let lines: String =
+                    packets.iter().map(|packet| format!("\n    {}", packet.to_json())).collect();
                 world.fail(format!("run {index}: {why}{lines}"));
             }
         }

@@ -20,8 +20,8 @@ const STRIDE: Duration = Duration::from_secs(17);
 pub(crate) const TAKING_OVER: Duration = LEASE.saturating_add(Duration::from_secs(42));
 /// So often in a row nobody may be at work before the clock moves.
 const QUIET: u32 = 2;
-/// Between two looks at whether the server has answered, in real time.
-const BREATH: Duration = Duration::from_micros(300);
+/// Between two looks at whether anybody is at work, in real time.
+const BREATH: Duration = Duration::from_micros(400);
 /// Then it moves all the same: somebody asks the server in a loop.
 const STORM: u32 = 100_000;
 
@@ -55,7 +55,11 @@ impl<'a> Town<'a> {
         }
         self.lives += 1;
         let is_deaf = rng.u32(0..3) == 0;
-        self.note(format!("place {place}: life {} begins{}", self.lives, if is_deaf { ", deaf" } else { "" }));
+        self.note(format!(
+            "place {place}: life {} begins{}",
+            self.lives,
+            if is_deaf { ", deaf" } else { "" }
+        ));
         let birth = Birth {
             url: self.server.url(),
             listen_url: is_deaf.then(|| self.server.deaf_url()),
@@ -102,7 +106,9 @@ impl<'a> Town<'a> {
 
     /// Leaves in good order, to the end.
     pub(crate) async fn drain(&mut self, place: usize) {
-        let Some(replica) = self.places[place].as_ref().filter(|replica| !replica.is_frozen()) else { return };
+        let Some(replica) = self.places[place].as_ref().filter(|replica| !replica.is_frozen()) else {
+            return;
+        };
         let mut is_done = replica.drain();
         self.shake("a drain", place, true);
         self.world.lock().is_draining = true;
@@ -153,17 +159,14 @@ impl<'a> Town<'a> {
     pub(crate) async fn quiet(&self) {
         let mut quiet = 0;
         for _ in 0..STORM {
-            if self.is_asking() {
-                quiet = 0;
-                // Nothing tells when it has answered; to ask all the time would take the core that it needs.
-                tokio::time::sleep(BREATH).await;
-                continue;
-            }
             if quiet == QUIET {
                 return;
             }
-            quiet += 1;
             self.work().await;
+            // Nothing tells when the server has answered, or a notice has come; to look all the time would take the core that
+            // they need.
+            tokio::time::sleep(BREATH).await;
+            quiet = if self.is_asking() { 0 } else { quiet + 1 };
         }
         self.world.lock().fail("the server is asked in a loop without end");
     }
