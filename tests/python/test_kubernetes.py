@@ -28,7 +28,9 @@ def container(pod):
 
 
 def help_of(command):
-    return subprocess.run([BINARY, command, "--help"], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run([BINARY, command, "--help"], capture_output=True, text=True, check=True).stdout
+    # However wide the terminal is taken to be.
+    return " ".join(told.split())
 
 
 def test_a_manifests_parts_mean_the_same_pods(parts, pod):
