@@ -27,12 +27,13 @@ fuzz: ## Fuzz the decoders, a minute each (FUZZ_SECONDS=…)
 	@scripts/fuzz
 
 soak: ## The long versions of the tests
-	PROPTEST_CASES=20000 CAPSTAN_SEEDS=5000 scripts/postgres cargo test --workspace --release -- --include-ignored
+	PROPTEST_CASES=20000 CAPSTAN_SEEDS=5000 CAPSTAN_CLUSTER_SEEDS=300 scripts/postgres cargo test --workspace --release -- --include-ignored
+	RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-with-hooks scripts/postgres cargo test --package capstan-gateway --test model -- --ignored soak_every_planted
 	CAPSTAN_EXAMPLES=200 scripts/literal tests/python/test_openapi.py
 	CAPSTAN_SOAK=1 scripts/literal tests/python/test_a2a.py tests/python/test_openai_healing.py tests/python/test_openai_providers.py
 	scripts/old-a2a
 	cd web && CAPSTAN_SOAK=1 npm test --silent --workspace face-tests --workspace openai-tests
-	cd web && CAPSTAN_SOAK=1 npx vitest run --root e2e console-long
+	cd web && CAPSTAN_SOAK=1 npx vitest run --root e2e console-long rolling
 
 release: ## The optimised binary, with the playground in it: target/dist/capstan
 	@scripts/release

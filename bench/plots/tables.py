@@ -117,7 +117,74 @@ def environment():
     return f"{found['cores']} virtual cores ({found['cpu']}), Linux {found['kernel'].split('-')[0]}, {' '.join(found['rustc'].split()[:2])}, load {found['load']} when the gateway's run began.\n"
 
 
+DISK, PG, PG_POWER, PG_THREE = "disk:, process", "postgres:, process", "postgres:, power", "postgres:, process, three gateways"
+
+
+def cluster_writes():
+    rows = []
+    found = results.load("cluster")["writes"]["results"]
+    for runs in sorted({row["runs"] for row in found}):
+        of = {row["kind"]: results.measure(row["writes_per_second"]) for row in found if row["runs"] == runs}
+        others = [f"{spread(of[kind], thousands)}, {ratio(of[kind], of[DISK])}" for kind in (PG, PG_POWER, PG_THREE)]
+        rows.append([f"{runs:,}", spread(of[DISK], thousands), *others])
+    return markdown(["runs at once", "`disk:`, `process`", "PostgreSQL, `process`", "PostgreSQL, `power`", "three gateways, `process`"], rows)
+
+
+def cluster_cost():
+    """Processor time of one write, of gateways and of the database."""
+    rows = []
+    found = results.load("cluster")["writes"]["results"]
+    for kind in (DISK, PG, PG_POWER, PG_THREE):
+        of = {row["runs"]: row for row in found if row["kind"] == kind}
+        cell = lambda row: " + ".join(f"{row[f'{who}_cpu_microseconds_per_write']['median']:.1f}" for who in ("gateways", "server"))
+        rows.append([kind, *(cell(of[runs]) for runs in sorted(of))])
+    heads = [f"{runs:,} runs" for runs in sorted({row["runs"] for row in found})]
+    return markdown(["processor µs a write, gateways + PostgreSQL", *heads], rows)
+
+
+def cluster_delivery():
+    show = lambda figure: f"{figure:.2f}"
+    rows = [
+        [row["what"], row["kind"], *(spread(results.measure(row[f"{percentile}_ms"]), show) for percentile in ("p50", "p99"))]
+        for row in results.load("cluster")["delivery"]["results"]
+    ]
+    return markdown(["200 streams of 50 tokens a second", "journal", "p50, ms", "p99, ms"], rows).replace("| --- | ---: |", "| --- | --- |", 1)
+
+
+def cluster_claims():
+    found = results.load("cluster")["claims"]["results"]
+    rows = []
+    for at_once in sorted({row["at_once"] for row in found}):
+        of = {row["kind"]: results.measure(row["claims_per_second"]) for row in found if row["at_once"] == at_once}
+        rows.append([str(at_once), *(spread(of[kind], thousands) for kind in (DISK, PG))])
+    return markdown(["claims at once", "`disk:`, a second", "PostgreSQL, a second"], rows)
+
+
+def cluster_room():
+    show = lambda bytes: "" if bytes is None else megabytes(bytes)
+    rows = [[f"{row['kind']}, {row['way']}", *(show(row[what]) for what in ("disk", "index", "log", "memory"))] for row in results.load("cluster")["room"]["results"]]
+    return markdown(["a million packets of 150 bytes, MB", "on disk", "of it index", "server's log (WAL)", "most memory of the gateway"], rows)
+
+
+def cluster_death():
+    found = results.load("cluster")["death"]
+    seconds = results.measure(found["seconds"])
+    return f"From `kill -9` to `run_interrupted` at a viewer elsewhere, with the lease of {found['lease_seconds']} s: {seconds.median:.1f} s ({seconds.low:.1f}..{seconds.high:.1f}).\n"
+
+
+def cluster_environment():
+    found = results.load("cluster")["environment"]
+    return f"{found['cores']} virtual cores ({found['cpu']}) for everything: gateways, clients and PostgreSQL {found['postgresql'].split()[0]} with its defaults, `fsync` on, over a unix socket. Load {found['load']} when the run began.\n"
+
+
 TABLES = {
+    "cluster-writes": cluster_writes,
+    "cluster-cost": cluster_cost,
+    "cluster-delivery": cluster_delivery,
+    "cluster-claims": cluster_claims,
+    "cluster-room": cluster_room,
+    "cluster-death": cluster_death,
+    "cluster-environment": cluster_environment,
     "writes": writes,
     "fanout": fanout,
     "replay": replay,

@@ -2,6 +2,7 @@
 //! `LONG=1` asks for more rounds.
 
 mod client;
+mod cluster;
 mod corpus;
 mod decode;
 mod environment;
@@ -28,6 +29,7 @@ const BENCHES: &[Bench] = &[
         what: "a socket into typed packets, by the whole client",
         run: |_| client::run(),
     },
+    Bench { name: "cluster", what: "a journal in PostgreSQL, with one gateway and three", run: cluster::run },
     Bench { name: "gateway", what: "agent writes to viewers, replay, resume, memory", run: gateway::run },
     Bench {
         name: "upstream",

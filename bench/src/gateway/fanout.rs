@@ -95,7 +95,7 @@ async fn begin(kind: Kind, server: &Server) -> io::Result<(Option<Response>, Str
 }
 
 /// When each packet was said and when it came, until one was said after the end.
-async fn listen(mut viewer: Response, end: Arc<AtomicU64>) -> io::Result<Vec<(u64, u64)>> {
+pub async fn listen(mut viewer: Response, end: Arc<AtomicU64>) -> io::Result<Vec<(u64, u64)>> {
     let finder = memmem::Finder::new("\"p\":\"");
     let mut heard = Vec::new();
     let mut rest = std::mem::take(&mut viewer.unread);

@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, serve};
-use capstan_journal::{Durability, Journal, TailLimits, open};
+use capstan_journal::{Durability, Journal, Options, Replica, TailLimits, connect};
 use tokio::net::TcpListener;
 
 use super::peer;
@@ -32,7 +32,8 @@ pub fn run(args: &[String]) -> io::Result<()> {
 
 async fn capstan(listener: TcpListener, journal: &str, durability: &str) -> io::Result<()> {
     let durability = if durability == "power" { Durability::Power } else { Durability::Process };
-    let store = open(journal, durability).map_err(io::Error::other)?;
+    let options = Options { durability, ..Options::default() };
+    let store = connect(journal, options, Replica::default()).await.map_err(io::Error::other)?;
     let gateway = Gateway::new(Journal::new(store, TailLimits::default())).agent("speaker", Speaker);
     serve(gateway, vec![listener], std::future::pending()).await?;
     Ok(())

@@ -1,13 +1,13 @@
 //! 1. Delivered agent writes per second: from the agent's write to the viewer's socket, journal included.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
 use super::Kind;
 use super::client::Response;
-use super::process::Server;
 use super::script::Script;
 use crate::rounds::{Rounds, how_many};
 use crate::table::Table;
@@ -62,17 +62,18 @@ async fn once(kind: Kind, runs: u64, count: u64) -> io::Result<(f64, f64)> {
     let folder = tempfile::tempdir()?;
     let server = kind.start(folder.path())?;
     // The first request finds threads, caches and files unmade.
-    deliver(&server, 1, 1_000).await?;
+    deliver(&[server.address], 1, 1_000).await?;
     let (began, cpu, writes) = (Instant::now(), server.cpu()?, (runs * count) as f64);
-    deliver(&server, runs, count).await?;
+    deliver(&[server.address], runs, count).await?;
     let rate = writes / began.elapsed().as_secs_f64();
     Ok((rate, (server.cpu()? - cpu).as_secs_f64() * 1e6 / writes))
 }
 
-async fn deliver(server: &Server, runs: u64, count: u64) -> io::Result<()> {
-    let address = server.address;
+/// So many runs at once, one server after the other.
+pub async fn deliver(servers: &[SocketAddr], runs: u64, count: u64) -> io::Result<()> {
     let viewers: Vec<_> = (0..runs)
-        .map(|_| {
+        .zip(servers.iter().copied().cycle())
+        .map(|(_, address)| {
             tokio::spawn(async move {
                 let mut response = Response::post(address, "/assist", Script::burst(count)).await?;
                 response.count().await

@@ -45,4 +45,6 @@ pub struct SharedStats {
     pub silent_for: std::time::Duration,
     /// Streams of others that somebody here follows.
     pub followed: u64,
+    /// Questions that the database has not answered yet.
+    pub unanswered: u64,
 }

@@ -31,9 +31,10 @@ mod wire;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use self::changes::Change;

@@ -43,7 +43,7 @@ test("a keyboard is enough", async () => {
   expect(await count(page, "cut")).toBe(1);
 
   await page.getByRole("textbox", { name: "Message" }).focus();
-  await page.keyboard.type("/fault timeout --retry-after 1");
+  await page.keyboard.type("/fault timeout --retry-after 2");
   await page.keyboard.press("Enter");
   const retry = page.getByRole("button", { name: "Retry", exact: true });
   await retry.waitFor();

@@ -12,8 +12,8 @@ import { Log, type Mark } from "./log.js";
 import type { TurnData } from "./show/Turn.js";
 import { useFaceStream } from "./use-face-stream.js";
 
-/** Longer waits are not slept through: the page counts down, and a person decides. */
-const MAX_WAIT = 900;
+/** Longer waits are not slept through: the page counts down, and a person decides. A gateway that leaves asks for a second. */
+const MAX_WAIT = 1_500;
 
 export interface Setup {
   agent: string;

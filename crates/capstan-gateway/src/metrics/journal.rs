@@ -24,6 +24,7 @@ pub(crate) struct JournalMetrics {
     own_runs: Gauge,
     peers: Gauge,
     followed: Gauge,
+    unanswered: Gauge,
     silent: Gauge<f64, AtomicU64>,
     unavailable: Counter<f64, AtomicU64>,
 }
@@ -46,6 +47,7 @@ impl JournalMetrics {
             gauge("cluster_runs", "Runs that this process works on, where several share a journal");
         let peers = gauge("cluster_peers", "Other processes of the journal that live");
         let followed = gauge("cluster_followed", "Streams of others that somebody here watches");
+        let unanswered = gauge("cluster_unanswered", "Questions that the database has not answered yet");
         let silent = Gauge::default();
         let help = "Since the last sign of life; near cluster.lease its runs are given up";
         registry.register_with_unit("cluster_silent", help, Unit::Seconds, silent.clone());
@@ -63,6 +65,7 @@ impl JournalMetrics {
             own_runs,
             peers,
             followed,
+            unanswered,
             silent,
             unavailable,
         }
@@ -83,7 +86,12 @@ impl JournalMetrics {
         ];
         let others = shared.into_iter().flat_map(|shared| {
             self.silent.set(shared.silent_for.as_secs_f64());
-            [(&self.own_runs, shared.runs), (&self.peers, shared.peers), (&self.followed, shared.followed)]
+            [
+                (&self.own_runs, shared.runs),
+                (&self.peers, shared.peers),
+                (&self.followed, shared.followed),
+                (&self.unanswered, shared.unanswered),
+            ]
         });
         for (gauge, count) in counts.into_iter().chain(others) {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));

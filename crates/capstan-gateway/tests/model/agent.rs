@@ -13,13 +13,15 @@ pub(crate) const EVENT: &str = "MODEL_EVENT";
 pub(crate) struct Scripted {
     pub(crate) seed: u64,
     pub(crate) world: Shared,
+    /// Of the gateway that calls it.
+    pub(crate) life: u32,
 }
 
 #[async_trait]
 impl Agent for Scripted {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let message = turn.text();
-        self.world.lock().started(&message, turn.attempt);
+        self.world.lock().started(&message, turn.attempt, self.life);
         let script = Script::of(self.seed, &message, turn.attempt);
         for say in script.says {
             perform(say, out).await?;
@@ -27,7 +29,7 @@ impl Agent for Scripted {
         if script.end == End::Hang {
             std::future::pending::<()>().await;
         }
-        self.world.lock().ended(&message, turn.attempt, script.end);
+        self.world.lock().ended(&message, turn.attempt, script.end, self.life);
         outcome(script.end)
     }
 

@@ -1,10 +1,9 @@
 //! Reading a response frame by frame, and what must hold for every single body.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use capstan_journal::{RunState, Store};
+use capstan_journal::RunState;
 use capstan_protocol::{ErrorSeverity, Payload, StreamPacket};
 use fastrand::Rng;
 use http_body_util::BodyExt as _;
@@ -13,17 +12,20 @@ use uuid::Uuid;
 
 use crate::run::Phase;
 use crate::stream::LOST_TAIL_GAP;
+use crate::truth::Truth;
 use crate::world::Shared;
 
 /// Nobody in a schedule is slower than this: who has heard nothing for so long asks the store whether that is right.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What was stored this moment may still be on its way.
 const GRACE: Duration = Duration::from_secs(5);
+/// Where several processes share the store, and the clock steps by seconds.
+const SHARED_GRACE: Duration = Duration::from_secs(40);
 
 /// One open response.
 pub(crate) struct Reading {
     pub(crate) world: Shared,
-    pub(crate) truth: Arc<dyn Store>,
+    pub(crate) truth: Truth,
     pub(crate) run: usize,
     pub(crate) stream: Uuid,
     /// By POST: the body ends when the run waits.
@@ -33,6 +35,8 @@ pub(crate) struct Reading {
     pub(crate) last: Option<StreamPacket>,
     pub(crate) is_open: bool,
     pub(crate) rng: Rng,
+    /// Others write to the store as well.
+    pub(crate) is_shared: bool,
 }
 
 impl Reading {
@@ -63,7 +67,20 @@ impl Reading {
 
     async fn step(&mut self, body: &mut Body) -> Result<bool, String> {
         let Ok(next) = timeout(PATIENCE, body.frame()).await else { return self.insist(body).await };
-        self.take(next)
+        let goes_on = self.take(next)?;
+        if self.is_shared && self.last.is_some() {
+            self.check_stored().await?;
+        }
+        Ok(goes_on)
+    }
+
+    /// What is shown is stored, whoever stored it; but for what a server that crashed has lost, until it is written again.
+    async fn check_stored(&self) -> Result<(), String> {
+        let stored = self.truth.read(self.stream, self.cursor - 1, 1).await?;
+        if stored.is_empty() && self.world.lock().power_cuts == 0 {
+            return Err("it was shown what is not stored".into());
+        }
+        Ok(())
     }
 
     fn take(
@@ -87,7 +104,7 @@ impl Reading {
 
     /// Silence is right only if there is nothing to read.
     async fn insist(&mut self, body: &mut Body) -> Result<bool, String> {
-        let Some(run) = self.truth.run(self.stream).await.map_err(|e| e.to_string())? else {
+        let Some(run) = self.truth.run(self.stream).await? else {
             return Ok(true);
         };
         let is_over = match run.state {
@@ -98,7 +115,8 @@ impl Reading {
         if !is_over && run.last_seq <= self.cursor {
             return Ok(true);
         }
-        let Ok(next) = timeout(GRACE, body.frame()).await else {
+        let grace = if self.is_shared { SHARED_GRACE } else { GRACE };
+        let Ok(next) = timeout(grace, body.frame()).await else {
             return Err(format!("it sleeps, but the run is {:?} at seq {}", run.state, run.last_seq));
         };
         self.take(next)

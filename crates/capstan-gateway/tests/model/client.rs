@@ -1,12 +1,11 @@
 //! The requests of a schedule and what each may be answered.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
-use capstan_journal::{RunState, Store};
+use capstan_journal::RunState;
 use fastrand::Rng;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
@@ -17,10 +16,13 @@ use uuid::Uuid;
 use crate::body::Reading;
 use crate::run::Phase;
 use crate::stream::Told;
+use crate::truth::Truth;
 use crate::world::Shared;
 
 /// Every answer begins within this, in virtual time.
 const ANSWER: Duration = Duration::from_secs(60);
+/// A client is frozen with its gateway, and its clock jumps when they wake: who waits for good is found when all settles.
+const SHARED_ANSWER: Duration = Duration::from_secs(100_000);
 /// A whole run, all attempts and their waits.
 const WHOLE_RUN: Duration = Duration::from_secs(3600);
 
@@ -71,7 +73,9 @@ impl Place {
 pub(crate) struct Client {
     pub(crate) router: Router,
     pub(crate) world: Shared,
-    pub(crate) truth: Arc<dyn Store>,
+    pub(crate) truth: Truth,
+    /// There are other gateways.
+    pub(crate) is_shared: bool,
 }
 
 /// A request that has no answer yet.
@@ -89,7 +93,8 @@ impl Client {
         self.world.lock().pending += 1;
         let _pending = Pending(self.world.clone());
         let what = format!("{} {}", request.method(), request.uri());
-        let answer = tokio::time::timeout(ANSWER, self.router.clone().oneshot(request)).await;
+        let patience = if self.is_shared { SHARED_ANSWER } else { ANSWER };
+        let answer = tokio::time::timeout(patience, self.router.clone().oneshot(request)).await;
         answer.map_err(|_| format!("{what} was not answered"))?.map_err(|never| match never {})
     }
 
@@ -108,10 +113,17 @@ impl Client {
         };
         let shown = response.headers().get("x-stream-id").and_then(|id| id.to_str().ok()?.parse().ok());
         let status = response.status().as_u16();
-        let Some(stream) = self.judge(visit, before, status, shown).await? else { return Ok(()) };
+        let stream = match self.judge(visit, before, status, shown).await {
+            Ok(Some(stream)) => stream,
+            Ok(None) => return Ok(()),
+            Err(why) => {
+                let said = response.into_body().collect().await.map_err(|e| e.to_string())?.to_bytes();
+                return Err(format!("{why}: {}", String::from_utf8_lossy(&said)));
+            }
+        };
         let reading = Reading {
             world: self.world.clone(),
-            truth: Arc::clone(&self.truth),
+            truth: self.truth.clone(),
             run: visit.run,
             stream,
             is_post: visit.post.is_some(),
@@ -119,6 +131,7 @@ impl Client {
             last: None,
             is_open: false,
             rng,
+            is_shared: self.is_shared,
         };
         reading.read(response.into_body(), visit.frames).await;
         Ok(())
@@ -189,6 +202,7 @@ impl Client {
             (410, Some(_), _) | (404 | 410, None, _) if is_retired => world.count("expired"),
             (204, None, _) if is_at_end => world.count("204"),
             (503, Some(_), _) if is_draining => {}
+            (503, ..) if self.is_shared => world.count("503"),
             (status, ..) => return Err(format!("the answer was {status}")),
         }
         Ok(None)
@@ -220,12 +234,24 @@ impl Client {
             return Ok(());
         }
         let body = json(response).await?;
+        if self.is_shared && status == StatusCode::SERVICE_UNAVAILABLE {
+            return self.is_asked(run, stream).await;
+        }
         if status != StatusCode::OK || body["state"] != "closed" {
             return Err(format!("the answer was {status}: {body}"));
         }
-        let truth = self.truth.run(stream).await.map_err(|e| e.to_string())?;
+        let truth = self.truth.run(stream).await?;
         let is_closed = truth.is_none_or(|run| run.state == RunState::Closed);
         is_closed.then_some(()).ok_or_else(|| "it says closed, but the journal does not".into())
+    }
+
+    /// Whoever works on it has not ended it yet. What was asked stays asked.
+    async fn is_asked(&self, run: usize, stream: Uuid) -> Result<(), String> {
+        let is_asked = self.truth.is_stop_asked(stream).await?;
+        let mut world = self.world.lock();
+        world.runs[run].is_stop_owed |= is_asked;
+        world.count("stopped later");
+        Ok(())
     }
 
     /// Asks for one object instead of a stream.
@@ -262,7 +288,7 @@ impl Client {
     }
 
     async fn check_collected(&self, stream: Uuid, text: &Value) -> Result<(), String> {
-        let frames = self.truth.read(stream, 0, usize::MAX, usize::MAX).await.map_err(|e| e.to_string())?;
+        let frames = self.truth.read(stream, 0, usize::MAX).await?;
         let mut told = Told::default();
         for frame in &frames {
             told.take(&packet(&frame.bytes)?);

@@ -15,6 +15,7 @@ use crate::client::{Client, Place, Visit, delete, get_with};
 use crate::run::{Phase, Run};
 use crate::step::Step;
 use crate::store::{Calendar, Shaky};
+use crate::truth::Truth;
 use crate::world::Shared;
 
 /// The sweeper comes every minute and looks every five seconds whether it has; a slow store may hold it up.
@@ -93,7 +94,12 @@ impl Life {
             Err(error) => return land.world.lock().fail(format!("the gateway does not start: {error}")),
         };
         let (world, truth) = (land.world.clone(), Arc::clone(&land.truth));
-        let client = Client { router: service.router(), world: world.clone(), truth: Arc::clone(&truth) };
+        let client = Client {
+            router: service.router(),
+            world: world.clone(),
+            truth: Truth { store: Arc::clone(&truth), home: None },
+            is_shared: false,
+        };
         let mut life = Self {
             world,
             truth,
@@ -273,7 +279,10 @@ fn gateway(land: &Land, store: Arc<Shaky>, rng: &mut Rng) -> Gateway {
         // So little room that most readers have to ask the store.
         TailLimits { stream_bytes: 700, total_bytes: 1500 }
     };
-    let seed = land.world.lock().seed;
-    let agent = Scripted { seed, world: land.world.clone() };
+    let (seed, life) = {
+        let world = land.world.lock();
+        (world.seed, world.life)
+    };
+    let agent = Scripted { seed, world: land.world.clone(), life };
     Gateway::new(Journal::new(store, limits)).agent("scripted", agent).settings(settings)
 }

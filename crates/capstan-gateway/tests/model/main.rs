@@ -10,6 +10,7 @@ mod agent;
 mod bites;
 mod body;
 mod client;
+mod cluster;
 mod life;
 mod observe;
 mod run;
@@ -18,6 +19,7 @@ mod settle;
 mod step;
 mod store;
 mod stream;
+mod truth;
 mod world;
 
 use std::str::FromStr;

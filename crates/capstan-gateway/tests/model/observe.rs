@@ -36,7 +36,12 @@ impl Life {
 }
 
 /// Brings the model up to what the store says, or says why it must not say that.
-fn learn(run: &mut Run, found: Option<Found>, body: Option<&[u8]>, is_expiring: bool) -> Result<(), String> {
+pub(crate) fn learn(
+    run: &mut Run,
+    found: Option<Found>,
+    body: Option<&[u8]>,
+    is_expiring: bool,
+) -> Result<(), String> {
     match (run.phase, found) {
         (Phase::Fresh, None) | (Phase::Retired, Some(Found::Expired)) => {}
         (Phase::Fresh | Phase::Known, Some(Found::Run(stored))) => {

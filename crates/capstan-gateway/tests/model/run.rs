@@ -44,8 +44,12 @@ pub(crate) struct Run {
     pub(crate) answered: u32,
     pub(crate) posts_in_life: u32,
     pub(crate) stops: u32,
+    /// A stop was asked for and had not come to its end when its client was answered.
+    pub(crate) is_stop_owed: bool,
     pub(crate) last_attempt: u32,
     ended: Option<Ended>,
+    /// Several gateways work on it, each with a clock of its own: nobody knows how long it has waited.
+    pub(crate) is_anybodys: bool,
 }
 
 impl Run {
@@ -64,8 +68,10 @@ impl Run {
             answered: 0,
             posts_in_life: 0,
             stops: 0,
+            is_stop_owed: false,
             last_attempt: 0,
             ended: None,
+            is_anybodys: false,
         }
     }
 
@@ -118,7 +124,7 @@ impl Run {
         if self.posts_in_life == 0 {
             return Err(format!("run {}: the agent was called in a life in which nobody asked", self.name));
         }
-        match self.ended {
+        match self.ended.filter(|_| !self.is_anybodys) {
             Some(ended) if ended.attempt + 1 == attempt && ended.life == life => self.check_pause(ended),
             Some(_) | None => Ok(()),
         }

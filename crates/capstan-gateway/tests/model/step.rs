@@ -64,7 +64,7 @@ fn pause(rng: &mut Rng) -> Duration {
 }
 
 /// A POST from the start, now and then with the other body.
-fn post(rng: &mut Rng, run: usize, world: &World) -> Visit {
+pub(crate) fn post(rng: &mut Rng, run: usize, world: &World) -> Visit {
     let is_other = rng.u32(0..5) == 0;
     let variant = world.runs[run].winner.unwrap_or(0);
     let post = Some(if is_other { 1 - variant } else { variant });
@@ -78,7 +78,7 @@ fn hammer(rng: &mut Rng, run: usize, world: &World) -> Vec<Visit> {
 }
 
 /// A viewer that comes back by POST or GET with what somebody has seen.
-fn resume(rng: &mut Rng, run: usize, world: &World) -> Visit {
+pub(crate) fn resume(rng: &mut Rng, run: usize, world: &World) -> Visit {
     let model = &world.runs[run];
     let seqs = model.stream.map(|stream| world.seqs(stream)).unwrap_or_default();
     let seq = match rng.u32(0..3) {

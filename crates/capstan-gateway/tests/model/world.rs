@@ -117,17 +117,15 @@ impl World {
     }
 
     /// The agent was called.
-    pub(crate) fn started(&mut self, message: &str, attempt: u32) {
-        self.note(format!("agent begins {message}, attempt {attempt}"));
-        let life = self.life;
+    pub(crate) fn started(&mut self, message: &str, attempt: u32, life: u32) {
+        self.note(format!("agent begins {message}, attempt {attempt}, in life {life}"));
         let outcome = self.on(message, |run, variant| run.start(variant, attempt, life));
         self.check(outcome);
     }
 
     /// The agent returns.
-    pub(crate) fn ended(&mut self, message: &str, attempt: u32, end: End) {
-        self.note(format!("agent ends {message}, attempt {attempt}: {end:?}"));
-        let life = self.life;
+    pub(crate) fn ended(&mut self, message: &str, attempt: u32, end: End, life: u32) {
+        self.note(format!("agent ends {message}, attempt {attempt}, in life {life}: {end:?}"));
         let outcome = self.on(message, |run, _| {
             run.end(attempt, life, end);
             Ok(())

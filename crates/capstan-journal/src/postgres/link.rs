@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::error::Error as _;
 use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -26,6 +28,7 @@ pub(super) struct Link {
     /// A network may swallow an answer and say nothing: after so long the connection is given up.
     patience: Duration,
     statements: Mutex<HashMap<&'static str, Statement>>,
+    unanswered: Unanswered,
     _connection: AbortOnDrop,
 }
 
@@ -42,7 +45,8 @@ impl Link {
     ) -> Result<Self, Failure> {
         // What is waited for first is the connection, then its first word.
         let opening = target.config.connect(target.tls.clone());
-        let (client, mut connection) = within(patience.max(CONNECT), opening).await?;
+        let unanswered = target.unanswered.clone();
+        let (client, mut connection) = unanswered.within(patience.max(CONNECT), opening).await?;
         let connection = AbortOnDrop::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                 if let (AsyncMessage::Notification(notice), Some(notices)) = (message, &notices)
@@ -52,7 +56,7 @@ impl Link {
                 }
             }
         });
-        Ok(Self { client, patience, statements: Mutex::default(), _connection: connection })
+        Ok(Self { client, patience, statements: Mutex::default(), unanswered, _connection: connection })
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -60,7 +64,7 @@ impl Link {
     }
 
     pub(super) async fn batch(&self, statements: &str) -> Result<(), Failure> {
-        within(self.patience, self.client.batch_execute(statements)).await
+        self.unanswered.within(self.patience, self.client.batch_execute(statements)).await
     }
 
     pub(super) async fn query(
@@ -69,7 +73,7 @@ impl Link {
         params: Params<'_>,
     ) -> Result<Vec<Row>, Failure> {
         let prepared = self.prepared(statement).await?;
-        within(self.patience, self.client.query(&prepared, params).boxed()).await
+        self.unanswered.within(self.patience, self.client.query(&prepared, params).boxed()).await
     }
 
     pub(super) async fn one(&self, statement: &'static str, params: Params<'_>) -> Result<Row, Failure> {
@@ -80,7 +84,7 @@ impl Link {
     /// How many rows it changed.
     pub(super) async fn execute(&self, statement: &'static str, params: Params<'_>) -> Result<u64, Failure> {
         let prepared = self.prepared(statement).await?;
-        within(self.patience, self.client.execute(&prepared, params).boxed()).await
+        self.unanswered.within(self.patience, self.client.execute(&prepared, params).boxed()).await
     }
 
     async fn prepared(&self, statement: &'static str) -> Result<Statement, Failure> {
@@ -88,20 +92,42 @@ impl Link {
         if let Some(prepared) = statements.get(statement) {
             return Ok(prepared.clone());
         }
-        let prepared = within(self.patience, self.client.prepare(statement)).await?;
+        let prepared = self.unanswered.within(self.patience, self.client.prepare(statement)).await?;
         statements.insert(statement, prepared.clone());
         Ok(prepared)
     }
 }
 
-/// What the server answers, if it answers.
-async fn within<T>(
-    patience: Duration,
-    asking: impl Future<Output = Result<T, tokio_postgres::Error>>,
-) -> Result<T, Failure> {
-    match tokio::time::timeout(patience, asking).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => Err(Failure::silent()),
+/// How many questions a server has not answered yet, connections included.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Unanswered(Arc<AtomicUsize>);
+
+impl Unanswered {
+    pub(super) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// What the server answers, if it answers.
+    async fn within<T>(
+        &self,
+        patience: Duration,
+        asking: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Failure> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let _one = Question(&self.0);
+        match tokio::time::timeout(patience, asking).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(Failure::silent()),
+        }
+    }
+}
+
+/// One of them, until it is answered or nobody wants to know any more.
+struct Question<'a>(&'a AtomicUsize);
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

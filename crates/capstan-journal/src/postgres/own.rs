@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::OwnedMutexGuard;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{Frame, JournalError, Run, RunState, rules};

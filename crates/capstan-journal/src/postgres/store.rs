@@ -518,6 +518,7 @@ impl Store for PostgresStore {
             peers: self.shared.peers.load(Ordering::Relaxed) as u64,
             silent_for: self.shared.lock_pulsed().elapsed(),
             followed: self.shared.watched.streams().len() as u64,
+            unanswered: self.shared.target.unanswered.count() as u64,
         };
         Stats { streams: runs, shared: Some(shared), ..Stats::default() }
     }

@@ -13,6 +13,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 use url::Url;
 
+use super::link::Unanswered;
 use super::tls::Tls;
 use crate::{ErrorKind, JournalError};
 
@@ -26,6 +27,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 pub(super) struct Target {
     pub(super) config: Config,
     pub(super) tls: Tls,
+    pub(super) unanswered: Unanswered,
 }
 
 impl Target {
@@ -55,7 +57,7 @@ impl Target {
             config.application_name("capstan");
         }
         let tls = tls(roots.as_deref(), config.get_ssl_mode())?;
-        Ok(Self { config, tls })
+        Ok(Self { config, tls, unanswered: Unanswered::default() })
     }
 }
 

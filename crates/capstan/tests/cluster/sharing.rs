@@ -154,16 +154,20 @@ fn faketime() -> Option<String> {
 
 /// Gateways whose clocks are five seconds apart from the next one's; leases are of one second.
 pub(crate) fn skewed(database: &Database, config: &str) -> Option<Cluster> {
-    let library = faketime()?;
+    faketime()?;
     let mut cluster = Cluster::empty(database.url.clone(), config);
-    for offset in ["-5s", "+0s", "+5s"] {
-        cluster.add_with(&[
-            ("LD_PRELOAD", &library),
-            ("FAKETIME", offset),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
-        ]);
-    }
+    ["-5s", "+0s", "+5s"].into_iter().for_each(|offset| add_skewed(&mut cluster, offset));
     Some(cluster)
+}
+
+/// Another gateway, whose clock is set by so much.
+pub(crate) fn add_skewed(cluster: &mut Cluster, offset: &str) {
+    let library = faketime().unwrap();
+    cluster.add_with(&[
+        ("LD_PRELOAD", &library),
+        ("FAKETIME", offset),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+    ]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

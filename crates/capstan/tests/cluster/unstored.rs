@@ -11,11 +11,15 @@ use crate::postgres_server::Database;
 use crate::{CONFIG, Cluster, assert_whole};
 
 const KEY: &str = "sk_private";
+/// Which no machine is too busy to keep: a tenant whose gateway has lost its lease moves, and what it had is gone.
+const KEPT: f64 = 600.0;
+/// After which a gateway that is killed or frozen is missed.
+const BRIEF: f64 = 4.0;
+
 /// The hash of that key, and of another tenant's.
-fn config() -> String {
+fn config(lease: f64) -> String {
     let hash = |key: &str| capstan_gateway::KeyHash::of(key).to_hex();
-    // A lease that a busy machine keeps: a gateway without one takes no new runs.
-    let plain = CONFIG.replace("lease = 1", "lease = 4");
+    let plain = CONFIG.replace("lease = 1", &format!("lease = {lease}"));
     format!(
         "{plain}[[tenants]]\nname = \"quiet\"\nno_store = true\nkeys = [\"sha256:{}\"]\n\
          [[tenants]]\nname = \"loud\"\nkeys = [\"sha256:{}\"]\n",
@@ -24,9 +28,9 @@ fn config() -> String {
     )
 }
 
-fn start() -> Option<(Cluster, Database)> {
+fn start(lease: f64) -> Option<(Cluster, Database)> {
     let database = Database::create()?;
-    Some((Cluster::over(database.url.clone(), &config(), None), database))
+    Some((Cluster::over(database.url.clone(), &config(lease), None), database))
 }
 
 impl Cluster {
@@ -62,7 +66,7 @@ fn request(text: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tenant_that_is_not_stored_is_served_by_every_gateway_and_nothing_of_it_is_written() {
-    let Some((cluster, database)) = start() else { return };
+    let Some((cluster, database)) = start(KEPT) else { return };
     // At three at once: one run, the same bytes.
     let asked = request("/tokens 40 --delay 2ms");
     let (a, b, c) = tokio::join!(
@@ -114,7 +118,7 @@ async fn a_tenant_that_is_not_stored_is_served_by_every_gateway_and_nothing_of_i
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_face_finds_a_tenant_that_is_not_stored_from_the_wrong_gateway() {
-    let Some((cluster, _database)) = start() else { return };
+    let Some((cluster, _database)) = start(KEPT) else { return };
     // It lives at the first from now on.
     let home = cluster.ask_privately(0, &request("/echo home")).await;
     let home = home.headers()["x-served-by"].clone();
@@ -187,7 +191,7 @@ async fn each_face_finds_a_tenant_that_is_not_stored_from_the_wrong_gateway() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_lived_in_a_gateway_that_is_gone_is_lost_in_types_and_never_run_twice() {
-    let Some((mut cluster, _database)) = start() else { return };
+    let Some((mut cluster, _database)) = start(BRIEF) else { return };
     let asked = request("/tokens 100000 --delay 5ms");
     let mut response = cluster.ask_privately(0, &asked).await;
     let stream = stream_of(&response);
@@ -225,7 +229,7 @@ async fn what_lived_in_a_gateway_that_is_gone_is_lost_in_types_and_never_run_twi
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mark_that_nobody_signed_changes_nothing_and_a_gateway_that_is_frozen_is_not_waited_for() {
-    let Some((cluster, _database)) = start() else { return };
+    let Some((cluster, _database)) = start(BRIEF) else { return };
     let whole = cluster.ask_privately(0, &request("/echo Hello")).await;
     let (stream, _) = (stream_of(&whole), whole.bytes().await.unwrap());
     let forged = http()

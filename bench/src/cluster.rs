@@ -1,0 +1,105 @@
+//! `cluster`: what a journal in PostgreSQL costs beside one in a folder, with one gateway and with three.
+//!
+//! The server is a real one of its own, on a unix socket, with its defaults and `fsync` on; gateways are processes of their
+//! own. All of it shares the machine with the clients. Contenders take turns, figures are medians, and no figure is asserted.
+
+mod claims;
+mod database;
+mod death;
+mod delivery;
+mod room;
+mod writes;
+
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::environment;
+use crate::gateway::process::{self, Server};
+use database::Database;
+
+const CRATES: &[&str] = &["axum", "hyper", "tokio", "tokio-postgres"];
+/// Set by `scripts/postgres`.
+const SERVER: &str = "CAPSTAN_TEST_POSTGRES";
+
+/// Where packets are kept, and by how many gateways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Disk,
+    Process,
+    Power,
+    Three,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Disk => "disk:, process",
+            Self::Process => "postgres:, process",
+            Self::Power => "postgres:, power",
+            Self::Three => "postgres:, process, three gateways",
+        }
+    }
+}
+
+/// The gateways of a kind, and what they keep their packets in.
+struct Cluster {
+    servers: Vec<Server>,
+    // After the gateways, which use them.
+    database: Option<Database>,
+    folder: tempfile::TempDir,
+}
+
+impl Cluster {
+    async fn start(kind: Kind) -> io::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let durability = if kind == Kind::Power { "power" } else { "process" };
+        let database = if kind == Kind::Disk { None } else { Some(Database::create().await?) };
+        let journal = journal(database.as_ref(), folder.path());
+        let count = if kind == Kind::Three { 3 } else { 1 };
+        let servers = (0..count).map(|_| Server::capstan(&journal, durability)).collect::<io::Result<_>>()?;
+        Ok(Self { servers, database, folder })
+    }
+}
+
+fn journal(database: Option<&Database>, folder: &Path) -> String {
+    database.map_or_else(|| format!("disk:{}", folder.display()), |database| database.url.clone())
+}
+
+/// All parts, or those that are named.
+pub fn run(parts: &[String]) -> io::Result<()> {
+    if std::env::var_os(SERVER).is_none() {
+        return Err(with_a_server(parts));
+    }
+    process::allow_many_files();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let is_wanted = |part: &str| parts.is_empty() || parts.iter().any(|name| name == part);
+    let mut results = json!({ "bench": "cluster", "environment": environment::describe(CRATES) });
+    runtime.block_on(async {
+        results["environment"]["postgresql"] = database::version().await?.into();
+        for part in ["writes", "delivery", "claims", "room", "death"].into_iter().filter(|part| is_wanted(part)) {
+            results[part] = match part {
+                "writes" => writes::run().await?,
+                "delivery" => delivery::run().await?,
+                "claims" => claims::run()?,
+                "room" => room::run().await?,
+                _ => death::run().await?,
+            };
+            println!();
+        }
+        io::Result::Ok(())
+    })?;
+    if parts.is_empty() { environment::save("cluster", &results) } else { Ok(()) }
+}
+
+/// This program again, with a server that is ended after it; what is returned is why not.
+fn with_a_server(parts: &[String]) -> io::Error {
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../scripts/postgres");
+    match std::env::current_exe() {
+        Ok(program) => Command::new(script).env("FSYNC", "on").arg(program).arg("cluster").args(parts).exec(),
+        Err(error) => error,
+    }
+}

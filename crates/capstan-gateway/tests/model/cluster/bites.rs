@@ -1,0 +1,33 @@
+//! The schedules bite: each mistake that a journal of many processes can be made to make is found within a hundred.
+
+use std::process::Command;
+
+/// As named in the journal's `planted_bug.rs`.
+const BUGS: [&str; 5] = ["no_fence", "no_settle", "no_poll", "early_notice", "adopt_living"];
+
+/// Runs the test with a mistake planted, and says how it failed.
+fn story_of(bug: &str) -> String {
+    let test = "cluster::whatever_becomes_of_gateways_every_viewer_sees_the_same_stream_to_its_end";
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env("CAPSTAN_BUG", bug)
+        .env("CAPSTAN_CLUSTER_SEEDS", "100")
+        .env_remove("CAPSTAN_SEED")
+        .output()
+        .unwrap();
+    assert!(!output.status.success(), "{bug} was not found in 100 seeds");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+#[ignore = "up to a hundred schedules each"]
+fn soak_every_planted_mistake_of_a_cluster_is_found_within_a_hundred_seeds() {
+    if std::env::var_os("CAPSTAN_TEST_POSTGRES").is_none() {
+        return;
+    }
+    for bug in BUGS {
+        let story = story_of(bug);
+        let verdict = story.lines().find(|line| line.starts_with("seed "));
+        eprintln!("{bug}: {}", verdict.unwrap_or_else(|| panic!("{bug}: {story}")));
+    }
+}
