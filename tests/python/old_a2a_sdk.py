@@ -7,7 +7,7 @@ import pytest
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import (
     GetTaskPushNotificationConfigParams, Message, Part, PushNotificationConfig, Role, TaskIdParams, TaskPushNotificationConfig,
-    TaskQueryParams, TaskState, TextPart,
+    TaskQueryParams, TaskState, TextPart, TransportProtocol,
 )
 
 
@@ -31,8 +31,12 @@ def with_client(gateway, run, **config):
     asyncio.run(main())
 
 
+BINDINGS = [TransportProtocol.jsonrpc, TransportProtocol.http_json]
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("streaming", [True, False])
-def test_a_task_is_streamed_or_sent_kept_failed_and_answered(gateway, streaming):
+def test_a_task_is_streamed_or_sent_kept_failed_and_answered(gateway, streaming, binding):
     async def run(client):
         task = await last(client.send_message(message("/tokens 5")))
         assert task.status.state == TaskState.completed
@@ -45,10 +49,11 @@ def test_a_task_is_streamed_or_sent_kept_failed_and_answered(gateway, streaming)
         answered = await last(client.send_message(message("yes", task_id=asked.id, context_id=asked.context_id)))
         assert (answered.status.state, answered.id) == (TaskState.completed, asked.id)
 
-    with_client(gateway, run, streaming=streaming)
+    with_client(gateway, run, streaming=streaming, supported_transports=[binding])
 
 
-def test_a_task_is_come_back_to_told_of_and_canceled(gateway):
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_a_task_is_come_back_to_told_of_and_canceled(gateway, binding):
     async def run(client):
         events = client.send_message(message("/hang"))
         task, _ = await anext(events)
@@ -62,5 +67,6 @@ def test_a_task_is_come_back_to_told_of_and_canceled(gateway):
         assert (await client.cancel_task(TaskIdParams(id=task.id))).status.state == TaskState.canceled
         assert (await last(watch)).status.state == TaskState.canceled
         assert (await last(events)).status.state == TaskState.canceled
+        assert (await client.get_card()).name == "demo"
 
-    with_client(gateway, run)
+    with_client(gateway, run, supported_transports=[binding])

@@ -6,7 +6,7 @@ import uuid
 import pytest
 from a2a.client import ClientConfig, ClientFactory
 from a2a.types.a2a_pb2 import (
-    CancelTaskRequest, GetTaskRequest, ListTasksRequest, Message, Part, Role, SendMessageRequest,
+    CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, Message, Part, Role, SendMessageRequest,
     SubscribeToTaskRequest, TaskState,
 )
 from a2a.utils.errors import TaskNotFoundError
@@ -58,6 +58,16 @@ def connect(gateway, binding):
 
 def tokens(count):
     return "".join(f"tok{n + 1} " for n in range(count))
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_the_card_for_whoever_has_a_key_is_there(gateway, binding):
+    async def run():
+        client = await connect(gateway, binding)
+        card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
+        assert (card.name, card.capabilities.extended_agent_card) == ("demo", True)
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("binding", BINDINGS)

@@ -135,6 +135,11 @@ pub(crate) trait Face: Send + Sync + 'static {
         false
     }
 
+    /// Whether no request can name a run of this face, so that who repeats it may have it if nobody reads it.
+    fn is_keyless(&self, run: &Run) -> bool {
+        self.ends_unread(run)
+    }
+
     /// The answer to one who wants the whole run at once; `None` for a stream.
     async fn whole(&self, _app: &App, _request: &Request<'_>, _run: &Run) -> Option<Response> {
         None

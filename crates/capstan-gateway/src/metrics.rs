@@ -72,6 +72,7 @@ pub(crate) struct Metrics {
     resumes: Counter,
     pub(crate) replayed: Counter<u64, AtomicU64>,
     pub(crate) attached: Counter,
+    pub(crate) undelivered: Counter,
     pub(crate) stalled_readers: Counter,
     pub(crate) damaged_reads: Counter,
     pub(crate) active_runs: Gauge,
@@ -134,6 +135,10 @@ impl Metrics {
         let resumes = counter("resumes", "Readers that came with a cursor");
         let replayed = counter("replayed_packets", "Packets served from behind the tail");
         let attached = counter("attached_duplicates", "Requests that attached to a known run");
+        let undelivered = counter(
+            "undelivered",
+            "Webhooks and push notifications that were not noted, because too many are under way",
+        );
         let stalled_readers =
             counter("stalled_readers", "Connections that were cut because nothing was read");
         let damaged_reads = counter("damaged_reads", "Readers that met a damaged place of the journal");
@@ -171,6 +176,7 @@ impl Metrics {
             resumes,
             replayed,
             attached,
+            undelivered,
             stalled_readers,
             damaged_reads,
             active_runs,

@@ -1,12 +1,12 @@
-//! Who reads a run in this process. A run that its face leaves nobody to come back for is stopped when its last
-//! reader has been gone for a while.
+//! Who reads a run. One that its face leaves nobody to come back for is stopped when its last reader, in any process, has been
+//! gone for a while. Each process counts its own readers, and lets the others know of the first and the last.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use capstan_agent::Timer;
-use capstan_journal::{Run, RunState};
+use capstan_journal::{Elsewhere, Run};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -16,49 +16,93 @@ use crate::runs;
 
 /// Nobody is waited for any longer, whatever was said.
 const LONGEST: Duration = Duration::from_secs(600);
+/// The others are told of a wait that is so much longer, so that they need not be told of each.
+const AHEAD: Duration = Duration::from_secs(10);
 
 /// How many read each run, and when those will be back who were told to wait.
 #[derive(Default)]
 pub(crate) struct Readers {
     counts: Mutex<HashMap<Uuid, usize>>,
-    expected: Mutex<HashMap<String, Instant>>,
+    expected: Mutex<HashMap<String, Expected>>,
+    /// The last time that the last reader left a run which ends unread, as a number: whoever waits since an earlier one need not.
+    left: Mutex<HashMap<Uuid, u64>>,
+}
+
+struct Expected {
+    back: Instant,
+    /// Until when the other processes wait for it.
+    told: Instant,
+}
+
+fn lock<T>(all: &Mutex<T>) -> MutexGuard<'_, T> {
+    all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Readers {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, usize>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Somebody of this tenant was told to come back then, maybe for a run that nobody reads.
-    pub(crate) fn expect(&self, tenant: &str, within: Duration) {
-        let (now, mut expected) =
-            (Instant::now(), self.expected.lock().unwrap_or_else(PoisonError::into_inner));
-        expected.retain(|_, back| *back > now);
-        let Some(back) = now.checked_add(within) else { return };
-        let known = expected.entry(tenant.to_owned()).or_insert(back);
-        *known = back.max(*known);
+    pub(crate) fn expect(&self, app: &App, tenant: &str, within: Duration) {
+        let (now, mut expected) = (Instant::now(), lock(&self.expected));
+        expected.retain(|_, expected| expected.told > now);
+        let within = within.min(LONGEST);
+        let back = now + within;
+        let known = expected.entry(tenant.to_owned()).or_insert(Expected { back, told: now });
+        known.back = back.max(known.back);
+        if known.told < back {
+            known.told = back + AHEAD;
+            app.journal.store().expect(tenant, within + AHEAD);
+        }
     }
 
     /// How long it is until then.
     fn expected_in(&self, tenant: &str) -> Duration {
-        let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
-        expected.get(tenant).map_or(Duration::ZERO, |back| back.saturating_duration_since(Instant::now()))
+        let expected = lock(&self.expected);
+        expected.get(tenant).map_or(Duration::ZERO, |it| it.back.saturating_duration_since(Instant::now()))
     }
 
     fn has(&self, stream: Uuid) -> bool {
-        self.lock().contains_key(&stream)
+        lock(&self.counts).contains_key(&stream)
     }
 
-    /// One less; whether that was the last.
-    fn leave(&self, stream: Uuid) -> bool {
-        let mut all = self.lock();
+    /// One more. The first is told to the others while nobody else can come or leave, so that they hear it in that order.
+    fn come(&self, stream: Uuid, tell: impl FnOnce()) {
+        let mut all = lock(&self.counts);
+        let count = all.entry(stream).or_default();
+        *count += 1;
+        if *count == 1 {
+            tell();
+        }
+    }
+
+    /// One less; whether that was the last, which is told likewise.
+    fn leave(&self, stream: Uuid, tell: impl FnOnce()) -> bool {
+        let mut all = lock(&self.counts);
         let left = all.get(&stream).map_or(0, |count| count.saturating_sub(1));
         if left > 0 {
             all.insert(stream, left);
             return false;
         }
         all.remove(&stream);
+        tell();
         true
+    }
+
+    fn number(&self, stream: Uuid) -> u64 {
+        let mut all = lock(&self.left);
+        let number = all.entry(stream).or_default();
+        *number += 1;
+        *number
+    }
+
+    /// Whether nobody has come here since, or has come and left.
+    fn is_unread(&self, stream: Uuid, number: u64) -> bool {
+        !self.has(stream) && lock(&self.left).get(&stream) == Some(&number)
+    }
+
+    fn forget(&self, stream: Uuid, number: u64) {
+        let mut all = lock(&self.left);
+        if all.get(&stream) == Some(&number) {
+            all.remove(&stream);
+        }
     }
 }
 
@@ -66,6 +110,8 @@ impl Readers {
 pub(crate) struct Reading {
     app: App,
     stream: Uuid,
+    /// Nobody can name it in a request: the other processes are told who reads it.
+    is_keyless: bool,
     /// Nobody can come back for it.
     ends_unread: bool,
 }
@@ -73,70 +119,135 @@ pub(crate) struct Reading {
 impl Reading {
     /// One more reader.
     pub(crate) fn new(app: &App, run: &Run) -> Self {
-        *app.readers.lock().entry(run.stream_id).or_default() += 1;
-        Self::of(app, run)
+        let reading = Self::of(app, run);
+        app.readers.come(run.stream_id, || reading.tell(true));
+        reading
     }
 
-    /// The first reader, unless there is one: of many who come for a run that nobody reads, one gets it.
-    pub(crate) fn alone(app: &App, run: &Run) -> Option<Self> {
-        let mut all = app.readers.lock();
-        if all.contains_key(&run.stream_id) {
-            return None;
+    /// The first reader, unless there is one in any process: of many who come for a run that nobody reads, one gets it.
+    pub(crate) async fn alone(app: &App, run: &Run) -> Option<Self> {
+        let stream = run.stream_id;
+        {
+            let mut all = lock(&app.readers.counts);
+            if all.contains_key(&stream) {
+                return None;
+            }
+            all.insert(stream, 1);
         }
-        all.insert(run.stream_id, 1);
+        let reading = Self::of(app, run);
+        if app.journal.store().take_unread(stream).await.unwrap_or(false) {
+            return Some(reading);
+        }
+        let all = lock(&app.readers.counts);
+        if all.get(&stream).is_some_and(|count| *count > 1) {
+            // Who has come meanwhile was not the first here.
+            reading.tell(true);
+        }
         drop(all);
-        Some(Self::of(app, run))
+        None
+    }
+
+    fn tell(&self, is_read: bool) {
+        if self.is_keyless {
+            self.app.journal.store().mark_read(self.stream, is_read);
+        }
     }
 
     fn of(app: &App, run: &Run) -> Self {
-        let ends_unread = app.face(&run.face).is_some_and(|face| face.ends_unread(run));
-        Self { app: app.clone(), stream: run.stream_id, ends_unread }
+        let face = app.face(&run.face);
+        let is_keyless = face.is_some_and(|face| face.is_keyless(run));
+        let ends_unread = face.is_some_and(|face| face.ends_unread(run));
+        Self { app: app.clone(), stream: run.stream_id, is_keyless, ends_unread }
     }
 }
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        let is_last = self.app.readers.leave(self.stream);
-        // Others may read it in other processes, of which nothing is known here.
-        if !is_last || !self.ends_unread || self.app.journal.store().is_shared() {
-            return;
-        }
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(stop_unread(self.app.clone(), self.stream));
+        let is_last = self.app.readers.leave(self.stream, || self.tell(false));
+        if is_last && self.ends_unread {
+            stop_unread(&self.app, self.stream);
         }
     }
 }
 
-/// Stops a run that nobody has come back to in time.
-async fn stop_unread(app: App, stream: Uuid) {
+/// Looks after a run that goes on here, if nobody reads it and nobody can come back for it.
+pub(crate) fn look_after(app: &App, run: &Run) {
+    if app.face(&run.face).is_some_and(|face| face.ends_unread(run)) && !app.readers.has(run.stream_id) {
+        stop_unread(app, run.stream_id);
+    }
+}
+
+/// Stops a run that nobody comes back to in time.
+fn stop_unread(app: &App, stream: Uuid) {
     let grace = app.settings.timeouts.unread_chat;
-    if grace.is_zero() || !is_open(&app, stream).await {
-        return;
-    }
-    let sleep = async |long| {
-        tokio::select! {
-            () = app.clock.sleep(Timer::Grace, long) => !app.readers.has(stream),
-            () = app.draining.cancelled() => false,
-        }
-    };
-    if !sleep(grace).await {
-        return;
-    }
-    // Whoever was told to come back later than that may come for this one. Once: others are told so all the time.
-    let Ok(Some(run)) = app.journal.store().run(stream).await else { return };
-    let longer = app.readers.expected_in(&run.tenant).min(LONGEST);
-    if !longer.is_zero() && !sleep(longer).await {
-        return;
-    }
-    if let Ok(Some(run)) = app.journal.store().run(stream).await
-        && run.state != RunState::Closed
+    if let Ok(runtime) = Handle::try_current()
+        && !grace.is_zero()
     {
-        tracing::info!(%stream, "nobody reads the run any more, nor can come back for it; it is stopped");
-        // A run that cannot be stopped now ends by itself.
-        let _ = runs::stop(&app, run).await;
+        let (app, number) = (app.clone(), app.readers.number(stream));
+        runtime.spawn(async move {
+            Vigil { app: &app, stream, number, began: Instant::now(), waited: Duration::ZERO }
+                .keep(grace)
+                .await;
+            app.readers.forget(stream, number);
+        });
     }
 }
 
-async fn is_open(app: &App, stream: Uuid) -> bool {
-    matches!(app.journal.store().run(stream).await, Ok(Some(run)) if run.state != RunState::Closed)
+/// The wait for readers of a run that has none here.
+struct Vigil<'a> {
+    app: &'a App,
+    stream: Uuid,
+    number: u64,
+    began: Instant,
+    waited: Duration,
+}
+
+impl Vigil<'_> {
+    async fn keep(mut self, grace: Duration) {
+        let (mut open, mut long) = (self.open().await, grace);
+        while let Some(run) = open {
+            if long.is_zero() {
+                tracing::info!(stream = %self.stream, "nobody reads the run any more, nor can come back for it; it is stopped");
+                // A run that cannot be stopped now ends by itself.
+                let _ = runs::stop(self.app, run).await;
+                return;
+            }
+            if !self.wait(long).await {
+                return;
+            }
+            long = self.longer(&run.tenant, grace).await;
+            open = self.open().await;
+        }
+    }
+
+    /// False if somebody has come here, or the server ends.
+    async fn wait(&mut self, long: Duration) -> bool {
+        self.waited += long;
+        tokio::select! {
+            () = self.app.clock.sleep(Timer::Grace, long) => self.app.readers.is_unread(self.stream, self.number),
+            () = self.app.draining.cancelled() => false,
+        }
+    }
+
+    async fn open(&self) -> Option<Run> {
+        let run = self.app.journal.store().run(self.stream).await.ok().flatten();
+        run.filter(Run::is_open)
+    }
+
+    /// For how long it is still to be waited.
+    async fn longer(&self, tenant: &str, grace: Duration) -> Duration {
+        let store = self.app.journal.store();
+        // Who cannot ask does not stop what others may read.
+        let Ok(elsewhere) = store.elsewhere(self.stream, tenant).await else { return grace };
+        let Elsewhere { is_read, unread_for, expected } = elsewhere;
+        if is_read {
+            return grace;
+        }
+        let elapsed = self.began.elapsed();
+        // Whoever was told to come back later may come for this one.
+        let expected = expected.max(self.app.readers.expected_in(tenant));
+        let back = if expected.is_zero() { Duration::ZERO } else { (elapsed + expected).min(LONGEST) };
+        let left = unread_for.map_or(Duration::ZERO, |long| (elapsed + grace).saturating_sub(long));
+        grace.max(back).max(left).saturating_sub(self.waited.max(elapsed))
+    }
 }

@@ -14,7 +14,7 @@ use crate::console;
 use crate::refusal::journal_fault;
 use crate::relay::{self, Ending, Origin};
 use crate::waits::Wait;
-use crate::{runs, webhooks};
+use crate::{readers, runs, webhooks};
 
 /// How many runs are recovered at once.
 const AT_ONCE: usize = 1024;
@@ -94,8 +94,15 @@ async fn recover_one(app: App, run: Run) -> Result<bool, Fault> {
 /// Arms the runs that wait for the gateway itself. Their relays sleep until the attempt may begin.
 async fn arm_own(app: &App) -> Result<(), Fault> {
     for run in app.journal.store().unarmed(usize::MAX).await.map_err(journal_fault)? {
-        runs::arm(app, run, None, Origin::default()).await?;
+        go_on(app, run).await?;
     }
+    Ok(())
+}
+
+/// Arms a run that nobody asked for, and maybe nobody reads.
+async fn go_on(app: &App, run: Run) -> Result<(), Fault> {
+    let armed = runs::arm(app, run, None, Origin::default()).await?;
+    readers::look_after(app, &armed);
     Ok(())
 }
 
@@ -142,7 +149,7 @@ async fn look_after(app: &App) -> Result<(), Fault> {
         tracing::info!(interrupted, lost, "took over runs that another process left");
     }
     for run in store.unarmed(AT_ONCE).await.map_err(journal_fault)? {
-        runs::arm(app, run, None, Origin::default()).await?;
+        go_on(app, run).await?;
     }
     // Whoever suspended them may be gone.
     let (now, patience) = (app.wall.now(), app.settings.timeouts.waiting);

@@ -156,6 +156,8 @@ pub struct Limits {
     pub messages_per_session: usize,
     /// Runs at once per tenant.
     pub runs_per_tenant: usize,
+    /// Webhooks and push notifications that are still to be delivered, per tenant: one more is not noted.
+    pub deliveries_per_tenant: usize,
     /// Runs that wait for their client, per tenant. Checked when a run begins to wait: beyond it, it ends instead.
     pub waiting_per_tenant: usize,
     /// Bytes of a session's turns, and of the bodies of its runs under way.
@@ -203,6 +205,8 @@ impl Default for Limits {
             sessions: 0,
             messages_per_session: 10_000,
             runs_per_tenant: 1_000,
+            // A receiver that is away for an hour, of a tenant that ends one every few seconds.
+            deliveries_per_tenant: 1_000,
             // As many as may run: all of them may fail at once, when an upstream does.
             waiting_per_tenant: 1_000,
             // A few pictures in base64, or more words than any model reads. Each run of the session reads all of it.

@@ -127,6 +127,19 @@ impl Tenant {
     }
 }
 
+/// What is added to a tenant's name for its deliveries: runs, but none of its own.
+const DELIVERIES: &str = "\u{b7}deliveries";
+
+/// Under which name the deliveries of a tenant are kept.
+pub(crate) fn deliveries_of(tenant: &str) -> String {
+    format!("{tenant}{DELIVERIES}")
+}
+
+/// The tenant to whom something belongs that is kept under this name.
+pub(crate) fn owner_of(name: &str) -> &str {
+    name.strip_suffix(DELIVERIES).unwrap_or(name)
+}
+
 /// Who may use a gateway: a handle, cheap to clone. Whoever holds one can replace the tenants while it serves.
 #[derive(Debug, Clone, Default)]
 pub struct Tenants(Arc<RwLock<Arc<[Tenant]>>>);
@@ -155,21 +168,22 @@ impl Tenants {
 
     /// The tenant of a name; one that only tokens know of has no rules of its own.
     pub(crate) fn named(&self, name: &str) -> Tenant {
-        let tenants = self.current();
+        let (tenants, name) = (self.current(), owner_of(name));
         let known = tenants.iter().find(|tenant| tenant.name == name);
         known.cloned().unwrap_or_else(|| Tenant::new(name, Vec::new()))
     }
 
     /// Whether nothing of this tenant may be stored.
     pub(crate) fn is_unstored(&self, name: &str) -> bool {
+        let name = owner_of(name);
         self.current().iter().any(|tenant| tenant.no_store && tenant.name == name)
     }
 
     /// What is kept, with what holds for single tenants.
     pub(crate) fn retention(&self, for_all: &Retention, unstored_bytes: u64) -> Retention {
         let tenants = self.current();
-        let own =
-            tenants.iter().filter_map(|t| Some((t.name.clone(), t.retention(for_all, unstored_bytes)?)));
+        let own = tenants.iter().filter_map(|t| Some((&t.name, t.retention(for_all, unstored_bytes)?)));
+        let own = own.flat_map(|(name, own)| [(name.clone(), own), (deliveries_of(name), own)]);
         Retention { tenants: own.collect(), ..for_all.clone() }
     }
 

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use capstan_agent::{Agent, Failure, Outcome, Stopped, Turn, Writer, async_trait};
-use capstan_journal::{ArmedBy, Claim, Quota, Run, RunState, Step};
+use capstan_journal::{ArmedBy, Claim, ErrorKind, Quota, Run, RunState, Step};
 use capstan_protocol::{Close, Fault, FaultKind};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
@@ -24,6 +24,7 @@ use crate::face::a2a::push::{self, Parcel};
 use crate::limits::Slot;
 use crate::refusal::journal_fault;
 use crate::relay::{self, Room};
+use crate::tenants;
 
 /// The agent's name; no request can ask for it.
 pub(crate) const COURIER: &str = "capstan:webhook";
@@ -275,31 +276,61 @@ pub(crate) async fn promise(app: &App, run: &Run, ask: &Ask) {
     }
     if let Err(fault) = claim(app, run).await {
         let cause = app.loggable(&fault);
-        tracing::error!(stream = %run.stream_id, code = fault.code(), cause, "the webhook of a run was not noted");
+        tracing::error!(stream = %run.stream_id, code = fault.code(), cause, "the webhook of a run was not noted, and will not be told");
     }
 }
 
 async fn claim(app: &App, run: &Run) -> Result<(), Fault> {
     let body = Bytes::from(serde_json::json!({ "input": run.stream_id.to_string() }).to_string());
     let Some(face) = app.face(&run.face) else { return Ok(()) };
-    let (ask, stream) = (Arc::new(face.decode(&body)?), Uuid::now_v7());
+    let (key, ask) = (format!("webhook-{}", run.stream_id), face.decode(&body)?);
+    begin(app, &run.tenant, Delivery { face: &run.face, key, body, ask, chat: None }).await
+}
+
+/// What a delivery is, as a run.
+pub(crate) struct Delivery<'a> {
+    pub(crate) face: &'a str,
+    /// However often it is begun, it is one.
+    pub(crate) key: String,
+    pub(crate) body: Bytes,
+    pub(crate) ask: Ask,
+    pub(crate) chat: Option<String>,
+}
+
+/// Begins a delivery of a tenant's, unless as many are open as may be. Deliveries are kept beside the tenant's runs, so that a
+/// receiver that is away takes none of their places.
+pub(crate) async fn begin(app: &App, tenant: &str, delivery: Delivery<'_>) -> Result<(), Fault> {
+    let Delivery { face, key, body, ask, chat } = delivery;
+    let (tenant, stream, store) = (tenants::deliveries_of(tenant), Uuid::now_v7(), app.journal.store());
+    if store.is_shared() && app.settings.tenants.is_unstored(&tenant) {
+        store.home(&tenant, true).await.map_err(journal_fault)?;
+    }
     let claim = Claim {
         agent: COURIER.to_owned(),
         session: stream.to_string(),
-        face: run.face.clone(),
-        body_hash: body_hash(&body, Some(COURIER), face.name()),
+        face: face.to_owned(),
+        body_hash: body_hash(&body, Some(COURIER), face),
         body,
         max_attempts: ATTEMPTS,
         is_unseen: true,
         armed_by: ArmedBy::Gateway,
-        ..Claim::new(&run.tenant, format!("webhook-{}", run.stream_id), stream, app.wall.now())
+        chat,
+        ..Claim::new(&tenant, key, stream, app.wall.now())
     };
-    let claimed = app.journal.claim(claim, &Quota::UNLIMITED).await.map_err(journal_fault)?;
+    let most = Some(app.settings.limits.deliveries_per_tenant as u64);
+    let quota = Quota { running: most, waiting: most, ..Quota::UNLIMITED };
+    let claimed = app.journal.claim(claim, &quota).await.map_err(|error| match error.kind() {
+        ErrorKind::Refused(_) => {
+            app.metrics.undelivered.inc();
+            Fault::new(FaultKind::SessionLimitExceeded)
+                .with_message("As many deliveries are under way as may be: their receiver may be away.")
+        }
+        _ => journal_fault(error),
+    })?;
     if claimed.is_new {
         // It mostly waits, so it takes no place of a run.
-        let room =
-            Room { slot: Some(Slot::none(&app.limiter, &run.tenant)), load: app.limiter.load(&run.tenant) };
-        relay::spawn(app, app.courier.clone(), claimed.run, ask, None, room, None);
+        let room = Room { slot: Some(Slot::none(&app.limiter, &tenant)), load: app.limiter.load(&tenant) };
+        relay::spawn(app, app.courier.clone(), claimed.run, Arc::new(ask), None, room, None);
     }
     Ok(())
 }

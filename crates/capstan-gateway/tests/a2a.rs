@@ -3,7 +3,7 @@
 
 mod common;
 
-use capstan_gateway::{KeyHash, Settings, Tenant};
+use capstan_gateway::{Gateway, KeyHash, Settings, Tenant};
 use common::{Server, client, start};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -233,6 +233,98 @@ async fn http_and_json_say_the_same_without_envelopes() {
     let unknown = server.get(&format!("/v1/a2a/tasks/{}", Uuid::now_v7())).await;
     assert_eq!(unknown.status(), 404);
     assert_eq!(unknown.json::<Value>().await.unwrap()["error"]["details"][0]["reason"], "TASK_NOT_FOUND");
+    server.stop().await;
+}
+
+/// Whoever subscribes while the task is cancelled sees its end, wherever between two looks the cancel comes.
+#[tokio::test]
+async fn a_subscription_that_races_a_cancel_is_told_the_end() {
+    for looks in 1..=2 {
+        let store = common::odd_store::OddStore::new().shared();
+        let server = common::serve_gateway(Gateway::new(store.journal()).agent("demo", common::demo())).await;
+        let sent = json!({ "message": message("/hang"), "configuration": { "returnImmediately": true } });
+        let id = result(&server, "SendMessage", sent).await["task"]["id"].as_str().unwrap().to_owned();
+        let before = store.store.run(id.parse().unwrap()).await.unwrap().unwrap();
+        result(&server, "CancelTask", json!({ "id": id })).await;
+        store.old_looks.lock().unwrap().extend(std::iter::repeat_n(before, looks));
+        let told = stream(&server, "SubscribeToTask", json!({ "id": id })).await.text().await;
+        let told = events(&told.expect("a clean end"));
+        let last = told.last().unwrap();
+        let status = if looks == 1 { &last["task"]["status"] } else { &last["statusUpdate"]["status"] };
+        assert_eq!(status["state"], "TASK_STATE_CANCELED", "{told:?}");
+        server.stop().await;
+    }
+}
+
+/// HTTP+JSON of 0.3 has a form of its own, whose clients read no member that they do not know.
+#[tokio::test]
+async fn http_and_json_of_the_older_version_have_their_own_words() {
+    let server = start(Settings::default()).await;
+    let said = json!({ "messageId": Uuid::now_v7().to_string(), "role": "ROLE_USER", "content": [{ "text": "/echo Old" }] });
+    let sent = json!({ "message": said, "configuration": { "blocking": true } });
+    let told: Value = post(&server, "/v1/a2a/v1/message:send", &sent, &[]).await.json().await.unwrap();
+    let (id, names) = (told["task"]["id"].as_str().unwrap().to_owned(), |value: &Value| {
+        value.as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+    });
+    assert_eq!(told["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(names(&told["task"]), ["artifacts", "contextId", "id", "status"]);
+    assert_eq!(told["task"]["artifacts"][0]["parts"], json!([{ "text": "Old" }]));
+    let streamed = post(&server, "/v1/a2a/v1/message:stream", &sent, &[]).await.text().await.unwrap();
+    let last = streamed.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().unwrap();
+    let last: Value = serde_json::from_str(last).unwrap();
+    assert_eq!(last["statusUpdate"]["final"], true, "{streamed}");
+    let kept: Value = server.get(&format!("/v1/a2a/v1/tasks/{id}")).await.json().await.unwrap();
+    assert_eq!(kept, told["task"]);
+    // A failure's words are the content of a message, its types one deeper than elsewhere.
+    let fault =
+        json!({ "messageId": "f", "role": "ROLE_USER", "content": [{ "text": "/fault content_refused" }] });
+    let fault = json!({ "message": fault, "configuration": { "blocking": true } });
+    let failed: Value =
+        post(&server, "/v1/agents/demo/a2a/v1/message:send", &fault, &[]).await.json().await.unwrap();
+    let said = &failed["task"]["status"]["message"];
+    assert_eq!(said["content"][1]["data"]["data"]["code"], "content_refused", "{failed}");
+    // What is sent so is read so.
+    let data = json!([{ "text": "/echo " }, { "data": { "data": { "a": 1 } } }]);
+    let data = json!({ "messageId": "d", "role": "ROLE_USER", "content": data });
+    let data = json!({ "message": data, "configuration": { "blocking": true } });
+    let echoed: Value = post(&server, "/v1/a2a/v1/message:send", &data, &[]).await.json().await.unwrap();
+    assert!(!echoed.to_string().contains(r#""data":{\"a"#), "{echoed}");
+    let over = post(&server, &format!("/v1/a2a/v1/tasks/{id}:cancel"), &json!({}), &[]).await;
+    assert_eq!(over.status(), 409);
+    assert_eq!(over.json::<Value>().await.unwrap()["code"], -32002);
+    let unread = post(&server, "/v1/a2a/v1/message:send", &json!({ "message": 7 }), &[]).await;
+    assert_eq!(
+        (unread.status().as_u16(), unread.json::<Value>().await.unwrap()["code"].clone()),
+        (400, json!(-32602))
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_has_a_key_is_told_of_the_other_agents() {
+    let tenants = vec![Tenant::new("acme", vec![KeyHash::of("key-a")])].into();
+    let gateway =
+        Gateway::new(common::journal()).agent("demo", common::demo()).agent("other", common::demo());
+    let server = common::serve_gateway(gateway.settings(Settings { tenants, ..Settings::default() })).await;
+    let public: Value = server.get("/.well-known/agent-card.json").await.json().await.unwrap();
+    assert_eq!(public["capabilities"]["extendedAgentCard"], true);
+    assert!(!public.to_string().contains("other"), "{public}");
+    for path in ["/v1/a2a/extendedAgentCard", "/v1/a2a/v1/card", "/v1/agents/demo/a2a/extendedAgentCard"] {
+        assert_eq!(server.get(path).await.status(), 401, "{path}");
+        let told = client().get(format!("{}{path}", server.url)).bearer_auth("key-a").send().await.unwrap();
+        let card: Value = told.json().await.unwrap();
+        assert_eq!(card["skills"][1]["id"], "other", "{path}: {card}");
+    }
+    for method in ["GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"] {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method });
+        assert_eq!(post(&server, URL, &body, &[]).await.status(), 401);
+        let told = post(&server, URL, &body, &[("authorization", "Bearer key-a")]).await;
+        let told: Value = told.json().await.unwrap();
+        assert_eq!(
+            (&told["result"]["name"], &told["result"]["skills"][1]["id"]),
+            (&json!("demo"), &json!("other"))
+        );
+    }
     server.stop().await;
 }
 

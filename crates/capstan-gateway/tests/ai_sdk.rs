@@ -399,6 +399,33 @@ async fn refusals_are_sentences_for_people_and_problems_for_who_asks() {
     server.stop().await;
 }
 
+/// For clients that read a message as a stream of Durable Streams: they send no key there.
+#[tokio::test]
+async fn a_message_can_be_read_elsewhere_and_who_prefers_that_gets_no_body() {
+    let tenants = vec![Tenant::new("acme", vec![KeyHash::of("key-of-acme")])].into();
+    let server = start(Settings { tenants, ..Settings::default() }).await;
+    let key = ("authorization", "Bearer key-of-acme");
+    let streamed = post_to(&server, CHAT, &submit("c", "/echo Ours"), &[key]).await;
+    assert!(streamed.headers()["location"].to_str().unwrap().starts_with("/v1/durable/"));
+    let again = post_to(&server, CHAT, &submit("c", "/echo Ours"), &[key, ("prefer", "respond-async")]).await;
+    assert_eq!(again.headers()["x-stream-id"], streamed.headers()["x-stream-id"], "the same run");
+    let back = client().get(format!("{}{CHAT}/c/stream", server.url)).bearer_auth("key-of-acme");
+    let back = back.header("prefer", "respond-async").send().await.unwrap();
+    for told in [again, back] {
+        assert_eq!(
+            (told.status().as_u16(), &told.headers()["preference-applied"]),
+            (202, &"respond-async".parse().unwrap())
+        );
+        let place = told.headers()["location"].to_str().unwrap().to_owned();
+        assert!(told.bytes().await.unwrap().is_empty());
+        let items: Value = server.get(&place).await.json().await.unwrap();
+        assert_eq!(text(items.as_array().unwrap()), "Ours", "{items}");
+        let without = place.split("&ticket").next().unwrap();
+        assert_eq!(server.get(without).await.status(), 401);
+    }
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn chats_of_another_tenant_are_unknown() {
     let tenants =

@@ -303,11 +303,11 @@ async fn an_answer_is_erased_and_its_input_listed() {
     let page: Value = server.get(&format!("{path}/input_items?after=m2")).await.json().await.unwrap();
     assert_eq!(
         (&page["has_more"], &page["data"][0]["type"], &page["data"][0]["content"]),
-        (&json!(false), &json!("message"), &json!("a"))
+        (&json!(false), &json!("message"), &json!([{ "type": "input_text", "text": "a" }]))
     );
     let gone: Value = server.delete(&path).await.json().await.unwrap();
     assert_eq!(gone, json!({ "id": answer["id"], "object": "response", "deleted": true }));
-    for path in [path.as_str(), "/v1/responses/resp_x", "/v1/conversations/c"] {
+    for path in [path.as_str(), "/v1/responses/resp_x", "/v1/conversations/c", "/v1/embeddings"] {
         let refused = server.get(path).await;
         assert_eq!((refused.status().as_u16(), header(&refused, "x-should-retry")), (404, "false"), "{path}");
         assert_eq!(refused.json::<Value>().await.unwrap()["error"]["type"], "invalid_request_error");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use capstan_agent::async_trait;
-use capstan_gateway::{Gateway, KeyHash, Settings, Tenant, Timeouts, Webhook, WebhookSender};
+use capstan_gateway::{Gateway, KeyHash, Limits, Settings, Tenant, Timeouts, Webhook, WebhookSender};
 use capstan_journal::{ArmedBy, Claim, Journal, Quota};
 use capstan_protocol::Timestamp;
 use common::{Server, client, demo};
@@ -56,12 +56,16 @@ fn receiver(answer: u16) -> (Receiver, mpsc::UnboundedReceiver<Posted>) {
 }
 
 async fn serve(journal: Journal, receiver: Receiver) -> Server {
+    serve_within(journal, receiver, Limits::default()).await
+}
+
+async fn serve_within(journal: Journal, receiver: Receiver, limits: Limits) -> Server {
     let webhook = Webhook::new("https://hooks.example/", SECRET);
     let acme = Tenant { webhook, ..Tenant::new("acme", vec![KeyHash::of("sk")]) };
     let tenants = vec![acme, Tenant::new("quiet", vec![KeyHash::of("sk-quiet")])];
     // What hangs is not waited for.
     let timeouts = Timeouts { drain: Duration::from_millis(100), ..Timeouts::default() };
-    let settings = Settings { tenants: tenants.into(), timeouts, ..Settings::default() };
+    let settings = Settings { tenants: tenants.into(), timeouts, limits, ..Settings::default() };
     common::serve_gateway(Gateway::new(journal).agent("demo", demo()).webhooks(receiver).settings(settings))
         .await
 }
@@ -143,6 +147,35 @@ async fn what_ends_in_a_later_life_is_told_there() {
         (&json!("response.cancelled"), &response["id"])
     );
     server.stop().await;
+}
+
+/// What is still to be told takes no place of a run, and has a bound of its own.
+#[tokio::test]
+async fn deliveries_are_bounded_and_take_no_place_of_a_run() {
+    let (receiver, mut seen) = receiver(204);
+    let limits = Limits { runs_per_tenant: 3, deliveries_per_tenant: 2, ..Limits::default() };
+    let server = serve_within(common::journal(), receiver, limits).await;
+    let mut begun = Vec::new();
+    for _ in 0..3 {
+        let response = ask(&server, "sk", &in_the_background("/hang")).await;
+        assert_eq!(response["status"], "in_progress", "{response}");
+        begun.push(response["id"].as_str().unwrap().to_owned());
+    }
+    let refused = ask(&server, "sk", &in_the_background("/hang")).await;
+    assert_eq!(refused["error"]["code"], "session_limit_exceeded", "three run");
+    for id in &begun {
+        let cancel = client().post(format!("{}/v1/responses/{id}/cancel", server.url)).bearer_auth("sk");
+        assert_eq!(cancel.send().await.unwrap().status(), 200);
+    }
+    // The third was one too many: it is counted, and its end not told.
+    let told = [seen.recv().await.unwrap(), seen.recv().await.unwrap()];
+    let told: Vec<_> = told.iter().map(|told| told.event["data"]["id"].as_str().unwrap()).collect();
+    assert!(begun[..2].iter().all(|id| told.contains(&id.as_str())), "{told:?}");
+    let metrics = server.get("/metrics").await.text().await.unwrap();
+    assert!(metrics.contains("capstan_undelivered_total 1\n"), "{metrics}");
+    // There is room again.
+    ask(&server, "sk", &in_the_background("/echo hi")).await;
+    assert_eq!(seen.recv().await.unwrap().event["type"], "response.completed");
 }
 
 /// A crash may come after a response was claimed and before its delivery was.

@@ -45,7 +45,7 @@ pub use page::{Budget, Query, RunPage, Status};
 pub use postgres::{Schema, migrate};
 pub use quota::{Over, Quota, Refused, Usage};
 pub use reader::{Reader, Step};
-pub use replica::{BreakerNotice, Home, Noted, Peer, Replica, ReplicaState, Standing};
+pub use replica::{BreakerNotice, Elsewhere, Home, Noted, Peer, Replica, ReplicaState, Standing};
 pub use report::{Damage, Report};
 pub use retention::{Expired, Retention, TenantRetention};
 pub use rollup::{Counts, FIRST_PACKET_MS, Rollup, RollupKey};

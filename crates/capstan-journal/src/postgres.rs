@@ -2,7 +2,7 @@
 //! else writes to it, and that a process whose lease has ended cannot. ARCHITECTURE.md says why it is made so.
 //!
 //! Writes go through lanes, one connection and one statement in flight each: [`frames`], [`claims`], [`changes`].
-//! The [`herald`] tells others what was written, the [`listener`] hears them, the [`pulse`] keeps the lease.
+//! The [`herald`] tells others what was written, the [`listener`] hears them, the [`pulse`] keeps the lease, [`readers`] who reads.
 
 mod block;
 mod breakers;
@@ -19,6 +19,7 @@ mod notice;
 mod own;
 mod poll;
 mod pulse;
+mod readers;
 mod reads;
 mod rollups;
 mod rows;
@@ -43,6 +44,7 @@ use self::frames::Append;
 use self::link::{Failure, Link, Task};
 use self::notice::Notice;
 use self::own::Own;
+use self::readers::Mark;
 use self::reads::Reads;
 pub use self::schema::Schema;
 use self::target::Target;
@@ -94,6 +96,8 @@ struct Shared {
     claims: mpsc::Sender<ClaimJob>,
     changes: mpsc::Sender<Change>,
     notices: mpsc::Sender<Notice>,
+    /// As many as there are readers that come and go.
+    marks: mpsc::UnboundedSender<Mark>,
     news: mpsc::Sender<News>,
     stops: mpsc::Sender<Uuid>,
     health: watch::Sender<Health>,
@@ -128,6 +132,7 @@ impl PostgresStore {
         let (claims, claim_jobs) = mpsc::channel(QUEUE);
         let (changes, change_jobs) = mpsc::channel(QUEUE);
         let (notices, to_tell) = mpsc::channel(QUEUE);
+        let (marks, to_mark) = mpsc::unbounded_channel();
         let (news, heard) = mpsc::channel(NEWS);
         let (stops, asked) = mpsc::channel(NEWS);
         let shared = Arc::new(Shared {
@@ -145,6 +150,7 @@ impl PostgresStore {
             claims,
             changes,
             notices,
+            marks,
             news,
             stops,
             health: watch::Sender::new(Health::Well),
@@ -162,6 +168,7 @@ impl PostgresStore {
             Task::spawn(claims::run(here(), claim_jobs)),
             Task::spawn(changes::run(here(), change_jobs)),
             Task::spawn(herald::run(here(), to_tell)),
+            Task::spawn(readers::run(here(), to_mark)),
             Task::spawn(listener::run(here())),
             Task::spawn(poll::run(here())),
             Task::spawn(pulse::run(here())),

@@ -103,3 +103,14 @@ pub struct BreakerNotice {
     /// Another one for every change.
     pub change: uuid::Uuid,
 }
+
+/// Who reads a run in the other processes that share the store, by the store's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Elsewhere {
+    /// Somebody does, in a process that lives.
+    pub is_read: bool,
+    /// For how long nobody has, if anybody did.
+    pub unread_for: Option<Duration>,
+    /// How long it is until somebody of its tenant is to be back who was told to wait.
+    pub expected: Duration,
+}

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -19,9 +20,9 @@ use uuid::Uuid;
 use crate::memory::MemoryStore;
 use crate::rules::expired;
 use crate::{
-    BreakerNotice, Claim, Claimed, Expired, Found, Frame, Health, Home, JournalError, NameKind, News, Noted,
-    Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn,
-    Tenure, Usage, Watch,
+    BreakerNotice, Claim, Claimed, Elsewhere, Expired, Found, Frame, Health, Home, JournalError, NameKind,
+    News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState, Secret, Stats, Store,
+    StoredTurn, Tenure, Usage, Watch,
 };
 
 /// Says of whom nothing may be stored.
@@ -393,6 +394,23 @@ impl Store for SplitStore {
 
     async fn is_stop_asked(&self, stream: Uuid) -> Result<bool, JournalError> {
         self.home_of(stream).is_stop_asked(stream).await
+    }
+
+    /// Who lives in memory is read there alone.
+    fn mark_read(&self, stream: Uuid, is_read: bool) {
+        self.home_of(stream).mark_read(stream, is_read);
+    }
+
+    async fn take_unread(&self, stream: Uuid) -> Result<bool, JournalError> {
+        self.home_of(stream).take_unread(stream).await
+    }
+
+    async fn elsewhere(&self, stream: Uuid, tenant: &str) -> Result<Elsewhere, JournalError> {
+        self.home_of(stream).elsewhere(stream, tenant).await
+    }
+
+    fn expect(&self, tenant: &str, within: Duration) {
+        self.stored.expect(tenant, within);
     }
 
     fn stops(&self) -> Option<mpsc::Receiver<Uuid>> {

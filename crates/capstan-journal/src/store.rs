@@ -1,5 +1,7 @@
 //! The storage trait. Nothing in it assumes that only one process uses the store.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_protocol::Timestamp;
@@ -7,9 +9,9 @@ use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::{
-    ArmedBy, BreakerNotice, Claim, ErrorKind, Expired, Frame, Health, Home, JournalError, Kept, KeptSession,
-    NameKind, News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState, Secret,
-    Stats, StoredTurn, Tenure, Usage, Watch, copy,
+    ArmedBy, BreakerNotice, Claim, Elsewhere, ErrorKind, Expired, Frame, Health, Home, JournalError, Kept,
+    KeptSession, NameKind, News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage,
+    RunState, Secret, Stats, StoredTurn, Tenure, Usage, Watch, copy,
 };
 
 /// The answer to a claim.
@@ -208,6 +210,22 @@ pub trait Store: Send + Sync + 'static {
     fn stops(&self) -> Option<mpsc::Receiver<Uuid>> {
         None
     }
+
+    /// Lets the others know that somebody reads this run here, or nobody any more. Told for runs that only their readers look after.
+    fn mark_read(&self, _stream: Uuid, _is_read: bool) {}
+
+    /// Marks such a run as read here, unless somebody reads it in another process: of several that ask at once, one gets it.
+    async fn take_unread(&self, _stream: Uuid) -> Result<bool, JournalError> {
+        Ok(true)
+    }
+
+    /// Who reads such a run in other processes, and until when they expect its tenant back.
+    async fn elsewhere(&self, _stream: Uuid, _tenant: &str) -> Result<Elsewhere, JournalError> {
+        Ok(Elsewhere::default())
+    }
+
+    /// Lets the others know that somebody of this tenant was told to come back after so long.
+    fn expect(&self, _tenant: &str, _within: Duration) {}
 
     /// For how long a run is this process's; as `tenure`, but what lives in memory is nobody else's.
     fn tenure_of(&self, _stream: Uuid) -> Tenure {

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_journal::{
-    Claim, Durability, ErrorKind, Frame, Journal, Options, Over, Quota, Reader, Refused, Replica, Run,
-    RunState, Standing, Step, Store, TailLimits, connect, migrate,
+    Claim, Durability, Elsewhere, ErrorKind, Frame, Journal, Options, Over, Quota, Reader, Refused, Replica,
+    Run, RunState, Standing, Step, Store, TailLimits, connect, migrate,
 };
 use capstan_protocol::Timestamp;
 use network::{Network, Weather};
@@ -184,6 +184,47 @@ async fn a_stop_reaches_whoever_works_on_the_run() {
 }
 
 /// Everything of a stream up to where it stands still. What is shown must be stored.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_reads_a_run_is_known_to_the_others_as_long_as_its_process_lives() {
+    const LIVING: &str = "capstan.readers m join capstan.replicas p on p.id = m.replica and p.state < 3";
+    let Some((database, a, b)) = two().await else { return };
+    let stream = begin(&a, "k").await.stream_id;
+    let elsewhere = async || b.elsewhere(stream, "t").await.unwrap();
+    assert_eq!(elsewhere().await, Elsewhere::default());
+    a.mark_read(stream, true);
+    while !elsewhere().await.is_read {}
+    assert!(!a.elsewhere(stream, "t").await.unwrap().is_read, "a's own are a's to count");
+    assert!(!b.take_unread(stream).await.unwrap(), "somebody reads it");
+    a.mark_read(stream, false);
+    while elsewhere().await.is_read {}
+    assert!(elsewhere().await.unread_for.is_some(), "it was left, and when is known");
+    // Of two that want it at once one gets it.
+    let (one, other) = tokio::join!(a.take_unread(stream), b.take_unread(stream));
+    assert_ne!(one.unwrap(), other.unwrap());
+    for store in [&a, &b] {
+        store.mark_read(stream, false);
+    }
+    while a.elsewhere(stream, "t").await.unwrap().is_read || elsewhere().await.is_read {}
+    // Who is fenced reads nothing, until it says so under its next lease.
+    a.mark_read(stream, true);
+    while !elsewhere().await.is_read {}
+    database.sql("update capstan.replicas set state = 3 where name = 'a'");
+    while database.sql(&format!("select count(*) from {LIVING} where m.left_at is null")) != "1" {}
+    assert!(elsewhere().await.is_read);
+    // A wait that one has asked for is the longest that any has.
+    for seconds in [60, 20] {
+        b.expect("t", Duration::from_secs(seconds));
+    }
+    while a.elsewhere(stream, "t").await.unwrap().expected.is_zero() {}
+    assert!(a.elsewhere(stream, "t").await.unwrap().expected > Duration::from_secs(30));
+    // Of a run that is over nothing is kept.
+    database.sql("update capstan.runs set state = 3");
+    for store in [&a, &b] {
+        store.mark_read(stream, false);
+    }
+    while database.sql(&format!("select count(*) from {LIVING}")) != "0" {}
+}
+
 async fn stored_rest(store: &dyn Store, reader: &mut Reader) -> (Vec<u8>, RunState) {
     let mut seen = Vec::new();
     loop {

@@ -45,8 +45,7 @@ pub(crate) async fn of(app: &App, visitor: &Visitor) -> Result<Vec<Attention>, J
     let rule = Rule { app, now: app.wall.now(), gone };
     let mut found = Vec::new();
     for status in [Status::Running, Status::Waiting] {
-        let query =
-            Query { tenants: visitor.tenants(), status: Some(status), limit: MOST, ..Query::default() };
+        let query = Query { tenants: visitor.names(), status: Some(status), limit: MOST, ..Query::default() };
         for run in store.page(query).await?.runs {
             if let Some((why, sentence)) = rule.judge(&run) {
                 found.push(Attention { run: RunRow::new(app, visitor, &run), why, sentence });

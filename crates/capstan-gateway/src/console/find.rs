@@ -51,7 +51,7 @@ impl Search<'_> {
     }
 
     async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
-        let tenants = self.visitor.tenants();
+        let tenants = self.visitor.names();
         self.app.journal.store().page(Query { tenants, limit: MOST, ..query }).await
     }
 

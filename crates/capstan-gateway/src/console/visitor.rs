@@ -17,6 +17,7 @@ use crate::paid_body::Payer;
 use crate::refusal::{Refusal, journal_fault};
 use crate::scopes::Scope;
 use crate::settings::ContentRule;
+use crate::tenants::{deliveries_of, owner_of};
 
 /// Whoever looks.
 #[derive(Debug, Clone)]
@@ -116,6 +117,12 @@ impl Visitor {
         }
     }
 
+    /// Under which names that is kept which is theirs.
+    pub(crate) fn names(&self) -> Option<Vec<String>> {
+        let own = self.tenants()?;
+        Some(own.iter().map(|name| deliveries_of(name)).chain(own.clone()).collect())
+    }
+
     /// The same by name, as far as names are known: where all are in sight, those that are configured or have run.
     pub(crate) fn known_tenants(&self, app: &App) -> Vec<String> {
         self.tenants().unwrap_or_else(|| {
@@ -127,6 +134,7 @@ impl Visitor {
 
     /// Whether what is this tenant's is in sight.
     pub(crate) fn sees(&self, tenant: &str) -> bool {
+        let tenant = owner_of(tenant);
         match self {
             Self::Tenant(caller) => caller.tenant == tenant,
             Self::Operator(operator) => operator.may_to(Right::Look, tenant),

@@ -46,11 +46,11 @@ impl Face for A2a {
     }
 
     fn routes(self: Arc<Self>) -> Routes {
-        rpc::routes(&self).merge(rest::routes(&self))
+        rpc::routes(&self).merge(rest::routes(&self)).merge(card::routes())
     }
 
     fn open_routes(self: Arc<Self>) -> Routes {
-        card::routes()
+        card::open_routes()
     }
 
     fn request_headers(&self) -> &'static [&'static str] {

@@ -5,6 +5,7 @@
 
 mod ask;
 mod chunk;
+mod elsewhere;
 mod event;
 mod fold;
 mod items;
@@ -56,11 +57,11 @@ impl Face for AiSdk {
     }
 
     fn request_headers(&self) -> &'static [&'static str] {
-        &["idempotency-key"]
+        &["idempotency-key", elsewhere::PREFER]
     }
 
     fn response_headers(&self) -> &'static [&'static str] {
-        &["x-vercel-ai-ui-message-stream", FAULT_CODE]
+        &["x-vercel-ai-ui-message-stream", "location", FAULT_CODE]
     }
 
     fn events(&self) -> Model {
@@ -143,9 +144,18 @@ impl Face for AiSdk {
         Ok(run.state == RunState::Closed && is_whole && after >= run.last_seq)
     }
 
-    async fn headers(&self, _: &App, _: &Opening<'_>, headers: &mut HeaderMap) -> Result<(), Fault> {
+    async fn whole(&self, app: &App, request: &Request<'_>, run: &Run) -> Option<Response> {
+        if !elsewhere::is_preferred(request.parts) {
+            return None;
+        }
+        let told = elsewhere::response(app, run, request.parts).await;
+        let asker = Asker::Client(request.parts, request.ask);
+        Some(told.unwrap_or_else(|fault| super::refusal(app, self, fault, asker).of_a_run()))
+    }
+
+    async fn headers(&self, app: &App, opening: &Opening<'_>, headers: &mut HeaderMap) -> Result<(), Fault> {
         headers.insert("x-vercel-ai-ui-message-stream", HeaderValue::from_static("v1"));
-        Ok(())
+        elsewhere::name(app, opening.run, opening.parts, headers).await
     }
 }
 

@@ -7,6 +7,7 @@ use capstan_journal::{Run, RunState, Step};
 use capstan_protocol::Fault;
 
 use crate::app::App;
+use crate::readers::Reading;
 use crate::refusal::journal_fault;
 
 /// How much one answer holds, in packets and bytes.
@@ -27,6 +28,7 @@ pub(crate) struct Batch {
 /// The frames after a packet; if there are none yet, those that come within `wait`. Who waits takes a reader's place.
 pub(crate) async fn poll(app: &App, run: &Run, after: u64, wait: Duration) -> Result<Batch, Fault> {
     let _slot = app.limiter.take_reader(&run.tenant, &app.settings.limits)?;
+    let _reading = Reading::new(app, run);
     let found =
         app.journal.store().read(run.stream_id, after, MOST.0, MOST.1).await.map_err(journal_fault)?;
     let (mut frames, mut last): (Vec<Bytes>, u64) =

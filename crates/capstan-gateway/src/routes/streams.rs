@@ -3,7 +3,7 @@
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use capstan_journal::{Run, RunState};
+use capstan_journal::RunState;
 use capstan_protocol::{Fault, FaultKind, Profile, sse};
 use http::StatusCode;
 use schemars::JsonSchema;
@@ -21,7 +21,6 @@ use crate::reader::View;
 use crate::refusal::Refusal;
 use crate::resume::ResumePoint;
 use crate::scopes::Scope;
-use crate::webhooks::COURIER;
 use crate::{heavy, lookup, paid_body, post, purge, runs};
 
 /// A page holds at most this many entries.
@@ -134,15 +133,10 @@ pub(crate) async fn list(
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
     let runs = app.journal.store().list(&caller.tenant, params.before, limit).await?;
     let next = runs.last().filter(|_| runs.len() == limit).map(|run| run.stream_id);
-    // Deliveries are runs of ours, not of the tenant's agents.
-    let is_own = |run: &&Run| run.agent != COURIER;
     let mut load = app.limiter.load(&caller.tenant);
     // Whose requests take all that they may can still see which to stop.
     load.grow_beyond(runs.len().saturating_mul(RUN_BYTES), &app.settings.limits)?;
-    Ok(paid_body::json(
-        &StreamPage { streams: runs.iter().filter(is_own).map(Stream::from).collect(), next },
-        load,
-    )?)
+    Ok(paid_body::json(&StreamPage { streams: runs.iter().map(Stream::from).collect(), next }, load)?)
 }
 
 /// Which page.

@@ -1,7 +1,8 @@
 //! A store with faults of its own.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use capstan_agent::async_trait;
@@ -34,6 +35,8 @@ pub struct OddStore {
     pub together: Option<Arc<Barrier>>,
     /// A packet from which on what is read is damaged.
     pub damaged_from: AtomicU64,
+    /// What the next looks at a run find: it as it was a moment ago.
+    pub old_looks: Mutex<VecDeque<Run>>,
 }
 
 impl OddStore {
@@ -50,6 +53,7 @@ impl OddStore {
             fails_after: None,
             together: None,
             damaged_from: AtomicU64::new(u64::MAX),
+            old_looks: Mutex::default(),
         }
     }
 
@@ -145,6 +149,9 @@ impl Store for OddStore {
     }
 
     async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
+        if let Some(old) = self.old_looks.lock().unwrap().pop_front() {
+            return Ok(Some(old));
+        }
         self.store.run(stream).await
     }
 

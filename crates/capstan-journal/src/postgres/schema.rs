@@ -4,11 +4,12 @@ use super::link::{Failure, Link};
 use crate::{ErrorKind, JournalError, Secret};
 
 /// What this build writes. A file more is a number more.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("migrations/0001_tables.sql"),
     include_str!("migrations/0002_steps.sql"),
     include_str!("migrations/0003_homes.sql"),
     include_str!("migrations/0004_console.sql"),
+    include_str!("migrations/0005_readers.sql"),
 ];
 /// One process migrates at a time: a number of our own for PostgreSQL's advisory locks.
 const LOCK: &str = "select pg_advisory_xact_lock(8206372187465)";

@@ -15,15 +15,16 @@ use super::claims::{ClaimJob, Claiming};
 use super::frames::{Append, fenced};
 use super::link::{Failure, Params};
 use super::notice::Notice;
+use super::readers::Mark;
 use super::rows::{self, by_name, check_name, column, is_name, select_runs};
 use super::{PostgresStore, block, closed, pulse};
 use crate::news::{News, Tenure, Watch};
 use crate::planted_bug::{self, Bug};
 use crate::rules::{self, expired, not_found, shown};
 use crate::{
-    BreakerNotice, Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, Home, JournalError, Kept,
-    KeptSession, NameKind, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState,
-    Secret, SharedStats, Spent, Standing, Stats, Store, StoredTurn, Tokens, Usage,
+    BreakerNotice, Claim, Claimed, Elsewhere, ErrorKind, Expired, Found, Frame, Health, Home, JournalError,
+    Kept, KeptSession, NameKind, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage,
+    RunState, Secret, SharedStats, Spent, Standing, Stats, Store, StoredTurn, Tokens, Usage,
 };
 
 /// What a read may take beside the frames that are asked for: the rest of the block in which the first one lies.
@@ -440,6 +441,22 @@ impl Store for PostgresStore {
 
     fn stops(&self) -> Option<mpsc::Receiver<Uuid>> {
         self.stops.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn mark_read(&self, stream: Uuid, is_read: bool) {
+        let _ = self.shared.marks.send(Mark::Reads(stream, is_read));
+    }
+
+    async fn take_unread(&self, stream: Uuid) -> Result<bool, JournalError> {
+        self.shared.take_unread(stream).await
+    }
+
+    async fn elsewhere(&self, stream: Uuid, tenant: &str) -> Result<Elsewhere, JournalError> {
+        self.shared.elsewhere(stream, tenant).await
+    }
+
+    fn expect(&self, tenant: &str, within: Duration) {
+        let _ = self.shared.marks.send(Mark::Expects(tenant.to_owned(), within));
     }
 
     async fn home(&self, tenant: &str, may_move_in: bool) -> Result<Home, JournalError> {

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
-use super::Shared;
 use super::link::Failure;
 use super::notice::Notice;
 use super::rows::column;
+use super::{Shared, readers};
 use crate::retention::Judge;
 use crate::{Expired, JournalError, Retention};
 
@@ -71,6 +71,9 @@ impl Shared {
         let claims = retention.before(now, retention.claim_age).as_micros();
         report.claims = self.count(CLAIMS, &[&claims]).await?;
         report.sessions += self.expire_sessions(retention, now).await?;
+        for statement in readers::FORGET {
+            self.reads.query(statement, &[]).await?;
+        }
         Ok(report)
     }
 

@@ -11,9 +11,11 @@ mod network;
 mod postgres_server;
 #[path = "../serve/process.rs"]
 mod process;
+mod readers;
 mod sharing;
 mod soak;
 mod unstored;
+mod webhooks;
 mod wordy;
 
 use std::collections::HashSet;

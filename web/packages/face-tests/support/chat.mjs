@@ -23,11 +23,10 @@ class State {
  * A chat at `api`. What it heard beside its messages is in `data`.
  * @param sdk a version of the AI SDK
  */
-export function chatAt(sdk, api, { id = randomUUID(), messages = [], headers, body, fetch, ...options } = {}) {
+export function chatAt(sdk, api, { id = randomUUID(), messages = [], headers, body, fetch, transport = new sdk.DefaultChatTransport({ api, headers, body, fetch }), ...options } = {}) {
   const data = [];
   class Chat extends sdk.AbstractChat {
     constructor() {
-      const transport = new sdk.DefaultChatTransport({ api, headers, body, fetch });
       super({ id, transport, state: new State(messages), onData: (part) => data.push(part), ...options });
     }
   }

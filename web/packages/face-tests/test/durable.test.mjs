@@ -3,10 +3,11 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before, describe, test } from "node:test";
 
+import { createDurableChatTransport } from "@durable-streams/aisdk-transport";
 import { stream } from "@durable-streams/client";
 
 import { startGateway } from "../../../testing/gateway.mjs";
-import { tokens } from "../support/chat.mjs";
+import { answers, chatAt, sdks, textOf as saidBy, tokens, until } from "../support/chat.mjs";
 
 const textOf = (packets) => packets.filter((packet) => packet.op === "DELTA").map((packet) => packet.p).join("");
 
@@ -62,6 +63,42 @@ describe("Durable Streams", { concurrency: true, timeout: 60_000 }, () => {
     const chunks = await itemsOf({ url: `${url}?face=ai-sdk`, offset: "-1", live: "sse" });
     assert.deepEqual([chunks[0].type, chunks.at(-1).type], ["start", "finish"]);
     assert.equal(chunks.filter((chunk) => chunk.type === "text-delta").map((chunk) => chunk.delta).join(""), tokens(5));
+  });
+
+  test("the AI SDK's chat reads its message through their transport, and finds it again after a reload", async () => {
+    const [{ sdk }] = sdks;
+    const api = `${gateway.url}/v1/ai-sdk/chat`;
+    const transport = () => createDurableChatTransport({ api, headers: { prefer: "respond-async" } });
+    const id = randomUUID();
+    const chat = chatAt(sdk, api, { id, transport: transport() });
+    const sent = chat.sendMessage({ text: "/tokens 60 --delay 5ms" });
+    await until(() => answers(chat).length > 0 && saidBy(answers(chat)[0]).includes("tok10 "));
+    // Another page of the same chat, as after a reload: it has the question, and comes back to the answer.
+    const again = chatAt(sdk, api, { id, messages: chat.messages.slice(0, 1), transport: transport() });
+    await again.resumeStream();
+    await sent;
+    for (const one of [chat, again]) {
+      assert.equal(one.status, "ready");
+      assert.deepEqual(answers(one).map(saidBy), [tokens(60)]);
+    }
+    assert.equal(answers(again)[0].id, answers(chat)[0].id);
+    const failing = chatAt(sdk, api, { transport: transport() });
+    await failing.sendMessage({ text: "/fault content_refused" });
+    assert.equal(failing.status, "error");
+  });
+
+  test("chunks are read on at any offset, each once", async () => {
+    const url = `${await begin("/tokens 12")}?face=ai-sdk`;
+    const whole = await stream({ url, offset: "-1", live: "sse" });
+    const parts = [];
+    await new Promise((resolve) => whole.subscribeJson((batch) => void (parts.push(batch), batch.streamClosed && resolve())));
+    const all = parts.flatMap((batch) => batch.items);
+    let [seen, offset] = [[], "-1"];
+    for (const batch of parts) {
+      assert.deepEqual(await itemsOf({ url, offset, live: "sse" }), all.slice(seen.length));
+      [seen, offset] = [[...seen, ...batch.items], batch.offset];
+    }
+    assert.deepEqual(seen, all);
   });
 
   test("an unknown stream is told at once", async () => {

@@ -34,9 +34,11 @@ impl Call {
 
     /// A call that came to a path, before it was read.
     pub(super) fn at(path: &str) -> Self {
-        let is_rest = path.contains("/message:") || path.contains("/tasks") || path.contains("/.well-known/");
+        const REST: [&str; 5] = ["/message:", "/tasks", "/.well-known/", "/extendedAgentCard", "/a2a/v1/"];
+        let is_rest = REST.iter().any(|part| path.contains(part));
         let id = (!is_rest).then_some(Value::Null);
-        Self { id, version: Version::V1, wants_whole: false, is_blocking: false, push: None }
+        let version = if path.contains("/a2a/v1/") { Version::Rest03 } else { Version::V1 };
+        Self { id, version, wants_whole: false, is_blocking: false, push: None }
     }
 
     /// What a stream or an answer says.
@@ -61,6 +63,9 @@ impl Call {
                 let error = json!({ "code": wrong.code, "message": wrong.message, "data": [info] });
                 let status = if wrong.is_by_status { wrong.status } else { 200 };
                 (status, json!({ "jsonrpc": "2.0", "id": id, "error": error }))
+            }
+            None if self.version == Version::Rest03 => {
+                (wrong.status, json!({ "code": wrong.code, "message": wrong.message, "data": [info] }))
             }
             None => {
                 let error = json!({ "code": wrong.status, "status": wrong.rpc_status(), "message": wrong.message, "details": [info] });

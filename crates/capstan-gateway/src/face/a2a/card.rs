@@ -1,10 +1,11 @@
-//! Cards: what an agent can do and where, for everybody who asks.
+//! Cards: what an agent can do and where, for everybody who asks; and a little more for whoever has a key.
 
 use axum::Json;
 use axum::extract::{Path, Request as HttpRequest, State};
 use axum::response::{IntoResponse as _, Response};
 use capstan_protocol::{Fault, FaultKind};
 use http::header;
+use http::request::Parts;
 use serde_json::{Value, json};
 
 use super::words::with;
@@ -16,7 +17,8 @@ use crate::refusal::Refusal;
 /// The extension by which a stream that was cut is read on.
 const RESUME: &str = "https://github.com/capstan-run/capstan/blob/main/docs/a2a.md#last-event-id";
 
-pub(super) fn routes() -> Routes {
+/// For everybody.
+pub(super) fn open_routes() -> Routes {
     Routes::default().get("/.well-known/agent-card.json", of_default, &rows::CARD).get(
         "/v1/agents/{name}/a2a/.well-known/agent-card.json",
         of_agent,
@@ -24,10 +26,17 @@ pub(super) fn routes() -> Routes {
     )
 }
 
+/// For whoever has a key.
+pub(super) fn routes() -> Routes {
+    Routes::default()
+        .get("/v1/a2a/extendedAgentCard", more_of_default, &rows::EXTENDED_CARD)
+        .get("/v1/a2a/v1/card", more_of_default, &rows::EXTENDED_CARD)
+        .get("/v1/agents/{name}/a2a/extendedAgentCard", more_of_agent, &rows::EXTENDED_CARD_OF_AGENT)
+        .get("/v1/agents/{name}/a2a/v1/card", more_of_agent, &rows::EXTENDED_CARD_OF_AGENT)
+}
+
 async fn of_default(State(app): State<App>, request: HttpRequest) -> Result<Response, Refusal> {
-    let agent = app.default_agent().ok_or_else(|| Fault::new(FaultKind::AgentNotFound))?;
-    let url = format!("{}/v1/a2a", base(&app, &request));
-    Ok(Json(card(&app, &agent.name, &url)).into_response())
+    Ok(Json(public(&app, None, &request.into_parts().0)?).into_response())
 }
 
 async fn of_agent(
@@ -35,19 +44,63 @@ async fn of_agent(
     Path(name): Path<String>,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
-    let agent = app.agent(&name).ok_or_else(|| Fault::new(FaultKind::AgentNotFound))?;
-    let url = format!("{}/v1/agents/{}/a2a", base(&app, &request), agent.name);
-    Ok(Json(card(&app, &agent.name, &url)).into_response())
+    Ok(Json(public(&app, Some(&name), &request.into_parts().0)?).into_response())
+}
+
+async fn more_of_default(State(app): State<App>, request: HttpRequest) -> Result<Response, Refusal> {
+    Ok(Json(extended(&app, None, &request.into_parts().0)?).into_response())
+}
+
+async fn more_of_agent(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    request: HttpRequest,
+) -> Result<Response, Refusal> {
+    Ok(Json(extended(&app, Some(&name), &request.into_parts().0)?).into_response())
+}
+
+/// The card for everybody, of an agent or of the default one.
+fn public(app: &App, name: Option<&str>, parts: &Parts) -> Result<Value, Fault> {
+    let agent = name.map_or_else(|| app.default_agent(), |name| app.agent(name));
+    let agent = agent.ok_or_else(|| Fault::new(FaultKind::AgentNotFound))?;
+    let base = base(app, parts);
+    let url = match name {
+        None => format!("{base}/v1/a2a"),
+        Some(_) => place(&base, &agent.name),
+    };
+    Ok(card(app, &agent.name, &url))
+}
+
+fn place(base: &str, agent: &str) -> String {
+    format!("{base}/v1/agents/{agent}/a2a")
+}
+
+/// The card for whoever has shown a key: it names the other agents of this server, and where their cards are.
+pub(super) fn extended(app: &App, name: Option<&str>, parts: &Parts) -> Result<Value, Fault> {
+    let mut card = public(app, name, parts)?;
+    let own = card.get("name").cloned().unwrap_or_default();
+    let base = base(app, parts);
+    let mut others: Vec<&str> = app.agents().map(|agent| &*agent.name).filter(|name| own != *name).collect();
+    others.sort_unstable();
+    let others = others.into_iter().map(|name| {
+        let place = place(&base, name);
+        let says = format!("Another agent of this server, not asked here: its card is at {place}/.well-known/agent-card.json.");
+        json!({ "id": name, "name": name, "description": says, "tags": ["agent", "elsewhere"] })
+    });
+    if let Some(skills) = card.get_mut("skills").and_then(Value::as_array_mut) {
+        skills.extend(others);
+    }
+    Ok(card)
 }
 
 /// Where this server is: as it was set, else as the request calls it.
-fn base(app: &App, request: &HttpRequest) -> String {
+fn base(app: &App, parts: &Parts) -> String {
     if let Some(url) = &app.settings.public_url {
         return url.trim_end_matches('/').to_owned();
     }
     let scheme = if app.settings.tls.is_some() { "https" } else { "http" };
-    let named = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-    let host = named.or_else(|| request.uri().authority().map(http::uri::Authority::as_str));
+    let named = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = named.or_else(|| parts.uri.authority().map(http::uri::Authority::as_str));
     format!("{scheme}://{}", host.unwrap_or("localhost"))
 }
 
@@ -58,8 +111,9 @@ fn card(app: &App, name: &str, url: &str) -> Value {
         "name": name,
         "description": format!("The agent {name:?} behind Capstan: its tasks are started once, kept, and read on after a cut."),
         "version": env!("CARGO_PKG_VERSION"),
-        "supportedInterfaces": [interface("JSONRPC", "1.0"), interface("HTTP+JSON", "1.0"), interface("JSONRPC", "0.3")],
-        "capabilities": { "streaming": true, "pushNotifications": push::is_possible(app), "extensions": [{
+        "supportedInterfaces": [interface("JSONRPC", "1.0"), interface("HTTP+JSON", "1.0"), interface("JSONRPC", "0.3"),
+            interface("HTTP+JSON", "0.3")],
+        "capabilities": { "streaming": true, "pushNotifications": push::is_possible(app), "extendedAgentCard": true, "extensions": [{
             "uri": RESUME,
             "description": "Events have ids. A subscription with Last-Event-ID goes on right after that event, also when the task is over.",
             "required": false }] },
@@ -70,6 +124,8 @@ fn card(app: &App, name: &str, url: &str) -> Value {
         "protocolVersion": "0.3.0",
         "url": url,
         "preferredTransport": "JSONRPC",
+        "additionalInterfaces": [{ "url": url, "transport": "JSONRPC" }, { "url": url, "transport": "HTTP+JSON" }],
+        "supportsAuthenticatedExtendedCard": true,
     });
     if !app.settings.is_local() {
         let bearer = json!({ "key": { "httpAuthSecurityScheme": { "scheme": "Bearer" } } });

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::push::Config;
+use super::words::Version;
 use crate::ask::{Ask, Extras, LONGEST_ID, invalid, parameters_of};
 
 /// What `SendMessage` and its like are given, in either version.
@@ -27,12 +28,17 @@ pub(super) struct Configuration {
     task_push_notification_config: Option<Config>,
     /// These two in 0.3.
     blocking: Option<bool>,
+    #[serde(alias = "pushNotification")]
     push_notification_config: Option<Config>,
 }
 
 impl Configuration {
-    pub(super) fn is_blocking(&self) -> bool {
-        !self.return_immediately && self.blocking != Some(false)
+    pub(super) fn is_blocking(&self, version: Version) -> bool {
+        match version {
+            Version::V1 | Version::V03 => !self.return_immediately && self.blocking != Some(false),
+            // There, what is false is left out.
+            Version::Rest03 => self.blocking == Some(true),
+        }
     }
 
     /// Where the client wants to be told of the task.
@@ -53,6 +59,9 @@ pub(super) struct Message {
     pub(super) task_id: String,
     #[serde(default)]
     parts: Vec<MessagePart>,
+    /// In 0.3 as HTTP+JSON.
+    #[serde(default)]
+    content: Vec<MessagePart>,
 }
 
 /// A part of either version: `{text}` or `{kind: "text", text}`.
@@ -71,12 +80,24 @@ struct MessagePart {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct File {
+    #[serde(alias = "fileWithUri")]
     uri: Option<String>,
+    #[serde(alias = "fileWithBytes")]
     bytes: Option<String>,
     mime_type: Option<String>,
 }
 
 impl MessagePart {
+    /// Data lie one deeper in 0.3 as HTTP+JSON.
+    fn unwrap_data(&mut self) {
+        #[derive(Deserialize)]
+        struct Wrapped {
+            data: RawJson,
+        }
+        let inner = self.data.as_ref().and_then(|data| decode::from_str::<Wrapped>(data.get()).ok());
+        self.data = inner.map(|wrapped| wrapped.data).or(self.data.take());
+    }
+
     fn to_part(&self) -> Option<Part> {
         let file = self.file.as_ref();
         let mime_type = self.media_type.clone().or_else(|| file?.mime_type.clone());
@@ -102,7 +123,9 @@ impl MessagePart {
 
 impl Message {
     pub(super) fn of(raw: &RawObject) -> Result<Self, Fault> {
-        let message: Self = raw.decode().map_err(|e| in_message(&e))?;
+        let mut message: Self = raw.decode().map_err(|e| in_message(&e))?;
+        message.content.iter_mut().for_each(MessagePart::unwrap_data);
+        message.parts.append(&mut message.content);
         if message.message_id.is_empty() || message.message_id.len() > LONGEST_ID {
             let wrong = format!("must have 1 to {LONGEST_ID} bytes");
             return Err(invalid(&DecodeError::value("message.messageId", wrong)));

@@ -4,11 +4,10 @@
 //! posts, again and again if it must. Its body holds what was asked for, so that deliveries are also the record of it.
 
 use std::fmt;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use capstan_agent::Turn;
-use capstan_journal::{ArmedBy, Claim, NameKind, Quota, Run, RunState};
+use capstan_journal::{NameKind, Run, RunState};
 use capstan_protocol::{DecodeError, Fault, FaultKind};
 use http::{HeaderValue, Uri};
 use serde::{Deserialize, Serialize};
@@ -20,12 +19,11 @@ use super::call::Call;
 use super::words::{Ids, Version, with};
 use super::{NAME, task};
 use crate::app::App;
-use crate::ask::{Ask, body_hash, invalid};
-use crate::limits::Slot;
+use crate::ask::{Ask, invalid};
 use crate::reader;
 use crate::refusal::journal_fault;
-use crate::relay::{self, Room};
-use crate::webhooks::{ATTEMPTS, COURIER, Webhook};
+use crate::tenants;
+use crate::webhooks::{self, Webhook};
 
 /// Of one task.
 const MOST: usize = 8;
@@ -105,6 +103,10 @@ impl Config {
         match version {
             Version::V1 => with(own, "taskId", task),
             Version::V03 => json!({ "taskId": task, "pushNotificationConfig": own }),
+            Version::Rest03 => {
+                let name = format!("tasks/{task}/pushNotificationConfigs/{}", self.id);
+                json!({ "name": name, "pushNotificationConfig": own })
+            }
         }
     }
 }
@@ -186,14 +188,21 @@ pub(super) async fn promise(app: &App, call: &Call, run: &Run, ids: &Ids) -> Res
     for config in asked {
         let (task, is_1) = (ids.task.clone(), call.version == Version::V1);
         let key = format!("{}:{}", run.stream_id, config.id);
-        claim(app, run, &Delivery { run: run.stream_id, task, is_1, config, is_late: false }, &key).await?;
+        let delivery = Delivery { run: run.stream_id, task, is_1, config, is_late: false };
+        match claim(app, run, &delivery, &key).await {
+            // The task has begun, and can be asked for.
+            Err(fault) if fault.kind() == FaultKind::SessionLimitExceeded => {
+                tracing::error!(stream = %run.stream_id, code = fault.code(), "who asked to be told of a task will not be");
+            }
+            claimed => claimed?,
+        }
     }
     Ok(())
 }
 
 async fn deliveries(app: &App, tenant: &str, task: &str) -> Result<Vec<Run>, Fault> {
-    let named = app.journal.store().named(tenant, NameKind::Chat, &place(task), None, PAGE).await;
-    Ok(named.map_err(journal_fault)?.into_iter().filter(|run| run.agent == COURIER).collect())
+    let (store, tenant) = (app.journal.store(), tenants::deliveries_of(tenant));
+    store.named(&tenant, NameKind::Chat, &place(task), None, PAGE).await.map_err(journal_fault)
 }
 
 async fn of_run(app: &App, run: &Run) -> Result<Option<Delivery>, Fault> {
@@ -208,31 +217,13 @@ fn place(task: &str) -> String {
 }
 
 async fn claim(app: &App, of: &Run, delivery: &Delivery, key: &str) -> Result<(), Fault> {
-    let (stream, text) = (Uuid::now_v7(), serde_json::to_string(delivery).unwrap_or_default());
+    let text = serde_json::to_string(delivery).unwrap_or_default();
     let key = format!("capstan:push:{key}");
     let message =
         json!({ "message": { "messageId": key.as_str(), "role": "ROLE_USER", "parts": [{ "text": text }] } });
     let body = Bytes::from(message.to_string());
-    let ask = Arc::new(Ask::from_a2a(&body)?);
-    let claim = Claim {
-        agent: COURIER.to_owned(),
-        session: stream.to_string(),
-        face: NAME.to_owned(),
-        body_hash: body_hash(&body, Some(COURIER), NAME),
-        body,
-        max_attempts: ATTEMPTS,
-        is_unseen: true,
-        armed_by: ArmedBy::Gateway,
-        chat: Some(place(&delivery.task)),
-        ..Claim::new(&of.tenant, key, stream, app.wall.now())
-    };
-    let claimed = app.journal.claim(claim, &Quota::UNLIMITED).await.map_err(journal_fault)?;
-    if claimed.is_new {
-        let room =
-            Room { slot: Some(Slot::none(&app.limiter, &of.tenant)), load: app.limiter.load(&of.tenant) };
-        relay::spawn(app, app.courier.clone(), claimed.run, ask, None, room, None);
-    }
-    Ok(())
+    let (ask, chat) = (Ask::from_a2a(&body)?, Some(place(&delivery.task)));
+    webhooks::begin(app, &of.tenant, webhooks::Delivery { face: NAME, key, body, ask, chat }).await
 }
 
 impl Delivery {
@@ -263,7 +254,7 @@ pub(crate) async fn parcel(app: &App, run: &Run, turn: &Turn) -> Result<Parcel, 
     // 1.0 sends what a stream would say, 0.3 the task.
     let body = match version {
         Version::V1 => task::status_event(version, &ids, &whole),
-        Version::V03 => task::of_whole(version, &ids, &whole),
+        Version::V03 | Version::Rest03 => task::of_whole(version, &ids, &whole),
     };
     let mut to = Webhook::to(app.settings.tenants.webhook_of(&run.tenant), delivery.config.url.clone());
     // What only this machine may ask of this machine goes where it wants.

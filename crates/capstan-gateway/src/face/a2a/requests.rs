@@ -23,7 +23,6 @@ use crate::limits::Load;
 use crate::reader::View;
 use crate::refusal::{Refusal, journal_fault};
 use crate::resume::ResumePoint;
-use crate::webhooks::COURIER;
 use crate::{post, runs};
 
 /// A request on its way: who asks whom, and how.
@@ -62,7 +61,8 @@ impl Asked<'_> {
     ) -> Result<Response, Refusal> {
         let kept = match self.keep(params).await {
             Ok((kept, configuration, push)) => {
-                (self.call.wants_whole, self.call.is_blocking) = (!is_stream, configuration.is_blocking());
+                let is_blocking = configuration.is_blocking(self.call.version);
+                (self.call.wants_whole, self.call.is_blocking) = (!is_stream, is_blocking);
                 self.call.push = push;
                 kept
             }
@@ -158,7 +158,7 @@ impl Asked<'_> {
         let configs = push::list(self.app, &self.caller.tenant, task).await?;
         let told: Vec<Value> = configs.iter().map(|config| config.told(self.call.version, task)).collect();
         Ok(match self.call.version {
-            Version::V1 => json!({ "configs": told, "nextPageToken": "" }),
+            Version::V1 | Version::Rest03 => json!({ "configs": told, "nextPageToken": "" }),
             Version::V03 => told.into(),
         })
     }
@@ -167,7 +167,7 @@ impl Asked<'_> {
         task::runs_of(self.app, &self.caller.tenant, self.agent, task).await?;
         push::delete(self.app, &self.caller.tenant, task, id).await?;
         Ok(match self.call.version {
-            Version::V1 => json!({}),
+            Version::V1 | Version::Rest03 => json!({}),
             Version::V03 => Value::Null,
         })
     }
@@ -187,7 +187,7 @@ impl Asked<'_> {
         let next = runs.last().filter(|_| runs.len() == limit).map(|run| run.stream_id.to_string());
         let mut tasks = Vec::new();
         let is_ours = |agent: &str| self.agent.is_none_or(|own| own == agent);
-        for run in runs.iter().filter(|run| run.face == NAME && run.agent != COURIER && is_ours(&run.agent)) {
+        for run in runs.iter().filter(|run| run.face == NAME && is_ours(&run.agent)) {
             let ids = task::ids_of(self.app, run, None).await?;
             // The others go on with one that is listed.
             if ids.task == run.stream_id.to_string() {

@@ -1,15 +1,17 @@
-//! HTTP+JSON of version 1.0. A task and what is done with it stand in one place of the path: `tasks/{id}:cancel`.
+//! HTTP+JSON: of version 1.0, and below `v1` of 0.3. A task and what is done with it stand in one place of the path: `tasks/{id}:cancel`.
 
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Path, Request as HttpRequest, State};
 use axum::response::Response;
-use capstan_protocol::{Fault, FaultKind};
+use capstan_protocol::{Fault, FaultKind, RawJson};
 use futures_util::future::BoxFuture;
 use http::Method;
+use serde::Deserialize;
 
 use super::call::Call;
+use super::push::Config;
 use super::requests::{Asked, ListParams};
 use super::{A2a, rows};
 use crate::access::Caller;
@@ -75,39 +77,101 @@ pub(super) fn routes(face: &Arc<A2a>) -> Routes {
             .get(one, handler(to_push), get)
             .delete(one, handler(to_push), delete)
     };
-    let routes = pushing(
-        Routes::default(),
-        [
-            "/v1/a2a/tasks/{task}/pushNotificationConfigs",
-            "/v1/a2a/tasks/{task}/pushNotificationConfigs/{config}",
-        ],
-        [&rows::PUSH_SET, &rows::PUSH_LIST, &rows::PUSH_GET, &rows::PUSH_DELETE],
-    );
-    let places = [
-        "/v1/agents/{name}/a2a/tasks/{task}/pushNotificationConfigs",
-        "/v1/agents/{name}/a2a/tasks/{task}/pushNotificationConfigs/{config}",
-    ];
-    let of_agent = [
+    let both = |routes: Routes, at: &Paths, rows: &Rows| {
+        pushing(routes, at.pushing, rows.pushing)
+            .post(at.send, handler(to_send), rows.send)
+            .post(at.stream, handler(to_stream), rows.stream)
+            .get(at.tasks, handler(to_list), rows.list)
+            .get(at.task, handler(to_look), rows.get)
+            .post(at.task, handler(to_act), rows.act)
+    };
+    let routes = both(Routes::default(), &DEFAULT, &ROWS);
+    let routes = both(routes, &DEFAULT_03, &ROWS);
+    let routes = both(routes, &AGENT, &ROWS_OF_AGENT);
+    both(routes, &AGENT_03, &ROWS_OF_AGENT)
+}
+
+/// Where everything is.
+struct Paths {
+    send: &'static str,
+    stream: &'static str,
+    tasks: &'static str,
+    task: &'static str,
+    pushing: [&'static str; 2],
+}
+
+macro_rules! paths {
+    ($base:literal) => {
+        Paths {
+            send: concat!($base, "/message:send"),
+            stream: concat!($base, "/message:stream"),
+            tasks: concat!($base, "/tasks"),
+            task: concat!($base, "/tasks/{task}"),
+            pushing: [
+                concat!($base, "/tasks/{task}/pushNotificationConfigs"),
+                concat!($base, "/tasks/{task}/pushNotificationConfigs/{config}"),
+            ],
+        }
+    };
+}
+
+const DEFAULT: Paths = paths!("/v1/a2a");
+const DEFAULT_03: Paths = paths!("/v1/a2a/v1");
+const AGENT: Paths = paths!("/v1/agents/{name}/a2a");
+const AGENT_03: Paths = paths!("/v1/agents/{name}/a2a/v1");
+
+struct Rows {
+    send: &'static openapi::Row,
+    stream: &'static openapi::Row,
+    list: &'static openapi::Row,
+    get: &'static openapi::Row,
+    act: &'static openapi::Row,
+    pushing: [&'static openapi::Row; 4],
+}
+
+const ROWS: Rows = Rows {
+    send: &rows::SEND,
+    stream: &rows::STREAM,
+    list: &rows::LIST,
+    get: &rows::GET,
+    act: &rows::ACT,
+    pushing: [&rows::PUSH_SET, &rows::PUSH_LIST, &rows::PUSH_GET, &rows::PUSH_DELETE],
+};
+const ROWS_OF_AGENT: Rows = Rows {
+    send: &rows::SEND_TO_AGENT,
+    stream: &rows::STREAM_OF_AGENT,
+    list: &rows::LIST_OF_AGENT,
+    get: &rows::GET_OF_AGENT,
+    act: &rows::ACT_OF_AGENT,
+    pushing: [
         &rows::PUSH_SET_OF_AGENT,
         &rows::PUSH_LIST_OF_AGENT,
         &rows::PUSH_GET_OF_AGENT,
         &rows::PUSH_DELETE_OF_AGENT,
-    ];
-    pushing(routes, places, of_agent)
-        .post("/v1/a2a/message:send", handler(to_send), &rows::SEND)
-        .post("/v1/a2a/message:stream", handler(to_stream), &rows::STREAM)
-        .get("/v1/a2a/tasks", handler(to_list), &rows::LIST)
-        .get("/v1/a2a/tasks/{task}", handler(to_look), &rows::GET)
-        .post("/v1/a2a/tasks/{task}", handler(to_act), &rows::ACT)
-        .post("/v1/agents/{name}/a2a/message:send", handler(to_send), &rows::SEND_TO_AGENT)
-        .post("/v1/agents/{name}/a2a/message:stream", handler(to_stream), &rows::STREAM_OF_AGENT)
-        .get("/v1/agents/{name}/a2a/tasks", handler(to_list), &rows::LIST_OF_AGENT)
-        .get("/v1/agents/{name}/a2a/tasks/{task}", handler(to_look), &rows::GET_OF_AGENT)
-        .post("/v1/agents/{name}/a2a/tasks/{task}", handler(to_act), &rows::ACT_OF_AGENT)
+    ],
+};
+
+fn asked<'a>(face: &'a A2a, app: &'a App, caller: &'a Caller, places: &'a Places, path: &str) -> Asked<'a> {
+    Asked { face, app, caller, agent: places.agent.as_deref(), call: Call::at(path) }
 }
 
-fn asked<'a>(face: &'a A2a, app: &'a App, caller: &'a Caller, places: &'a Places) -> Asked<'a> {
-    Asked { face, app, caller, agent: places.agent.as_deref(), call: Call::at("/v1/a2a/tasks") }
+/// A config as it is set: itself in 1.0, wrapped once or twice in 0.3.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wrapped {
+    config: Option<RawJson>,
+    push_notification_config: Option<RawJson>,
+}
+
+fn config_of(body: &[u8]) -> Result<Config, Fault> {
+    let mut text: RawJson = capstan_protocol::decode::from_slice(body).map_err(|e| invalid(&e))?;
+    while let Ok(Wrapped { config, push_notification_config }) =
+        capstan_protocol::decode::from_str(text.get())
+        && let Some(inner) = push_notification_config.or(config)
+    {
+        text = inner;
+    }
+    capstan_protocol::decode::from_str(text.get()).map_err(|e| invalid(&e))
 }
 
 async fn send(
@@ -118,9 +182,12 @@ async fn send(
     request: HttpRequest,
     is_stream: bool,
 ) -> Result<Response, Refusal> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    let asked = asked(face, app, caller, places, parts.uri.path());
+    // A body that cannot be read is refused in the words of the version.
+    parts.extensions.insert(asked.call.clone());
     let (body, load) = post::read(app, caller, face, &parts, body).await?;
-    asked(face, app, caller, places).send(parts, &body, load, is_stream).await
+    asked.send(parts, &body, load, is_stream).await
 }
 
 async fn list(
@@ -131,7 +198,7 @@ async fn list(
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, _) = request.into_parts();
-    let asked = asked(face, app, caller, places);
+    let asked = asked(face, app, caller, places, parts.uri.path());
     let listed = async {
         let params: ListParams = query::parse(&parts.uri)?;
         Ok(asked.call.answer(asked.list(&params).await?))
@@ -148,7 +215,7 @@ async fn look(
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (mut parts, _) = request.into_parts();
-    let asked = asked(face, app, caller, places);
+    let asked = asked(face, app, caller, places, parts.uri.path());
     let looked = match places.task.strip_suffix(":subscribe") {
         Some(id) => {
             let told = asked.subscribe(&mut parts, id).await;
@@ -168,7 +235,7 @@ async fn act(
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (mut parts, _) = request.into_parts();
-    let asked = asked(face, app, caller, places);
+    let asked = asked(face, app, caller, places, parts.uri.path());
     let done = match places.task.rsplit_once(':') {
         Some((id, "cancel")) => asked.cancel(id).await.map(|told| match told {
             Ok(task) => asked.call.answer(task),
@@ -192,13 +259,12 @@ async fn push(
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
-    let asked = asked(face, app, caller, places);
+    let asked = asked(face, app, caller, places, parts.uri.path());
     let (task, id) = (&places.task, &places.config);
     let done = match parts.method {
         Method::POST => {
             let (body, _load) = post::read(app, caller, face, &parts, body).await?;
-            let config = capstan_protocol::decode::from_slice(&body).map_err(|e| invalid(&e));
-            match config {
+            match config_of(&body) {
                 Ok(config) => asked.push_set(task, config).await,
                 Err(fault) => Err(fault),
             }

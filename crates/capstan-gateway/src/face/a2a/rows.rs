@@ -236,6 +236,17 @@ pub(super) const CARD: Row = Row {
 pub(super) const CARD_OF_AGENT: Row =
     Row { summary: "The card of an agent", places: &[&openapi::AGENT], ..CARD };
 
+pub(super) const EXTENDED_CARD: Row = Row {
+    summary: "The card of the default agent, for whoever has a key",
+    says: "It names the other agents of this server as well, and where their cards are.",
+    ..CARD
+};
+pub(super) const EXTENDED_CARD_OF_AGENT: Row = Row {
+    summary: "The card of an agent, for whoever has a key",
+    places: &[&openapi::AGENT],
+    ..EXTENDED_CARD
+};
+
 fn list_params(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "properties": {
         "contextId": { "type": "string", "description": "Only tasks of this context." },

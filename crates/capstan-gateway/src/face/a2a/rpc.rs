@@ -13,7 +13,7 @@ use super::call::{Call, Wrong};
 use super::push::Config;
 use super::requests::{Asked, ListParams};
 use super::words::Version;
-use super::{A2a, rows};
+use super::{A2a, card, rows};
 use crate::access::Caller;
 use crate::app::App;
 use crate::ask::invalid;
@@ -44,6 +44,7 @@ enum Method {
     PushGet,
     PushList,
     PushDelete,
+    Card,
 }
 
 fn method(name: &str) -> Option<(Method, Version)> {
@@ -66,6 +67,8 @@ fn method(name: &str) -> Option<(Method, Version)> {
         "message/stream" => (Method::Stream, Version::V03),
         "tasks/get" => (Method::Get, Version::V03),
         "tasks/cancel" => (Method::Cancel, Version::V03),
+        "GetExtendedAgentCard" => (Method::Card, Version::V1),
+        "agent/getAuthenticatedExtendedCard" => (Method::Card, Version::V03),
         "tasks/resubscribe" => (Method::Subscribe, Version::V03),
         _ => return None,
     })
@@ -141,6 +144,7 @@ async fn call(
                 .map(|told| told.unwrap_or_else(|wrong| asked.call.refuse(&wrong))),
             Err(fault) => Err(fault),
         },
+        Method::Card => card::extended(app, agent, &parts).map(|card| asked.call.answer(card)),
         Method::PushSet | Method::PushGet | Method::PushList | Method::PushDelete => {
             push(&asked, method, params).await
         }
@@ -183,7 +187,8 @@ async fn push(asked: &Asked<'_>, method: Method, params: &str) -> Result<Respons
         | Method::Get
         | Method::List
         | Method::Cancel
-        | Method::Subscribe => asked.push_get(task, id).await?,
+        | Method::Subscribe
+        | Method::Card => asked.push_get(task, id).await?,
     };
     Ok(asked.call.answer(answered))
 }

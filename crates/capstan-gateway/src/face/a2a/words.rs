@@ -1,4 +1,5 @@
-//! A2A's words, in both of its versions: 1.0 names a state TASK_STATE_WORKING and wraps what it says, 0.3 has `kind`s.
+//! A2A's words, in both of its versions: 1.0 names a state TASK_STATE_WORKING and wraps what it says, 0.3 has `kind`s in JSON-RPC, and in
+//! HTTP+JSON a form of its own, whose clients read no member that they do not know.
 
 use capstan_protocol::Timestamp;
 use serde_json::{Map, Value, json};
@@ -7,6 +8,8 @@ use serde_json::{Map, Value, json};
 pub(super) enum Version {
     V1,
     V03,
+    /// 0.3 as HTTP+JSON.
+    Rest03,
 }
 
 /// Where a task stands.
@@ -22,11 +25,12 @@ pub(super) enum TaskState {
 impl TaskState {
     fn word(self, version: Version) -> &'static str {
         match (version, self) {
-            (Version::V1, Self::Working) => "TASK_STATE_WORKING",
-            (Version::V1, Self::InputRequired) => "TASK_STATE_INPUT_REQUIRED",
-            (Version::V1, Self::Completed) => "TASK_STATE_COMPLETED",
+            (Version::V1 | Version::Rest03, Self::Working) => "TASK_STATE_WORKING",
+            (Version::V1 | Version::Rest03, Self::InputRequired) => "TASK_STATE_INPUT_REQUIRED",
+            (Version::V1 | Version::Rest03, Self::Completed) => "TASK_STATE_COMPLETED",
             (Version::V1, Self::Canceled) => "TASK_STATE_CANCELED",
-            (Version::V1, Self::Failed) => "TASK_STATE_FAILED",
+            (Version::Rest03, Self::Canceled) => "TASK_STATE_CANCELLED",
+            (Version::V1 | Version::Rest03, Self::Failed) => "TASK_STATE_FAILED",
             (Version::V03, Self::Working) => "working",
             (Version::V03, Self::InputRequired) => "input-required",
             (Version::V03, Self::Completed) => "completed",
@@ -61,7 +65,7 @@ pub(super) struct Status {
 impl Version {
     pub(super) fn text(self, text: &str) -> Value {
         match self {
-            Self::V1 => json!({ "text": text }),
+            Self::V1 | Self::Rest03 => json!({ "text": text }),
             Self::V03 => json!({ "kind": "text", "text": text }),
         }
     }
@@ -69,16 +73,15 @@ impl Version {
     pub(super) fn data(self, data: Value) -> Value {
         match self {
             Self::V1 => json!({ "data": data, "mediaType": "application/json" }),
-            // An object in that version.
-            Self::V03 if data.is_object() => json!({ "kind": "data", "data": data }),
-            Self::V03 => json!({ "kind": "data", "data": { "items": data } }),
+            Self::V03 => json!({ "kind": "data", "data": object(data) }),
+            Self::Rest03 => json!({ "data": { "data": object(data) } }),
         }
     }
 
     /// With the `kind` that 0.3 has.
     fn kinded(self, kind: &str, value: Value) -> Value {
         match self {
-            Self::V1 => value,
+            Self::V1 | Self::Rest03 => value,
             Self::V03 => with(value, "kind", kind),
         }
     }
@@ -88,9 +91,9 @@ impl Version {
         if let Some((text, data)) = &status.says {
             let parts: Vec<Value> =
                 std::iter::once(self.text(text)).chain(data.clone().map(|data| self.data(data))).collect();
-            let role = if self == Self::V1 { "ROLE_AGENT" } else { "agent" };
-            let message = json!({ "messageId": status.message_id, "contextId": ids.context, "taskId": ids.task,
-                "role": role, "parts": parts });
+            let role = if self == Self::V03 { "agent" } else { "ROLE_AGENT" };
+            let message = json!({ "messageId": status.message_id, "contextId": ids.context, "taskId": ids.task, "role": role });
+            let message = with(message, if self == Self::Rest03 { "content" } else { "parts" }, parts);
             told = with(told, "message", self.kinded("message", message));
         }
         told
@@ -117,7 +120,7 @@ impl Version {
     ) -> Value {
         let mut event =
             json!({ "taskId": ids.task, "contextId": ids.context, "status": self.status(ids, status) });
-        if self == Self::V03 {
+        if self != Self::V1 {
             event = with(event, "final", !status.state.is_working());
         }
         if let Some(metadata) = metadata {
@@ -134,10 +137,15 @@ impl Version {
 
     fn wrapped(self, name: &str, value: Value) -> Value {
         match self {
-            Self::V1 => Value::Object(Map::from_iter([(name.to_owned(), value)])),
+            Self::V1 | Self::Rest03 => Value::Object(Map::from_iter([(name.to_owned(), value)])),
             Self::V03 => value,
         }
     }
+}
+
+/// Data are an object in 0.3.
+fn object(data: Value) -> Value {
+    if data.is_object() { data } else { json!({ "items": data }) }
 }
 
 /// An object with one member more.

@@ -14,8 +14,8 @@ use http::StatusCode;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::AiSdk;
 use super::chunk::Chunk;
+use super::{AiSdk, elsewhere};
 use crate::access::Caller;
 use crate::app::App;
 use crate::face::{self, Asker, Opening};
@@ -54,6 +54,24 @@ const VERSION: Header = Header {
     schema: || json!({ "const": "v1" }),
 };
 
+const PLACE: Header = Header {
+    name: "Location",
+    says: "The same message in Durable Streams, with a ticket where a key is needed.",
+    schema: || json!({ "type": "string" }),
+};
+
+const PREFER: Header = Header {
+    name: "Prefer",
+    says: "`respond-async`: only where to read it, for a client that reads it there.",
+    schema: || json!({ "type": "string" }),
+};
+
+const ELSEWHERE: Answer = Answer {
+    status: 202,
+    headers: &[&openapi::STREAM_ID, &PLACE],
+    ..Answer::ok("It runs, and is read elsewhere, as `Prefer: respond-async` asked for.", &[])
+};
+
 const CHAT: PathParameter = PathParameter {
     says: "The chat's id, as the page names it.",
     schema: || json!({ "type": "string", "minLength": 1 }),
@@ -61,7 +79,7 @@ const CHAT: PathParameter = PathParameter {
 };
 
 const STREAM: Answer = Answer {
-    headers: &[&openapi::STREAM_ID, &VERSION],
+    headers: &[&openapi::STREAM_ID, &VERSION, &PLACE],
     ..Answer::ok(
         "The chunks of one UI message, from `start` to `[DONE]`. They have ids by which a client of ours reads on.",
         &[Content::Events(model::<Chunk>)],
@@ -74,12 +92,15 @@ const POST: Row = Row {
     says: "What `DefaultChatTransport` posts. The chat is the session; its messages are all that the agent hears of it. With `message` in place of \
         `messages` the gateway adds what it remembers. `tools`, `context`, `state` and the model's parameters are as in `POST /v1/assist`.",
     places: &[&openapi::AGENT],
-    headers: &[&openapi::CURSOR, &KEY],
+    headers: &[&openapi::CURSOR, &KEY, &PREFER],
     body: Some(&CHAT_BODY),
-    answers: &[Answer {
-        links: &[of_stream("get", crate::access::WATCH), of_stream("delete", crate::access::WATCH)],
-        ..STREAM
-    }],
+    answers: &[
+        Answer {
+            links: &[of_stream("get", crate::access::WATCH), of_stream("delete", crate::access::WATCH)],
+            ..STREAM
+        },
+        ELSEWHERE,
+    ],
     faults: &[
         FaultKind::PayloadTooLarge,
         FaultKind::UnsupportedMediaType,
@@ -106,9 +127,10 @@ const RESUME: Row = Row {
     says: "The whole message from `start`, then live; or what follows `Last-Event-ID`. A run that ended less than five minutes ago is told as well. \
         It only looks.",
     places: &[&CHAT],
-    headers: &[&openapi::CURSOR],
+    headers: &[&openapi::CURSOR, &PREFER],
     answers: &[
         STREAM,
+        ELSEWHERE,
         Answer { status: 204, ..Answer::ok("Nothing is under way in this chat, nor was of late.", &[]) },
     ],
     faults: &[FaultKind::StreamLost, FaultKind::ServiceUnavailable, FaultKind::JournalUnavailable],
@@ -229,6 +251,9 @@ async fn resume(
     let resumed = async {
         let run = chat.newest(app, &caller.tenant).await?.filter(|run| is_recent(app, run));
         let Some(run) = run else { return Ok(StatusCode::NO_CONTENT.into_response()) };
+        if elsewhere::is_preferred(&parts) {
+            return elsewhere::response(app, &run, &parts).await;
+        }
         let point = ResumePoint::of_headers(&parts.headers)?;
         // A cursor of the run before: the chat has gone on, and the newest run is told whole.
         let is_its = |point: &ResumePoint| point.cursor.is_none_or(|id| id.stream_id() == run.stream_id);

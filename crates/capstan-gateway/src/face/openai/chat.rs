@@ -28,6 +28,28 @@ use crate::resume::ResumePoint;
 /// The name under which runs of this face are kept.
 const NAME: &str = "openai-chat";
 
+/// What OpenAI's SDKs ask for beside responses. That most of it is not here is told in their shape.
+const ELSEWHERE: [&str; 18] = [
+    "/v1/chat",
+    "/v1/models",
+    "/v1/completions",
+    "/v1/embeddings",
+    "/v1/files",
+    "/v1/uploads",
+    "/v1/images",
+    "/v1/audio",
+    "/v1/moderations",
+    "/v1/batches",
+    "/v1/fine_tuning",
+    "/v1/vector_stores",
+    "/v1/assistants",
+    "/v1/threads",
+    "/v1/realtime",
+    "/v1/evals",
+    "/v1/containers",
+    "/v1/videos",
+];
+
 /// Chat Completions.
 pub(crate) struct Chat;
 
@@ -106,7 +128,9 @@ impl Face for Chat {
     }
 
     fn owns(&self, path: &str) -> bool {
-        path.starts_with("/v1/chat") || path == "/v1/models" || path.starts_with("/v1/models/")
+        ELSEWHERE
+            .iter()
+            .any(|own| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
     }
 
     async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {

@@ -139,7 +139,7 @@ pub(super) fn response(app: &App, fault: &Fault, asker: Asker<'_>) -> Response {
     if let Some(seconds) = fault.retry_after() {
         // An SDK waits as it is told, and the run that it repeats must still be there.
         if let Some(caller) = asker.parts().and_then(|parts| parts.extensions.get::<Caller>()) {
-            app.readers.expect(&caller.tenant, Duration::from_secs(seconds));
+            app.readers.expect(app, &caller.tenant, Duration::from_secs(seconds));
         }
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }

@@ -66,7 +66,7 @@ async fn repeated(app: &App, request: &Request<'_>, face: &str) -> Result<Option
         run.face == face && is_keyless(run) && between(run.created_at, now) <= WITHIN && is_worth_it(run)
     };
     for run in named.map_err(journal_fault)?.into_iter().filter(is_candidate) {
-        if let Some(reading) = Reading::alone(app, &run) {
+        if let Some(reading) = Reading::alone(app, &run).await {
             if let Some(held) = request.parts.extensions.get::<Held>() {
                 held.hold(reading);
             }

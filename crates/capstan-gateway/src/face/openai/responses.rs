@@ -101,6 +101,10 @@ impl Face for Responses {
         request::armed_by(parts)
     }
 
+    fn is_keyless(&self, run: &Run) -> bool {
+        repeats::is_keyless(run)
+    }
+
     /// Whoever does not wait for it may want to be told.
     fn tells_end(&self, ask: &Ask) -> bool {
         ask.extras.payload.decode::<Wants>().is_ok_and(|wants| wants.background)

@@ -132,7 +132,7 @@ fn query_of(visitor: &Visitor, params: ListParams) -> Result<Option<RunQuery>, F
     let tenants = match some(params.tenant) {
         Some(tenant) if visitor.sees(&tenant) => Some(vec![tenant]),
         Some(_) => return Ok(None),
-        None => visitor.tenants(),
+        None => visitor.names(),
     };
     let until = params.until.map(RunQuery::first_id_at);
     Ok(Some(RunQuery {

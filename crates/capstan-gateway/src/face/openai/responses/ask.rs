@@ -33,6 +33,8 @@ struct ResponseRequest {
     background: Option<bool>,
     store: Option<bool>,
     // What would change the answer's shape.
+    n: Option<u64>,
+    include: Option<Vec<String>>,
     top_logprobs: Option<u64>,
     prompt: Option<RawJson>,
 }
@@ -111,8 +113,15 @@ impl ResponseRequest {
     }
 
     fn check_shape(&self) -> Result<(), DecodeError> {
+        if self.n.is_some_and(|n| n > 1) {
+            return Err(refuse("n", "more than one answer"));
+        }
+        let logprobs = |name: &String| name.ends_with(".logprobs");
         if self.top_logprobs.is_some_and(|n| n > 0) {
             return Err(refuse("top_logprobs", "the likelihood of words"));
+        }
+        if self.include.iter().flatten().any(logprobs) {
+            return Err(refuse("include", "the likelihood of words"));
         }
         if self.prompt.as_ref().is_some_and(|prompt| prompt.get() != "null") {
             return Err(refuse("prompt", "a prompt that is kept elsewhere"));
@@ -274,6 +283,8 @@ mod tests {
             (with("input", json!([{ "type": "song" }])), "input[0].type"),
             (with("input", json!([{ "type": "item_reference", "id": "msg_1" }])), "input[0].id"),
             (with("input", json!([{ "type": "function_call_output", "output": "x" }])), "input[0].call_id"),
+            (with("n", json!(2)), "n"),
+            (with("include", json!(["message.output_text.logprobs"])), "include"),
             (with("top_logprobs", json!(3)), "top_logprobs"),
             (with("prompt", json!({ "id": "p" })), "prompt"),
             (with("conversation", json!(5)), "conversation"),

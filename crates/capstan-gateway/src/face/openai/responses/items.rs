@@ -1,9 +1,12 @@
 //! What an answer was asked with, item by item.
 
+use std::collections::BTreeMap;
+
 use capstan_protocol::{DecodeError, Fault, RawJson, decode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::super::content::TextOr;
@@ -77,31 +80,26 @@ pub(super) fn inputs(stream: Uuid, input: TextOr<RawJson>) -> Vec<(String, Strin
 
 fn of_text(stream: Uuid, text: &str) -> (String, String) {
     let id = item_id("msg", stream, 0);
-    let content = [serde_json::json!({ "type": "input_text", "text": text })];
-    let item = serde_json::json!({ "id": id, "type": "message", "role": "user", "status": "completed",
+    let content = [json!({ "type": "input_text", "text": text })];
+    let item = json!({ "id": id, "type": "message", "role": "user", "status": "completed",
         "content": content });
     (id, item.to_string())
 }
 
-/// An item as it was sent, with what it lacks put before.
+/// An item as it was sent, with what it lacks. A message's content is a list, whichever way it came.
 fn with_id(stream: Uuid, n: u64, item: &RawJson) -> (String, String) {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Head {
-        id: Option<String>,
-        #[serde(rename = "type")]
-        kind: Option<String>,
+    let mut members: BTreeMap<String, Value> = item.decode().unwrap_or_default();
+    let word = |name: &str| members.get(name).and_then(Value::as_str).map(str::to_owned);
+    let (id, role) = (word("id").unwrap_or_else(|| item_id("in", stream, n)), word("role"));
+    members.insert("id".into(), id.clone().into());
+    let kind = members.entry("type".into()).or_insert_with(|| "message".into());
+    if kind == "message" {
+        if let Some(text) = members.get("content").and_then(Value::as_str) {
+            let kind = if role.as_deref() == Some("assistant") { "output_text" } else { "input_text" };
+            let content = json!([{ "type": kind, "text": text }]);
+            members.insert("content".into(), content);
+        }
+        members.entry("status".into()).or_insert_with(|| "completed".into());
     }
-    let head: Head = item.decode().unwrap_or_default();
-    let id = head.id.clone().unwrap_or_else(|| item_id("in", stream, n));
-    let mut before = String::new();
-    if head.id.is_none() {
-        before.push_str(&format!("\"id\":\"{id}\","));
-    }
-    if head.kind.is_none() {
-        before.push_str("\"type\":\"message\",");
-    }
-    let members = item.get().trim_start().strip_prefix('{').unwrap_or("}");
-    let comma = if members.trim_start().starts_with('}') { before.trim_end_matches(',') } else { &before };
-    (id, format!("{{{comma}{members}"))
+    (id, serde_json::to_string(&members).unwrap_or_default())
 }

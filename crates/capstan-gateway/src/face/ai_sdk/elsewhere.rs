@@ -1,0 +1,50 @@
+//! Where else a message can be read: as a stream of Durable Streams, for the transport that their client has for chats. It reads
+//! `Location` and nothing of the body, so that whoever prefers it gets none.
+
+use axum::body::Body;
+use axum::response::Response;
+use capstan_journal::Run;
+use capstan_protocol::Fault;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+use crate::access::Caller;
+use crate::app::App;
+use crate::tickets::{Holder, Tickets};
+use crate::{post, reader};
+
+/// RFC 7240.
+pub(super) const PREFER: &str = "prefer";
+const ASYNC: &str = "respond-async";
+
+pub(super) fn is_preferred(parts: &Parts) -> bool {
+    post::header_lists(&parts.headers, PREFER, ASYNC)
+}
+
+/// The answer to one who reads elsewhere.
+pub(super) async fn response(app: &App, run: &Run, parts: &Parts) -> Result<Response, Fault> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::ACCEPTED;
+    let headers = response.headers_mut();
+    headers.insert("preference-applied", HeaderValue::from_static(ASYNC));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    name(app, run, parts, headers).await?;
+    reader::name_stream(run, &mut response);
+    Ok(response)
+}
+
+/// Says where. That client sends no key there, so that the address has a ticket where one is needed.
+pub(super) async fn name(app: &App, run: &Run, parts: &Parts, headers: &mut HeaderMap) -> Result<(), Fault> {
+    let base = app.settings.public_url.as_deref().unwrap_or_default().trim_end_matches('/');
+    let mut place = format!("{base}/v1/durable/{}?face=ai-sdk", run.stream_id);
+    if let Some(key) = parts.extensions.get::<Caller>().and_then(|caller| caller.key.as_ref()) {
+        let holder = Holder { tenant: &run.tenant, key };
+        let ticket = Tickets::of(app).await?.issue(holder, run.stream_id, app.wall.unset());
+        place.push_str("&ticket=");
+        place.push_str(&ticket.text);
+    }
+    if let Ok(place) = HeaderValue::from_str(&place) {
+        headers.insert(header::LOCATION, place);
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+// @ts-nocheck: tests of several packages use it as it is.
+// Several gateways over one PostgreSQL, and what stands before them: a balancer that knows who lives. For `scripts/postgres`, which names
+// the server in CAPSTAN_TEST_POSTGRES.
+import { execFileSync } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { createServer, connect } from "node:net";
+
+import { startGateway } from "./gateway.mjs";
+
+const server = process.env["CAPSTAN_TEST_POSTGRES"];
+/** Leases of a second: who dies is missed soon. */
+const CONFIG = "[cluster]\nlease = 1\n[timeouts]\nbackoff = 0.001\n";
+
+export const hasPostgres = server !== undefined;
+
+/** @param {string} url @param {string} statement */
+function sql(url, statement) {
+  return execFileSync("psql", ["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--dbname", url, "--command", statement], { encoding: "utf8" }).trim();
+}
+
+/** A database of its own for three gateways, one of which can be killed. */
+export async function startCluster(count = 3) {
+  if (server === undefined) throw new Error("scripts/postgres starts the server that this needs");
+  const name = `web_${randomUUID().replaceAll("-", "")}`;
+  sql(server, `create database ${name}`);
+  const url = new URL(server);
+  url.pathname = `/${name}`;
+  const gateways = await Promise.all(Array.from({ length: count }, () => startGateway({ config: CONFIG, journal: url.href })));
+  const balancer = await startBalancer(gateways);
+  /** Kills the gateway that works on a stream: `kill -9`. */
+  const killOwnerOf = async (/** @type {string} */ stream) => {
+    const owner = sql(url.href, `select p.name from capstan.runs r join capstan.replicas p on p.id = r.owner where r.stream = '${stream}'`);
+    const served = await Promise.all(balancer.living().map(async (one) => [one, (await fetch(`${one.url}/health`)).headers.get("x-served-by")]));
+    const found = served.find(([, name]) => name === owner) ?? [balancer.living()[0]];
+    balancer.leave(found[0]);
+    await found[0].stop();
+  };
+  const stop = async () => {
+    balancer.stop();
+    await Promise.all(balancer.living().map((one) => one.stop()));
+  };
+  return { url: balancer.url, killOwnerOf, stop };
+}
+
+/** Passes connections on to one living gateway after the other. */
+async function startBalancer(gateways) {
+  let [next, living] = [0, [...gateways]];
+  const sockets = new Set();
+  const listener = createServer((incoming) => {
+    const { hostname, port } = new URL(living[next++ % living.length].url);
+    const outgoing = connect(Number(port), hostname);
+    for (const socket of [incoming, outgoing]) {
+      sockets.add(socket);
+      socket.on("close", () => sockets.delete(socket));
+    }
+    incoming.on("error", () => outgoing.destroy());
+    outgoing.on("error", () => incoming.destroy());
+    incoming.on("close", () => outgoing.destroy());
+    // A killed gateway resets its connections, and so does this.
+    outgoing.on("close", () => incoming.destroy());
+    incoming.pipe(outgoing).pipe(incoming, { end: false });
+  });
+  await new Promise((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  return {
+    url: `http://127.0.0.1:${listener.address().port}`,
+    living: () => living,
+    leave: (one) => void (living = living.filter((other) => other !== one)),
+    stop: () => {
+      listener.close();
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
