@@ -3,14 +3,14 @@
 //! Servers run in processes of their own, clients in this one. The peer is axum's `Sse` over the same packets, without
 //! a journal. Contenders take turns, figures are medians, and no figure is asserted; machines differ.
 
-mod client;
+pub mod client;
 mod fanout;
 mod memory;
 mod peer;
-mod process;
+pub mod process;
 mod replay;
 mod resume;
-mod script;
+pub mod script;
 pub mod server;
 mod writes;
 

@@ -35,6 +35,9 @@ struct Rule<'a> {
 }
 
 pub(crate) async fn of(app: &App, visitor: &Visitor) -> Result<Vec<Attention>, JournalError> {
+    if !app.may_have_open_runs() {
+        return Ok(Vec::new());
+    }
     let store = app.journal.store();
     let gone = match store.is_shared() && visitor.sees_server() {
         true => store.replicas().await?,

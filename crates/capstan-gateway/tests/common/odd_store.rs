@@ -7,7 +7,7 @@ use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{
     Claim, Claimed, Durability, ErrorKind, Expired, Found, Frame, Health, Journal, JournalError, NameKind,
-    Quota, Retention, Run, RunState, Secret, Store, StoredTurn, TailLimits, Usage, open,
+    Query, Quota, Retention, Run, RunPage, RunState, Secret, Store, StoredTurn, TailLimits, Usage, open,
 };
 use capstan_protocol::Timestamp;
 use tokio::sync::{Barrier, Notify, watch};
@@ -22,6 +22,8 @@ pub struct OddStore {
     pub is_slow: bool,
     /// How often all open runs were looked through.
     pub scans: AtomicUsize,
+    /// How often something was looked for.
+    pub looks: AtomicUsize,
     /// How many frames were read.
     pub frames: AtomicUsize,
     /// How many turns were read.
@@ -44,6 +46,7 @@ impl OddStore {
             never_ends: String::new(),
             is_slow: false,
             scans: AtomicUsize::new(0),
+            looks: AtomicUsize::new(0),
             frames: AtomicUsize::new(0),
             turns: AtomicUsize::new(0),
             health: watch::Sender::new(Health::Well),
@@ -124,6 +127,7 @@ impl Store for OddStore {
     }
 
     async fn usage(&self, tenant: &str, session: &str) -> Result<Usage, JournalError> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         self.store.usage(tenant, session).await
     }
 
@@ -134,6 +138,7 @@ impl Store for OddStore {
         max_packets: usize,
         max_bytes: usize,
     ) -> Result<Vec<Frame>, JournalError> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         let damaged_from = self.damaged_from.load(Ordering::Relaxed);
         if after + 1 >= damaged_from {
             return Err(JournalError::new(ErrorKind::Corrupt, "on purpose"));
@@ -145,10 +150,12 @@ impl Store for OddStore {
     }
 
     async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         self.store.run(stream).await
     }
 
     async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         self.store.find(tenant, key).await
     }
 
@@ -157,6 +164,7 @@ impl Store for OddStore {
     }
 
     async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         self.store.list(tenant, before, limit).await
     }
 
@@ -168,7 +176,13 @@ impl Store for OddStore {
         before: Option<Uuid>,
         limit: usize,
     ) -> Result<Vec<Run>, JournalError> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         self.store.named(tenant, kind, name, before, limit).await
+    }
+
+    async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.store.page(query).await
     }
 
     async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {

@@ -35,6 +35,7 @@ macro_rules! page {
 }
 
 const ALL: &str = page!("$4::text is null");
+const OPEN: &str = page!("$4::text is null and r.state < 3");
 const BY_REQUEST: &str = page!("r.request_ids @> array[$4::text]");
 const BY_TRACE: &str =
     page!("capstan.traces_1(r.record) @> array[$4::text] and capstan.traces_1(r.record) <> '{}'");
@@ -48,6 +49,9 @@ fn narrowest(query: &Query) -> (&'static str, Option<&str>) {
     }
     if let Some(id) = query.trace_id.as_deref() {
         return (BY_TRACE, Some(id));
+    }
+    if query.is_of_open() {
+        return (OPEN, None);
     }
     query.fault.as_deref().map_or((ALL, None), |code| (BY_FAULT, Some(code)))
 }
