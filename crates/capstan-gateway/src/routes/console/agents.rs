@@ -10,7 +10,7 @@ use capstan_protocol::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::numbers::{DAY, FAULTS_OF_ANY, before, sees};
+use super::numbers::{DAY, FAULTS_OF_ANY, HOUR, before, sees};
 use crate::app::{App, Registered};
 use crate::console::rollups::percentile;
 use crate::console::visitor::Visitor;
@@ -45,6 +45,8 @@ pub(crate) struct AgentDetails {
     pub(crate) waiting: u64,
     pub(crate) outcomes: Outcomes,
     pub(crate) first_packet_ms: Percentiles,
+    /// Of the last hour, to be compared.
+    pub(crate) first_packet_ms_lately: Percentiles,
     pub(crate) attempts_per_run: Option<f64>,
     pub(crate) calls_per_attempt: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,11 +74,25 @@ pub(crate) struct Outcomes {
     pub(crate) stopped: u64,
 }
 
+/// What was counted of an agent.
+#[derive(Default)]
+struct Sums {
+    outcomes: Outcomes,
+    day: Counts,
+    hour: Counts,
+}
+
 /// Times that so many in a hundred did not exceed, about; null if there were none.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Percentiles {
     pub(crate) p50: Option<u64>,
     pub(crate) p95: Option<u64>,
+}
+
+impl Percentiles {
+    fn of(counts: &Counts) -> Self {
+        Self { p50: percentile(&counts.first_packet, 50), p95: percentile(&counts.first_packet, 95) }
+    }
 }
 
 /// The last failure.
@@ -104,11 +120,14 @@ pub(crate) const AGENTS: Row = Row {
 };
 
 pub(crate) async fn agents(State(app): State<App>, visitor: Visitor) -> Json<AgentTable> {
-    let (now, mut sums) = (app.wall.now(), HashMap::<String, (Outcomes, Counts)>::new());
+    let (now, mut sums) = (app.wall.now(), HashMap::<String, Sums>::new());
     let is_seen = |key: &RollupKey| !key.is_fault && sees(&visitor, key);
-    app.console.rollups.since(before(now, DAY), now, is_seen, |_, key, counts| {
-        let (outcomes, sum) = sums.entry(key.agent.clone()).or_default();
-        sum.add(counts);
+    app.console.rollups.since(before(now, DAY), now, is_seen, |at, key, counts| {
+        let Sums { outcomes, day, hour } = sums.entry(key.agent.clone()).or_default();
+        day.add(counts);
+        if at >= before(now, HOUR) {
+            hour.add(counts);
+        }
         match Status::of_word(&key.code) {
             Some(Status::Done) => outcomes.done += counts.runs,
             Some(Status::Healed) => outcomes.healed += counts.runs,
@@ -134,7 +153,7 @@ fn described(
     visitor: &Visitor,
     agent: &Registered,
     (running, waiting): (u64, u64),
-    (outcomes, sum): (Outcomes, Counts),
+    Sums { outcomes, day, hour }: Sums,
 ) -> AgentDetails {
     let about = agent.agent.about();
     // How the server reaches its upstreams is no tenant's business.
@@ -161,12 +180,10 @@ fn described(
         running,
         waiting,
         outcomes,
-        first_packet_ms: Percentiles {
-            p50: percentile(&sum.first_packet, 50),
-            p95: percentile(&sum.first_packet, 95),
-        },
-        attempts_per_run: ratio(sum.attempts, sum.runs),
-        calls_per_attempt: ratio(sum.calls, sum.attempts),
+        first_packet_ms: Percentiles::of(&day),
+        first_packet_ms_lately: Percentiles::of(&hour),
+        attempts_per_run: ratio(day.attempts, day.runs),
+        calls_per_attempt: ratio(day.calls, day.attempts),
         last_success_at: latest.success,
         last_fault: latest.fault.map(|(code, at)| LastFault { code, at }),
         members: agent

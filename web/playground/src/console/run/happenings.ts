@@ -45,6 +45,7 @@ function ofViewer({ joined_at, left_at, ended, cursor_at_start, cursor }: Viewer
 export function viewersSum({ viewers_sum: sum, row }: RunDetail): string | undefined {
   if (!sum) return undefined;
   const parts = [`${plural(sum.joined, "viewer")}`, sum.resumed > 0 ? `${sum.resumed} resumed` : "", sum.cut > 0 ? `${sum.cut} cut off` : "", sum.stalled > 0 ? `${sum.stalled} stalled` : ""];
-  const upTo = sum.last_cursor == null ? "" : `; written to the socket up to ${sum.last_cursor} of ${row.packets}`;
+  // The sum was written with the end, before that was sent to anybody.
+  const upTo = sum.last_cursor == null ? "" : `; when it ended, their sockets had been written up to packet ${sum.last_cursor} of ${row.packets}`;
   return parts.filter(Boolean).join(", ") + upTo;
 }
