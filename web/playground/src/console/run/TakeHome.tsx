@@ -32,7 +32,7 @@ export function TakeHome({ row, body, mayRead }: Props): ReactNode {
       <Command title="Attach to it again" text={attachCurl(location.origin, row.stream_id)} />
       {again && <Command title="Ask the same anew, as a run of its own" text={again} isContent />}
       <Command title="Follow it in a terminal" text={tailCommand(location.origin, row.stream_id)} />
-      <Command title="Serve the downloaded .sse at its own pace: a bug report that runs" text={`capstan replay ${row.stream_id}.sse`} />
+      <Command title="Serve the downloaded .sse at its own pace: a bug report that runs" text={`capstan replay ${row.stream_id}.sse --listen 127.0.0.1:9000`} />
       <p className="muted">Commands take the key from <code>$CAPSTAN_KEY</code>{me.who === "operator" ? <>: the download takes an operator's, the others one of tenant <b>{row.tenant}</b></> : ""}.</p>
     </div>
   );
