@@ -9,12 +9,13 @@ import { Icon } from "../../ui/Icon.js";
 import { Switch } from "../../ui/Switch.js";
 import { count, span } from "../format.js";
 import { useShortcuts } from "../keys.js";
-import { Fold, type Heard, placeOf, tailOf } from "./packets.js";
+import { type Fold, type Heard, placeOf, tailOf } from "./packets.js";
 import { paced, played, type Replay, rested, RESTING, schedule, set, shownBy, SPEEDS, standing } from "./replay.js";
 
 interface Props {
   question: string;
   heard: readonly Heard[];
+  fold: Fold;
   /** The packet that is looked at; the last one if there is none. */
   at: number | undefined;
   onAt: (seq: number | undefined) => void;
@@ -23,11 +24,10 @@ interface Props {
 /** More is not laid out unless somebody wants it: a replay changes it sixty times a second. */
 const LONGEST = 20_000;
 
-export function AsSeen({ question, heard, at, onAt }: Props): ReactNode {
+export function AsSeen({ question, heard, fold, at, onAt }: Props): ReactNode {
   const [skips, setSkips] = useState(true);
   const [isWhole, setWhole] = useState(false);
   const times = useMemo(() => schedule(heard, skips), [heard, skips]);
-  const [fold] = useState(() => new Fold());
   const place = at === undefined ? heard.length : placeOf(heard, at);
   const [replay, setReplay] = useReplay(times, place, (shown) => onAt(heard[shown - 1]?.packet.seq ?? 0));
   const isPlaying = replay.since !== undefined;

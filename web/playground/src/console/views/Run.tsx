@@ -20,7 +20,7 @@ import { AxisView } from "../run/AxisView.js";
 import { FaultPanel } from "../run/FaultPanel.js";
 import { FrameList } from "../run/FrameList.js";
 import { viewersSum } from "../run/happenings.js";
-import { questionOf, Tape } from "../run/packets.js";
+import { Fold, questionOf, Tape } from "../run/packets.js";
 import { RequestBody } from "../run/RequestBody.js";
 import { RunHeader } from "../run/RunHeader.js";
 import { TakeHome } from "../run/TakeHome.js";
@@ -90,6 +90,9 @@ function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAga
   const body = useAsked(mayRead && tab !== "frames" && tab !== "attempts" ? `body ${row.stream_id}` : null, (signal) => api.body(row.stream_id, signal));
   const [tape] = useState(() => new Tape());
   const heard = useMemo(() => tape.grown(cap.frames), [tape, cap.frames]);
+  const [fold] = useState(() => new Fold());
+  // Folded as it comes, so that nobody who turns to it waits for all of it at once.
+  useMemo(() => tab !== "seen" && fold.upTo(heard, heard.length), [fold, heard, tab]);
 
   const put = (changed: Readonly<Record<string, string | undefined>>) => navigate(withQuery(path, search, changed), { replace: true });
   const choose = (next: Tab) => put({ tab: next === "seen" ? undefined : next });
@@ -105,7 +108,7 @@ function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAga
         {cap.error !== undefined && <Failure error={cap.error} onAgain={cap.again} />}
         {!cap.isWhole && cap.error === undefined && <p className="muted" role="status">Reading… {heard.length} of {row.packets} packets</p>}
         {row.session && <p><Switch label="As the agent was asked" hint="The conversation as it was given to the agent, without turns that broke off" isOn={isAsAsked} onChange={(isOn) => put({ as: isOn ? "asked" : undefined })} /></p>}
-        {isAsAsked ? <AsAsked row={row} question={question} /> : <AsSeen question={question} heard={heard} at={at} onAt={setAt} />}
+        {isAsAsked ? <AsAsked row={row} question={question} /> : <AsSeen question={question} heard={heard} fold={fold} at={at} onAt={setAt} />}
       </>
     ),
     frames: () => (
