@@ -24,6 +24,15 @@ pub struct About {
     pub model: Option<String>,
 }
 
+/// Where an agent's upstream is, for whoever looks after it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Its host, and its port if that is not the usual one.
+    pub host: String,
+    /// Whether a key is shown to it. Which one is nobody's business.
+    pub has_key: bool,
+}
+
 impl About {
     /// An agent without a model of its own.
     pub fn agent(provider: &'static str, work: Work) -> Self {

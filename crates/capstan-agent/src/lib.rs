@@ -10,7 +10,7 @@ mod trace;
 mod turn;
 mod writer;
 
-pub use about::{About, Work};
+pub use about::{About, Endpoint, Work};
 pub use async_trait::async_trait;
 pub use calls::{
     BreakerState, CallBegan, CallEnded, CallOutcome, CallsMade, MemberCalls, MemberState, Receipt,
@@ -54,6 +54,11 @@ pub trait Agent: Send + Sync + 'static {
         About::default()
     }
 
+    /// Where its upstream is, if that is elsewhere.
+    fn endpoint(&self) -> Option<Endpoint> {
+        None
+    }
+
     /// The members of a route, and how each stands; no other agent has any.
     fn members(&self) -> Vec<MemberState> {
         Vec::new()
@@ -77,6 +82,10 @@ impl Agent for Box<dyn Agent> {
 
     fn about(&self) -> About {
         (**self).about()
+    }
+
+    fn endpoint(&self) -> Option<Endpoint> {
+        (**self).endpoint()
     }
 
     fn members(&self) -> Vec<MemberState> {

@@ -276,6 +276,12 @@ impl App {
         named.or(self.default_agent.as_ref()).ok_or_else(|| Fault::new(FaultKind::AgentNotFound))
     }
 
+    /// Whether the store may hold runs that run or wait, as far as can be told without asking it: whoever looks on while
+    /// nothing happens costs it nothing.
+    pub(crate) fn may_have_open_runs(&self) -> bool {
+        self.journal.store().is_shared() || self.metrics.active_runs.get() > 0 || self.waits.count() > 0
+    }
+
     /// What a tenant may have.
     pub(crate) fn quota_of(&self, tenant: &str) -> Quota {
         limits::quota(&self.settings.limits, &self.settings.tenants.named(tenant))

@@ -7,6 +7,7 @@ mod answers;
 mod app;
 mod ask;
 mod audit;
+mod connection;
 mod console;
 mod conversation;
 mod doors;

@@ -81,6 +81,8 @@ pub(crate) async fn respond(
     let reader = app.journal.reader_of(run, from);
     let interval = writer.heartbeat_every(app.settings.timeouts.heartbeat);
     let rest = writer.lasts().map(|lasts| Box::pin(tokio::time::sleep(lasts)));
+    let viewing = Viewing::new(app, run, from);
+    let departure = viewing.departure();
     // Boxed, because it is moved with every chunk.
     let open = Box::new(Open {
         app: app.clone(),
@@ -96,11 +98,12 @@ pub(crate) async fn respond(
         interval,
         silent_since: Instant::now(),
         rest,
-        viewing: Viewing::new(app, run, from),
+        viewing,
         _slot: slot,
         _reading: Reading::new(app, run),
     });
     let mut response = sse_response(Body::from_stream(stream::unfold(open, next_chunk)));
+    response.extensions_mut().insert(departure);
     name_stream(run, &mut response);
     face.headers(app, &viewer, response.headers_mut()).await?;
     Ok(response)

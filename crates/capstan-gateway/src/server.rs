@@ -22,6 +22,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::ServiceExt as _;
 
 use crate::app::{App, Gateway};
+use crate::connection::Stalled;
 use crate::progress;
 use crate::router::Behind;
 use crate::stall_timeout::StallTimeout;
@@ -230,11 +231,14 @@ async fn connection(app: App, socket: TcpStream, peer: SocketAddr, inside: Insid
 async fn converse(app: App, socket: TcpStream, peer: SocketAddr, inside: Inside) {
     // A token a packet: waiting for more to send is the wrong economy.
     let _ = socket.set_nodelay(true);
-    let socket = patient(&app, socket, peer);
-    let Some(tls) = app.settings.tls.clone() else { return exchange(app, socket, peer, inside).await };
+    let stalled = Stalled::default();
+    let socket = patient(&app, socket, peer, stalled.clone());
+    let Some(tls) = app.settings.tls.clone() else {
+        return exchange(app, socket, peer, inside, stalled).await;
+    };
     // Who cannot shake hands, or takes too long to, is no loss.
     if let Ok(Ok(socket)) = tokio::time::timeout(app.settings.timeouts.request, tls.accept(socket)).await {
-        exchange(app, socket, peer, inside).await;
+        exchange(app, socket, peer, inside, stalled).await;
     }
 }
 
@@ -243,18 +247,20 @@ fn patient(
     app: &App,
     socket: TcpStream,
     peer: SocketAddr,
+    stalled: Stalled,
 ) -> StallTimeout<TcpStream, impl FnMut(&TcpStream) + use<>> {
     let (app, patience) = (app.clone(), app.settings.timeouts.stalled_reader);
     StallTimeout::new(socket, patience, move |socket| {
         tracing::debug!(%peer, "a reader takes nothing and is cut");
         app.metrics.stalled_readers.inc();
+        stalled.set();
         // A reset: the body must not look finished, and what the kernel holds for the reader is free at once.
         let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
     })
 }
 
 /// Requests and responses of one connection, until it ends or the server does.
-async fn exchange<S>(app: App, socket: S, peer: SocketAddr, inside: Inside)
+async fn exchange<S>(app: App, socket: S, peer: SocketAddr, inside: Inside, stalled: Stalled)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -267,8 +273,8 @@ where
         request.extensions_mut().insert(ConnectInfo(peer));
         let (router, place) = inside.room(&activity, peer.ip());
         let under_way = activity.begin(place);
-        let answering = router.oneshot(request);
-        async move { answering.await.map(|response| under_way.until_sent(response)) }
+        let (answering, stalled) = (router.oneshot(request), stalled.clone());
+        async move { answering.await.map(|response| under_way.until_sent(stalled.tell(response))) }
     });
     let ping = Some(app.settings.timeouts.ping).filter(|ping| !ping.is_zero());
     let mut builder = auto::Builder::new(Answering(app.clone()));

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use capstan_gateway::{Settings, Timeouts};
 use common::{Server, ask, journal, start_on};
+use serde_json::Value;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -50,6 +51,21 @@ async fn has_cut_one(server: &Server) {
     tokio::time::timeout(GUARD, cut).await.expect("the reader is cut");
 }
 
+/// How the last viewer of a run left, once it has, as the console tells it.
+async fn parting(server: &Server, path: &str) -> String {
+    let path = path.replace("/v1/streams/", "/v1/console/runs/");
+    let left = async {
+        loop {
+            let told: Value = server.get(&path).await.json().await.unwrap();
+            let last = told["viewers"].as_array().unwrap().last().cloned().unwrap_or_default();
+            if let Some(ended) = last["ended"].as_str() {
+                return ended.to_owned();
+            }
+        }
+    };
+    tokio::time::timeout(GUARD, left).await.expect("it leaves")
+}
+
 /// The cursor of the last whole frame, and where that frame ends.
 fn last_whole_frame(body: &[u8]) -> (String, usize) {
     let end = body.windows(2).rposition(|pair| pair == b"\n\n").unwrap() + 2;
@@ -62,6 +78,17 @@ fn after_opening(body: &[u8]) -> &[u8] {
     &body[body.windows(2).position(|pair| pair == b"\n\n").unwrap() + 2..]
 }
 
+#[tokio::test]
+async fn a_reader_that_hangs_up_is_told_from_one_that_stalls() {
+    let (patient, _impatient) = servers().await;
+    let (path, _) = long_run(&patient).await;
+    assert_eq!(parting(&patient, &path).await, "done");
+    let mut viewer = patient.get(&path).await;
+    viewer.chunk().await.unwrap();
+    drop(viewer);
+    assert_eq!(parting(&patient, &path).await, "left");
+}
+
 /// HTTP/1.0 has no chunks: a body is over when the connection is, so that only a reset tells a cut from an end.
 #[tokio::test]
 async fn a_reader_that_takes_nothing_is_cut_and_goes_on_from_its_cursor_with_the_same_bytes() {
@@ -70,6 +97,7 @@ async fn a_reader_that_takes_nothing_is_cut_and_goes_on_from_its_cursor_with_the
     let mut socket =
         send(&impatient, format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").as_bytes()).await;
     has_cut_one(&impatient).await;
+    assert_eq!(parting(&impatient, &path).await, "stalled");
     let mut answer = Vec::new();
     let end = socket.read_to_end(&mut answer).await;
     assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset, "the body does not look finished");
@@ -92,6 +120,7 @@ async fn over_http_2_the_connection_is_cut() {
     let (path, _) = long_run(&patient).await;
     let _socket = send(&impatient, &http_2_get(&path)).await;
     has_cut_one(&impatient).await;
+    assert_eq!(parting(&impatient, &path).await, "stalled");
     impatient.stop().await;
     patient.stop().await;
 }

@@ -398,7 +398,9 @@ impl Store for MemoryStore {
     async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
         let (state, mut pager) = (self.lock(), Pager::new(&query));
         let range = query.range(None).map(|range| state.streams.range(range).rev());
-        for (id, stream) in range.into_iter().flatten() {
+        // Those that ended are passed by where they cannot be meant, and do not count.
+        let counts = |stream: &Stream| !query.is_of_open() || stream.run.is_open();
+        for (id, stream) in range.into_iter().flatten().filter(|(_, stream)| counts(stream)) {
             if !pager.goes_on() {
                 return Ok(pager.page(false));
             }

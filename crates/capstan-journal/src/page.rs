@@ -141,6 +141,11 @@ impl Query {
             && self.trace_id.as_deref().is_none_or(|id| trace_ids_of(run).any(|known| known == id))
     }
 
+    /// Whether only runs that run or wait are asked for: few, however many have ended since.
+    pub(crate) fn is_of_open(&self) -> bool {
+        self.status.is_some_and(|status| status.state() != RunState::Closed)
+    }
+
     /// The streams that can be on the page; `None` if there are none.
     pub(crate) fn range(&self, before: Option<Uuid>) -> Option<(Bound<Uuid>, Bound<Uuid>)> {
         let (from, end) = (self.from.unwrap_or(Uuid::nil()), self.end(before));

@@ -374,7 +374,7 @@ pub struct Viewers {
     pub joined: u64,
     /// How many of them with a cursor.
     pub resumed: u64,
-    /// How many were cut off.
+    /// How many were cut off by the server: it stopped, or could not read on.
     pub cut: u64,
     /// How many were cut off because they took nothing.
     pub stalled: u64,

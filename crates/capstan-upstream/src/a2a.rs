@@ -13,7 +13,7 @@ mod wire;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use capstan_agent::{About, Agent, CancelReason, Clock, Outcome, Timer, Turn, Work, Writer};
+use capstan_agent::{About, Agent, CancelReason, Clock, Endpoint, Outcome, Timer, Turn, Work, Writer};
 use capstan_protocol::{ErrorSeverity, Fault};
 use reqwest::Client;
 use serde::Deserialize;
@@ -152,6 +152,10 @@ impl Agent for A2a {
 
     fn about(&self) -> About {
         About::agent("a2a", Work::Agent)
+    }
+
+    fn endpoint(&self) -> Option<Endpoint> {
+        Some(http::endpoint(&self.url, &self.secret))
     }
 }
 

@@ -61,6 +61,11 @@ impl ApiKey {
             .collect()
     }
 
+    /// Whether there is one.
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The key as a header behind a prefix, marked so that it is not printed.
     pub(crate) fn header(&self, prefix: &str) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(&format!("{prefix}{}", self.0.as_ref()?)).ok()?;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_agent::{
-    About, Agent, CallBegan, Cancel, CancelReason, Clock, Outcome, Output, Stopped, Timer, Turn, Writer,
+    About, Agent, CallBegan, Cancel, CancelReason, Clock, Endpoint, Outcome, Output, Stopped, Timer, Turn,
+    Writer,
 };
 use capstan_protocol::fault::Upstream;
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind, sse};
@@ -321,6 +322,10 @@ impl<D: Dialect> Agent for HttpAgent<D> {
 
     fn about(&self) -> About {
         self.dialect.about()
+    }
+
+    fn endpoint(&self) -> Option<Endpoint> {
+        Some(http::endpoint(self.dialect.url(), &self.secret))
     }
 }
 

@@ -9,7 +9,9 @@ mod request;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use capstan_agent::{About, Agent, CancelReason, Clock, Outcome, Output, Timer, Turn, Work, Writer};
+use capstan_agent::{
+    About, Agent, CancelReason, Clock, Endpoint, Outcome, Output, Timer, Turn, Work, Writer,
+};
 use capstan_client::{CapClient, CapError, Options, PacketStream, RuntimeError};
 use capstan_protocol::fault::{Cause, Upstream};
 use capstan_protocol::{
@@ -122,6 +124,10 @@ impl Agent for Cap {
 
     fn about(&self) -> About {
         About::agent("cap", Work::Agent)
+    }
+
+    fn endpoint(&self) -> Option<Endpoint> {
+        Some(http::endpoint(&self.url, &self.secret))
     }
 }
 

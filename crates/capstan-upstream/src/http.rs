@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use capstan_agent::{Timer, TraceParent, Turn};
+use capstan_agent::{Endpoint, Timer, TraceParent, Turn};
 use capstan_protocol::fault::{Cause, Upstream, is_tls_failure};
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -77,6 +77,11 @@ pub(crate) fn trace_headers(turn: &Turn) -> HeaderMap {
 /// The server that a call goes to, for the log.
 pub(crate) fn host_of(url: &Url) -> String {
     url[Position::BeforeHost..Position::AfterPort].to_owned()
+}
+
+/// The same, and whether it is shown a key, for whoever looks after the agent.
+pub(crate) fn endpoint(url: &Url, key: &ApiKey) -> Endpoint {
+    Endpoint { host: host_of(url), has_key: key.is_set() }
 }
 
 /// The server's id of a request, for the log. It is the server's word, so it may repeat a key.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use capstan_agent::{About, Agent, CancelReason, Clock, Outcome, Turn, Writer};
+use capstan_agent::{About, Agent, CancelReason, Clock, Endpoint, Outcome, Turn, Writer};
 use capstan_demo::Demo;
 use capstan_protocol::Fault;
 use serde::Deserialize;
@@ -209,6 +209,10 @@ impl Agent for SharedAgent {
 
     fn about(&self) -> About {
         self.0.about()
+    }
+
+    fn endpoint(&self) -> Option<Endpoint> {
+        self.0.endpoint()
     }
 }
 

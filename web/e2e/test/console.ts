@@ -27,18 +27,6 @@ export async function ask(url: string, message: string, { key = "", session = ne
   return { status: response.status, streamId: response.headers.get("x-stream-id") ?? "", requestId, whole };
 }
 
-/** Runs many of them, a few at a time. */
-export async function fill(url: string, count: number, message = "/tokens 1"): Promise<void> {
-  let left = count;
-  const one = async () => {
-    while (left > 0) {
-      left -= 1;
-      await (await ask(url, message)).whole;
-    }
-  };
-  await Promise.all(Array.from({ length: 24 }, one));
-}
-
 interface Found {
   violations: { id: string; nodes: { html: string; failureSummary?: string }[] }[];
 }

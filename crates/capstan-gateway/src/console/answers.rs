@@ -158,7 +158,7 @@ impl RunRow {
                 .collect(),
             last_packet_at: app.console.live.get(run.stream_id).and_then(|facts| facts.last_append()),
             model: run.model.clone(),
-            owner: run.owner.clone(),
+            owner: run.owner.clone().filter(|_| visitor.sees_server()),
         }
     }
 }

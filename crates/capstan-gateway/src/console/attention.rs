@@ -35,13 +35,19 @@ struct Rule<'a> {
 }
 
 pub(crate) async fn of(app: &App, visitor: &Visitor) -> Result<Vec<Attention>, JournalError> {
+    if !app.may_have_open_runs() {
+        return Ok(Vec::new());
+    }
     let store = app.journal.store();
-    let gone = match store.is_shared() && visitor.sees_server() {
+    let replicas = match store.is_shared() && visitor.sees_server() {
         true => store.replicas().await?,
         false => Vec::new(),
     };
-    let gone = gone.into_iter().filter(|replica| replica.standing == Standing::Gone);
-    let gone = gone.flat_map(|replica| [replica.id.to_string(), replica.name]).collect();
+    let (gone, living): (Vec<_>, Vec<_>) =
+        replicas.into_iter().partition(|replica| replica.standing == Standing::Gone);
+    // A process that was started anew under its old name lives.
+    let is_gone = |name: &String| living.iter().all(|replica| replica.name != *name);
+    let gone = gone.into_iter().map(|replica| replica.name).filter(is_gone).collect();
     let rule = Rule { app, now: app.wall.now(), gone };
     let mut found = Vec::new();
     for status in [Status::Running, Status::Waiting] {

@@ -12,6 +12,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::app::App;
+use crate::connection::Departure;
 
 /// Viewers of a stream that are told of one by one.
 const MOST_VIEWERS: usize = 64;
@@ -49,6 +50,8 @@ pub(crate) enum Parting {
     Left,
     /// It was cut off: what follows could not be read, or the server stopped.
     Cut,
+    /// It was cut off, because it took nothing for too long.
+    Stalled,
 }
 
 /// One who watches, or watched.
@@ -155,6 +158,7 @@ pub(crate) struct Viewing {
     number: u64,
     cursor: Arc<AtomicU64>,
     parting: Parting,
+    departure: Departure,
 }
 
 impl Viewing {
@@ -177,12 +181,24 @@ impl Viewing {
             watching.viewers.push((number, viewer));
         }
         drop(watching);
-        Self { app: app.clone(), facts, number, cursor, parting: Parting::Left }
+        Self {
+            app: app.clone(),
+            facts,
+            number,
+            cursor,
+            parting: Parting::Left,
+            departure: Departure::default(),
+        }
     }
 
     /// So far it was written to.
     pub(crate) fn at(&self, cursor: u64) {
         self.cursor.store(cursor, Ordering::Relaxed);
+    }
+
+    /// By which connection it is written to: whoever knows it tells.
+    pub(crate) fn departure(&self) -> Departure {
+        self.departure.clone()
     }
 
     /// How it is about to end.
@@ -194,13 +210,19 @@ impl Viewing {
 impl Drop for Viewing {
     fn drop(&mut self) {
         let (now, cursor) = (self.app.wall.now(), self.cursor.load(Ordering::Relaxed));
+        // Whoever took all there was, and was slow with the last of it, is none that stalled.
+        let parting = match self.parting {
+            Parting::Left if self.departure.has_stalled() => Parting::Stalled,
+            parting => parting,
+        };
         let mut watching = self.facts.lock();
         watching.present = watching.present.saturating_sub(1);
-        watching.sum.cut += u64::from(self.parting == Parting::Cut);
+        watching.sum.cut += u64::from(parting == Parting::Cut);
+        watching.sum.stalled += u64::from(parting == Parting::Stalled);
         watching.sum.last_cursor = watching.sum.last_cursor.max(cursor);
         let own = watching.viewers.iter_mut().find(|(number, _)| *number == self.number);
         if let Some((_, viewer)) = own {
-            viewer.left = Some((now, self.parting));
+            viewer.left = Some((now, parting));
         }
     }
 }

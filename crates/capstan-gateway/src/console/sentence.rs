@@ -12,6 +12,7 @@ pub(super) fn title_of(code: &str) -> Option<&'static str> {
 fn said(micros: i64) -> String {
     let seconds = micros.max(0) as f64 / 1e6;
     match seconds {
+        s if s < 1.0 => format!("{:.0} ms", s * 1e3),
         s if s < 60.0 => format!("{s:.1} s"),
         s if s < 3600.0 => format!("{} min {} s", (s / 60.0) as u64, (s % 60.0) as u64),
         s => format!("{} h {} min", (s / 3600.0) as u64, (s % 3600.0 / 60.0) as u64),
@@ -92,6 +93,6 @@ mod tests {
         assert!(of(&run, at(99.0)).starts_with("Done in attempt 3 after 14.2 s; an earlier one failed"));
         run.reason = Some("cancelled".into());
         assert_eq!(of(&run, at(99.0)), "Stopped after 14.2 s, in attempt 3.");
-        assert_eq!((said(61_000_000), said(3_660_000_000)), ("1 min 1 s".into(), "1 h 1 min".into()));
+        assert_eq!([said(3_000), said(61_000_000), said(3_660_000_000)], ["3 ms", "1 min 1 s", "1 h 1 min"]);
     }
 }

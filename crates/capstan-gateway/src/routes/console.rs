@@ -1,9 +1,15 @@
 //! `/v1/console/…`: what runs, and why it failed. See `console`.
 
 mod about;
+mod agents;
+mod events;
+mod faults;
 mod numbers;
+mod overview;
+mod replicas;
 mod runs;
 mod sessions;
+mod tenants;
 
 use crate::openapi::Routes;
 
@@ -12,12 +18,12 @@ pub(crate) fn routes() -> Routes {
     Routes::default()
         .get("/v1/console/me", about::me, &about::ME)
         .get("/v1/console/health", about::health, &about::HEALTH)
-        .get("/v1/console/overview", numbers::overview, &numbers::OVERVIEW)
-        .get("/v1/console/faults", numbers::faults, &numbers::FAULTS)
-        .get("/v1/console/agents", numbers::agents, &numbers::AGENTS)
-        .get("/v1/console/tenants", numbers::tenants, &numbers::TENANTS)
-        .get("/v1/console/replicas", numbers::replicas, &numbers::REPLICAS)
-        .get("/v1/console/events", numbers::events, &numbers::EVENTS)
+        .get("/v1/console/overview", overview::overview, &overview::OVERVIEW)
+        .get("/v1/console/faults", faults::faults, &faults::FAULTS)
+        .get("/v1/console/agents", agents::agents, &agents::AGENTS)
+        .get("/v1/console/tenants", tenants::tenants, &tenants::TENANTS)
+        .get("/v1/console/replicas", replicas::replicas, &replicas::REPLICAS)
+        .get("/v1/console/events", events::events, &events::EVENTS)
         .get("/v1/console/find", runs::find, &runs::FIND)
         .get("/v1/console/runs", runs::list, &runs::LIST)
         .get("/v1/console/runs/{id}", runs::details, &runs::DETAILS)

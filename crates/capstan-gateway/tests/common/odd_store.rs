@@ -8,7 +8,7 @@ use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{
     Claim, Claimed, Durability, ErrorKind, Expired, Found, Frame, Health, Journal, JournalError, NameKind,
-    Quota, Retention, Run, RunState, Secret, Store, StoredTurn, TailLimits, Usage, open,
+    Query, Quota, Retention, Run, RunPage, RunState, Secret, Store, StoredTurn, TailLimits, Usage, open,
 };
 use capstan_protocol::Timestamp;
 use tokio::sync::{Barrier, Notify, watch};
@@ -23,6 +23,8 @@ pub struct OddStore {
     pub is_slow: bool,
     /// How often all open runs were looked through.
     pub scans: AtomicUsize,
+    /// How often something was looked for.
+    pub looks: AtomicUsize,
     /// How many frames were read.
     pub frames: AtomicUsize,
     /// How many turns were read.
@@ -47,6 +49,7 @@ impl OddStore {
             never_ends: String::new(),
             is_slow: false,
             scans: AtomicUsize::new(0),
+            looks: AtomicUsize::new(0),
             frames: AtomicUsize::new(0),
             turns: AtomicUsize::new(0),
             health: watch::Sender::new(Health::Well),
@@ -128,6 +131,7 @@ impl Store for OddStore {
     }
 
     async fn usage(&self, tenant: &str, session: &str) -> Result<Usage, JournalError> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         self.store.usage(tenant, session).await
     }
 
@@ -138,6 +142,7 @@ impl Store for OddStore {
         max_packets: usize,
         max_bytes: usize,
     ) -> Result<Vec<Frame>, JournalError> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         let damaged_from = self.damaged_from.load(Ordering::Relaxed);
         if after + 1 >= damaged_from {
             return Err(JournalError::new(ErrorKind::Corrupt, "on purpose"));
@@ -149,6 +154,7 @@ impl Store for OddStore {
     }
 
     async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         if let Some(old) = self.old_looks.lock().unwrap().pop_front() {
             return Ok(Some(old));
         }
@@ -156,6 +162,7 @@ impl Store for OddStore {
     }
 
     async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         self.store.find(tenant, key).await
     }
 
@@ -164,6 +171,7 @@ impl Store for OddStore {
     }
 
     async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         self.store.list(tenant, before, limit).await
     }
 
@@ -175,7 +183,13 @@ impl Store for OddStore {
         before: Option<Uuid>,
         limit: usize,
     ) -> Result<Vec<Run>, JournalError> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         self.store.named(tenant, kind, name, before, limit).await
+    }
+
+    async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.store.page(query).await
     }
 
     async fn orphans(&self, limit: usize) -> Result<Vec<Run>, JournalError> {

@@ -7,7 +7,7 @@ use super::rows::{self, column, is_name};
 use super::store::most;
 use super::{PostgresStore, closed};
 use crate::page::Pager;
-use crate::{JournalError, Query, RunPage, Status};
+use crate::{JournalError, Query, Run, RunPage, Status};
 
 /// Rows that one statement looks at: the time is looked at between two.
 const WINDOW: usize = 1000;
@@ -17,7 +17,7 @@ macro_rules! page {
     ($narrow:literal) => {
         concat!(
             "with seen as materialized (select r.stream, r.tenant, r.session, r.state, r.attempt, r.turns_before, r.answered_by, ",
-            "r.record, r.last_seq, r.bytes from capstan.runs r where r.stream >= $1 and r.stream < $2 ",
+            "r.record, r.last_seq, r.bytes, r.owner from capstan.runs r where r.stream >= $1 and r.stream < $2 ",
             "and ($3::text[] is null or r.tenant = any($3)) and ",
             $narrow,
             " order by r.stream desc limit $5), found as (select * from seen r where ($6::text is null or r.record ->> 'agent' = $6) ",
@@ -26,7 +26,8 @@ macro_rules! page {
             "when r.record ->> 'reason' = 'cancelled' then 4 when r.attempt > 1 then 6 else 5 end = $9) ",
             "order by r.stream desc limit $10) ",
             "select r.stream, r.state, r.attempt, r.turns_before, r.answered_by, r.record::text, ",
-            "greatest(r.last_seq, coalesce(b.last_seq, 0)), greatest(r.bytes, coalesce(b.total, 0)), s.count, s.last ",
+            "greatest(r.last_seq, coalesce(b.last_seq, 0)), greatest(r.bytes, coalesce(b.total, 0)), s.count, s.last, ",
+            "(select p.name from capstan.replicas p where p.id = r.owner) ",
             "from (select count(*) as count, (select stream from seen order by stream limit 1) as last from seen) s ",
             "left join found r on true left join lateral (select b.last_seq, b.total from capstan.blocks b ",
             "where b.stream = r.stream order by b.last_seq desc limit 1) b on r.state = 1 order by r.stream desc"
@@ -35,6 +36,7 @@ macro_rules! page {
 }
 
 const ALL: &str = page!("$4::text is null");
+const OPEN: &str = page!("$4::text is null and r.state < 3");
 const BY_REQUEST: &str = page!("r.request_ids @> array[$4::text]");
 const BY_TRACE: &str =
     page!("capstan.traces_1(r.record) @> array[$4::text] and capstan.traces_1(r.record) <> '{}'");
@@ -49,6 +51,9 @@ fn narrowest(query: &Query) -> (&'static str, Option<&str>) {
     if let Some(id) = query.trace_id.as_deref() {
         return (BY_TRACE, Some(id));
     }
+    if query.is_of_open() {
+        return (OPEN, None);
+    }
     query.fault.as_deref().map_or((ALL, None), |code| (BY_FAULT, Some(code)))
 }
 
@@ -61,6 +66,12 @@ fn number(status: Status) -> i32 {
         Status::Done => 5,
         Status::Healed => 6,
     }
+}
+
+/// A run, and who works on it.
+fn owned(row: &tokio_postgres::Row) -> Result<Run, JournalError> {
+    let owner = column::<Option<String>>(row, 10).map_err(Failure::into_error)?;
+    rows::run(row).map(|run| Run { owner, ..run })
 }
 
 impl PostgresStore {
@@ -94,7 +105,7 @@ impl PostgresStore {
         before: Uuid,
         window: usize,
         pager: &Pager,
-    ) -> Result<(usize, Option<Uuid>, Vec<crate::Run>), JournalError> {
+    ) -> Result<(usize, Option<Uuid>, Vec<Run>), JournalError> {
         let (statement, word) = narrowest(query);
         let status = query.status.map(number);
         let (window, wanted) = (most(window), most(pager.wanted().max(1)));
@@ -123,7 +134,7 @@ impl PostgresStore {
         };
         let (count, last) = read().map_err(Failure::into_error)?;
         let is_run = |row: &&tokio_postgres::Row| column::<Option<Uuid>>(row, 0).is_ok_and(|id| id.is_some());
-        let runs = found.iter().filter(is_run).map(rows::run).collect::<Result<Vec<_>, _>>()?;
+        let runs = found.iter().filter(is_run).map(owned).collect::<Result<Vec<_>, _>>()?;
         // Full before the window's end: what lies behind the last one was not looked at.
         let full = runs.last().filter(|_| runs.len() >= pager.wanted()).map(|run| run.stream_id);
         Ok((usize::try_from(count).unwrap_or(0), full.or(last), runs))

@@ -102,6 +102,7 @@ contract! {
         a_page_is_of_all_tenants_or_some_newest_first,
         a_page_is_filtered_by_what_its_runs_are,
         a_page_looks_at_no_more_than_its_budget,
+        what_is_open_is_found_whatever_has_ended_since,
         what_is_gone_is_on_no_page,
         what_was_counted_adds_up_by_the_hour_and_is_kept_for_a_month,
     }

@@ -160,6 +160,23 @@ pub(crate) async fn a_page_looks_at_no_more_than_its_budget(backend: &Backend) {
     assert_eq!(page.runs.len(), 30);
 }
 
+pub(crate) async fn what_is_open_is_found_whatever_has_ended_since(backend: &Backend) {
+    let (runs, waits) =
+        (backend.start("a").await, failed(backend, "b", &["timeout"], RunState::Waiting).await);
+    for _ in 0..20 {
+        backend.closed("a", 1, Timestamp::now()).await;
+    }
+    let budget = Budget { records: 3, ..query().budget };
+    for (status, run) in [(Status::Running, runs), (Status::Waiting, waits)] {
+        let tenants = Some(vec![run.tenant.clone(), "c".into()]);
+        for tenants in [None, tenants] {
+            let asked = Query { status: Some(status), tenants, budget, ..query() };
+            let page = backend.store.page(asked).await.unwrap();
+            assert_eq!((ids(&page), page.next), (vec![run.stream_id], None), "{status:?}");
+        }
+    }
+}
+
 pub(crate) async fn what_is_gone_is_on_no_page(backend: &Backend) {
     let run = failed(backend, "a", &["timeout"], RunState::Closed).await;
     let kept = failed(backend, "a", &["timeout"], RunState::Closed).await;

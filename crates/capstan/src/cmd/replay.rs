@@ -51,6 +51,9 @@ async fn run(listen: &str, recording: Recording, speed: f64) -> Result<(), Failu
     let (address, said) = (listener.local_addr()?, recording.to_string());
     // Not `println!`: whoever closed the pipe is no reason to panic.
     writeln!(io::stdout().lock(), "replay listening on http://{address}: {said}")?;
+    if let Some((first, last)) = recording.gap() {
+        anstream::eprintln!("packets {first} to {last} are not in the file: clients notice");
+    }
     if !recording.is_closed() {
         anstream::eprintln!("the run has no CLOSE: its responses end where the file does");
     }

@@ -35,12 +35,14 @@ export function HealthStrip(): ReactNode {
 
 function Told({ health, version }: { health: Health; version: string }): ReactNode {
   const feed = useFeedState();
+  // Where there are several, each tells of itself.
+  const here = health.replica && health.replica.of > 1 ? " here" : "";
   const [tone, words] = STATES[health.state] ?? (["warning", health.state] as const);
   return (
     <aside aria-label="Health" className={`strip-line tone-${tone}`} data-health={health.state}>
       <strong role="status"><span className="strip-dot" aria-hidden="true" />{words}</strong>
-      <Link href={to.runs({ state: "running" })}>{count(health.running)} running</Link>
-      <Link href={to.runs({ state: "waiting" })}>{count(health.waiting)} waiting</Link>
+      <Link href={to.runs({ state: "running" })}>{count(health.running)} running{here}</Link>
+      <Link href={to.runs({ state: "waiting" })}>{count(health.waiting)} waiting{here}</Link>
       <span>{plural(health.responses, "open response")}</span>
       {health.append_p95_ms != null && <span>append p95 {health.append_p95_ms < 10 ? `${health.append_p95_ms.toFixed(1)} ms` : span(health.append_p95_ms)}</span>}
       <Link href={`${ROOT}/faults?hours=1`} data-high={health.faults_5m > 0}>{plural(health.faults_5m, "fault")} in 5 min</Link>

@@ -73,17 +73,21 @@ test("ticks are round and not too many", () => {
 });
 
 test("what is drawn is told in words, in its order", () => {
-  const viewers = [{ joined_at: at(100), left_at: at(900), ended: "cut" as const, cursor_at_start: 2, cursor: 3 }];
+  const viewers = [
+    { joined_at: at(100), left_at: at(900), ended: "cut" as const, cursor_at_start: 2, cursor: 3 },
+    { joined_at: at(600), cursor_at_start: 0, cursor: 2 },
+  ];
   const told = happenings({ ...HEALED, viewers }, [[1, 500, "DELTA", null, 20], [2, 33_000, "EVENT", "stream_reset", 40]]);
   expect(told.map(({ t, what }) => [t, what])).toEqual([
     [0, "Attempt 1 begins"],
     [100, "A viewer resumes after packet 2"],
     [500, "DELTA"],
+    [600, "A viewer joins and is still there, written to its socket up to 2"],
     [900, "A viewer is cut off, written to its socket up to 3"],
     [2_000, "Attempt 1 fails: timeout"],
     [32_000, "Attempt 2 begins"],
     [33_000, "EVENT stream_reset"],
     [34_000, "Attempt 2 ends, takes back what came after packet 4, 12 B said again were swallowed"],
   ]);
-  expect(viewersSum({ ...HEALED, viewers_sum: { joined: 2, resumed: 1, cut: 1, stalled: 0, last_cursor: 3 } })).toBe("2 viewers, 1 resumed, 1 cut off; written to the socket up to 3 of 3");
+  expect(viewersSum({ ...HEALED, viewers_sum: { joined: 2, resumed: 1, cut: 1, stalled: 0, last_cursor: 3 } })).toBe("2 viewers, 1 resumed, 1 cut off; when it ended, their sockets had been written up to packet 3 of 3");
 });

@@ -8,7 +8,8 @@ import { eventOf } from "../../src/console/api/feed.js";
 import { search } from "../../src/console/api/api.js";
 import { age, bytes, clock, count, durationOf, plural, span, tokens } from "../../src/console/format.js";
 import { presets } from "../../src/console/list/presets.js";
-import { againCurl, attachCurl, quoted, tailCommand } from "../../src/console/run/curl.js";
+import { historyOf } from "../../src/console/run/AsAsked.js";
+import { againCurl, attachCurl, downloadCurl, quoted, tailCommand } from "../../src/console/run/curl.js";
 import { faultHeading, sentenceOf } from "../../src/console/run/sentence.js";
 import { joined } from "../../src/console/run/use-marks.js";
 import { barsOf, matrix } from "../../src/console/views/matrix.js";
@@ -57,6 +58,16 @@ test("no command holds a key, and a new run has a new name", () => {
   expect(againCurl("http://h", rowOf(1, { face: "ag-ui" }), '{"runId":"old"}', "fresh")).toContain(`{"runId":"fresh"}' 'http://h/v1/agents/demo/ag-ui'`);
   expect(againCurl("http://h", rowOf(1, { face: "another" }), "{}", "fresh")).toBeUndefined();
   expect(againCurl("http://h", rowOf(1), "nonsense", "fresh")).toBeUndefined();
+});
+
+test("a download is named as the command that replays it wants it", () => {
+  expect(downloadCurl("http://h", "id")).toBe(`curl -o id.sse -H "Authorization: Bearer $CAPSTAN_KEY" 'http://h/v1/console/runs/id/frames'`);
+});
+
+test("an agent is given the whole turns before its own, and not those that broke off", () => {
+  const turns = [{ stream_id: "1", messages: [] }, { stream_id: "2", messages: [], partial: true }, { stream_id: "3", messages: [] }, { stream_id: "4", messages: [] }];
+  const { given, left } = historyOf(turns, "3");
+  expect([given.map(({ stream_id }) => stream_id), left]).toEqual([["1"], 1]);
 });
 
 test("what is not set is not asked", () => expect([search({}), search({ a: "", b: undefined, c: 0 })]).toEqual(["", "?c=0"]));

@@ -86,8 +86,12 @@ fn state(app: &App) -> &'static str {
 /// Runs at work, runs that wait, open responses.
 async fn counts(app: &App, visitor: &Visitor) -> Result<(u64, u64, u64), Refusal> {
     if let Visitor::Tenant(caller) = visitor {
+        let readers = app.limiter.readers_of(&caller.tenant) as u64;
+        if !app.may_have_open_runs() {
+            return Ok((0, 0, readers));
+        }
         let used = app.journal.store().usage(&caller.tenant, "").await?;
-        return Ok((used.running, used.waiting, app.limiter.readers_of(&caller.tenant) as u64));
+        return Ok((used.running, used.waiting, readers));
     }
     let gauge = |value: i64| u64::try_from(value).unwrap_or(0);
     let metrics = &app.metrics;

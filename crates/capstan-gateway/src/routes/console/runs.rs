@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
-use capstan_journal::{Query as RunQuery, Run, RunPage, Status};
+use capstan_journal::{Query as RunQuery, Run, RunPage, RunState, Status};
 use capstan_protocol::{Fault, FaultKind, Payload, Timestamp, sse};
 use http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
@@ -164,6 +164,7 @@ pub(crate) async fn details(
     Path(id): Path<String>,
 ) -> Result<Json<RunDetails>, Refusal> {
     let run = visitor.run(&app, &id).await?;
+    let run = Run { owner: owner_of(&app, &visitor, &run).await?, ..run };
     let mut told = RunDetails::new(&app, &visitor, &run);
     if let Some(fault) = &mut told.fault {
         fault.others_last_hour = others(&app, &visitor, &run, &fault.code);
@@ -178,6 +179,18 @@ pub(crate) async fn details(
         };
     }
     Ok(Json(told))
+}
+
+/// The process that works on a run, where it may be another one.
+async fn owner_of(app: &App, visitor: &Visitor, run: &Run) -> Result<Option<String>, Refusal> {
+    let store = app.journal.store();
+    if !(store.is_shared() && visitor.sees_server() && run.state == RunState::Running) {
+        return Ok(None);
+    }
+    let next = Uuid::from_u128(run.stream_id.as_u128().saturating_add(1));
+    let (from, before, status) = (Some(run.stream_id), Some(next), Some(Status::Running));
+    let page = store.page(RunQuery { from, before, status, limit: 1, ..RunQuery::default() }).await?;
+    Ok(page.runs.into_iter().next().and_then(|run| run.owner))
 }
 
 /// How many others met the fault lately.

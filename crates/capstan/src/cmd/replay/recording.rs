@@ -79,6 +79,13 @@ impl Recording {
         self.stream
     }
 
+    /// The first packets that are not in the file, if some between its packets are not.
+    pub(super) fn gap(&self) -> Option<(u64, u64)> {
+        let before = std::iter::once(0).chain(self.frames.iter().map(|frame| frame.seq));
+        let pairs = before.zip(self.frames.iter().map(|frame| frame.seq));
+        pairs.map(|(before, seq)| (before + 1, seq.saturating_sub(1))).find(|(first, last)| first <= last)
+    }
+
     /// Whether its end is in the file.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed
@@ -115,7 +122,9 @@ mod tests {
         let delta = |seq, ms| packet(stream, seq, ms, Payload::Delta("a".into()));
         let close = packet(stream, 3, 900, Payload::Close(Close::Reason("completed".into())));
         let run = Recording::of(&file(&[delta(1, 1000), delta(2, 1200), close])).unwrap();
-        assert!(run.is_closed() && run.stream() == stream);
+        assert!(run.is_closed() && run.stream() == stream && run.gap().is_none());
+        let part = Recording::of(&file(&[delta(1, 1), delta(2, 2), delta(5, 3)])).unwrap();
+        assert_eq!((part.gap(), part.is_closed()), (Some((3, 4)), false));
         let waits: Vec<_> = run.frames.iter().map(|frame| frame.after.as_millis()).collect();
         assert_eq!(waits, [0, 200, 0], "a clock that was set back takes no time");
         for (bytes, why) in [

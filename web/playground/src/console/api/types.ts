@@ -212,6 +212,8 @@ export interface Agent {
   waiting: number;
   outcomes: { done: number; healed: number; failed: number; stopped: number };
   first_packet_ms?: Maybe<{ p50?: Maybe<number>; p95?: Maybe<number> }>;
+  /** Of the last hour. */
+  first_packet_ms_lately?: Maybe<{ p50?: Maybe<number>; p95?: Maybe<number> }>;
   attempts_per_run?: Maybe<number>;
   calls_per_attempt?: Maybe<number>;
   last_success_at?: Maybe<string>;

@@ -1,5 +1,4 @@
 // What the user saw, by the playground's own rendering, and how it came: at the speed at which it did.
-import type { StreamPacket } from "capstan";
 import { type KeyboardEvent, type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 
 import { Boundary } from "../../show/Boundary.js";
@@ -8,38 +7,42 @@ import { Turn } from "../../show/Turn.js";
 import { Button } from "../../ui/Button.js";
 import { Icon } from "../../ui/Icon.js";
 import { Switch } from "../../ui/Switch.js";
-import { span } from "../format.js";
+import { count, span } from "../format.js";
 import { useShortcuts } from "../keys.js";
-import { Fold } from "./packets.js";
+import { type Fold, type Heard, placeOf, tailOf } from "./packets.js";
 import { paced, played, type Replay, rested, RESTING, schedule, set, shownBy, SPEEDS, standing } from "./replay.js";
 
 interface Props {
   question: string;
-  packets: readonly StreamPacket[];
+  heard: readonly Heard[];
+  fold: Fold;
   /** The packet that is looked at; the last one if there is none. */
   at: number | undefined;
   onAt: (seq: number | undefined) => void;
 }
 
-export function AsSeen({ question, packets, at, onAt }: Props): ReactNode {
+/** More is not laid out unless somebody wants it: a replay changes it sixty times a second. */
+const LONGEST = 20_000;
+
+export function AsSeen({ question, heard, fold, at, onAt }: Props): ReactNode {
   const [skips, setSkips] = useState(true);
-  const times = useMemo(() => schedule(packets.map(({ t }) => Date.parse(t)), skips), [packets, skips]);
-  const fold = useMemo(() => new Fold(packets), [packets]);
-  const place = useMemo(() => (at === undefined ? packets.length : packets.filter(({ seq }) => seq <= at).length), [packets, at]);
-  const [replay, setReplay] = useReplay(times, place, (shown) => onAt(packets[shown - 1]?.seq ?? 0));
+  const [isWhole, setWhole] = useState(false);
+  const times = useMemo(() => schedule(heard, skips), [heard, skips]);
+  const place = at === undefined ? heard.length : placeOf(heard, at);
+  const [replay, setReplay] = useReplay(times, place, (shown) => onAt(heard[shown - 1]?.packet.seq ?? 0));
   const isPlaying = replay.since !== undefined;
-  const state = useMemo(() => fold.upTo(place), [fold, place]);
+  const { state, hidden } = useMemo(() => tailOf(fold.upTo(heard, place), isWhole && !isPlaying ? Infinity : LONGEST), [fold, heard, place, isWhole, isPlaying]);
   const turn = useMemo(() => ({ id: "run", question, state }), [question, state]);
 
   const go = (shown: number) => {
-    const to = Math.min(packets.length, Math.max(0, shown));
+    const to = Math.min(heard.length, Math.max(0, shown));
     setReplay((before) => set(before, times[to - 1] ?? 0, performance.now()));
-    onAt(to === packets.length ? undefined : (packets[to - 1]?.seq ?? 0));
+    onAt(to === heard.length ? undefined : (heard[to - 1]?.packet.seq ?? 0));
   };
   const toggle = () => {
     const now = performance.now();
-    const start = place >= packets.length ? 0 : (times[place - 1] ?? 0);
-    if (!isPlaying && place >= packets.length) onAt(0);
+    const start = place >= heard.length ? 0 : (times[place - 1] ?? 0);
+    if (!isPlaying && place >= heard.length) onAt(0);
     setReplay((before) => (isPlaying ? rested(before, now) : played(set(before, start, now), now)));
   };
   useShortcuts({ " ": toggle });
@@ -55,13 +58,14 @@ export function AsSeen({ question, packets, at, onAt }: Props): ReactNode {
     <div className="seen">
       <div className="player" role="group" aria-label="Replay">
         <Button size="icon" look="primary" aria-label={isPlaying ? "Pause" : "Play"} onClick={toggle}><Icon name={isPlaying ? "pause" : "play"} /></Button>
-        <input type="range" aria-label="Packet" aria-valuetext={`packet ${place} of ${packets.length}, ${span(times[place - 1] ?? 0)}`} min={0} max={packets.length} value={place} onChange={(event) => go(Number(event.target.value))} onKeyDown={page} />
-        <span className="player-place">{place} / {packets.length} · {span(times[place - 1] ?? 0)}</span>
+        <input type="range" aria-label="Packet" aria-valuetext={`packet ${place} of ${heard.length}, ${span(times[place - 1] ?? 0)}`} min={0} max={heard.length} value={place} onChange={(event) => go(Number(event.target.value))} onKeyDown={page} />
+        <span className="player-place">{place} / {heard.length} · {span(times[place - 1] ?? 0)}</span>
         <span className="row" role="group" aria-label="Speed">
           {SPEEDS.map((speed) => <Button key={speed} size="small" aria-pressed={replay.speed === speed} onClick={() => setReplay((before) => paced(before, speed, performance.now()))}>{speed}×</Button>)}
         </span>
         <Switch label="Skip waits" isOn={skips} onChange={setSkips} />
       </div>
+      {hidden > 0 && <p className="muted">{count(hidden)} characters before this are folded. {!isPlaying && <Button size="small" onClick={() => setWhole(true)}>Show them</Button>}</p>}
       <div className="content turns">
         <Boundary of={state} instead={<Raw title="This answer could not be shown" value={state} isOpen />}>
           <Turn turn={turn} />

@@ -1,5 +1,5 @@
 // Every attempt, not only the last: when it began, how it ended, what it took.
-import { type StreamPacket, Transcript } from "capstan";
+import { Transcript } from "capstan";
 import { type ReactNode, useMemo } from "react";
 
 import { Markdown } from "../../markdown.js";
@@ -7,22 +7,23 @@ import { Badge } from "../../ui/Badge.js";
 import type { Attempt, RunDetail } from "../api/types.js";
 import { bytes, clock, count, plural, span, tokens } from "../format.js";
 import { CopyButton } from "../parts/Copy.js";
+import type { Heard } from "./packets.js";
 
 interface Props {
   detail: RunDetail;
   /** Empty while content is not shown. */
-  packets: readonly StreamPacket[];
+  heard: readonly Heard[];
   now: number;
   onAt: (seq: number) => void;
 }
 
-export function AttemptCards({ detail, packets, now, onAt }: Props): ReactNode {
+export function AttemptCards({ detail, heard, now, onAt }: Props): ReactNode {
   return (
     <ol className="plain attempts" aria-label="Attempts">
       {detail.attempts.map((attempt) => (
         <li key={attempt.n} className="card" data-attempt={attempt.n}>
           <AttemptCard attempt={attempt} now={now} onAt={onAt} />
-          {isParted(detail.attempts, attempt) && <Said attempt={attempt} packets={packets} />}
+          {isParted(detail.attempts, attempt) && <Said attempt={attempt} heard={heard} />}
         </li>
       ))}
     </ol>
@@ -69,12 +70,12 @@ function Fact({ name, children }: { name: string; children: ReactNode }): ReactN
 }
 
 /** What this attempt said, by itself. */
-function Said({ attempt: { from_seq, to_seq }, packets }: { attempt: Attempt; packets: readonly StreamPacket[] }): ReactNode {
+function Said({ attempt: { from_seq, to_seq }, heard }: { attempt: Attempt; heard: readonly Heard[] }): ReactNode {
   const text = useMemo(() => {
     const transcript = new Transcript();
-    for (const packet of packets) if (packet.seq >= (from_seq ?? 0) && packet.seq <= (to_seq ?? Infinity) && packet.op === "DELTA") transcript.take(packet);
+    for (const { packet } of heard) if (packet.seq >= (from_seq ?? 0) && packet.seq <= (to_seq ?? Infinity) && packet.op === "DELTA") transcript.take(packet);
     return transcript.text;
-  }, [from_seq, to_seq, packets]);
+  }, [from_seq, to_seq, heard]);
   if (text === "") return null;
   return <div className="said content"><Markdown text={text} /></div>;
 }

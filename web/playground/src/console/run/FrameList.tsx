@@ -1,5 +1,5 @@
 // The frames as they were sent, in any face of CAP or AG-UI; only what is on screen is an element.
-import { type ReactNode, useMemo, useState } from "react";
+import { type ReactNode, useMemo } from "react";
 
 import { raw } from "../../raw.js";
 import { Select } from "../../ui/Select.js";
@@ -16,13 +16,15 @@ interface Props {
   read: Frames;
   face: Face;
   onFace: (face: Face) => void;
+  /** Only these; all if it is empty. */
+  op: string;
+  onOp: (op: string) => void;
   at: number | undefined;
   onAt: (seq: number) => void;
 }
 
-export function FrameList({ read, face, onFace, at, onAt }: Props): ReactNode {
-  const [op, setOp] = useState("");
-  const ops = useMemo(() => [...new Set(read.frames.map(nameOf))].sort(), [read.frames]);
+export function FrameList({ read, face, onFace, op, onOp, at, onAt }: Props): ReactNode {
+  const ops = useMemo(() => [...new Set([...read.frames.map(nameOf), ...(op ? [op] : [])])].sort(), [read.frames, op]);
   const frames = useMemo(() => (op === "" ? read.frames : read.frames.filter((frame) => nameOf(frame) === op)), [read.frames, op]);
   const chosen = at === undefined ? -1 : frames.findIndex(({ seq }) => seq >= at);
   return (
@@ -33,7 +35,7 @@ export function FrameList({ read, face, onFace, at, onAt }: Props): ReactNode {
           <option value="cap-v2">CAP v2</option>
           <option value="ag-ui">AG-UI</option>
         </Select>
-        <Select label="Only" isQuiet value={op} onChange={(event) => setOp(event.target.value)}>
+        <Select label="Only" isQuiet value={op} onChange={(event) => onOp(event.target.value)}>
           <option value="">all frames</option>
           {ops.map((name) => <option key={name}>{name}</option>)}
         </Select>

@@ -9,7 +9,7 @@ import { useConsole } from "../context.js";
 import { bytes } from "../format.js";
 import { CopyButton } from "../parts/Copy.js";
 import { Failure } from "../parts/Failure.js";
-import { againCurl, attachCurl, tailCommand } from "./curl.js";
+import { againCurl, attachCurl, downloadCurl, tailCommand } from "./curl.js";
 import { framesOf } from "./packets.js";
 
 /** Above this a tab is the wrong place for it. */
@@ -23,15 +23,17 @@ interface Props {
 }
 
 export function TakeHome({ row, body, mayRead }: Props): ReactNode {
+  const { me } = useConsole();
   const again = useMemo(() => (body === undefined ? undefined : againCurl(location.origin, row, body, newId())), [body, row.face, row.agent]);
   return (
     <div className="home">
       {mayRead && (row.bytes > LARGEST ? <p className="muted">With {bytes(row.bytes)} it is too large for a tab; the command below fetches it.</p> : <Downloads row={row} />)}
+      {mayRead && <Command title="Download it as it was sent" text={downloadCurl(location.origin, row.stream_id)} />}
       <Command title="Attach to it again" text={attachCurl(location.origin, row.stream_id)} />
       {again && <Command title="Ask the same anew, as a run of its own" text={again} isContent />}
       <Command title="Follow it in a terminal" text={tailCommand(location.origin, row.stream_id)} />
-      <Command title="Serve the downloaded .sse at its own pace: a bug report that runs" text={`capstan replay ${row.stream_id}.sse`} />
-      <p className="muted">Commands take the key from <code>$CAPSTAN_KEY</code>.</p>
+      <Command title="Serve the downloaded .sse at its own pace: a bug report that runs" text={`capstan replay ${row.stream_id}.sse --listen 127.0.0.1:9000`} />
+      <p className="muted">Commands take the key from <code>$CAPSTAN_KEY</code>{me.who === "operator" ? <>: the download takes an operator's, the others one of tenant <b>{row.tenant}</b></> : ""}.</p>
     </div>
   );
 }

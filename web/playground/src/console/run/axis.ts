@@ -14,6 +14,8 @@ export interface AttemptBar extends Stretch {
   first: number;
   isOpen: boolean;
   fault: string | undefined;
+  /** Bytes that it said again, and that were not written. */
+  swallowed: number;
 }
 
 export interface Wait extends Stretch {
@@ -62,7 +64,7 @@ function attemptBar(attempt: Attempt, before: number, since: (at: string | null 
   const from = since(attempt.began_at, before);
   const to = Math.max(from, since(attempt.ended_at, end));
   const isOpen = !attempt.ended_at && !isClosed;
-  return { n: attempt.n, from, to, first: Math.min(to, since(attempt.first_packet_at, to)), isOpen, fault: attempt.fault ?? undefined };
+  return { n: attempt.n, from, to, first: Math.min(to, since(attempt.first_packet_at, to)), isOpen, fault: attempt.fault ?? undefined, swallowed: attempt.swallowed_bytes ?? 0 };
 }
 
 function waitsOf(attempts: readonly AttemptBar[], { row, not_before }: RunDetail, end: number): readonly Wait[] {

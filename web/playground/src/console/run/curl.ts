@@ -14,6 +14,11 @@ export function attachCurl(origin: string, id: string): string {
   return `curl -N ${KEY} ${quoted(`${origin}/v1/streams/${id}`)}`;
 }
 
+/** What was sent, into the file that `capstan replay` takes. */
+export function downloadCurl(origin: string, id: string): string {
+  return `curl -o ${id}.sse ${KEY} ${quoted(`${origin}/v1/console/runs/${id}/frames`)}`;
+}
+
 export function tailCommand(origin: string, id: string): string {
   return `capstan tail --url ${quoted(origin)} ${id}`;
 }

@@ -1,6 +1,6 @@
 // Draws the axis. One canvas, whatever the number of packets.
 import type { Mark } from "../api/types.js";
-import { span } from "../format.js";
+import { bytes, span } from "../format.js";
 import { after, type Axis, density, type Scale, type Stretch, ticks } from "./axis.js";
 
 /** Where each lane is, from the top. */
@@ -69,7 +69,7 @@ function ruler(context: CanvasRenderingContext2D, { axis, scale, view, width }: 
 }
 
 function attempts(context: CanvasRenderingContext2D, { axis, scale }: Picture, colour: Colour): void {
-  for (const { n, from, first, to, isOpen, fault } of axis.attempts) {
+  for (const { n, from, first, to, isOpen, fault, swallowed } of axis.attempts) {
     const tone = colour(fault ? "destructive" : isOpen ? "info" : "good");
     const [left, middle, right] = [scale.x(from), scale.x(first), Math.max(scale.x(to), scale.x(from) + 2)];
     context.strokeStyle = tone;
@@ -79,7 +79,9 @@ function attempts(context: CanvasRenderingContext2D, { axis, scale }: Picture, c
     if (right - left < 16) continue;
     const isFilled = middle - left < 14;
     context.fillStyle = isFilled ? colour("card") : tone;
-    context.fillText(String(n), Math.max(left, 0) + 5, LANES.attempts + BAR / 2 + 1);
+    const words = swallowed > 0 ? `${n} · ${bytes(swallowed)} said again` : String(n);
+    const isRoomy = right - Math.max(left, 0) > context.measureText(words).width + 10;
+    context.fillText(isRoomy ? words : String(n), Math.max(left, 0) + 5, LANES.attempts + BAR / 2 + 1);
   }
 }
 
@@ -115,7 +117,8 @@ function packets(context: CanvasRenderingContext2D, { marks, times, scale, width
   });
   context.fillStyle = colour("border");
   context.fillRect(0, bottom, width, 1);
-  for (let n = after(times, scale.t(0)); n < marks.length && times[n]! <= scale.t(width); n += 1) mark(context, marks[n]!, scale.x(times[n]!), colour);
+  const last = scale.t(width);
+  for (let n = after(times, scale.t(0)); n < marks.length && times[n]! <= last; n += 1) mark(context, marks[n]!, scale.x(times[n]!), colour);
 }
 
 function mark(context: CanvasRenderingContext2D, [, , op, type]: Mark, x: number, colour: Colour): void {

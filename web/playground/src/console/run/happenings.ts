@@ -32,18 +32,20 @@ function ofAttempt({ n, began_at, ended_at, fault, reset_to, swallowed_bytes }: 
   return [...begin, at(ended_at, `Attempt ${n} ${how}${reset}${swallowed}`)];
 }
 
-const ENDS: Readonly<Record<string, string>> = { done: "has it all", left: "leaves", cut: "is cut off", stalled: "stalls" };
+const ENDS: Readonly<Record<string, string>> = { done: "has it all", left: "leaves", cut: "is cut off", stalled: "takes nothing any more and is cut off" };
 
 function ofViewer({ joined_at, left_at, ended, cursor_at_start, cursor }: Viewer, at: At): readonly Happening[] {
-  const join = at(joined_at, cursor_at_start > 0 ? `A viewer resumes after packet ${cursor_at_start}` : "A viewer joins");
-  if (!left_at) return [join];
-  return [join, at(left_at, `A viewer ${ENDS[ended ?? ""] ?? "leaves"}${cursor == null ? "" : `, written to its socket up to ${cursor}`}`)];
+  const came = cursor_at_start > 0 ? `A viewer resumes after packet ${cursor_at_start}` : "A viewer joins";
+  const written = cursor == null ? "" : `, written to its socket up to ${cursor}`;
+  if (!left_at) return [at(joined_at, `${came} and is still there${written}`)];
+  return [at(joined_at, came), at(left_at, `A viewer ${ENDS[ended ?? ""] ?? "leaves"}${written}`)];
 }
 
 /** What is left of viewers once their run is over. */
 export function viewersSum({ viewers_sum: sum, row }: RunDetail): string | undefined {
   if (!sum) return undefined;
   const parts = [`${plural(sum.joined, "viewer")}`, sum.resumed > 0 ? `${sum.resumed} resumed` : "", sum.cut > 0 ? `${sum.cut} cut off` : "", sum.stalled > 0 ? `${sum.stalled} stalled` : ""];
-  const upTo = sum.last_cursor == null ? "" : `; written to the socket up to ${sum.last_cursor} of ${row.packets}`;
+  // The sum was written with the end, before that was sent to anybody.
+  const upTo = sum.last_cursor == null ? "" : `; when it ended, their sockets had been written up to packet ${sum.last_cursor} of ${row.packets}`;
   return parts.filter(Boolean).join(", ") + upTo;
 }

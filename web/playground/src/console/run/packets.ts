@@ -18,6 +18,38 @@ export interface SentFrame {
   packet: StreamPacket | undefined;
 }
 
+/** A packet, and when it was sent, in milliseconds. */
+export interface Heard {
+  packet: StreamPacket;
+  time: number;
+}
+
+/** The packets of a stream that is read piece by piece: what is there stays, so that only what came costs anything. */
+export class Tape {
+  readonly #heard: Heard[] = [];
+  #frames = 0;
+
+  /** With those of `frames` that it does not have yet; they only ever grow. */
+  grown(frames: readonly SentFrame[]): readonly Heard[] {
+    for (; this.#frames < frames.length; this.#frames += 1) {
+      const { packet } = frames[this.#frames]!;
+      if (packet) this.#heard.push({ packet, time: Date.parse(packet.t) });
+    }
+    return this.#heard.slice();
+  }
+}
+
+/** How many of them are at or before a packet. */
+export function placeOf(heard: readonly Heard[], seq: number): number {
+  let [low, high] = [0, heard.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (heard[middle]!.packet.seq <= seq) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 /** The frames of a piece of a stream. What cannot be read is shown all the same. */
 export function framesOf(text: string, face: Face): readonly SentFrame[] {
   const decoder = new Decoder();
@@ -62,12 +94,10 @@ export class Fold {
   #taken = 0;
   #lastError: StreamPacket | undefined;
 
-  constructor(readonly packets: readonly StreamPacket[]) {}
-
-  /** What a viewer had after so many packets. */
-  upTo(count: number): CapStreamState {
+  /** What a viewer had after so many packets, of which there may be more than before but no others. */
+  upTo(heard: readonly Pick<Heard, "packet">[], count: number): CapStreamState {
     if (count < this.#taken) this.#reset();
-    for (; this.#taken < Math.min(count, this.packets.length); this.#taken += 1) this.#take(this.packets[this.#taken]!);
+    for (; this.#taken < Math.min(count, heard.length); this.#taken += 1) this.#take(heard[this.#taken]!.packet);
     return this.#state();
   }
 
@@ -121,4 +151,19 @@ export function textOf(content: unknown): string {
   if (isText(content)) return content;
   if (!Array.isArray(content)) return "";
   return content.map((part) => (isObject(part) && isText(part["text"]) ? part["text"] : isText(part) ? part : "")).join("");
+}
+
+/** A state whose text is not longer than so many characters, and how many were left out: at its beginning, as one who reads along has it. */
+export function tailOf(state: CapStreamState, most: number): { state: CapStreamState; hidden: number } {
+  if (state.status === "idle") return { state, hidden: 0 };
+  let left = most;
+  let hidden = 0;
+  const blocks = [...state.blocks].reverse().map((block) => {
+    if (block.type !== "text") return block;
+    const kept = block.text.length <= left ? block.text : block.text.slice(block.text.length - left);
+    left -= kept.length;
+    hidden += block.text.length - kept.length;
+    return kept === block.text ? block : { ...block, text: kept };
+  });
+  return { state: hidden === 0 ? state : { ...state, blocks: blocks.reverse() }, hidden };
 }

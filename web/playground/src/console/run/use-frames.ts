@@ -5,8 +5,8 @@ import type { Face } from "../api/api.js";
 import { useConsole } from "../context.js";
 import { framesOf, type SentFrame } from "./packets.js";
 
-/** Packets of one piece. */
-const PIECE = 5_000;
+/** Packets of one piece: as many as a slow machine reads without a hitch. */
+const PIECE = 500;
 /** A tab holds no more; the rest is a curl away. */
 export const MOST = 200_000;
 

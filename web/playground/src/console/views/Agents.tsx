@@ -35,7 +35,7 @@ const BREAKERS: Readonly<Record<string, readonly ["good" | "danger" | "warning",
 };
 
 function AgentCard({ agent, now }: { agent: Agent; now: number }): ReactNode {
-  const { name, kind, provider, model, host, key_set, outcomes, first_packet_ms: first, last_fault, members, timeouts } = agent;
+  const { name, kind, provider, model, host, key_set, outcomes, last_fault, members, timeouts } = agent;
   return (
     <>
       <h2 className="card-title"><Link href={to.agent(name)}>{name}</Link> <Badge>{kind}</Badge>{key_set === false && <Badge tone="danger">no key is set</Badge>}</h2>
@@ -46,7 +46,8 @@ function AgentCard({ agent, now }: { agent: Agent; now: number }): ReactNode {
         <Fact name="healed"><Link href={to.runs({ agent: name, state: "healed" })}>{count(outcomes.healed)}</Link></Fact>
         <Fact name="failed"><Link href={to.runs({ agent: name, state: "failed" })}>{count(outcomes.failed)}</Link></Fact>
         <Fact name="stopped"><Link href={to.runs({ agent: name, state: "stopped" })}>{count(outcomes.stopped)}</Link></Fact>
-        <Fact name="first packet">{first?.p50 == null ? "–" : `p50 ${span(first.p50)}, p95 ${first.p95 == null ? "–" : span(first.p95)}`}</Fact>
+        <Fact name="first packet">{percentiles(agent.first_packet_ms)}</Fact>
+        <Fact name="in the last hour">{percentiles(agent.first_packet_ms_lately)}</Fact>
         <Fact name="attempts per run">{agent.attempts_per_run == null ? "–" : `${agent.attempts_per_run.toFixed(2)} of ${agent.max_attempts} at most`}</Fact>
         {agent.calls_per_attempt != null && <Fact name="calls per attempt">{agent.calls_per_attempt.toFixed(2)}</Fact>}
         <Fact name="last success">{agent.last_success_at ? `${age(agent.last_success_at, now)} ago` : "–"}</Fact>
@@ -63,6 +64,10 @@ function AgentCard({ agent, now }: { agent: Agent; now: number }): ReactNode {
       )}
     </>
   );
+}
+
+function percentiles(found: Agent["first_packet_ms"]): string {
+  return found?.p50 == null ? "–" : `p50 ${span(found.p50)}, p95 ${found.p95 == null ? "–" : span(found.p95)}`;
 }
 
 function Fact({ name, children }: { name: string; children: ReactNode }): ReactNode {

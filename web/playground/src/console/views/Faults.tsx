@@ -48,7 +48,7 @@ function Told({ found, onChoose }: { found: Found; onChoose: (since: string, unt
   const end = (at: string) => new Date(Date.parse(at) + barLength(found)).toISOString();
   return (
     <>
-      <p className="muted">{clock(found.from, now)} to {clock(found.to, now)} · {plural(all, "fault")} · {plural(found.runs_total, "run")}</p>
+      <p className="muted">{clock(found.from, now)} to {now - Date.parse(found.to) < 60_000 ? "now" : clock(found.to, now)} · {plural(all, "fault")} · {plural(found.runs_total, "run")}</p>
       <figure className="card chart">
         <Bars bars={bars} tones={["danger", "good", "neutral"]} label={`${plural(all, "fault")} over time; the table below has the numbers`} onChoose={(from, last) => onChoose(from.at, end(last.at))} />
         <figcaption className="muted"><i data-of="fatal" /> fatal <i data-of="healed" /> healed <i data-of="refused" /> refused · drag to choose a stretch</figcaption>
@@ -70,9 +70,11 @@ function Matrix({ found }: { found: Found }): ReactNode {
               <th scope="row"><code>{code}</code> <span className="muted">{title}</span></th>
               {cells.map((cell, n) => (
                 <td key={agents[n]}>
-                  {cell && <Link href={to.runs({ fault: code, agent: agents[n]!, since: found.from, until: found.to })} aria-label={`${code}, ${agents[n] || "no agent"}: ${told(cell)}`}>
-                    {cell.fatal > 0 && <b data-of="fatal">{count(cell.fatal)}</b>}{cell.healed > 0 && <span data-of="healed">{count(cell.healed)} healed</span>}{cell.refused > 0 && <span data-of="refused">{count(cell.refused)} refused</span>}
+                  {cell && cell.fatal + cell.healed > 0 && <Link href={to.runs({ fault: code, agent: agents[n]!, since: found.from, until: found.to })} aria-label={`${code}, ${agents[n] || "no agent"}: ${told(cell)}`}>
+                    {cell.fatal > 0 && <b data-of="fatal">{count(cell.fatal)}</b>}{cell.healed > 0 && <span data-of="healed">{count(cell.healed)} healed</span>}
                   </Link>}
+                  {/* What was refused has left no run to be shown. */}
+                  {cell && cell.refused > 0 && <span data-of="refused">{count(cell.refused)} refused</span>}
                 </td>
               ))}
               <td>{count(all)}</td>
@@ -81,7 +83,7 @@ function Matrix({ found }: { found: Found }): ReactNode {
           ))}
         </tbody>
       </table>
-      <p className="muted">Numbers are counts of this time; runs that retention has taken are no longer in the list behind them. Share: fatal ones of all runs.</p>
+      <p className="muted">Numbers are counts of this time; runs that retention has taken are no longer in the list behind them. Refused calls left no run: the box above finds them by their id. Share: fatal ones of all runs.</p>
     </div>
   );
 }

@@ -6,7 +6,7 @@ import { age, plural } from "../format.js";
 import { Failure } from "../parts/Failure.js";
 import { StateBadge } from "../parts/StateBadge.js";
 import { Link } from "../router.js";
-import { to } from "../url.js";
+import { ROOT, to } from "../url.js";
 import { useAsked, useNow } from "../use-asked.js";
 
 /** How often the rule is asked again: silence makes no event. */
@@ -46,7 +46,7 @@ export function Overview(): ReactNode {
         <ol className="plain">
           {value?.faults.map(({ code, title, agent, count }) => (
             <li key={`${code} ${agent}`} className="card">
-              <Link href={to.runs({ fault: code, agent, since })}><strong>{plural(count, "time")}</strong> <code>{code}</code></Link> {title}{agent && <span className="muted"> · {agent}</span>}
+              <Link href={agent === "" ? `${ROOT}/faults?hours=1` : to.runs({ fault: code, agent, since })}><strong>{plural(count, "time")}</strong> <code>{code}</code></Link> {title}<span className="muted"> · {agent || "refused, without a run"}</span>
             </li>
           ))}
         </ol>

@@ -18,12 +18,13 @@ export function Replicas(): ReactNode {
   return (
     <div className="view">
       <h1>Replicas</h1>
+      <p className="muted">A replica renews its lease with every heartbeat. Once it is silent for longer than the lease, it is gone, and others take over its runs.</p>
       {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
       {asked.value && replicas.length === 0 && <p className="card empty">The journal is this process's alone.</p>}
       {replicas.length > 0 && (
         <div className="scroll" tabIndex={0} role="region" aria-label="Replicas">
           <table className="matrix">
-            <thead><tr>{["Replica", "State", "Version", "Up", "Last heard", "Runs"].map((name) => <th key={name} scope="col">{name}</th>)}</tr></thead>
+            <thead><tr>{["Replica", "State", "Version", "Up", "Last heartbeat", "Runs owned"].map((name) => <th key={name} scope="col">{name}</th>)}</tr></thead>
             <tbody>
               {replicas.map((replica) => (
                 <tr key={replica.id}>
@@ -32,7 +33,7 @@ export function Replicas(): ReactNode {
                   <td>{replica.version}{isMixed && <Badge tone="warning">mixed</Badge>}</td>
                   <td>{span(replica.age_seconds * 1000)}</td>
                   <td>{span(replica.silent_seconds * 1000)} ago</td>
-                  <td>{count(replica.runs)}</td>
+                  <td>{count(replica.runs)}{replica.state === "gone" && replica.runs > 0 && <Badge tone="danger">orphans</Badge>}</td>
                 </tr>
               ))}
             </tbody>

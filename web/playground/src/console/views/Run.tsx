@@ -3,6 +3,7 @@ import { type ReactNode, useEffect, useMemo, useState } from "react";
 
 import { Button } from "../../ui/Button.js";
 import { Icon } from "../../ui/Icon.js";
+import { Switch } from "../../ui/Switch.js";
 import { type Face, Refused } from "../api/api.js";
 import type { RunDetail } from "../api/types.js";
 import { useConsole, useFeed } from "../context.js";
@@ -12,13 +13,14 @@ import { neighbours } from "../list/list.js";
 import { Failure } from "../parts/Failure.js";
 import { Tabs } from "../parts/Tabs.js";
 import { navigate, useAddress } from "../router.js";
+import { AsAsked } from "../run/AsAsked.js";
 import { AsSeen } from "../run/AsSeen.js";
 import { AttemptCards } from "../run/AttemptCards.js";
 import { AxisView } from "../run/AxisView.js";
 import { FaultPanel } from "../run/FaultPanel.js";
 import { FrameList } from "../run/FrameList.js";
 import { viewersSum } from "../run/happenings.js";
-import { questionOf } from "../run/packets.js";
+import { Fold, questionOf, Tape } from "../run/packets.js";
 import { RequestBody } from "../run/RequestBody.js";
 import { RunHeader } from "../run/RunHeader.js";
 import { TakeHome } from "../run/TakeHome.js";
@@ -30,6 +32,8 @@ import { useAsked, useNow } from "../use-asked.js";
 
 const TABS = [["seen", "As seen"], ["frames", "Frames"], ["attempts", "Attempts"], ["request", "Request"], ["home", "Take home"]] as const;
 type Tab = (typeof TABS)[number][0];
+
+const FACES: readonly Face[] = ["cap", "cap-v2", "ag-ui"];
 
 /** How often a run at work is looked at again: packets make no event. */
 const EVERY = 1_000;
@@ -78,29 +82,40 @@ function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAga
   const tab = TABS.find(([name]) => name === query.get("tab"))?.[0] ?? "seen";
   const [at, setAt] = usePlace();
   const [isAsked, setAsked] = useState(me.content === "shown");
-  const [face, setFace] = useState<Face>("cap");
+  const face = FACES.find((name) => name === query.get("face")) ?? "cap";
   const mayRead = detail.may.content && isAsked;
   const marks = useMarks(row.stream_id, row.packets);
   const cap = useFrames(row.stream_id, "cap", row.packets, mayRead && (tab === "seen" || tab === "attempts" || (tab === "frames" && face === "cap")));
   const other = useFrames(row.stream_id, face, row.packets, mayRead && tab === "frames" && face !== "cap");
   const body = useAsked(mayRead && tab !== "frames" && tab !== "attempts" ? `body ${row.stream_id}` : null, (signal) => api.body(row.stream_id, signal));
-  const packets = useMemo(() => cap.frames.flatMap(({ packet }) => packet ?? []), [cap.frames]);
+  const [tape] = useState(() => new Tape());
+  const heard = useMemo(() => tape.grown(cap.frames), [tape, cap.frames]);
+  const [fold] = useState(() => new Fold());
+  // Folded as it comes, so that nobody who turns to it waits for all of it at once.
+  useMemo(() => tab !== "seen" && fold.upTo(heard, heard.length), [fold, heard, tab]);
 
   const put = (changed: Readonly<Record<string, string | undefined>>) => navigate(withQuery(path, search, changed), { replace: true });
   const choose = (next: Tab) => put({ tab: next === "seen" ? undefined : next });
   const step = () => choose(TABS[(TABS.findIndex(([name]) => name === tab) + 1) % TABS.length]![0]);
   useShortcuts({ t: step });
 
+  const question = questionOf(body.value ?? "");
+  const isAsAsked = query.get("as") === "asked";
+
   const shown: Record<Tab, () => ReactNode> = {
     seen: () => (
       <>
         {cap.error !== undefined && <Failure error={cap.error} onAgain={cap.again} />}
-        {!cap.isWhole && cap.error === undefined && <p className="muted" role="status">Reading… {packets.length} of {row.packets} packets</p>}
-        <AsSeen question={questionOf(body.value ?? "")} packets={packets} at={at} onAt={setAt} />
+        {!cap.isWhole && cap.error === undefined && <p className="muted" role="status">Reading… {heard.length} of {row.packets} packets</p>}
+        {row.session && <p><Switch label="As the agent was asked" hint="The conversation as it was given to the agent, without turns that broke off" isOn={isAsAsked} onChange={(isOn) => put({ as: isOn ? "asked" : undefined })} /></p>}
+        {isAsAsked ? <AsAsked row={row} question={question} /> : <AsSeen question={question} heard={heard} fold={fold} at={at} onAt={setAt} />}
       </>
     ),
-    frames: () => <FrameList read={face === "cap" ? cap : other} face={face} onFace={setFace} at={at} onAt={setAt} />,
-    attempts: () => <AttemptCards detail={detail} packets={packets} now={now} onAt={setAt} />,
+    frames: () => (
+      <FrameList read={face === "cap" ? cap : other} face={face} onFace={(next) => put({ face: next === "cap" ? undefined : next, op: undefined })}
+        op={query.get("op") ?? ""} onOp={(op) => put({ op: op || undefined })} at={at} onAt={setAt} />
+    ),
+    attempts: () => <AttemptCards detail={detail} heard={heard} now={now} onAt={setAt} />,
     request: () => (body.error !== undefined ? <Failure error={body.error} onAgain={body.again} /> : body.value !== undefined && <RequestBody body={body.value} />),
     home: () => <TakeHome row={row} body={body.value} mayRead={mayRead} />,
   };

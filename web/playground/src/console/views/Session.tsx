@@ -12,7 +12,7 @@ import { Dialog } from "../parts/Dialog.js";
 import { Failure } from "../parts/Failure.js";
 import { StateBadge } from "../parts/StateBadge.js";
 import { Link, navigate } from "../router.js";
-import { Fold, framesOf, questionOf, textOf } from "../run/packets.js";
+import { Fold, framesOf, questionOf, Tape, textOf } from "../run/packets.js";
 import { ROOT, to } from "../url.js";
 import { useAsked } from "../use-asked.js";
 
@@ -85,8 +85,8 @@ function SeenRun({ row, turn }: { row: Row; turn: SessionTurn | undefined }): Re
       api.frames(row.stream_id, { face: "cap" }, signal).then((response) => response.text()),
       asked === "" ? api.body(row.stream_id, signal) : "",
     ]);
-    const packets = framesOf(frames, "cap").flatMap(({ packet }) => packet ?? []);
-    return { id: row.stream_id, question: asked || questionOf(body), state: new Fold(packets).upTo(packets.length) };
+    const heard = new Tape().grown(framesOf(frames, "cap"));
+    return { id: row.stream_id, question: asked || questionOf(body), state: new Fold().upTo(heard, heard.length) };
   });
   return (
     <div ref={place} className="content seen-run">

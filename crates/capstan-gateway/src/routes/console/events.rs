@@ -1,0 +1,28 @@
+//! What happens, as it happens.
+
+use axum::extract::State;
+use axum::response::Response;
+use capstan_protocol::FaultKind;
+
+use super::about;
+use crate::app::App;
+use crate::console::feed::{self, FeedEvent};
+use crate::console::visitor::Visitor;
+use crate::openapi::{Answer, Content, Row, Tag, model};
+use crate::refusal::Refusal;
+
+pub(crate) const EVENTS: Row = Row {
+    tag: &Tag::CONSOLE,
+    summary: "What happens, as it happens",
+    says: "Server-sent events of this process, for those in sight: `run` when one began, failed in an attempt, waits, was armed or closed; \
+        `refused`; `state` at the beginning and when the server drains; `lagged` if some were missed, after which one asks anew. A comment \
+        every 15 seconds. Twenty may listen at once.",
+    answers: &[Answer::ok("The events.", &[Content::Events(model::<FeedEvent>)])],
+    faults: &[FaultKind::RouteNotFound, FaultKind::ServiceUnavailable, FaultKind::JournalUnavailable],
+    ..Row::NONE
+};
+
+pub(crate) async fn events(State(app): State<App>, visitor: Visitor) -> Result<Response, Refusal> {
+    let health = about::line(&app, &visitor).await?;
+    Ok(feed::respond(&app, visitor, &health)?)
+}

@@ -1,0 +1,128 @@
+//! What fails: by code and agent, and over time.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use capstan_journal::{Counts, Rollup, RollupKey};
+use capstan_protocol::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::numbers::{DAY, FAULTS_OF_ANY, HOUR, MINUTE, before, sees, title_of};
+use crate::app::App;
+use crate::console::visitor::Visitor;
+use crate::openapi::{Answer, Content, Row, Tag, model};
+use crate::query::Query;
+use crate::refusal::Refusal;
+
+/// From when, until when.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct FaultParams {
+    /// A day ago unless said.
+    since: Option<Timestamp>,
+    /// Now unless said.
+    until: Option<Timestamp>,
+}
+
+/// What failed, by code and agent, and over time.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct FaultTable {
+    pub(crate) from: Timestamp,
+    pub(crate) to: Timestamp,
+    /// 60 for a day at most, of this process; 3600 beyond, of all.
+    pub(crate) step_seconds: i64,
+    pub(crate) cells: Vec<FaultCell>,
+    pub(crate) series: Vec<FaultStep>,
+    /// Runs that ended in this time.
+    pub(crate) runs_total: u64,
+}
+
+/// A fault and an agent.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct FaultCell {
+    pub(crate) code: String,
+    pub(crate) title: Option<&'static str>,
+    /// Empty for requests that were refused.
+    pub(crate) agent: String,
+    /// They ended a run.
+    pub(crate) fatal: u64,
+    /// Their run went on.
+    pub(crate) healed: u64,
+    /// Requests that were refused.
+    pub(crate) refused: u64,
+}
+
+/// A moment.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct FaultStep {
+    pub(crate) at: Timestamp,
+    pub(crate) fatal: u64,
+    pub(crate) healed: u64,
+    pub(crate) refused: u64,
+}
+
+pub(crate) const FAULTS: Row = Row {
+    tag: &Tag::CONSOLE,
+    summary: "What fails",
+    says: "Faults by code and agent, and over time: by the minute for a day, by the hour for thirty. Faults count when their run ends.",
+    query: Some(FaultParams::json_schema),
+    answers: &[Answer::ok("The table.", &[Content::Json(model::<FaultTable>)])],
+    faults: FAULTS_OF_ANY,
+    ..Row::NONE
+};
+
+#[derive(Default)]
+struct Sums {
+    cells: BTreeMap<(String, String), Counts>,
+    series: BTreeMap<i64, Counts>,
+    runs: u64,
+}
+
+impl Sums {
+    fn add(&mut self, at: Timestamp, key: &RollupKey, counts: &Counts) {
+        if !key.is_fault {
+            self.runs += counts.runs;
+            return;
+        }
+        self.cells.entry((key.code.clone(), key.agent.clone())).or_default().add(counts);
+        self.series.entry(at.as_micros()).or_default().add(counts);
+    }
+}
+
+pub(crate) async fn faults(
+    State(app): State<App>,
+    visitor: Visitor,
+    Query(params): Query<FaultParams>,
+) -> Result<Json<FaultTable>, Refusal> {
+    let to = params.until.unwrap_or_else(|| app.wall.now());
+    let from = params.since.unwrap_or_else(|| before(to, DAY));
+    let is_recent = from >= before(app.wall.now(), DAY + MINUTE);
+    let mut sums = Sums::default();
+    if is_recent {
+        let is_seen = |key: &RollupKey| sees(&visitor, key);
+        app.console.rollups.since(from, to, is_seen, |at, key, counts| sums.add(at, key, counts));
+    } else {
+        let rows = app.journal.store().rollups(Rollup::hour_of(from), Rollup::hour_of(to)).await?;
+        for row in rows.iter().filter(|row| sees(&visitor, &row.key)) {
+            sums.add(Rollup::time_of(row.hour), &row.key, &row.counts);
+        }
+    }
+    let Sums { cells, series, runs } = sums;
+    let cell = |((code, agent), counts): ((String, String), Counts)| {
+        let Counts { fatal, healed, refused, .. } = counts;
+        FaultCell { title: title_of(&code), code, agent, fatal, healed, refused }
+    };
+    let step = |(at, counts): (i64, Counts)| {
+        let Counts { fatal, healed, refused, .. } = counts;
+        FaultStep { at: Timestamp::from_micros(at), fatal, healed, refused }
+    };
+    Ok(Json(FaultTable {
+        from,
+        to,
+        step_seconds: if is_recent { MINUTE } else { HOUR },
+        cells: cells.into_iter().map(cell).collect(),
+        series: series.into_iter().map(step).collect(),
+        runs_total: runs,
+    }))
+}

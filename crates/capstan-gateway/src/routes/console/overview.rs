@@ -1,0 +1,61 @@
+//! What needs somebody, and what failed most lately.
+
+use std::collections::HashMap;
+
+use axum::Json;
+use axum::extract::State;
+use capstan_journal::RollupKey;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::numbers::{FAULTS_OF_ANY, HOUR, all_faults, before, sees, title_of};
+use crate::app::App;
+use crate::console::attention::{self, Attention};
+use crate::console::visitor::Visitor;
+use crate::openapi::{Answer, Content, Row, Tag, model};
+use crate::refusal::Refusal;
+
+/// What to look at first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Overview {
+    pub(crate) attention: Vec<Attention>,
+    /// What failed most in the last hour, five at most.
+    pub(crate) faults: Vec<TopFault>,
+}
+
+/// A fault and the agent that met it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct TopFault {
+    pub(crate) code: String,
+    pub(crate) title: Option<&'static str>,
+    /// Empty for requests that were refused.
+    pub(crate) agent: String,
+    pub(crate) count: u64,
+}
+
+pub(crate) const OVERVIEW: Row = Row {
+    tag: &Tag::CONSOLE,
+    summary: "What needs somebody",
+    says: "Runs that are silent, overdue, tried again, or whose process is gone, each with a sentence; and what failed most in the last \
+        hour in this process.",
+    answers: &[Answer::ok("The overview.", &[Content::Json(model::<Overview>)])],
+    faults: FAULTS_OF_ANY,
+    ..Row::NONE
+};
+
+pub(crate) async fn overview(State(app): State<App>, visitor: Visitor) -> Result<Json<Overview>, Refusal> {
+    let attention = attention::of(&app, &visitor).await?;
+    let now = app.wall.now();
+    let mut counts = HashMap::<(String, String), u64>::new();
+    let is_seen = |key: &RollupKey| key.is_fault && sees(&visitor, key);
+    app.console.rollups.since(before(now, HOUR), now, is_seen, |_, key, found| {
+        *counts.entry((key.code.clone(), key.agent.clone())).or_default() += all_faults(found);
+    });
+    let mut faults: Vec<_> = counts
+        .into_iter()
+        .map(|((code, agent), count)| TopFault { title: title_of(&code), code, agent, count })
+        .collect();
+    faults.sort_by(|a, b| (b.count, &a.code, &a.agent).cmp(&(a.count, &b.code, &b.agent)));
+    faults.truncate(5);
+    Ok(Json(Overview { attention, faults }))
+}

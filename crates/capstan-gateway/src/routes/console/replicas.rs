@@ -1,0 +1,30 @@
+//! The processes that share the journal.
+
+use axum::Json;
+use axum::extract::State;
+use capstan_protocol::FaultKind;
+
+use super::numbers::FAULTS_OF_ANY;
+use crate::answers::ReplicaList;
+use crate::app::App;
+use crate::console::visitor::Visitor;
+use crate::openapi::{Answer, Content, Row, Tag, model};
+use crate::refusal::Refusal;
+use crate::routes::replicas::listed;
+
+pub(crate) const REPLICAS: Row = Row {
+    tag: &Tag::CONSOLE,
+    summary: "The processes that share the journal",
+    says: "As `GET /v1/replicas` tells it; for those who see the server.",
+    answers: &[Answer::ok("The oldest lease first.", &[Content::Json(model::<ReplicaList>)])],
+    faults: FAULTS_OF_ANY,
+    ..Row::NONE
+};
+
+pub(crate) async fn replicas(State(app): State<App>, visitor: Visitor) -> Result<Json<ReplicaList>, Refusal> {
+    if !visitor.sees_server() {
+        return Err(FaultKind::RouteNotFound.into());
+    }
+    let replicas = app.journal.store().replicas().await?;
+    Ok(Json(ReplicaList { replicas: replicas.into_iter().map(listed).collect() }))
+}

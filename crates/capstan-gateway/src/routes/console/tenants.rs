@@ -1,0 +1,107 @@
+//! What tenants use of what they may.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use capstan_journal::RollupKey;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::numbers::{DAY, FAULTS_OF_ANY, before};
+use crate::app::App;
+use crate::console::visitor::Visitor;
+use crate::openapi::{Answer, Content, Row, Tag, model};
+use crate::refusal::Refusal;
+
+/// Tenants that are told of.
+const MOST_TENANTS: usize = 200;
+
+/// The tenants, and what they use of what they may.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct TenantTable {
+    pub(crate) tenants: Vec<TenantDetails>,
+}
+
+/// A tenant.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct TenantDetails {
+    pub(crate) name: String,
+    pub(crate) runs: Use,
+    pub(crate) responses: Use,
+    /// Runs begun in this minute, in this process.
+    pub(crate) requests_per_minute: Use,
+    pub(crate) sessions: Use,
+    pub(crate) bytes: Use,
+    pub(crate) tokens_today: Use,
+    pub(crate) retention: TenantKept,
+    pub(crate) no_store: bool,
+    /// Requests of the last day that were refused, by code, in this process.
+    pub(crate) refusals: BTreeMap<String, u64>,
+}
+
+/// How much of how much; no limit if null.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Use {
+    pub(crate) used: u64,
+    pub(crate) limit: Option<u64>,
+}
+
+/// What is kept.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct TenantKept {
+    pub(crate) max_age_seconds: f64,
+    pub(crate) max_bytes: Option<u64>,
+}
+
+pub(crate) const TENANTS: Row = Row {
+    tag: &Tag::CONSOLE,
+    summary: "What tenants use of what they may",
+    says: "Those in sight, 200 at most.",
+    answers: &[Answer::ok("The tenants.", &[Content::Json(model::<TenantTable>)])],
+    faults: FAULTS_OF_ANY,
+    ..Row::NONE
+};
+
+pub(crate) async fn tenants(State(app): State<App>, visitor: Visitor) -> Result<Json<TenantTable>, Refusal> {
+    let mut tenants = Vec::new();
+    for name in visitor.known_tenants(&app).into_iter().take(MOST_TENANTS) {
+        tenants.push(used_by(&app, name).await?);
+    }
+    Ok(Json(TenantTable { tenants }))
+}
+
+async fn used_by(app: &App, name: String) -> Result<TenantDetails, Refusal> {
+    let (limits, now) = (&app.settings.limits, app.wall.now());
+    let (usage, quota) = (app.journal.store().usage(&name, "").await?, app.quota_of(&name));
+    let retention = app.settings.tenants.retention(&app.settings.retention, limits.unstored_bytes_per_tenant);
+    let kept = retention.tenants.get(&name);
+    let today = now.as_micros().div_euclid(DAY * 1_000_000);
+    let tokens = if usage.tokens.day.window >= today { usage.tokens.day.tokens } else { 0 };
+    let of = |used: u64, limit: Option<u64>| Use { used, limit };
+    let mut refusals = BTreeMap::<String, u64>::new();
+    let is_own = |key: &RollupKey| key.is_fault && key.tenant == name;
+    app.console.rollups.since(before(now, DAY), now, is_own, |_, key, counts| {
+        if counts.refused > 0 {
+            *refusals.entry(key.code.clone()).or_default() += counts.refused;
+        }
+    });
+    Ok(TenantDetails {
+        runs: of(usage.running, quota.running),
+        responses: of(app.limiter.readers_of(&name) as u64, Some(limits.readers_per_tenant as u64)),
+        requests_per_minute: of(
+            app.console.rollups.begun_by(&name, now),
+            quota.per_minute.map(|most| most.get().into()),
+        ),
+        sessions: of(usage.sessions, quota.sessions),
+        bytes: of(usage.bytes, kept.and_then(|kept| kept.max_bytes).into_iter().chain(quota.bytes).min()),
+        tokens_today: of(tokens, quota.tokens_per_day),
+        retention: TenantKept {
+            max_age_seconds: kept.map_or(retention.max_age, |kept| kept.max_age).as_secs_f64(),
+            max_bytes: kept.and_then(|kept| kept.max_bytes),
+        },
+        no_store: app.settings.tenants.is_unstored(&name),
+        refusals,
+        name,
+    })
+}
