@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::Kind;
-use super::client::Response;
+use super::client::post;
 use super::process::Server;
 use super::script::Script;
 use crate::rounds::{Rounds, how_many};
@@ -74,7 +74,7 @@ async fn deliver(server: &Server, runs: u64, count: u64) -> io::Result<()> {
     let viewers: Vec<_> = (0..runs)
         .map(|_| {
             tokio::spawn(async move {
-                let mut response = Response::post(address, "/assist", Script::burst(count)).await?;
+                let mut response = post(address, "/assist", Script::burst(count)).await?;
                 response.count().await
             })
         })
