@@ -23,7 +23,9 @@ pub async fn post(address: SocketAddr, path: &str, body: &str) -> io::Result<Res
 
 pub async fn post_with(address: SocketAddr, path: &str, headers: &str, body: &str) -> io::Result<Response> {
     let length = body.len();
-    let head = format!("content-type: application/json\r\naccept: text/event-stream\r\ncontent-length: {length}\r\n{headers}");
+    let head = format!(
+        "content-type: application/json\r\naccept: text/event-stream\r\ncontent-length: {length}\r\n{headers}"
+    );
     Response::send(address, &format!("POST {path}"), &head, body).await
 }
 

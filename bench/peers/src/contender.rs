@@ -82,7 +82,8 @@ impl Contender {
             Self::CapstanDisk => server.spawn(&mut capstan(&server, "disk:./journal", provider)?)?,
             Self::CapstanMemory => server.spawn(&mut capstan(&server, "memory:", provider)?)?,
             Self::Node => server.spawn(node("node.mjs").arg(server.port()))?,
-            Self::Axum => server.spawn(Command::new(std::env::current_exe()?).args([axum_server::ROLE, &server.port()]))?,
+            Self::Axum => server
+                .spawn(Command::new(std::env::current_exe()?).args([axum_server::ROLE, &server.port()]))?,
             Self::FastApi => server.spawn(&mut fastapi(&server))?,
             Self::Resumable => resumable(&mut server)?,
             Self::DurableNode => server.spawn(node("durable.mjs").args([&server.port(), "streams"]))?,
@@ -106,7 +107,11 @@ pub fn print_skipped() {
     use Contender::{DurableNode, DurableRust, FastApi, LiteLlm, Portkey, Resumable};
     for contender in [FastApi, Resumable, DurableNode, DurableRust, LiteLlm, Portkey] {
         if let Some(error) = contender.skipped() {
-            println!("skipped {}: its installation says\n  {}", contender.name(), error.trim().replace('\n', "\n  "));
+            println!(
+                "skipped {}: its installation says\n  {}",
+                contender.name(),
+                error.trim().replace('\n', "\n  ")
+            );
         }
     }
 }
@@ -118,7 +123,9 @@ pub fn installed(name: &str) -> PathBuf {
 /// The binary as `cargo build --release` makes it, or the one that `CAPSTAN` names.
 fn capstan(server: &Server, journal: &str, provider: SocketAddr) -> io::Result<Command> {
     let agent = |name: &str, model: &str| {
-        format!("[[agents]]\nname = \"{name}\"\nkind = \"openai\"\nurl = \"http://{provider}/v1\"\nmodel = \"{model}\"\n")
+        format!(
+            "[[agents]]\nname = \"{name}\"\nkind = \"openai\"\nurl = \"http://{provider}/v1\"\nmodel = \"{model}\"\n"
+        )
     };
     // One address holds all viewers here.
     let config = format!(
@@ -153,7 +160,14 @@ fn fastapi(server: &Server) -> Command {
 fn resumable(server: &mut Server) -> io::Result<()> {
     let redis = server::free()?;
     let port = redis.port().to_string();
-    server.spawn(Command::new("redis-server").args(["--bind", "127.0.0.1", "--port", &port, "--save", ""]))?;
+    server.spawn(Command::new("redis-server").args([
+        "--bind",
+        "127.0.0.1",
+        "--port",
+        &port,
+        "--save",
+        "",
+    ]))?;
     server::wait_for(redis, || Ok(()))?;
     let port = server.port();
     server.spawn(node("resumable.mjs").arg(port).env("REDIS_URL", format!("redis://{redis}")))
@@ -163,7 +177,9 @@ fn resumable(server: &mut Server) -> io::Result<()> {
 fn durable_rust(server: &Server) -> Command {
     let mut command = Command::new(installed("rust/bin/durable-streams-server"));
     command.env("DS_SERVER__BIND_ADDRESS", server.address.to_string());
-    command.env("DS_STORAGE__MODE", "file-fast").env("DS_STORAGE__DATA_DIR", server.folder.path().join("streams"));
+    command
+        .env("DS_STORAGE__MODE", "file-fast")
+        .env("DS_STORAGE__DATA_DIR", server.folder.path().join("streams"));
     command.env("DS_LIMITS__MAX_MEMORY_BYTES", "1000000000").env("RUST_LOG", "warn");
     command
 }

@@ -59,15 +59,19 @@ impl Durable {
             return Err(io::Error::other(format!("{method} {}: {head}", self.path)));
         }
         let lower = head.to_ascii_lowercase();
-        let offset = lower.lines().zip(head.lines()).find(|(name, _)| name.starts_with("stream-next-offset:"));
-        self.offset = offset.and_then(|(_, line)| line.split_once(": ")).map(|(_, at)| at.to_owned()).unwrap_or_default();
+        let offset =
+            lower.lines().zip(head.lines()).find(|(name, _)| name.starts_with("stream-next-offset:"));
+        self.offset = offset
+            .and_then(|(_, line)| line.split_once(": "))
+            .map(|(_, at)| at.to_owned())
+            .unwrap_or_default();
         Ok(())
     }
 
-    /// The head of an answer without a body.
+    /// The head of an answer that has no body, or one of no chunks.
     async fn head(&mut self) -> io::Result<String> {
         let (mut seen, mut buffer) = (Vec::new(), [0; 4096]);
-        while memmem::find(&seen, b"\r\n\r\n").is_none() {
+        while !is_whole(&seen) {
             let n = self.socket.read(&mut buffer).await?;
             if n == 0 {
                 return Err(io::Error::other("the writer's connection was closed"));
@@ -75,5 +79,13 @@ impl Durable {
             seen.extend_from_slice(&buffer[..n]);
         }
         Ok(String::from_utf8_lossy(&seen).into_owned())
+    }
+}
+
+fn is_whole(seen: &[u8]) -> bool {
+    let chunked = seen.to_ascii_lowercase();
+    match memmem::find(&chunked, b"transfer-encoding: chunked") {
+        Some(_) => seen.ends_with(b"\r\n\r\n0\r\n\r\n"),
+        None => seen.ends_with(b"\r\n\r\n"),
     }
 }

@@ -19,7 +19,7 @@ use crate::provider::PERIOD;
 use crate::server::Server;
 use crate::stamps::{now, percentile, take};
 
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 const VIEWERS: usize = 1_000;
 const LISTEN: Duration = Duration::from_secs(4);
 

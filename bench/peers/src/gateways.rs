@@ -64,7 +64,8 @@ pub async fn run() -> io::Result<Value> {
 }
 
 fn report(ways: &[(Contender, Server, [Rounds; 5])]) -> io::Result<Value> {
-    let mut table = Table::new(&["10 streams, ms", "first p50", "p99", "token p50", "p99", "CPU µs/token", "MB"]);
+    let mut table =
+        Table::new(&["10 streams, ms", "first p50", "p99", "token p50", "p99", "CPU µs/token", "MB"]);
     let mut results = Vec::new();
     for (contender, server, rounds) in ways {
         let resident = server.resident()?;
@@ -77,11 +78,18 @@ fn report(ways: &[(Contender, Server, [Rounds; 5])]) -> io::Result<Value> {
             "token_p50_ms": token_p50, "token_p99_ms": token_p99, "cpu_seconds_per_million": cpu, "resident_bytes": resident }));
     }
     table.print();
-    Ok(json!({ "streams": STREAMS, "tokens": PACED_TOKENS, "tokens_per_second": 1.0 / PERIOD.as_secs_f64(), "results": results }))
+    Ok(
+        json!({ "streams": STREAMS, "tokens": PACED_TOKENS, "tokens_per_second": 1.0 / PERIOD.as_secs_f64(), "results": results }),
+    )
 }
 
 /// So many streams at once, begun over ten periods so that their tokens do not fall together.
-pub async fn load(contender: Contender, address: SocketAddr, provider: SocketAddr, streams: usize) -> io::Result<Latencies> {
+pub async fn load(
+    contender: Contender,
+    address: SocketAddr,
+    provider: SocketAddr,
+    streams: usize,
+) -> io::Result<Latencies> {
     let mut callers = JoinSet::new();
     let began = Instant::now() + Duration::from_millis(50);
     for nth in 0..streams {
@@ -102,10 +110,14 @@ pub async fn load(contender: Contender, address: SocketAddr, provider: SocketAdd
 }
 
 async fn call(contender: Contender, address: SocketAddr, provider: SocketAddr) -> io::Result<Latencies> {
-    let body = json!({ "model": PACED, "stream": true, "messages": [{ "role": "user", "content": "Speak." }] }).to_string();
+    let body =
+        json!({ "model": PACED, "stream": true, "messages": [{ "role": "user", "content": "Speak." }] })
+            .to_string();
     let mut headers = "authorization: Bearer sk-none\r\n".to_owned();
     if contender == Contender::Portkey {
-        headers.push_str(&format!("x-portkey-provider: openai\r\nx-portkey-custom-host: http://{provider}/v1\r\n"));
+        headers.push_str(&format!(
+            "x-portkey-provider: openai\r\nx-portkey-custom-host: http://{provider}/v1\r\n"
+        ));
     }
     let asked = now();
     let mut response = post_with(address, "/v1/chat/completions", &headers, &body).await?;

@@ -57,7 +57,13 @@ async fn base(provider: SocketAddr, streams: usize, alone: &mut Steps) -> io::Re
 }
 
 /// Tries a load until it is decided.
-async fn climb(contender: Contender, address: SocketAddr, provider: SocketAddr, streams: usize, base: f64) -> Vec<Option<f64>> {
+async fn climb(
+    contender: Contender,
+    address: SocketAddr,
+    provider: SocketAddr,
+    streams: usize,
+    base: f64,
+) -> Vec<Option<f64>> {
     let mut tries = Vec::new();
     let (mut held, mut missed) = (0, 0);
     while held.max(missed) * 2 < TRIES {

@@ -9,7 +9,7 @@ use capstan_bench_kit::process;
 use tempfile::TempDir;
 
 /// Some take long to load.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 pub struct Server {
     pub address: SocketAddr,

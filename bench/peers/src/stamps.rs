@@ -27,7 +27,9 @@ pub fn take(rest: &mut Vec<u8>, mut found: impl FnMut(u64)) {
 /// A percentile of times in microseconds, in milliseconds.
 pub fn percentile(times: &mut [u64], share: f64) -> f64 {
     times.sort_unstable();
-    times.get((times.len().saturating_sub(1) as f64 * share) as usize).map_or(f64::NAN, |micros| *micros as f64 / 1e3)
+    times
+        .get((times.len().saturating_sub(1) as f64 * share) as usize)
+        .map_or(f64::NAN, |micros| *micros as f64 / 1e3)
 }
 
 #[cfg(test)]
