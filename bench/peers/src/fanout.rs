@@ -71,7 +71,7 @@ async fn once(contender: Contender) -> io::Result<[f64; 3]> {
         delays.extend(heard??.into_iter().filter(|(said, _)| *said >= all_here).map(|(said, at)| at - said));
     }
     let cpu = server.cpu()? - cpu;
-    if delays.len() < VIEWERS * 150 {
+    if delays.len() < VIEWERS * 100 {
         return Err(io::Error::other(format!("{}: only {} receipts", contender.name(), delays.len())));
     }
     Ok([percentile(&mut delays, 0.50), percentile(&mut delays, 0.99), cpu])

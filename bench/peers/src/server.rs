@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use capstan_bench_kit::process;
@@ -93,9 +94,15 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody has at the moment.
+/// A port that nobody has at the moment, below those that connections get: one that waits there for a server to come would
+/// sooner or later be connected to itself.
 pub fn free() -> io::Result<SocketAddr> {
-    TcpListener::bind("127.0.0.1:0")?.local_addr()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = (std::process::id() % 10_000) as u16;
+    let nth = |_| 20_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let port = (0..10_000).map(nth).find(is_free).ok_or_else(|| io::Error::other("no port is free"))?;
+    Ok(([127, 0, 0, 1], port).into())
 }
 
 pub fn wait_for(address: SocketAddr, mut is_alive: impl FnMut() -> io::Result<()>) -> io::Result<()> {
