@@ -66,4 +66,6 @@ def held():
     return Chart("Streams of 50 tokens a second that a gateway holds", "at most 50 ms added to 99 of 100 tokens, provider and callers on the same two cores; longer is better", groups)
 
 
-FIGURES = {"writes": writes, "fanout": fanout, "clients": clients, "peers": peers, "held": held}
+FIGURES = {"writes": writes, "fanout": fanout, "clients": clients}
+FIGURES |= {"peers": peers} if results.has_peers("deliver") else {}
+FIGURES |= {"held": held} if results.has_peers("held") else {}

@@ -165,13 +165,17 @@ def peers_versions():
     return f"{versions}. Load of the machine when each part began: {loads}.\n"
 
 
+def if_measured(table, *parts):
+    return lambda: table() if results.has_peers(*parts) else "Not measured yet.\n"
+
+
 TABLES = {
-    "peers-deliver": peers_deliver,
-    "peers-resume": peers_resume,
-    "peers-fanout": peers_fanout,
-    "peers-idle": peers_idle,
-    "peers-gateways": peers_gateways,
-    "peers-versions": peers_versions,
+    "peers-deliver": if_measured(peers_deliver, "deliver"),
+    "peers-resume": if_measured(peers_resume, "resume"),
+    "peers-fanout": if_measured(peers_fanout, "fanout"),
+    "peers-idle": if_measured(peers_idle, "idle"),
+    "peers-gateways": if_measured(peers_gateways, "gateways", "held"),
+    "peers-versions": if_measured(peers_versions),
     "writes": writes,
     "fanout": fanout,
     "replay": replay,
