@@ -22,7 +22,7 @@ type Steps = BTreeMap<usize, Vec<Option<f64>>>;
 
 pub async fn run() -> io::Result<Value> {
     let provider = start_provider()?;
-    let mut alone = Steps::new();
+    let mut alone = BTreeMap::new();
     let (mut table, mut results) = (Table::new(&["p99 within 50 ms", "streams"]), Vec::new());
     let gateways = CONTENDERS.iter().copied().filter(|contender| *contender != Contender::Direct);
     for contender in gateways.filter(|contender| contender.skipped().is_none()) {
@@ -47,13 +47,15 @@ pub async fn run() -> io::Result<Value> {
     Ok(json!({ "most_ms": MOST_MS, "ladder": LADDER, "provider_p99_ms": alone, "results": results }))
 }
 
-/// The provider's own p99 at a load.
-async fn base(provider: SocketAddr, streams: usize, alone: &mut Steps) -> io::Result<f64> {
-    if !alone.contains_key(&streams) {
-        let mut seen = load(Contender::Direct, provider, provider, streams).await?;
-        alone.insert(streams, vec![Some(percentile(&mut seen.tokens, 0.99))]);
+/// The provider's own p99 at a load, measured once.
+async fn base(provider: SocketAddr, streams: usize, alone: &mut BTreeMap<usize, f64>) -> io::Result<f64> {
+    if let Some(p99) = alone.get(&streams) {
+        return Ok(*p99);
     }
-    Ok(alone[&streams][0].unwrap_or_default())
+    let mut seen = load(Contender::Direct, provider, provider, streams).await?;
+    let p99 = percentile(&mut seen.tokens, 0.99);
+    alone.insert(streams, p99);
+    Ok(p99)
 }
 
 /// Tries a load until it is decided.
