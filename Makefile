@@ -18,9 +18,10 @@ check: ## Format, lints (Rust, effects of the page), docs, licences, generated f
 gen: ## Write the generated files: schemas, TypeScript types, OpenAPI, the references of errors, commands and checks
 	cargo xtask gen
 
-bench: ## Measure against named peers, as ratios, and draw the figures (LONG=1 for more rounds); some ten minutes (LONG=1: thrice the rounds)
+bench: ## Measure against named peers, as ratios, and draw the figures (LONG=1: thrice the rounds; PEERS=1: beside what users would pick instead); some ten minutes
 	bench/python/run
 	cargo run --release --manifest-path bench/Cargo.toml -- all
+	if [ "$${PEERS:-}" ]; then bench/peers/run; fi
 	bench/plot
 
 fuzz: ## Fuzz the decoders, a minute each (FUZZ_SECONDS=…)

@@ -4,6 +4,7 @@ from . import results
 from .svg import Bar, Chart
 
 PEER, PROCESS, POWER, MEMORY = "axum Sse, no journal", "capstan disk:, process", "capstan disk:, power", "capstan memory:"
+NODE = "Node, by hand"
 
 
 def thousands(figure):
@@ -52,4 +53,19 @@ def clients():
     return Chart("Token-sized packets per second", "literal: RFC 004's client with httpx and pydantic; longer is better", groups)
 
 
+def peers():
+    measures = {name: row["tokens_per_second"] for name, row in results.peers("deliver").items()}
+    ours = [name for name in measures if name.startswith("capstan")]
+    return Chart("Tokens per second, delivered: 100 runs of 2,000", "one viewer a run; the ratio is to Node by hand, which keeps nothing; longer is better", {"": bars(measures, NODE, ours)})
+
+
+def held():
+    measures = results.held()
+    ours = [name for name in measures if name.startswith("capstan")]
+    groups = {"": [Bar(name, measure, f"{measure.median:,}", name in ours) for name, measure in measures.items()]}
+    return Chart("Streams of 50 tokens a second that a gateway holds", "at most 50 ms added to 99 of 100 tokens, provider and callers on the same two cores; longer is better", groups)
+
+
 FIGURES = {"writes": writes, "fanout": fanout, "clients": clients}
+FIGURES |= {"peers": peers} if results.has_peers("deliver") else {}
+FIGURES |= {"held": held} if results.has_peers("held") else {}

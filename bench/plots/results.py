@@ -75,3 +75,19 @@ def python(kind, world):
     heats = load("python")["heats"]
     heat = next(heat for heat in heats if (heat["kind"], heat["world"]) == (kind, world))
     return {name: Measure(tuple(heat["packets"] / second for second in seconds)) for name, seconds in heat["seconds"].items()}
+
+
+def has_peers(*parts):
+    """Whether these parts of the peers' bench were run; it is asked for by name and takes long."""
+    return (RESULTS / "peers.json").exists() and all(part in load("peers")["parts"] for part in parts)
+
+
+def peers(part):
+    """The rows of a part by name, each figure a measure."""
+    rows = load("peers")["parts"][part]["results"]
+    return {row["name"]: {name: measure(found) for name, found in row.items() if isinstance(found, dict) and "rounds" in found} for row in rows}
+
+
+def held():
+    """How many streams each gateway holds."""
+    return {row["name"]: Measure((row["held"],)) for row in load("peers")["parts"]["held"]["results"]}

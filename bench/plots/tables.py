@@ -193,6 +193,58 @@ def cluster_environment():
     return f"{found['cores']} virtual cores ({found['cpu']}) for everything: gateways, clients and PostgreSQL {found['postgresql'].split()[0]} with its defaults, `fsync` on, over a unix socket. Load {found['load']} when the run began.\n"
 
 
+def peers_deliver():
+    found = results.peers("deliver")
+    ours = [row["tokens_per_second"] for name, row in found.items() if name.startswith("capstan")]
+    rows = []
+    for name, row in found.items():
+        rate, is_ours = row["tokens_per_second"], name.startswith("capstan")
+        ratios = ["", ""] if is_ours else [ratio(our, rate) for our in ours]
+        rows.append([name, spread(rate, thousands), *ratios, f"{row['cpu_seconds_per_million'].median:.1f}", megabytes(row["resident_bytes"].median)])
+    return markdown(["100 runs of 2,000 tokens", "tokens/s", "an agent in capstan is", "an `openai` agent is", "processor s per million", "MB"], rows)
+
+
+def peers_resume():
+    rows = [[name, *(spread(row[figure], lambda ms: f"{ms:.2f}") for figure in ("p50_ms", "p99_ms"))] for name, row in results.peers("resume").items()]
+    return markdown(["resume to the first token", "p50, ms", "p99, ms"], rows)
+
+
+def peers_fanout():
+    rows = [
+        [name, *(spread(row[figure], milliseconds) for figure in ("p50_ms", "p99_ms")), spread(row["cpu_seconds"], lambda s: f"{s:.2f}")]
+        for name, row in results.peers("fanout").items()
+    ]
+    return markdown(["sending to receipt, 1,000 viewers", "p50, ms", "p99, ms", "processor s in 4 s"], rows)
+
+
+def peers_idle():
+    rows = [[name, megabytes(row["before_bytes"].median), spread(row["after_bytes"], megabytes)] for name, row in results.peers("idle").items()]
+    return markdown(["resident memory, MB", "before", "with 10,000 idle viewers"], rows)
+
+
+def peers_gateways():
+    found, held = results.peers("gateways"), results.held()
+    alone = found["provider alone"]
+    rows = []
+    for name, row in found.items():
+        figures = ("first_p50_ms", "first_p99_ms", "token_p50_ms", "token_p99_ms")
+        added = [spread(row[figure], lambda ms: f"{ms:.2f}") if row is alone else f"{row[figure].median - alone[figure].median:+.2f}" for figure in figures]
+        rest = ["", ""] if row is alone else [f"{row['cpu_seconds_per_million'].median:.0f}", f"{held[name].median:,}"]
+        rows.append([name, *added, *rest])
+    return markdown(["10 streams of 50 tokens/s, ms", "first token, p50", "p99", "token, p50", "p99", "processor µs a token", "streams held"], rows)
+
+
+def peers_versions():
+    found = results.load("peers")
+    loads = ", ".join(f"{part} {row['environment']['load']}" for part, row in found["parts"].items())
+    versions = ", ".join(f"`{name}` {version}" for name, version in sorted(found["versions"].items()))
+    return f"{versions}. Load of the machine when each part began: {loads}.\n"
+
+
+def if_measured(table, *parts):
+    return lambda: table() if results.has_peers(*parts) else "Not measured yet.\n"
+
+
 TABLES = {
     "cluster-writes": cluster_writes,
     "cluster-cost": cluster_cost,
@@ -201,6 +253,12 @@ TABLES = {
     "cluster-room": cluster_room,
     "cluster-death": cluster_death,
     "cluster-environment": cluster_environment,
+    "peers-deliver": if_measured(peers_deliver, "deliver"),
+    "peers-resume": if_measured(peers_resume, "resume"),
+    "peers-fanout": if_measured(peers_fanout, "fanout"),
+    "peers-idle": if_measured(peers_idle, "idle"),
+    "peers-gateways": if_measured(peers_gateways, "gateways", "held"),
+    "peers-versions": if_measured(peers_versions),
     "writes": writes,
     "fanout": fanout,
     "replay": replay,

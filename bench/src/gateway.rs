@@ -56,7 +56,7 @@ impl Kind {
 
 /// All parts, or those that are named.
 pub fn run(parts: &[String]) -> io::Result<()> {
-    process::allow_many_files();
+    capstan_bench_kit::process::allow_many_files();
     // One thread: the client must leave the machine to the server.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let is_wanted = |part: &str| parts.is_empty() || parts.iter().any(|name| name == part);

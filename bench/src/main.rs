@@ -6,16 +6,15 @@ mod cluster;
 mod console;
 mod corpus;
 mod decode;
-mod environment;
 mod gateway;
 mod lean;
 mod reader;
-mod rounds;
 mod stopwatch;
-mod table;
 mod upstream;
 
 use std::process::ExitCode;
+
+use capstan_bench_kit::{environment, rounds, table};
 
 struct Bench {
     name: &'static str,

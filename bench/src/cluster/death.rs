@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{Cluster, Kind};
-use crate::gateway::client::Response;
+use crate::gateway::client::{Response, post};
 use crate::gateway::script::Script;
 use crate::rounds::{Rounds, how_many};
 use crate::table::Table;
@@ -27,7 +27,7 @@ pub async fn run() -> io::Result<Value> {
 
 async fn once() -> io::Result<f64> {
     let mut cluster = Cluster::start(Kind::Three).await?;
-    let mut first = Response::post(cluster.servers[0].address, "/assist", SCRIPT).await?;
+    let mut first = post(cluster.servers[0].address, "/assist", SCRIPT).await?;
     let path = format!("/v1/streams/{}", first.header("x-stream-id").await?);
     let mut viewer = Response::get(cluster.servers[1].address, &path, "").await?;
     viewer.until("\"seq\":20,").await?;

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::database::Database;
 use super::{Cluster, Kind, journal};
-use crate::gateway::client::Response;
+use crate::gateway::client::{Response, post};
 use crate::gateway::fanout::listen;
 use crate::gateway::script::{Script, nanos};
 use crate::rounds::{Rounds, how_many};
@@ -79,7 +79,7 @@ async fn receive(kind: Kind, case: Case) -> io::Result<Vec<u64>> {
     let elsewhere = if let Case::Elsewhere = case { cluster.servers[1].address } else { here };
     let (mut viewers, end) = (JoinSet::new(), Arc::new(AtomicU64::new(u64::MAX)));
     for _ in 0..STREAMS {
-        let mut first = Response::post(here, "/assist", SCRIPT).await?;
+        let mut first = post(here, "/assist", SCRIPT).await?;
         let path = format!("/v1/streams/{}", first.header("x-stream-id").await?);
         // A run goes on without whoever began it, who would only take processor time.
         drop(first);

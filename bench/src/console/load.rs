@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::onlooker::Onlooker;
-use crate::gateway::client::Response;
+use crate::gateway::client::post;
 use crate::gateway::process::Server;
 use crate::gateway::script::Script;
 use crate::rounds::{Rounds, how_many};
@@ -38,7 +38,7 @@ impl Load {
         let (address, runs, packets) = (server.address, self.runs, self.packets);
         let client = || async move {
             for _ in 0..runs {
-                let mut response = Response::post(address, "/assist", Script::burst(packets)).await?;
+                let mut response = post(address, "/assist", Script::burst(packets)).await?;
                 let frames = response.count().await?.frames;
                 if frames < packets + 1 {
                     return Err(io::Error::other(format!("{frames} frames for {packets} writes")));
@@ -72,7 +72,7 @@ pub async fn run() -> io::Result<Value> {
     for load in &LOADS {
         let folder = tempfile::tempdir()?;
         let server = Server::on_disk(folder.path())?;
-        Response::post(server.address, "/assist", Script::burst(WARM_UP)).await?.count().await?;
+        post(server.address, "/assist", Script::burst(WARM_UP)).await?.count().await?;
         // The first round of all finds threads, caches and files unmade.
         load.once(&server, true).await?;
         let mut rounds = <[(Rounds, Rounds); 2]>::default();

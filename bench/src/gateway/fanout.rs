@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::Kind;
-use super::client::Response;
+use super::client::{Response, post};
 use super::process::Server;
 use super::script::{STAMP, Script, nanos};
 use crate::rounds::{Rounds, how_many};
@@ -89,7 +89,7 @@ async fn begin(kind: Kind, server: &Server) -> io::Result<(Option<Response>, Str
     if kind == Kind::Peer {
         return Ok((None, "/live".to_owned()));
     }
-    let mut first = Response::post(server.address, "/assist", SCRIPT).await?;
+    let mut first = post(server.address, "/assist", SCRIPT).await?;
     let path = format!("/v1/streams/{}", first.header("x-stream-id").await?);
     Ok((Some(first), path))
 }

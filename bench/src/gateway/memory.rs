@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::Kind;
-use super::client::Response;
+use super::client::{Response, post};
 use super::process::Server;
 use super::script::Script;
 use crate::table::Table;
@@ -56,7 +56,7 @@ async fn write(server: &Server, readers: &mut Vec<Response>, stalled: usize) -> 
     let mut writers = Vec::new();
     for _ in 0..STREAMS {
         writers
-            .push(Response::post(server.address, "/assist", Script::burst(PACKETS / STREAMS as u64)).await?);
+            .push(post(server.address, "/assist", Script::burst(PACKETS / STREAMS as u64)).await?);
     }
     for number in 0..stalled {
         let stream = writers[number % STREAMS].header("x-stream-id").await?;
@@ -72,7 +72,7 @@ async fn write(server: &Server, readers: &mut Vec<Response>, stalled: usize) -> 
 async fn idle(kind: Kind) -> io::Result<Value> {
     let folder = tempfile::tempdir()?;
     let server = kind.start(folder.path())?;
-    let mut first = Response::post(server.address, "/assist", Script::silence()).await?;
+    let mut first = post(server.address, "/assist", Script::silence()).await?;
     let path = format!("/v1/streams/{}", first.header("x-stream-id").await?);
     hold(&server, &path).await
 }

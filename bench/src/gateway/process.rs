@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use capstan_bench_kit::process;
 
 pub struct Server {
     child: Child,
@@ -41,28 +41,17 @@ impl Server {
 
     /// Bytes of memory that are its own.
     pub fn resident(&self) -> io::Result<u64> {
-        self.status("VmRSS:")
+        process::resident(self.child.id())
     }
 
     /// The most there ever was.
     pub fn peak(&self) -> io::Result<u64> {
-        self.status("VmHWM:")
-    }
-
-    fn status(&self, name: &str) -> io::Result<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
-        kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("no such line in status"))
+        process::peak(self.child.id())
     }
 
     /// Processor time so far.
     pub fn cpu(&self) -> io::Result<Duration> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The name may hold blanks; what is behind it does not. utime and stime are fields 14 and 15.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks: u64 = fields.iter().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-        Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+        process::cpu(self.child.id())
     }
 }
 
@@ -71,10 +60,4 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Raises the soft limit of open files to the hard one: every viewer is a socket.
-pub fn allow_many_files() {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

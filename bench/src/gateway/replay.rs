@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::Kind;
-use super::client::Response;
+use super::client::{Response, post};
 use super::process::Server;
 use super::script::Script;
 use crate::rounds::{Rounds, how_many};
@@ -18,7 +18,7 @@ const PACKETS: u64 = 100_000;
 pub async fn run() -> io::Result<Value> {
     let folder = tempfile::tempdir()?;
     let (ours, peer) = (Kind::Process.start(folder.path())?, Server::peer()?);
-    let mut first = Response::post(ours.address, "/assist", Script::burst(PACKETS)).await?;
+    let mut first = post(ours.address, "/assist", Script::burst(PACKETS)).await?;
     let stream = first.header("x-stream-id").await?;
     let bytes = first.count().await?.bytes;
     let (path, body) = (format!("/v1/streams/{stream}"), format!("/static/{bytes}"));

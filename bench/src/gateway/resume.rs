@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::client::Response;
+use super::client::{Response, post};
 use super::process::Server;
 use super::script::Script;
 use crate::rounds::{Rounds, how_many};
@@ -54,7 +54,7 @@ async fn write(folder: &Path) -> io::Result<Vec<Place>> {
 }
 
 async fn finished(server: &Server, count: u64) -> io::Result<String> {
-    let mut response = Response::post(server.address, "/assist", Script::burst(count)).await?;
+    let mut response = post(server.address, "/assist", Script::burst(count)).await?;
     let stream = response.header("x-stream-id").await?;
     response.count().await?;
     Ok(stream)

@@ -17,7 +17,7 @@ pub const ROLE: &str = "server";
 
 /// `server peer`, or `server capstan <journal> process|power`.
 pub fn run(args: &[String]) -> io::Result<()> {
-    super::process::allow_many_files();
+    capstan_bench_kit::process::allow_many_files();
     tokio::runtime::Runtime::new()?.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?);

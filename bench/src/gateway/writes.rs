@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::Kind;
-use super::client::Response;
+use super::client::post;
 use super::script::Script;
 use crate::rounds::{Rounds, how_many};
 use crate::table::Table;
@@ -75,7 +75,7 @@ pub async fn deliver(servers: &[SocketAddr], runs: u64, count: u64) -> io::Resul
         .zip(servers.iter().copied().cycle())
         .map(|(_, address)| {
             tokio::spawn(async move {
-                let mut response = Response::post(address, "/assist", Script::burst(count)).await?;
+                let mut response = post(address, "/assist", Script::burst(count)).await?;
                 response.count().await
             })
         })

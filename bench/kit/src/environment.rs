@@ -12,7 +12,7 @@ pub fn describe(crates: &[&str]) -> Value {
 
 /// Keeps a result under `bench/results`.
 pub fn save(bench: &str, result: &Value) -> std::io::Result<()> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("results/{bench}.json"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("results").join(format!("{bench}.json"));
     std::fs::create_dir_all(path.with_file_name(""))?;
     std::fs::write(path, format!("{result:#}\n"))
 }
@@ -38,7 +38,7 @@ fn cpu() -> String {
 
 /// The version in our lock file; the line after the name.
 fn locked_version(name: &str) -> &'static str {
-    let mut lines = include_str!("../Cargo.lock").lines();
+    let mut lines = include_str!("../../Cargo.lock").lines();
     let wanted = format!("name = \"{name}\"");
     lines.by_ref().find(|line| *line == wanted);
     lines.next().and_then(|line| line.strip_prefix("version = ")).map_or("?", |v| v.trim_matches('"'))
