@@ -198,7 +198,12 @@ impl Jwt {
         if token.len() > LONGEST_TOKEN {
             return Err(unfit());
         }
-        let named = jsonwebtoken::decode_header(token).map_err(|_| unfit())?.kid;
+        let head = jsonwebtoken::decode_header(token).map_err(|_| unfit())?;
+        // Whoever does not understand what a token says is critical must not take it, and we understand none of it.
+        if head.crit.is_some() {
+            return Err(unfit());
+        }
+        let named = head.kid;
         let keys = Arc::clone(&self.0.keys.read().unwrap_or_else(PoisonError::into_inner));
         let Some(key) = find(&keys, named.as_deref()) else {
             self.0.wanted.notify_one();

@@ -35,7 +35,7 @@ const CONNECTION_BUFFER: usize = 8 * 1024;
 /// that has stopped reading. Enough for a megabyte a second to the other side of the world.
 const SEND_BUFFER: usize = 64 * 1024;
 /// What may have come of bodies on a connection of HTTP/2 before they are read. It is here, not in the kernel; whoever reads them
-/// counts it. Enough for a picture of the largest size in two seconds from the other side of the world.
+/// counts it. Enough for a picture of the largest size in three seconds from the other side of the world.
 pub(crate) const RECEIVE_WINDOW: u32 = 256 * 1024;
 /// Requests at once on a connection of HTTP/2.
 const STREAMS_AT_ONCE: u32 = 100;

@@ -119,6 +119,7 @@ fn unfit(issuer: &Issuer) -> Vec<(&'static str, String, u16)> {
         ("a key of the same name of another issuer", stranger.token("EdDSA", &claims()), 403),
         ("an unknown key", unknown, 403),
         ("no key of several", nameless, 403),
+        ("something critical that nobody knows", issuer.critical(&claims()), 403),
         ("no signature", format!("{head}."), 403),
         ("another body", format!("{}.e30.{signature}", head.split('.').next().unwrap()), 403),
         ("expired", issuer.with("exp", json!(now() - 60)), 401),

@@ -22,7 +22,8 @@ pub(crate) fn start(exposure: Exposure, spans: Option<SpanLayer>) {
     let lines = if io::stderr().is_terminal() {
         lines.compact().fmt_fields(format::debug_fn(write_field)).boxed()
     } else {
-        lines.json().flatten_event(true).with_span_list(false).boxed()
+        // Whoever gathers lines tells those of the audit by their target.
+        lines.json().with_target(true).flatten_event(true).with_span_list(false).boxed()
     };
     registry().with(spans).with(lines.with_filter(filter)).init();
     log_panics(exposure);

@@ -8,8 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use uuid::Uuid;
 
-use super::Attack;
-use super::frames;
+use super::{Attack, NOTHING, frames};
 use crate::client::{ask, stream_of};
 
 impl Attack<'_> {
@@ -126,7 +125,8 @@ impl Attack<'_> {
     /// Bodies that are never sent to their end, over HTTP/2, as much of them as the other side lets come.
     async fn half_bodies_over_http_2(&self) -> Vec<TcpStream> {
         let head = frames::post("/v1/assist", "loud");
-        let data = frames::data(1, 16_000).repeat(200);
+        // As much as the window of a connection lets come.
+        let data = frames::data(1, 16_000).repeat(16);
         let sent = Bytes::from([head, data].concat());
         let half = |sent: Bytes| async move {
             let mut socket = self.connect().await;
@@ -256,6 +256,11 @@ impl Attack<'_> {
     /// One of them by its name, once, and whatever it holds is let go.
     pub(super) async fn once(&self, name: &str) {
         match name {
+            NOTHING => {
+                return (0..1_000_000).for_each(|n| {
+                    std::hint::black_box(n);
+                });
+            }
             "structure" => self.structure().await,
             "large bodies" => drop(self.large_bodies().await),
             "half-sent bodies" => drop(self.half_bodies().await),

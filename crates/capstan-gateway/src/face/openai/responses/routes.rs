@@ -31,7 +31,7 @@ use crate::reader::{self, View};
 use crate::refusal::{Refusal, journal_fault};
 use crate::resume::ResumePoint;
 use crate::scopes::Scope;
-use crate::{lookup, post, purge, query, runs};
+use crate::{heavy, lookup, paid_body, post, purge, query, runs};
 
 pub(super) fn routes(face: Arc<Responses>) -> Routes {
     let about = |face: &Arc<Responses>, answer: Answering| {
@@ -171,8 +171,13 @@ async fn input_items(about: About) -> Result<Response, Refusal> {
         let params: PageParams = query::parse(&about.parts.uri)?;
         let run = about.run().await?;
         let body = about.app.journal.store().body(run.stream_id).await.map_err(journal_fault)?;
-        let page = ItemPage::of(run.stream_id, &body.unwrap_or_default(), &params)?;
-        Ok(Json(page).into_response())
+        let (limiter, body) = (&about.app.limiter, body.unwrap_or_default());
+        // The body, its items, and the answer's text.
+        let mut load = limiter.load(&run.tenant);
+        load.grow(body.len().saturating_mul(3), &about.app.settings.limits)?;
+        let _begun = limiter.heavy.begin(&run.tenant, body.len()).await;
+        let page = heavy::aside(body.len(), || ItemPage::of(run.stream_id, &body, &params))?;
+        paid_body::json(&page, load)
     };
     listed.await.map_err(|fault| about.refusal(fault))
 }
