@@ -11,7 +11,6 @@ mod room;
 mod writes;
 
 use std::io;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -72,7 +71,7 @@ fn journal(database: Option<&Database>, folder: &Path) -> String {
 /// All parts, or those that are named.
 pub fn run(parts: &[String]) -> io::Result<()> {
     if std::env::var_os(SERVER).is_none() {
-        return Err(with_a_server(parts));
+        return with_a_server(parts);
     }
     process::allow_many_files();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -80,7 +79,9 @@ pub fn run(parts: &[String]) -> io::Result<()> {
     let mut results = json!({ "bench": "cluster", "environment": environment::describe(CRATES) });
     runtime.block_on(async {
         results["environment"]["postgresql"] = database::version().await?.into();
-        for part in ["writes", "delivery", "claims", "room", "death"].into_iter().filter(|part| is_wanted(part)) {
+        for part in
+            ["writes", "delivery", "claims", "room", "death"].into_iter().filter(|part| is_wanted(part))
+        {
             results[part] = match part {
                 "writes" => writes::run().await?,
                 "delivery" => delivery::run().await?,
@@ -95,11 +96,11 @@ pub fn run(parts: &[String]) -> io::Result<()> {
     if parts.is_empty() { environment::save("cluster", &results) } else { Ok(()) }
 }
 
-/// This program again, with a server that is ended after it; what is returned is why not.
-fn with_a_server(parts: &[String]) -> io::Error {
+/// This program again, with a server that is ended after it.
+fn with_a_server(parts: &[String]) -> io::Result<()> {
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../scripts/postgres");
-    match std::env::current_exe() {
-        Ok(program) => Command::new(script).env("FSYNC", "on").arg(program).arg("cluster").args(parts).exec(),
-        Err(error) => error,
-    }
+    let mut again = Command::new(script);
+    again.env("FSYNC", "on").arg(std::env::current_exe()?).arg("cluster").args(parts);
+    let status = again.status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("it ended with {status}"))) }
 }

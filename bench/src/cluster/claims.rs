@@ -26,7 +26,8 @@ pub fn run() -> io::Result<Value> {
 }
 
 async fn measure() -> io::Result<Value> {
-    let (mut table, mut results) = (Table::new(&["claims per second", "at once", "median", "spread"]), Vec::new());
+    let (mut table, mut results) =
+        (Table::new(&["claims per second", "at once", "median", "spread"]), Vec::new());
     for clients in CLIENTS {
         let mut rounds = vec![Rounds::default(); KINDS.len()];
         for _ in 0..how_many(ROUNDS) {
@@ -37,7 +38,9 @@ async fn measure() -> io::Result<Value> {
         for (kind, rounds) in KINDS.iter().zip(&rounds) {
             let median = format!("{:.0}", rounds.median());
             table.row(vec![kind.name().into(), clients.to_string(), median, rounds.spread(0)]);
-            results.push(json!({ "kind": kind.name(), "at_once": clients, "claims_per_second": rounds.to_json() }));
+            results.push(
+                json!({ "kind": kind.name(), "at_once": clients, "claims_per_second": rounds.to_json() }),
+            );
         }
     }
     table.print();

@@ -66,10 +66,14 @@ pub async fn run() -> io::Result<Value> {
         let figure = |rounds: &Rounds| format!("{:.2}", rounds.median());
         let name = format!("{what}, {}", kind.name());
         table.row(vec![name, figure(p50), p50.spread(2), figure(p99), p99.spread(2)]);
-        results.push(json!({ "what": what, "kind": kind.name(), "p50_ms": p50.to_json(), "p99_ms": p99.to_json() }));
+        results.push(
+            json!({ "what": what, "kind": kind.name(), "p50_ms": p50.to_json(), "p99_ms": p99.to_json() }),
+        );
     }
     table.print();
-    Ok(json!({ "streams": STREAMS, "tokens_per_second": 50, "seconds": LISTEN.as_secs(), "results": results }))
+    Ok(
+        json!({ "streams": STREAMS, "tokens_per_second": 50, "seconds": LISTEN.as_secs(), "results": results }),
+    )
 }
 
 /// Nanoseconds from the agent's write to the receipt of each packet.

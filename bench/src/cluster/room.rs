@@ -28,7 +28,8 @@ pub async fn run() -> io::Result<Value> {
     for kind in [Kind::Disk, Kind::Process] {
         for (way, taken) in [("one at a time", single(kind).await?), ("in bursts", burst(kind).await?)] {
             let [disk, index, log, memory] = taken;
-            let megabytes = |bytes: Option<f64>| bytes.map_or_else(String::new, |bytes| format!("{:.0}", bytes / 1e6));
+            let megabytes =
+                |bytes: Option<f64>| bytes.map_or_else(String::new, |bytes| format!("{:.0}", bytes / 1e6));
             let name = format!("{}, {way}", kind.name());
             table.row(vec![name, megabytes(disk), megabytes(index), megabytes(log), megabytes(memory)]);
             results.push(json!({ "kind": kind.name(), "way": way, "disk": disk, "index": index, "log": log, "memory": memory }));

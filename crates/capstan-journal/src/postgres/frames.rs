@@ -147,7 +147,7 @@ impl Lane {
         let blocks = self.blocks();
         if planted_bug::is(Bug::EarlyNotice) {
             self.group.iter().for_each(|job| self.shared.tell(job.notice()));
-            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         let link = self.wire.link().await?;
         match write(link, me, self.started, &blocks).await {
