@@ -3,14 +3,14 @@
 //! Servers run in processes of their own, clients in this one. The peer is axum's `Sse` over the same packets, without
 //! a journal. Contenders take turns, figures are medians, and no figure is asserted; machines differ.
 
-pub mod client;
+mod client;
 mod fanout;
 mod memory;
 mod peer;
-pub mod process;
+mod process;
 mod replay;
 mod resume;
-pub mod script;
+mod script;
 pub mod server;
 mod writes;
 

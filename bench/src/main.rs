@@ -2,7 +2,6 @@
 //! `LONG=1` asks for more rounds.
 
 mod client;
-mod console;
 mod corpus;
 mod decode;
 mod environment;
@@ -30,7 +29,6 @@ const BENCHES: &[Bench] = &[
         run: |_| client::run(),
     },
     Bench { name: "gateway", what: "agent writes to viewers, replay, resume, memory", run: gateway::run },
-    Bench { name: "console", what: "what it costs that somebody looks on", run: console::run },
     Bench {
         name: "upstream",
         what: "what the gateway adds to a provider's tokens",
