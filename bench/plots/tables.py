@@ -96,22 +96,6 @@ def upstream():
     return markdown(["ms", "provider alone", "through `memory:`", "through `disk:`", "`memory:` adds", "`disk:` adds"], rows)
 
 
-def console():
-    rows = []
-    for row in results.load("console")["load"]["results"]:
-        closed, open = (results.measure(row[f"{how}_per_second"]) for how in ("closed", "open"))
-        costs = (f"{row[f'{how}_cpu_microseconds']['median']:.2f}" for how in ("closed", "open"))
-        rows.append([row["what"], spread(closed, thousands), spread(open, thousands), f"{row['ratio']:.2f}x", *costs])
-    return markdown(["", "console closed", "open", "ratio", "server's µs for each, closed", "open"], rows)
-
-
-def pages():
-    found = results.load("console")["pages"]
-    rows = [[row["what"], str(row["pages"]), *(milliseconds(row[name]) for name in ("p50_ms", "p95_ms", "most_ms")), f"{row['most_bytes'] / 1e3:.0f}"] for row in found["results"]]
-    rows.append(["all of these", str(found["pages"]), milliseconds(found["p50_ms"]), milliseconds(found["p95_ms"]), "", ""])
-    return markdown([f"a page of 100 of {found['runs']:,} runs", "pages", "p50, ms", "p95, ms", "at most, ms", "kB at most"], rows)
-
-
 def size():
     """What an operator sizes a machine by."""
     gateway = results.load("gateway")
@@ -268,8 +252,6 @@ TABLES = {
     "clients": clients,
     "python": python,
     "upstream": upstream,
-    "console": console,
-    "pages": pages,
     "environment": environment,
     "size": size,
 }

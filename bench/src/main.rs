@@ -3,7 +3,6 @@
 
 mod client;
 mod cluster;
-mod console;
 mod corpus;
 mod decode;
 mod gateway;
@@ -31,7 +30,6 @@ const BENCHES: &[Bench] = &[
     },
     Bench { name: "cluster", what: "a journal in PostgreSQL, with one gateway and three", run: cluster::run },
     Bench { name: "gateway", what: "agent writes to viewers, replay, resume, memory", run: gateway::run },
-    Bench { name: "console", what: "what it costs that somebody looks on", run: console::run },
     Bench {
         name: "upstream",
         what: "what the gateway adds to a provider's tokens",

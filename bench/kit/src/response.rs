@@ -81,17 +81,6 @@ impl Response {
         Ok(())
     }
 
-    /// The whole body of an answer that says how long it is.
-    pub async fn body(&mut self) -> io::Result<Vec<u8>> {
-        let length: usize = self.header("content-length").await?.parse().map_err(io::Error::other)?;
-        let head = memmem::find(&self.unread, b"\r\n\r\n").map_or(0, |at| at + 4);
-        while self.unread.len() < head + length {
-            let read = self.read_some().await?.len();
-            self.unread.extend_from_slice(&self.buffer[..read]);
-        }
-        Ok(self.unread.split_off(head))
-    }
-
     /// The value of a header of the response.
     pub async fn header(&mut self, name: &str) -> io::Result<String> {
         self.until("\r\n\r\n").await?;

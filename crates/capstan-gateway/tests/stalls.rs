@@ -83,8 +83,9 @@ async fn a_reader_that_hangs_up_is_told_from_one_that_stalls() {
     let (patient, _impatient) = servers().await;
     let (path, _) = long_run(&patient).await;
     assert_eq!(parting(&patient, &path).await, "done");
-    let mut viewer = patient.get(&path).await;
-    viewer.chunk().await.unwrap();
+    let request = format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n");
+    let mut viewer = send(&patient, request.as_bytes()).await;
+    viewer.read_exact(&mut [0; 1024]).await.unwrap();
     drop(viewer);
     assert_eq!(parting(&patient, &path).await, "left");
 }

@@ -12,7 +12,7 @@ pub(super) fn title_of(code: &str) -> Option<&'static str> {
 fn said(micros: i64) -> String {
     let seconds = micros.max(0) as f64 / 1e6;
     match seconds {
-        s if s < 1.0 => format!("{:.0} ms", s * 1e3),
+        s if s < 1.0 => format!("{} ms", micros.max(0) / 1000),
         s if s < 60.0 => format!("{s:.1} s"),
         s if s < 3600.0 => format!("{} min {} s", (s / 60.0) as u64, (s % 60.0) as u64),
         s => format!("{} h {} min", (s / 3600.0) as u64, (s % 3600.0 / 60.0) as u64),

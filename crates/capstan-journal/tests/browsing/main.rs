@@ -198,6 +198,7 @@ impl Journal {
 fn says(run: &Run, question: &Query) -> bool {
     let attempts = || run.attempts.iter();
     question.tenants.iter().all(|tenants| tenants.contains(&run.tenant))
+        && question.agent.iter().all(|agent| *agent == run.agent)
         && question.session.iter().all(|session| *session == run.session)
         && question.status.iter().all(|status| *status == Status::of(run))
         && question.fault.iter().all(|code| attempts().any(|attempt| attempt.fault.as_ref() == Some(code)))
