@@ -225,8 +225,13 @@ def peers_versions():
     return f"{versions}. Load of the machine when each part began: {loads}.\n"
 
 
-def if_measured(table, *parts):
-    return lambda: table() if results.has_peers(*parts) else "Not measured yet.\n"
+def if_measured(table, *parts, picture=""):
+    """The table and its picture, once these parts were run: the peers are measured only when they are asked for."""
+    return lambda: picture + table() if results.has_peers(*parts) else "Not measured yet.\n"
+
+
+PEERS = "![Tokens per second, delivered: 100 runs of 2,000](pictures/peers.svg)\n\n"
+HELD = "![Streams of 50 tokens a second that a gateway holds](pictures/held.svg)\n\n"
 
 
 TABLES = {
@@ -237,11 +242,11 @@ TABLES = {
     "cluster-room": cluster_room,
     "cluster-death": cluster_death,
     "cluster-environment": cluster_environment,
-    "peers-deliver": if_measured(peers_deliver, "deliver"),
+    "peers-deliver": if_measured(peers_deliver, "deliver", picture=PEERS),
     "peers-resume": if_measured(peers_resume, "resume"),
     "peers-fanout": if_measured(peers_fanout, "fanout"),
     "peers-idle": if_measured(peers_idle, "idle"),
-    "peers-gateways": if_measured(peers_gateways, "gateways", "held"),
+    "peers-gateways": if_measured(peers_gateways, "gateways", "held", picture=HELD),
     "peers-versions": if_measured(peers_versions),
     "writes": writes,
     "fanout": fanout,

@@ -25,6 +25,7 @@ use std::pin::Pin;
 use std::process::ExitCode;
 
 use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
 
 type Run = fn() -> Pin<Box<dyn Future<Output = io::Result<Value>>>>;
 
@@ -67,9 +68,19 @@ fn measure(names: &[&str]) -> io::Result<()> {
     for (part, what, run) in PARTS.iter().filter(|(part, ..)| names.is_empty() || names.contains(part)) {
         println!("{part}: {what}");
         let environment = result::environment();
-        let outcome = runtime.block_on(run())?;
+        let outcome = runtime.block_on(unless_stopped(run()))?;
         result::save(part, environment, outcome)?;
         println!();
     }
     Ok(())
+}
+
+/// Whoever is stopped leaves no server behind: they end when what measures them is dropped.
+async fn unless_stopped(run: impl Future<Output = io::Result<Value>>) -> io::Result<Value> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    tokio::select! {
+        outcome = run => outcome,
+        _ = terminated.recv() => Err(io::Error::other("stopped")),
+        _ = tokio::signal::ctrl_c() => Err(io::Error::other("stopped")),
+    }
 }

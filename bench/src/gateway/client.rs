@@ -3,8 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
-use capstan_protocol::{AgentRequest, ServiceRequest, SessionContext, UserContext};
 pub use capstan_bench_kit::response::Response;
+use capstan_protocol::{AgentRequest, ServiceRequest, SessionContext, UserContext};
 use uuid::Uuid;
 
 use super::script::Script;

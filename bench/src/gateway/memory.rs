@@ -55,8 +55,7 @@ async fn stalled() -> io::Result<Value> {
 async fn write(server: &Server, readers: &mut Vec<Response>, stalled: usize) -> io::Result<u64> {
     let mut writers = Vec::new();
     for _ in 0..STREAMS {
-        writers
-            .push(post(server.address, "/assist", Script::burst(PACKETS / STREAMS as u64)).await?);
+        writers.push(post(server.address, "/assist", Script::burst(PACKETS / STREAMS as u64)).await?);
     }
     for number in 0..stalled {
         let stream = writers[number % STREAMS].header("x-stream-id").await?;
