@@ -33,8 +33,8 @@ soak: ## The long versions of the tests
 	CAPSTAN_EXAMPLES=200 scripts/literal tests/python/test_openapi.py
 	CAPSTAN_SOAK=1 scripts/literal tests/python/test_a2a.py tests/python/test_openai_healing.py tests/python/test_openai_providers.py
 	scripts/old-a2a
-	CAPSTAN_SOAK=1 scripts/postgres npm --prefix web test --silent --workspace face-tests --workspace openai-tests
-	cd web && CAPSTAN_SOAK=1 npx vitest run --root e2e console-long rolling
+	CAPSTAN_SOAK=1 scripts/postgres npm --prefix web test --silent --workspace face-tests --workspace openai-tests --workspace ag-ui-tests --workspace capstan
+	cd web && CAPSTAN_SOAK=1 npx vitest run --root e2e
 
 release: ## The optimised binary, with the playground in it: target/dist/capstan
 	@scripts/release

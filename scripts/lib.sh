@@ -42,6 +42,18 @@ held() {
 running=()
 logs=$(mktemp -d)
 
+# in_memory: what is written for a while is written into memory, if there is room: most of it is synced, and none of it kept.
+scratch=
+in_memory() {
+  local room
+  room=$(df --output=avail --block-size=1M /dev/shm 2>/dev/null | tail -1) || return 0
+  [ -w /dev/shm ] && [ "$room" -gt 4096 ] || return 0
+  scratch=$(mktemp -d /dev/shm/capstan.XXXXXX)
+  # PostgreSQL is somebody else.
+  chmod 711 "$scratch"
+  export TMPDIR=$scratch
+}
+
 # start NAME COMMAND...: in a process group of its own, so that all of it can be ended at once.
 start() {
   set -m
@@ -99,7 +111,7 @@ leave() {
   trap - EXIT
   trap '' HUP INT TERM
   stop 2>/dev/null
-  rm -rf "$logs"
+  rm -rf "$logs" ${scratch:+"$scratch"}
   if [ ${#summary[@]} -gt 0 ]; then
     printf '\n'
     printf '%s\n' "${summary[@]}" "$(printf '%4ds %6s  in all' $SECONDS "${budget[all]:+of ${budget[all]}}")"

@@ -74,12 +74,13 @@ class CuttingProxy:
                     return
                 seen, sent = len(sent), sent + chunk
                 end = rule(sent) if rule else None
+                # Counted before the client has what it may be waiting for.
+                self.cuts += end is not None
                 client.sendall(sent[seen:end])
                 if end is not None:
                     return self.cut(client)
 
     def cut(self, client):
-        self.cuts += 1
         # Every other cut is a reset, as a crash makes them; the rest are plain ends.
         if self.cuts % 2 == 0:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -6,6 +6,12 @@ import { afterAll, afterEach, beforeAll, expect } from "vitest";
 import { connect, visit, type Visit } from "./browser.js";
 import { type Gateway, startGateway } from "../../testing/gateway.mjs";
 
+/** A second attempt follows the first without a wait worth speaking of. */
+const config = "[timeouts]\nbackoff = 0.01\n";
+
+/** `make soak` tries every combination. */
+export const soaks = Boolean(process.env["CAPSTAN_SOAK"]);
+
 export interface Stage {
   browser: Browser;
   gateway: Gateway;
@@ -20,7 +26,7 @@ export function setStage(): Stage {
   const stage = {} as Stage;
   let open: Visit | undefined;
   beforeAll(async () => {
-    [stage.browser, stage.gateway] = await Promise.all([connect(), startGateway()]);
+    [stage.browser, stage.gateway] = await Promise.all([connect(), startGateway({ config })]);
   });
   afterAll(() => Promise.all([stage.browser?.close(), stage.gateway?.stop()]));
   afterEach(async () => {
