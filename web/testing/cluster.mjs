@@ -25,15 +25,16 @@ export async function startCluster(count = 3) {
   sql(server, `create database ${name}`);
   const url = new URL(server);
   url.pathname = `/${name}`;
-  const gateways = await Promise.all(Array.from({ length: count }, () => startGateway({ config: CONFIG, journal: url.href })));
+  const gateways = await Promise.all(Array.from({ length: count }, (_, at) => startGateway({ config: CONFIG, journal: url.href, env: { HOSTNAME: `gateway-${at + 1}` } })));
   const balancer = await startBalancer(gateways);
   /** Kills the gateway that works on a stream: `kill -9`. */
   const killOwnerOf = async (/** @type {string} */ stream) => {
     const owner = sql(url.href, `select p.name from capstan.runs r join capstan.replicas p on p.id = r.owner where r.stream = '${stream}'`);
     const served = await Promise.all(balancer.living().map(async (one) => [one, (await fetch(`${one.url}/health`)).headers.get("x-served-by")]));
-    const found = served.find(([, name]) => name === owner) ?? [balancer.living()[0]];
-    balancer.leave(found[0]);
-    await found[0].stop();
+    const [found] = served.find(([, name]) => name === owner) ?? [];
+    if (found === undefined) throw new Error(`nobody works on ${stream}`);
+    balancer.leave(found);
+    await found.stop();
   };
   const stop = async () => {
     balancer.stop();

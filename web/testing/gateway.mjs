@@ -9,10 +9,10 @@ const binary = process.env["CAPSTAN_BIN"] ?? fileURLToPath(new URL("../../target
 
 /**
  * Starts a gateway; `config` is the text of a capstan.toml.
- * @param {{ args?: string[], config?: string, listen?: string, journal?: string }} [options]
+ * @param {{ args?: string[], config?: string, listen?: string, journal?: string, env?: Record<string, string> }} [options]
  */
-export async function startGateway({ args = [], config = "", listen = "127.0.0.1:0", journal = "memory:" } = {}) {
-  const started = await start(["serve", "--listen", listen, "--journal", journal, ...args], config);
+export async function startGateway({ args = [], config = "", listen = "127.0.0.1:0", journal = "memory:", env = {} } = {}) {
+  const started = await start(["serve", "--listen", listen, "--journal", journal, ...args], config, env);
   return { ...started, endpoint: `${started.url}/v1/ag-ui` };
 }
 
@@ -27,14 +27,14 @@ export function startChaos(target, faults) {
   return start(["chaos", "--listen", "127.0.0.1:0", "--to", target, ...faults]);
 }
 
-/** @param {string[]} args */
-async function start(args, config = "") {
+/** @param {string[]} args @param {Record<string, string>} more */
+async function start(args, config = "", more = {}) {
   if (!existsSync(binary)) throw new Error(`${binary} is missing: build it with \`cargo build --package capstan\``);
   const folder = mkdtempSync(join(tmpdir(), "capstan-web-"));
   writeFileSync(join(folder, "capstan.toml"), config);
   // Nothing of this machine's settings.
   const { CAPSTAN_ENV, CAPSTAN_DEBUG, ...env } = process.env;
-  const child = spawn(binary, args, { cwd: folder, env: { ...env, RUST_LOG: "warn" }, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(binary, args, { cwd: folder, env: { ...env, ...more, RUST_LOG: "warn" }, stdio: ["ignore", "pipe", "pipe"] });
   const ended = new Promise((resolve) => child.once("exit", resolve));
   const stop = async () => {
     child.kill("SIGKILL"); // Runs that nobody waits for would hold up a polite end.

@@ -319,13 +319,13 @@ pub(crate) async fn begin(app: &App, tenant: &str, delivery: Delivery<'_>) -> Re
     };
     let most = Some(app.settings.limits.deliveries_per_tenant as u64);
     let quota = Quota { running: most, waiting: most, ..Quota::UNLIMITED };
-    let claimed = app.journal.claim(claim, &quota).await.map_err(|error| match error.kind() {
-        ErrorKind::Refused(_) => {
-            app.metrics.undelivered.inc();
-            Fault::new(FaultKind::SessionLimitExceeded)
-                .with_message("As many deliveries are under way as may be: their receiver may be away.")
+    let claimed = app.journal.claim(claim, &quota).await.map_err(|error| {
+        if !matches!(error.kind(), ErrorKind::Refused(_)) {
+            return journal_fault(error);
         }
-        _ => journal_fault(error),
+        app.metrics.undelivered.inc();
+        Fault::new(FaultKind::SessionLimitExceeded)
+            .with_message("As many deliveries are under way as may be: their receiver may be away.")
     })?;
     if claimed.is_new {
         // It mostly waits, so it takes no place of a run.
