@@ -211,10 +211,8 @@ impl Drop for Viewing {
     fn drop(&mut self) {
         let (now, cursor) = (self.app.wall.now(), self.cursor.load(Ordering::Relaxed));
         // Whoever took all there was, and was slow with the last of it, is none that stalled.
-        let parting = match self.parting {
-            Parting::Left if self.departure.has_stalled() => Parting::Stalled,
-            parting => parting,
-        };
+        let has_stalled = self.parting == Parting::Left && self.departure.has_stalled();
+        let parting = if has_stalled { Parting::Stalled } else { self.parting };
         let mut watching = self.facts.lock();
         watching.present = watching.present.saturating_sub(1);
         watching.sum.cut += u64::from(parting == Parting::Cut);

@@ -100,7 +100,7 @@ async fn on_disk(count: usize) -> (tempfile::TempDir, Arc<dyn Store>, Filling) {
 /// What the console promises of a hundred thousand runs, in a release build on a quiet machine.
 pub(crate) fn assert_quick(times: &[Duration]) {
     let p95 = times[times.len() * 95 / 100];
-    println!(
+    eprintln!(
         "{} pages, p50 {:?}, p95 {p95:?}, at most {:?}",
         times.len(),
         times[times.len() / 2],

@@ -217,7 +217,8 @@ impl Attack<'_> {
                 let mut socket = self.connect().await;
                 let one =
                     format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer loud\r\n\r\n");
-                let asked = if n % 2 == 0 { one.into_bytes() } else { frames::gets(&path, "loud", 50) };
+                let asked =
+                    if n.is_multiple_of(2) { one.into_bytes() } else { frames::gets(&path, "loud", 50) };
                 socket.write_all(&asked).await.unwrap();
                 socket
             }
