@@ -120,7 +120,7 @@ pub(crate) const LIST: Row = Row {
     says: "The tenant's own, newest first.",
     query: Some(ListParams::json_schema),
     answers: &[Answer::ok("A page of streams.", &[Content::Json(model::<StreamPage<'_>>)])],
-    faults: &[FaultKind::JournalUnavailable],
+    faults: &[FaultKind::SessionLimitExceeded, FaultKind::JournalUnavailable],
     ..Row::NONE
 };
 
