@@ -9,13 +9,18 @@ use std::time::Duration;
 
 use tokio::time::{Sleep, sleep};
 
+use crate::connection::Stalled;
+
 tokio::task_local! {
     static CURRENT: Arc<Progress>;
 }
 
 /// Counts what happens to an answer: odd while a piece of it is there for its reader, even while it waits for the next.
 #[derive(Default)]
-pub(crate) struct Progress(AtomicU64);
+pub(crate) struct Progress {
+    count: AtomicU64,
+    stalled: Stalled,
+}
 
 impl Progress {
     /// That of the request that this task answers, if it is one of HTTP/2.
@@ -25,16 +30,21 @@ impl Progress {
 
     /// A piece is there.
     pub(crate) fn hand_over(&self) {
-        self.0.store((self.0.load(Ordering::Relaxed) | 1).wrapping_add(2), Ordering::Relaxed);
+        self.count.store((self.count.load(Ordering::Relaxed) | 1).wrapping_add(2), Ordering::Relaxed);
     }
 
     /// There is nothing to take.
     pub(crate) fn wait(&self) {
-        self.0.fetch_and(!1, Ordering::Relaxed);
+        self.count.fetch_and(!1, Ordering::Relaxed);
+    }
+
+    /// Whether it was given up.
+    pub(crate) fn stalled(&self) -> Stalled {
+        self.stalled.clone()
     }
 
     fn state(&self) -> (u64, bool) {
-        let count = self.0.load(Ordering::Relaxed);
+        let count = self.count.load(Ordering::Relaxed);
         (count, count & 1 == 1)
     }
 }
@@ -57,6 +67,7 @@ pub(crate) async fn until_stalled(patience: Duration, work: impl Future) -> bool
         let known = waiting.take().filter(|(since, _)| *since == count);
         let (_, timer) = waiting.insert(known.unwrap_or_else(|| (count, Box::pin(sleep(patience)))));
         ready!(timer.as_mut().poll(context));
+        progress.stalled.set();
         Poll::Ready(false)
     })
     .await

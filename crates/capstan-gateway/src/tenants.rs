@@ -251,10 +251,14 @@ mod tests {
         let tenants = Tenants::from(vec![plain, own, brief, longer]);
         let found = tenants.retention(&Retention::default(), 100);
         let rules: Vec<_> = found.tenants.iter().map(|(n, r)| (n.as_str(), r.max_age, r.max_bytes)).collect();
+        // What is still to be delivered for a tenant goes by its rule.
         let expected = [
             ("brief", minutes(15), Some(50)),
+            ("brief·deliveries", minutes(15), Some(50)),
             ("longer", minutes(90), Some(50)),
+            ("longer·deliveries", minutes(90), Some(50)),
             ("own", minutes(60), Some(7)),
+            ("own·deliveries", minutes(60), Some(7)),
         ];
         assert_eq!(rules, expected);
         assert!(

@@ -43,6 +43,7 @@ struct StreamResult {
 }
 
 const REFUSALS: Refusals = Refusals { status: status_of, content: Content::Json(error) };
+const REFUSALS_OF_CALLS: Refusals = Refusals { status: status_of, content: Content::Json(error_of_call) };
 
 fn status_of(entry: &Entry) -> u16 {
     #[allow(clippy::wildcard_enum_match_arm)] // The others have the catalogue's.
@@ -53,10 +54,19 @@ fn status_of(entry: &Entry) -> u16 {
     }
 }
 
+fn error_of_call(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "required": ["error"], "properties": { "error": reason() } })
+}
+
+/// In HTTP+JSON of 1.0 it stands in `error`, in that of 0.3 by itself.
 fn error(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "object", "required": ["error"], "properties": {
-        "error": { "type": "object", "required": ["code", "message"], "properties": {
-            "code": { "type": "integer" }, "message": { "type": "string" } } } } })
+    let wrapped = json!({ "type": "object", "required": ["error"], "properties": { "error": reason() } });
+    json_schema!({ "anyOf": [wrapped, reason()] })
+}
+
+fn reason() -> Value {
+    json!({ "type": "object", "required": ["code", "message"], "properties": {
+        "code": { "type": "integer" }, "message": { "type": "string" } } })
 }
 
 const TASK: PathParameter = PathParameter {
@@ -92,7 +102,7 @@ pub(super) const RPC: Row = Row {
         &[Content::Json(result), Content::Events(model::<StreamResult>)],
     )],
     faults: STARTING,
-    refusals: Some(&REFUSALS),
+    refusals: Some(&REFUSALS_OF_CALLS),
     ..Row::NONE
 };
 pub(super) const RPC_OF_AGENT: Row = Row { places: &[&openapi::AGENT], ..RPC };
