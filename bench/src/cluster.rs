@@ -17,7 +17,7 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::environment;
-use crate::gateway::process::{self, Server};
+use crate::gateway::process::Server;
 use database::Database;
 
 const CRATES: &[&str] = &["axum", "hyper", "tokio", "tokio-postgres"];
@@ -73,7 +73,7 @@ pub fn run(parts: &[String]) -> io::Result<()> {
     if std::env::var_os(SERVER).is_none() {
         return with_a_server(parts);
     }
-    process::allow_many_files();
+    capstan_bench_kit::process::allow_many_files();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let is_wanted = |part: &str| parts.is_empty() || parts.iter().any(|name| name == part);
     let mut results = json!({ "bench": "cluster", "environment": environment::describe(CRATES) });
