@@ -10,9 +10,10 @@ use std::env;
 
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, serve};
-use capstan_journal::{Durability, Journal, TailLimits, open};
+use capstan_journal::{Journal, TailLimits};
 use capstan_protocol::fault::Validation;
 use capstan_protocol::{ErrorDomain, ProgressStatus, ProgressUpdate, UserError};
+use capstan_stores::{Durability, open};
 use tokio::net::TcpListener;
 
 struct WordCounter;

@@ -9,10 +9,11 @@ use std::time::Duration;
 use capstan_chaos::{After, At, Cut, Faults, Repeat, With};
 use capstan_demo::Demo;
 use capstan_gateway::{Gateway, serve};
-use capstan_journal::{Durability, Journal, TailLimits, open};
+use capstan_journal::{Journal, TailLimits};
 use capstan_protocol::{
     AgentRequest, Payload, ServiceRequest, SessionContext, StreamPacket, UserContext, sse,
 };
+use capstan_stores::{Durability, open};
 use common::{Answer, Proxy};
 use tokio::net::TcpListener;
 use uuid::Uuid;

@@ -1,95 +1,11 @@
-//! Backends by URL. A new one is a file, and a row in `place` and `open`.
+//! What stores have in common besides the trait, decided once. For whoever writes a store; everybody else goes by
+//! [`Store`](crate::Store).
 
-use std::path::Path;
-use std::sync::Arc;
+pub mod failpoint;
+pub mod planted_bug;
+pub mod rules;
 
-use crate::disk::DiskStore;
-use crate::memory::MemoryStore;
-use crate::{ErrorKind, JournalError, Replica, Store};
-
-/// What an acknowledged append survives. Claims and transitions are always synced.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// The end of this process, kill -9 included: the operating system has the bytes.
-    #[default]
-    Process,
-    /// A power cut: the disk has the bytes. Costs an fsync for every group of appends.
-    Power,
-}
-
-/// How a store is to work.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Options {
-    /// What an acknowledged append survives.
-    pub durability: Durability,
-    /// New runs are refused while less than this is free on the disk; 0 is never.
-    pub min_free_bytes: u64,
-}
-
-/// Opens the store that a URL names: `memory:` or `disk:<folder>`.
-///
-/// Blocks while a folder recovers from a crash, so call it before serving.
-pub fn open(url: &str, durability: Durability) -> Result<Arc<dyn Store>, JournalError> {
-    open_with(url, Options { durability, ..Options::default() })
-}
-
-/// Opens the store that a URL names, be it one that many processes share: `postgres://…`, with the feature `postgres`.
-///
-/// Blocks as [`open`] does if it is a folder. Within a runtime.
-pub async fn connect(url: &str, options: Options, replica: Replica) -> Result<Arc<dyn Store>, JournalError> {
-    match parse(url)? {
-        #[cfg(feature = "postgres")]
-        Backend::Postgres(url) => {
-            Ok(Arc::new(crate::postgres::PostgresStore::open(url, options, replica).await?))
-        }
-        _ => {
-            drop(replica);
-            open_with(url, options)
-        }
-    }
-}
-
-/// Opens the store that a URL names, with options; not one that has to be connected to.
-pub fn open_with(url: &str, options: Options) -> Result<Arc<dyn Store>, JournalError> {
-    match parse(url)? {
-        Backend::Memory => Ok(Arc::new(MemoryStore::default())),
-        Backend::Disk(folder) => Ok(Arc::new(DiskStore::open(folder, options)?)),
-        #[cfg(feature = "postgres")]
-        Backend::Postgres(_) => {
-            Err(JournalError::new(ErrorKind::Unsupported, "a journal in PostgreSQL has to be connected to"))
-        }
-    }
-}
-
-/// Whether a URL names a store that there is, without opening it.
-pub fn check_url(url: &str) -> Result<(), JournalError> {
-    parse(url).map(drop)
-}
-
-enum Backend<'a> {
-    Memory,
-    Disk(&'a Path),
-    #[cfg(feature = "postgres")]
-    Postgres(&'a str),
-}
-
-fn parse(url: &str) -> Result<Backend<'_>, JournalError> {
-    match url.split_once(':').unwrap_or((url, "")) {
-        ("memory", "") => Ok(Backend::Memory),
-        ("disk", folder) if !folder.is_empty() => Ok(Backend::Disk(Path::new(folder))),
-        #[cfg(feature = "postgres")]
-        ("postgres" | "postgresql", _) => Ok(Backend::Postgres(url)),
-        // Not the URL: it may hold a password.
-        #[cfg(not(feature = "postgres"))]
-        ("postgres" | "postgresql", _) => Err(JournalError::new(
-            ErrorKind::Unsupported,
-            "this build knows no journal in PostgreSQL: it lacks the feature postgres",
-        )),
-        _ => Err(unknown(url)),
-    }
-}
-
-fn unknown(url: &str) -> JournalError {
-    let message = format!("unknown journal {url:?}: expected memory:, disk:<folder> or postgres://…");
-    JournalError::new(ErrorKind::Unsupported, message)
-}
+pub use crate::page::{Pager, faults_of, request_ids_of, trace_ids_of};
+pub use crate::quota::{Rates, Tally};
+pub use crate::retention::Judge;
+pub use crate::rollup::{Hours, KEPT_HOURS};

@@ -197,11 +197,11 @@ pub(crate) fn not_copied() -> JournalError {
 
 impl Kept {
     /// The run as it is to be shown, its counts being those of its packets.
-    pub(crate) fn counted(&self) -> Run {
+    pub fn counted(&self) -> Run {
         let (last_seq, bytes) = match self.run.state {
             RunState::Running => {
                 let (mut last_seq, mut bytes) = (0, 0);
-                crate::rules::count(&mut last_seq, &mut bytes, &self.frames);
+                crate::backend::rules::count(&mut last_seq, &mut bytes, &self.frames);
                 (last_seq, bytes)
             }
             RunState::Waiting | RunState::Closed => (self.run.last_seq, self.run.bytes),

@@ -2,7 +2,6 @@
 
 /// Whether a store takes writes. What it already holds can be read in every state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Health {
     /// It takes writes.
     #[default]
@@ -15,7 +14,6 @@ pub enum Health {
 
 /// What a store knows of itself, for metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Stats {
     /// Bytes of its files; 0 if it has none.
     pub disk_bytes: u64,
@@ -35,7 +33,6 @@ pub struct Stats {
 
 /// What a process is among those that share a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct SharedStats {
     /// Runs that this process works on.
     pub runs: u64,

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
-use crate::failpoint::{self, Point};
+use crate::backend::failpoint::{self, Point};
+use crate::backend::planted_bug::{self, Bug};
 use crate::finish::Finish;
 use crate::hold::Hold;
-use crate::planted_bug::{self, Bug};
 use crate::split::SplitStore;
 use crate::tails::{Lease, TailLimits, Tails};
 use crate::{

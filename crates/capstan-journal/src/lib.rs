@@ -1,12 +1,10 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
-mod backend;
+pub mod backend;
 mod clock_steps;
 mod copy;
-mod disk;
 mod error;
-mod failpoint;
 mod finish;
 mod health;
 mod hold;
@@ -14,17 +12,12 @@ mod journal;
 mod memory;
 mod news;
 mod page;
-mod planted_bug;
-#[cfg(feature = "postgres")]
-mod postgres;
 mod quota;
 mod reader;
 mod replica;
-mod report;
 mod retention;
 mod ring;
 mod rollup;
-mod rules;
 mod run;
 mod secret;
 mod split;
@@ -32,21 +25,17 @@ mod store;
 mod tails;
 mod tokens;
 
-pub use backend::{Durability, Options, check_url, connect, open, open_with};
 pub use clock_steps::ClockSteps;
 pub use copy::{Copied, Kept, KeptSession, copy};
-pub use disk::{check, repair};
 pub use error::{ErrorKind, JournalError};
 pub use health::{Health, SharedStats, Stats};
 pub use journal::Journal;
+pub use memory::MemoryStore;
 pub use news::{News, Tenure, Watch, Watched};
 pub use page::{Budget, Query, RunPage, Status};
-#[cfg(feature = "postgres")]
-pub use postgres::{Schema, migrate};
 pub use quota::{Over, Quota, Refused, Usage};
 pub use reader::{Reader, Step};
 pub use replica::{BreakerNotice, Elsewhere, Home, Noted, Peer, Replica, ReplicaState, Standing};
-pub use report::{Damage, Report};
 pub use retention::{Expired, Retention, TenantRetention};
 pub use rollup::{Counts, FIRST_PACKET_MS, Rollup, RollupKey};
 pub use run::{

@@ -10,20 +10,21 @@ use capstan_protocol::Timestamp;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use crate::backend::planted_bug::{self, Bug};
+use crate::backend::rules::{self, expired, not_found, shown};
 use crate::page::Pager;
-use crate::planted_bug::{self, Bug};
 use crate::quota::{Rates, Tally};
 use crate::retention::Judge;
 use crate::rollup::Hours;
-use crate::rules::{self, expired, not_found, shown};
 use crate::tokens::TokensBy;
 use crate::{
     Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, NameKind, Query, Quota,
     Retention, Rollup, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Usage,
 };
 
+/// A store that is gone with its process.
 #[derive(Debug, Default)]
-pub(crate) struct MemoryStore {
+pub struct MemoryStore {
     state: Mutex<State>,
     secret: OnceLock<Secret>,
     hours: Mutex<Hours>,

@@ -61,7 +61,7 @@ impl Status {
     }
 
     /// The state that the record says.
-    pub(crate) fn state(self) -> RunState {
+    pub fn state(self) -> RunState {
         match self {
             Self::Running => RunState::Running,
             Self::Waiting => RunState::Waiting,
@@ -129,7 +129,8 @@ impl Query {
         Timestamp::from_micros(ms.saturating_mul(1000))
     }
 
-    pub(crate) fn matches(&self, run: &Run) -> bool {
+    /// Whether a run belongs to what is asked for, wherever it lies.
+    pub fn matches(&self, run: &Run) -> bool {
         let is =
             |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
         self.tenants.as_ref().is_none_or(|tenants| tenants.contains(&run.tenant))
@@ -142,36 +143,36 @@ impl Query {
     }
 
     /// Whether only runs that run or wait are asked for: few, however many have ended since.
-    pub(crate) fn is_of_open(&self) -> bool {
+    pub fn is_of_open(&self) -> bool {
         self.status.is_some_and(|status| status.state() != RunState::Closed)
     }
 
     /// The streams that can be on the page; `None` if there are none.
-    pub(crate) fn range(&self, before: Option<Uuid>) -> Option<(Bound<Uuid>, Bound<Uuid>)> {
+    pub fn range(&self, before: Option<Uuid>) -> Option<(Bound<Uuid>, Bound<Uuid>)> {
         let (from, end) = (self.from.unwrap_or(Uuid::nil()), self.end(before));
         (from < end).then_some((Bound::Included(from), Bound::Excluded(end)))
     }
 
     /// All streams of the page come before it; `before` is how far it has come.
-    pub(crate) fn end(&self, before: Option<Uuid>) -> Uuid {
+    pub fn end(&self, before: Option<Uuid>) -> Uuid {
         before.or(self.before).unwrap_or(Uuid::max())
     }
 }
 
 /// The codes of all faults that attempts of a run ended with, some perhaps twice.
-pub(crate) fn faults_of(run: &Run) -> impl Iterator<Item = &str> {
+pub fn faults_of(run: &Run) -> impl Iterator<Item = &str> {
     let attempts = run.attempts.iter().filter_map(|attempt| attempt.fault.as_deref());
     run.fault.as_deref().into_iter().chain(attempts)
 }
 
 /// The ids of all requests that were about a run, some perhaps twice.
-pub(crate) fn request_ids_of(run: &Run) -> impl Iterator<Item = &str> {
+pub fn request_ids_of(run: &Run) -> impl Iterator<Item = &str> {
     let attempts = run.attempts.iter().filter_map(|attempt| attempt.request_id.as_deref());
     run.request_id.as_deref().into_iter().chain(attempts)
 }
 
 /// The traces of a run, some perhaps twice.
-pub(crate) fn trace_ids_of(run: &Run) -> impl Iterator<Item = &str> {
+pub fn trace_ids_of(run: &Run) -> impl Iterator<Item = &str> {
     let attempts = run.attempts.iter().filter_map(|attempt| attempt.trace_id.as_deref());
     run.trace_id.as_deref().into_iter().chain(attempts)
 }
@@ -209,7 +210,7 @@ impl RunPage {
 }
 
 /// Makes a page within its budget.
-pub(crate) struct Pager {
+pub struct Pager {
     limit: usize,
     budget: Budget,
     began: Instant,
@@ -222,14 +223,15 @@ impl Pager {
     /// The clock is looked at after so many records.
     const PACE: usize = 16;
 
-    pub(crate) fn new(query: &Query) -> Self {
+    /// An empty page; its time begins now.
+    pub fn new(query: &Query) -> Self {
         let limit = query.limit.clamp(1, Query::MOST);
         let (budget, began) = (query.budget, Instant::now());
         Self { limit, budget, began, looked_at: 0, last: None, runs: Vec::new() }
     }
 
     /// Whether one more may be looked at.
-    pub(crate) fn goes_on(&self) -> bool {
+    pub fn goes_on(&self) -> bool {
         let is_late =
             || self.looked_at.is_multiple_of(Self::PACE) && self.began.elapsed() >= self.budget.time;
         // A page of nothing would be asked for again and again.
@@ -238,38 +240,36 @@ impl Pager {
     }
 
     /// How many more may be looked at at once.
-    pub(crate) fn room(&self) -> usize {
+    pub fn room(&self) -> usize {
         self.budget.records.saturating_sub(self.looked_at).max(usize::from(self.looked_at == 0))
     }
 
     /// How many more are wanted.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn wanted(&self) -> usize {
+    pub fn wanted(&self) -> usize {
         self.limit.saturating_sub(self.runs.len())
     }
 
     /// A stream was looked at; its run, if it belongs to the page.
-    pub(crate) fn looked(&mut self, stream: Uuid, run: Option<Run>) {
+    pub fn looked(&mut self, stream: Uuid, run: Option<Run>) {
         self.looked_at += 1;
         self.last = Some(stream);
         self.runs.extend(run);
     }
 
     /// Many were looked at, the last of them this one; these belong to the page.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn looked_at_many(&mut self, count: usize, last: Uuid, runs: Vec<Run>) {
+    pub fn looked_at_many(&mut self, count: usize, last: Uuid, runs: Vec<Run>) {
         self.looked_at += count;
         self.last = Some(last);
         self.runs.extend(runs);
     }
 
     /// The last stream that was looked at.
-    pub(crate) fn last(&self) -> Option<Uuid> {
+    pub fn last(&self) -> Option<Uuid> {
         self.last
     }
 
     /// What came of it; `is_end` if nothing is left to be looked at.
-    pub(crate) fn page(self, is_end: bool) -> RunPage {
+    pub fn page(self, is_end: bool) -> RunPage {
         let next = self.last.filter(|_| !is_end);
         RunPage::new(self.runs, next, self.looked_at)
     }

@@ -178,7 +178,7 @@ impl Quota {
 /// How fast claims come, by GCRA: of each tenant the moment at which all its claims would have come if they were
 /// evenly spread. By a clock that cannot be set; it does not outlive the process.
 #[derive(Debug)]
-pub(crate) struct Rates<K> {
+pub struct Rates<K> {
     until: HashMap<K, Instant>,
     /// Moments in the past say nothing, and are dropped when there are as many.
     sweep_at: usize,
@@ -192,7 +192,7 @@ impl<K> Default for Rates<K> {
 
 impl<K: Eq + Hash> Rates<K> {
     /// Takes one, or tells how long it has to wait.
-    pub(crate) fn take(&mut self, tenant: K, quota: &Quota, now: Instant) -> Result<(), Refused> {
+    pub fn take(&mut self, tenant: K, quota: &Quota, now: Instant) -> Result<(), Refused> {
         let Some(per_minute) = quota.per_minute else { return Ok(()) };
         let until = self.until.get(&tenant).copied().unwrap_or(now).max(now) + MINUTE / per_minute.get();
         if let Some(wait) = until.duration_since(now).checked_sub(MINUTE).filter(|wait| !wait.is_zero()) {
@@ -209,7 +209,7 @@ impl<K: Eq + Hash> Rates<K> {
 
 /// Open runs, by tenant and session.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(HashMap<String, OfTenant>);
+pub struct Tally(HashMap<String, OfTenant>);
 
 #[derive(Debug, Default)]
 struct OfTenant {
@@ -226,7 +226,7 @@ struct OfSession {
 
 impl Tally {
     /// Counts a run that is open.
-    pub(crate) fn add(&mut self, run: &Run, body_bytes: u64) {
+    pub fn add(&mut self, run: &Run, body_bytes: u64) {
         if !run.is_open() {
             return;
         }
@@ -238,7 +238,7 @@ impl Tally {
     }
 
     /// Takes back what `add` counted of the same run.
-    pub(crate) fn remove(&mut self, run: &Run, body_bytes: u64) {
+    pub fn remove(&mut self, run: &Run, body_bytes: u64) {
         let Some(tenant) = self.0.get_mut(&run.tenant).filter(|_| run.is_open()) else { return };
         let count = tenant.count(run.state);
         *count = count.saturating_sub(1);
@@ -255,7 +255,7 @@ impl Tally {
     }
 
     /// What is open of a tenant and of a session.
-    pub(crate) fn usage(&self, tenant: &str, session: &str) -> Usage {
+    pub fn usage(&self, tenant: &str, session: &str) -> Usage {
         let Some(tenant) = self.0.get(tenant) else { return Usage::default() };
         let session = tenant.sessions.get(session);
         Usage {
@@ -268,7 +268,7 @@ impl Tally {
     }
 
     /// How many runs of a tenant wait.
-    pub(crate) fn waiting(&self, tenant: &str) -> u64 {
+    pub fn waiting(&self, tenant: &str) -> u64 {
         self.0.get(tenant).map_or(0, |tenant| tenant.waiting)
     }
 }

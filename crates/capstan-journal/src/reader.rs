@@ -7,9 +7,9 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::planted_bug::{self, Bug};
+use crate::backend::planted_bug::{self, Bug};
+use crate::backend::rules::not_found;
 use crate::ring::{Look, Ring, Standing};
-use crate::rules::not_found;
 use crate::tails::{Lease, Room};
 use crate::{JournalError, RunState, Store};
 

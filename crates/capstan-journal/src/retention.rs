@@ -49,21 +49,22 @@ impl Default for Retention {
 
 impl Retention {
     /// How long a tenant's streams and sessions are kept.
-    pub(crate) fn max_age_of(&self, tenant: &str) -> Duration {
+    pub fn max_age_of(&self, tenant: &str) -> Duration {
         self.tenants.get(tenant).map_or(self.max_age, |own| own.max_age)
     }
 
-    pub(crate) fn shortest_age(&self) -> Duration {
+    /// What is younger need not be looked at.
+    pub fn shortest_age(&self) -> Duration {
         self.tenants.values().map(|own| own.max_age).fold(self.max_age, Duration::min)
     }
 
     /// What is of this time or earlier was `age` ago.
-    pub(crate) fn before(&self, now: Timestamp, age: Duration) -> Timestamp {
+    pub fn before(&self, now: Timestamp, age: Duration) -> Timestamp {
         self.steps.before(now, age)
     }
 
     /// Whether something of time `at` is at least `age` old.
-    pub(crate) fn is_past(&self, at: Timestamp, age: Duration, now: Timestamp) -> bool {
+    pub fn is_past(&self, at: Timestamp, age: Duration, now: Timestamp) -> bool {
         self.steps.is_past(at, age, now)
     }
 }
@@ -92,7 +93,7 @@ impl AddAssign for Expired {
 }
 
 /// Decides what has to go, closed streams and unused sessions one by one, the oldest first: once for all backends.
-pub(crate) struct Judge<'a> {
+pub struct Judge<'a> {
     retention: &'a Retention,
     now: Timestamp,
     /// Bytes that are too many: in all, and by tenant.
@@ -102,7 +103,7 @@ pub(crate) struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     /// `sizes` are those of all streams and turns, open ones included, by tenant.
-    pub(crate) fn new(retention: &'a Retention, now: Timestamp, sizes: &HashMap<String, u64>) -> Self {
+    pub fn new(retention: &'a Retention, now: Timestamp, sizes: &HashMap<String, u64>) -> Self {
         let over = |size: u64, max: Option<u64>| max.map_or(0, |max| size.saturating_sub(max));
         let own = |(tenant, own): (&'a String, &TenantRetention)| {
             let size = sizes.get(tenant).copied().unwrap_or(0);
@@ -114,7 +115,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Whether this has to go; if so, its bytes are off the account. What takes nothing helps nobody by going.
-    pub(crate) fn is_due(&mut self, tenant: &str, closed_at: Timestamp, size: u64) -> bool {
+    pub fn is_due(&mut self, tenant: &str, closed_at: Timestamp, size: u64) -> bool {
         let own = self.over_by_tenant.get_mut(tenant);
         let is_over = size > 0 && (self.over > 0 || own.as_ref().is_some_and(|over| **over > 0));
         if !is_over && !self.retention.is_past(closed_at, self.retention.max_age_of(tenant), self.now) {
@@ -128,7 +129,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Whether nothing that was closed then or later can be due.
-    pub(crate) fn is_done(&self, closed_at: Timestamp) -> bool {
+    pub fn is_done(&self, closed_at: Timestamp) -> bool {
         let is_over = self.over > 0 || self.over_by_tenant.values().any(|over| *over > 0);
         !is_over && !self.retention.is_past(closed_at, self.retention.shortest_age(), self.now)
     }

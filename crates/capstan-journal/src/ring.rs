@@ -153,12 +153,14 @@ impl Ring {
         }
     }
 
-    /// Takes in what the store says, unless newer is known.
-    pub(crate) fn learn(&mut self, standing: Standing, last_seq: u64) {
+    /// Takes in what the store says, unless newer is known; true if that is new here.
+    pub(crate) fn learn(&mut self, standing: Standing, last_seq: u64) -> bool {
+        let before = (self.standing, self.last_seq);
         if self.standing <= Some(standing) {
             self.standing = Some(standing);
             self.last_seq = self.last_seq.max(Some(last_seq));
         }
+        (self.standing, self.last_seq) != before
     }
 
     /// Forgets the frames, which the store has.

@@ -6,7 +6,7 @@ use capstan_protocol::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// For how many hours they are kept.
-pub(crate) const KEPT_HOURS: i64 = 30 * 24;
+pub const KEPT_HOURS: i64 = 30 * 24;
 const HOUR: i64 = 3_600_000_000;
 
 /// Times to the first packet are counted by how long they took, in milliseconds; the last bucket is for longer ones.
@@ -63,13 +63,13 @@ impl Counts {
     }
 
     /// In an order that never changes: what is new comes last.
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
+    pub fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
         let own = [self.runs, self.attempts, self.calls, self.fatal, self.healed, self.refused, self.tokens];
         own.into_iter().chain(self.first_packet)
     }
 
     /// From numbers in that order; what is missing is none.
-    pub(crate) fn of(numbers: impl IntoIterator<Item = u64>) -> Self {
+    pub fn of(numbers: impl IntoIterator<Item = u64>) -> Self {
         let mut numbers = numbers.into_iter();
         let mut next = || numbers.next().unwrap_or(0);
         Self {
@@ -110,11 +110,11 @@ impl Rollup {
 
 /// Hours in memory.
 #[derive(Debug, Default)]
-pub(crate) struct Hours(BTreeMap<i64, HashMap<RollupKey, Counts>>);
+pub struct Hours(BTreeMap<i64, HashMap<RollupKey, Counts>>);
 
 impl Hours {
     /// Adds to what there is, and forgets what is too old by the newest hour.
-    pub(crate) fn add(&mut self, rollups: Vec<Rollup>) {
+    pub fn add(&mut self, rollups: Vec<Rollup>) {
         for Rollup { hour, key, counts } in rollups {
             self.0.entry(hour).or_default().entry(key).or_default().add(&counts);
         }
@@ -123,7 +123,7 @@ impl Hours {
     }
 
     /// Those from an hour up to another, both included.
-    pub(crate) fn between(&self, from: i64, to: i64) -> Vec<Rollup> {
+    pub fn between(&self, from: i64, to: i64) -> Vec<Rollup> {
         if from > to {
             return Vec::new();
         }
@@ -139,7 +139,7 @@ impl Hours {
     }
 
     /// One hour's.
-    pub(crate) fn take(&mut self, hour: i64) -> Vec<Rollup> {
+    pub fn take(&mut self, hour: i64) -> Vec<Rollup> {
         let rows = self.0.remove(&hour).unwrap_or_default();
         rows.into_iter().map(|(key, counts)| Rollup { hour, key, counts }).collect()
     }

@@ -53,6 +53,9 @@ pub struct Claim {
     pub previous_response: Option<String>,
     /// The conversation as a chat service calls it.
     pub chat: Option<String>,
+    /// Whether whoever claims it reads it, which the other processes know as soon as they know of the run. From then on it is for
+    /// [`crate::Store::mark_read`].
+    pub is_read: bool,
 }
 
 impl Claim {
@@ -86,6 +89,7 @@ impl Claim {
             owner: None,
             previous_response: None,
             chat: None,
+            is_read: false,
         }
     }
 
@@ -473,7 +477,6 @@ fn text_bytes(value: &Value) -> usize {
 
 /// By what a tenant's run can be found besides its stream id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum NameKind {
     /// The key it was claimed with.
     Key,
@@ -489,7 +492,7 @@ pub enum NameKind {
 
 impl NameKind {
     /// Whether the run has this name.
-    pub(crate) fn names(self, run: &Run, name: &str) -> bool {
+    pub fn names(self, run: &Run, name: &str) -> bool {
         match self {
             Self::Key => run.key == name,
             Self::Session => run.session == name,

@@ -12,14 +12,14 @@ impl Secret {
     pub const LEN: usize = 32;
 
     /// A new one, from the operating system.
-    pub(crate) fn random() -> io::Result<Self> {
+    pub fn random() -> io::Result<Self> {
         let mut bytes = [0; Self::LEN];
         getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
         Ok(Self(bytes))
     }
 
     /// One that was stored; `None` if it has another length.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+    pub fn read(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
 

@@ -17,8 +17,8 @@ use capstan_protocol::Timestamp;
 use tokio::sync::{Mutex, mpsc, watch};
 use uuid::Uuid;
 
+use crate::backend::rules::expired;
 use crate::memory::MemoryStore;
-use crate::rules::expired;
 use crate::{
     BreakerNotice, Claim, Claimed, Elsewhere, Expired, Found, Frame, Health, Home, JournalError, NameKind,
     News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState, Secret, Stats, Store,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use uuid::Uuid;
 
-use crate::planted_bug::{self, Bug};
+use crate::backend::planted_bug::{self, Bug};
 use crate::ring::{Ring, Standing};
 use crate::{Frame, News, RunState, Store};
 
@@ -237,12 +237,10 @@ impl Lease {
         });
     }
 
-    /// The store was asked. Nobody is woken, for nothing has changed.
+    /// The store was asked. Where others write, it may know more than the readers here who have been told nothing yet: once it is
+    /// taken down it is no news any more, so they are woken now.
     pub(crate) fn learn(&self, standing: Standing, last_seq: u64) {
-        self.tails.change(&self.ring, |ring| {
-            ring.learn(standing, last_seq);
-            false
-        });
+        self.tails.change(&self.ring, |ring| ring.learn(standing, last_seq));
     }
 }
 

@@ -69,7 +69,7 @@ impl Spent {
 
 impl Tokens {
     /// Counts what an attempt has used, when it ends.
-    pub(crate) fn add(&mut self, tokens: u64, now: Timestamp) {
+    pub fn add(&mut self, tokens: u64, now: Timestamp) {
         self.minute.add(tokens, now, MINUTE);
         self.day.add(tokens, now, DAY);
     }
@@ -88,7 +88,7 @@ impl Tokens {
 
 impl Quota {
     /// Whether tokens are left; else until when there are none, by both limits.
-    pub(crate) fn check_tokens(&self, used: &Tokens, now: Timestamp) -> Result<(), Refused> {
+    pub fn check_tokens(&self, used: &Tokens, now: Timestamp) -> Result<(), Refused> {
         let minute = used.minute.wait(self.tokens_per_minute, now, MINUTE);
         let day = used.day.wait(self.tokens_per_day, now, DAY);
         let over = if day > minute { Over::TokensPerDay } else { Over::TokensPerMinute };

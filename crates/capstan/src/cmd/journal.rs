@@ -5,7 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use capstan_journal::{Copied, JournalError, Options, Replica, Report, Store, connect};
+use capstan_journal::{Copied, JournalError, Replica, Store};
+use capstan_stores::{Options, Report, connect};
 
 use super::Failure;
 
@@ -63,8 +64,8 @@ enum Command {
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let (report, is_repaired) = match self.command {
-            Command::Check { folder, deep } => (capstan_journal::check(&folder, deep), false),
-            Command::Repair { folder } => (capstan_journal::repair(&folder), true),
+            Command::Check { folder, deep } => (capstan_stores::check(&folder, deep), false),
+            Command::Repair { folder } => (capstan_stores::repair(&folder), true),
             Command::Migrate { url } => return migrate(&url),
             Command::Copy { from, to } => return copy(&from, &to),
         };
@@ -76,7 +77,7 @@ impl Args {
 
 fn migrate(url: &str) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Runtime::new()?;
-    let schema = runtime.block_on(capstan_journal::migrate(url));
+    let schema = runtime.block_on(capstan_stores::migrate(url));
     let schema = schema.map_err(|error| Failure::from(io::Error::other(error)))?;
     anstream::println!("schema {}, for builds that know {} or later", schema.version, schema.min_writer);
     Ok(ExitCode::SUCCESS)

@@ -22,7 +22,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use capstan_gateway::{Gateway, serve};
-use capstan_journal::{ErrorKind, Journal, JournalError, Options, TailLimits, connect};
+use capstan_journal::{ErrorKind, Journal, JournalError, TailLimits};
+use capstan_stores::{Options, connect};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -86,7 +87,7 @@ impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let file = self.config.clone();
         let config = self.settle()?;
-        let runtime = tokio::runtime::Runtime::new()?;
+        let runtime = runtime()?;
         let traces = Traces::open(runtime.handle())?;
         super::logs::start(config.exposure(), traces.layer());
         let served = runtime.block_on(run(config, file, &traces));
@@ -110,6 +111,22 @@ impl Args {
         config.open |= self.open;
         Ok(config)
     }
+}
+
+/// What has come from the network or from another thread (the journal's word that something is written) is looked at every so many
+/// tasks. Left to itself the runtime does that rarely while it is busy, so that what one tenant floods it with goes first.
+const TASKS_BETWEEN_EVENTS: u32 = 8;
+const TASKS_BETWEEN_NEWS: u32 = 2;
+/// Connections that are woken at once: others' tasks come between those of a crowd.
+const EVENTS_AT_ONCE: usize = 64;
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .event_interval(TASKS_BETWEEN_EVENTS)
+        .global_queue_interval(TASKS_BETWEEN_NEWS)
+        .max_io_events_per_tick(EVENTS_AT_ONCE)
+        .build()
 }
 
 async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(), Failure> {

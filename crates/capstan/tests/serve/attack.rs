@@ -49,6 +49,11 @@ fn memory(server: &Server, name: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
+/// From here on `VmHWM` is the most of what follows.
+fn forget_peak(server: &Server) {
+    std::fs::write(format!("/proc/{}/clear_refs", server.id()), "5").unwrap();
+}
+
 /// Runs of the quiet tenant, one after the other; how long each took.
 async fn quiet(url: &str, count: usize) -> Vec<Duration> {
     let (http, mut times) = (http(), Vec::new());
@@ -150,6 +155,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
+/// All of them, or those that `CAPSTAN_ATTACKS` names, with commas between.
 #[test]
 #[ignore = "long: part of make soak"]
 fn no_attack_more_than_doubles_the_time_of_a_quiet_tenant() {
@@ -160,18 +166,20 @@ fn no_attack_more_than_doubles_the_time_of_a_quiet_tenant() {
     let (quiet, _) = beside(&server, NOTHING);
     let undisturbed = p99(&quiet);
     eprintln!("{NOTHING}: p50 {:?}, p99 {undisturbed:?}", quiet[quiet.len() / 2]);
-    let mut slow = Vec::new();
-    for name in ATTACKS {
+    let only = std::env::var("CAPSTAN_ATTACKS").unwrap_or_default();
+    let mut failed = Vec::new();
+    for name in ATTACKS.into_iter().filter(|name| only.is_empty() || only.split(',').any(|one| one == *name))
+    {
+        forget_peak(&server);
         let (times, rounds) = beside(&server, name);
         let (disturbed, resident) = (p99(&times), memory(&server, "VmHWM"));
         eprintln!(
             "{name}: p50 {:?}, p99 {disturbed:?} beside {undisturbed:?}; {rounds} rounds, {resident} kB at most",
             times[times.len() / 2]
         );
-        assert!(resident < MAX_RESIDENT_KB, "{name}: {resident} kB were resident");
-        if disturbed >= 2 * undisturbed.max(SLICES) {
-            slow.push((name, disturbed));
+        if disturbed >= 2 * undisturbed.max(SLICES) || resident >= MAX_RESIDENT_KB {
+            failed.push(format!("{name}: {disturbed:?}, {resident} kB"));
         }
     }
-    assert!(slow.is_empty(), "{slow:?} beside {undisturbed:?}");
+    assert!(failed.is_empty(), "{failed:#?} beside {undisturbed:?}");
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use capstan_agent::Agent;
 use capstan_demo::Demo;
 use capstan_gateway::{Jwt, Settings};
-use capstan_journal::Durability;
+use capstan_stores::Durability;
 use capstan_upstream::Breakers;
 
 use super::agents::Named;
@@ -91,7 +91,7 @@ fn demo() -> Named {
 
 /// A folder alone is what most people try first.
 fn check_journal(url: &str) -> Result<(), Failure> {
-    capstan_journal::check_url(url).map_err(|error| {
+    capstan_stores::check_url(url).map_err(|error| {
         let failure = Failure::usage(error);
         match url.contains(':') || url.is_empty() {
             true => failure

@@ -35,7 +35,7 @@ macro_rules! overlay {
 overlay! { LimitsConfig over Limits {
     requests_per_minute: u32, tokens_per_minute: u64, tokens_per_day: u64, sessions: u64, messages_per_session: usize, runs_per_tenant: usize, deliveries_per_tenant: usize,
     waiting_per_tenant: usize, bytes_per_session: u64, bytes_per_tenant: u64,
-    unstored_bytes_per_tenant: u64, bytes_in_flight_per_tenant: usize, bytes_in_flight: usize, runs: usize,
+    unstored_bytes_per_tenant: u64, bytes_in_flight_per_tenant: usize, bytes_in_flight: usize, share_per_tenant: u32, runs: usize,
     readers_per_tenant: usize, connections_per_address: usize, body_bytes: usize, body_bytes_per_second: usize, body_values: usize, whole_bytes: usize, packets_per_stream: u64, bytes_per_stream: u64,
 } }
 

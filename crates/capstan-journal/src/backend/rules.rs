@@ -1,0 +1,130 @@
+//! What may be written to a run, decided once for all backends.
+
+use capstan_protocol::cursor::LOST_TAIL_GAP;
+
+use crate::backend::planted_bug::{self, Bug};
+use crate::{Attempt, Claim, ErrorKind, Frame, JournalError, Run, RunState};
+
+/// Whether `frames` may be appended to the run by `attempt`.
+pub fn check_append(run: &Run, attempt: u32, frames: &[Frame]) -> Result<(), JournalError> {
+    if run.state != RunState::Running || run.attempt != attempt {
+        let message = format!(
+            "stream {} is {:?} in attempt {}, not running attempt {attempt}",
+            run.stream_id, run.state, run.attempt
+        );
+        return Err(JournalError::new(ErrorKind::Fenced, message));
+    }
+    check_order(run, frames, false)
+}
+
+/// Whether the run may leave `from` with `frames`: false if somebody else was first.
+pub fn check_transition(run: &Run, from: (RunState, u32), frames: &[Frame]) -> Result<bool, JournalError> {
+    if (run.state, run.attempt) != from || run.state == RunState::Closed {
+        return Ok(false);
+    }
+    check_order(run, frames, true)?;
+    Ok(true)
+}
+
+fn check_order(run: &Run, frames: &[Frame], may_skip: bool) -> Result<(), JournalError> {
+    let mut last = run.last_seq;
+    for frame in frames {
+        let is_next = frame.seq == last.saturating_add(1);
+        let is_skip = may_skip && last == run.last_seq && frame.seq >= last.saturating_add(LOST_TAIL_GAP);
+        let is_planted = planted_bug::is(Bug::ReusedSeq) && frame.seq == last;
+        if !(is_next || is_skip || is_planted) {
+            let message =
+                format!("stream {} is at seq {last}, so {} cannot follow", run.stream_id, frame.seq);
+            return Err(JournalError::new(ErrorKind::OutOfOrder, message));
+        }
+        last = frame.seq;
+    }
+    Ok(())
+}
+
+/// The record after a transition: what the claim fixed stays, the rest is the caller's, the counts are the store's.
+pub fn advance(run: &Run, to: Run, frames: &[Frame]) -> Run {
+    let closed_at = match to.state {
+        RunState::Closed => Some(to.closed_at.unwrap_or(to.updated_at)),
+        RunState::Running | RunState::Waiting => None,
+    };
+    let mut more = run.more.clone();
+    more.extend(to.more);
+    let mut next = Run {
+        state: to.state,
+        attempt: to.attempt,
+        not_before: to.not_before,
+        updated_at: to.updated_at,
+        closed_at,
+        fault: to.fault,
+        reason: to.reason,
+        model: to.model,
+        usage: to.usage,
+        // What was used stays used.
+        tokens: to.tokens.max(run.tokens),
+        attempts: capped(to.attempts),
+        // Whoever asks in no trace gets one when the work begins.
+        trace_id: run.trace_id.clone().or(to.trace_id),
+        owner: to.owner,
+        far_id: to.far_id,
+        asked: to.asked,
+        webhook: to.webhook,
+        viewers: to.viewers,
+        more,
+        ..run.clone()
+    };
+    count(&mut next.last_seq, &mut next.bytes, frames);
+    next
+}
+
+/// Tokens that a transition adds to what the run has used.
+pub fn tokens_used(run: &Run, to: &Run) -> u64 {
+    to.tokens.saturating_sub(run.tokens)
+}
+
+/// The first attempt and the latest: where it began, and where it stands.
+fn capped(mut attempts: Vec<Attempt>) -> Vec<Attempt> {
+    if let Some(over) = attempts.len().checked_sub(Attempt::KEPT).filter(|over| *over > 0) {
+        attempts.drain(1..=over);
+    }
+    attempts
+}
+
+/// The run whose questions a claim answers, as it is from then on. Questions are answered once, in their own session.
+pub fn answer(asker: Option<Run>, claim: &Claim) -> Result<Run, JournalError> {
+    let is_open = |run: &Run| {
+        let is_ours = (&run.tenant, &run.session) == (&claim.tenant, &claim.session);
+        is_ours && run.asked.as_ref().is_some_and(|asked| asked.answered_by.is_none())
+    };
+    let Some(mut run) = asker.filter(is_open) else {
+        return Err(JournalError::new(ErrorKind::Answered, "what is answered is not asked any more"));
+    };
+    if let Some(asked) = &mut run.asked {
+        asked.answered_by = Some(claim.stream_id);
+    }
+    Ok(run)
+}
+
+/// Adds frames to a run's counts.
+pub fn count(last_seq: &mut u64, bytes: &mut u64, frames: &[Frame]) {
+    for frame in frames {
+        *last_seq = frame.seq;
+        *bytes = bytes.saturating_add(frame.bytes.len() as u64);
+    }
+}
+
+/// A run as it is shown outside of the store.
+pub fn shown(mut run: Run) -> Run {
+    run.last_seq = run.last_seq.saturating_sub(u64::from(planted_bug::is(Bug::ReusedSeq)));
+    run
+}
+
+/// There is no such stream.
+pub fn not_found(stream: uuid::Uuid) -> JournalError {
+    JournalError::new(ErrorKind::NotFound, format!("there is no stream {stream}"))
+}
+
+/// The key's stream was deleted by retention.
+pub fn expired(key: &str) -> JournalError {
+    JournalError::new(ErrorKind::Expired, format!("the stream of key {key} has expired"))
+}

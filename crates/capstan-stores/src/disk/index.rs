@@ -1,0 +1,453 @@
+//! What the journal holds, in memory: who owns which frames, by what name it is found, and what is alive.
+//!
+//! It is made from frames alone, by [`Index::admit`], in whatever order they come: by the walk at the opening and by the
+//! writer after each group. So what is found after a restart is what was found before it.
+
+mod admit;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use capstan_journal::{RunState, Tokens};
+use capstan_protocol::Timestamp;
+use uuid::Uuid;
+
+use super::footer::Entry;
+use super::format::Kind;
+use super::names::Name;
+use super::parts::{Part, Parts};
+use super::record::GoneSummary;
+use super::segment::Segment;
+
+/// Where a frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Location {
+    pub(crate) segment: u32,
+    pub(crate) entry: Entry,
+}
+
+pub(crate) struct Held {
+    pub(crate) segment: Arc<Segment>,
+    /// What cleaning would have to keep.
+    pub(crate) live: u64,
+    /// What it could be at most: for a cleaned segment what it held at first, else its size.
+    full: u64,
+}
+
+impl Held {
+    pub(crate) fn new(segment: Arc<Segment>) -> Self {
+        Self { segment, live: 0, full: 0 }
+    }
+
+    /// Notes what a cleaned segment holds.
+    pub(crate) fn with_contents(mut self, entries: &[Entry]) -> Self {
+        self.full = entries.iter().map(|entry| u64::from(weight(entry))).sum();
+        self
+    }
+
+    /// The share of what cleaning could not get rid of, in percent.
+    pub(crate) fn live_percent(&self) -> u64 {
+        let full = if self.full > 0 { self.full } else { self.segment.size() };
+        self.live.saturating_mul(100) / full.max(1)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    parts: Parts,
+    pub(crate) record: Option<Location>,
+    pub(crate) body: Option<Location>,
+    pub(crate) state: RunState,
+    pub(crate) updated_at: Timestamp,
+    pub(crate) closed_at: Option<Timestamp>,
+    /// Of packets and body. While it is open, about.
+    pub(crate) size: u64,
+    pub(crate) tenant: Name,
+    pub(crate) key: Name,
+    /// The session's name; `session_id` tells two of one name apart.
+    session: Option<Name>,
+    pub(crate) session_id: Uuid,
+    pub(crate) turn: u64,
+    /// What follows this packet was lost.
+    pub(crate) lost_after: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    parts: Parts,
+    pub(crate) name: Name,
+    pub(crate) tenant: Name,
+    pub(crate) used_at: Timestamp,
+    /// The number of its last turn, whether or not it is still there.
+    pub(crate) last_turn: u64,
+    pub(crate) turns: u64,
+    /// What its turns take.
+    pub(crate) bytes: u64,
+    gone_turns: BTreeSet<u64>,
+    /// Turns that were erased already when they were found, and so never counted.
+    erased_turns: BTreeSet<u64>,
+    is_known: bool,
+}
+
+/// An owner that is gone. It is remembered as long as some segment holds a frame of it, lest it rise again, and as long
+/// as its claim is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Gone {
+    pub(crate) summary: Option<GoneSummary>,
+    pub(crate) is_erased: bool,
+    /// Frames that say so, by segment.
+    own: Vec<(u32, u32)>,
+    /// Segments that still hold something of the owner.
+    pub(crate) segments: BTreeSet<u32>,
+    is_claim_kept: bool,
+    /// The name of its session, if it was one or belonged to one.
+    session: Option<Name>,
+}
+
+impl Gone {
+    pub(crate) fn is_claim_kept(&self) -> bool {
+        self.is_claim_kept
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Index {
+    pub(crate) segments: BTreeMap<u32, Held>,
+    pub(crate) streams: BTreeMap<Uuid, Stream>,
+    /// All names of all streams, claims of streams that are gone included.
+    pub(crate) names: BTreeSet<(Name, Uuid)>,
+    /// Streams whose record was written by a build that knew no clues: by those they are not found.
+    pub(crate) clueless: BTreeSet<Uuid>,
+    pub(crate) closed: BTreeSet<(Timestamp, Uuid)>,
+    pub(crate) open: BTreeSet<Uuid>,
+    pub(crate) sessions: HashMap<Uuid, Session>,
+    pub(crate) session_ids: HashMap<Name, Uuid>,
+    pub(crate) sessions_of: HashMap<Name, u64>,
+    /// Sessions by when they were last used.
+    pub(crate) used: BTreeSet<(Timestamp, Uuid)>,
+    /// What a tenant's streams take.
+    pub(crate) sizes_of: HashMap<Name, u64>,
+    /// What a tenant's turns take.
+    pub(crate) turns_of: HashMap<Name, u64>,
+    /// Tokens that a tenant has used, and where that is written: one frame a tenant.
+    pub(crate) tokens_of: HashMap<Name, (Location, Tokens)>,
+    pub(crate) gone: HashMap<Uuid, Gone>,
+    /// Streams that are gone and whose claim is kept, by when they went.
+    pub(crate) gone_at: BTreeSet<(Timestamp, Uuid)>,
+}
+
+/// What is written of most frames beside their payload.
+const HEADS: u32 = 100;
+
+/// What a frame takes once it was cleaned: small blocks of packets are merged, everything else stays as it is.
+pub(crate) fn weight(entry: &Entry) -> u32 {
+    let heads = match entry.kind {
+        Kind::Packets => entry.length / 16,
+        Kind::Record => 300,
+        Kind::Body
+        | Kind::Turn
+        | Kind::Session
+        | Kind::Gone
+        | Kind::TurnGone
+        | Kind::Erased
+        | Kind::Tokens => HEADS,
+    };
+    entry.length.saturating_add(heads)
+}
+
+/// What a tenant has of something was `before`, and is `after`.
+fn change(sizes: &mut HashMap<Name, u64>, tenant: Name, before: u64, after: u64) {
+    let size = sizes.entry(tenant).or_default();
+    *size = size.saturating_add(after).saturating_sub(before);
+    if *size == 0 {
+        sizes.remove(&tenant);
+    }
+}
+
+impl Stream {
+    fn new() -> Self {
+        Self {
+            parts: Parts::default(),
+            record: None,
+            body: None,
+            state: RunState::Closed,
+            updated_at: Timestamp::from_micros(0),
+            closed_at: None,
+            size: 0,
+            tenant: Name::default(),
+            key: Name::default(),
+            session: None,
+            session_id: Uuid::nil(),
+            turn: 0,
+            lost_after: None,
+        }
+    }
+
+    /// Segments with packets after a seq, by where they begin.
+    pub(crate) fn parts_after(&self, after: u64) -> Vec<Part> {
+        self.parts.after(after)
+    }
+}
+
+impl Session {
+    fn new() -> Self {
+        Self {
+            parts: Parts::default(),
+            name: Name::default(),
+            tenant: Name::default(),
+            used_at: Timestamp::from_micros(i64::MIN),
+            last_turn: 0,
+            turns: 0,
+            bytes: 0,
+            gone_turns: BTreeSet::new(),
+            erased_turns: BTreeSet::new(),
+            is_known: false,
+        }
+    }
+
+    pub(crate) fn parts_after(&self, after: u64) -> Vec<Part> {
+        self.parts.after(after)
+    }
+
+    /// Its turns take something else than before. Whose they are is known from when its own frame was met.
+    fn resize(&mut self, before: u64, after: u64, turns_of: &mut HashMap<Name, u64>) {
+        self.bytes = self.bytes.saturating_add(after).saturating_sub(before);
+        if self.is_known {
+            change(turns_of, self.tenant, before, after);
+        }
+    }
+
+    /// Turns that are gone, and each segment in which they may still lie.
+    pub(crate) fn lost_turns(&self, index: &Index) -> impl Iterator<Item = (Arc<Segment>, u64)> {
+        let segments = self.parts.0.iter().filter_map(|part| index.segments.get(&part.segment));
+        let each = segments.flat_map(|held| self.gone_turns.iter().map(|turn| (held.segment.clone(), *turn)));
+        each.collect::<Vec<_>>().into_iter()
+    }
+
+    pub(crate) fn has_lost(&self, turn: u64) -> bool {
+        self.gone_turns.contains(&turn)
+    }
+}
+
+impl Index {
+    /// Takes a stream out of everything but the accounts of its segments, which forget it, too.
+    fn take_stream(&mut self, owner: Uuid) -> Option<Stream> {
+        let stream = self.streams.remove(&owner)?;
+        stream.parts.0.iter().for_each(|part| self.lighten(part.segment, part.weight));
+        if stream.record.is_some() {
+            self.resize(stream.tenant, stream.size, 0);
+        }
+        self.open.remove(&owner);
+        self.clueless.remove(&owner);
+        if let Some(closed_at) = stream.closed_at {
+            self.closed.remove(&(closed_at, owner));
+        }
+        Some(stream)
+    }
+
+    fn take_session(&mut self, owner: Uuid) -> Option<Session> {
+        let session = self.sessions.remove(&owner)?;
+        session.parts.0.iter().for_each(|part| self.lighten(part.segment, part.weight));
+        self.used.remove(&(session.used_at, owner));
+        if self.session_ids.get(&session.name) == Some(&owner) {
+            self.session_ids.remove(&session.name);
+        }
+        if session.is_known
+            && let Some(count) = self.sessions_of.get_mut(&session.tenant)
+        {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.sessions_of.remove(&session.tenant);
+            }
+            change(&mut self.turns_of, session.tenant, session.bytes, 0);
+        }
+        Some(session)
+    }
+
+    /// What expired of a session and still lies in some file, as expiry leaves it.
+    pub(crate) fn leftovers(&self, session: Name) -> Vec<Uuid> {
+        let lies =
+            |gone: &Gone| gone.session == Some(session) && !gone.is_erased && !gone.segments.is_empty();
+        self.gone.iter().filter(|(_, gone)| lies(gone)).map(|(owner, _)| *owner).collect()
+    }
+
+    /// The names of a stream that is about to go.
+    pub(crate) fn forget_names(&mut self, owner: Uuid, names: impl IntoIterator<Item = Name>) {
+        for name in names {
+            self.names.remove(&(name, owner));
+        }
+    }
+
+    /// The claim of a stream that is gone is free again.
+    pub(crate) fn free_claim(&mut self, owner: Uuid) {
+        let Some(gone) = self.gone.get_mut(&owner) else { return };
+        gone.is_claim_kept = false;
+        if let Some(summary) = gone.summary {
+            self.gone_at.remove(&(summary.at, owner));
+            if let Some(claim) = summary.claim {
+                self.names.remove(&(claim, owner));
+            }
+        }
+        self.forget_if_done(owner);
+    }
+
+    /// Nothing is left of it: its mark may go.
+    fn forget_if_done(&mut self, owner: Uuid) {
+        let is_done = |gone: &Gone| {
+            let must_erase = gone.summary.is_some_and(|summary| summary.is_purged) && !gone.is_erased;
+            !gone.is_claim_kept && gone.segments.is_empty() && !must_erase
+        };
+        if self.gone.get(&owner).is_some_and(is_done)
+            && let Some(gone) = self.gone.remove(&owner)
+        {
+            gone.own.iter().for_each(|(segment, weight)| self.lighten(*segment, *weight));
+        }
+    }
+
+    /// Forgets a segment and these frames of it, which are all.
+    pub(crate) fn drop_segment(&mut self, id: u32, entries: &[Entry]) {
+        self.segments.remove(&id);
+        for entry in entries {
+            if let Some(stream) = self.streams.get_mut(&entry.owner) {
+                stream.parts.drop_segment(id);
+            } else if let Some(session) = self.sessions.get_mut(&entry.owner) {
+                session.parts.drop_segment(id);
+                if entry.kind == Kind::Turn && !session.gone_turns.contains(&entry.seq) {
+                    session.turns = session.turns.saturating_sub(1);
+                    session.resize(u64::from(entry.length), 0, &mut self.turns_of);
+                }
+            } else if let Some(gone) = self.gone.get_mut(&entry.owner) {
+                gone.segments.remove(&id);
+                gone.own.retain(|(segment, _)| *segment != id);
+            }
+        }
+    }
+
+    /// A frame of an owner that went while it was being copied: it is in this segment as well now.
+    pub(crate) fn admit_dead(&mut self, segment: u32, entry: &Entry) {
+        if let Some(gone) = self.gone.get_mut(&entry.owner) {
+            gone.segments.insert(segment);
+        } else if let Some(stream) = self.streams.get_mut(&entry.owner) {
+            stream.parts.add(segment, 0, None);
+        } else if let Some(session) = self.sessions.get_mut(&entry.owner) {
+            session.parts.add(segment, 0, None);
+        }
+    }
+
+    /// A frame was written again, elsewhere.
+    pub(crate) fn relocate(&mut self, from: Location, to: Location) {
+        let is_live = self.is_live(from.segment, &from.entry);
+        let weight = if is_live { weight(&from.entry) } else { 0 };
+        let is_numbered = matches!(from.entry.kind, Kind::Packets | Kind::Turn);
+        let seq = (is_live && is_numbered).then_some(from.entry.seq);
+        let parts = if let Some(stream) = self.streams.get_mut(&from.entry.owner) {
+            [&mut stream.record, &mut stream.body].into_iter().flatten().for_each(|place| {
+                if *place == from {
+                    *place = to;
+                }
+            });
+            Some(&mut stream.parts)
+        } else {
+            self.sessions.get_mut(&from.entry.owner).map(|session| &mut session.parts)
+        };
+        if let Some(parts) = parts {
+            parts.lighten(from.segment, weight);
+            // What is written again is the end of what the segment held.
+            if let Some(part) = parts.0.iter_mut().find(|part| part.segment == from.segment)
+                && let Some(seq) = seq
+            {
+                part.last = part.last.min(seq - 1);
+            }
+            parts.add(to.segment, weight, seq);
+        } else if let Some((place, _)) = self.tokens_of.get_mut(from.entry.owner.as_bytes()) {
+            if *place == from {
+                *place = to;
+            }
+        } else if let Some(gone) = self.gone.get_mut(&from.entry.owner) {
+            gone.segments.insert(to.segment);
+            if matches!(from.entry.kind, Kind::Gone | Kind::Erased) {
+                gone.own.push((to.segment, weight));
+            }
+        }
+        self.lighten(from.segment, weight);
+        self.weigh(to.segment, weight);
+    }
+
+    /// After everything was admitted: what belongs to nobody is forgotten.
+    pub(crate) fn settle(&mut self) {
+        let Self { sessions, streams, gone, names, used, .. } = self;
+        sessions.retain(|_, session| session.is_known);
+        used.retain(|(_, id)| sessions.contains_key(id));
+        names.retain(|(name, owner)| {
+            let kept = |gone: &Gone| gone.summary.is_some_and(|summary| summary.claim == Some(*name));
+            streams.contains_key(owner) || gone.get(owner).is_some_and(kept)
+        });
+    }
+
+    /// To be called when what was kept of a dropped segment has been admitted.
+    pub(crate) fn forget_done(&mut self, entries: &[Entry]) {
+        entries.iter().for_each(|entry| self.forget_if_done(entry.owner));
+    }
+
+    /// Whether a frame may have been overwritten on purpose.
+    pub(crate) fn may_be_erased(&self, entry: &Entry) -> bool {
+        match entry.kind {
+            Kind::Gone | Kind::Erased | Kind::TurnGone | Kind::Tokens => false,
+            Kind::Turn
+                if self.sessions.get(&entry.owner).is_some_and(|session| session.has_lost(entry.seq)) =>
+            {
+                true
+            }
+            Kind::Body | Kind::Packets | Kind::Record | Kind::Turn | Kind::Session => {
+                self.gone.contains_key(&entry.owner)
+            }
+        }
+    }
+
+    /// Whether cleaning has to keep a frame.
+    pub(crate) fn is_live(&self, segment: u32, entry: &Entry) -> bool {
+        match entry.kind {
+            Kind::Body | Kind::Packets => self.streams.contains_key(&entry.owner),
+            Kind::Record => self
+                .streams
+                .get(&entry.owner)
+                .is_some_and(|stream| stream.record == Some(Location { segment, entry: *entry })),
+            Kind::Session | Kind::TurnGone => self.sessions.contains_key(&entry.owner),
+            Kind::Turn => self
+                .sessions
+                .get(&entry.owner)
+                .is_some_and(|session| !session.gone_turns.contains(&entry.seq)),
+            Kind::Gone | Kind::Erased => self.gone.contains_key(&entry.owner),
+            Kind::Tokens => self
+                .tokens_of
+                .get(entry.owner.as_bytes())
+                .is_some_and(|(place, _)| *place == Location { segment, entry: *entry }),
+        }
+    }
+
+    /// Streams of which frames are left but no record: their group never was whole, or their end was forgotten too soon.
+    pub(crate) fn without_record(&self) -> Vec<Uuid> {
+        self.streams.iter().filter(|(_, stream)| stream.record.is_none()).map(|(id, _)| *id).collect()
+    }
+
+    /// The stream of a claim: the run, or one that is gone.
+    pub(crate) fn claimed(&self, key: Name) -> Option<Uuid> {
+        self.names.range((key, Uuid::nil())..=(key, Uuid::max())).next_back().map(|(_, stream)| *stream)
+    }
+
+    /// What is kept of a tenant: streams and turns.
+    pub(crate) fn held_by(&self, tenant: &Name) -> u64 {
+        [&self.sizes_of, &self.turns_of].into_iter().filter_map(|sizes| sizes.get(tenant)).sum()
+    }
+
+    /// How often it was written what a tenant has used; the owner is the tenant's name.
+    pub(crate) fn tokens_revision(&self, owner: Uuid) -> u64 {
+        self.tokens_of.get(owner.as_bytes()).map_or(0, |(place, _)| place.entry.seq)
+    }
+
+    /// What all segments take, and what cleaning would have to keep of it.
+    pub(crate) fn sizes(&self) -> (u64, u64) {
+        let add = |(size, live), held: &Held| (size + held.segment.size(), live + held.live);
+        self.segments.values().fold((0, 0), add)
+    }
+}

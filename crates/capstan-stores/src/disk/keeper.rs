@@ -1,0 +1,323 @@
+//! The thread that keeps house: it seals full segments, erases what was purged, cleans, writes down which files there
+//! are, and has a journal that failed tried again. One thread, so that nothing is copied while it is being erased.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use capstan_journal::backend::failpoint::{self, Point};
+use capstan_journal::{Health, JournalError};
+use tokio::sync::{mpsc, oneshot};
+use uuid::Uuid;
+
+use super::clean;
+use super::footer::Contents;
+use super::format::{FRAME_HEAD, Kind};
+use super::index::Location;
+use super::record::split_summary;
+use super::segment::{Payload, Segment};
+use super::shared::{MB, Shared, io_failure};
+use super::walk;
+use super::writer::Command;
+
+/// How often it looks around without being asked.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often it is written down how far the journal is on the disk, if nothing else asks for it.
+const SAVE_EVERY: Duration = Duration::from_secs(10);
+/// The longest wait before a journal that failed is tried again.
+const MAX_RETRY: Duration = Duration::from_secs(5);
+/// Where a repair puts what it drops.
+pub(crate) const ASIDE: &str = "damaged";
+
+/// What the keeper can be asked for.
+pub(crate) enum Task {
+    /// The segment is full.
+    Seal(Arc<Segment>),
+    /// Overwrites what is left of owners that are gone, and this turn.
+    Erase {
+        owners: Vec<Uuid>,
+        turn: Option<Location>,
+        reply: oneshot::Sender<Result<(), JournalError>>,
+    },
+    /// Something may be worth cleaning.
+    Look,
+    /// The journal failed: have it tried again.
+    Retry,
+    /// Everything is synced: write it down.
+    Save(oneshot::Sender<Result<(), JournalError>>),
+    Stop,
+}
+
+struct Keeper {
+    shared: Arc<Shared>,
+    commands: mpsc::WeakSender<Command>,
+    to_seal: Vec<Arc<Segment>>,
+    /// Owners whose erasing failed or was not finished by an earlier process.
+    to_erase: Vec<Uuid>,
+    saved: (Instant, u64),
+    retry: Option<(Instant, Duration)>,
+}
+
+type Erasing = (Vec<Uuid>, Option<Location>, oneshot::Sender<Result<(), JournalError>>);
+
+pub(crate) fn spawn(
+    shared: Arc<Shared>,
+    tasks: Receiver<Task>,
+    commands: mpsc::WeakSender<Command>,
+    to_seal: Vec<Arc<Segment>>,
+) -> io::Result<JoinHandle<()>> {
+    let unfinished =
+        |gone: &super::index::Gone| !gone.is_erased && gone.summary.is_some_and(|summary| summary.is_purged);
+    let to_erase =
+        shared.index().gone.iter().filter(|(_, gone)| unfinished(gone)).map(|(id, _)| *id).collect();
+    let saved = (Instant::now(), 0);
+    let keeper = Keeper { shared, commands, to_seal, to_erase, saved, retry: None };
+    thread::Builder::new().name("journal-keeper".into()).spawn(move || keeper.run(&tasks))
+}
+
+impl Keeper {
+    fn run(mut self, tasks: &Receiver<Task>) {
+        let mut is_first = true;
+        loop {
+            let wait = match self.retry {
+                Some((at, _)) => at.saturating_duration_since(Instant::now()).min(LOOK_EVERY),
+                None => LOOK_EVERY,
+            };
+            let wait = if std::mem::take(&mut is_first) { Duration::ZERO } else { wait };
+            let mut next = match tasks.recv_timeout(wait) {
+                Ok(task) => Some(task),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let (mut erasing, mut saving) = (Vec::new(), Vec::new());
+            while let Some(task) = next.take() {
+                match task {
+                    Task::Seal(segment) => self.to_seal.push(segment),
+                    Task::Erase { owners, turn, reply } => erasing.push((owners, turn, reply)),
+                    Task::Look => {}
+                    Task::Retry => self.retry_later(),
+                    Task::Save(reply) => saving.push(reply),
+                    Task::Stop => return self.stop(),
+                }
+                next = tasks.try_recv().ok();
+            }
+            self.erase(erasing);
+            self.work();
+            for reply in saving {
+                let saved = self.save();
+                drop(reply.send(saved.map_err(|error| io_failure("write", &self.shared.folder, error))));
+            }
+        }
+    }
+
+    /// Everything that is due. What fails is tried again at the next look.
+    fn work(&mut self) {
+        self.try_again();
+        self.watch_space();
+        let outcome = self
+            .seal()
+            .and_then(|()| self.finish_erasing())
+            .and_then(|()| clean::clean(&self.shared))
+            .and_then(|()| self.shared.make_spare())
+            .and_then(|()| self.save_now_and_then());
+        if let Err(error) = outcome {
+            tracing::warn!(%error, "the journal's housekeeping failed; it tries again");
+        }
+    }
+
+    fn stop(&mut self) {
+        self.shared.drop_spare();
+        if !self.shared.log.has_failed() && self.save().is_err() {
+            tracing::warn!("which files the journal has could not be written down");
+        }
+    }
+
+    fn retry_later(&mut self) {
+        let first = Duration::from_millis(self.shared.settings.retry_ms);
+        let wait = self.retry.map_or(first, |(_, last)| (last * 2).min(MAX_RETRY));
+        self.retry = Some((Instant::now() + wait, wait));
+    }
+
+    fn try_again(&mut self) {
+        match &*self.shared.health.borrow() {
+            Health::Well => self.retry = None,
+            Health::Unavailable(_) | Health::Broken(_) => {}
+        }
+        if let Some((at, _)) = self.retry
+            && at <= Instant::now()
+            && let Some(commands) = self.commands.upgrade()
+        {
+            // Full: whoever is in the queue is refused at once, so there is room soon.
+            let _ = commands.try_send(Command::Heal);
+            self.retry_later();
+        }
+    }
+
+    fn watch_space(&self) {
+        let least = self.shared.settings.min_free_bytes;
+        if least == 0 {
+            return;
+        }
+        let Ok(free) = self.shared.files.free_bytes(&self.shared.folder) else { return };
+        let is_low = free < least;
+        if self.shared.is_low.swap(is_low, Ordering::Relaxed) != is_low {
+            let (free, least) = (free / MB, least / MB);
+            match is_low {
+                true => tracing::error!(free, least, "the journal's disk is nearly full (MB): no new runs"),
+                false => tracing::info!(free, least, "the journal's disk has room again (MB)"),
+            }
+        }
+    }
+
+    /// Writes the footers of full segments whose groups are all on the disk.
+    fn seal(&mut self) -> io::Result<()> {
+        let mut is_done = false;
+        // In order: of two neighbours the earlier is never the one without a footer.
+        while let Some(segment) = self.to_seal.first() {
+            if self.shared.log.is_unsynced(segment.id) {
+                self.shared.log.want_all();
+                break;
+            }
+            seal(segment)?;
+            self.to_seal.remove(0);
+            is_done = true;
+        }
+        if is_done { self.save() } else { Ok(()) }
+    }
+
+    fn save_now_and_then(&mut self) -> io::Result<()> {
+        let written = self.shared.written.load(Ordering::Relaxed);
+        let (at, upto) = self.saved;
+        if written != upto && at.elapsed() >= SAVE_EVERY { self.save() } else { Ok(()) }
+    }
+
+    fn save(&mut self) -> io::Result<()> {
+        let written = self.shared.written.load(Ordering::Relaxed);
+        self.shared.save_manifest()?;
+        self.saved = (Instant::now(), written);
+        Ok(())
+    }
+
+    /// Overwrites what was purged, all that wait at once.
+    fn erase(&mut self, erasing: Vec<Erasing>) {
+        if erasing.is_empty() {
+            return;
+        }
+        let owners: Vec<_> = erasing.iter().flat_map(|(owners, ..)| owners).copied().collect();
+        let turns: Vec<_> = erasing.iter().filter_map(|(_, turn, _)| *turn).collect();
+        let outcome = erase(&self.shared, &owners, &turns);
+        match &outcome {
+            Ok(()) => self.note_erased(owners),
+            Err(_) => self.to_erase.extend(owners),
+        }
+        for (_, _, reply) in erasing {
+            drop(reply.send(outcome.clone()));
+        }
+    }
+
+    fn finish_erasing(&mut self) -> io::Result<()> {
+        if !self.to_erase.is_empty() {
+            let turns = lost_turns(&self.shared)?;
+            erase(&self.shared, &self.to_erase, &turns).map_err(io::Error::other)?;
+            let owners = std::mem::take(&mut self.to_erase);
+            self.note_erased(owners);
+        }
+        Ok(())
+    }
+
+    fn note_erased(&self, owners: Vec<Uuid>) {
+        failpoint::hit(Point::AfterErase);
+        if let Some(commands) = self.commands.upgrade() {
+            // If it is lost, they are erased once more.
+            let _ = commands.try_send(Command::Erased { owners });
+        }
+    }
+}
+
+/// Writes the footer of a segment all of whose groups are on the disk.
+pub(crate) fn seal(segment: &Segment) -> io::Result<()> {
+    let file = segment.file()?;
+    let (end, entries) = (segment.size(), segment.entries()?);
+    // What was half written, or written again elsewhere, goes.
+    file.set_len(end)?;
+    file.sync()?;
+    let summaries = walk::summaries(&entries, |entry| {
+        let start = u64::from(entry.offset) + FRAME_HEAD as u64;
+        let length = u64::from(entry.length).min(u64::from(u16::MAX) + 2);
+        let bytes = super::files::read_range(&*file, start, length).ok()?;
+        split_summary(&bytes).map(|(summary, _)| summary.to_vec())
+    });
+    let contents = Contents { entries, summaries, last_group: segment.last_group() };
+    let footer = contents.encode(end);
+    failpoint::hit(Point::BeforeSeal);
+    file.write_at(&footer, end)?;
+    file.sync()?;
+    failpoint::hit(Point::AfterSeal);
+    segment.seal(&contents, end, end + footer.len() as u64);
+    Ok(())
+}
+
+const CONTENT: [Kind; 5] = [Kind::Body, Kind::Packets, Kind::Record, Kind::Turn, Kind::Session];
+
+fn erase(shared: &Shared, owners: &[Uuid], turns: &[Location]) -> Result<(), JournalError> {
+    let mut by_segment: std::collections::BTreeMap<u32, (Arc<Segment>, Vec<_>)> =
+        std::collections::BTreeMap::new();
+    {
+        let index = shared.index();
+        let held = |id: u32| index.segments.get(&id).map(|held| (held.segment.clone(), Vec::new()));
+        for place in turns {
+            if let Some(new) = held(place.segment) {
+                by_segment.entry(place.segment).or_insert(new).1.push(place.entry);
+            }
+        }
+        for owner in owners {
+            for id in index.gone.get(owner).map(|gone| &gone.segments).into_iter().flatten() {
+                if let Some(new) = held(*id) {
+                    by_segment.entry(*id).or_insert(new);
+                }
+            }
+        }
+    }
+    for (segment, mut entries) in by_segment.into_values() {
+        let fail = |error| io_failure("erase in", &segment.path, error);
+        for owner in owners {
+            for kind in CONTENT {
+                entries.extend(segment.find(*owner, kind, 0, usize::MAX).map_err(fail)?);
+            }
+        }
+        segment.erase(&entries).map_err(fail)?;
+    }
+    // Copies of it may lie in files that could not be removed so far.
+    shared.remove_doomed().map_err(|error| io_failure("clean", &shared.folder, error))?;
+    // Nobody can tell whose words lie in what a repair put aside.
+    let aside: PathBuf = shared.folder.join(ASIDE);
+    match std::fs::remove_dir_all(&aside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_failure("remove", &aside, error)),
+        _ => Ok(()),
+    }
+}
+
+/// Turns that are gone and may not have been overwritten.
+fn lost_turns(shared: &Shared) -> io::Result<Vec<Location>> {
+    let lost: Vec<_> = {
+        let index = shared.index();
+        let sessions = index.sessions.iter();
+        sessions
+            .flat_map(|(id, session)| session.lost_turns(&index).map(|(segment, turn)| (*id, segment, turn)))
+            .collect()
+    };
+    let mut places = Vec::new();
+    for (session, segment, turn) in lost {
+        let entry = segment.find(session, Kind::Turn, turn - 1, 1)?;
+        for entry in entry.into_iter().filter(|entry| entry.seq == turn) {
+            if let Payload::Whole(_) = segment.payload(&*segment.file()?, &entry)? {
+                places.push(Location { segment: segment.id, entry });
+            }
+        }
+    }
+    Ok(places)
+}

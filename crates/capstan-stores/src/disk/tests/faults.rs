@@ -1,0 +1,204 @@
+//! Every operation on the disk fails once, or for a while: nothing acknowledged is lost, and the store mends itself.
+
+use capstan_journal::{ErrorKind, Health, JournalError, Quota};
+
+use super::super::writer::Command;
+use super::recorder::{Fault, Recorder};
+use super::*;
+
+/// Runs until one goes through; whatever was acknowledged on the way must be kept.
+async fn persist(store: &DiskStore, all: &mut All) {
+    let mut health = store.health();
+    for _ in 0..50 {
+        let outcome = run_once(store, 25, |id, known| {
+            all.insert(id, known);
+        })
+        .await;
+        let Err(error) = outcome else { return };
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        // What it says may have happened already: that is for the state to tell.
+        drop(health.wait_for(|health| *health == Health::Well).await.unwrap());
+    }
+    panic!("it never went through");
+}
+
+/// After a failure an end may have been stored or not; only what was acknowledged is owed.
+async fn owed(store: &DiskStore, all: &All) -> All {
+    let mut owed = all.clone();
+    for (id, known) in &mut owed {
+        let run = store.run(*id).await.unwrap();
+        known.is_closed |= run.is_some_and(|run| run.state == RunState::Closed);
+    }
+    owed
+}
+
+/// Segment files that the store does not know of: nothing would ever remove them.
+fn strays(store: &DiskStore) -> Vec<String> {
+    let mut names = SystemFiles.list(&store.shared.folder.join("log")).unwrap();
+    let index = store.shared.index();
+    let known = |name: &String| index.segments.values().any(|held| held.segment.path.ends_with(name));
+    // The next segment's file is made ahead of time; a name that is taken and never was written to costs nothing.
+    let spare = store.shared.spare_path();
+    let is_empty = |path: &Path| std::fs::metadata(path).is_ok_and(|data| data.len() == 0);
+    let is_spare = |name: &String| {
+        let path = store.shared.folder.join("log").join(name);
+        spare.as_ref() == Some(&path) || is_empty(&path)
+    };
+    names.retain(|name| !known(name) && !is_spare(name));
+    names
+}
+
+/// What happens with `count` operations failing from the `at`th on. True if any was left to fail.
+async fn fail(durability: Durability, at: usize, count: usize) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::default();
+    let mut all = All::new();
+    {
+        let store = open_on(folder.path(), durability, Arc::new(recorder.clone()));
+        persist(&store, &mut all).await;
+        recorder.fail(Some(Fault { at, count }));
+        for _ in 0..3 {
+            persist(&store, &mut all).await;
+        }
+        let purged = all.iter().find(|(_, known)| known.is_closed).map(|(id, _)| *id).unwrap();
+        while let Err(error) = store.purge(purged, Timestamp::now()).await {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            drop(store.health().wait_for(|health| *health == Health::Well).await.unwrap());
+        }
+        let known = Acknowledged { is_purged: true, is_closed: true, last: 0 };
+        all.insert(purged, known);
+        store.housekeep().await;
+        recorder.fail(None);
+        persist(&store, &mut all).await;
+        store.housekeep().await;
+        assert_kept(&store, &owed(&store, &all).await).await;
+        assert!(!holds(folder.path(), &format!("{purged} x")), "{at}: purged words");
+        assert_eq!(strays(&store), Vec::<String>::new(), "{at}: files that belong to nothing");
+    }
+    let store = open(folder.path(), durability);
+    assert_kept(&store, &owed(&store, &all).await).await;
+    recorder.failed() > 0
+}
+
+#[tokio::test]
+async fn whichever_write_or_sync_fails_nothing_acknowledged_is_lost_and_it_passes() {
+    for durability in [Durability::Process, Durability::Power] {
+        let step = if seeds() > 50 { 1 } else { 15 };
+        for at in (0..150).step_by(step) {
+            if !fail(durability, at, 1).await {
+                break;
+            }
+            if at % 4 == 0 {
+                fail(durability, at, 9).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn while_it_cannot_write_finished_streams_are_served_and_new_runs_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::default();
+    let store = open_on(folder.path(), Durability::Process, Arc::new(recorder.clone()));
+    let mut all = All::new();
+    let id = run_once(&store, 30, |id, known| {
+        all.insert(id, known);
+    })
+    .await
+    .unwrap();
+    recorder.fail(Some(Fault { at: 0, count: usize::MAX }));
+    let refused = Uuid::now_v7();
+    let error: JournalError = store.claim(claim(refused), &Quota::UNLIMITED).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let mut health = store.health();
+    drop(
+        health
+            .wait_for(|health| matches!(health, Health::Unavailable(why) if !why.is_empty()))
+            .await
+            .unwrap(),
+    );
+    assert_eq!(store.read(id, 0, 99, 1 << 20).await.unwrap(), frames(id, 1, 30));
+    assert_eq!(store.run(id).await.unwrap().unwrap().state, RunState::Closed);
+    recorder.fail(None);
+    drop(health.wait_for(|health| *health == Health::Well).await.unwrap());
+    // Whoever was told that it failed may try again, and is the first.
+    assert!(store.claim(claim(refused), &Quota::UNLIMITED).await.unwrap().is_new);
+    run_once(&store, 30, |id, known| {
+        all.insert(id, known);
+    })
+    .await
+    .unwrap();
+    assert_kept(&store, &all).await;
+}
+
+#[tokio::test]
+async fn a_claim_that_could_not_be_synced_never_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::default();
+    let store = open_on(folder.path(), Durability::Process, Arc::new(recorder.clone()));
+    run_once(&store, 3, |_, _| ()).await.unwrap();
+    store.housekeep().await;
+    let id = Uuid::now_v7();
+    // The claim is written, and from then on nothing works.
+    recorder.fail(Some(Fault { at: 1, count: usize::MAX }));
+    assert_eq!(store.claim(claim(id), &Quota::UNLIMITED).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    recorder.fail(None);
+    drop(store.health().wait_for(|health| *health == Health::Well).await.unwrap());
+    // Any write comes after the claim was taken back.
+    run_once(&store, 3, |_, _| ()).await.unwrap();
+    assert_eq!(store.run(id).await.unwrap(), None);
+    assert_eq!(store.orphans(9).await.unwrap(), []);
+    assert!(store.claim(claim(id), &Quota::UNLIMITED).await.unwrap().is_new);
+}
+
+#[tokio::test]
+async fn below_the_floor_of_free_space_new_runs_are_refused_and_running_ones_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let id = Uuid::now_v7();
+    let run = open(folder.path(), Durability::Process).claim(claim(id), &Quota::UNLIMITED).await.unwrap().run;
+    let settings = Settings { min_free_bytes: u64::MAX, ..settings(Durability::Process) };
+    let store = DiskStore::open_with(folder.path(), settings, Arc::new(SystemFiles)).unwrap();
+    store.housekeep().await;
+    assert!(store.stats().is_low_on_space);
+    assert_eq!(
+        store.claim(claim(Uuid::now_v7()), &Quota::UNLIMITED).await.unwrap_err().kind(),
+        ErrorKind::Full
+    );
+    assert!(!store.claim(claim(id), &Quota::UNLIMITED).await.unwrap().is_new);
+    store.append(id, 1, frames(id, 1, 5)).await.unwrap();
+    assert!(store.transition((RunState::Running, 1), closed(&run), vec![], None).await.unwrap());
+}
+
+/// Housekeeping of a journal that is mostly dead, all of whose operations fail from the `at`th on; then it is well again.
+async fn clean_with_failures(at: usize) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::default();
+    let store = open_on(folder.path(), Durability::Process, Arc::new(recorder.clone()));
+    let mut streams = Vec::new();
+    for _ in 0..24 {
+        streams.push(run_once(&store, 30, |_, _| ()).await.unwrap());
+    }
+    let (kept, retired): (Vec<_>, Vec<_>) = streams.into_iter().zip(0..).partition(|(_, n)| n % 4 == 0);
+    let (now, streams) = (Timestamp::now(), retired.into_iter().map(|(id, _)| id).collect());
+    store.ask(|reply| Command::Retire { streams, now, reply }).await.unwrap();
+    recorder.fail(Some(Fault { at, count: usize::MAX }));
+    store.housekeep().await;
+    recorder.fail(None);
+    store.housekeep().await;
+    drop(store.health().wait_for(|health| *health == Health::Well).await.unwrap());
+    store.housekeep().await;
+    assert_eq!(strays(&store), Vec::<String>::new(), "the {at}th and all after it fail");
+    for (stream, _) in kept {
+        assert_eq!(store.read(stream, 0, 99, 1 << 20).await.unwrap(), frames(stream, 1, 30));
+    }
+    recorder.failed()
+}
+
+#[tokio::test]
+async fn cleaning_on_a_full_disk_leaves_nothing_behind_that_makes_it_fuller() {
+    let mut failed = 0;
+    for at in 0..40 {
+        failed += usize::from(clean_with_failures(at).await > 0);
+    }
+    assert!(failed > 20, "{failed}");
+}

@@ -1,0 +1,478 @@
+//! Reading. Places are looked up in the index, bytes are read without holding it; whoever finds something else than was
+//! written there asks the index again, since the cleaner may have moved it or a purge erased it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use capstan_journal::backend::rules::shown;
+use capstan_journal::{ErrorKind, Found, Frame, JournalError, NameKind, Run, RunState, StoredTurn, Usage};
+use capstan_protocol::cursor::LOST_TAIL_GAP;
+use uuid::Uuid;
+
+use super::footer::Entry;
+use super::format::Kind;
+use super::index::{Index, Location};
+use super::packets;
+use super::parts::Part;
+use super::record::{Record, split_summary};
+use super::segment::{Payload, Segment};
+use super::shared::{Shared, corrupt, io_failure};
+
+/// How often the index is asked again before it is called damage.
+const TRIES: usize = 4;
+/// Entries that are looked up at once.
+const WINDOW: usize = 64;
+
+/// What an attempt to read found.
+enum Look<T> {
+    Found(T),
+    /// Not what was written, or not there: has it moved?
+    Moved(JournalError),
+}
+
+/// Tries until what is found is what was written. Damage is counted and said.
+fn look<T>(
+    shared: &Shared,
+    mut read: impl FnMut() -> Result<Look<T>, JournalError>,
+) -> Result<T, JournalError> {
+    let mut last = None;
+    for _ in 0..TRIES {
+        match read()? {
+            Look::Found(found) => return Ok(found),
+            Look::Moved(error) => last = Some(error),
+        }
+    }
+    let error = last.unwrap_or_else(|| corrupt(&shared.folder, 0, "nothing can be read"));
+    shared.damaged.fetch_add(1, Ordering::Relaxed);
+    tracing::error!(%error, "damage was met in the journal; `capstan journal check` tells more");
+    Err(error)
+}
+
+/// Reads one frame.
+fn payload(segment: &Segment, entry: &Entry) -> Result<Look<Bytes>, JournalError> {
+    let file = match segment.file() {
+        Ok(file) => file,
+        Err(error) => return missing(segment, error),
+    };
+    payload_of(segment, &*file, entry)
+}
+
+fn payload_of(
+    segment: &Segment,
+    file: &dyn super::files::Data,
+    entry: &Entry,
+) -> Result<Look<Bytes>, JournalError> {
+    match segment.payload(file, entry) {
+        Ok(Payload::Whole(bytes)) => Ok(Look::Found(bytes)),
+        Ok(Payload::Damaged) => Ok(Look::Moved(damaged(segment, entry))),
+        Err(error) => Err(io_failure("read", &segment.path, error)),
+    }
+}
+
+fn damaged(segment: &Segment, entry: &Entry) -> JournalError {
+    let what = format!("{:?} {} of {} is not what was written", entry.kind, entry.seq, entry.owner);
+    corrupt(&segment.path, entry.offset.into(), &what)
+}
+
+fn missing<T>(segment: &Segment, error: io::Error) -> Result<Look<T>, JournalError> {
+    use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    if [NotFound, InvalidData, UnexpectedEof].contains(&error.kind()) {
+        return Ok(Look::Moved(corrupt(&segment.path, 0, &error.to_string())));
+    }
+    Err(io_failure("read", &segment.path, error))
+}
+
+fn no_segment(shared: &Shared, owner: Uuid) -> JournalError {
+    corrupt(&shared.folder, 0, &format!("a file with something of {owner} is missing"))
+}
+
+fn segment_of(index: &Index, id: u32) -> Option<Arc<Segment>> {
+    index.segments.get(&id).map(|held| held.segment.clone())
+}
+
+/// A run's record as it is stored.
+pub(crate) fn record(shared: &Shared, stream: Uuid) -> Result<Option<Record>, JournalError> {
+    let mut record: Record = match look(shared, || {
+        let place = {
+            let index = shared.index();
+            let place = index.streams.get(&stream).and_then(|stream| stream.record);
+            place.and_then(|place| Some((segment_of(&index, place.segment)?, place.entry)))
+        };
+        let Some((segment, entry)) = place else { return Ok(Look::Found(None)) };
+        Ok(match payload(&segment, &entry)? {
+            Look::Moved(error) => Look::Moved(error),
+            Look::Found(bytes) => match Record::read(&bytes) {
+                Some(record) => Look::Found(Some(record)),
+                None => Look::Moved(damaged(&segment, &entry)),
+            },
+        })
+    })? {
+        Some(record) => record,
+        None => return Ok(None),
+    };
+    if record.run.state == RunState::Running
+        && let Some((last, total)) = last_packets(shared, stream)?
+    {
+        (record.run.last_seq, record.run.bytes) = (last, total);
+    }
+    Ok(Some(record))
+}
+
+/// The last seq of a stream, and the length of all its packets.
+fn last_packets(shared: &Shared, stream: Uuid) -> Result<Option<(u64, u64)>, JournalError> {
+    look(shared, || {
+        let part = {
+            let index = shared.index();
+            let parts = index.streams.get(&stream).map(|stream| stream.parts_after(0)).unwrap_or_default();
+            let last = parts.into_iter().max_by_key(|part| part.last);
+            last.map(|part| (segment_of(&index, part.segment), part.last))
+        };
+        let Some((segment, last)) = part else { return Ok(Look::Found(None)) };
+        let Some(segment) = segment else { return Ok(Look::Moved(no_segment(shared, stream))) };
+        let found = match segment.find(stream, Kind::Packets, last - 1, 1) {
+            Ok(found) => found,
+            Err(error) => return missing(&segment, error),
+        };
+        let Some(entry) = found.first() else {
+            return Ok(Look::Moved(corrupt(
+                &segment.path,
+                0,
+                &format!("packet {last} of {stream} is missing"),
+            )));
+        };
+        Ok(match payload(&segment, entry)? {
+            Look::Found(bytes) => match packets::read(entry.seq, &bytes) {
+                Some((total, _)) => Look::Found(Some((entry.seq, total))),
+                None => Look::Moved(damaged(&segment, entry)),
+            },
+            Look::Moved(error) => Look::Moved(error),
+        })
+    })
+}
+
+pub(crate) fn run(shared: &Shared, stream: Uuid) -> Result<Option<Run>, JournalError> {
+    Ok(record(shared, stream)?.map(|record| shown(record.run)))
+}
+
+pub(crate) fn body(shared: &Shared, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
+    look(shared, || {
+        let place = {
+            let index = shared.index();
+            let place = index.streams.get(&stream).and_then(|stream| stream.body);
+            place.and_then(|place| Some((segment_of(&index, place.segment)?, place.entry)))
+        };
+        let Some((segment, entry)) = place else { return Ok(Look::Found(None)) };
+        Ok(match payload(&segment, &entry)? {
+            Look::Found(bytes) => Look::Found(Some(bytes)),
+            Look::Moved(error) => Look::Moved(error),
+        })
+    })
+}
+
+type Places = Vec<(Arc<Segment>, Entry)>;
+
+/// Numbered frames of an owner after a number, in order: some of them, without a gap that is not in the journal.
+fn numbered(
+    shared: &Shared,
+    parts: impl Fn(&Index) -> Vec<Part>,
+    owner: Uuid,
+    kind: Kind,
+    after: u64,
+) -> Result<Look<Places>, JournalError> {
+    let parts: Option<Vec<_>> = {
+        let index = shared.index();
+        parts(&index).into_iter().map(|part| Some((segment_of(&index, part.segment)?, part))).collect()
+    };
+    let Some(parts) = parts else { return Ok(Look::Moved(no_segment(shared, owner))) };
+    let (mut found, mut bound) = (Vec::new(), u64::MAX);
+    for (segment, part) in parts {
+        if part.first > bound {
+            break;
+        }
+        let entries = match segment.find(owner, kind, after, WINDOW) {
+            Ok(entries) => entries,
+            Err(error) => return missing(&segment, error),
+        };
+        if let Some(last) = entries.last().filter(|_| entries.len() == WINDOW) {
+            bound = bound.min(last.seq);
+        }
+        found.extend(entries.into_iter().map(|entry| (segment.clone(), entry)));
+    }
+    found.retain(|(_, entry)| entry.seq <= bound);
+    found.sort_by_key(|(_, entry)| entry.seq);
+    Ok(Look::Found(found))
+}
+
+pub(crate) fn read(
+    shared: &Shared,
+    stream: Uuid,
+    after: u64,
+    max_packets: usize,
+    max_bytes: usize,
+) -> Result<Vec<Frame>, JournalError> {
+    let (mut found, mut room, mut cursor) = (Vec::new(), max_bytes, after);
+    let lost_after = shared.index().streams.get(&stream).and_then(|stream| stream.lost_after);
+    if let Some(lost) = lost_after.filter(|lost| after >= *lost) {
+        let what = format!("what follows packet {lost} of {stream} was lost, and a repair has said so");
+        return Err(JournalError::new(ErrorKind::Corrupt, what));
+    }
+    while found.is_empty() || (found.len() < max_packets && room > 0) {
+        let some = match look(shared, || read_some(shared, stream, cursor, max_packets, room)) {
+            // What comes before the damage is whole.
+            Err(_) if !found.is_empty() => break,
+            some => some?,
+        };
+        let Some(last) = some.last() else { break };
+        cursor = last.seq;
+        for frame in some {
+            if lost_after.is_some_and(|lost| frame.seq > lost) {
+                return Ok(found);
+            }
+            let is_full = found.len() >= max_packets || frame.bytes.len() > room;
+            if is_full && !found.is_empty() {
+                return Ok(found);
+            }
+            room = room.saturating_sub(frame.bytes.len());
+            found.push(frame);
+        }
+    }
+    Ok(found)
+}
+
+/// The next packets: at least one if there is one, and not many more than there is room for.
+fn read_some(
+    shared: &Shared,
+    stream: Uuid,
+    after: u64,
+    max_packets: usize,
+    max_bytes: usize,
+) -> Result<Look<Vec<Frame>>, JournalError> {
+    let parts = |index: &Index| {
+        index.streams.get(&stream).map(|stream| stream.parts_after(after)).unwrap_or_default()
+    };
+    let entries = match numbered(shared, parts, stream, Kind::Packets, after)? {
+        Look::Found(entries) => entries,
+        Look::Moved(error) => return Ok(Look::Moved(error)),
+    };
+    let (mut frames, mut bytes) = (Vec::<Frame>::new(), 0);
+    let mut open: Option<(u32, Arc<dyn super::files::Data>)> = None;
+    for (segment, entry) in entries {
+        let file = match open.take().filter(|(id, _)| *id == segment.id) {
+            Some((_, file)) => file,
+            None => match segment.file() {
+                Ok(file) => file,
+                Err(error) => return missing(&segment, error),
+            },
+        };
+        let block = match segment.payload(&*file, &entry) {
+            Ok(Payload::Whole(payload)) => packets::read(entry.seq, &payload),
+            Ok(Payload::Damaged) => None,
+            Err(error) => return Err(io_failure("read", &segment.path, error)),
+        };
+        // Where the reader begins may be anywhere, also in the one gap that a lost tail leaves.
+        let last = frames.last().map(|frame| frame.seq);
+        let block = block.filter(|(_, block)| {
+            let first = block.first().map_or(0, |first| first.seq);
+            last.is_none_or(|last| first == last + 1 || first >= last + LOST_TAIL_GAP)
+        });
+        let Some((_, block)) = block else {
+            // What comes before it is whole; it is met again at the next read.
+            let damage = damaged(&segment, &entry);
+            return Ok(if frames.is_empty() { Look::Moved(damage) } else { Look::Found(frames) });
+        };
+        for frame in block.into_iter().filter(|frame| frame.seq > after) {
+            bytes += frame.bytes.len();
+            frames.push(frame);
+        }
+        if bytes >= max_bytes || frames.len() >= max_packets {
+            break;
+        }
+        open = Some((segment.id, file));
+    }
+    Ok(Look::Found(frames))
+}
+
+/// Where a turn is.
+pub(crate) fn turn_place(
+    shared: &Shared,
+    session: Uuid,
+    number: u64,
+) -> Result<Option<Location>, JournalError> {
+    look(shared, || {
+        let parts = |index: &Index| {
+            let found = index.sessions.get(&session).filter(|session| !session.has_lost(number));
+            found.map(|session| session.parts_after(number - 1)).unwrap_or_default()
+        };
+        Ok(match numbered(shared, parts, session, Kind::Turn, number - 1)? {
+            Look::Found(found) => {
+                let turn = found.into_iter().find(|(_, entry)| entry.seq == number);
+                Look::Found(turn.map(|(segment, entry)| Location { segment: segment.id, entry }))
+            }
+            Look::Moved(error) => Look::Moved(error),
+        })
+    })
+}
+
+/// Where the turn is that a stream left.
+pub(crate) fn turn_of(shared: &Shared, stream: Uuid) -> Result<Option<Location>, JournalError> {
+    let turn = {
+        let index = shared.index();
+        index
+            .streams
+            .get(&stream)
+            .map(|stream| (stream.session_id, stream.turn))
+            .filter(|(_, turn)| *turn > 0)
+    };
+    let Some((session, number)) = turn else { return Ok(None) };
+    turn_place(shared, session, number)
+}
+
+/// A session's turns from a number on.
+pub(crate) fn turns(
+    shared: &Shared,
+    tenant: &str,
+    session: &str,
+    from: u64,
+    limit: usize,
+    max_bytes: usize,
+) -> Result<Vec<StoredTurn>, JournalError> {
+    let name = shared.names.of(tenant, NameKind::Session, session);
+    let Some(id) = shared.index().session_ids.get(&name).copied() else { return Ok(Vec::new()) };
+    let (mut turns, mut after, mut room) = (Vec::new(), from.saturating_sub(1), max_bytes);
+    while turns.len() < limit {
+        let is_first = turns.is_empty();
+        let some = look(shared, || some_turns(shared, id, after, limit - turns.len(), room, is_first))?;
+        let Some(SomeTurns { last, found, is_full, bytes }) = some else { break };
+        (after, room) = (last, room.saturating_sub(bytes));
+        turns.extend(found);
+        if is_full {
+            break;
+        }
+    }
+    Ok(turns)
+}
+
+/// Some turns.
+struct SomeTurns {
+    /// The number that they reach to.
+    last: u64,
+    found: Vec<StoredTurn>,
+    /// There is no room for the next one.
+    is_full: bool,
+    bytes: usize,
+}
+
+/// Some turns after a number, as far as there is room; the very first in any case.
+fn some_turns(
+    shared: &Shared,
+    session: Uuid,
+    after: u64,
+    limit: usize,
+    room: usize,
+    is_first: bool,
+) -> Result<Look<Option<SomeTurns>>, JournalError> {
+    let parts = |index: &Index| {
+        index.sessions.get(&session).map(|session| session.parts_after(after)).unwrap_or_default()
+    };
+    let mut entries = match numbered(shared, parts, session, Kind::Turn, after)? {
+        Look::Found(entries) => entries,
+        Look::Moved(error) => return Ok(Look::Moved(error)),
+    };
+    let Some(mut last) = entries.last().map(|(_, entry)| entry.seq) else { return Ok(Look::Found(None)) };
+    {
+        let index = shared.index();
+        let Some(session) = index.sessions.get(&session) else { return Ok(Look::Found(None)) };
+        entries.retain(|(_, entry)| !session.has_lost(entry.seq));
+    }
+    let (mut turns, mut taken, mut is_full) = (Vec::new(), 0_usize, false);
+    let mut open: Option<(u32, Arc<dyn super::files::Data>)> = None;
+    for (segment, entry) in entries {
+        if turns.len() == limit {
+            break;
+        }
+        taken = taken.saturating_add(entry.length as usize);
+        if taken > room && !(is_first && turns.is_empty()) {
+            is_full = true;
+            break;
+        }
+        let file = match open.take().filter(|(id, _)| *id == segment.id) {
+            Some((_, file)) => file,
+            None => match segment.file() {
+                Ok(file) => file,
+                Err(error) => return missing(&segment, error),
+            },
+        };
+        let bytes = match payload_of(&segment, &*file, &entry)? {
+            Look::Found(bytes) => bytes,
+            Look::Moved(error) => return Ok(Look::Moved(error)),
+        };
+        open = Some((segment.id, file));
+        let turn = split_summary(&bytes).and_then(|(_, json)| serde_json::from_slice(json).ok());
+        let Some(turn) = turn else { return Ok(Look::Moved(damaged(&segment, &entry))) };
+        turns.push(turn);
+        if turns.len() == limit {
+            last = entry.seq;
+        }
+    }
+    Ok(Look::Found(Some(SomeTurns { last, found: turns, is_full, bytes: taken })))
+}
+
+pub(crate) fn find(shared: &Shared, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+    let name = shared.names.of(tenant, NameKind::Key, key);
+    let Some(stream) = shared.index().claimed(name) else { return Ok(None) };
+    Ok(Some(run(shared, stream)?.map_or(Found::Expired, Found::Run)))
+}
+
+/// Runs with a name, newest first, older than `before`.
+pub(crate) fn named(
+    shared: &Shared,
+    name: super::names::Name,
+    before: Option<Uuid>,
+    limit: usize,
+) -> Result<Vec<Run>, JournalError> {
+    let streams: Vec<_> = {
+        let index = shared.index();
+        let range = (name, Uuid::nil())..(name, before.unwrap_or(Uuid::max()));
+        let streams = index.names.range(range).rev().map(|(_, stream)| *stream);
+        streams.filter(|stream| index.streams.contains_key(stream)).take(limit).collect()
+    };
+    let mut runs = Vec::with_capacity(streams.len());
+    for stream in streams {
+        match run(shared, stream) {
+            // Said and counted; the others can be listed all the same.
+            Err(error) if error.kind() == ErrorKind::Corrupt => {}
+            run => runs.extend(run?),
+        }
+    }
+    Ok(runs)
+}
+
+/// What a tenant has, and one session of it, as far as it is written. The writer itself knows better.
+pub(crate) fn usage(shared: &Shared, tenant: &str, session: &str) -> Usage {
+    let name = shared.names.of(tenant, NameKind::Session, session);
+    let tenant = shared.names.tenant(tenant);
+    let index = shared.index();
+    let id = index.session_ids.get(&name).copied();
+    let known = id.and_then(|id| index.sessions.get(&id));
+    let mut usage = Usage {
+        sessions: index.sessions_of.get(&tenant).copied().unwrap_or(0),
+        bytes: index.held_by(&tenant),
+        has_session: known.is_some(),
+        messages: known.map_or(0, |session| session.turns),
+        session_bytes: known.map_or(0, |session| session.bytes),
+        tokens: index.tokens_of.get(&tenant).map(|(_, tokens)| *tokens).unwrap_or_default(),
+        ..Usage::default()
+    };
+    let open = index.open.iter().filter_map(|stream| index.streams.get(stream));
+    for stream in open.filter(|stream| stream.tenant == tenant) {
+        usage.running += u64::from(stream.state == RunState::Running);
+        usage.waiting += u64::from(stream.state == RunState::Waiting);
+        if Some(stream.session_id) == id {
+            usage.messages += 1;
+            usage.session_bytes += stream.body.map_or(0, |place| u64::from(place.entry.length));
+        }
+    }
+    usage
+}

@@ -1,0 +1,442 @@
+//! The one thread that writes. It takes all commands that are queued, commits them as one group, answers each.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc as std_mpsc};
+
+use capstan_journal::backend::Rates;
+use capstan_journal::backend::failpoint::{self, Point};
+use capstan_journal::{
+    Claim, Claimed, ErrorKind, Frame, Health, JournalError, Kept, KeptSession, Quota, Run, RunState,
+};
+use capstan_protocol::Timestamp;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::footer::Entry;
+use super::format::HEADER;
+use super::group::{Group, Reply, Undo};
+use super::index::Location;
+use super::keeper::Task;
+use super::log::Written;
+use super::names::Name;
+use super::open_runs::OpenRuns;
+use super::record::WrittenTurn;
+use super::segment::Segment;
+use super::shared::{Shared, io_failure};
+use crate::Durability;
+
+/// A group is committed when this much is in it, so that the first in line does not wait for ever.
+const GROUP_BYTES: usize = 1024 * 1024;
+const GROUP_COMMANDS: usize = 1024;
+
+/// What the writer can be asked for.
+pub(crate) enum Command {
+    Claim(Box<Claim>, Quota, Reply<Claimed>),
+    /// Takes back a claim whose caller was told that it failed, if nothing came of it.
+    Withdraw {
+        stream: Uuid,
+    },
+    Append {
+        stream: Uuid,
+        attempt: u32,
+        frames: Vec<Frame>,
+        reply: Reply<()>,
+    },
+    Transition {
+        from: (RunState, u32),
+        to: Box<Run>,
+        frames: Vec<Frame>,
+        turn: Option<Box<WrittenTurn>>,
+        quota: Quota,
+        reply: Reply<bool>,
+    },
+    /// Deletes closed streams.
+    Retire {
+        streams: Vec<Uuid>,
+        now: Timestamp,
+        reply: Reply<u64>,
+    },
+    /// Does the same to one stream because somebody wants it gone: its turn goes, too, and it is synced.
+    Purge {
+        stream: Uuid,
+        now: Timestamp,
+        reply: Reply<bool>,
+    },
+    /// Deletes a session, unless it was used after the moment that is given. For good if none is.
+    ForgetSession {
+        session: Uuid,
+        unused_since: Option<Timestamp>,
+        now: Timestamp,
+        reply: Reply<bool>,
+    },
+    /// Notes that these were erased.
+    Erased {
+        owners: Vec<Uuid>,
+    },
+    /// Notes up to which packet damaged runs are whole; those without a record are gone.
+    MarkLost {
+        lost: Vec<(Uuid, u64)>,
+        unrecorded: Vec<Uuid>,
+        reply: Reply<()>,
+    },
+    /// Takes in a run of another store.
+    Import(Box<Kept>, Reply<bool>),
+    /// Takes in a session of another store.
+    ImportSession(Box<KeptSession>, Reply<()>),
+    /// Tries to go on after a failure.
+    Heal,
+    Close(Reply<()>),
+}
+
+impl Command {
+    /// Housekeeping looks at what is stored, so it must not share a group with what is not stored yet.
+    fn is_alone(&self) -> bool {
+        match self {
+            Self::Claim(..) | Self::Append { .. } | Self::Transition { .. } | Self::Erased { .. } => false,
+            Self::Withdraw { .. }
+            | Self::Retire { .. }
+            | Self::Purge { .. }
+            | Self::ForgetSession { .. }
+            | Self::MarkLost { .. }
+            | Self::Import(..)
+            | Self::ImportSession(..)
+            | Self::Heal
+            | Self::Close(_) => true,
+        }
+    }
+}
+
+pub(crate) struct Writer {
+    pub(crate) shared: Arc<Shared>,
+    /// Written into the records of runs, to tell later whether unsynced packets may be missing.
+    pub(crate) boot: Option<String>,
+    /// Streams that run or wait, with their counts, so that an append costs no read.
+    pub(crate) open: OpenRuns,
+    /// Streams that the group under way closes. They stay in `open` until it is written, for commands behind them.
+    pub(crate) closing: Vec<Uuid>,
+    /// How fast tenants claim.
+    pub(crate) rates: Rates<Name>,
+    tasks: std_mpsc::Sender<Task>,
+    segment: Option<Arc<Segment>>,
+    withdrawn: Vec<Uuid>,
+    is_closed: bool,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        boot: Option<String>,
+        open: OpenRuns,
+        tasks: std_mpsc::Sender<Task>,
+    ) -> Self {
+        let (closing, withdrawn) = (Vec::new(), Vec::new());
+        Self {
+            shared,
+            boot,
+            open,
+            closing,
+            rates: Rates::default(),
+            tasks,
+            segment: None,
+            withdrawn,
+            is_closed: false,
+        }
+    }
+
+    /// Works until the store is closed or dropped.
+    pub(crate) fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        let _watch = Watch(self.shared.clone());
+        let mut next = None;
+        while !self.is_closed
+            && let Some(first) = next.take().or_else(|| commands.blocking_recv())
+        {
+            let mut group = Group::new();
+            let is_alone = first.is_alone();
+            self.apply(first, &mut group);
+            let mut room = if is_alone { 0 } else { GROUP_COMMANDS };
+            while room > 0
+                && group.size() < GROUP_BYTES
+                && let Ok(command) = commands.try_recv()
+            {
+                if command.is_alone() {
+                    next = Some(command);
+                    break;
+                }
+                self.apply(command, &mut group);
+                room -= 1;
+            }
+            self.commit(group);
+            self.withdraw_all();
+        }
+    }
+
+    /// Claims that failed while nothing could be written are taken back as soon as something can.
+    fn withdraw_all(&mut self) {
+        if self.withdrawn.is_empty() || self.shared.log.has_failed() {
+            return;
+        }
+        let mut group = Group::new();
+        for stream in std::mem::take(&mut self.withdrawn) {
+            self.withdraw(stream, &mut group);
+        }
+        self.commit(group);
+    }
+
+    fn apply(&mut self, command: Command, group: &mut Group) {
+        match command {
+            Command::Claim(claim, quota, reply) => {
+                let result = self.check().and_then(|()| self.claim(*claim, &quota, group));
+                group.answer(reply, result);
+            }
+            Command::Withdraw { stream } => self.withdrawn.push(stream),
+            Command::Append { stream, attempt, frames, reply } => {
+                let result = self.check().and_then(|()| self.append(stream, attempt, &frames, group));
+                group.answer(reply, result);
+            }
+            Command::Transition { from, to, frames, turn, quota, reply } => {
+                let turn = turn.as_deref();
+                let result =
+                    self.check().and_then(|()| self.transition(from, *to, &frames, turn, &quota, group));
+                group.answer(reply, result);
+            }
+            Command::Retire { streams, now, reply } => {
+                let result = self.check().map(|()| self.retire(&streams, now, group));
+                group.answer(reply, result);
+            }
+            Command::Purge { stream, now, reply } => {
+                let result = self.check().and_then(|()| self.purge(stream, now, group));
+                group.answer(reply, result);
+            }
+            Command::ForgetSession { session, unused_since, now, reply } => {
+                let result = self.check().map(|()| self.forget_session(session, unused_since, now, group));
+                group.answer(reply, result);
+            }
+            Command::Erased { owners } => {
+                if self.check().is_ok() {
+                    self.erased(&owners, group);
+                }
+            }
+            Command::MarkLost { lost, unrecorded, reply } => {
+                let result = self.check().and_then(|()| self.mark_lost(&lost, &unrecorded, group));
+                group.answer(reply, result);
+            }
+            Command::Import(kept, reply) => {
+                let result = self.check().and_then(|()| self.import(&kept, group));
+                group.answer(reply, result);
+            }
+            Command::ImportSession(kept, reply) => {
+                let result = self.check().and_then(|()| self.import_session(&kept, group));
+                group.answer(reply, result);
+            }
+            Command::Heal => self.heal(),
+            Command::Close(reply) => {
+                self.is_closed = true;
+                let outcome = self.shared.log.sync_now();
+                let path = self.shared.folder.join("log");
+                let outcome = outcome.map_err(|error| io_failure("sync", &path, error));
+                group.answer(reply, outcome.map(|upto| self.shared.syncs.are_done(upto)));
+            }
+        }
+    }
+
+    /// Whether anything may be written now.
+    fn check(&self) -> Result<(), JournalError> {
+        if !self.shared.log.has_failed() {
+            return Ok(());
+        }
+        let message = "the journal cannot write now";
+        Err(self.shared.syncs.failure().unwrap_or_else(|| JournalError::new(ErrorKind::Unavailable, message)))
+    }
+
+    fn commit(&mut self, mut group: Group) {
+        let has_packets = group.has_packets;
+        let outcome = match group.is_empty() {
+            true => Ok(()),
+            false => self.write(&mut group),
+        };
+        match &outcome {
+            Ok(()) => {
+                for stream in self.closing.drain(..) {
+                    self.open.remove(&stream);
+                }
+            }
+            Err(_) => self.undo(&mut group),
+        }
+        if has_packets && outcome.is_ok() {
+            failpoint::hit(Point::AfterAppend);
+        }
+        let failure = |error: io::Error| io_failure("write to", &self.shared.folder.join("log"), error);
+        group.give(&outcome.map_err(failure));
+    }
+
+    fn write(&mut self, group: &mut Group) -> io::Result<()> {
+        let outcome = self.try_write(group);
+        if let Err(error) = &outcome {
+            self.shared.log.fail();
+            tracing::warn!(%error, "the journal failed to write");
+            self.heal();
+        }
+        outcome
+    }
+
+    fn try_write(&mut self, group: &mut Group) -> io::Result<()> {
+        let shared = self.shared.clone();
+        let number = shared.written.load(Ordering::Relaxed) + 1;
+        let segment = self.segment_for(group.size() as u64, number)?;
+        group.seal(number, shared.log.synced());
+        let offset = u32::try_from(segment.size()).map_err(io::Error::other)?;
+        failpoint::hit(Point::BeforeWrite);
+        segment.file()?.write_at(group.bytes(), offset.into())?;
+        failpoint::hit(Point::AfterWrite);
+        let is_power = shared.settings.durability == Durability::Power;
+        let entries: Vec<_> =
+            group.entries_at(offset).map(|(entry, summary)| (entry, summary.to_vec())).collect();
+        let bytes = Arc::new(group.take_bytes());
+        let length = bytes.len() as u64;
+        let written = Written { number, segment: segment.clone(), offset, bytes };
+        let is_wanted = group.must_sync || !group.unsynced.is_empty();
+        if is_power {
+            // Nobody reads what is not synced: it is published after that.
+            shared.log.add(written, false);
+            if let Err(error) = shared.log.sync_now() {
+                shared.log.take_back();
+                return Err(error);
+            }
+            shared.syncs.are_done(number);
+        } else {
+            shared.syncs.expect(&group.unsynced, number);
+            shared.log.add(written, is_wanted);
+        }
+        shared.written.store(number, Ordering::Relaxed);
+        segment.set_size(u64::from(offset) + length);
+        segment.set_last_group(number);
+        let mut index = shared.index_mut();
+        segment.push(entries.iter().map(|(entry, _)| *entry));
+        for (owner, names) in std::mem::take(&mut group.forgotten) {
+            index.forget_names(owner, names);
+        }
+        entries.iter().for_each(|(entry, summary)| index.admit(segment.id, entry, summary));
+        Ok(())
+    }
+
+    /// The segment for a group of this size; a new one if the last is full.
+    fn segment_for(&mut self, size: u64, first_group: u64) -> io::Result<Arc<Segment>> {
+        let full = self.shared.settings.segment_bytes;
+        let fits = |segment: &&Arc<Segment>| segment.size() == HEADER as u64 || segment.size() + size <= full;
+        if let Some(segment) = self.segment.as_ref().filter(fits) {
+            return Ok(segment.clone());
+        }
+        let segment = self.shared.begin_segment(first_group)?;
+        if let Some(full) = self.segment.replace(segment.clone()) {
+            let _ = self.tasks.send(Task::Seal(full));
+        }
+        Ok(segment)
+    }
+
+    fn undo(&mut self, group: &mut Group) {
+        self.closing.clear();
+        for undo in std::mem::take(&mut group.undo).into_iter().rev() {
+            match undo {
+                Undo::Counts { stream, last_seq, bytes } => {
+                    if let Some(counts) = self.open.counts(&stream) {
+                        (*counts.0, *counts.1) = (last_seq, bytes);
+                    }
+                }
+                Undo::Whole { stream, record: Some(record) } => drop(self.open.insert(stream, *record)),
+                Undo::Whole { stream, record: None } => drop(self.open.remove(&stream)),
+            }
+        }
+    }
+
+    /// Goes on after a failed write or sync: what may be lost is written again, to a new file.
+    fn heal(&mut self) {
+        if !self.shared.log.has_failed() {
+            return;
+        }
+        match self.rewrite() {
+            Ok(()) => {
+                self.shared.log.is_healed();
+                self.shared.syncs.are_done(self.shared.log.synced());
+                if self.shared.health.send_replace(Health::Well) != Health::Well {
+                    tracing::info!("the journal takes writes again");
+                }
+            }
+            Err(error) => {
+                let cause = io_failure("write to", &self.shared.folder.join("log"), error);
+                let message = format!("the journal takes no writes for now: {cause}");
+                let was = self.shared.health.send_replace(Health::Unavailable(cause.to_string()));
+                if was == Health::Well {
+                    tracing::error!("{message}; it tries again by itself");
+                }
+                let failure = JournalError::new(ErrorKind::Unavailable, message).caused_by(cause);
+                self.shared.syncs.fail(failure);
+                let _ = self.tasks.send(Task::Retry);
+            }
+        }
+    }
+
+    fn rewrite(&mut self) -> io::Result<()> {
+        let lost = self.shared.log.unsynced();
+        let first =
+            lost.first().map_or(self.shared.written.load(Ordering::Relaxed) + 1, |group| group.number);
+        let segment = self.shared.begin_segment(first)?;
+        let places = match rewrite_to(&segment, &lost) {
+            Ok(places) => places,
+            Err(error) => {
+                self.shared.index_mut().segments.remove(&segment.id);
+                self.shared.remove_unknown([segment.path.clone()]);
+                return Err(error);
+            }
+        };
+        let mut index = self.shared.index_mut();
+        for group in &lost {
+            group.segment.cut(group.offset);
+            group.segment.set_size(group.segment.size().min(group.offset.into()));
+            group.segment.set_last_group(group.segment.last_group().min(group.number - 1));
+        }
+        segment.push(places.iter().map(|(_, to)| to.entry));
+        places.iter().for_each(|(from, to)| index.relocate(*from, *to));
+        drop(index);
+        if let Some(last) = lost.last() {
+            self.shared.log.are_synced(last.number);
+        }
+        // Sealing cuts off what now lies elsewhere, and what was half written.
+        if let Some(old) = self.segment.replace(segment) {
+            let _ = self.tasks.send(Task::Seal(old));
+        }
+        Ok(())
+    }
+}
+
+/// Says so if the thread ends by a bug: nobody else can write.
+struct Watch(Arc<Shared>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let why =
+                "the journal's writer has ended by a mistake of its own; only a restart helps".to_owned();
+            tracing::error!("{why}");
+            self.0.health.send_replace(Health::Broken(why));
+        }
+    }
+}
+
+/// Writes groups to a new segment and syncs it; where each frame was and is.
+fn rewrite_to(segment: &Arc<Segment>, lost: &[Written]) -> io::Result<Vec<(Location, Location)>> {
+    let (file, mut places, mut at) = (segment.file()?, Vec::new(), HEADER as u32);
+    for group in lost {
+        file.write_at(&group.bytes, at.into())?;
+        for entry in group.entries() {
+            let to = Entry { offset: entry.offset - group.offset + at, ..entry };
+            let from = Location { segment: group.segment.id, entry };
+            places.push((from, Location { segment: segment.id, entry: to }));
+        }
+        at += group.bytes.len() as u32;
+    }
+    file.sync()?;
+    segment.set_size(at.into());
+    segment.set_last_group(lost.last().map_or(0, |last| last.number));
+    Ok(places)
+}

@@ -1,0 +1,142 @@
+//! Looking through runs of several tenants, newest first: a window of rows at a time, filtered by the database.
+
+use capstan_journal::backend::Pager;
+use capstan_journal::{JournalError, Query, Run, RunPage, Status};
+use uuid::Uuid;
+
+use super::link::Failure;
+use super::rows::{self, column, is_name};
+use super::store::most;
+use super::{PostgresStore, closed};
+
+/// Rows that one statement looks at: the time is looked at between two.
+const WINDOW: usize = 1000;
+
+/// What narrows the window itself, where an index leads to it.
+macro_rules! page {
+    ($narrow:literal) => {
+        concat!(
+            "with seen as materialized (select r.stream, r.tenant, r.session, r.state, r.attempt, r.turns_before, r.answered_by, ",
+            "r.record, r.last_seq, r.bytes, r.owner from capstan.runs r where r.stream >= $1 and r.stream < $2 ",
+            "and ($3::text[] is null or r.tenant = any($3)) and ",
+            $narrow,
+            " order by r.stream desc limit $5), found as (select * from seen r where ($6::text is null or r.record ->> 'agent' = $6) ",
+            "and ($7::text is null or r.session = $7) and ($8::text is null or $8 = any(capstan.faults_1(r.record))) ",
+            "and ($9::int is null or case when r.state < 3 then r.state when r.record ->> 'fault' is not null then 3 ",
+            "when r.record ->> 'reason' = 'cancelled' then 4 when r.attempt > 1 then 6 else 5 end = $9) ",
+            "order by r.stream desc limit $10) ",
+            "select r.stream, r.state, r.attempt, r.turns_before, r.answered_by, r.record::text, ",
+            "greatest(r.last_seq, coalesce(b.last_seq, 0)), greatest(r.bytes, coalesce(b.total, 0)), s.count, s.last, ",
+            "(select p.name from capstan.replicas p where p.id = r.owner) ",
+            "from (select count(*) as count, (select stream from seen order by stream limit 1) as last from seen) s ",
+            "left join found r on true left join lateral (select b.last_seq, b.total from capstan.blocks b ",
+            "where b.stream = r.stream order by b.last_seq desc limit 1) b on r.state = 1 order by r.stream desc"
+        )
+    };
+}
+
+const ALL: &str = page!("$4::text is null");
+const OPEN: &str = page!("$4::text is null and r.state < 3");
+const BY_REQUEST: &str = page!("r.request_ids @> array[$4::text]");
+const BY_TRACE: &str =
+    page!("capstan.traces_1(r.record) @> array[$4::text] and capstan.traces_1(r.record) <> '{}'");
+const BY_FAULT: &str =
+    page!("capstan.faults_1(r.record) @> array[$4::text] and capstan.faults_1(r.record) <> '{}'");
+
+/// The statement that looks at the least, and the word it looks for.
+fn narrowest(query: &Query) -> (&'static str, Option<&str>) {
+    if let Some(id) = query.request_id.as_deref() {
+        return (BY_REQUEST, Some(id));
+    }
+    if let Some(id) = query.trace_id.as_deref() {
+        return (BY_TRACE, Some(id));
+    }
+    if query.is_of_open() {
+        return (OPEN, None);
+    }
+    query.fault.as_deref().map_or((ALL, None), |code| (BY_FAULT, Some(code)))
+}
+
+fn number(status: Status) -> i32 {
+    match status {
+        Status::Running => 1,
+        Status::Waiting => 2,
+        Status::Failed => 3,
+        Status::Stopped => 4,
+        Status::Done => 5,
+        Status::Healed => 6,
+    }
+}
+
+/// A run, and who works on it.
+fn owned(row: &tokio_postgres::Row) -> Result<Run, JournalError> {
+    let owner = column::<Option<String>>(row, 10).map_err(Failure::into_error)?;
+    rows::run(row).map(|run| Run { owner, ..run })
+}
+
+impl PostgresStore {
+    pub(super) async fn browse(&self, query: &Query) -> Result<RunPage, JournalError> {
+        let words = [&query.agent, &query.session, &query.fault, &query.request_id, &query.trace_id];
+        if words.into_iter().flatten().any(|word| !is_name(word)) {
+            return Ok(RunPage::default());
+        }
+        let _turn = self.shared.browsers.acquire().await.map_err(|_| closed())?;
+        let (mut pager, from) = (Pager::new(query), query.from.unwrap_or(Uuid::nil()));
+        while pager.goes_on() {
+            let window = pager.room().min(WINDOW);
+            let (count, last, runs) =
+                self.window(query, from, query.end(pager.last()), window, &pager).await?;
+            if let Some(last) = last {
+                pager.looked_at_many(count, last, runs);
+            }
+            // Full before the window's end: more may lie behind.
+            if count < window && pager.wanted() > 0 {
+                return Ok(pager.page(true));
+            }
+        }
+        Ok(pager.page(false))
+    }
+
+    /// How many rows were looked at, the last of them, and the runs among them that belong to the page.
+    async fn window(
+        &self,
+        query: &Query,
+        from: Uuid,
+        before: Uuid,
+        window: usize,
+        pager: &Pager,
+    ) -> Result<(usize, Option<Uuid>, Vec<Run>), JournalError> {
+        let (statement, word) = narrowest(query);
+        let status = query.status.map(number);
+        let (window, wanted) = (most(window), most(pager.wanted().max(1)));
+        let found = self
+            .shared
+            .reads
+            .query(
+                statement,
+                &[
+                    &from,
+                    &before,
+                    &query.tenants,
+                    &word,
+                    &window,
+                    &query.agent,
+                    &query.session,
+                    &query.fault,
+                    &status,
+                    &wanted,
+                ],
+            )
+            .await?;
+        let read = || -> Result<_, Failure> {
+            let Some(first) = found.first() else { return Ok((0, None)) };
+            Ok((column::<i64>(first, 8)?, column::<Option<Uuid>>(first, 9)?))
+        };
+        let (count, last) = read().map_err(Failure::into_error)?;
+        let is_run = |row: &&tokio_postgres::Row| column::<Option<Uuid>>(row, 0).is_ok_and(|id| id.is_some());
+        let runs = found.iter().filter(is_run).map(owned).collect::<Result<Vec<_>, _>>()?;
+        // Full before the window's end: what lies behind the last one was not looked at.
+        let full = runs.last().filter(|_| runs.len() >= pager.wanted()).map(|run| run.stream_id);
+        Ok((usize::try_from(count).unwrap_or(0), full.or(last), runs))
+    }
+}

@@ -1,0 +1,321 @@
+//! A database of its own for one test, on the server that `CAPSTAN_TEST_POSTGRES` names (`scripts/postgres` starts one).
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, OnceLock};
+
+use capstan_journal::{Replica, Store};
+use capstan_stores::{Durability, Options, connect, migrate};
+use uuid::Uuid;
+
+/// What a database is made of.
+const MIGRATIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../capstan-stores/src/postgres/migrations");
+
+pub struct Database {
+    /// As an administrator.
+    server: String,
+    name: String,
+    pub url: String,
+}
+
+impl Database {
+    /// A new one with all tables. Without a server the test is skipped by name. In a runtime of several threads.
+    pub fn create() -> Option<Self> {
+        let database = Self::named()?;
+        let template = template();
+        if !database.copy(&template).status.success() {
+            make_template(&database.server, &template);
+            let copied = database.copy(&template);
+            assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+        }
+        Some(database)
+    }
+
+    /// With a secret of its own.
+    fn copy(&self, template: &str) -> Output {
+        let mut psql = client(&self.server, &format!("create database {} template {template}", self.name));
+        psql.args(["-c", &format!("\\c {}", self.name)]);
+        psql.args(["-c", "update capstan.meta set secret = sha256(gen_random_uuid()::text::bytea)"]);
+        psql.output().unwrap()
+    }
+
+    /// A new one without tables.
+    pub fn create_empty() -> Option<Self> {
+        let database = Self::named()?;
+        psql(&database.server, &format!("create database {}", database.name));
+        Some(database)
+    }
+
+    fn named() -> Option<Self> {
+        let Ok(server) = std::env::var("CAPSTAN_TEST_POSTGRES") else {
+            eprintln!("skipped: CAPSTAN_TEST_POSTGRES names no server; see scripts/postgres");
+            return None;
+        };
+        let name = format!("capstan_{}", Uuid::new_v4().simple());
+        Some(Self { url: url_of(&server, &name), server, name })
+    }
+
+    pub async fn store(&self, durability: Durability, replica: Replica) -> Arc<dyn Store> {
+        let options = Options { durability, ..Options::default() };
+        connect(&self.url, options, replica).await.unwrap()
+    }
+
+    /// Does something behind the store's back.
+    pub fn sql(&self, statement: &str) -> String {
+        psql(&self.url, statement)
+    }
+}
+
+impl Drop for Database {
+    /// Nobody waits for it. A server that was started for these tests alone goes with all that is in it, and each database that
+    /// is dropped would make it write out everything.
+    fn drop(&mut self) {
+        if std::env::var_os("CAPSTAN_TEST_POSTGRES_DATA").is_some() {
+            return;
+        }
+        let drop = format!("drop database if exists {} with (force)", self.name);
+        let mut psql = client(&self.server, &drop);
+        let _ = psql.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    }
+}
+
+/// Another database of the same server.
+fn url_of(server: &str, name: &str) -> String {
+    let (before, after) = server.split_once("://").unwrap();
+    let (authority, rest) = after.split_once('/').unwrap();
+    let query = rest.split_once('?').map_or(String::new(), |(_, query)| format!("?{query}"));
+    format!("{before}://{authority}/{name}{query}")
+}
+
+/// The database that others are copies of: to copy is faster than to make. Its name says what is in it.
+fn template() -> String {
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(MIGRATIONS).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    let mut hasher = DefaultHasher::new();
+    files.iter().for_each(|file| fs::read(file).unwrap().hash(&mut hasher));
+    format!("capstan_template_{:016x}", hasher.finish())
+}
+
+fn make_template(server: &str, name: &str) {
+    // Tests are processes of their own: the first makes it, the others wait.
+    let lock = File::create(std::env::temp_dir().join(format!("{name}.lock"))).unwrap();
+    lock.lock().unwrap();
+    if psql(server, &format!("select 1 from pg_database where datname = '{name}'")) == "1" {
+        return;
+    }
+    let unfinished = format!("{name}_{}", std::process::id());
+    psql(server, &format!("create database {unfinished}"));
+    let url = url_of(server, &unfinished);
+    let runtime = tokio::runtime::Handle::current();
+    tokio::task::block_in_place(|| runtime.block_on(migrate(&url))).unwrap();
+    psql(server, &format!("alter database {unfinished} rename to {name}"));
+}
+
+/// `psql` itself: what Debian has on the path starts an interpreter first.
+fn client(url: &str, statement: &str) -> Command {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    let mut command = Command::new(FOUND.get_or_init(|| path_of("psql")));
+    command.args([url, "-qtAX", "-v", "ON_ERROR_STOP=1", "-c", statement]);
+    command
+}
+
+fn ask(url: &str, statement: &str) -> Output {
+    client(url, statement).output().unwrap()
+}
+
+fn psql(url: &str, statement: &str) -> String {
+    let done = ask(url, statement);
+    assert!(done.status.success(), "{statement}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap().trim().to_owned()
+}
+
+/// A server of its own, for tests that end it.
+pub struct Engine {
+    folder: tempfile::TempDir,
+    settings: Vec<String>,
+    child: Option<std::process::Child>,
+    is_mounted: bool,
+}
+
+impl Engine {
+    /// Started where [`Database::create`] finds one; skipped where that is.
+    pub fn start(settings: &[&str]) -> Option<Self> {
+        if std::env::var_os("CAPSTAN_TEST_POSTGRES").is_none() {
+            return Database::create().map(|_| unreachable!("there is no server"));
+        }
+        Some(Self::in_a_folder(settings).made().started())
+    }
+
+    /// The same on a disk of so many megabytes. `None`, too, where nobody may mount one.
+    pub fn start_small(megabytes: u32) -> Option<Self> {
+        std::env::var_os("CAPSTAN_TEST_POSTGRES")?;
+        let mut engine = Self::in_a_folder(&["min_wal_size=32MB", "max_wal_size=32MB"]);
+        let size = format!("size={megabytes}m,mode=0700");
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(engine.folder.path())
+            .status();
+        if !mount.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: no disk can be mounted here");
+            return None;
+        }
+        engine.is_mounted = true;
+        engine.own_folder();
+        Some(engine.made().started())
+    }
+
+    /// Fills its disk to the last byte; the file that does so.
+    pub fn fill(&self) -> PathBuf {
+        let ballast = self.folder.path().join("ballast");
+        let mut file = File::create(&ballast).unwrap();
+        let piece = [0; 4096];
+        while std::io::Write::write_all(&mut file, &piece).is_ok() {}
+        ballast
+    }
+
+    fn made(self) -> Self {
+        let engine = self;
+        // To copy one that nobody has used is faster than to make one.
+        let data = engine.data();
+        let made = match std::env::var_os("CAPSTAN_TEST_POSTGRES_DATA") {
+            Some(unused) => as_user(Path::new("cp")).arg("-a").args([Path::new(&unused), &data]).output(),
+            None => program("initdb").args(INITDB).arg(&data).output(),
+        };
+        let made = made.unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        engine
+    }
+
+    /// A standby of this one, which follows it.
+    pub fn standby(&self, settings: &[&str]) -> Self {
+        let standby = Self::in_a_folder(settings);
+        let mut copy = program("pg_basebackup");
+        copy.args([
+            "--write-recovery-conf",
+            "--checkpoint=fast",
+            "--no-sync",
+            "--username=postgres",
+            "--host",
+        ]);
+        let copied = copy.arg(self.folder.path()).arg("--pgdata").arg(standby.data()).output().unwrap();
+        assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+        standby.started()
+    }
+
+    fn in_a_folder(settings: &[&str]) -> Self {
+        let settings = settings.iter().map(|setting| format!("-c{setting}")).collect();
+        let engine = Self { folder: tempfile::tempdir().unwrap(), settings, child: None, is_mounted: false };
+        engine.own_folder();
+        engine
+    }
+
+    fn own_folder(&self) {
+        if is_root() {
+            let owned = Command::new("chown").arg("postgres:").arg(self.folder.path()).status().unwrap();
+            assert!(owned.success());
+        }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Where its socket lies.
+    pub fn host(&self) -> &str {
+        self.folder.path().to_str().unwrap()
+    }
+
+    pub fn url(&self) -> String {
+        let port = self.settings.iter().find_map(|setting| setting.strip_prefix("-cport="));
+        let port = port.map_or(String::new(), |port| format!("&port={port}"));
+        format!("postgres:///postgres?host={}&user=postgres{port}", self.host())
+    }
+
+    /// Asks it itself.
+    pub fn sql(&self, statement: &str) -> String {
+        psql(&self.url(), statement)
+    }
+
+    /// Asks it something that nobody waits for.
+    pub fn ask_in_the_background(&self, statement: &str) -> std::process::Child {
+        let mut psql = client(&self.url(), statement);
+        psql.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    fn started(mut self) -> Self {
+        self.start_again();
+        self
+    }
+
+    pub fn start_again(&mut self) {
+        loop {
+            let mut postgres = program("postgres");
+            postgres.args(["-clisten_addresses=", "-D"]).arg(self.data());
+            postgres.arg("-k").arg(self.folder.path()).args(&self.settings);
+            let log = File::create(self.folder.path().join("log")).unwrap();
+            let mut child = postgres.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+            loop {
+                if ask(&self.url(), "select 1").status.success() {
+                    self.child = Some(child);
+                    return;
+                }
+                // What a killed one has left must be gone first.
+                if child.try_wait().unwrap().is_some() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Ends it at once, as a crash would: `QUIT`, or `KILL` without a word to its own; or in good order: `INT`.
+    pub fn end(&mut self, signal: &str) {
+        let mut child = self.child.take().unwrap();
+        let line = format!("kill -{signal} {}", child.id());
+        assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
+        child.wait().unwrap();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if self.child.is_some() {
+            self.end("QUIT");
+        }
+        if self.is_mounted {
+            let _ = Command::new("umount").arg("-l").arg(self.folder.path()).status();
+        }
+    }
+}
+
+const INITDB: [&str; 6] =
+    ["--auth=trust", "--no-sync", "--locale=C", "--encoding=UTF8", "--username=postgres", "--pgdata"];
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().unwrap().stdout == b"0\n"
+}
+
+/// A program of PostgreSQL's: not what only leads to it.
+fn path_of(name: &str) -> PathBuf {
+    let line =
+        format!("ls /usr/lib/postgresql/*/bin/{name} 2>/dev/null | sort -V | tail -1; command -v {name}");
+    let found = Command::new("sh").args(["-c", &line]).output().unwrap();
+    String::from_utf8(found.stdout).unwrap().lines().next().unwrap().into()
+}
+
+fn program(name: &str) -> Command {
+    as_user(&path_of(name))
+}
+
+/// PostgreSQL refuses to run as root.
+fn as_user(path: &Path) -> Command {
+    if !is_root() {
+        return Command::new(path);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(path);
+    command
+}
