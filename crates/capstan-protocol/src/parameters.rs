@@ -12,6 +12,12 @@ pub struct Parameters {
     /// How freely to choose words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
+    /// Of how much of what is likely words are chosen.
+    #[serde(alias = "topP", skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    /// What makes two answers alike, as far as a model can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<i64>,
     /// How long the answer may be, in tokens.
     #[serde(alias = "maxTokens", skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
@@ -21,6 +27,9 @@ pub struct Parameters {
     /// Whether tools are called.
     #[serde(alias = "toolChoice", skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
+    /// Whether several tools may be called at once.
+    #[serde(alias = "parallelToolCalls", skip_serializing_if = "Option::is_none")]
+    pub parallel_tool_calls: Option<bool>,
     /// What the answer looks like.
     #[serde(alias = "responseFormat", skip_serializing_if = "Option::is_none")]
     pub response_format: Option<ResponseFormat>,

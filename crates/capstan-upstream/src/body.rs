@@ -6,7 +6,7 @@
 use std::io;
 use std::pin::Pin;
 
-use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder};
+use async_compression::tokio::bufread::{GzipDecoder, ZlibDecoder, ZstdDecoder};
 use bytes::{Bytes, BytesMut};
 use capstan_protocol::{ErrorSeverity, Fault};
 use futures_util::TryStreamExt as _;
@@ -15,6 +15,7 @@ use reqwest::header::CONTENT_ENCODING;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio_util::io::StreamReader;
 
+use crate::brotli::BrotliDecoder;
 use crate::decode::malformed;
 use crate::http::{cut, cut_by};
 

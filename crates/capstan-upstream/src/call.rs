@@ -61,6 +61,11 @@ pub(crate) trait Dialect: Send + Sync + 'static {
         None
     }
 
+    /// Whether a refusal to be read on is the upstream's last word.
+    fn is_last_word(&self, _decoder: &Self::Decoder) -> bool {
+        true
+    }
+
     /// Whether a call starts a run that outlives its connection, if the answer names one.
     fn starts_runs(&self) -> bool {
         false
@@ -153,8 +158,8 @@ impl<D: Dialect> HttpAgent<D> {
             out.alive()?;
             match self.resume(resume, headers).await {
                 Resumed::On(response) => read = self.read(response, began, times, &mut decoder, out).await,
-                Resumed::NotNow => {}
-                Resumed::Never => break,
+                Resumed::Never if self.dialect.is_last_word(&decoder) => break,
+                Resumed::Never | Resumed::NotNow => {}
             }
         }
         read

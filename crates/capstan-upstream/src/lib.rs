@@ -7,6 +7,7 @@ pub mod anthropic;
 mod api_key;
 mod attempt_writer;
 mod body;
+mod brotli;
 mod call;
 mod callee;
 pub mod cap;

@@ -190,6 +190,37 @@ async fn what_was_said_while_nobody_listened_is_asked_for() {
     assert_eq!(methods, ["message/stream", "tasks/get", "tasks/resubscribe", "tasks/get"]);
 }
 
+/// It was at work when it was asked for, and is over when it is subscribed to: over HTTP+JSON that is a refusal.
+#[tokio::test]
+async fn a_task_that_ends_before_it_is_subscribed_to_is_asked_for_again() {
+    let task = |state: &str, text: &str| {
+        json!({ "id": "t", "contextId": "c", "status": { "state": state },
+            "artifacts": [{ "artifactId": "a", "parts": [{ "text": text }] }] })
+    };
+    let provider = Provider::start(move |nth| match nth {
+        0 => {
+            vec![
+                stream_head(),
+                event("rest", json!({ "task": task("TASK_STATE_WORKING", "One ") })),
+                Do::Reset,
+            ]
+        }
+        1 => status(200, &[], &task("TASK_STATE_WORKING", "One ").to_string()),
+        2 => status(
+            400,
+            &[],
+            r#"{"error":{"code":400,"status":"FAILED_PRECONDITION","message":"It is over."}}"#,
+        ),
+        _ => status(200, &[], &task("TASK_STATE_COMPLETED", "One two").to_string()),
+    })
+    .await;
+    let config = json!({ "url": provider.url, "protocol": "1.0", "binding": "http+json" });
+    let (outputs, outcome) = run(provider.agent("a2a", config), Turn::new("Hi")).await;
+    outcome.unwrap();
+    assert!(outputs.contains(&capstan_agent::Output::Delta("two".into())), "{outputs:?}");
+    assert_eq!(provider.calls(), 4);
+}
+
 #[tokio::test]
 async fn an_agent_without_streams_is_asked_until_it_is_done() {
     let task = |state: &str| {

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use capstan_agent::{Agent, CancelReason, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, Settings, Timeouts, serve};
-use capstan_journal::{Durability, Journal, TailLimits, open};
+use capstan_journal::{Journal, TailLimits};
 use capstan_protocol::ServiceRequest;
+use capstan_stores::{Durability, open};
 use common::*;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;

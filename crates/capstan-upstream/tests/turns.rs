@@ -63,7 +63,7 @@ fn input(thread: &str, messages: &Value) -> Value {
     json!({ "threadId": thread, "runId": Uuid::now_v7().to_string(), "messages": messages,
         "tools": [{ "name": "weather", "description": "How it is", "parameters": { "type": "object" } }],
         "context": [{ "description": "the user's city", "value": "Rome" }], "state": { "n": 1 },
-        "forwardedProps": { "temperature": 0.5, "maxTokens": 100, "stop": ["END"], "toolChoice": { "tool": "weather" },
+        "forwardedProps": { "temperature": 0.5, "topP": 0.9, "seed": 7, "parallelToolCalls": false, "maxTokens": 100, "stop": ["END"], "toolChoice": { "tool": "weather" },
             "responseFormat": { "json_schema": { "schema": { "type": "object" } } }, "effort": "high", "own": true } })
 }
 
@@ -104,6 +104,8 @@ async fn what_a_request_brings_reaches_each_kind() {
                     json!([{ "name": "own" }, { "type": "function", "function": tool }])
                 );
                 assert_eq!((&body["temperature"], &body["stop"]), (&json!(0.5), &json!(["END"])));
+                assert_eq!((&body["top_p"], &body["seed"]), (&json!(0.9), &json!(7)));
+                assert_eq!(body["parallel_tool_calls"], false);
                 assert_eq!((&body["max_tokens"], &body["max_completion_tokens"]), (&json!(50), &Value::Null));
                 assert_eq!(
                     body["tool_choice"],
@@ -117,6 +119,11 @@ async fn what_a_request_brings_reaches_each_kind() {
                 let tool = json!({ "name": "weather", "description": "How it is", "input_schema": schema });
                 assert_eq!(body["tools"], json!([{ "name": "own" }, tool]));
                 assert_eq!((&body["temperature"], &body["stop_sequences"]), (&json!(0.5), &json!(["END"])));
+                let choice = &body["tool_choice"];
+                assert_eq!(
+                    (&body["top_p"], &choice["disable_parallel_tool_use"]),
+                    (&json!(0.9), &json!(true))
+                );
                 assert_eq!(
                     (&body["max_tokens"], &body["tool_choice"]["name"]),
                     (&json!(50), &json!("weather"))

@@ -84,6 +84,11 @@ impl Decoder {
         (stalls < STALLS).then_some((next, task, stalls))
     }
 
+    /// Whether what is read, or was asked for last, is what is still to come.
+    pub(super) fn is_subscribing(&self) -> bool {
+        matches!(self.reading, Reading::Subscription | Reading::BlindSubscription)
+    }
+
     fn event(&mut self, event: &Value, out: &mut Vec<Output>) -> Result<Step, Fault> {
         let named = |name: &str| event.get(name).filter(|value| value.is_object());
         let kind = text(event, "kind").unwrap_or_default();
@@ -231,7 +236,7 @@ impl Decode for Decoder {
         let error = document.get("error").filter(|error| error.is_object())?;
         // A subscription to a task that has just ended: it can be asked for.
         let is_over = error.get("code").and_then(Value::as_i64) == Some(status::UNSUPPORTED);
-        if is_over && matches!(self.reading, Reading::Subscription | Reading::BlindSubscription) {
+        if is_over && self.is_subscribing() {
             return Some(truncated());
         }
         Some(status::refusal(error, &self.secret))

@@ -211,6 +211,11 @@ impl Dialect for Wire {
         Some(Resume { url: self.url_of(asking), body: self.body_of(asking, json!({ "id": id })), wait })
     }
 
+    /// A task that has ended since it was asked for is subscribed to no more, but can be asked for again.
+    fn is_last_word(&self, decoder: &Decoder) -> bool {
+        !decoder.is_subscribing()
+    }
+
     fn about(&self) -> About {
         About::agent("a2a", Work::Agent)
     }

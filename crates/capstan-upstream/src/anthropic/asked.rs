@@ -13,8 +13,9 @@ pub(super) fn of(turn: &Turn) -> Result<Asked, Fault> {
     let mut set =
         |name: &str, value: Option<Value>| members.extend(value.map(|value| (name.to_owned(), value)));
     set("temperature", asked.temperature.map(Value::from));
+    set("top_p", asked.top_p.map(Value::from));
     set("stop_sequences", (!asked.stop.is_empty()).then(|| asked.stop.clone().into()));
-    set("tool_choice", asked.tool_choice.as_ref().map(choice));
+    set("tool_choice", tool_choice(turn));
     set("output_config", output(asked.effort, asked.response_format.as_ref())?);
     Ok(Asked {
         tools: turn.tools.iter().map(tool).collect(),
@@ -26,6 +27,19 @@ pub(super) fn of(turn: &Turn) -> Result<Asked, Fault> {
 fn tool(tool: &Tool) -> Value {
     let schema = tool.parameters.as_ref().map_or_else(|| json!({ "type": "object" }), RawJson::to_value);
     json!({ "name": tool.name, "description": tool.description, "input_schema": schema })
+}
+
+/// One call at a time is asked for as part of the choice.
+fn tool_choice(turn: &Turn) -> Option<Value> {
+    let asked = &turn.parameters;
+    let is_one = asked.parallel_tool_calls == Some(false) && !turn.tools.is_empty();
+    let mut chosen = asked.tool_choice.as_ref().or(is_one.then_some(&ToolChoice::Auto)).map(choice)?;
+    if let (true, Some(chosen)) =
+        (is_one && asked.tool_choice != Some(ToolChoice::None), chosen.as_object_mut())
+    {
+        chosen.insert("disable_parallel_tool_use".into(), true.into());
+    }
+    Some(chosen)
 }
 
 fn choice(choice: &ToolChoice) -> Value {

@@ -12,8 +12,12 @@ pub(super) fn of(turn: &Turn) -> Asked {
     let mut set =
         |name: &str, value: Option<Value>| members.extend(value.map(|value| (name.to_owned(), value)));
     set("temperature", asked.temperature.map(Value::from));
+    set("top_p", asked.top_p.map(Value::from));
+    set("seed", asked.seed.map(Value::from));
     set("stop", (!asked.stop.is_empty()).then(|| asked.stop.clone().into()));
     set("tool_choice", asked.tool_choice.as_ref().map(choice));
+    // Refused where there are no tools.
+    set("parallel_tool_calls", asked.parallel_tool_calls.filter(|_| !turn.tools.is_empty()).map(Value::from));
     set("response_format", asked.response_format.as_ref().map(format));
     set("reasoning_effort", asked.effort.map(|effort| effort_word(effort).into()));
     Asked {

@@ -12,11 +12,12 @@ use std::sync::{Arc, Mutex};
 
 use capstan_agent::{Agent, Clock, Output, Timer, Turn, channel};
 use capstan_gateway::{Gateway, Settings, serve};
-use capstan_journal::{Durability, Journal, TailLimits, open};
+use capstan_journal::{Journal, TailLimits};
 use capstan_protocol::{
     AgentRequest, Close, Exposure, Fault, Payload, ServiceRequest, SessionContext, StreamError, StreamPacket,
     UserContext, sse,
 };
+use capstan_stores::{Durability, open};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};

@@ -13,6 +13,8 @@ pub(super) fn of(turn: &Turn) -> Asked {
     let mut set =
         |name: &str, value: Option<Value>| members.extend(value.map(|value| (name.to_owned(), value)));
     set("temperature", asked.temperature.map(Value::from));
+    set("top_p", asked.top_p.map(Value::from));
+    set("parallel_tool_calls", asked.parallel_tool_calls.map(Value::from));
     set("tool_choice", asked.tool_choice.as_ref().map(choice));
     set("text", asked.response_format.as_ref().map(|form| json!({ "format": format(form) })));
     set("reasoning", asked.effort.map(|effort| json!({ "effort": effort_word(effort) })));
