@@ -90,7 +90,8 @@ pub(crate) async fn authenticate(State(app): State<App>, request: Request, next:
             let (who, tenant) = (Who::from(&caller), caller.tenant.clone());
             Payer::name(&head.extensions, &tenant);
             head.extensions.insert(caller);
-            let mut response = next.run(Request::from_parts(head, body)).await;
+            let turn = app.limiter.shares.wait(&tenant, app.settings.limits.share_per_tenant).await;
+            let mut response = turn.measure(next.run(Request::from_parts(head, body))).await;
             response.extensions_mut().insert(OfTenant(tenant));
             (who, response)
         }

@@ -1,6 +1,6 @@
 //! Heavy work: what keeps a thread busy for longer than other people's packets may wait, such as reading and decoding a body of
-//! megabytes. Of each tenant's one is worked on at a time, however many have come, and bodies are read no faster than a tenant
-//! may send them: threads, caches and the kernel are everybody's.
+//! megabytes, or making a list. Of each tenant's one is worked on at a time, however many have come, and bodies are read no
+//! faster than a tenant may send them: threads, caches and the kernel are everybody's.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,6 +37,8 @@ pub(crate) struct Heavy(Mutex<HashMap<String, Arc<Work>>>);
 /// One tenant's.
 struct Work {
     one: Arc<Semaphore>,
+    /// Apart from it: whoever sends too much has to see what to stop.
+    answer: Arc<Semaphore>,
     /// When what has been read would have come, had it come at the pace that is allowed.
     paid_until: Mutex<Instant>,
 }
@@ -45,11 +47,17 @@ impl Work {
     fn new() -> Self {
         let now = Instant::now();
         let paid_until = Mutex::new(now.checked_sub(AT_ONCE).unwrap_or(now));
-        Self { one: Arc::new(Semaphore::new(1)), paid_until }
+        let one = || Arc::new(Semaphore::new(1));
+        Self { one: one(), answer: one(), paid_until }
     }
 
     fn paid_until(&self) -> MutexGuard<'_, Instant> {
         self.paid_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anybody has a turn, or waits for one: whoever does holds the semaphore, not all of this.
+    fn is_under_way(&self) -> bool {
+        [&self.one, &self.answer].iter().any(|turns| Arc::strong_count(turns) > 1)
     }
 
     fn is_ahead(&self) -> bool {
@@ -76,6 +84,12 @@ impl Heavy {
         Arc::clone(&self.of(tenant).one).acquire_owned().await.ok()
     }
 
+    /// Waits until the tenant has no other answer under way that is made of much: a list, a page of packets or turns. To be held
+    /// from before its first read until it is written down.
+    pub(crate) async fn answer(&self, tenant: &str) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.of(tenant).answer).acquire_owned().await.ok()
+    }
+
     /// A body that is to be read, at so many bytes a second for all of the tenant's; as fast as it comes if zero.
     pub(crate) fn intake(&self, tenant: &str, body: Body, per_second: usize) -> Intake {
         Intake { work: self.of(tenant), body, per_second, read: 0, turn: None, waited: Duration::ZERO }
@@ -87,7 +101,7 @@ impl Heavy {
             return Arc::clone(work);
         }
         // Only those remain that somebody works with or waits for, and those that have read ahead.
-        known.retain(|_, work| Arc::strong_count(work) > 1 || work.is_ahead());
+        known.retain(|_, work| Arc::strong_count(work) > 1 || work.is_under_way() || work.is_ahead());
         let work = Arc::new(Work::new());
         known.insert(tenant.to_owned(), Arc::clone(&work));
         work
@@ -176,6 +190,19 @@ mod tests {
         assert!(heavy.begin("a", LIGHT + 1).now_or_never().is_some());
         assert!(heavy.begin("c", LIGHT + 1).now_or_never().is_some());
         assert_eq!(heavy.0.lock().unwrap().len(), 1, "nobody is remembered for longer");
+    }
+
+    #[tokio::test]
+    async fn of_a_tenants_answers_one_is_made_at_a_time_whatever_it_sends() {
+        let heavy = Heavy::default();
+        let _body = heavy.begin("a", LIGHT + 1).await;
+        let first = heavy.answer("a").now_or_never();
+        assert!(first.is_some(), "it is not held up by what comes in");
+        assert!(heavy.answer("a").now_or_never().is_none());
+        assert!(heavy.answer("b").now_or_never().is_some());
+        assert!(heavy.answer("a").now_or_never().is_none(), "nor after another tenant came");
+        drop(first);
+        assert!(heavy.answer("a").now_or_never().is_some());
     }
 
     #[tokio::test(start_paused = true)]

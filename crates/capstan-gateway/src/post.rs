@@ -17,7 +17,6 @@ use crate::ask::{self, body_hash, body_values};
 use crate::face::{self, Asker, Face, Opening, Request};
 use crate::limits::Load;
 use crate::reader::{self, View};
-use crate::readers::Reading;
 use crate::refusal::{Refusal, RequestId};
 use crate::relay::Origin;
 use crate::resume::ResumePoint;
@@ -115,10 +114,9 @@ async fn start(
         origin: origin_of(request.parts),
         started_by: mark_of(request.parts),
     };
-    let run = runs::start_or_attach(app, start).await?;
+    // It is read until the answer is there, or its body begins to read by itself.
+    let (run, _reading) = runs::start_or_attach(app, start).await?;
     drop(begun);
-    // Until the answer is there, or its body begins to read by itself.
-    let _reading = Reading::new(app, &run);
     if let Some(mut whole) = face.whole(app, request, &run).await {
         reader::name_stream(&run, &mut whole);
         return Ok(whole);

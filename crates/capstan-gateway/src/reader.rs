@@ -20,6 +20,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use crate::app::App;
 use crate::console::live::{Parting, Viewing};
 use crate::face::{Face, FaceWriter, Next, Opening, Telling};
+use crate::handover::Lasting;
 use crate::limits::Slot;
 use crate::readers::Reading;
 use crate::relay;
@@ -104,6 +105,7 @@ pub(crate) async fn respond(
     });
     let mut response = sse_response(Body::from_stream(stream::unfold(open, next_chunk)));
     response.extensions_mut().insert(departure);
+    response.extensions_mut().insert(Lasting);
     name_stream(run, &mut response);
     face.headers(app, &viewer, response.headers_mut()).await?;
     Ok(response)

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use capstan_agent::Timer;
-use capstan_journal::{Elsewhere, Run};
+use capstan_journal::{Claim, Elsewhere, Run};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -54,9 +54,9 @@ impl Readers {
     }
 
     /// How long it is until then.
-    fn expected_in(&self, tenant: &str) -> Duration {
+    fn expected_in(&self, tenant: &str, now: Instant) -> Duration {
         let expected = lock(&self.expected);
-        expected.get(tenant).map_or(Duration::ZERO, |it| it.back.saturating_duration_since(Instant::now()))
+        expected.get(tenant).map_or(Duration::ZERO, |it| it.back.saturating_duration_since(now))
     }
 
     fn has(&self, stream: Uuid) -> bool {
@@ -122,6 +122,19 @@ impl Reading {
         let reading = Self::of(app, run);
         app.readers.come(run.stream_id, || reading.tell(true));
         reading
+    }
+
+    /// The reader of a run that is yet to be claimed. The claim tells the others, so that they know of the reader as soon as of the run.
+    pub(crate) fn of_claim(app: &App, claim: &mut Claim) -> Self {
+        let reading = Self::of(app, &claim.to_run());
+        claim.is_read = reading.is_keyless;
+        app.readers.come(claim.stream_id, || {});
+        reading
+    }
+
+    /// There is no such run after all, and nothing to tell of it.
+    pub(crate) fn void(mut self) {
+        (self.is_keyless, self.ends_unread) = (false, false);
     }
 
     /// The first reader, unless there is one in any process: of many who come for a run that nobody reads, one gets it.
@@ -243,9 +256,11 @@ impl Vigil<'_> {
         if is_read {
             return grace;
         }
-        let elapsed = self.began.elapsed();
+        // One look at the clock: the time until somebody is back must not grow by what passes between two.
+        let now = Instant::now();
+        let elapsed = now.saturating_duration_since(self.began);
         // Whoever was told to come back later may come for this one.
-        let expected = expected.max(self.app.readers.expected_in(tenant));
+        let expected = expected.max(self.app.readers.expected_in(tenant, now));
         let back = if expected.is_zero() { Duration::ZERO } else { (elapsed + expected).min(LONGEST) };
         let left = unread_for.map_or(Duration::ZERO, |long| (elapsed + grace).saturating_sub(long));
         grace.max(back).max(left).saturating_sub(self.waited.max(elapsed))

@@ -88,7 +88,6 @@ impl App {
             Health::Well => None,
             Health::Unavailable(_) => Some(fault.with_retry_after(JOURNAL_RETRY)),
             Health::Broken(_) => Some(fault),
-            _ => Some(fault),
         }
     }
 

@@ -246,7 +246,8 @@ async fn expire_now(app: &App) {
 #[cfg(test)]
 mod tests {
     use capstan_agent::Clock;
-    use capstan_journal::{Claim, Durability, Found, Journal, Quota, TailLimits, open};
+    use capstan_journal::{Claim, Found, Journal, Quota, TailLimits};
+    use capstan_stores::{Durability, open};
     use uuid::Uuid;
 
     use super::*;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use capstan_journal::{ArmedBy, Claim, ErrorKind, Found, JournalError, Run, RunState, Step};
+use capstan_journal::{ArmedBy, Claim, ErrorKind, Found, Quota, Run, RunState, Step};
 use capstan_protocol::{Fault, FaultKind};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
@@ -15,6 +15,7 @@ use crate::app::{App, Registered};
 use crate::ask::Ask;
 use crate::console::feed::What;
 use crate::limits::{Load, Slot};
+use crate::readers::Reading;
 use crate::readiness::UNWELL;
 use crate::refusal::{JOURNAL_RETRY, journal_fault};
 use crate::relay::{self, Origin, Room};
@@ -112,14 +113,24 @@ pub(crate) struct Start<'a> {
     pub(crate) load: Load,
 }
 
-/// The run that a request is about, started or found.
-pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, Fault> {
+/// What became of a claim.
+// The large variant is the usual one.
+#[allow(clippy::large_enum_variant)]
+enum Begun {
+    New(Run, Reading),
+    /// Somebody else's run has the key, and the request takes what it took.
+    Held(Run, Load),
+}
+
+/// The run that a request is about, started or found, and whoever asks as its reader. A new one has its reader from the start: in between a
+/// repeat could take it for unread.
+pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<(Run, Reading), Fault> {
     app.is_open().await;
     let hash = start.hash;
     match app.journal.store().find(start.tenant, &start.key).await.map_err(journal_fault)? {
         Some(Found::Run(run)) => {
             let again = Again { ask: start.ask, point: start.point, origin: start.origin, load: start.load };
-            return attach(app, run, hash, again).await;
+            return attach(app, run, hash, again).await.map(|run| read(app, run));
         }
         Some(Found::Expired) => return Err(Fault::new(FaultKind::StreamExpired)),
         None if start.point.is_resume() => return Err(Fault::new(FaultKind::StreamExpired)),
@@ -128,19 +139,23 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
     let agent = app.agent_for(start.agent, start.ask)?.clone();
     let answers = interrupts::asker(app, start.tenant, start.ask).await?;
     let slot = admit(app, &start).await?;
-    let claim = Claim { answers, ..claim_of(app, &start, &agent) };
+    let mut claim = Claim { answers, ..claim_of(app, &start, &agent) };
+    let reading = Reading::of_claim(app, &mut claim);
     let trace = start.origin.trace.clone();
     let (here, ask, load) = (app.clone(), Arc::clone(start.ask), start.load);
     let claimed = carry_out(app, async move {
         let tenant = claim.tenant.clone();
         let quota = here.quota_of(&tenant);
-        let refuse = |error: JournalError| {
-            if let ErrorKind::Refused(refused) = error.kind() {
-                here.limiter.note_refusal(&tenant, refused);
+        let claimed = match here.journal.claim(claim, &quota).await {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                reading.void();
+                if let ErrorKind::Refused(refused) = error.kind() {
+                    here.limiter.note_refusal(&tenant, refused);
+                }
+                return Err(journal_fault(error));
             }
-            journal_fault(error)
         };
-        let claimed = here.journal.claim(claim, &quota).await.map_err(refuse)?;
         if claimed.is_new {
             // Before anybody works on it: so no end comes unnoticed, and whoever goes on after a crash finds it open.
             webhooks::promise(&here, &claimed.run, &ask).await;
@@ -154,17 +169,24 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<Run, 
                 Room { slot: Some(slot), load },
                 None,
             );
-            return Ok((claimed, None));
+            return Ok(Begun::New(claimed.run, reading));
         }
-        Ok((claimed, Some(load)))
+        reading.void();
+        Ok(Begun::Held(claimed.run, load))
     });
     match claimed.await? {
-        (claimed, None) => Ok(claimed.run),
-        (claimed, Some(load)) => {
+        Begun::New(run, reading) => Ok((run, reading)),
+        Begun::Held(run, load) => {
             let again = Again { ask: start.ask, point: start.point, origin: start.origin, load };
-            attach(app, claimed.run, hash, again).await
+            attach(app, run, hash, again).await.map(|run| read(app, run))
         }
     }
+}
+
+/// A run that was there, with one reader more.
+fn read(app: &App, run: Run) -> (Run, Reading) {
+    let reading = Reading::new(app, &run);
+    (run, reading)
 }
 
 /// A request whose run is there already.
@@ -294,6 +316,35 @@ pub(crate) async fn arm(
     }
     let now = store.run(stream).await.map_err(journal_fault)?;
     now.ok_or_else(|| Fault::new(FaultKind::StreamExpired))
+}
+
+/// Claims a run that is over at once, as if somebody had stopped it; `None` if there is one, or what it answers is answered. `before` is what
+/// has to be on record when it ends. Should this process die in between, whoever goes on works on it as on any other.
+pub(crate) async fn give_up<B>(
+    app: &App,
+    claim: Claim,
+    before: impl FnOnce(Run) -> B + Send + 'static,
+) -> Result<Option<Run>, Fault>
+where
+    B: Future<Output = Result<(), Fault>> + Send + 'static,
+{
+    app.is_open().await;
+    let here = app.clone();
+    let given_up = carry_out(app, async move {
+        let run = match here.journal.claim(claim, &Quota::UNLIMITED).await {
+            Ok(claimed) if claimed.is_new => claimed.run,
+            Ok(_) => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::Answered => return Ok(None),
+            Err(error) => return Err(journal_fault(error)),
+        };
+        here.console.began(&here, &run);
+        let noted = before(run.clone()).await;
+        // Nobody works on it, so that it must not stay open, whatever could not be noted.
+        relay::close_waiting(&here, &run, relay::Ending::Cancelled).await?;
+        noted?;
+        here.journal.store().run(run.stream_id).await.map_err(journal_fault)
+    });
+    given_up.await
 }
 
 /// Stops a run; returns when its CLOSE is in the journal. A finished one stays as it is.

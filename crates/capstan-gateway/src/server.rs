@@ -1,21 +1,27 @@
 //! Listening, serving, draining.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::activity::Activity;
 use crate::doors::{Doors, Entry};
 use axum::Router;
 use axum::extract::ConnectInfo;
+use axum::response::Response;
 use capstan_agent::END_LIMIT;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
@@ -23,8 +29,10 @@ use tower::ServiceExt as _;
 
 use crate::app::{App, Gateway};
 use crate::connection::Stalled;
+use crate::handover::{self, After, Handover, Noted};
 use crate::progress;
 use crate::router::Behind;
+use crate::socket::Socket;
 use crate::stall_timeout::StallTimeout;
 use crate::{console, recovery, router};
 
@@ -210,6 +218,8 @@ async fn accept(app: App, listener: TcpListener, routers: Routers, connections: 
                 };
                 // The very future, not one that awaits it: that would hold it twice, for every idle viewer.
                 connections.spawn(connection(app.clone(), socket, peer, inside, entry));
+                // One at a time: nobody waits behind a crowd that comes at once.
+                tokio::task::yield_now().await;
             }
             // One address has as many as it may, and there is no room left to say so.
             Ok((_, peer, None)) => tracing::debug!(%peer, "too many connections from one address"),
@@ -237,8 +247,10 @@ async fn converse(app: App, socket: TcpStream, peer: SocketAddr, inside: Inside)
         return exchange(app, socket, peer, inside, stalled).await;
     };
     // Who cannot shake hands, or takes too long to, is no loss.
-    if let Ok(Ok(socket)) = tokio::time::timeout(app.settings.timeouts.request, tls.accept(socket)).await {
-        exchange(app, socket, peer, inside, stalled).await;
+    let accepting = Box::pin(tls.accept(socket));
+    if let Ok(Ok(socket)) = tokio::time::timeout(app.settings.timeouts.request, accepting).await {
+        // Boxed, like HTTP/2 below: what they need beyond plain HTTP/1 would be room in every connection's task.
+        Box::pin(exchange(app, socket, peer, inside, stalled)).await;
     }
 }
 
@@ -264,26 +276,109 @@ async fn exchange<S>(app: App, socket: S, peer: SocketAddr, inside: Inside, stal
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let activity = Arc::<Activity>::default();
-    let idle = activity.clone().idle(app.settings.timeouts.request, app.settings.timeouts.idle_connection);
+    let (activity, handover) = (Arc::<Activity>::default(), Handover::default());
+    let mut idle =
+        pin!(activity.clone().idle(app.settings.timeouts.request, app.settings.timeouts.idle_connection));
+    let mut socket = Socket::new(socket, handover.clone());
+    let is_http2 = tokio::select! {
+        begins = socket.begins_as_http2() => begins,
+        () = idle.as_mut() => return,
+        () = app.closing.cancelled() => return,
+    };
     let asked = CancellationToken::new();
-    let asking = asked.clone();
-    let service = tower::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
+    let (asking, here) = (asked.clone(), handover.clone());
+    let service = tower::service_fn(move |mut request: Request<Incoming>| {
         asking.cancel();
         request.extensions_mut().insert(ConnectInfo(peer));
         let (router, place) = inside.room(&activity, peer.ip());
         let under_way = activity.begin(place);
-        let (answering, stalled) = (router.oneshot(request), stalled.clone());
-        async move { answering.await.map(|response| under_way.until_sent(stalled.tell(response))) }
+        let handover = handover::after(&request).map(|after| (here.clone(), after));
+        let (head, body) = request.into_parts();
+        let (body, is_read) = Noted::new(body);
+        let (answering, stalled) = (router.oneshot(Request::from_parts(head, body)), stalled.clone());
+        async move {
+            let response = answering.await.map(|response| under_way.until_sent(stalled.tell(response)));
+            response.map(|response| match handover {
+                Some((handover, after)) if is_read.load(Ordering::Relaxed) => handover.offer(response, after),
+                Some(_) | None => response,
+            })
+        }
     });
-    let ping = Some(app.settings.timeouts.ping).filter(|ping| !ping.is_zero());
-    let mut builder = auto::Builder::new(Answering(app.clone()));
+    let service = TowerToHyperService::new(service);
+    let leaving = pin!(leaving(&app, &asked));
+    match is_http2 {
+        Ok(true) => Box::pin(http2(&app, socket, service, idle, leaving)).await,
+        Ok(false) => http1(&app, socket, service, handover, idle, leaving).await,
+        Err(_) => {}
+    }
+}
+
+/// hyper reads requests and answers them; what lasts is sent by us, and then it is hyper's turn again.
+async fn http1<S, Q>(
+    app: &App,
+    mut socket: Socket<S>,
+    service: Q,
+    handover: Handover,
+    mut idle: Pin<&mut impl Future<Output = ()>>,
+    mut leaving: Pin<&mut impl Future<Output = ()>>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    Q: hyper::service::Service<Request<Incoming>, Response = Response, Error = Infallible> + Clone,
+{
+    let mut builder = http1::Builder::new();
     builder
-        .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(app.settings.timeouts.request)
-        .max_buf_size(CONNECTION_BUFFER)
-        .http2()
+        .max_buf_size(CONNECTION_BUFFER);
+    loop {
+        // Boxed, so that its room is free while a body lasts.
+        let mut serving = Box::new(builder.serve_connection(TokioIo::new(socket), service.clone()));
+        let mut is_last = false;
+        let body = tokio::select! {
+            body = handover.wait(&mut serving) => body,
+            () = idle.as_mut() => {
+                Pin::new(&mut *serving).graceful_shutdown();
+                let _ = tokio::time::timeout(LAST_WORDS, serving).await;
+                return;
+            }
+            () = leaving.as_mut() => {
+                is_last = true;
+                Pin::new(&mut *serving).graceful_shutdown();
+                handover.wait(&mut serving).await
+            }
+        };
+        let Some((body, after)) = body else { return };
+        let parts = serving.into_parts();
+        socket = parts.io.into_inner();
+        socket.unread(parts.read_buf);
+        if handover::send(&mut socket, body).await.is_err() {
+            return;
+        }
+        if is_last || after == After::Close {
+            let _ = socket.shutdown().await;
+            return;
+        }
+    }
+}
+
+async fn http2<S, Q>(
+    app: &App,
+    socket: Socket<S>,
+    service: Q,
+    idle: Pin<&mut impl Future<Output = ()>>,
+    leaving: Pin<&mut impl Future<Output = ()>>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    Q: hyper::service::Service<
+            Request<Incoming>,
+            Response = Response,
+            Error = Infallible,
+            Future: Send + 'static,
+        >,
+{
+    let ping = Some(app.settings.timeouts.ping).filter(|ping| !ping.is_zero());
+    let mut builder = http2::Builder::new(Answering(app.clone()));
+    builder
         .timer(TokioTimer::new())
         // A peer that is gone without a word is found out.
         .keep_alive_interval(ping)
@@ -292,8 +387,7 @@ where
         .initial_stream_window_size(RECEIVE_WINDOW)
         .initial_connection_window_size(RECEIVE_WINDOW)
         .max_send_buf_size(CONNECTION_BUFFER);
-    let serving = builder.serve_connection(TokioIo::new(socket), TowerToHyperService::new(service));
-    tokio::pin!(serving);
+    let mut serving = pin!(builder.serve_connection(TokioIo::new(socket), service));
     tokio::select! {
         _ = serving.as_mut() => return,
         () = idle => {
@@ -301,7 +395,7 @@ where
             let _ = tokio::time::timeout(LAST_WORDS, serving).await;
             return;
         }
-        () = leaving(&app, &asked) => serving.as_mut().graceful_shutdown(),
+        () = leaving => serving.as_mut().graceful_shutdown(),
     }
     let _ = serving.await;
 }

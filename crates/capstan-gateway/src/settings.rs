@@ -171,6 +171,9 @@ pub struct Limits {
     pub bytes_in_flight_per_tenant: usize,
     /// The same in all.
     pub bytes_in_flight: usize,
+    /// How much of all processors the requests of one tenant may keep busy while others ask as well, in hundredths; all of them if
+    /// zero.
+    pub share_per_tenant: u32,
     /// Runs at once in all.
     pub runs: usize,
     /// Open responses per tenant.
@@ -219,6 +222,8 @@ impl Default for Limits {
             bytes_in_flight_per_tenant: 256 * 1024 * 1024,
             // Four tenants that do their worst, on a machine of modest size.
             bytes_in_flight: 1024 * 1024 * 1024,
+            // Of two processors half of one: what is left is enough for others not to notice.
+            share_per_tenant: 25,
             // Beyond this a machine of modest size thrashes; it answers 503 instead.
             runs: 10_000,
             readers_per_tenant: 100_000,

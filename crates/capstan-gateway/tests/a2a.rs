@@ -3,6 +3,7 @@
 
 mod common;
 
+use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, KeyHash, Settings, Tenant};
 use common::{Server, client, start};
 use serde_json::{Value, json};
@@ -169,6 +170,132 @@ async fn a_task_that_asks_goes_on_under_its_id_when_it_is_answered() {
 }
 
 #[tokio::test]
+async fn a_task_that_asks_is_not_over() {
+    let server = start(Settings::default()).await;
+    let ask = async || {
+        let sent = json!({ "message": message("/ask Paint it blue?") });
+        result(&server, "SendMessage", sent).await["task"].clone()
+    };
+    let asked = ask().await;
+    let id = &asked["id"];
+    // Whoever subscribes has it as it stands.
+    let told = events(&stream(&server, "SubscribeToTask", json!({ "id": id })).await.text().await.unwrap());
+    assert_eq!(told.iter().map(|event| &event["task"]).collect::<Vec<_>>(), [&asked]);
+    // It can be cancelled, once, and then asks for nothing any more.
+    let canceled = result(&server, "CancelTask", json!({ "id": id })).await;
+    assert_eq!((&canceled["id"], &canceled["status"]["state"]), (id, &json!("TASK_STATE_CANCELED")));
+    assert_eq!(canceled["artifacts"], asked["artifacts"]);
+    assert_eq!(result(&server, "GetTask", json!({ "id": id })).await, canceled);
+    let listed = result(&server, "ListTasks", json!({ "contextId": asked["contextId"] })).await;
+    assert_eq!(listed["tasks"][0]["status"]["state"], "TASK_STATE_CANCELED");
+    assert_eq!(code(&server, "CancelTask", json!({ "id": id })).await, -32002);
+    assert_eq!(code(&server, "SubscribeToTask", json!({ "id": id })).await, -32004);
+    let mut answer = message("yes");
+    answer["taskId"] = id.clone();
+    assert_eq!(code(&server, "SendMessage", json!({ "message": answer })).await, -32004);
+    // Of an answer and a cancel that come at once, one counts.
+    for _ in 0..8 {
+        let mut answer = message("yes");
+        let id = ask().await["id"].clone();
+        answer["taskId"] = id.clone();
+        let (answered, canceled) = tokio::join!(
+            call(&server, "SendMessage", json!({ "message": answer })),
+            call(&server, "CancelTask", json!({ "id": id })),
+        );
+        let state = result(&server, "GetTask", json!({ "id": id })).await["status"]["state"].clone();
+        let is_answered = answered.get("result").is_some();
+        assert_eq!(state == "TASK_STATE_COMPLETED", is_answered, "{answered} {canceled}");
+        assert_ne!(canceled.get("result").is_some(), is_answered, "{answered} {canceled}");
+    }
+    server.stop().await;
+}
+
+/// Has heard data from another agent.
+struct Teller;
+
+#[async_trait]
+impl Agent for Teller {
+    async fn run(&self, _: Turn, out: &mut Writer) -> Outcome {
+        out.event("A2A_DATA", &json!({ "artifact": "a", "data": { "key": "value" } })).await?;
+        let item = json!({ "url": "https://a.example/x.png", "mime_type": "image/png", "alt_text": "x" });
+        out.event("MEDIA_CAROUSEL", &json!({ "items": [item] })).await?;
+        Ok(out.delta("That is it.").await?)
+    }
+}
+
+#[tokio::test]
+async fn data_of_an_agent_behind_this_one_go_on_and_media_are_files() {
+    let server = common::serve_gateway(Gateway::new(common::journal()).agent("teller", Teller)).await;
+    let sent = json!({ "message": message("Tell me") });
+    let told = events(&stream(&server, "SendStreamingMessage", sent.clone()).await.text().await.unwrap());
+    let streamed = &told[1]["artifactUpdate"]["artifact"]["parts"];
+    assert_eq!(streamed[0]["data"], json!({ "key": "value" }));
+    let task = result(&server, "SendMessage", sent).await["task"].clone();
+    let parts = &task["artifacts"][0]["parts"];
+    assert_eq!((text_of(parts).as_str(), &parts[1]), ("That is it.", &streamed[0]));
+    let file = json!({ "url": "https://a.example/x.png", "mediaType": "image/png", "filename": "x" });
+    assert_eq!((&told[2]["artifactUpdate"]["artifact"]["parts"][0], &parts[2]), (&file, &file));
+    let older = result(&server, "tasks/get", json!({ "id": task["id"] })).await;
+    let file = json!({ "uri": "https://a.example/x.png", "mimeType": "image/png", "name": "x" });
+    assert_eq!(older["artifacts"][0]["parts"][2], json!({ "kind": "file", "file": file }));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_version_that_is_not_spoken_is_refused_by_name() {
+    let server = start(Settings::default()).await;
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {} });
+    for version in ["1.0", "0.3", "1.0.2", "", "0.3.0"] {
+        let told: Value = post(&server, URL, &body, &[("a2a-version", version)]).await.json().await.unwrap();
+        assert!(told.get("result").is_some(), "{version}: {told}");
+    }
+    for version in ["99.0", "0.2", "1.01", "one"] {
+        let told: Value = post(&server, URL, &body, &[("A2A-Version", version)]).await.json().await.unwrap();
+        assert_eq!((&told["error"]["code"], &told["id"]), (&json!(-32009), &json!(1)), "{version}: {told}");
+    }
+    for path in ["/v1/a2a/tasks?A2A-Version=99.0", "/v1/agents/demo/a2a/tasks?A2A-Version=99.0"] {
+        let refused = server.get(path).await;
+        assert_eq!(refused.status(), 400);
+        let refused: Value = refused.json().await.unwrap();
+        assert_eq!(refused["error"]["details"][0]["reason"], "VERSION_NOT_SUPPORTED", "{refused}");
+    }
+    // Members may have the names of the protocol's definition.
+    let mut sent = message("/echo Hi");
+    sent["message_id"] = sent["messageId"].take();
+    sent.as_object_mut().unwrap().remove("messageId");
+    sent["context_id"] = "snake".into();
+    let task = result(&server, "SendMessage", json!({ "message": sent })).await["task"].clone();
+    assert_eq!(task["contextId"], "snake");
+    let listed = result(&server, "ListTasks", json!({ "context_id": "other" })).await;
+    assert_eq!(listed["tasks"], json!([]));
+    // The address is the same with a slash.
+    let told: Value = post(&server, "/v1/a2a/", &body, &[]).await.json().await.unwrap();
+    assert!(told.get("result").is_some(), "{told}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_card_is_kept_for_a_while_and_an_extended_one_is_of_its_version() {
+    let server = start(Settings::default()).await;
+    let card = server.get("/.well-known/agent-card.json").await;
+    let header = |name: &str| card.headers()[name].to_str().unwrap().to_owned();
+    assert_eq!(header("cache-control"), "public, max-age=60");
+    let tag = header("etag");
+    let url = format!("{}/.well-known/agent-card.json", server.url);
+    for (known, status) in [(tag.as_str(), 304), (&format!("\"x\", W/{tag}"), 304), ("\"x\"", 200)] {
+        let again = client().get(&url).header("if-none-match", known).send().await.unwrap();
+        assert_eq!(again.status().as_u16(), status, "{known}");
+        assert_eq!(again.headers()["etag"], tag.as_str());
+    }
+    let new = result(&server, "GetExtendedAgentCard", json!({})).await;
+    let old = result(&server, "agent/getAuthenticatedExtendedCard", json!({})).await;
+    assert_eq!((new.get("url"), old["preferredTransport"].as_str()), (None, Some("JSONRPC")));
+    let rest: Value = server.get("/v1/a2a/extendedAgentCard").await.json().await.unwrap();
+    assert_eq!(rest, new);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_subscriber_has_the_text_so_far_and_then_what_comes() {
     let server = start(Settings::default()).await;
     let mut live = stream(&server, "SendStreamingMessage", json!({ "message": message("/hang") })).await;
@@ -232,7 +359,9 @@ async fn http_and_json_say_the_same_without_envelopes() {
     }
     let unknown = server.get(&format!("/v1/a2a/tasks/{}", Uuid::now_v7())).await;
     assert_eq!(unknown.status(), 404);
-    assert_eq!(unknown.json::<Value>().await.unwrap()["error"]["details"][0]["reason"], "TASK_NOT_FOUND");
+    let unknown = unknown.json::<Value>().await.unwrap()["error"].clone();
+    assert_eq!(unknown["details"][0]["reason"], "TASK_NOT_FOUND");
+    assert!(unknown["message"].as_str().unwrap().starts_with("The task was not found"), "{unknown}");
     server.stop().await;
 }
 
@@ -360,6 +489,18 @@ async fn what_is_no_call_is_refused_in_json_rpc() {
         client().post(format!("{}{URL}", server.url)).header("content-type", "application/json").body("{");
     let unparsable: Value = raw.send().await.unwrap().json().await.unwrap();
     assert_eq!(unparsable["error"]["code"], -32700);
+    for wrong in [
+        json!([]),
+        json!({ "jsonrpc": "1.0", "id": 1, "method": "ListTasks" }),
+        json!({ "jsonrpc": "2.0", "id": 1 }),
+        json!({ "jsonrpc": "2.0", "id": 1, "method": 5 }),
+        json!({ "jsonrpc": "2.0", "id": { "no": "id" }, "method": "ListTasks" }),
+    ] {
+        let refused: Value = post(&server, URL, &wrong, &[]).await.json().await.unwrap();
+        assert_eq!(refused["error"]["code"], -32600, "{wrong}");
+        let id = if wrong["id"] == 1 { json!(1) } else { Value::Null };
+        assert_eq!(refused["id"], id, "{wrong}");
+    }
     assert_eq!(code(&server, "Dance", json!({})).await, -32601);
     assert_eq!(code(&server, "SendMessage", json!({})).await, -32602);
     assert_eq!(

@@ -3,10 +3,13 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use capstan_agent::{Agent, Interrupt, Outcome, Turn, Writer, async_trait};
-use capstan_gateway::{Gateway, KeyHash, Limits, Settings, Tenant};
-use capstan_protocol::{Part, Problem};
-use common::{Server, client, disk, journal, start, start_on};
+use capstan_gateway::{Gateway, KeyHash, Limits, Settings, Tenant, Timeouts};
+use capstan_protocol::{Fault, FaultKind, Part, Problem};
+use common::{Server, client, disk, journal, serve_gateway, start, start_on};
 use serde_json::{Value, json};
 
 const CHAT: &str = "/v1/ai-sdk/chat";
@@ -163,10 +166,25 @@ async fn the_same_message_starts_once_and_another_answer_is_another_run() {
     server.stop().await;
 }
 
+/// Fails at once, and from then on says nothing until it is stopped.
+struct FailsOnce(AtomicBool);
+
+#[async_trait]
+impl Agent for FailsOnce {
+    async fn run(&self, _turn: Turn, _out: &mut Writer) -> Outcome {
+        if self.0.swap(false, Ordering::Relaxed) {
+            return Err(Fault::new(FaultKind::AgentExecutionError).into());
+        }
+        std::future::pending().await
+    }
+}
+
 #[tokio::test]
 async fn what_failed_may_be_sent_again_and_is_then_one_run_again() {
-    let server = start(Settings::default()).await;
-    let sent = submit("c", "/fault agent_execution_error --after 0");
+    let timeouts = Timeouts { drain: Duration::ZERO, ..Timeouts::default() };
+    let gateway = Gateway::new(journal()).agent("demo", FailsOnce(AtomicBool::new(true)));
+    let server = serve_gateway(gateway.settings(Settings { timeouts, ..Settings::default() })).await;
+    let sent = submit("c", "Hello");
     let first = post(&server, &sent).await;
     let failed = common::stream_of(&first);
     assert!(body(first).await.contains("\"error\""));

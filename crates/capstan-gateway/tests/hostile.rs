@@ -3,11 +3,16 @@
 
 mod common;
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use capstan_gateway::{KeyHash, Limits, Settings, Tenant, Timeouts};
 use capstan_protocol::ErrorSeverity;
-use common::{Server, all, ask, ask_in, client, close_reason, errors, problem, start, stream_of, text};
+use common::odd_store::OddStore;
+use common::{
+    Server, all, ask, ask_in, client, close_reason, errors, problem, start, start_on, stream_of, text,
+};
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -186,6 +191,30 @@ async fn a_session_is_read_in_pages_of_bounded_size_and_has_a_size_of_its_own() 
     all(server.post(&ask_in(session, &long)).await).await;
     let refused = problem(server.post(&ask_in(session, &long)).await).await;
     assert_eq!((refused.status, refused.code.as_str()), (429, "message_limit_exceeded"));
+    server.stop().await;
+}
+
+/// Whoever asks for much is answered in its own time: what others wait for is how much of it is made at once.
+#[tokio::test]
+async fn of_one_tenants_lists_and_pages_one_is_read_at_a_time() {
+    let store = OddStore::new().shared();
+    let server = start_on(store.journal(), Settings::default()).await;
+    let session = Uuid::now_v7();
+    let stream = all(server.post(&ask_in(session, "/tokens 1")).await).await[0].stream_id;
+    store.most_reading.store(0, Ordering::Relaxed);
+    let paths = [
+        "/v1/streams".to_owned(),
+        format!("/v1/sessions/{session}"),
+        "/v1/console/runs".to_owned(),
+        "/v1/console/overview".to_owned(),
+        format!("/v1/console/find?q={stream}"),
+        format!("/v1/console/sessions/local/{session}"),
+        "/v1/a2a/tasks".to_owned(),
+    ];
+    let read = |n: usize| server.get(&paths[n % paths.len()]);
+    let answers = join_all((0..8 * paths.len()).map(read)).await;
+    assert!(answers.iter().all(|answer| answer.status() == 200), "{answers:?}");
+    assert_eq!(store.most_reading.load(Ordering::Relaxed), 1);
     server.stop().await;
 }
 

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use capstan_agent::{Agent, Outcome, Timer, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, KeyHash, Limits, Settings, Tenant, TenantKey};
+use common::odd_store::OddStore;
 use common::{Server, client, demo, start, stream_of};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 /// Calls the caller's first tool, or says what it got; it has a tool of its own as well.
 struct Caller;
@@ -209,6 +211,17 @@ async fn what_is_wrong_with_a_request_is_named_and_starts_nothing() {
         (with("n", json!(2)), 400, "n", "invalid_request"),
         (with("logprobs", json!(true)), 400, "logprobs", "invalid_request"),
         (with("stream", json!("yes")), 400, "stream", "invalid_request"),
+        (with("metadata", json!({ "k": 5 })), 400, "metadata", "invalid_request"),
+        (with("temperature", json!("hot")), 400, "temperature", "invalid_request"),
+        (with("temperature", json!(3)), 400, "temperature", "invalid_request"),
+        (with("max_completion_tokens", json!(-1)), 400, "max_completion_tokens", "invalid_request"),
+        (with("max_tokens", json!(0)), 400, "max_tokens", "invalid_request"),
+        (with("tools", json!({})), 400, "tools", "invalid_request"),
+        (with("tool_choice", json!({ "type": "song", "name": "f" })), 400, "tool_choice", "invalid_request"),
+        (with("stream_options", json!(true)), 400, "stream_options", "invalid_request"),
+        (with("seed", json!("1")), 400, "seed", "invalid_request"),
+        (with("function_call", json!("auto")), 400, "function_call", "invalid_request"),
+        (with("web_search_options", json!({})), 400, "web_search_options", "invalid_request"),
         (with("messages", json!("hi")), 400, "messages", "invalid_request"),
         (
             with("response_format", json!({ "type": "json_object" })),
@@ -408,6 +421,27 @@ async fn a_repeat_without_a_key_attaches_to_the_run_that_nobody_reads() {
     server.clock.set_by(601);
     post(&server, &chat("/echo done"), &REPEAT).await.bytes().await.unwrap();
     assert_eq!(runs(&server).await, 9);
+}
+
+#[tokio::test]
+async fn a_run_is_read_from_the_moment_on_in_which_it_can_be_found() {
+    let (store, (go_on, late)) = (OddStore::new().shared(), oneshot::channel());
+    *store.late_claim.lock().unwrap() = Some(late);
+    let server = common::start_on(store.journal(), Settings::default()).await;
+    let body = streamed(chat("/hang"));
+    // Its run is in the journal, and it does not know yet.
+    let first = post(&server, &body, &[]);
+    let repeat = async {
+        while runs(&server).await == 0 {}
+        let repeat = post(&server, &body, &REPEAT).await;
+        go_on.send(()).unwrap();
+        repeat
+    };
+    let (first, repeat) = tokio::join!(first, repeat);
+    assert_ne!(stream_of(&first), stream_of(&repeat));
+    for response in [first, repeat] {
+        server.delete(&format!("/v1/streams/{}", stream_of(&response))).await;
+    }
 }
 
 #[tokio::test]

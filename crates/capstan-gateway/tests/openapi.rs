@@ -48,10 +48,10 @@ async fn the_document_lists_exactly_the_paths_of_the_router() {
         .filter(|text| text.starts_with('/'))
         .map(str::to_owned)
         .collect();
-    // Its own fallback is one of them.
+    // Its own fallback is one of them, and a path with a slash behind it is the one without.
     let served: BTreeSet<String> = served
         .into_iter()
-        .filter(|path| !path.contains("fallback"))
+        .filter(|path| !path.contains("fallback") && (path == "/" || !path.ends_with('/')))
         .map(|path| path.replace("{*", "{"))
         .collect();
     assert_eq!(served, documented().into_keys().collect());

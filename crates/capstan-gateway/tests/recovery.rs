@@ -81,7 +81,7 @@ async fn what_a_repair_cannot_vouch_for_is_lost_and_never_continued() {
     let whole = std::fs::read(&segment).unwrap();
     std::fs::write(&segment, &whole[..whole.len() - 1]).unwrap();
     let path = folder.path().to_owned();
-    let report = tokio::task::spawn_blocking(move || capstan_journal::repair(&path)).await.unwrap().unwrap();
+    let report = tokio::task::spawn_blocking(move || capstan_stores::repair(&path)).await.unwrap().unwrap();
     assert_eq!(report.lost_streams.len(), 2, "{report:?}");
     let journal = disk(folder.path());
     let server = common::start_on(journal.clone(), Settings::default()).await;

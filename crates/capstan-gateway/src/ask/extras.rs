@@ -41,12 +41,17 @@ pub(crate) struct Payload<M> {
     resume: Vec<ResumeEntry>,
     // The members of `Parameters`, which serde cannot read in place without a tree.
     temperature: Option<f64>,
+    #[serde(alias = "top_p")]
+    top_p: Option<f64>,
+    seed: Option<i64>,
     #[serde(alias = "max_tokens")]
     max_tokens: Option<u64>,
     #[serde(default)]
     stop: Vec<String>,
     #[serde(alias = "tool_choice")]
     tool_choice: Option<ToolChoice>,
+    #[serde(alias = "parallel_tool_calls")]
+    parallel_tool_calls: Option<bool>,
     #[serde(alias = "response_format")]
     response_format: Option<ResponseFormat>,
     effort: Option<Effort>,
@@ -57,9 +62,12 @@ impl<M> Payload<M> {
     pub(crate) fn into_extras(self, text: RawObject) -> Extras {
         let parameters = Parameters {
             temperature: self.temperature,
+            top_p: self.top_p,
+            seed: self.seed,
             max_tokens: self.max_tokens,
             stop: self.stop,
             tool_choice: self.tool_choice,
+            parallel_tool_calls: self.parallel_tool_calls,
             response_format: self.response_format,
             effort: self.effort,
         };
@@ -89,8 +97,8 @@ mod tests {
     #[test]
     fn a_payload_has_the_parameters_that_its_text_has_in_either_spelling() {
         for text in [
-            r#"{"temperature":0.5,"max_tokens":7,"stop":["x"],"tool_choice":"none","response_format":"json","effort":"low"}"#,
-            r#"{"maxTokens":7,"toolChoice":{"tool":"f"},"responseFormat":{"json_schema":{"schema":{}}}}"#,
+            r#"{"temperature":0.5,"top_p":0.9,"seed":-3,"parallel_tool_calls":false,"max_tokens":7,"stop":["x"],"tool_choice":"none","response_format":"json","effort":"low"}"#,
+            r#"{"maxTokens":7,"topP":0.1,"parallelToolCalls":true,"toolChoice":{"tool":"f"},"responseFormat":{"json_schema":{"schema":{}}}}"#,
             "{}",
         ] {
             let payload = RawObject::parse(text).unwrap();

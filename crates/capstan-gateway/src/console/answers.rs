@@ -196,6 +196,9 @@ pub(crate) struct Refusal {
     pub(crate) route: String,
     pub(crate) code: &'static str,
     pub(crate) title: &'static str,
+    /// Which member or which limit, where that can be told without what was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) why: Option<String>,
     pub(crate) status: u16,
     pub(crate) ms: u64,
 }

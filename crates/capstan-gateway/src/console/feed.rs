@@ -13,7 +13,8 @@ use capstan_protocol::{Fault, FaultKind};
 use futures_util::stream;
 use serde::Serialize;
 use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::time::Instant;
 
 use super::answers::{Health, Refusal, RunRow};
 use super::visitor::Visitor;
@@ -26,6 +27,9 @@ const LENGTH: usize = 1024;
 const MOST_FEEDS: usize = 20;
 /// Below the idle limit of common proxies.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+/// What one who listens is told in a second; if there is more, it asks anew when the second is over.
+const MOST_A_SECOND: usize = 100;
+const SECOND: Duration = Duration::from_secs(1);
 
 /// What happened to a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -114,7 +118,7 @@ pub(crate) struct Lagged {}
 struct Listener {
     app: App,
     visitor: Visitor,
-    news: broadcast::Receiver<Arc<News>>,
+    ear: Ear,
     opening: Option<Bytes>,
     is_draining: bool,
 }
@@ -136,7 +140,7 @@ pub(crate) fn respond(app: &App, visitor: Visitor, health: &Health) -> Result<Re
     let opening = Some(event("state", health));
     let is_draining = app.draining.is_cancelled();
     let listener =
-        Listener { app: app.clone(), visitor, news: feed.sender.subscribe(), opening, is_draining };
+        Listener { app: app.clone(), visitor, ear: Ear::new(feed.sender.subscribe()), opening, is_draining };
     Ok(sse_response(Body::from_stream(stream::unfold(Box::new(listener), next))))
 }
 
@@ -144,43 +148,140 @@ async fn next(mut listener: Box<Listener>) -> Option<(io::Result<Bytes>, Box<Lis
     if let Some(opening) = listener.opening.take() {
         return Some((Ok(opening), listener));
     }
-    loop {
-        let (app, is_draining) = (listener.app.clone(), listener.is_draining);
-        let bytes = tokio::select! {
-            biased;
-            () = app.ended.cancelled() => return None,
-            () = app.draining.cancelled(), if !is_draining => {
-                listener.is_draining = true;
-                Some(Bytes::from_static(b"event: state\ndata: {\"state\":\"draining\"}\n\n"))
-            }
-            news = listener.news.recv() => match news {
-                Ok(news) => listener.tell(&news),
-                Err(RecvError::Lagged(_)) => Some(Bytes::from_static(b"event: lagged\ndata: {}\n\n")),
-                Err(RecvError::Closed) => return None,
-            },
-            () = tokio::time::sleep(HEARTBEAT) => Some(Bytes::from_static(b": here\n\n")),
-        };
-        if let Some(bytes) = bytes {
-            return Some((Ok(bytes), listener));
+    let Listener { app, visitor, ear, is_draining, .. } = &mut *listener;
+    let bytes = tokio::select! {
+        biased;
+        () = app.ended.cancelled() => return None,
+        () = app.draining.cancelled(), if !*is_draining => {
+            *is_draining = true;
+            Bytes::from_static(b"event: state\ndata: {\"state\":\"draining\"}\n\n")
         }
+        heard = ear.hear(|news| told(app, visitor, news)) => heard?,
+        () = tokio::time::sleep(HEARTBEAT) => Bytes::from_static(b": here\n\n"),
+    };
+    Some((Ok(bytes), listener))
+}
+
+/// What is in sight.
+fn told(app: &App, visitor: &Visitor, news: &News) -> Option<Bytes> {
+    match news {
+        News::Run(what, run) if visitor.sees(&run.tenant) => {
+            let row = RunRow::new(app, visitor, run);
+            Some(event("run", &RunNews { what: *what, run: row }))
+        }
+        News::Refused(refusal) if visitor.sees_refusal(refusal) => Some(event("refused", refusal)),
+        News::Run(..) | News::Refused(_) => None,
     }
 }
 
-impl Listener {
-    /// What is in sight.
-    fn tell(&self, news: &News) -> Option<Bytes> {
-        match news {
-            News::Run(what, run) if self.visitor.sees(&run.tenant) => {
-                let row = RunRow::new(&self.app, &self.visitor, run);
-                Some(event("run", &RunNews { what: *what, run: row }))
+/// Hears no more than somebody can follow: runs may begin and end by the thousand a second, and each would be told to each who
+/// listens.
+struct Ear {
+    news: broadcast::Receiver<Arc<News>>,
+    since: Instant,
+    heard: usize,
+}
+
+impl Ear {
+    fn new(news: broadcast::Receiver<Arc<News>>) -> Self {
+        Self { news, since: Instant::now(), heard: 0 }
+    }
+
+    /// The next that is in sight, or that some were missed; `None` once nobody tells any more. Nothing is lost if it is dropped.
+    async fn hear(&mut self, tell: impl Fn(&News) -> Option<Bytes>) -> Option<Bytes> {
+        loop {
+            if self.heard >= MOST_A_SECOND {
+                tokio::time::sleep_until(self.since + SECOND).await;
+                self.begin_second();
+                if self.skip() {
+                    return Some(lagged());
+                }
             }
-            News::Refused(refusal) if self.visitor.sees_refusal(refusal) => Some(event("refused", refusal)),
-            News::Run(..) | News::Refused(_) => None,
+            match self.news.recv().await {
+                Ok(news) => {
+                    if let Some(bytes) = tell(&news) {
+                        self.count();
+                        return Some(bytes);
+                    }
+                }
+                Err(RecvError::Lagged(_)) => return Some(lagged()),
+                Err(RecvError::Closed) => return None,
+            }
         }
     }
+
+    fn begin_second(&mut self) {
+        (self.since, self.heard) = (Instant::now(), 0);
+    }
+
+    fn count(&mut self) {
+        if self.since.elapsed() >= SECOND {
+            self.begin_second();
+        }
+        self.heard += 1;
+    }
+
+    /// Leaves out what has come meanwhile; whether there was any.
+    fn skip(&mut self) -> bool {
+        let mut has_skipped = false;
+        while let Ok(_) | Err(TryRecvError::Lagged(_)) = self.news.try_recv() {
+            has_skipped = true;
+        }
+        has_skipped
+    }
+}
+
+fn lagged() -> Bytes {
+    Bytes::from_static(b"event: lagged\ndata: {}\n\n")
 }
 
 fn event(name: &str, data: &impl Serialize) -> Bytes {
     let data = serde_json::to_string(data).unwrap_or_default();
     Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use capstan_protocol::Timestamp;
+
+    fn news(n: u64) -> Arc<News> {
+        Arc::new(News::Refused(Refusal {
+            at: Timestamp::from_micros(0),
+            request_id: String::new(),
+            tenant: None,
+            route: String::new(),
+            code: "code",
+            title: "title",
+            why: None,
+            status: 400,
+            ms: n,
+        }))
+    }
+
+    /// The number of what was heard; `None` if some were missed.
+    async fn hear(ear: &mut Ear) -> Option<u64> {
+        let number = |news: &News| {
+            let News::Refused(refusal) = news else { return None };
+            refusal.ms.is_multiple_of(2).then(|| Bytes::from(refusal.ms.to_string()))
+        };
+        String::from_utf8(ear.hear(number).await.unwrap().to_vec()).unwrap().parse().ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_is_told_than_somebody_can_follow() {
+        let sender = broadcast::Sender::new(LENGTH);
+        let mut ear = Ear::new(sender.subscribe());
+        let began = Instant::now();
+        // Every other one is out of sight, and does not count.
+        (0..400).for_each(|n| drop(sender.send(news(n))));
+        for n in 0..100 {
+            assert_eq!(hear(&mut ear).await, Some(2 * n));
+        }
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        assert_eq!(hear(&mut ear).await, None, "it is told once that there were more");
+        assert_eq!(began.elapsed(), SECOND);
+        drop(sender.send(news(1000)));
+        assert_eq!(hear(&mut ear).await, Some(1000));
+    }
 }

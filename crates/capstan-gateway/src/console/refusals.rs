@@ -3,12 +3,15 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use capstan_protocol::{Fault, Timestamp};
+use capstan_protocol::{Fault, FaultKind, Timestamp};
+use serde_json::Value;
 
 use super::answers::Refusal;
 
 /// How many are remembered.
 const MOST: usize = 2000;
+/// Far longer than any member's place that the protocols know.
+const LONGEST_PATH: usize = 100;
 
 /// A request that was refused. Nothing of what it sent: no body, no key, no query.
 pub(crate) struct Refused {
@@ -30,10 +33,33 @@ impl Refused {
             route: self.route.unwrap_or_default(),
             code: entry.code,
             title: entry.title,
+            why: why(fault),
             status: self.status,
             ms: self.ms,
         }
     }
+}
+
+/// Which member, or which limit, as far as that is nothing of what was sent: messages may quote it, those of limits do not.
+fn why(fault: &Fault) -> Option<String> {
+    if fault.kind() == FaultKind::InvalidRequest {
+        let path = fault.details().get("path").and_then(Value::as_str).filter(|path| is_member(path))?;
+        return Some(format!("The member is {path}."));
+    }
+    LIMITS.contains(&fault.kind()).then(|| fault.message().to_owned())
+}
+
+const LIMITS: [FaultKind; 4] = [
+    FaultKind::RateLimitExceeded,
+    FaultKind::SessionLimitExceeded,
+    FaultKind::MessageLimitExceeded,
+    FaultKind::StorageLimitExceeded,
+];
+
+/// Whether it is the place of a member, and nothing that somebody may have written there.
+fn is_member(path: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "_.[]".contains(c);
+    (1..=LONGEST_PATH).contains(&path.len()) && path.chars().all(is_name)
 }
 
 /// The latest of them.
@@ -70,7 +96,6 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use capstan_protocol::FaultKind;
 
     #[test]
     fn the_latest_are_remembered_and_no_more() {
@@ -85,5 +110,19 @@ mod tests {
         assert_eq!((find("4"), find("5"), find("2004")), (0, 1, 1));
         assert_eq!(refusals.find(9, |_| true).1, Some(Timestamp::from_micros(5)));
         assert_eq!(refusals.lock().len(), MOST);
+    }
+
+    #[test]
+    fn a_refusal_tells_the_member_or_the_limit_and_nothing_that_was_sent() {
+        let wrong = |path: &str| {
+            why(&Fault::new(FaultKind::InvalidRequest)
+                .with_message("\"secret\" is none")
+                .with_detail("path", path))
+        };
+        assert_eq!(wrong("messages[0].role").unwrap(), "The member is messages[0].role.");
+        assert_eq!((wrong("what she said"), wrong(""), wrong(&"a".repeat(101))), (None, None, None));
+        let full = Fault::new(FaultKind::SessionLimitExceeded).with_message("Too many runs are under way.");
+        assert_eq!(why(&full).unwrap(), "Too many runs are under way.");
+        assert_eq!(why(&Fault::new(FaultKind::RouteNotFound).with_message("no secret")), None);
     }
 }

@@ -89,7 +89,7 @@ impl Visitor {
     }
 
     /// Whose memory its answers are: a tenant's own, or the operator's, which is no tenant's whatever its name.
-    fn payer(&self) -> String {
+    pub(crate) fn payer(&self) -> String {
         match self {
             Self::Tenant(caller) | Self::Local(caller) => caller.tenant.clone(),
             Self::Operator(operator) => format!("operator {}", operator.name),
@@ -282,6 +282,9 @@ impl FromRequestParts<App> for Visitor {
             return Err(FaultKind::RouteNotFound.into());
         }
         let visitor = visitor(app, parts).await;
+        if let Ok(Self::Tenant(caller)) = &visitor {
+            app.limiter.shares.wait(&caller.tenant, app.settings.limits.share_per_tenant).await;
+        }
         visitor.inspect(|visitor| Payer::name(&parts.extensions, &visitor.payer())).map_err(|fault| {
             let who = Who::stranger(bearer(&parts.headers));
             if matches!(fault.kind(), FaultKind::TenantRequired | FaultKind::TenantUnauthorized) {

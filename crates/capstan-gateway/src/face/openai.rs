@@ -6,6 +6,7 @@
 mod chat;
 mod content;
 mod errors;
+mod members;
 mod models;
 mod output;
 mod parameters;

@@ -55,6 +55,15 @@ impl Routes {
         self.add("delete", path, delete(handler), row)
     }
 
+    /// A POST at another spelling of a path that has its row.
+    pub(crate) fn post_also<H, T>(self, path: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, App>,
+        T: 'static,
+    {
+        Self { router: self.router.route(path, post(handler)), ..self }
+    }
+
     /// The way in to a face: a POST that starts a run or attaches to it. The path may name the agent.
     pub(crate) fn start(self, path: &'static str, face: Arc<dyn Face>, row: &'static Row) -> Self {
         let handler = async move |State(app): State<App>,

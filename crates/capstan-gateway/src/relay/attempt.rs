@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tracing::{Instrument as _, Span};
 
 use super::{Ended, Relay, ledger};
-use crate::traces;
+use crate::{heavy, traces};
 
 /// Outputs that may be under way between agent and journal: enough to keep both busy, not enough to hide a slow one.
 const IN_FLIGHT: usize = 256;
@@ -120,7 +120,8 @@ impl Relay {
                 | Output::Member(_)
                 | Output::Interrupt(_) => {}
             }
-            fault = self.packets.take(output).err();
+            let bytes = if let Output::Delta(text) = &output { text.len() } else { 0 };
+            fault = heavy::aside(bytes, || self.packets.take(output)).err();
             if fault.is_some() {
                 break;
             }

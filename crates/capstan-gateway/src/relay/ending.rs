@@ -18,6 +18,7 @@ use crate::app::App;
 use crate::ask::Ask;
 use crate::console::feed::What;
 use crate::conversation::{self, TurnRecord};
+use crate::heavy;
 use crate::refusal::journal_fault;
 use crate::traces;
 use crate::wall_clock::later;
@@ -95,13 +96,15 @@ impl Relay {
     async fn remembered(&mut self, is_partial: bool) -> Result<StoredTurn, JournalError> {
         let last = last_messages(&self.app, &self.run, &self.ask).await?;
         let said = self.packets.take_messages().await?;
-        let mut said = said_of(&self.ask, &last, &said, is_partial);
-        if !is_partial {
-            let asked =
-                self.packets.asked().iter().map(|asked| serde_json::to_value(asked).unwrap_or_default());
-            said.interrupts = asked.collect();
-        }
-        Ok(said.into_turn(self.run.stream_id, self.run.closed_at.unwrap_or(self.run.updated_at)))
+        let asked = self.packets.asked().iter().filter(|_| !is_partial);
+        let interrupts: Vec<_> = asked.map(|asked| serde_json::to_value(asked).unwrap_or_default()).collect();
+        let closed_at = self.run.closed_at.unwrap_or(self.run.updated_at);
+        let turn = || {
+            let mut said = said_of(&self.ask, &last, &said, is_partial);
+            said.interrupts = interrupts;
+            said.into_turn(self.run.stream_id, closed_at)
+        };
+        Ok(heavy::aside(self.room.load.held(), turn))
     }
 
     /// Rule 1: the gateway tries again by itself; viewers see a warning.
@@ -376,8 +379,9 @@ fn log_end(app: &App, run: &Run) {
 
 #[cfg(test)]
 mod tests {
-    use capstan_journal::{Claim, Durability, Journal, TailLimits, open};
+    use capstan_journal::{Claim, Journal, TailLimits};
     use capstan_protocol::Timestamp;
+    use capstan_stores::{Durability, open};
     use uuid::Uuid;
 
     use super::*;

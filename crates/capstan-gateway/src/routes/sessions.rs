@@ -85,15 +85,15 @@ pub(crate) async fn turns(
     check(&app, &caller, &id).await?;
     let (after, limit) = (params.from.unwrap_or(0), params.limit.unwrap_or(100).clamp(1, PAGE));
     let store = app.journal.store();
+    // Before anything is read: many that read at once must not hold a page each.
+    let _one = app.limiter.heavy.answer(&caller.tenant).await;
     let page = store.turns(&caller.tenant, &id, after.saturating_add(1), limit, PAGE_BYTES).await?;
-    // Before anything else is waited for: many that read at once must not hold a page each.
     let bytes: usize = page.iter().map(StoredTurn::said_bytes).sum();
     let mut load = app.limiter.load(&caller.tenant);
     load.grow(bytes.saturating_mul(3), &app.settings.limits)?;
     let last = page.last().map_or(after, |turn| turn.number);
     let has_more = !store.turns(&caller.tenant, &id, last.saturating_add(1), 1, 1).await?.is_empty();
     let next = Some(last).filter(|_| has_more);
-    let _begun = app.limiter.heavy.begin(&caller.tenant, bytes).await;
     let mut turns = Vec::new();
     for turn in page {
         turns.push(shown(&app, turn).await?);

@@ -131,6 +131,7 @@ pub(crate) async fn list(
     Query(params): Query<ListParams>,
 ) -> Result<Response, Refusal> {
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
+    let _one = app.limiter.heavy.answer(&caller.tenant).await;
     let runs = app.journal.store().list(&caller.tenant, params.before, limit).await?;
     let next = runs.last().filter(|_| runs.len() == limit).map(|run| run.stream_id);
     let mut load = app.limiter.load(&caller.tenant);
@@ -174,12 +175,12 @@ pub(crate) async fn packets(
 ) -> Result<Response, Refusal> {
     let run = lookup::by_stream(&app, &caller.tenant, &id).await?;
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
+    let _one = app.limiter.heavy.answer(&caller.tenant).await;
     let frames =
         app.journal.store().read(run.stream_id, params.after.unwrap_or(0), limit, PAGE_BYTES).await?;
     let mut load = app.limiter.load(&caller.tenant);
     let bytes: usize = frames.iter().map(|frame| frame.bytes.len()).sum();
     load.grow(bytes.saturating_mul(3), &app.settings.limits)?;
-    let _begun = app.limiter.heavy.begin(&caller.tenant, bytes).await;
     let last = frames.last().map(|frame| frame.seq);
     let next = last.filter(|seq| *seq < run.last_seq);
     let answer = || {

@@ -16,11 +16,12 @@ use std::time::Duration;
 use capstan_agent::{Clock, Timer};
 use capstan_demo::Demo;
 use capstan_gateway::{Gateway, Settings, serve};
-use capstan_journal::{Durability, Journal, TailLimits, open};
+use capstan_journal::{Journal, TailLimits};
 use capstan_protocol::{
     AgentRequest, Event, Payload, Problem, ServiceRequest, SessionContext, StreamError, StreamPacket,
     UserContext, sse,
 };
+use capstan_stores::{Durability, open};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;

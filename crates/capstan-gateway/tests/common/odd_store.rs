@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{
-    Claim, Claimed, Durability, ErrorKind, Expired, Found, Frame, Health, Journal, JournalError, NameKind,
-    Query, Quota, Retention, Run, RunPage, RunState, Secret, Store, StoredTurn, TailLimits, Usage, open,
+    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, Journal, JournalError, NameKind, Query, Quota,
+    Retention, Run, RunPage, RunState, Secret, Store, StoredTurn, TailLimits, Usage,
 };
 use capstan_protocol::Timestamp;
-use tokio::sync::{Barrier, Notify, watch};
+use capstan_stores::{Durability, open};
+use tokio::sync::{Barrier, Notify, oneshot, watch};
 use uuid::Uuid;
 
 /// A store in memory that does as it likes.
@@ -29,12 +30,18 @@ pub struct OddStore {
     pub frames: AtomicUsize,
     /// How many turns were read.
     pub turns: AtomicUsize,
+    /// Lists and pages that are read now.
+    pub reading: AtomicUsize,
+    /// And the most that were read at once.
+    pub most_reading: AtomicUsize,
     /// While it is not well, it takes no writes.
     pub health: watch::Sender<Health>,
     /// Looking through open runs waits for this, and fails then.
     pub fails_after: Option<Arc<Notify>>,
     /// Transitions wait until so many come at once.
     pub together: Option<Arc<Barrier>>,
+    /// The next claim is made, and answered only when this says so.
+    pub late_claim: Mutex<Option<oneshot::Receiver<()>>>,
     /// A packet from which on what is read is damaged.
     pub damaged_from: AtomicU64,
     /// What the next looks at a run find: it as it was a moment ago.
@@ -52,9 +59,12 @@ impl OddStore {
             looks: AtomicUsize::new(0),
             frames: AtomicUsize::new(0),
             turns: AtomicUsize::new(0),
+            reading: AtomicUsize::new(0),
+            most_reading: AtomicUsize::new(0),
             health: watch::Sender::new(Health::Well),
             fails_after: None,
             together: None,
+            late_claim: Mutex::default(),
             damaged_from: AtomicU64::new(u64::MAX),
             old_looks: Mutex::default(),
         }
@@ -67,6 +77,16 @@ impl OddStore {
     fn check(&self) -> Result<(), JournalError> {
         let is_well = *self.health.borrow() == Health::Well;
         is_well.then_some(()).ok_or_else(|| JournalError::new(ErrorKind::Unavailable, "on purpose"))
+    }
+
+    /// Takes its time, so that others that come meanwhile are seen.
+    async fn take_time(&self) {
+        let reading = self.reading.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most_reading.fetch_max(reading, Ordering::Relaxed);
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        self.reading.fetch_sub(1, Ordering::Relaxed);
     }
 
     async fn before_transition(&self) -> Result<(), JournalError> {
@@ -104,7 +124,12 @@ impl Store for OddStore {
 
     async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
         self.check()?;
-        self.store.claim(claim, quota).await
+        let claimed = self.store.claim(claim, quota).await;
+        let late = self.late_claim.lock().unwrap().take();
+        if let Some(late) = late {
+            let _ = late.await;
+        }
+        claimed
     }
 
     async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
@@ -172,6 +197,7 @@ impl Store for OddStore {
 
     async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
         self.looks.fetch_add(1, Ordering::Relaxed);
+        self.take_time().await;
         self.store.list(tenant, before, limit).await
     }
 
@@ -189,6 +215,7 @@ impl Store for OddStore {
 
     async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
         self.looks.fetch_add(1, Ordering::Relaxed);
+        self.take_time().await;
         self.store.page(query).await
     }
 
@@ -214,6 +241,7 @@ impl Store for OddStore {
         limit: usize,
         max_bytes: usize,
     ) -> Result<Vec<StoredTurn>, JournalError> {
+        self.take_time().await;
         let turns = self.store.turns(tenant, session, from, limit, max_bytes).await?;
         self.turns.fetch_add(turns.len(), Ordering::Relaxed);
         Ok(turns)

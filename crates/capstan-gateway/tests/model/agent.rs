@@ -11,7 +11,6 @@ use crate::world::Shared;
 pub(crate) const EVENT: &str = "MODEL_EVENT";
 
 pub(crate) struct Scripted {
-    pub(crate) seed: u64,
     pub(crate) world: Shared,
     /// Of the gateway that calls it.
     pub(crate) life: u32,
@@ -21,8 +20,12 @@ pub(crate) struct Scripted {
 impl Agent for Scripted {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let message = turn.text();
-        self.world.lock().started(&message, turn.attempt, self.life);
-        let script = Script::of(self.seed, &message, turn.attempt);
+        let seed = {
+            let mut world = self.world.lock();
+            world.started(&message, turn.attempt, self.life);
+            world.seed
+        };
+        let script = Script::of(seed, &message, turn.attempt);
         for say in script.says {
             perform(say, out).await?;
         }

@@ -279,10 +279,7 @@ fn gateway(land: &Land, store: Arc<Shaky>, rng: &mut Rng) -> Gateway {
         // So little room that most readers have to ask the store.
         TailLimits { stream_bytes: 700, total_bytes: 1500 }
     };
-    let (seed, life) = {
-        let world = land.world.lock();
-        (world.seed, world.life)
-    };
-    let agent = Scripted { seed, world: land.world.clone(), life };
+    let life = land.world.lock().life;
+    let agent = Scripted { world: land.world.clone(), life };
     Gateway::new(Journal::new(store, limits)).agent("scripted", agent).settings(settings)
 }

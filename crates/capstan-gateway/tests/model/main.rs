@@ -25,7 +25,7 @@ mod world;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use capstan_journal::{Durability, open};
+use capstan_stores::{Durability, open};
 use fastrand::Rng;
 use life::{Fate, Land};
 use store::Calendar;

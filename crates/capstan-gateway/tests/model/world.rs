@@ -19,6 +19,11 @@ impl Shared {
         Self(Arc::new(Mutex::new(World { seed, ..World::default() })))
     }
 
+    /// Another seed's world takes the place of this one, for all who share it.
+    pub(crate) fn renew(&self, seed: u64) {
+        *self.lock() = World { seed, ..World::default() };
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, World> {
         self.0.lock().unwrap()
     }

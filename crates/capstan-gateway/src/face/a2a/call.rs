@@ -5,10 +5,12 @@ use axum::response::Response;
 use capstan_protocol::{Exposure, Fault, FaultKind};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::push::Config;
 use super::words::{Version, with};
+use crate::query;
 use crate::refusal::Shaped;
 
 /// Goes with the head of the request.
@@ -88,6 +90,35 @@ fn json_response(status: StatusCode, body: &Value) -> Response {
     response
 }
 
+/// The header that names a version; in the query it has the same name.
+const VERSION: &str = "A2A-Version";
+
+/// Why a request cannot be answered that wants to be understood as one of a version which is not spoken here. Without one, or with one that
+/// is, its method or path tells.
+pub(super) fn unknown_version(parts: &Parts) -> Option<Wrong> {
+    let named =
+        parts.headers.get(VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let named = named.or_else(|| query::parse::<InQuery>(&parts.uri).ok()?.version)?;
+    let is_known = named.trim().is_empty() || SPOKEN.iter().any(|known| is_of(named.trim(), known));
+    (!is_known).then(|| {
+        let message = format!("Version {:?} is not spoken here: 1.0 and 0.3 are.", named.trim());
+        Wrong::new(-32009, 400, "VERSION_NOT_SUPPORTED", message)
+    })
+}
+
+const SPOKEN: [&str; 2] = ["1.0", "0.3"];
+
+#[derive(Deserialize)]
+struct InQuery {
+    #[serde(rename = "A2A-Version")]
+    version: Option<String>,
+}
+
+/// Whether a version is this one, whatever its patch.
+fn is_of(version: &str, known: &str) -> bool {
+    version.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
 /// Why there is no answer, in A2A's words.
 #[derive(Debug)]
 pub(super) struct Wrong {
@@ -145,7 +176,12 @@ impl Wrong {
         if let Some(details) = problem.details {
             metadata = with(metadata, "details", Value::Object(details).to_string());
         }
-        let message = problem.detail.unwrap_or(problem.title);
+        let is_gone = matches!(fault.kind(), FaultKind::StreamNotFound | FaultKind::StreamExpired);
+        // What the catalogue calls a stream is a task here.
+        let message = match is_gone && fault.message() == Fault::new(fault.kind()).message() {
+            true => "The task was not found: it was never here, or is gone.".to_owned(),
+            false => problem.detail.unwrap_or(problem.title),
+        };
         let is_by_status = matches!(status, 401 | 403 | 405 | 413 | 415 | 429 | 503)
             || fault.kind() == FaultKind::RouteNotFound;
         let retry_after = problem.retry_after;

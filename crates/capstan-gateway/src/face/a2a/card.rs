@@ -4,11 +4,13 @@ use axum::Json;
 use axum::extract::{Path, Request as HttpRequest, State};
 use axum::response::{IntoResponse as _, Response};
 use capstan_protocol::{Fault, FaultKind};
-use http::header;
 use http::request::Parts;
+use http::{StatusCode, header};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
-use super::words::with;
+use super::call::Call;
+use super::words::{Version, with};
 use super::{push, rows};
 use crate::app::App;
 use crate::openapi::Routes;
@@ -16,6 +18,18 @@ use crate::refusal::Refusal;
 
 /// The extension by which a stream that was cut is read on.
 const RESUME: &str = "https://github.com/capstan-run/capstan/blob/main/docs/a2a.md#last-event-id";
+
+/// Members of 0.3 that 1.0 has not. The public card has both, since whoever asks for it has not said what it speaks.
+const OLD: [&str; 5] = [
+    "protocolVersion",
+    "url",
+    "preferredTransport",
+    "additionalInterfaces",
+    "supportsAuthenticatedExtendedCard",
+];
+
+/// For how long a card may be taken for what it was: agents come and go with a restart.
+const FRESH: &str = "public, max-age=60";
 
 /// For everybody.
 pub(super) fn open_routes() -> Routes {
@@ -36,7 +50,8 @@ pub(super) fn routes() -> Routes {
 }
 
 async fn of_default(State(app): State<App>, request: HttpRequest) -> Result<Response, Refusal> {
-    Ok(Json(public(&app, None, &request.into_parts().0)?).into_response())
+    let (parts, _) = request.into_parts();
+    Ok(kept_for_a_while(&parts, &public(&app, None, &parts)?))
 }
 
 async fn of_agent(
@@ -44,11 +59,13 @@ async fn of_agent(
     Path(name): Path<String>,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
-    Ok(Json(public(&app, Some(&name), &request.into_parts().0)?).into_response())
+    let (parts, _) = request.into_parts();
+    Ok(kept_for_a_while(&parts, &public(&app, Some(&name), &parts)?))
 }
 
 async fn more_of_default(State(app): State<App>, request: HttpRequest) -> Result<Response, Refusal> {
-    Ok(Json(extended(&app, None, &request.into_parts().0)?).into_response())
+    let (parts, _) = request.into_parts();
+    Ok(Json(extended(&app, None, Call::at(parts.uri.path()).version, &parts)?).into_response())
 }
 
 async fn more_of_agent(
@@ -56,7 +73,25 @@ async fn more_of_agent(
     Path(name): Path<String>,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
-    Ok(Json(extended(&app, Some(&name), &request.into_parts().0)?).into_response())
+    let (parts, _) = request.into_parts();
+    Ok(Json(extended(&app, Some(&name), Call::at(parts.uri.path()).version, &parts)?).into_response())
+}
+
+/// A card that need not be sent to whoever has it.
+fn kept_for_a_while(parts: &Parts, card: &Value) -> Response {
+    let text = card.to_string();
+    let hash: String =
+        Sha256::digest(text.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let tag = format!("\"{hash}\"");
+    let known = parts.headers.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());
+    let is_known =
+        known.is_some_and(|known| known.split(',').any(|one| one.trim().trim_start_matches("W/") == tag));
+    let headers = [(header::CACHE_CONTROL, FRESH.to_owned()), (header::ETAG, tag)];
+    if is_known {
+        return (StatusCode::NOT_MODIFIED, headers).into_response();
+    }
+    let json = (header::CONTENT_TYPE, "application/json".to_owned());
+    (headers, [json], text).into_response()
 }
 
 /// The card for everybody, of an agent or of the default one.
@@ -76,8 +111,16 @@ fn place(base: &str, agent: &str) -> String {
 }
 
 /// The card for whoever has shown a key: it names the other agents of this server, and where their cards are.
-pub(super) fn extended(app: &App, name: Option<&str>, parts: &Parts) -> Result<Value, Fault> {
+pub(super) fn extended(
+    app: &App,
+    name: Option<&str>,
+    version: Version,
+    parts: &Parts,
+) -> Result<Value, Fault> {
     let mut card = public(app, name, parts)?;
+    if let (Version::V1, Some(members)) = (version, card.as_object_mut()) {
+        members.retain(|name, _| !OLD.contains(&name.as_str()));
+    }
     let own = card.get("name").cloned().unwrap_or_default();
     let base = base(app, parts);
     let mut others: Vec<&str> = app.agents().map(|agent| &*agent.name).filter(|name| own != *name).collect();

@@ -6,7 +6,7 @@ use capstan_protocol::{
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::task::{failure, questions};
+use super::task::{failure, foreign_data, questions};
 use super::words::{Ids, Status, TaskState, Version};
 
 pub(super) struct Fold {
@@ -68,14 +68,20 @@ impl Fold {
         let data = || Value::Object(raw.to_map());
         match Event::of(raw).view() {
             EventView::Markdown(block) => Some(self.add(vec![self.version.text(&block.content)])),
-            EventView::Citations(_) | EventView::Media(_) => Some(self.add(vec![self.version.data(data())])),
+            EventView::Citations(_) => Some(self.add(vec![self.version.data(data())])),
+            EventView::Media(media) if media.items.is_empty() => None,
+            EventView::Media(media) => {
+                let files = media.items.iter().map(|item| self.version.file(item)).collect();
+                Some(self.add(files))
+            }
             EventView::Progress(update) => Some(self.working(at, seq, (update.label, Some(data())))),
             EventView::UserError(error) => Some(self.working(at, seq, (error.message, Some(data())))),
             EventView::Interrupt(asked) => {
                 self.asked.extend(serde_json::to_value(asked));
                 None
             }
-            EventView::Thought(_) | EventView::Reset(_) | EventView::Other => None,
+            EventView::Other => foreign_data(raw).map(|told| self.add(vec![self.version.data(told)])),
+            EventView::Thought(_) | EventView::Reset(_) => None,
         }
     }
 

@@ -1,4 +1,5 @@
-//! A message as it comes, and what is kept of it: the body of the run, from which it goes on after a restart.
+//! A message as it comes, and what is kept of it: the body of the run, from which it goes on after a restart. Members may have the names of the
+//! protocol's own definition as well, with underscores, as in every JSON of Protocol Buffers.
 
 use std::sync::Arc;
 
@@ -24,7 +25,9 @@ pub(super) struct Send {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Configuration {
+    #[serde(alias = "return_immediately")]
     return_immediately: bool,
+    #[serde(alias = "task_push_notification_config")]
     task_push_notification_config: Option<Config>,
     /// These two in 0.3.
     blocking: Option<bool>,
@@ -52,10 +55,11 @@ impl Configuration {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Message {
+    #[serde(alias = "message_id")]
     pub(super) message_id: String,
-    #[serde(default)]
+    #[serde(default, alias = "context_id")]
     pub(super) context_id: String,
-    #[serde(default)]
+    #[serde(default, alias = "task_id")]
     pub(super) task_id: String,
     #[serde(default)]
     parts: Vec<MessagePart>,
@@ -72,6 +76,7 @@ struct MessagePart {
     data: Option<RawJson>,
     url: Option<String>,
     raw: Option<String>,
+    #[serde(alias = "media_type")]
     media_type: Option<String>,
     /// In 0.3.
     file: Option<File>,

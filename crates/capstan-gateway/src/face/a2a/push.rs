@@ -141,7 +141,8 @@ pub(super) async fn list(app: &App, tenant: &str, task: &str) -> Result<Vec<Conf
 
 pub(super) async fn get(app: &App, tenant: &str, task: &str, id: &str) -> Result<Config, Fault> {
     let found = list(app, tenant, task).await?.into_iter().find(|config| id.is_empty() || config.id == id);
-    found.ok_or_else(|| Fault::new(FaultKind::StreamNotFound))
+    let unknown = "The task has no such push notification config.";
+    found.ok_or_else(|| Fault::new(FaultKind::StreamNotFound).with_message(unknown))
 }
 
 /// Forgets it, and whatever was still to be told. What was never there is as good as forgotten.

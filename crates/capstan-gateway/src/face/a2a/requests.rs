@@ -2,9 +2,9 @@
 
 use axum::response::Response;
 use bytes::Bytes;
-use capstan_journal::{Found, NameKind, RunState};
+use capstan_journal::{ArmedBy, Asked as Questions, Claim, Found, NameKind, Run, RunState};
 use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
-use capstan_protocol::{Close, Fault, FaultKind};
+use capstan_protocol::{Fault, FaultKind, RawJson, RawObject};
 use http::request::Parts;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::call::{Call, Wrong};
 use super::kept::{Configuration, Kept, Message, Send};
 use super::push::{self, Config};
-use super::words::Version;
+use super::words::{Ids, Version};
 use super::{A2a, NAME, task};
 use crate::access::Caller;
 use crate::app::App;
@@ -41,8 +41,11 @@ const PAGE: usize = 100;
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ListParams {
+    #[serde(alias = "context_id")]
     context_id: Option<String>,
+    #[serde(alias = "page_size")]
     page_size: Option<usize>,
+    #[serde(alias = "page_token")]
     page_token: Option<String>,
 }
 
@@ -115,19 +118,8 @@ impl Asked<'_> {
             )
         };
         let last = runs.last().ok_or_else(over)?;
-        let asked = last.asked.as_ref().filter(|_| last.reason.as_deref() == Some(Close::INTERRUPT));
-        let asked = asked.filter(|asked| asked.answered_by.is_none()).ok_or_else(over)?;
-        let answer = message.answer();
-        kept.answers = asked
-            .questions
-            .iter()
-            .map(|(id, _)| ResumeEntry {
-                interrupt_id: id.clone(),
-                status: ResumeStatus::Resolved,
-                payload: Some(answer.clone()),
-                metadata: None,
-            })
-            .collect();
+        let asked = task::open_questions(last).ok_or_else(over)?;
+        kept.answers = answers(asked, ResumeStatus::Resolved, Some(&message.answer()));
         (kept.task, kept.context) = (Some(message.task_id.clone()), Some(last.session.clone()));
         Ok(())
     }
@@ -179,6 +171,7 @@ impl Asked<'_> {
         let wrong = |_| Fault::new(FaultKind::InvalidRequest).with_message("pageToken: is none of ours");
         let before: Option<Uuid> = before.map(|token| token.parse().map_err(wrong)).transpose()?;
         let (store, tenant) = (self.app.journal.store(), &self.caller.tenant);
+        let _one = self.app.limiter.heavy.answer(tenant).await;
         let runs = match params.context_id.as_deref().filter(|context| !context.is_empty()) {
             Some(context) => store.named(tenant, NameKind::Session, context, before, limit).await,
             None => store.list(tenant, before, limit).await,
@@ -191,7 +184,8 @@ impl Asked<'_> {
             let ids = task::ids_of(self.app, run, None).await?;
             // The others go on with one that is listed.
             if ids.task == run.stream_id.to_string() {
-                tasks.push(task::of_record(self.call.version, &ids, run));
+                let last = task::last_of(self.app, run.clone()).await?;
+                tasks.push(task::of_record(self.call.version, &ids, &last));
             }
         }
         Ok(
@@ -202,13 +196,47 @@ impl Asked<'_> {
     pub(super) async fn cancel(&self, id: &str) -> Result<Result<Value, Wrong>, Fault> {
         let mut runs = task::runs_of(self.app, &self.caller.tenant, self.agent, id).await?;
         let Some(run) = runs.pop() else { return Err(Fault::new(FaultKind::StreamNotFound)) };
-        if run.state == RunState::Closed {
-            return Ok(Err(Wrong::not_cancelable()));
-        }
-        let stopped = runs::stop(self.app, run).await?;
+        let stopped = match run.state {
+            RunState::Running | RunState::Waiting => Some(runs::stop(self.app, run).await?),
+            RunState::Closed => {
+                let task = runs.first().unwrap_or(&run).stream_id.to_string();
+                let given_up = self.give_up(task, &run).await?;
+                runs.push(run);
+                given_up
+            }
+        };
+        let Some(stopped) = stopped else { return Ok(Err(Wrong::not_cancelable())) };
         self.app.audit.stopped(self.caller, &stopped);
         runs.push(stopped);
         task::of_runs(self.app, self.call.version, &runs).await.map(Ok)
+    }
+
+    /// Nobody will answer what the task asks. That is a run of its own, which is over before anybody works on it: so the task goes on with
+    /// it, and of a cancel and an answer that come at once one counts.
+    async fn give_up(&self, task: String, asker: &Run) -> Result<Option<Run>, Fault> {
+        let Some(asked) = task::open_questions(asker) else { return Ok(None) };
+        let key = format!("capstan:cancel:{}", asker.stream_id);
+        let message = json!({ "messageId": key.as_str(), "role": "ROLE_USER", "parts": [{ "text": "" }] });
+        let kept = Kept {
+            message: RawObject::from_serialize(&message).map_err(|e| invalid(&e))?,
+            metadata: None,
+            task: Some(task.clone()),
+            context: Some(asker.session.clone()),
+            answers: answers(asked, ResumeStatus::Cancelled, None),
+        };
+        let claim = Claim {
+            agent: asker.agent.clone(),
+            session: asker.session.clone(),
+            face: NAME.to_owned(),
+            body: serde_json::to_vec(&kept).unwrap_or_default().into(),
+            answers: Some(asker.stream_id),
+            armed_by: ArmedBy::Gateway,
+            ..Claim::new(&asker.tenant, key, Uuid::now_v7(), self.app.wall.now())
+        };
+        let ids = Ids { task, context: asker.session.clone() };
+        let (app, call) = (self.app.clone(), self.call.clone());
+        runs::give_up(self.app, claim, |run| async move { push::promise(&app, &call, &run, &ids).await })
+            .await
     }
 
     /// The task with all that it has said, then what it says; or what follows `Last-Event-ID`.
@@ -220,11 +248,24 @@ impl Asked<'_> {
         let point = ResumePoint::of_headers(&parts.headers)?;
         let runs = task::runs_of(self.app, &self.caller.tenant, self.agent, id).await?;
         let Some(run) = runs.last() else { return Err(Fault::new(FaultKind::StreamNotFound)) };
-        if run.state == RunState::Closed && !point.is_resume() {
+        // One that asks is not over: it is told as it stands, and whoever answers reads on.
+        let is_over = run.state == RunState::Closed && task::open_questions(run).is_none();
+        if is_over && !point.is_resume() {
             return Ok(Err(Wrong::unsupported("The task is over: get it, and you have all that it said.")));
         }
         parts.extensions.insert(self.call.clone());
         let opening = Opening { run, point, view: View::Get, parts, posted: None };
         post::watch(self.app, self.face, opening).await.map(Ok)
     }
+}
+
+/// One answer to all that is asked.
+fn answers(asked: &Questions, status: ResumeStatus, payload: Option<&RawJson>) -> Vec<ResumeEntry> {
+    let entry = |id: &String| ResumeEntry {
+        interrupt_id: id.clone(),
+        status,
+        payload: payload.cloned(),
+        metadata: None,
+    };
+    asked.questions.iter().map(|(id, _)| entry(id)).collect()
 }

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use http::Method;
 use serde::Deserialize;
 
-use super::call::Call;
+use super::call::{self, Call};
 use super::push::Config;
 use super::requests::{Asked, ListParams};
 use super::{A2a, rows};
@@ -60,6 +60,11 @@ pub(super) fn routes(face: &Arc<A2a>) -> Routes {
                     Extension(caller): Extension<Caller>,
                     Path(path): Path<Vec<(String, String)>>,
                     request: HttpRequest| {
+            let (parts, body) = request.into_parts();
+            if let Some(unknown) = call::unknown_version(&parts) {
+                return Ok(Call::at(parts.uri.path()).refuse(&unknown));
+            }
+            let request = HttpRequest::from_parts(parts, body);
             serve(&face, &app, &caller, &Places::of(path), request).await
         }
     };

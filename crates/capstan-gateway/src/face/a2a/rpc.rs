@@ -9,7 +9,7 @@ use capstan_protocol::{Fault, RawJson};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::call::{Call, Wrong};
+use super::call::{self, Call, Wrong};
 use super::push::Config;
 use super::requests::{Asked, ListParams};
 use super::words::Version;
@@ -24,12 +24,29 @@ use crate::refusal::Refusal;
 #[derive(Deserialize)]
 struct Envelope {
     #[serde(default)]
-    jsonrpc: String,
+    jsonrpc: Value,
     #[serde(default)]
     id: Value,
     #[serde(default)]
-    method: String,
+    method: Value,
     params: Option<RawJson>,
+}
+
+impl Envelope {
+    /// The name of its method, or why it is no call.
+    fn method(&self) -> Result<&str, &'static str> {
+        if self.jsonrpc != "2.0" {
+            return Err("jsonrpc: expected \"2.0\"");
+        }
+        if !is_id(&self.id) {
+            return Err("id: expected a string, a number or null");
+        }
+        self.method.as_str().ok_or("method: expected a string")
+    }
+}
+
+fn is_id(id: &Value) -> bool {
+    id.is_string() || id.is_number() || id.is_null()
 }
 
 #[derive(Clone, Copy)]
@@ -85,11 +102,12 @@ pub(super) fn routes(face: &Arc<A2a>) -> Routes {
             Box::pin(call(&face, &app, &caller, agent, request)).await
         }
     };
-    Routes::default().post("/v1/a2a", handler(face.clone()), &rows::RPC).post(
-        "/v1/agents/{name}/a2a",
-        handler(face.clone()),
-        &rows::RPC_OF_AGENT,
-    )
+    // With a slash, too: some HTTP clients put one behind every base address.
+    Routes::default()
+        .post("/v1/a2a", handler(face.clone()), &rows::RPC)
+        .post_also("/v1/a2a/", handler(face.clone()))
+        .post("/v1/agents/{name}/a2a", handler(face.clone()), &rows::RPC_OF_AGENT)
+        .post_also("/v1/agents/{name}/a2a/", handler(face.clone()))
 }
 
 async fn call(
@@ -106,15 +124,23 @@ async fn call(
     let envelope: Envelope = match serde_json::from_slice(&body) {
         Ok(envelope) => envelope,
         Err(error) => {
-            return Ok(unread.refuse(&Wrong::unparsable(format!("The body is no JSON-RPC call: {error}."))));
+            let message = format!("The body is no JSON-RPC call: {error}.");
+            let is_json = error.is_data();
+            let wrong = if is_json { Wrong::invalid_call(message) } else { Wrong::unparsable(message) };
+            return Ok(unread.refuse(&wrong));
         }
     };
-    let call = Call { id: Some(envelope.id), ..unread };
-    if envelope.jsonrpc != "2.0" {
-        return Ok(call.refuse(&Wrong::invalid_call("jsonrpc: expected \"2.0\"")));
+    let id = if is_id(&envelope.id) { envelope.id.clone() } else { Value::Null };
+    let call = Call { id: Some(id), ..unread };
+    let name = match envelope.method() {
+        Ok(name) => name,
+        Err(why) => return Ok(call.refuse(&Wrong::invalid_call(why))),
+    };
+    if let Some(unknown) = call::unknown_version(&parts) {
+        return Ok(call.refuse(&unknown));
     }
-    let Some((method, version)) = method(&envelope.method) else {
-        return Ok(call.refuse(&Wrong::unknown_method(&envelope.method)));
+    let Some((method, version)) = method(name) else {
+        return Ok(call.refuse(&Wrong::unknown_method(name)));
     };
     let params = envelope.params.as_ref().map_or("{}", RawJson::get);
     let asked = Asked { face, app, caller, agent, call: Call { version, ..call } };
@@ -144,7 +170,7 @@ async fn call(
                 .map(|told| told.unwrap_or_else(|wrong| asked.call.refuse(&wrong))),
             Err(fault) => Err(fault),
         },
-        Method::Card => card::extended(app, agent, &parts).map(|card| asked.call.answer(card)),
+        Method::Card => card::extended(app, agent, version, &parts).map(|card| asked.call.answer(card)),
         Method::PushSet | Method::PushGet | Method::PushList | Method::PushDelete => {
             push(&asked, method, params).await
         }
@@ -156,6 +182,7 @@ async fn call(
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct PushParams {
+    #[serde(alias = "task_id")]
     task_id: String,
     /// Of the config in 1.0, of the task in 0.3.
     id: String,

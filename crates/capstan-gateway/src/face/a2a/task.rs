@@ -1,7 +1,7 @@
 //! Tasks: a run is one, and so are the runs that answer what it asked. The first of them gives the task its id.
 
-use capstan_journal::{Run, RunState};
-use capstan_protocol::{Close, Event, EventView, Fault, FaultKind, StreamError, Transcript};
+use capstan_journal::{Asked, Run, RunState};
+use capstan_protocol::{Close, Event, EventView, Fault, FaultKind, RawObject, StreamError, Transcript};
 use serde_json::{Value, json};
 
 use super::NAME;
@@ -30,12 +30,33 @@ pub(super) async fn runs_of(
     }
     let mut runs = vec![first];
     while runs.len() < MOST_RUNS {
-        let next = runs.last().and_then(|run| run.asked.as_ref()?.answered_by);
-        let Some(next) = next else { break };
-        let Some(run) = app.journal.store().run(next).await.map_err(journal_fault)? else { break };
-        runs.push(run);
+        let Some(last) = runs.last() else { break };
+        let Some(next) = after(app, last).await? else { break };
+        runs.push(next);
     }
     Ok(runs)
+}
+
+/// The run that answers what this one asked.
+async fn after(app: &App, run: &Run) -> Result<Option<Run>, Fault> {
+    let Some(next) = run.asked.as_ref().and_then(|asked| asked.answered_by) else { return Ok(None) };
+    app.journal.store().run(next).await.map_err(journal_fault)
+}
+
+/// The last run of the task that begins with this one: it tells where the task stands.
+pub(super) async fn last_of(app: &App, first: Run) -> Result<Run, Fault> {
+    let mut last = first;
+    for _ in 1..MOST_RUNS {
+        let Some(next) = after(app, &last).await? else { break };
+        last = next;
+    }
+    Ok(last)
+}
+
+/// What a run asks that nobody has answered yet.
+pub(super) fn open_questions(run: &Run) -> Option<&Asked> {
+    let asked = run.asked.as_ref().filter(|_| run.reason.as_deref() == Some(Close::INTERRUPT));
+    asked.filter(|asked| asked.answered_by.is_none())
 }
 
 /// The ids of the task that a run belongs to; `body` is what was posted, if it is at hand.
@@ -141,7 +162,18 @@ fn interrupts(transcript: &Transcript) -> Vec<Value> {
     asked.collect()
 }
 
-/// What a run has said, if anything: its text, and its sources and media as data.
+/// Data that an A2A agent behind this one has told: they go on as they are.
+pub(super) fn foreign_data(raw: &RawObject) -> Option<Value> {
+    const TYPE: &str = "A2A_DATA";
+    if !raw.get().contains(TYPE) {
+        return None;
+    }
+    let event = raw.to_map();
+    event.get("type").filter(|kind| **kind == TYPE)?;
+    event.get("data")?.get("data").cloned()
+}
+
+/// What a run has said, if anything: its text, its sources as data, its media as files.
 pub(super) fn artifact_of(version: Version, run: &Run, transcript: &Transcript) -> Option<Value> {
     let mut text = transcript.text().to_owned();
     let mut data = Vec::new();
@@ -149,15 +181,14 @@ pub(super) fn artifact_of(version: Version, run: &Run, transcript: &Transcript) 
         let event = Event::of(raw);
         match event.view() {
             EventView::Markdown(block) => text.push_str(&block.content),
-            EventView::Citations(_) | EventView::Media(_) => {
-                data.push(version.data(Value::Object(raw.to_map())))
-            }
+            EventView::Citations(_) => data.push(version.data(Value::Object(raw.to_map()))),
+            EventView::Media(media) => data.extend(media.items.iter().map(|item| version.file(item))),
+            EventView::Other => data.extend(foreign_data(raw).map(|told| version.data(told))),
             EventView::Progress(_)
             | EventView::Thought(_)
             | EventView::UserError(_)
             | EventView::Reset(_)
-            | EventView::Interrupt(_)
-            | EventView::Other => {}
+            | EventView::Interrupt(_) => {}
         }
     }
     let parts: Vec<Value> = (!text.is_empty()).then(|| version.text(&text)).into_iter().chain(data).collect();

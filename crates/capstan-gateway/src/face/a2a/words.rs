@@ -1,7 +1,7 @@
 //! A2A's words, in both of its versions: 1.0 names a state TASK_STATE_WORKING and wraps what it says, 0.3 has `kind`s in JSON-RPC, and in
 //! HTTP+JSON a form of its own, whose clients read no member that they do not know.
 
-use capstan_protocol::Timestamp;
+use capstan_protocol::{MediaItem, Timestamp};
 use serde_json::{Map, Value, json};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +75,22 @@ impl Version {
             Self::V1 => json!({ "data": data, "mediaType": "application/json" }),
             Self::V03 => json!({ "kind": "data", "data": object(data) }),
             Self::Rest03 => json!({ "data": { "data": object(data) } }),
+        }
+    }
+
+    /// A file somewhere else. What it shows is its name, as it is for agents behind the gateway.
+    pub(super) fn file(self, item: &MediaItem) -> Value {
+        let (url, mime, name) = (item.url.as_str(), &item.mime_type, item.alt_text.as_deref());
+        let named = |file: Value, member: &str| match name {
+            Some(name) => with(file, member, name),
+            None => file,
+        };
+        match self {
+            Self::V1 => named(json!({ "url": url, "mediaType": mime }), "filename"),
+            Self::V03 => {
+                json!({ "kind": "file", "file": named(json!({ "uri": url, "mimeType": mime }), "name") })
+            }
+            Self::Rest03 => json!({ "file": { "fileWithUri": url, "mimeType": mime } }),
         }
     }
 

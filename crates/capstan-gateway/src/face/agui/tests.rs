@@ -1,11 +1,12 @@
 //! Properties of the fold: whatever an agent writes becomes a legal sequence, a resume at any event continues it byte
 //! by byte, and whoever joins late holds the same messages in the end.
 
-use capstan_journal::{Claim, Durability, Frame, Journal, Quota, Run, RunState, TailLimits, open};
+use capstan_journal::{Claim, Frame, Journal, Quota, Run, RunState, TailLimits};
 use capstan_protocol::agui::{Verifier, null_member};
 use capstan_protocol::{
     Close, ErrorSeverity, LastEventId, Payload, RawObject, StreamError, StreamPacket, Timestamp, sse,
 };
+use capstan_stores::{Durability, open};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use uuid::Uuid;

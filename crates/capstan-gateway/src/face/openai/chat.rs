@@ -17,7 +17,7 @@ use self::completion::{Chunk, Completion};
 use self::writer::ChatWriter;
 use super::output::{Output, TakenBack};
 use super::request::{self, Wants};
-use super::{errors, models, parameters, repeats};
+use super::{errors, members, models, parameters, repeats};
 use crate::app::App;
 use crate::ask::Ask;
 use crate::face::{self, Asker, Face, FaceWriter, Opening, Request};
@@ -60,7 +60,9 @@ impl Face for Chat {
     }
 
     fn routes(self: Arc<Self>) -> Routes {
-        let start = async move |app, caller, http| request::start(self, app, caller, http).await;
+        let start = async move |app, caller, http| {
+            Box::pin(request::start(self, members::CHAT, app, caller, http)).await
+        };
         Routes::default()
             .post("/v1/chat/completions", start, &routes::POST)
             .get("/v1/models", models::list, &models::LIST)

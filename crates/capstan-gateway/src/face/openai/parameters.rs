@@ -3,7 +3,9 @@
 
 use capstan_agent::Work;
 use capstan_protocol::agui::Tool;
-use capstan_protocol::{AnswerSchema, DecodeError, Fault, Parameters, RawJson, ResponseFormat, ToolChoice};
+use capstan_protocol::{
+    AnswerSchema, DecodeError, Fault, Parameters, RawJson, RawObject, ResponseFormat, ToolChoice,
+};
 use serde::Deserialize;
 
 use super::content::TextOr;
@@ -18,14 +20,14 @@ pub(super) struct ToolSpec {
     function: Option<Function>,
     name: Option<String>,
     description: Option<String>,
-    parameters: Option<RawJson>,
+    parameters: Option<RawObject>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Function {
     name: String,
     description: Option<String>,
-    parameters: Option<RawJson>,
+    parameters: Option<RawObject>,
 }
 
 /// The caller's tools.
@@ -47,10 +49,13 @@ fn tool(n: usize, spec: ToolSpec) -> Result<Tool, DecodeError> {
             parameters: spec.parameters,
         },
     };
+    if function.name.is_empty() {
+        return Err(missing());
+    }
     Ok(Tool {
         name: function.name,
         description: function.description.unwrap_or_default(),
-        parameters: function.parameters.filter(|schema| schema.get() != "null"),
+        parameters: function.parameters.map(RawJson::from),
         metadata: None,
     })
 }
@@ -59,6 +64,8 @@ fn tool(n: usize, spec: ToolSpec) -> Result<Tool, DecodeError> {
 pub(super) fn tool_choice(raw: Option<RawJson>) -> Result<Option<ToolChoice>, DecodeError> {
     #[derive(Deserialize)]
     struct Named {
+        #[serde(rename = "type")]
+        kind: String,
         name: Option<String>,
         function: Option<Inside>,
     }
@@ -67,7 +74,9 @@ pub(super) fn tool_choice(raw: Option<RawJson>) -> Result<Option<ToolChoice>, De
         name: String,
     }
     let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return Ok(None) };
-    let wrong = || DecodeError::value("tool_choice", "must be none, auto, required or a function's name");
+    let wrong = || {
+        DecodeError::value("tool_choice", "must be none, auto, required, or an object that names a function")
+    };
     if let Ok(word) = raw.decode::<String>() {
         return match word.as_str() {
             "auto" => Ok(Some(ToolChoice::Auto)),
@@ -77,8 +86,9 @@ pub(super) fn tool_choice(raw: Option<RawJson>) -> Result<Option<ToolChoice>, De
         };
     }
     let named: Named = raw.decode().map_err(|_| wrong())?;
-    let name = named.function.map(|inside| inside.name).or(named.name).ok_or_else(wrong)?;
-    Ok(Some(ToolChoice::Tool(name)))
+    let name = named.function.map(|inside| inside.name).or(named.name);
+    let name = name.filter(|name| named.kind == "function" && !name.is_empty());
+    name.map(ToolChoice::Tool).map(Some).ok_or_else(wrong)
 }
 
 /// What the answer looks like; `place` is where the request says so.

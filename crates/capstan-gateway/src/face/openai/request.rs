@@ -13,6 +13,7 @@ use http::request::Parts;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::members::{self, Member};
 use super::repeats::Held;
 use crate::access::Caller;
 use crate::app::App;
@@ -51,24 +52,28 @@ impl Wants {
 /// Answers a POST that starts a run.
 pub(super) async fn start(
     face: Arc<dyn Face>,
+    own: &[Member],
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
     let (body, load) = post::read(&app, &caller, &*face, &parts, body).await?;
-    answer(face, app, caller, parts, (body, load)).await
+    answer(face, own, app, caller, parts, (body, load)).await
 }
 
 /// Answers one whose body is read.
 pub(super) async fn answer(
     face: Arc<dyn Face>,
+    own: &[Member],
     app: App,
     caller: Caller,
     mut parts: Parts,
     (body, load): (Bytes, Load),
 ) -> Result<Response, Refusal> {
-    let wants: Wants = decode::from_slice(&body)
+    let wants: Result<Wants, _> = decode::from_slice(&body);
+    let wants = wants
+        .and_then(|wants| members::check(&body, own).map(|()| wants))
         .map_err(|error| face::refusal(&app, &*face, invalid(&error), Asker::Unread(&parts)))?;
     parts.extensions.insert(wants);
     parts.extensions.insert(Held::default());

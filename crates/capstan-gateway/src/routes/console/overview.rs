@@ -44,6 +44,7 @@ pub(crate) const OVERVIEW: Row = Row {
 };
 
 pub(crate) async fn overview(State(app): State<App>, visitor: Visitor) -> Result<Json<Overview>, Refusal> {
+    let _one = app.limiter.heavy.answer(&visitor.payer()).await;
     let attention = attention::of(&app, &visitor).await?;
     let now = app.wall.now();
     let mut counts = HashMap::<(String, String), u64>::new();

@@ -54,6 +54,7 @@ pub(crate) async fn find(
     visitor: Visitor,
     Query(params): Query<FindParams>,
 ) -> Result<Json<Findings>, Refusal> {
+    let _one = app.limiter.heavy.answer(&visitor.payer()).await;
     Ok(Json(search::find(&app, &visitor, &params.q).await?))
 }
 
@@ -105,6 +106,7 @@ pub(crate) async fn list(
     Query(params): Query<ListParams>,
 ) -> Result<Json<RunRows>, Refusal> {
     let by_session = params.session.is_some();
+    let _one = app.limiter.heavy.answer(&visitor.payer()).await;
     let page = match query_of(&visitor, params)? {
         Some(query) => app.journal.store().page(query).await?,
         None => RunPage::default(),
@@ -244,6 +246,7 @@ pub(crate) async fn marks(
         to: params.to.unwrap_or(u64::MAX),
         columns: params.columns.unwrap_or(800),
     };
+    let _one = app.limiter.heavy.answer(&visitor.payer()).await;
     Ok(Json(packets::of(&app, &run, span).await?))
 }
 

@@ -78,6 +78,7 @@ pub(crate) async fn read(
     check_session(&app, &visitor, &tenant, &session).await?;
     visitor.look(&app, Look::Session, &tenant, None)?;
     let (store, after) = (app.journal.store(), params.from.unwrap_or(0));
+    let _one = app.limiter.heavy.answer(&visitor.payer()).await;
     let page = store.turns(&tenant, &session, after.saturating_add(1), PAGE, PAGE_BYTES).await?;
     let bytes: usize = page.iter().map(StoredTurn::said_bytes).sum();
     let mut load = app.limiter.load(&tenant);

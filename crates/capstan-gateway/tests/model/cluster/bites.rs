@@ -2,9 +2,8 @@
 
 use std::process::Command;
 
-/// As named in the journal's `planted_bug.rs`. Not the early notice, which only a quiet machine hears before the packet is stored: the
-/// journal's own test finds it.
-const BUGS: [&str; 4] = ["no_fence", "no_settle", "no_poll", "adopt_living"];
+/// As named in the journal's `planted_bug.rs`.
+const BUGS: [&str; 5] = ["no_fence", "no_settle", "no_poll", "early_notice", "adopt_living"];
 
 /// Runs the test with a mistake planted, and says how it failed.
 fn story_of(bug: &str) -> String {

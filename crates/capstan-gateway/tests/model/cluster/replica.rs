@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use capstan_gateway::{Gateway, Service, Settings};
 use capstan_journal::{
-    Claim, Durability, Frame, Journal, JournalError, Options, Quota, Replica as Seat, Run, RunState, Store,
-    TailLimits, connect,
+    Claim, Frame, Journal, JournalError, Quota, Replica as Seat, Run, RunState, Store, TailLimits,
 };
 use capstan_protocol::Timestamp;
+use capstan_stores::{Durability, Options, connect};
 use fastrand::Rng;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
@@ -34,7 +34,23 @@ pub(crate) struct Birth {
     pub(crate) truth: Truth,
     pub(crate) world: Shared,
     pub(crate) life: u32,
-    pub(crate) rng: Rng,
+    pub(crate) kind: Kind,
+}
+
+/// In what gateways differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) is_deaf: bool,
+    /// So little room that most readers have to ask the store.
+    has_little_room: bool,
+    /// In seconds.
+    drain: u64,
+}
+
+impl Kind {
+    pub(crate) fn choose(rng: &mut Rng) -> Self {
+        Self { is_deaf: rng.u32(0..3) == 0, has_little_room: rng.bool(), drain: rng.u64(0..20) }
+    }
 }
 
 enum Order {
@@ -53,6 +69,9 @@ enum Order {
 
 pub(crate) struct Replica {
     pub(crate) life: u32,
+    pub(crate) kind: Kind,
+    /// It was frozen once.
+    pub(crate) is_worn: bool,
     orders: mpsc::UnboundedSender<Order>,
     thread: JoinHandle<()>,
     store: Arc<dyn Store>,
@@ -61,12 +80,12 @@ pub(crate) struct Replica {
 
 impl Replica {
     pub(crate) async fn begin(birth: Birth) -> Self {
-        let life = birth.life;
+        let (life, kind) = (birth.life, birth.kind);
         let (orders, taken) = mpsc::unbounded_channel();
         let (ready, is_ready) = oneshot::channel();
         let thread = std::thread::spawn(move || live(birth, taken, ready));
         let store = is_ready.await.expect("the gateway starts");
-        Self { life, orders, thread, store, frozen: None }
+        Self { life, kind, is_worn: false, orders, thread, store, frozen: None }
     }
 
     fn order(&self, order: Order) {
@@ -121,6 +140,7 @@ impl Replica {
         let (wake, woken) = blocking::channel();
         self.order(Order::Freeze(woken));
         self.frozen = Some((wake, Duration::ZERO));
+        self.is_worn = true;
     }
 
     pub(crate) fn wake(&mut self) {
@@ -178,16 +198,15 @@ struct Process {
 
 impl Process {
     async fn start(birth: Birth) -> Result<Self, (Shared, String)> {
-        let Birth { url, listen_url, truth, world, life, mut rng } = birth;
+        let Birth { url, listen_url, truth, world, life, kind } = birth;
         let seat = Seat { name: format!("gateway-{life}"), url: None, lease: LEASE, listen_url };
         let options = Options { durability: Durability::Process, ..Options::default() };
         let failed = |why: String| (world.clone(), why);
         let store = connect(&url, options, seat).await.map_err(|error| failed(error.to_string()))?;
         warm_up(&*store).await.map_err(|error| failed(error.to_string()))?;
-        let seed = world.lock().seed;
-        let agent = Scripted { seed, world: world.clone(), life };
-        let journal = Journal::new(Arc::clone(&store), limits(&mut rng));
-        let gateway = Gateway::new(journal).agent("scripted", agent).settings(settings(&mut rng));
+        let agent = Scripted { world: world.clone(), life };
+        let journal = Journal::new(Arc::clone(&store), limits(kind));
+        let gateway = Gateway::new(journal).agent("scripted", agent).settings(settings(kind));
         let service = Service::start(gateway).await.map_err(|error| failed(error.to_string()))?;
         let client = Client { router: service.router(), world, truth, is_shared: true };
         Ok(Self { store, service: Some(service), client, tasks: JoinSet::new(), readers: Vec::new() })
@@ -251,21 +270,21 @@ async fn warm_up(store: &dyn Store) -> Result<(), JournalError> {
     store.transition((RunState::Running, 1), closed, frame(2), None).await.map(drop)
 }
 
-fn settings(rng: &mut Rng) -> Settings {
+fn settings(kind: Kind) -> Settings {
     let mut settings = Settings::default();
     settings.timeouts.waiting = Duration::from_secs(1_000_000);
     settings.timeouts.idle = Duration::from_secs(40);
-    settings.timeouts.drain = Duration::from_secs(rng.u64(0..20));
+    settings.timeouts.drain = Duration::from_secs(kind.drain);
     // A heartbeat makes a reader look again, which would heal a lost wake-up.
     settings.timeouts.heartbeat = Duration::from_secs(1_000_000);
     settings.timeouts.stalled_reader = Duration::ZERO;
     settings
 }
 
-fn limits(rng: &mut Rng) -> TailLimits {
-    if rng.bool() {
-        return TailLimits::default();
+fn limits(kind: Kind) -> TailLimits {
+    if kind.has_little_room {
+        TailLimits { stream_bytes: 700, total_bytes: 1500 }
+    } else {
+        TailLimits::default()
     }
-    // So little room that most readers have to ask the store.
-    TailLimits { stream_bytes: 700, total_bytes: 1500 }
 }

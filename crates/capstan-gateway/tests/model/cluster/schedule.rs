@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::replica::LEASE;
 use super::town::{GATEWAYS, TAKING_OVER, Town};
 use crate::client::{Place, Visit};
 use crate::run::{Phase, Run};
@@ -16,25 +15,20 @@ const RUNS: usize = 3;
 const CRASHES: u32 = 8;
 
 pub(crate) struct Schedule<'a> {
-    pub(crate) town: Town<'a>,
+    pub(crate) town: &'a mut Town,
     pub(crate) rng: Rng,
     /// Before which step the server crashes, if it does.
     crash_at: Option<usize>,
 }
 
 impl<'a> Schedule<'a> {
-    pub(crate) fn new(town: Town<'a>, seed: u64) -> Self {
+    pub(crate) fn new(town: &'a mut Town, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let crash_at = (rng.u32(0..CRASHES) == 0).then(|| rng.usize(2..6));
         Self { town, rng, crash_at }
     }
 
     pub(crate) async fn work(&mut self) {
-        for place in 0..GATEWAYS {
-            self.town.begin(place, &mut self.rng).await;
-        }
-        // Only who has been steady for a while takes over from others.
-        self.town.pass(LEASE).await;
         // Some towns are left in peace, so that what must not happen without a cause is seen.
         let is_peaceful = self.rng.u32(0..4) == 0;
         for n in 0..self.rng.usize(6..22) {
@@ -78,7 +72,7 @@ impl<'a> Schedule<'a> {
                 self.miss().await;
             }
             83..86 => self.town.wake(place),
-            86..89 => self.town.begin(place, &mut self.rng).await,
+            86..89 => _ = self.town.begin(place).await,
             89..92 => self.town.drain(place).await,
             _ => self.town.pass(TAKING_OVER).await,
         }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_journal::{Options, Replica, Store, connect, migrate};
+use capstan_journal::{Replica, Store};
+use capstan_stores::{Options, connect, migrate};
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, NoTls, Statement};
 
-#[path = "../../../../capstan-journal/tests/common/postgres.rs"]
+#[path = "../../../../capstan-stores/tests/common/postgres.rs"]
 mod postgres_server;
 use postgres_server::Engine;
 
@@ -72,13 +73,6 @@ impl Server {
         });
         self.line.connection.abort();
         self.line = Line::to(&self.engine).await;
-    }
-
-    /// Nobody who worked here before is waited for.
-    pub(crate) async fn forget_replicas(&self) {
-        let gone = "delete from capstan.lanes where replica in (select id from capstan.replicas where name <> 'truth'); \
-                    delete from capstan.replicas where name <> 'truth'";
-        self.line.client.batch_execute(gone).await.unwrap();
     }
 }
 

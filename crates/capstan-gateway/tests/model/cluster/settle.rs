@@ -27,8 +27,8 @@ impl Schedule<'_> {
         self.town.note("it settles".into());
         for place in 0..GATEWAYS {
             self.town.wake(place);
-            self.town.begin(place, &mut self.rng).await;
         }
+        self.town.fill().await;
         self.rest().await;
         self.observe().await;
         self.check_stops().await;

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
 
-use super::replica::{Birth, LEASE, Replica, is_asking};
+use super::replica::{Birth, Kind, LEASE, Replica, is_asking};
 use super::server::Server;
 use crate::truth::Truth;
 use crate::world::Shared;
@@ -25,19 +25,60 @@ const BREATH: Duration = Duration::from_micros(400);
 /// Then it moves all the same: somebody asks the server in a loop.
 const STORM: u32 = 100_000;
 
-pub(crate) struct Town<'a> {
-    server: &'a mut Server,
+/// So many seeds in a row have gateways of the same kinds: those that nothing was done to live on from one schedule to the next. To
+/// begin one costs the server ten connections, which is most of what a schedule costs.
+const GENERATION: u64 = 10;
+
+pub(crate) struct Town {
+    server: Server,
     pub(crate) world: Shared,
     /// A place each; empty where one has died.
     pub(crate) places: [Option<Replica>; GATEWAYS],
+    kinds: [Kind; GATEWAYS],
     lives: u32,
+    /// What has passed of this schedule's time.
+    passed: Duration,
 }
 
-impl<'a> Town<'a> {
-    pub(crate) async fn new(server: &'a mut Server, world: Shared) -> Self {
-        server.forget_replicas().await;
-        world.lock().begin_life();
-        Self { server, world, places: [None, None, None], lives: 0 }
+impl Town {
+    /// `None` where there is no PostgreSQL.
+    pub(crate) async fn start() -> Option<Self> {
+        let (server, kinds) = (Server::start().await?, kinds(0));
+        Some(Self {
+            server,
+            world: Shared::new(0),
+            places: [None, None, None],
+            kinds,
+            lives: 0,
+            passed: Duration::ZERO,
+        })
+    }
+
+    /// Another schedule begins: whoever is here is of the kinds that its seed asks for.
+    pub(crate) async fn renew(&mut self, seed: u64) {
+        self.kinds = kinds(seed);
+        for (place, kind) in self.places.iter_mut().zip(self.kinds) {
+            place
+                .take_if(|replica| replica.is_worn || replica.kind != kind)
+                .into_iter()
+                .for_each(Replica::die);
+        }
+        self.world.renew(seed);
+        self.world.lock().begin_life();
+        self.passed = Duration::ZERO;
+        // Only who has been steady for a while takes over from others.
+        if self.fill().await {
+            self.pass(LEASE).await;
+        }
+    }
+
+    /// A gateway at each place; whether there was room for any.
+    pub(crate) async fn fill(&mut self) -> bool {
+        let mut is_new = false;
+        for place in 0..GATEWAYS {
+            is_new |= self.begin(place).await;
+        }
+        is_new
     }
 
     pub(crate) fn truth(&self) -> &Arc<dyn Store> {
@@ -48,37 +89,34 @@ impl<'a> Town<'a> {
         self.truth().open_runs().await.unwrap()
     }
 
-    /// A gateway takes the place, if it is free. Some hear no notices.
-    pub(crate) async fn begin(&mut self, place: usize, rng: &mut Rng) {
+    /// A gateway takes the place, if it is free; whether it was. Some hear no notices.
+    pub(crate) async fn begin(&mut self, place: usize) -> bool {
         if self.places[place].is_some() {
-            return;
+            return false;
         }
         self.lives += 1;
-        let is_deaf = rng.u32(0..3) == 0;
-        self.note(format!(
-            "place {place}: life {} begins{}",
-            self.lives,
-            if is_deaf { ", deaf" } else { "" }
-        ));
+        let kind = self.kinds[place];
+        self.note(format!("place {place}: life {} begins, {kind:?}", self.lives));
         let birth = Birth {
             url: self.server.url(),
-            listen_url: is_deaf.then(|| self.server.deaf_url()),
+            listen_url: kind.is_deaf.then(|| self.server.deaf_url()),
             truth: Truth { store: Arc::clone(self.truth()), home: Some(Handle::current()) },
             world: self.world.clone(),
             life: self.lives,
-            rng: rng.fork(),
+            kind,
         };
         self.places[place] = Some(Replica::begin(birth).await);
+        true
     }
 
     pub(crate) fn note(&self, what: String) {
-        self.world.lock().note(what);
+        self.world.lock().note(format!("at {:?}: {what}", self.passed));
     }
 
     /// Something is done to a gateway: from here on runs may be interrupted.
     fn shake(&self, what: &'static str, place: usize, is_an_end: bool) {
         let mut world = self.world.lock();
-        world.note(format!("place {place}: {what}"));
+        world.note(format!("at {:?}: place {place}: {what}", self.passed));
         world.count(what);
         world.interruptions += u32::from(is_an_end);
     }
@@ -147,6 +185,7 @@ impl<'a> Town<'a> {
             self.quiet().await;
             let stride = left.min(STRIDE);
             left -= stride;
+            self.passed += stride;
             self.server.step(stride).await;
             join_all(self.places.iter_mut().flatten().map(|replica| replica.advance(stride))).await;
             if left.is_zero() {
@@ -182,7 +221,13 @@ impl<'a> Town<'a> {
     }
 
     /// Everybody goes.
-    pub(crate) async fn leave(mut self) {
+    pub(crate) fn leave(mut self) {
         self.places.iter_mut().filter_map(Option::take).for_each(Replica::die);
     }
+}
+
+/// What the gateways of a generation are like.
+fn kinds(seed: u64) -> [Kind; GATEWAYS] {
+    let mut rng = Rng::with_seed(seed / GENERATION);
+    std::array::from_fn(|_| Kind::choose(&mut rng))
 }

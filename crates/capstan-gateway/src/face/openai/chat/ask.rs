@@ -18,7 +18,10 @@ struct ChatRequest {
     messages: Vec<Message>,
     tools: Option<Vec<ToolSpec>>,
     tool_choice: Option<RawJson>,
+    parallel_tool_calls: Option<bool>,
     temperature: Option<f64>,
+    top_p: Option<f64>,
+    seed: Option<i64>,
     max_tokens: Option<u64>,
     max_completion_tokens: Option<u64>,
     #[serde(default)]
@@ -31,6 +34,9 @@ struct ChatRequest {
     top_logprobs: Option<u64>,
     modalities: Option<Vec<String>>,
     functions: Option<RawJson>,
+    function_call: Option<RawJson>,
+    audio: Option<RawJson>,
+    web_search_options: Option<RawJson>,
 }
 
 #[derive(Deserialize)]
@@ -91,9 +97,12 @@ impl ChatRequest {
         let messages: Result<Vec<_>, _> = numbered.map(|(n, message)| message.into_message(n)).collect();
         let parameters = Parameters {
             temperature: self.temperature,
+            top_p: self.top_p,
+            seed: self.seed,
             max_tokens: self.max_completion_tokens.or(self.max_tokens),
             stop: parameters::stops(self.stop),
             tool_choice: parameters::tool_choice(self.tool_choice)?,
+            parallel_tool_calls: self.parallel_tool_calls,
             response_format: parameters::response_format(self.response_format, "response_format")?,
             effort: self.reasoning_effort,
         };
@@ -120,8 +129,15 @@ impl ChatRequest {
         if self.modalities.as_ref().is_some_and(|all| all.iter().any(|one| one != "text")) {
             return Err(refuse("modalities", "an answer that is not text"));
         }
-        if self.functions.as_ref().is_some_and(|functions| functions.get() != "null") {
-            return Err(refuse("functions", "what `tools` has replaced"));
+        for (member, name, what) in [
+            (&self.functions, "functions", "what `tools` has replaced"),
+            (&self.function_call, "function_call", "what `tool_choice` has replaced"),
+            (&self.audio, "audio", "an answer that is not text"),
+            (&self.web_search_options, "web_search_options", "a search of the web"),
+        ] {
+            if member.as_ref().is_some_and(|said| said.get() != "null") {
+                return Err(refuse(name, what));
+            }
         }
         Ok(())
     }
@@ -180,7 +196,7 @@ mod tests {
         let tool =
             json!({ "type": "function", "function": { "name": "f", "parameters": { "type": "object" } } });
         let asked = ask(&json!({ "model": "demo", "stream": true, "temperature": 0.5, "max_tokens": 5,
-            "max_completion_tokens": 7, "stop": "END", "seed": 1, "tools": [tool],
+            "max_completion_tokens": 7, "stop": "END", "seed": 1, "top_p": 0.9, "parallel_tool_calls": false, "tools": [tool],
             "tool_choice": { "type": "function", "function": { "name": "f" } },
             "response_format": { "type": "json_object" }, "messages": [
                 { "role": "developer", "content": "Be brief." },
@@ -195,6 +211,10 @@ mod tests {
         assert_eq!((asked.agent.as_deref(), asked.extras.tools[0].name.as_str()), (Some("demo"), "f"));
         let parameters = &asked.extras.parameters;
         assert_eq!((parameters.temperature, parameters.max_tokens), (Some(0.5), Some(7)));
+        assert_eq!(
+            (parameters.top_p, parameters.seed, parameters.parallel_tool_calls),
+            (Some(0.9), Some(1), Some(false))
+        );
         assert_eq!(
             (parameters.stop.len(), &parameters.tool_choice),
             (1, &Some(ToolChoice::Tool("f".into())))

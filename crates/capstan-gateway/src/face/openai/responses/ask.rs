@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::super::content::{Contents, TextOr};
 use super::super::errors::CODE;
+use super::super::members::{self, Is};
 use super::super::parameters::{self, Format, ToolSpec, refuse};
 use super::{PREVIOUS, stream_of, unstored};
 use crate::ask::{Ask, Extras, invalid};
@@ -26,7 +27,9 @@ struct ResponseRequest {
     conversation: Option<RawJson>,
     tools: Option<Vec<ToolSpec>>,
     tool_choice: Option<RawJson>,
+    parallel_tool_calls: Option<bool>,
     temperature: Option<f64>,
+    top_p: Option<f64>,
     max_output_tokens: Option<u64>,
     text: Option<Text>,
     reasoning: Option<Reasoning>,
@@ -42,12 +45,28 @@ struct ResponseRequest {
 #[derive(Deserialize)]
 struct Text {
     format: Option<Format>,
+    verbosity: Option<RawJson>,
 }
 
 #[derive(Deserialize)]
 struct Reasoning {
     effort: Option<Effort>,
+    summary: Option<RawJson>,
 }
+
+/// How a model may sum up what it thought.
+const SUMMARY: Is = Is::Word(&["auto", "concise", "detailed"]);
+
+/// What may be asked for beside an answer, and is left out: no answer has outputs of built-in tools, and none needs its reasoning handed back.
+const INCLUDED: &[&str] = &[
+    "reasoning.encrypted_content",
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+];
 
 /// What is said, called or brought, of whatever type: its members are the types' own.
 #[derive(Deserialize)]
@@ -93,9 +112,12 @@ impl ResponseRequest {
         let format = self.text.and_then(|text| text.format);
         let parameters = Parameters {
             temperature: self.temperature,
+            top_p: self.top_p,
+            seed: None,
             max_tokens: self.max_output_tokens,
             stop: Vec::new(),
             tool_choice: parameters::tool_choice(self.tool_choice)?,
+            parallel_tool_calls: self.parallel_tool_calls,
             response_format: parameters::response_format(format, "text.format")?,
             effort: self.reasoning.and_then(|reasoning| reasoning.effort),
         };
@@ -123,6 +145,11 @@ impl ResponseRequest {
         if self.include.iter().flatten().any(logprobs) {
             return Err(refuse("include", "the likelihood of words"));
         }
+        let unknown = |name: &&String| !INCLUDED.contains(&name.as_str());
+        if let Some(name) = self.include.iter().flatten().find(unknown) {
+            return Err(DecodeError::value("include", format!("{name:?} is not understood")));
+        }
+        self.check_inner()?;
         if self.prompt.as_ref().is_some_and(|prompt| prompt.get() != "null") {
             return Err(refuse("prompt", "a prompt that is kept elsewhere"));
         }
@@ -133,6 +160,21 @@ impl ResponseRequest {
             && self.previous_response_id.is_some()
         {
             return Err(DecodeError::value("conversation", "cannot go with `previous_response_id`"));
+        }
+        Ok(())
+    }
+}
+
+impl ResponseRequest {
+    /// What is only looked at, inside other members.
+    fn check_inner(&self) -> Result<(), DecodeError> {
+        let verbosity = self.text.as_ref().and_then(|text| text.verbosity.as_ref());
+        let summary = self.reasoning.as_ref().and_then(|reasoning| reasoning.summary.as_ref());
+        for (said, is, place) in
+            [(verbosity, members::VERBOSITY, "text.verbosity"), (summary, SUMMARY, "reasoning.summary")]
+        {
+            said.map_or(Ok(()), |said| is.check(said.get()))
+                .map_err(|what| DecodeError::value(place, what))?;
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::super::errors::REFUSALS;
+use super::super::members;
 use super::super::models::TAG;
 use super::super::output::Output;
 use super::super::request::{self, EVENTS, KEY};
@@ -51,7 +52,7 @@ pub(super) fn routes(face: Arc<Responses>) -> Routes {
         let (body, load) = post::read(&app, &caller, &*posted, &parts, body).await?;
         let followed = references::follow(&app, &caller.tenant, body).await;
         let body = followed.map_err(|fault| face::refusal(&app, &*posted, fault, Asker::Unread(&parts)))?;
-        request::answer(posted, app, caller, parts, (body, load)).await
+        request::answer(posted, members::RESPONSES, app, caller, parts, (body, load)).await
     };
     Routes::default()
         .post("/v1/responses", start, &POST)
@@ -298,9 +299,11 @@ fn body(_: &mut SchemaGenerator) -> Schema {
             "stream": { "type": ["boolean", "null"] },
             "background": { "type": ["boolean", "null"] },
             "store": { "type": ["boolean", "null"] },
-            "metadata": { "type": ["object", "null"] },
-            "temperature": { "type": ["number", "null"] },
-            "max_output_tokens": { "type": ["integer", "null"], "minimum": 0 },
+            "metadata": { "type": ["object", "null"], "maxProperties": 16, "propertyNames": { "maxLength": 64 },
+                "additionalProperties": { "type": "string", "maxLength": 512 } },
+            "temperature": { "type": ["number", "null"], "minimum": 0, "maximum": 2 },
+            "max_output_tokens": { "type": ["integer", "null"], "minimum": 1 },
+            "truncation": { "enum": ["auto", "disabled", null] },
         },
     })
 }

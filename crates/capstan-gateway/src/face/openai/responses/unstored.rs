@@ -80,7 +80,8 @@ fn is_due(app: &App, run: &Run) -> bool {
 #[cfg(test)]
 mod tests {
     use capstan_agent::Clock;
-    use capstan_journal::{Claim, Durability, Journal, Quota, RunState, TailLimits, open};
+    use capstan_journal::{Claim, Journal, Quota, RunState, TailLimits};
+    use capstan_stores::{Durability, open};
     use uuid::Uuid;
 
     use super::*;
