@@ -5,7 +5,7 @@ import queue
 import subprocess
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 
 import openai
 import pytest
@@ -128,6 +128,10 @@ def test_wrong_input_starts_nothing(gateway, http, client):
     with pytest.raises(openai.BadRequestError) as refused:
         chat(client, "x", n=2)
     assert refused.value.param == "n"
+    for wrong in ({"metadata": {"k": 5}}, {"metadata": {str(n): "" for n in range(17)}}, {"temperature": "hot"}, {"truncation": "half"}):
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.responses.create(input="x", **wrong)
+        assert refused.value.param == next(iter(wrong))
     assert len(runs(gateway, http)) == before
     headers = {"Idempotency-Key": f"python-{time.time_ns()}"}
     first = chat(client, "/echo a", extra_headers=headers)
@@ -135,6 +139,85 @@ def test_wrong_input_starts_nothing(gateway, http, client):
     with pytest.raises(openai.ConflictError):
         chat(client, "/echo b", extra_headers=headers)
     assert len(runs(gateway, http)) == before + 1
+
+
+class Provider(BaseHTTPRequestHandler):
+    """A model that calls the first tool for two towns at once, in pieces, and then says what it was told."""
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        results = [message["content"] for message in asked["messages"] if message["role"] == "tool"]
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        if results:
+            self.say({"content": f"It is {' and '.join(results)}."})
+        for index, town in enumerate([] if results else ["Bern", "Oslo"]):
+            name = asked["tools"][0]["function"]["name"]
+            self.say({"tool_calls": [{"index": index, "id": town, "type": "function", "function": {"name": name, "arguments": ""}}]})
+            for piece in ('{"to', f'wn":"{town}"', "}"):
+                self.say({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+        self.say({}, "stop" if results else "tool_calls")
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def say(self, delta, finish=None):
+        chunk = {"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+        self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
+
+    def log_message(self, *_):
+        pass
+
+
+PARAMETERS = {"type": "object", "properties": {"town": {"type": "string"}}}
+TOWNS = ['{"town":"Bern"}', '{"town":"Oslo"}']
+
+
+def test_tools_are_called_and_answered_whole_and_streamed_in_both_apis(tmp_path):
+    with ThreadingHTTPServer(("127.0.0.1", 0), Provider) as provider:
+        threading.Thread(target=provider.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{provider.server_port}/v1"
+        gateway = Gateway(tmp_path, f'[[agents]]\nname = "demo"\nkind = "openai"\nmodel = "m"\nurl = "{url}"\n')
+        with client_for(gateway.url) as client:
+            for is_streamed in (False, True):
+                responses_with_tools(client, is_streamed)
+                chat_with_tools(client, is_streamed)
+        gateway.stop()
+        provider.shutdown()
+
+
+def responses_with_tools(client, is_streamed):
+    def ask(**request):
+        if not is_streamed:
+            return client.responses.create(model="demo", **request)
+        with client.responses.stream(model="demo", **request) as events:
+            return events.get_final_response()
+
+    tools = [{"type": "function", "name": "weather", "parameters": PARAMETERS, "strict": False}]
+    first = ask(input="How is it?", tools=tools)
+    calls = [item for item in first.output if item.type == "function_call"]
+    assert [call.arguments for call in calls] == TOWNS
+    outputs = [{"type": "function_call_output", "call_id": call.call_id, "output": word} for call, word in zip(calls, ("dry", "wet"))]
+    assert ask(input=outputs, previous_response_id=first.id, tools=tools).output_text == "It is dry and wet."
+    # The same with all of it told again.
+    told = [item.model_dump(exclude_none=True) for item in first.output]
+    assert ask(input=[{"role": "user", "content": "How is it?"}, *told, *outputs], tools=tools).output_text == "It is dry and wet."
+
+
+def chat_with_tools(client, is_streamed):
+    def ask(messages):
+        tools = [{"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}]
+        if not is_streamed:
+            return client.chat.completions.create(model="demo", messages=messages, tools=tools).choices[0]
+        with client.chat.completions.stream(model="demo", messages=messages, tools=tools) as events:
+            return events.get_final_completion().choices[0]
+
+    messages = [{"role": "user", "content": "How is it?"}]
+    first = ask(messages)
+    calls = first.message.tool_calls
+    assert (first.finish_reason, [call.function.arguments for call in calls]) == ("tool_calls", TOWNS)
+    results = [{"role": "tool", "tool_call_id": call.id, "content": word} for call, word in zip(calls, ("dry", "wet"))]
+    second = ask([*messages, first.message.model_dump(exclude_none=True), *results])
+    assert (second.finish_reason, second.message.content) == ("stop", "It is dry and wet.")
 
 
 def test_a_cut_is_never_an_answer(gateway):

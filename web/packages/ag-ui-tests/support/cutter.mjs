@@ -2,6 +2,9 @@
 // A proxy that breaks responses off after a number of events, between two of them, as a bad network would.
 import { createServer, request } from "node:http";
 
+/** After how many of a stream's events it is cut: six places, and in the soak every one. */
+export const cutsOf = (events) => (process.env["CAPSTAN_SOAK"] ? Array.from({ length: events - 1 }, (_, n) => n + 1) : [1, 2, 3, 7, events - 2, events - 1]);
+
 /**
  * Starts a proxy in front of `target`. `plan(n)` says after how many events the n-th streamed response breaks off;
  * `undefined` lets it pass. The log holds the Last-Event-ID of every request.

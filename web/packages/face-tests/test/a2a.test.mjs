@@ -3,49 +3,18 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before, describe, test } from "node:test";
 
-import { ClientFactory, ClientFactoryOptions, JsonRpcTransportFactory, RestTransportFactory } from "@a2a-js/sdk/client";
-
 import { startGateway } from "../../../testing/gateway.mjs";
+import { CANCELED, COMPLETED, FAILED, INPUT_REQUIRED, WORKING, clientAt, fold, message, request, textOf, transports } from "../support/a2a.mjs";
 import { tokens } from "../support/chat.mjs";
-
-const WORKING = 2, COMPLETED = 3, FAILED = 4, CANCELED = 5, INPUT_REQUIRED = 6, ROLE_USER = 1;
-const transports = { "JSON-RPC": new JsonRpcTransportFactory(), "HTTP+JSON": new RestTransportFactory() };
-
-const part = (content) => ({ content, metadata: undefined, filename: "", mediaType: "" });
-const message = (text, more = {}) => ({
-  messageId: randomUUID(), contextId: "", taskId: "", role: ROLE_USER, parts: [part({ $case: "text", value: text })],
-  metadata: undefined, extensions: [], referenceTaskIds: [], ...more,
-});
-const request = (said) => ({ tenant: "", message: said, configuration: undefined, metadata: undefined });
-const textOf = (parts) => parts.map((p) => (p.content?.$case === "text" ? p.content.value : "")).join("");
-
-/** Events of a stream, as one task. */
-async function fold(events) {
-  const seen = { artifact: "", states: [] };
-  for await (const event of events) {
-    const { $case, value } = event.payload ?? event;
-    if ($case === "task") {
-      seen.id = value.id;
-      seen.artifact = value.artifacts.map((artifact) => textOf(artifact.parts)).join("");
-      seen.states.push(value.status.state);
-    } else if ($case === "artifactUpdate") {
-      seen.artifact = (value.append ? seen.artifact : "") + textOf(value.artifact.parts);
-    } else {
-      seen.states.push(value.status.state);
-      seen.status = value.status;
-    }
-  }
-  return seen;
-}
 
 describe("A2A", { concurrency: true, timeout: 60_000 }, () => {
   let gateway;
   before(async () => (gateway = await startGateway()));
   after(() => gateway.stop());
 
-  for (const [name, factory] of Object.entries(transports)) {
+  for (const [name, Transport] of Object.entries(transports)) {
     describe(name, { concurrency: true }, () => {
-      const connect = () => new ClientFactory(ClientFactoryOptions.createFrom(ClientFactoryOptions.default, { transports: [factory], preferredTransports: [factory.protocolName] })).createFromUrl(gateway.url);
+      const connect = () => clientAt(gateway.url, Transport);
 
       test("a message is streamed as a task, which is kept", async () => {
         const client = await connect();
@@ -78,7 +47,13 @@ describe("A2A", { concurrency: true, timeout: 60_000 }, () => {
         const events = client.sendMessageStream(request(message("/tokens 100000 --delay 5ms")));
         const first = (await events.next()).value;
         const { id } = (first.payload ?? first).value;
-        const second = fold(client.resubscribeTask({ tenant: "", id }));
+        const watch = client.resubscribeTask({ tenant: "", id });
+        // It is there before the end comes: whoever is too late is told that the task is over.
+        const joined = (await watch.next()).value;
+        const second = fold((async function* () {
+          yield joined;
+          yield* watch;
+        })());
         const canceled = await client.cancelTask({ tenant: "", id, metadata: undefined });
         assert.equal(canceled.status.state, CANCELED);
         const rest = await fold(events);
@@ -96,6 +71,18 @@ describe("A2A", { concurrency: true, timeout: 60_000 }, () => {
         const answered = await fold(client.sendMessageStream(request(message("yes", { taskId: asked.id }))));
         assert.equal(answered.id, asked.id);
         assert.match(answered.artifact, /You answered "yes", so I go on/);
+      });
+
+      test("a task that asks is told to who subscribes, and can be cancelled", async () => {
+        const client = await connect();
+        const asked = await fold(client.sendMessageStream(request(message("/ask Paint it blue?"))));
+        const watched = await fold(client.resubscribeTask({ tenant: "", id: asked.id }));
+        assert.deepEqual([watched.id, watched.states], [asked.id, [INPUT_REQUIRED]]);
+        const canceled = await client.cancelTask({ tenant: "", id: asked.id, metadata: undefined });
+        assert.deepEqual([canceled.id, canceled.status.state], [asked.id, CANCELED]);
+        assert.equal((await client.getTask({ tenant: "", id: asked.id })).status.state, CANCELED);
+        await assert.rejects(client.cancelTask({ tenant: "", id: asked.id, metadata: undefined }));
+        await assert.rejects(client.sendMessage(request(message("yes", { taskId: asked.id }))));
       });
 
       test("an unknown task is told", async () => {

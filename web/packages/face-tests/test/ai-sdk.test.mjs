@@ -4,11 +4,14 @@ import { randomUUID } from "node:crypto";
 import { after, before, describe, test } from "node:test";
 
 import { startGateway } from "../../../testing/gateway.mjs";
-import { startCutter } from "../../ag-ui-tests/support/cutter.mjs";
+import { cutsOf, startCutter } from "../../ag-ui-tests/support/cutter.mjs";
 import { providers, startProvider } from "../../ag-ui-tests/support/providers.mjs";
 import { answers, chatAt, sdks, textOf, tokens, until } from "../support/chat.mjs";
 
 const CODES = { AGENT_EXECUTION_ERROR: 500, SESSION_NOT_FOUND: 404, RATE_LIMITED: 429, TIMEOUT: 504, UPSTREAM_ERROR: 502, SERVICE_UNAVAILABLE: 503 };
+
+/** Of twenty words: they, three chunks before them and three after. */
+const CHUNKS = 26;
 
 /** A key's hash, as `capstan key new` prints one. */
 const hashOf = `sha256:${"0".repeat(64)}`;
@@ -86,7 +89,7 @@ describe("AI SDK", { concurrency: true }, () => {
         assert.deepEqual([nobody.status, nobody.messages], ["ready", []]);
       });
 
-      for (const cut of name === "ai 5" ? [] : [1, 2, 3, 7, 12, 22]) {
+      for (const cut of name === "ai 5" ? [] : cutsOf(CHUNKS)) {
         test(`a cut after chunk ${cut} is healed by coming back`, async (t) => {
           const cutter = await startCutter(gateway.url, (nth) => (nth === 0 ? cut : undefined));
           t.after(cutter.stop);

@@ -1,21 +1,27 @@
-// A chat of the AI SDK at three gateways over one PostgreSQL, of which the one that works is killed in the middle of the answer: it comes back
-// somewhere else, and has every word once. In the soak alone: leases end in real time.
+// Clients of the other worlds at three gateways over one PostgreSQL, of which the one that works is killed in the middle of the answer: they
+// come back somewhere else, and have every word once. In the soak alone: leases end in real time.
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 
 import { hasPostgres, startCluster } from "../../../testing/cluster.mjs";
+import { COMPLETED, clientAt, fold, message, readToTheEnd, transports } from "../support/a2a.mjs";
 import { answers, chatAt, sdks, textOf, tokens, until } from "../support/chat.mjs";
+import { readFrom } from "../support/durable.mjs";
 
 const WORDS = 300;
 const LONG = `/tokens ${WORDS} --delay 10ms`;
 const skip = process.env.CAPSTAN_SOAK && hasPostgres ? false : "soak: needs CAPSTAN_SOAK, and scripts/postgres";
 
-describe("three gateways, one killed", { skip, concurrency: false, timeout: 120_000 }, () => {
-  let cluster;
-  before(async () => (cluster = await startCluster()));
-  after(() => cluster?.stop());
+describe("three gateways, one killed", { skip, concurrency: false, timeout: 240_000 }, () => {
+  /** Three gateways for a test that kills one. */
+  const clusterFor = async (t) => {
+    const cluster = await startCluster();
+    t.after(cluster.stop);
+    return cluster;
+  };
 
-  test("a chat of the AI SDK comes back and is whole", async () => {
+  test("a chat of the AI SDK comes back and is whole", async (t) => {
+    const cluster = await clusterFor(t);
     const [{ sdk }] = sdks;
     let id;
     const noting = async (...args) => {
@@ -33,4 +39,42 @@ describe("three gateways, one killed", { skip, concurrency: false, timeout: 120_
     assert.equal(chat.status, "ready");
     assert.deepEqual(answers(chat).map(textOf), [tokens(WORDS)]);
   });
+
+  for (const [name, Transport] of Object.entries(transports)) {
+    test(`a task of A2A is subscribed to again and is whole (${name})`, async (t) => {
+      const cluster = await clusterFor(t);
+      const client = await clientAt(cluster.url, Transport);
+      let [watching, killing] = [];
+      const seen = await readToTheEnd(client, message(LONG), async ({ artifact, id }) => {
+        // On a connection of its own, which is another gateway's.
+        if (artifact.includes("tok10 ")) watching ??= fold(client.resubscribeTask({ tenant: "", id }));
+        if (artifact.includes("tok20 ")) await (killing ??= cluster.killOwnerOf(id));
+      });
+      assert.deepEqual([seen.artifact, seen.states.at(-1)], [tokens(WORDS), COMPLETED]);
+      const watched = await watching;
+      assert.deepEqual([watched.artifact, watched.states.at(-1)], [tokens(WORDS), COMPLETED], "whoever watches elsewhere notices nothing");
+      assert.ok(killing !== undefined);
+    });
+  }
+
+  for (const live of ["sse", "long-poll"]) {
+    test(`a reader of Durable Streams goes on at its offset (${live})`, async (t) => {
+      const cluster = await clusterFor(t);
+      const body = JSON.stringify({ message: { messageId: crypto.randomUUID(), role: "ROLE_USER", parts: [{ text: LONG }] }, configuration: { returnImmediately: true } });
+      const begun = await fetch(`${cluster.url}/v1/a2a/message:send`, { method: "POST", headers: { "content-type": "application/json" }, body });
+      const id = begun.headers.get("x-stream-id");
+      let [items, offset, killing, error] = [[], "-1"];
+      const kill = async (more) => {
+        if (items.length + more.length > 20) await (killing ??= cluster.killOwnerOf(id));
+      };
+      do {
+        const rest = await readFrom(`${cluster.url}/v1/durable/${id}`, offset, { live, onItems: kill });
+        items = [...items, ...rest.items];
+        ({ offset, error } = rest);
+        assert.ok(error === undefined || killing !== undefined, error);
+      } while (error !== undefined);
+      assert.equal(items.filter((packet) => packet.op === "DELTA").map((packet) => packet.p).join(""), tokens(WORDS));
+      assert.deepEqual(items.map((packet) => packet.seq), [...new Set(items.map((packet) => packet.seq))], "each once");
+    });
+  }
 });

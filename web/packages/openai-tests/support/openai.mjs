@@ -36,6 +36,3 @@ export async function drain(iterable) {
 export const chat = (text, more = {}) => ({ model: "demo", messages: [{ role: "user", content: text }], ...more });
 export const textOf = (chunks) => chunks.map((chunk) => chunk.choices[0]?.delta.content ?? "").join("");
 export const deltasOf = (events) => events.filter((event) => event.type === "response.output_text.delta").map((event) => event.delta).join("");
-
-/** After how many events to cut: six places, or every one in the soak. */
-export const cutsOf = (events) => (process.env["CAPSTAN_SOAK"] ? Array.from({ length: events - 1 }, (_, n) => n + 1) : [1, 2, 3, 7, events - 2, events - 1]);

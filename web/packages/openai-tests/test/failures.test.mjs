@@ -6,8 +6,8 @@ import { after, before, describe, test } from "node:test";
 import OpenAI from "openai";
 
 import { startGateway } from "../../../testing/gateway.mjs";
-import { startCutter } from "../../ag-ui-tests/support/cutter.mjs";
-import { chat, clientFor, counting, cutsOf, deltasOf, drain, runsOf } from "../support/openai.mjs";
+import { cutsOf, startCutter } from "../../ag-ui-tests/support/cutter.mjs";
+import { chat, clientFor, counting, deltasOf, drain, runsOf } from "../support/openai.mjs";
 
 const CLASSES = {
   400: OpenAI.BadRequestError,

@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 
 import { startGateway } from "../../../testing/gateway.mjs";
-import { startCutter } from "../../ag-ui-tests/support/cutter.mjs";
+import { cutsOf, startCutter } from "../../ag-ui-tests/support/cutter.mjs";
 import { resumableFetch } from "../node_modules/.build/openai.mjs";
-import { chat, clientFor, cutsOf, drain, runsOf } from "../support/openai.mjs";
+import { chat, clientFor, drain, runsOf } from "../support/openai.mjs";
 
 const quick = { backoff: { first: 1, max: 1, jitter: false } };
 /** What differs from run to run. */

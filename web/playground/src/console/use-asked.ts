@@ -45,3 +45,22 @@ export function useNow(every: number | null = 1_000): number {
   }, [every]);
   return now;
 }
+
+/** The same, at most once in a while: at once after a rest, else when the while is over. */
+export function useSeldom(act: () => void, every: number): () => void {
+  const last = useRef(0);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const latest = useRef(act);
+  useEffect(() => {
+    latest.current = act;
+  });
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return useCallback(() => {
+    if (timer.current !== undefined) return;
+    timer.current = setTimeout(() => {
+      timer.current = undefined;
+      last.current = Date.now();
+      latest.current();
+    }, Math.max(0, last.current + every - Date.now()));
+  }, [every]);
+}

@@ -89,5 +89,7 @@ test("what is drawn is told in words, in its order", () => {
     [33_000, "EVENT stream_reset"],
     [34_000, "Attempt 2 ends, takes back what came after packet 4, 12 B said again were swallowed"],
   ]);
-  expect(viewersSum({ ...HEALED, viewers_sum: { joined: 2, resumed: 1, cut: 1, stalled: 0, last_cursor: 3 } })).toBe("2 viewers, 1 resumed, 1 cut off; when it ended, packet 3 of 3 was the last that was written to a socket");
+  const watched = { ...HEALED, viewers_sum: { joined: 2, resumed: 1, cut: 1, stalled: 0, last_cursor: 3 } };
+  expect(viewersSum(watched, false)).toBe("2 viewers, 1 resumed, 1 cut off; when it ended, packet 3 of 3 was the last that was written to a socket");
+  expect(viewersSum(watched, true)).toContain("2 viewers at the gateway that ended it, 1 resumed");
 });

@@ -75,6 +75,7 @@ export interface Refusal {
   route: string;
   code: string;
   title: string;
+  why?: Maybe<string>;
   status: number;
   ms: number;
 }

@@ -24,13 +24,16 @@ interface Props {
 
 /** A press that moves less is a click. */
 const CLICK = 4;
+/** Milliseconds after which a zoom or drag has come to rest. Until then it is this picture's alone: the address is everybody's, and all of the page follows it. */
+const REST = 150;
 
 export function AxisView({ detail, marks, now, at, onAt, zoom, onZoom, isFolding, onFolding }: Props): ReactNode {
   const axis = useMemo(() => axisOf(detail, now), [detail, now]);
   const hasLongWait = axis.waits.some(({ from, to }) => to - from > LONG_WAIT);
   const [isTable, setTable] = useState(false);
-  const view = viewOf(zoom, axis.end);
-  const show = (next: Stretch) => onZoom(next.from <= 0 && next.to >= axis.end ? undefined : `${Math.round(next.from)}-${Math.round(next.to)}`);
+  const [held, hold] = useHeld((next) => onZoom(next.from <= 0 && next.to >= axis.end ? undefined : `${Math.round(next.from)}-${Math.round(next.to)}`));
+  const view = held ?? viewOf(zoom, axis.end);
+  const show = (next: Stretch) => hold(next, 0);
   const middle = (view.from + view.to) / 2;
   return (
     <section className="axis card" aria-labelledby="axis-title">
@@ -45,12 +48,30 @@ export function AxisView({ detail, marks, now, at, onAt, zoom, onZoom, isFolding
           <Button size="small" aria-expanded={isTable} onClick={() => setTable(!isTable)}>Table</Button>
         </span>
       </header>
-      <Canvas axis={axis} marks={marks} view={view} at={at} isFolding={isFolding} onAt={onAt} onView={show} />
+      <Canvas axis={axis} marks={marks} view={view} at={at} isFolding={isFolding} onAt={onAt} onView={(next) => hold(next, REST)} />
       {marks?.sampled && <p className="muted">A long stream: of its packets {count(marks.marks.length)} were read, and what the ledger knows.</p>}
       {marks && !marks.complete && !marks.sampled && <p className="muted">Read up to packet {count(marks.read_to)}.</p>}
       {isTable && <MarkTable detail={detail} marks={marks?.marks ?? []} at={at} onAt={onAt} />}
     </section>
   );
+}
+
+/** A stretch that is being chosen, and how to choose another: `settle` is told once it has stood still for so long. */
+function useHeld(settle: (next: Stretch) => void): [Stretch | undefined, (next: Stretch, rest: number) => void] {
+  const [held, setHeld] = useState<Stretch | undefined>(undefined);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const hold = (next: Stretch, rest: number) => {
+    clearTimeout(timer.current);
+    const done = () => {
+      setHeld(undefined);
+      settle(next);
+    };
+    if (rest === 0) return done();
+    setHeld(next);
+    timer.current = setTimeout(done, rest);
+  };
+  return [held, hold];
 }
 
 function viewOf(zoom: string | undefined, end: number): Stretch {

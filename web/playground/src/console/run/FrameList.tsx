@@ -7,7 +7,7 @@ import type { Face } from "../api/api.js";
 import { count, plural } from "../format.js";
 import { Failure } from "../parts/Failure.js";
 import { Rows } from "../parts/Rows.js";
-import type { SentFrame } from "./packets.js";
+import { countUpTo, nameOf, type SentFrame } from "./packets.js";
 import { type Frames, MOST } from "./use-frames.js";
 
 const ROW = 26;
@@ -24,9 +24,10 @@ interface Props {
 }
 
 export function FrameList({ read, face, onFace, op, onOp, at, onAt }: Props): ReactNode {
-  const ops = useMemo(() => [...new Set([...read.frames.map(nameOf), ...(op ? [op] : [])])].sort(), [read.frames, op]);
+  const ops = useMemo(() => [...new Set([...read.names, ...(op ? [op] : [])])].sort(), [read.names, op]);
   const frames = useMemo(() => (op === "" ? read.frames : read.frames.filter((frame) => nameOf(frame) === op)), [read.frames, op]);
-  const chosen = at === undefined ? -1 : frames.findIndex(({ seq }) => seq >= at);
+  const place = at === undefined ? -1 : countUpTo(frames, at - 1, ({ seq }) => seq);
+  const chosen = place < frames.length ? place : -1;
   return (
     <div className="frame-list">
       <div className="row">
@@ -49,10 +50,6 @@ export function FrameList({ read, face, onFace, op, onOp, at, onAt }: Props): Re
       {chosen >= 0 && frames[chosen] && <pre className="frame-whole content" tabIndex={0} aria-label="The chosen frame">{raw(frames[chosen].text)}</pre>}
     </div>
   );
-}
-
-function nameOf({ op, type }: SentFrame): string {
-  return type ? `${op} ${type}` : op;
 }
 
 function FrameRow({ n, frame, isChosen, onAt }: { n: number; frame: SentFrame; isChosen: boolean; onAt: (seq: number) => void }): ReactNode {

@@ -41,10 +41,13 @@ function ofViewer({ joined_at, left_at, ended, cursor_at_start, cursor }: Viewer
   return [at(joined_at, came), at(left_at, `A viewer ${ENDS[ended ?? ""] ?? "leaves"}${written}`)];
 }
 
-/** What is left of viewers once their run is over. */
-export function viewersSum({ viewers_sum: sum, row }: RunDetail): string | undefined {
+/** Each gateway counts its own viewers: to ask the others at every look, or to write it down for them, costs more than it tells. */
+export const ONLY_HERE = "Only viewers at this gateway are shown; those at others are told of there";
+
+/** What is left of viewers once their run is over; where several gateways share the journal, of those at the one that ended it. */
+export function viewersSum({ viewers_sum: sum, row }: RunDetail, isShared: boolean): string | undefined {
   if (!sum) return undefined;
-  const parts = [`${plural(sum.joined, "viewer")}`, sum.resumed > 0 ? `${sum.resumed} resumed` : "", sum.cut > 0 ? `${sum.cut} cut off` : "", sum.stalled > 0 ? `${sum.stalled} stalled` : ""];
+  const parts = [`${plural(sum.joined, "viewer")}${isShared ? " at the gateway that ended it" : ""}`, sum.resumed > 0 ? `${sum.resumed} resumed` : "", sum.cut > 0 ? `${sum.cut} cut off` : "", sum.stalled > 0 ? `${sum.stalled} stalled` : ""];
   // The sum was written with the end, before that was sent to anybody.
   const upTo = sum.last_cursor == null ? "" : `; when it ended, packet ${sum.last_cursor} of ${row.packets} was the last that was written to a socket`;
   return parts.filter(Boolean).join(", ") + upTo;

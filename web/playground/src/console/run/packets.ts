@@ -18,6 +18,11 @@ export interface SentFrame {
   packet: StreamPacket | undefined;
 }
 
+/** What a frame is called in lists. */
+export function nameOf({ op, type }: SentFrame): string {
+  return type ? `${op} ${type}` : op;
+}
+
 /** A packet, and when it was sent, in milliseconds. */
 export interface Heard {
   packet: StreamPacket;
@@ -41,10 +46,15 @@ export class Tape {
 
 /** How many of them are at or before a packet. */
 export function placeOf(heard: readonly Heard[], seq: number): number {
-  let [low, high] = [0, heard.length];
+  return countUpTo(heard, seq, ({ packet }) => packet.seq);
+}
+
+/** How many of them, in their order, are at or before a number. */
+export function countUpTo<T>(all: readonly T[], most: number, of: (one: T) => number): number {
+  let [low, high] = [0, all.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (heard[middle]!.packet.seq <= seq) low = middle + 1;
+    if (of(all[middle]!) <= most) low = middle + 1;
     else high = middle;
   }
   return low;

@@ -70,6 +70,7 @@ function Refused({ refusal, now }: { refusal: Refusal; now: number }): ReactNode
       <div>
         <strong>Refused · {refusal.status} · {refusal.code}</strong>
         <p>{refusal.title}. There is no run: the call was refused before one began.</p>
+        {refusal.why && <p><b>{refusal.why}</b></p>}
         {help && <p>{help.meaning} <b>{help.remedy}</b></p>}
         <p className="muted">{clock(refusal.at, now)} · {refusal.route} · after {span(refusal.ms)}{refusal.tenant ? ` · ${refusal.tenant}` : ""} · <a href={`/errors/${faultOf(refusal.code)?.slug ?? ""}`}>catalogue</a></p>
       </div>

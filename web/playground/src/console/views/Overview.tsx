@@ -7,17 +7,20 @@ import { Failure } from "../parts/Failure.js";
 import { StateBadge } from "../parts/StateBadge.js";
 import { Link } from "../router.js";
 import { ROOT, to } from "../url.js";
-import { useAsked, useNow } from "../use-asked.js";
+import { useAsked, useNow, useSeldom } from "../use-asked.js";
 
 /** How often the rule is asked again: silence makes no event. */
 const EVERY = 5_000;
+/** Runs begin and end by the hundred a second: they are not asked about one by one. */
+const BUSY = 1_000;
 const HOUR = 3_600_000;
 
 export function Overview(): ReactNode {
   const { api } = useConsole();
   const overview = useAsked("overview", api.overview);
   const now = useNow(EVERY);
-  useFeed(({ type }) => type !== "state" && overview.again());
+  const soon = useSeldom(overview.again, BUSY);
+  useFeed(({ type }) => type !== "state" && soon());
   useEffect(() => {
     overview.again();
   }, [now, overview.again]);

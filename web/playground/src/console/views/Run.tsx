@@ -19,7 +19,7 @@ import { AttemptCards } from "../run/AttemptCards.js";
 import { AxisView } from "../run/AxisView.js";
 import { FaultPanel } from "../run/FaultPanel.js";
 import { FrameList } from "../run/FrameList.js";
-import { viewersSum } from "../run/happenings.js";
+import { ONLY_HERE, viewersSum } from "../run/happenings.js";
 import { Fold, questionOf, Tape } from "../run/packets.js";
 import { RequestBody } from "../run/RequestBody.js";
 import { RunHeader } from "../run/RunHeader.js";
@@ -120,7 +120,7 @@ function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAga
     home: () => <TakeHome row={row} body={body.value} mayRead={mayRead} />,
   };
   const isFree = tab === "attempts" || tab === "home";
-  const sum = viewersSum(detail);
+  const sum = viewersSum(detail, me.replicas) ?? (me.replicas && !isOver(row.state) ? ONLY_HERE : undefined);
   return (
     <>
       <RunHeader detail={detail} now={now} onAgain={onAgain} />
