@@ -77,6 +77,11 @@ def python(kind, world):
     return {name: Measure(tuple(heat["packets"] / second for second in seconds)) for name, seconds in heat["seconds"].items()}
 
 
+def cluster(part):
+    """A part of the bench of many machines; each is measured when it is asked for."""
+    return load("cluster")["parts"][part]
+
+
 def has_peers(*parts):
     """Whether these parts of the peers' bench were run; it is asked for by name and takes long."""
     return (RESULTS / "peers.json").exists() and all(part in load("peers")["parts"] for part in parts)

@@ -122,7 +122,7 @@ DISK, PG, PG_POWER, PG_THREE = "disk:, process", "postgres:, process", "postgres
 
 def cluster_writes():
     rows = []
-    found = results.load("cluster")["writes"]["results"]
+    found = results.cluster("writes")["results"]
     for runs in sorted({row["runs"] for row in found}):
         of = {row["kind"]: results.measure(row["writes_per_second"]) for row in found if row["runs"] == runs}
         others = [f"{spread(of[kind], thousands)}, {ratio(of[kind], of[DISK])}" for kind in (PG, PG_POWER, PG_THREE)]
@@ -133,12 +133,12 @@ def cluster_writes():
 def cluster_cost():
     """Processor time of one write, of gateways and of the database."""
     rows = []
-    found = results.load("cluster")["writes"]["results"]
+    found = results.cluster("writes")["results"]
     for kind in (DISK, PG, PG_POWER, PG_THREE):
         of = {row["runs"]: row for row in found if row["kind"] == kind}
         cell = lambda row: " + ".join(f"{row[f'{who}_cpu_microseconds_per_write']['median']:.1f}" for who in ("gateways", "server"))
         rows.append([kind, *(cell(of[runs]) for runs in sorted(of))])
-    heads = [f"{runs:,} runs" for runs in sorted({row["runs"] for row in found})]
+    heads = [f"{runs:,} run{'s' * (runs > 1)}" for runs in sorted({row["runs"] for row in found})]
     return markdown(["processor µs a write, gateways + PostgreSQL", *heads], rows)
 
 
@@ -146,35 +146,52 @@ def cluster_delivery():
     show = lambda figure: f"{figure:.2f}"
     rows = [
         [row["what"], row["kind"], *(spread(results.measure(row[f"{percentile}_ms"]), show) for percentile in ("p50", "p99"))]
-        for row in results.load("cluster")["delivery"]["results"]
+        for row in results.cluster("delivery")["results"]
     ]
     return markdown(["200 streams of 50 tokens a second", "journal", "p50, ms", "p99, ms"], rows).replace("| --- | ---: |", "| --- | --- |", 1)
 
 
 def cluster_claims():
-    found = results.load("cluster")["claims"]["results"]
+    found = results.cluster("claims")["results"]
     rows = []
     for at_once in sorted({row["at_once"] for row in found}):
         of = {row["kind"]: results.measure(row["claims_per_second"]) for row in found if row["at_once"] == at_once}
-        rows.append([str(at_once), *(spread(of[kind], thousands) for kind in (DISK, PG))])
+        rows.append([str(at_once), *(spread(of[kind], lambda rate: f"{rate:,.0f}") for kind in (DISK, PG))])
     return markdown(["claims at once", "`disk:`, a second", "PostgreSQL, a second"], rows)
 
 
 def cluster_room():
     show = lambda bytes: "" if bytes is None else megabytes(bytes)
-    rows = [[f"{row['kind']}, {row['way']}", *(show(row[what]) for what in ("disk", "index", "log", "memory"))] for row in results.load("cluster")["room"]["results"]]
+    rows = [[f"{row['kind']}, {row['way']}", *(show(row[what]) for what in ("disk", "index", "log", "memory"))] for row in results.cluster("room")["results"]]
     return markdown(["a million packets of 150 bytes, MB", "on disk", "of it index", "server's log (WAL)", "most memory of the gateway"], rows)
 
 
 def cluster_death():
-    found = results.load("cluster")["death"]
+    found = results.cluster("death")
     seconds = results.measure(found["seconds"])
     return f"From `kill -9` to `run_interrupted` at a viewer elsewhere, with the lease of {found['lease_seconds']} s: {seconds.median:.1f} s ({seconds.low:.1f}..{seconds.high:.1f}).\n"
 
 
 def cluster_environment():
-    found = results.load("cluster")["environment"]
-    return f"{found['cores']} virtual cores ({found['cpu']}) for everything: gateways, clients and PostgreSQL {found['postgresql'].split()[0]} with its defaults, `fsync` on, over a unix socket. Load {found['load']} when the run began.\n"
+    parts = results.load("cluster")["parts"]
+    found = parts["writes"]["environment"]
+    loads = ", ".join(f"{part} {row['environment']['load']}" for part, row in parts.items())
+    return f"{found['cores']} virtual cores ({found['cpu']}) for everything: gateways, clients and PostgreSQL {found['postgresql'].split()[0]} with its defaults, `fsync` on, over a unix socket. Load of the machine when each part began: {loads}.\n"
+
+
+def console():
+    """A gateway whose console is open, beside one that nobody looks at."""
+    found = results.load("console")
+    rows = []
+    for name, figure, show in (
+        ("packets a second, 100 runs", "packets_per_second", thousands),
+        ("processor µs a packet", "cpu_microseconds_per_packet", lambda micros: f"{micros:.2f}"),
+        ("runs started a second", "starts_per_second", lambda rate: f"{rate:.0f}"),
+        ("processor µs a start", "cpu_microseconds_per_start", lambda micros: f"{micros:.0f}"),
+    ):
+        closed, opened = (results.measure(found[case][figure]) for case in ("closed", "open"))
+        rows.append([name, spread(closed, show), spread(opened, show), f"{opened.median / closed.median:.3f}x"])
+    return markdown(["", "nobody looks", "three pages open", "ratio"], rows)
 
 
 def peers_deliver():
@@ -242,6 +259,7 @@ TABLES = {
     "cluster-room": cluster_room,
     "cluster-death": cluster_death,
     "cluster-environment": cluster_environment,
+    "console": console,
     "peers-deliver": if_measured(peers_deliver, "deliver", picture=PEERS),
     "peers-resume": if_measured(peers_resume, "resume"),
     "peers-fanout": if_measured(peers_fanout, "fanout"),

@@ -14,12 +14,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::json;
-
 use crate::environment;
 use crate::gateway::process::Server;
 use database::Database;
 
+const PARTS: [&str; 5] = ["writes", "delivery", "claims", "room", "death"];
 const CRATES: &[&str] = &["axum", "hyper", "tokio", "tokio-postgres"];
 /// Set by `scripts/postgres`.
 const SERVER: &str = "CAPSTAN_TEST_POSTGRES";
@@ -68,7 +67,7 @@ fn journal(database: Option<&Database>, folder: &Path) -> String {
     database.map_or_else(|| format!("disk:{}", folder.display()), |database| database.url.clone())
 }
 
-/// All parts, or those that are named.
+/// All parts, or those that are named. Each is kept as soon as it is done: together they take half an hour.
 pub fn run(parts: &[String]) -> io::Result<()> {
     if std::env::var_os(SERVER).is_none() {
         return with_a_server(parts);
@@ -76,13 +75,12 @@ pub fn run(parts: &[String]) -> io::Result<()> {
     capstan_bench_kit::process::allow_many_files();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let is_wanted = |part: &str| parts.is_empty() || parts.iter().any(|name| name == part);
-    let mut results = json!({ "bench": "cluster", "environment": environment::describe(CRATES) });
     runtime.block_on(async {
-        results["environment"]["postgresql"] = database::version().await?.into();
-        for part in
-            ["writes", "delivery", "claims", "room", "death"].into_iter().filter(|part| is_wanted(part))
-        {
-            results[part] = match part {
+        let version = database::version().await?;
+        for part in PARTS.into_iter().filter(|part| is_wanted(part)) {
+            let mut environment = environment::describe(CRATES);
+            environment["postgresql"] = version.clone().into();
+            let result = match part {
                 "writes" => writes::run().await?,
                 "delivery" => delivery::run().await?,
                 "claims" => claims::run()?,
@@ -90,10 +88,10 @@ pub fn run(parts: &[String]) -> io::Result<()> {
                 _ => death::run().await?,
             };
             println!();
+            environment::save_part("cluster", part, environment, result)?;
         }
-        io::Result::Ok(())
-    })?;
-    if parts.is_empty() { environment::save("cluster", &results) } else { Ok(()) }
+        Ok(())
+    })
 }
 
 /// This program again, with a server that is ended after it.

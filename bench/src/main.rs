@@ -1,8 +1,9 @@
 //! Measures Capstan beside its peers. Each subcommand is one file with a `run`; results go to `bench/results`.
-//! `LONG=1` asks for more rounds.
+//! `LONG=1` asks for more rounds, `SHORT=1` for one, to see whether it works.
 
 mod client;
 mod cluster;
+mod console;
 mod corpus;
 mod decode;
 mod gateway;
@@ -29,6 +30,7 @@ const BENCHES: &[Bench] = &[
         run: |_| client::run(),
     },
     Bench { name: "cluster", what: "a journal in PostgreSQL, with one gateway and three", run: cluster::run },
+    Bench { name: "console", what: "a gateway whose console is open", run: |_| console::run() },
     Bench { name: "gateway", what: "agent writes to viewers, replay, resume, memory", run: gateway::run },
     Bench {
         name: "upstream",
@@ -66,7 +68,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: [LONG=1] capstan-bench <bench>|all\n");
+    eprintln!("usage: [LONG=1|SHORT=1] capstan-bench <bench>|all\n");
     for bench in BENCHES {
         eprintln!("  {:10} {}", bench.name, bench.what);
     }

@@ -4,17 +4,35 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use crate::rounds::is_short;
+
 pub fn describe(crates: &[&str]) -> Value {
     let versions: Map<String, Value> =
         crates.iter().map(|name| ((*name).to_owned(), locked_version(name).into())).collect();
     json!({ "rustc": env!("BENCH_RUSTC"), "cpu": cpu(), "cores": cores(), "kernel": kernel(), "load": load(), "crates": versions })
 }
 
-/// Keeps a result under `bench/results`.
+/// Keeps a result under `bench/results`, unless it is none.
 pub fn save(bench: &str, result: &Value) -> std::io::Result<()> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("results").join(format!("{bench}.json"));
+    if is_short() {
+        return Ok(());
+    }
+    let path = path(bench);
     std::fs::create_dir_all(path.with_file_name(""))?;
     std::fs::write(path, format!("{result:#}\n"))
+}
+
+/// Keeps a part of a result beside the other parts, with the machine as it was when the part was measured.
+pub fn save_part(bench: &str, part: &str, environment: Value, mut result: Value) -> std::io::Result<()> {
+    let kept = std::fs::read(path(bench)).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    let mut all = kept.unwrap_or_else(|| json!({ "bench": bench, "parts": {} }));
+    result["environment"] = environment;
+    all["parts"][part] = result;
+    save(bench, &all)
+}
+
+fn path(bench: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("results").join(format!("{bench}.json"))
 }
 
 fn cores() -> usize {

@@ -2,13 +2,22 @@
 
 use serde_json::{Value, json};
 
-/// So many rounds as usual, thrice as many with `LONG=1`. Odd, so that the median is one of them.
+/// So many rounds as usual, thrice as many with `LONG=1`. Odd, so that the median is one of them. One with `SHORT=1`.
 pub fn how_many(usual: usize) -> usize {
-    if std::env::var_os("LONG").is_some_and(|long| !long.is_empty() && long != "0") {
-        usual * 3
-    } else {
-        usual
+    match (is_short(), is_set("LONG")) {
+        (true, _) => 1,
+        (false, true) => usual * 3,
+        (false, false) => usual,
     }
+}
+
+/// One round shows whether a bench works, and is no result.
+pub fn is_short() -> bool {
+    is_set("SHORT")
+}
+
+fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// One figure, measured several times.

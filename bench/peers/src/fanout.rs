@@ -68,7 +68,7 @@ async fn once(contender: Contender) -> io::Result<[f64; 3]> {
     end.store(all_here + LISTEN.as_micros() as u64, Ordering::Relaxed);
     let mut delays = Vec::new();
     while let Some(heard) = viewers.join_next().await {
-        delays.extend(heard??.into_iter().filter(|(said, _)| *said >= all_here).map(|(said, at)| at - said));
+        delays.extend(heard??.into_iter().filter(|(said, _)| *said >= all_here).map(|(said, at)| at.saturating_sub(said)));
     }
     let cpu = server.cpu()? - cpu;
     if delays.len() < VIEWERS * 100 {

@@ -40,7 +40,7 @@ impl Database {
         let first = connect(&server()).await?;
         first.batch_execute(&format!("create database {name}")).await.map_err(io::Error::other)?;
         let url = server().replacen("/postgres?", &format!("/{name}?"), 1);
-        capstan_journal::migrate(&url).await.map_err(io::Error::other)?;
+        capstan_stores::migrate(&url).await.map_err(io::Error::other)?;
         Ok(Self { client: connect(&url).await?, url })
     }
 

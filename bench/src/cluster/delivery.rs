@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use capstan_journal::{Claim, Durability, Frame, Options, Quota, Replica, Store, connect};
+use capstan_journal::{Claim, Frame, Quota, Replica, Store};
 use capstan_protocol::Timestamp;
+use capstan_stores::{Durability, Options, connect};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use uuid::Uuid;

@@ -6,7 +6,8 @@ use std::io::{self, Write as _};
 
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, serve};
-use capstan_journal::{Durability, Journal, Options, Replica, TailLimits, connect};
+use capstan_journal::{Journal, Replica, TailLimits};
+use capstan_stores::{Durability, Options, connect};
 use tokio::net::TcpListener;
 
 use super::peer;

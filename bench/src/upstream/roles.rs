@@ -4,7 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use capstan_gateway::{Gateway, serve};
-use capstan_journal::{Durability, Journal, TailLimits, open};
+use capstan_journal::{Journal, TailLimits};
+use capstan_stores::{Durability, open};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
