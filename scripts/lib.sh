@@ -7,12 +7,18 @@ export CARGO_TERM_PROGRESS_WHEN=never
 summary=()
 failed=()
 
-# note NAME SECONDS STATUS: a line of the summary, beside what the suite may take.
+# note NAME SECONDS PROCESSOR STATUS: a line of the summary, beside what the suite may take. Suites that run side by side share the
+# processor, so what each took of it stands there as well.
 declare -A budget=() results=()
 note() {
   results[$1]=ok
-  if [ "$3" != 0 ]; then results[$1]=FAILED failed+=("$1"); fi
-  summary+=("$(printf '%4ds %6s  %-6s  %s' "$2" "${budget[$1]:+of ${budget[$1]}}" "${results[$1]}" "$1")")
+  if [ "$4" != 0 ]; then results[$1]=FAILED failed+=("$1"); fi
+  summary+=("$(printf '%4ds %6s %5ds cpu  %-6s  %s' "$2" "${budget[$1]:+of ${budget[$1]}}" "$3" "${results[$1]}" "$1")")
+}
+
+# processor < TIMES: the seconds of processor time in what `times` prints.
+processor() {
+  tr -s ' ms' '\n  ' | awk '{ total += 60 * $1 + $2 } END { printf "%d", total }'
 }
 
 # suite NAME COMMAND...: runs a suite, and notes how long it took and whether it held. The others run all the same.
@@ -60,7 +66,7 @@ start() {
   (
     # Its words are put in now: when a command fails, this function's are gone.
     # shellcheck disable=SC2064
-    trap "echo \$((EPOCHSECONDS - $EPOCHSECONDS)) >'$logs/$1.seconds'" EXIT
+    trap "echo \$((EPOCHSECONDS - $EPOCHSECONDS)) >'$logs/$1.seconds'; times >'$logs/$1.times'" EXIT
     "${@:2}"
   ) </dev/null &
   running+=("$! $1")
@@ -74,7 +80,7 @@ finish() {
   wait "$pid" || status=$?
   running=("${running[@]:1}")
   told "$name"
-  note "$name" "$(cat "$logs/$name.seconds" 2>/dev/null || echo 0)" $status
+  note "$name" "$(cat "$logs/$name.seconds" 2>/dev/null || echo 0)" "$(processor <"$logs/$name.times" 2>/dev/null || echo 0)" $status
 }
 
 # told NAME: prints what a suite that was begun has said.
@@ -89,7 +95,7 @@ stop() {
   wait
   for entry in "${running[@]}"; do
     told "${entry#* }"
-    summary+=("            ended   ${entry#* }")
+    summary+=("                       ended   ${entry#* }")
   done
 }
 
@@ -127,7 +133,7 @@ trap 'exit 143' TERM
 
 # skip NAME WHY: without what it needs a suite is skipped by name; where everything must run, that is a failure.
 skip() {
-  summary+=("            skip    $1: $2")
+  summary+=("                       skip    $1: $2")
   if [ "${CI:-}" = true ]; then failed+=("$1 cannot be skipped here: $2"); fi
 }
 
