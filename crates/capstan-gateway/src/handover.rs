@@ -170,15 +170,16 @@ impl HttpBody for StandIn {
 }
 
 /// Sends a body whose head is written. An error is the end of the connection: the body must not look finished.
-pub(crate) async fn send<S>(socket: &mut Socket<S>, mut body: Body) -> io::Result<()>
+pub(crate) async fn send<S>(socket: &mut Socket<S>, body: Body) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut chunks = Chunks::default();
+    let (mut source, mut chunks) = (Source::new(body), Chunks::default());
     poll_fn(|cx| {
         for _ in 0..IN_A_ROW {
-            let is_more = chunks.gather(&mut body, cx)?;
+            let is_more = chunks.gather(&mut source, cx)?;
             if chunks.poll_write(socket, cx)?.is_pending() {
+                source.insist(cx);
                 return left(socket, cx);
             }
             if chunks.is_ended {
@@ -203,6 +204,43 @@ where
     Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()))
 }
 
+/// What a body says when it is asked for more.
+type Piece = Option<io::Result<Bytes>>;
+
+/// A body that is asked for a piece at a time. What was asked once is asked until it is answered, even while nothing can be
+/// written: to answer, it may wait in a line in which others stand behind it.
+struct Source {
+    body: Body,
+    is_asked: bool,
+    /// Came while nothing could be written.
+    early: Option<Piece>,
+}
+
+impl Source {
+    fn new(body: Body) -> Self {
+        Self { body, is_asked: false, early: None }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Piece> {
+        if let Some(piece) = self.early.take() {
+            return Poll::Ready(piece);
+        }
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        self.is_asked = polled.is_pending();
+        let data = |frame: Frame<Bytes>| frame.into_data().unwrap_or_default();
+        polled.map(|piece| piece.map(|frame| frame.map(data).map_err(io::Error::other)))
+    }
+
+    /// One piece at most is kept.
+    fn insist(&mut self, cx: &mut Context<'_>) {
+        if self.is_asked
+            && let Poll::Ready(piece) = self.poll(cx)
+        {
+            self.early = Some(piece);
+        }
+    }
+}
+
 /// Pieces of a body as they go over the wire, a chunk at a time.
 #[derive(Default)]
 struct Chunks {
@@ -219,7 +257,7 @@ struct Chunks {
 
 impl Chunks {
     /// Takes what there is, as one chunk, unless the last one is still being written; false if the body has no more for now.
-    fn gather(&mut self, body: &mut Body, cx: &mut Context<'_>) -> io::Result<bool> {
+    fn gather(&mut self, source: &mut Source, cx: &mut Context<'_>) -> io::Result<bool> {
         if self.is_ended || !self.is_written() {
             return Ok(true);
         }
@@ -228,15 +266,14 @@ impl Chunks {
         }
         let (mut size, mut is_more) = (0, true);
         while is_more && size < GATHERED_BYTES && self.pieces.len() < GATHERED_PIECES {
-            match Pin::new(&mut *body).poll_frame(cx) {
-                Poll::Ready(Some(Ok(frame))) => {
-                    let data = frame.into_data().unwrap_or_default();
-                    size += data.len();
-                    self.pieces.extend(Some(data).filter(|data| !data.is_empty()));
+            match source.poll(cx) {
+                Poll::Ready(Some(Ok(piece))) => {
+                    size += piece.len();
+                    self.pieces.extend(Some(piece).filter(|piece| !piece.is_empty()));
                 }
-                Poll::Ready(Some(Err(error))) if size == 0 => return Err(io::Error::other(error)),
+                Poll::Ready(Some(Err(error))) if size == 0 => return Err(error),
                 Poll::Ready(Some(Err(error))) => {
-                    self.failed = Some(io::Error::other(error));
+                    self.failed = Some(error);
                     break;
                 }
                 Poll::Ready(None) => {
@@ -377,6 +414,34 @@ mod tests {
             assert!(unchunked(&wire) == (whole.clone(), true), "{room}");
         }
         assert_eq!(sent(Vec::new(), 9).await.0, b"0\r\n\r\n");
+    }
+
+    #[tokio::test]
+    async fn a_body_that_waits_in_a_line_lets_the_next_have_its_turn_though_nothing_is_read() {
+        let line = Arc::new(tokio::sync::Semaphore::new(1));
+        let held = Arc::clone(&line).acquire_owned().await.unwrap();
+        let first = stream::iter([Ok::<_, io::Error>(Bytes::from_static(&[b'x'; 100]))]);
+        let (own, asked) = (Arc::clone(&line), Arc::new(tokio::sync::Notify::new()));
+        let asking = Arc::clone(&asked);
+        let second = stream::once(async move {
+            asking.notify_one();
+            let _turn = own.acquire().await.map_err(io::Error::other)?;
+            Ok(Bytes::from_static(b"y"))
+        });
+        // The first piece does not fit, and nobody reads.
+        let (peer, socket) = duplex(10);
+        let mut socket = Socket::new(socket, Handover::default());
+        let body = Body::from_stream(futures_util::StreamExt::chain(first, second));
+        let behind = async {
+            asked.notified().await;
+            drop(held);
+            drop(line.acquire().await.unwrap());
+        };
+        tokio::select! {
+            ended = send(&mut socket, body) => panic!("{ended:?}"),
+            () = behind => {}
+        }
+        drop(peer);
     }
 
     #[tokio::test]

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::backend::planted_bug::{self, Bug};
 use crate::backend::rules::not_found;
 use crate::ring::{Look, Ring, Standing};
 use crate::tails::{Lease, Room};
-use crate::{JournalError, RunState, Store};
+use crate::{ErrorKind, Frame, JournalError, Run, RunState, Store};
 
 /// How much one step brings: a reader that has stopped reading holds one or two of them.
 const STEP_BYTES: usize = 8 * 1024;
@@ -115,16 +116,35 @@ impl Reader {
     async fn ask_store(&mut self) -> Result<Option<Step>, JournalError> {
         let room = if self.stride > STEP_BYTES { self.lease.room(self.stride) } else { None };
         let bytes = if room.is_some() { self.stride } else { STEP_BYTES };
-        let frames = self.store.read(self.stream, self.cursor, bytes / LEAST_FRAME, bytes).await?;
+        let (frames, run) = self.visit(bytes).await?;
         if let Some(last) = frames.last() {
             self.cursor = last.seq;
             self.stride = (self.stride * 2).min(LONG_STEP_BYTES);
             self.room = room;
             return Ok(Some(Step::Frames(frames.into_iter().map(|frame| frame.bytes).collect())));
         }
-        let run = self.store.run(self.stream).await?.ok_or_else(|| not_found(self.stream))?;
+        let run = run.ok_or_else(|| not_found(self.stream))?;
         self.lease.learn((run.attempt, run.state), run.last_seq);
         Ok(None)
+    }
+
+    /// The next frames, or the run if there are none. It goes on by itself: reads stand in lines, and a viewer whose connection
+    /// is stuck is not polled, so it would keep its place there, and everybody behind it waiting.
+    async fn visit(&self, bytes: usize) -> Result<(Vec<Frame>, Option<Run>), JournalError> {
+        let (store, stream, cursor) = (Arc::clone(&self.store), self.stream, self.cursor);
+        // A set of one: it ends with whoever asked.
+        let mut visit = JoinSet::new();
+        visit.spawn(async move {
+            let frames = store.read(stream, cursor, bytes / LEAST_FRAME, bytes).await?;
+            let run = if frames.is_empty() { store.run(stream).await? } else { None };
+            Ok((frames, run))
+        });
+        let broken_off = || JournalError::new(ErrorKind::Unavailable, "a read was broken off");
+        match visit.join_next().await {
+            Some(Ok(found)) => found,
+            Some(Err(error)) => Err(broken_off().caused_by(error)),
+            None => Err(broken_off()),
+        }
     }
 }
 
