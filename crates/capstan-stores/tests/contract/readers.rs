@@ -264,6 +264,18 @@ pub(crate) async fn a_late_reader_replays_a_closed_stream(backend: &Backend) {
     assert_eq!(at_end.next().await.unwrap(), Step::State(RunState::Closed));
 }
 
+/// A viewer whose connection is stuck is not polled. However many have asked and are not, another one is answered.
+pub(crate) async fn readers_that_are_not_polled_hold_up_nobody(backend: &Backend) {
+    let run = backend.closed("local", 50, Timestamp::now()).await;
+    let journal = backend.journal();
+    let mut stuck: Vec<_> = (0..40).map(|_| journal.reader(run.stream_id, 0)).collect();
+    let mut asked: Vec<_> = stuck.iter_mut().map(|reader| Box::pin(reader.next())).collect();
+    for reader in &mut asked {
+        now(reader.as_mut()).await;
+    }
+    assert_eq!(read_to_end(journal.reader(run.stream_id, 0)).await, bytes(1, 50));
+}
+
 /// What comes of it while the store answers somebody else so often: who is not through by then waits for news.
 async fn soon<T>(
     mut future: std::pin::Pin<&mut impl Future<Output = T>>,
