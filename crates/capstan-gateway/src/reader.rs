@@ -24,6 +24,7 @@ use crate::handover::Lasting;
 use crate::limits::Slot;
 use crate::readers::Reading;
 use crate::relay;
+use crate::shares::work_of;
 pub(crate) use poll::poll;
 pub(crate) use whole::{Fold, Whole, follow, so_far};
 
@@ -48,8 +49,8 @@ struct Open {
     is_over: bool,
     /// What follows is damaged, and the viewer has been told.
     is_lost: bool,
-    /// Packets that were there before this viewer came.
-    behind: u64,
+    /// As long as it has not caught up.
+    behind: Option<Box<Behind>>,
     /// Whoever waits is registered once, not with every packet: a thousand viewers share these locks.
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Not moved with every packet: when it fires, `silent_since` tells whether it was too early.
@@ -61,6 +62,35 @@ struct Open {
     viewing: Viewing,
     _slot: Slot,
     _reading: Reading,
+}
+
+/// What is asked of the store takes as much as so many packets.
+const VISIT: usize = 10;
+
+/// What a viewer has missed.
+struct Behind {
+    /// Packets that were there before it came.
+    packets: u64,
+    tenant: String,
+    /// Before then no more of them are read: the tenant has had its share.
+    due: Option<Instant>,
+}
+
+impl Behind {
+    fn new(run: &Run, from: u64) -> Option<Box<Self>> {
+        let packets = run.last_seq.checked_sub(from).filter(|packets| *packets > 0)?;
+        Some(Box::new(Self { packets, tenant: run.tenant.clone(), due: None }))
+    }
+
+    /// These were replayed; whether they were all.
+    fn catch_up(&mut self, app: &App, frames: &[Bytes]) -> bool {
+        let replayed = self.packets.min(frames.len() as u64);
+        app.metrics.replayed.inc_by(replayed);
+        self.packets -= replayed;
+        let took = work_of(VISIT, frames.iter().map(Bytes::len).sum());
+        self.due = app.limiter.shares.owe(&self.tenant, app.settings.limits.share_per_tenant, took);
+        self.packets == 0
+    }
 }
 
 impl Drop for Open {
@@ -93,7 +123,7 @@ pub(crate) async fn respond(
         opening: Some(opening).filter(|opening| !opening.is_empty()),
         is_over: false,
         is_lost: false,
-        behind: run.last_seq.saturating_sub(from),
+        behind: Behind::new(run, from),
         ended: Box::pin(app.ended.clone().cancelled_owned()),
         heartbeat: Box::pin(tokio::time::sleep(interval)),
         interval,
@@ -159,6 +189,9 @@ async fn next_chunk(mut open: Box<Open>) -> Option<(io::Result<Bytes>, Box<Open>
 
 impl Open {
     async fn wait(&mut self) -> Next {
+        if let Some(due) = self.behind.as_mut().and_then(|behind| behind.due.take()) {
+            tokio::time::sleep_until(due).await;
+        }
         loop {
             let step = tokio::select! {
                 biased;
@@ -212,9 +245,11 @@ impl Open {
     }
 
     async fn show(&mut self, frames: Vec<Bytes>) -> Next {
-        let replayed = self.behind.min(frames.len() as u64);
-        self.behind -= replayed;
-        self.app.metrics.replayed.inc_by(replayed);
+        if let Some(behind) = &mut self.behind
+            && behind.catch_up(&self.app, &frames)
+        {
+            self.behind = None;
+        }
         self.viewing.at(self.reader.cursor());
         match self.writer.frames(&self.app, frames) {
             Telling::Now(next) => next,

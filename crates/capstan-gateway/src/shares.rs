@@ -17,6 +17,17 @@ const LEAST: Duration = Duration::from_micros(50);
 const AT_ONCE: Duration = Duration::from_millis(20);
 /// For how long somebody who has asked counts as one who asks.
 const LATELY: Duration = Duration::from_secs(1);
+/// The most that what goes on by itself is ever behind: a run that waits for longer would look like one that is stuck.
+const LONGEST_DEBT: Duration = Duration::from_secs(1);
+/// What a packet takes from its agent to whoever watches, and a byte of it beside that.
+const PACKET: Duration = Duration::from_nanos(2_000);
+const BYTE: Duration = Duration::from_nanos(1);
+
+/// What so many packets of so many bytes take. It is not measured: most of it happens elsewhere, in the journal and the kernel.
+pub(crate) fn work_of(packets: usize, bytes: usize) -> Duration {
+    let times = |each: Duration, count: usize| each.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+    times(PACKET, packets) + times(BYTE, bytes)
+}
 
 /// Who asks, and what each has had.
 #[derive(Default)]
@@ -41,6 +52,13 @@ impl Asking {
             }
         }
         other.as_ref().is_some_and(|(_, then)| now.duration_since(*then) < LATELY)
+    }
+
+    /// Whether anybody else asks, whoever asked last.
+    fn has_others(&self, tenant: &str, now: Instant) -> bool {
+        let is_other =
+            |(name, then): &(String, Instant)| name != tenant && now.duration_since(*then) < LATELY;
+        self.latest.iter().flatten().any(is_other)
     }
 
     fn account(&mut self, tenant: &str, now: Instant) -> Arc<Account> {
@@ -98,6 +116,26 @@ impl Shares {
             turn.pay(LEAST);
         }
         turn
+    }
+}
+
+impl Shares {
+    /// Pays for work that was done without a request, such as that of a run, or of a stream that is replayed; when to go on with it, if
+    /// not at once. Nobody stands in a line for it: whoever pays later goes on later.
+    pub(crate) fn owe(&self, tenant: &str, percent: u32, took: Duration) -> Option<Instant> {
+        let now = Instant::now();
+        let account = {
+            let mut asking = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if percent == 0 || !asking.has_others(tenant, now) {
+                return None;
+            }
+            asking.account(tenant, now)
+        };
+        let turn = Turn { account, share: f64::from(percent) / 100.0 * *PROCESSORS };
+        turn.pay(took);
+        let mut paid_until = turn.account.paid_until();
+        *paid_until = (*paid_until).min(now + LONGEST_DEBT);
+        Some(*paid_until).filter(|due| *due > now)
     }
 }
 
@@ -191,6 +229,26 @@ mod tests {
         assert!(shares.wait("loud", half()).now_or_never().is_none());
         assert!(shares.wait("quiet", half()).now_or_never().is_some());
         assert!(shares.wait("loud", 0).now_or_never().is_some(), "zero is no limit");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_goes_on_by_itself_has_its_share_and_is_never_far_behind() {
+        let (shares, began) = (Shares::default(), Instant::now());
+        let owe = |took| shares.owe("loud", half(), took);
+        assert_eq!(owe(LATELY), None, "nobody else is there");
+        shares.wait("quiet", half()).await;
+        let mut packets = 0;
+        while began.elapsed() < Duration::from_millis(500) {
+            packets += 1000;
+            if let Some(due) = owe(work_of(1000, 0)) {
+                tokio::time::sleep_until(due).await;
+            }
+        }
+        let work = work_of(packets, 0).as_secs_f64();
+        assert!((0.24..0.27).contains(&work), "half a processor's for half a second: {work}");
+        assert_eq!(owe(Duration::from_secs(60)), Some(Instant::now() + LONGEST_DEBT));
+        assert_eq!(shares.owe("loud", 0, LATELY), None, "zero is no limit");
+        assert!(shares.wait("quiet", half()).now_or_never().is_some());
     }
 
     #[tokio::test(start_paused = true)]

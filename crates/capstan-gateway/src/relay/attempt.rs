@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tracing::{Instrument as _, Span};
 
 use super::{Ended, Relay, ledger};
+use crate::shares::work_of;
 use crate::{heavy, traces};
 
 /// Outputs that may be under way between agent and journal: enough to keep both busy, not enough to hide a slow one.
@@ -76,24 +77,34 @@ impl Relay {
         let deadline = tokio::time::sleep(self.budget);
         tokio::pin!(idle, deadline);
         let stopped = self.app.stopped.clone();
-        let mut batch = Vec::new();
+        let (mut batch, mut due) = (Vec::new(), None);
         loop {
+            // What is not taken from it holds an agent up that writes more than its tenant's share.
+            let taking = async {
+                if let Some(due) = due {
+                    tokio::time::sleep_until(due).await;
+                }
+                work.inbox.take(&mut batch).await
+            };
             let goes_on = tokio::select! {
                 biased;
                 Some(done) = self.stop.recv() => return Ok(Ended::Stopped(done)),
                 () = stopped.cancelled() => return Ok(Ended::Drained),
                 // Before the inbox, which an agent can keep filled for ever.
                 () = &mut deadline => return Ok(timed_out("The run took longer than it may.").fatal()),
-                goes_on = work.inbox.take(&mut batch) => goes_on,
+                goes_on = taking => goes_on,
                 () = &mut idle => return Ok(timed_out("The agent said nothing for too long.")),
             };
             if !goes_on {
                 break;
             }
             idle.as_mut().reset(tokio::time::Instant::now() + self.app.settings.timeouts.idle);
+            let took = work_of(batch.len(), batch.iter().map(text_bytes).sum());
             if let Some(fault) = self.write(&mut batch, span).await? {
                 return Ok(Ended::Failed(fault, false));
             }
+            let percent = self.app.settings.limits.share_per_tenant;
+            due = self.app.limiter.shares.owe(&self.run.tenant, percent, took);
         }
         Ok(self.outcome((&mut work.task).await))
     }
@@ -120,8 +131,7 @@ impl Relay {
                 | Output::Member(_)
                 | Output::Interrupt(_) => {}
             }
-            let bytes = if let Output::Delta(text) = &output { text.len() } else { 0 };
-            fault = heavy::aside(bytes, || self.packets.take(output)).err();
+            fault = heavy::aside(text_bytes(&output), || self.packets.take(output)).err();
             if fault.is_some() {
                 break;
             }
@@ -189,6 +199,10 @@ impl Relay {
             Err(_) => Ended::Failed(Fault::new(FaultKind::AgentExecutionError), false),
         }
     }
+}
+
+fn text_bytes(output: &Output) -> usize {
+    if let Output::Delta(text) = output { text.len() } else { 0 }
 }
 
 fn timed_out(message: &str) -> Ended {
