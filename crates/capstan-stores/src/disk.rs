@@ -17,7 +17,6 @@ mod log;
 mod manifest;
 mod moving;
 mod names;
-mod old;
 mod open_runs;
 mod packets;
 mod parts;
@@ -73,6 +72,12 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 pub use self::repair::{check, repair};
 
+/// Whether this build moves a folder of the format before this one; the feature `format-2` brings it.
+#[must_use]
+pub const fn moves_format_2() -> bool {
+    moving::CARRY.is_some()
+}
+
 pub(crate) struct DiskStore {
     shared: Arc<Shared>,
     reads: Semaphore,
@@ -116,7 +121,7 @@ impl DiskStore {
         files: Arc<dyn Files>,
     ) -> Result<Self, JournalError> {
         let folder = Folder::open(path, &*files)?;
-        moving::move_old(&folder, path, &files, settings)?;
+        moving::move_old(&folder, path, &files, settings, moving::CARRY)?;
         let scan = scan::scan(&files, path, settings.boot)?;
         let opened = open_scanned(scan, path, &*files)?;
         let secret = folder.secret()?;

@@ -14,8 +14,9 @@ fn written() -> String {
     let commit = option_env!("CAPSTAN_COMMIT").map_or_else(String::new, |commit| format!("{commit}, "));
     let page = if has_page() { "playground" } else { "none; it was built without Node" };
     let faces = capstan_gateway::faces().join(", ");
+    let old = if capstan_stores::moves_format_2() { "moves format 2" } else { "does not move format 2" };
     format!(
-        "{} ({commit}{})\npage: {page}\nfaces: {faces}\njournals: memory, disk, postgres\ntraces: OpenTelemetry",
+        "{} ({commit}{})\npage: {page}\nfaces: {faces}\njournals: memory, disk ({old}), postgres\ntraces: OpenTelemetry",
         env!("CARGO_PKG_VERSION"),
         env!("CAPSTAN_PLATFORM"),
     )

@@ -2,6 +2,7 @@
 
 mod delivery;
 mod settings;
+mod wire;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,6 +22,8 @@ use tracing_subscriber::filter::Targets;
 use super::SpanLayer;
 use crate::cmd::Failure;
 
+/// Where in the code spans come from, as far as the collector is told.
+const SCOPE: &str = "capstan";
 /// How long the last spans may take to go out before the process ends without them.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
@@ -50,7 +53,7 @@ impl Traces {
 
     pub(crate) fn layer(&self) -> Option<SpanLayer> {
         let layer = tracing_opentelemetry::layer()
-            .with_tracer(self.provider.as_ref()?.tracer("capstan"))
+            .with_tracer(self.provider.as_ref()?.tracer(SCOPE))
             // Where in the code a span was made, and what its thread did meanwhile, says nothing about a run.
             .with_location(false)
             .with_threads(false)

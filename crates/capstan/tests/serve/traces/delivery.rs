@@ -50,6 +50,21 @@ async fn a_collector_that_refuses_is_told_with_its_status() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_collector_that_is_busy_gets_the_same_spans_again() {
+    let peer = Peer::start(|nth: usize| {
+        let answer = hyper::Response::builder().status(if nth.is_multiple_of(2) { 503 } else { 200 });
+        async { answer.header("retry-after", "0").body("".into()).unwrap() }
+    })
+    .await;
+    let log = undisturbed(&peer.url, &[]).await;
+    assert!(!log.contains("traces cannot be exported"), "{log}");
+    let seen = peer.seen();
+    assert_eq!(seen.len(), 20, "two spans a run, each sent twice");
+    assert!(seen.chunks(2).all(|pair| pair[0].body == pair[1].body));
+    assert!(seen.iter().all(|seen| seen.path == "/v1/traces"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_that_never_answers_does_not_keep_the_server_from_ending() {
     let peer = Peer::start(|_| std::future::pending()).await;
     // Far longer than the test: only the server's own limit can end it.

@@ -2,101 +2,156 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use capstan_agent::async_trait;
-use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
-use opentelemetry_otlp::{Protocol, WithExportConfig as _, WithHttpConfig as _};
+use bytes::Bytes;
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::trace::{SpanData, SpanExporter};
+use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::redirect::Policy;
+use reqwest::{Response, StatusCode, Url};
 use tokio::runtime::Handle;
 
-use super::settings;
+use super::{SCOPE, settings, wire};
 use crate::cmd::Failure;
+
+/// How long to wait before a batch is sent again, unless the collector says.
+const WAITS: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(200), Duration::from_millis(400)];
 
 /// The exporter that the variables describe.
 pub(super) fn exporter(runtime: &Handle) -> Result<impl SpanExporter + 'static, Failure> {
+    let timeout = settings::timeout();
     let client = capstan_client::transport::http_client()
-        .timeout(settings::timeout())
+        .timeout(timeout)
+        .default_headers(settings::headers())
         // The headers hold a key, which is for this server alone.
         .redirect(Policy::none())
         .user_agent(concat!("capstan/", env!("CARGO_PKG_VERSION")))
         .build()
         .map_err(|error| Failure::usage(format!("the HTTP client for traces cannot be built: {error}")))?;
-    let inner = opentelemetry_otlp::SpanExporter::builder()
-        .with_http()
-        .with_http_client(Courier { client, runtime: runtime.clone() })
-        .with_protocol(Protocol::HttpBinary)
-        .build()
-        .map_err(|_| settings::unusable_endpoint())?;
-    Ok(Watched { inner, is_failing: AtomicBool::new(false) })
+    Ok(Exporter {
+        courier: Courier { client, endpoint: settings::endpoint()?, timeout },
+        runtime: runtime.clone(),
+        resource: Resource::builder_empty().build(),
+        is_failing: AtomicBool::new(false),
+    })
 }
 
-/// Our HTTP client. The SDK exports from a thread of its own, which has no reactor; the server's runtime has one.
-#[derive(Debug)]
+/// Who brings a batch to the collector.
+#[derive(Clone)]
 struct Courier {
     client: reqwest::Client,
-    runtime: Handle,
+    endpoint: Url,
+    timeout: Duration,
 }
 
-#[async_trait]
-impl HttpClient for Courier {
-    async fn send_bytes(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        // The collector's key is among them, and whatever is below us may log.
-        request.headers_mut().values_mut().for_each(|value| value.set_sensitive(true));
-        let (client, request) = (self.client.clone(), request.try_into()?);
-        let answer = self.runtime.spawn(async move { client.execute(request).await }).await??;
-        // What the collector has to say beside its status would only be logged, and it may repeat what was sent.
-        let mut response = Response::new(Bytes::new());
-        *response.status_mut() = answer.status();
-        *response.headers_mut() = answer.headers().clone();
-        Ok(response)
+/// Why a batch did not arrive. Neither an address nor a header nor the collector's words are told: they may hold a key.
+enum Undelivered {
+    Unreachable,
+    Refused { status: StatusCode, wait: Option<Duration> },
+}
+
+impl fmt::Display for Undelivered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable => f.write_str("the collector does not answer"),
+            Self::Refused { status, .. } => write!(f, "the collector answers {status}"),
+        }
+    }
+}
+
+impl Undelivered {
+    fn by(answer: &Response) -> Self {
+        let wait =
+            answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        Self::Refused { status: answer.status(), wait: wait.map(Duration::from_secs) }
+    }
+
+    /// How long to wait before another try, if the protocol allows one.
+    fn wait(&self, usual: Duration) -> Option<Duration> {
+        match self {
+            Self::Unreachable => Some(usual),
+            Self::Refused { status, wait } => {
+                matches!(status.as_u16(), 429 | 502 | 503 | 504).then(|| wait.unwrap_or(usual))
+            }
+        }
+    }
+}
+
+impl Courier {
+    /// Brings it, in several tries if need be, within the time that a delivery may take.
+    async fn deliver(&self, batch: Bytes) -> Result<(), Undelivered> {
+        let begin = Instant::now();
+        for usual in WAITS {
+            let Err(failed) = self.try_once(batch.clone()).await else { return Ok(()) };
+            match failed.wait(usual) {
+                Some(wait) if begin.elapsed() + wait < self.timeout => tokio::time::sleep(wait).await,
+                _ => return Err(failed),
+            }
+        }
+        self.try_once(batch).await
+    }
+
+    async fn try_once(&self, batch: Bytes) -> Result<(), Undelivered> {
+        let request = self
+            .client
+            .post(self.endpoint.clone())
+            .header(CONTENT_TYPE, "application/x-protobuf")
+            .body(batch);
+        match request.send().await {
+            Ok(answer) if answer.status().is_success() => Ok(()),
+            Ok(answer) => Err(Undelivered::by(&answer)),
+            Err(_) => Err(Undelivered::Unreachable),
+        }
     }
 }
 
 /// An exporter that tells once that spans do not arrive, and once that they do again.
-struct Watched {
-    inner: opentelemetry_otlp::SpanExporter,
+struct Exporter {
+    courier: Courier,
+    /// The SDK exports from a thread of its own, which has no reactor; the server's runtime has one.
+    runtime: Handle,
+    resource: Resource,
     is_failing: AtomicBool,
 }
 
-impl SpanExporter for Watched {
+impl SpanExporter for Exporter {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-        let outcome = self.inner.export(batch).await;
-        let was_failing = self.is_failing.swap(outcome.is_err(), Ordering::Relaxed);
-        match &outcome {
-            // Its words hold a status at most, no address and no header.
-            Err(error) if !was_failing => {
-                tracing::warn!(%error, "traces cannot be exported and are dropped; runs are not affected");
+        let body = wire::request(&self.resource, SCOPE, &batch).into();
+        let courier = self.courier.clone();
+        let delivery = self.runtime.spawn(async move { courier.deliver(body).await });
+        let failed = match delivery.await {
+            Ok(Ok(())) => None,
+            Ok(Err(failed)) => Some(failed.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        let was_failing = self.is_failing.swap(failed.is_some(), Ordering::Relaxed);
+        match failed {
+            Some(error) => {
+                if !was_failing {
+                    tracing::warn!(error, "traces cannot be exported and are dropped; runs are not affected");
+                }
+                Err(OTelSdkError::InternalFailure(error))
             }
-            Ok(()) if was_failing => tracing::info!("traces are exported again"),
-            Ok(()) | Err(_) => {}
+            None => {
+                if was_failing {
+                    tracing::info!("traces are exported again");
+                }
+                Ok(())
+            }
         }
-        outcome
-    }
-
-    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
-        self.inner.shutdown_with_timeout(timeout)
-    }
-
-    fn shutdown(&self) -> OTelSdkResult {
-        self.inner.shutdown()
-    }
-
-    fn force_flush(&self) -> OTelSdkResult {
-        self.inner.force_flush()
     }
 
     fn set_resource(&mut self, resource: &Resource) {
-        self.inner.set_resource(resource);
+        self.resource = resource.clone();
     }
 }
 
-/// By hand: the exporter's own would show its headers.
-impl fmt::Debug for Watched {
+/// By hand: the client's own would show its headers.
+impl fmt::Debug for Exporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watched").finish_non_exhaustive()
+        f.debug_struct("Exporter").finish_non_exhaustive()
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use opentelemetry::KeyValue;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::{EnvResourceDetector, TelemetryResourceDetector};
+use reqwest::Url;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::cmd::Failure;
 use crate::cmd::traces::{ENDPOINTS, asked_by, variable};
@@ -13,6 +15,7 @@ use crate::cmd::traces::{ENDPOINTS, asked_by, variable};
 const PROTOCOL: &str = "http/protobuf";
 const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
+const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
 const COMPRESSIONS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
 /// The standard's own.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,12 +34,7 @@ const SAMPLERS: [(&str, bool); 6] = [
 
 /// Refuses what would otherwise be replaced by a default without a word. Values are not repeated: they may hold keys.
 pub(super) fn check() -> Result<(), Failure> {
-    if let Some(name) = asked_by() {
-        let url = variable(name).and_then(|text| reqwest::Url::parse(&text).ok());
-        if !url.is_some_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host()) {
-            return Err(unusable_endpoint());
-        }
-    }
+    endpoint()?;
     if let Some((name, _)) = first(PROTOCOLS).filter(|(_, value)| value != PROTOCOL) {
         let help =
             format!("unset it and use the collector's HTTP port, 4318 by default, in {}", ENDPOINTS[1]);
@@ -64,10 +62,55 @@ fn check_sampler() -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) fn unusable_endpoint() -> Failure {
+/// Where spans are sent: the address for traces as it is, that for everything with the standard's path.
+pub(super) fn endpoint() -> Result<Url, Failure> {
     let name = asked_by().unwrap_or(ENDPOINTS[1]);
+    let mut address = variable(name).unwrap_or_default();
+    if name == ENDPOINTS[1] {
+        address = format!("{}/v1/traces", address.strip_suffix('/').unwrap_or(&address));
+    }
+    let url = Url::parse(&address).ok();
+    url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+        .ok_or_else(|| unusable_endpoint(name))
+}
+
+fn unusable_endpoint(name: &str) -> Failure {
     Failure::usage(format!("{name}: expected http://host:port or https://host:port"))
         .with_help("without it nothing is exported; OTEL_SDK_DISABLED=true switches traces off")
+}
+
+/// What goes along with every delivery. What is no header is passed over, as others' exporters do.
+pub(super) fn headers() -> HeaderMap {
+    let text = first(HEADERS).map(|(_, text)| text).unwrap_or_default();
+    text.split(',').filter_map(header).collect()
+}
+
+/// `name=value`, the value percent-encoded.
+fn header(pair: &str) -> Option<(HeaderName, HeaderValue)> {
+    let (name, value) = pair.split_once('=')?;
+    let mut value = HeaderValue::from_bytes(&unescaped(value.trim())).ok()?;
+    // A collector's key, most likely, and whatever is below us may log.
+    value.set_sensitive(true);
+    Some((name.trim().parse().ok()?, value))
+}
+
+/// `%20` as what it stands for; other signs are themselves.
+fn unescaped(text: &str) -> Vec<u8> {
+    let mut rest = text.as_bytes();
+    let mut plain = Vec::with_capacity(rest.len());
+    while let Some((&byte, after)) = rest.split_first() {
+        let escaped = after.split_first_chunk().filter(|_| byte == b'%');
+        let escaped = escaped.and_then(|(digits, after)| Some((of_hex(digits)?, after)));
+        let (byte, after) = escaped.unwrap_or((byte, after));
+        plain.push(byte);
+        rest = after;
+    }
+    plain
+}
+
+fn of_hex(digits: &[u8; 2]) -> Option<u8> {
+    let digits = digits.iter().all(u8::is_ascii_hexdigit).then_some(digits)?;
+    u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
 /// How long one delivery may take.
@@ -93,4 +136,23 @@ pub(super) fn resource() -> Resource {
         .with_detector(Box::new(EnvResourceDetector::new()))
         .with_attributes(named)
         .build()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_a_name_and_an_escaped_value_and_is_not_shown() {
+        let read = |pair| header(pair).map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
+        let pair = |name: &str, value: &[u8]| Some((name.to_owned(), value.to_vec()));
+        assert_eq!(read(" api-key = a%20b=c "), pair("api-key", b"a b=c"));
+        assert_eq!(read("x=100%,"), pair("x", b"100%,"));
+        assert_eq!(read("x=%+1%zz%C3%BC"), pair("x", "%+1%zz\u{fc}".as_bytes()));
+        assert_eq!(read("x=a%0Ab"), None, "no header");
+        assert_eq!(read("no pair"), None);
+        assert_eq!(read("no name=x"), None);
+        assert!(header("x=1").unwrap().1.is_sensitive());
+    }
 }

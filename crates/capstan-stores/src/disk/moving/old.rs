@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::format::In;
+use crate::disk::format::In;
 
 const VERSION: u8 = 2;
 
