@@ -3,6 +3,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_TERM_PROGRESS_WHEN=never
+# What Python and pytest have compiled is kept, or every run would compile it again.
+unset PYTHONDONTWRITEBYTECODE
 
 summary=()
 failed=()

@@ -10,6 +10,10 @@ import httpx
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
+# The clients here make contexts of TLS by the dozen; to read all authorities for each would take longer than most tests.
+os.environ["SSL_CERT_FILE"] = str(ROOT / "crates/capstan/tests/serve/tls/one.cert.pem")
+# The demo says all that it has to say at once, and tries again at once.
+AT_ONCE = '[[agents]]\nname = "demo"\nkind = "demo"\ndelay = 0\n\n[timeouts]\nbackoff = 0.01\n'
 BINARY = pathlib.Path(os.environ.get("CAPSTAN_BIN", ROOT / "target/debug/capstan"))
 
 
@@ -38,7 +42,7 @@ class Gateway:
 
 @pytest.fixture(scope="session")
 def gateway(tmp_path_factory):
-    gateway = Gateway(tmp_path_factory.mktemp("gateway"))
+    gateway = Gateway(tmp_path_factory.mktemp("gateway"), AT_ONCE)
     yield gateway
     gateway.stop()
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 import schemathesis
-from conftest import Gateway
+from conftest import AT_ONCE, Gateway
 from hypothesis import HealthCheck, Phase, settings
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from schemathesis.checks import not_a_server_error
@@ -51,8 +51,7 @@ def guarded(tmp_path_factory):
     """A gateway with a tenant."""
     folder = tmp_path_factory.mktemp("guarded")
     digest = hashlib.sha256(KEY.encode()).hexdigest()
-    (folder / "capstan.toml").write_text(f'[[tenants]]\nname = "acme"\nkeys = ["sha256:{digest}"]\n')
-    gateway = Gateway(folder)
+    gateway = Gateway(folder, f'{AT_ONCE}\n[[tenants]]\nname = "acme"\nkeys = ["sha256:{digest}"]\n')
     yield gateway
     gateway.stop()
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use capstan_agent::{About, Agent, CancelReason, Clock, Endpoint, Outcome, Turn, Writer};
@@ -96,7 +97,7 @@ pub const KINDS: &[Kind] = &[
         retries: Retries::PROVIDER,
         timeouts: CallTimeouts::PROVIDER,
         key_env: None,
-        build: |keys, _| own::<NoKeys>(keys).map(|_| Box::new(Demo::new()) as Box<dyn Callee>),
+        build: |keys, _| own::<DemoConfig>(keys)?.build(),
     },
     Kind {
         name: ROUTE,
@@ -118,9 +119,21 @@ impl Kind {
     }
 }
 
+/// What the demo understands.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NoKeys {}
+struct DemoConfig {
+    /// Seconds before each word.
+    delay: Option<f64>,
+}
+
+impl DemoConfig {
+    fn build(self) -> Result<Box<dyn Callee>, ConfigError> {
+        let Some(seconds) = self.delay else { return Ok(Box::new(Demo::new())) };
+        let wrong = |_| ConfigError::at("delay", "expected a number of seconds");
+        Ok(Box::new(Demo::with_delay(Duration::try_from_secs_f64(seconds).map_err(wrong)?)))
+    }
+}
 
 /// What all kinds but the demo understand.
 #[derive(Debug, Clone)]

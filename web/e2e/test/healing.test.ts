@@ -8,7 +8,7 @@ const stage = setStage();
 
 test("a chat heals through five cuts with the exact text", async () => {
   const page = await stage.start();
-  await say(page, "/tokens 250 --delay 40ms");
+  await say(page, "/tokens 80 --delay 100ms");
   const cut = page.getByRole("button", { name: "Cut my connection" });
   for (let n = 1; n <= 5; n += 1) {
     const before = await textOf(page);
@@ -17,8 +17,8 @@ test("a chat heals through five cuts with the exact text", async () => {
     await expect.poll(() => count(page, "resume"), { timeout: 10_000 }).toBe(n);
   }
   await ended(page, "closed");
-  expect(await textOf(page)).toBe(await stage.whole("/tokens 250"));
-  expect([await count(page, "cut"), await count(page, "resume"), await count(page, "delta")]).toEqual([5, 5, 250]);
+  expect(await textOf(page)).toBe(await stage.whole("/tokens 80"));
+  expect([await count(page, "cut"), await count(page, "resume"), await count(page, "delta")]).toEqual([5, 5, 80]);
 });
 
 test("a line that forgets its place gets repeats, and drops them", async () => {

@@ -183,6 +183,11 @@ mod tests {
         assert!(failure.contains("`model` is missing"), "{failure}");
         let failure = read("[[agents]]\nname = \"a\"\nkind = \"anthropic\"\nmodel = \" \"\n").unwrap_err();
         assert!(failure.contains("line 4") && failure.contains("model: it is empty"), "{failure}");
+        let demo =
+            |delay: &str| read(&format!("[[agents]]\nname = \"a\"\nkind = \"demo\"\ndelay = {delay}\n"));
+        assert_eq!(demo("0").unwrap(), ["a"]);
+        let failure = demo("-1").unwrap_err();
+        assert!(failure.contains("line 4") && failure.contains("number of seconds"), "{failure}");
     }
 
     #[test]
