@@ -174,7 +174,7 @@ TOWNS = ['{"town":"Bern"}', '{"town":"Oslo"}']
 
 def test_tools_are_called_and_answered_whole_and_streamed_in_both_apis(tmp_path):
     with ThreadingHTTPServer(("127.0.0.1", 0), Provider) as provider:
-        threading.Thread(target=provider.serve_forever, daemon=True).start()
+        threading.Thread(target=provider.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{provider.server_port}/v1"
         gateway = Gateway(tmp_path, f'[[agents]]\nname = "demo"\nkind = "openai"\nmodel = "m"\nurl = "{url}"\n')
         with client_for(gateway.url) as client:
@@ -268,7 +268,7 @@ def test_a_webhook_is_accepted(tmp_path):
             pass
 
     with HTTPServer(("127.0.0.1", 0), Receiver) as receiver:
-        threading.Thread(target=receiver.serve_forever, daemon=True).start()
+        threading.Thread(target=receiver.serve_forever, args=(0.01,), daemon=True).start()
         key = hashlib.sha256(b"sk-hook").hexdigest()
         webhook = f'{{ url = "http://127.0.0.1:{receiver.server_port}/", secret_env = "HOOK_SECRET", allow_private = true }}'
         config = f'[[tenants]]\nname = "acme"\nkeys = ["sha256:{key}"]\nwebhook = {webhook}\n'

@@ -72,13 +72,15 @@ class Scripted:
         for answer in answers:
             with contextlib.suppress(OSError):
                 connection, _ = self._listener.accept()
-                self.requests.append(self._request(connection))
                 if answer is None:
                     self._held.append(connection)
+                    self.requests.append(self._request(connection))
                     continue
-                connection.sendall(answer)
-                connection.shutdown(socket.SHUT_WR)
-                connection.close()
+                # Also when its peer has gone.
+                with connection:
+                    self.requests.append(self._request(connection))
+                    connection.sendall(answer)
+                    connection.shutdown(socket.SHUT_WR)
 
     @staticmethod
     def _request(connection: socket.socket) -> str:
