@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use capstan_fake_provider::{Call, Ending, FAULTS, FakeProvider, Rule, Script};
 use owo_colors::OwoColorize as _;
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::Failure;
@@ -108,6 +109,8 @@ async fn run(listen: &str, script: Script) -> Result<(), Failure> {
     let (seed, is_healthy) = (script.seed, script.faults.is_empty());
     let started = FakeProvider::start(listen, script).await;
     let provider = started.map_err(|error| super::chaos::refused(listen, &error))?;
+    // Before anybody knows where to call: what ends earlier would not be told.
+    let ended = provider.follow();
     let url = provider.url();
     anstream::eprintln!(
         "fake provider listening on {url}, for openai url = \"{url}/v1\", for anthropic url = \"{url}\"; seed {seed}"
@@ -119,15 +122,14 @@ async fn run(listen: &str, script: Script) -> Result<(), Failure> {
     }
     tokio::select! {
         () = terminated => {}
-        printed = print(&provider) => printed?,
+        printed = print(ended) => printed?,
     }
     sum_up(&provider.calls());
     Ok(())
 }
 
 /// A line for each call that has ended.
-async fn print(provider: &FakeProvider) -> io::Result<()> {
-    let mut ended = provider.follow();
+async fn print(mut ended: Receiver<Call>) -> io::Result<()> {
     loop {
         match ended.recv().await {
             Ok(call) => {
