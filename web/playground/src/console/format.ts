@@ -32,9 +32,24 @@ export function age(at: string, now: number): string {
 export function clock(at: string, now: number, locale?: string): string {
   const time = new Date(at);
   if (Number.isNaN(time.getTime())) return "–";
+  const { ofDay, ofTime } = formatsOf(locale);
   const isToday = time.toDateString() === new Date(now).toDateString();
-  const day = isToday ? "" : `${time.toLocaleDateString(locale, { day: "numeric", month: "short" })}, `;
-  return day + time.toLocaleTimeString(locale, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+  return `${isToday ? "" : `${ofDay.format(time)}, `}${ofTime.format(time)}`;
+}
+
+/** Made once: a list that is scrolled asks for hundreds of times, and to make one takes longer than all else of its row. */
+const formats = new Map<string | undefined, { ofDay: Intl.DateTimeFormat; ofTime: Intl.DateTimeFormat }>();
+
+function formatsOf(locale: string | undefined) {
+  let known = formats.get(locale);
+  if (!known) {
+    known = {
+      ofDay: new Intl.DateTimeFormat(locale, { day: "numeric", month: "short" }),
+      ofTime: new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false }),
+    };
+    formats.set(locale, known);
+  }
+  return known;
 }
 
 export function bytes(count: number): string {
