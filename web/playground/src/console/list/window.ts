@@ -1,7 +1,7 @@
 // Which rows of a long list are on screen. Rows are of one height, so that it is arithmetic and not measuring.
 
 /** Rows beyond the edge that are there already when somebody scrolls. */
-const BESIDE = 3;
+const BESIDE = 8;
 /** No browser lays out more; beyond it positions are lost. */
 const TALLEST = 15_000_000;
 

@@ -1,5 +1,5 @@
 // A long list of equal rows: only those on screen are elements, however many there are.
-import { type ReactNode, type RefObject, startTransition, useEffect, useLayoutEffect, useRef, useState } from "react";
+import { type ReactNode, type RefObject, useEffect, useLayoutEffect, useRef, useState } from "react";
 
 import { range, reveal, total } from "../list/window.js";
 
@@ -53,10 +53,8 @@ export function Rows({ count, row, render, shown, top: first = 0, onTop, onEnd, 
   const scrolled = () => {
     const node = view.current;
     if (!node) return;
-    const [top, height] = [node.scrollTop, node.clientHeight];
-    // In pieces, and given up for the next one: whoever scrolls fast sees few of the rows that are passed.
-    startTransition(() => setPlace({ top, height }));
-    onTop?.(top);
+    setPlace({ top: node.scrollTop, height: node.clientHeight });
+    onTop?.(node.scrollTop);
   };
   return (
     <div ref={view} className="rows" role="rowgroup" aria-label={label} tabIndex={0} onScroll={scrolled}>
