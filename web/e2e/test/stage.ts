@@ -7,7 +7,7 @@ import { connect, visit, type Visit } from "./browser.js";
 import { type Gateway, startGateway } from "../../testing/gateway.mjs";
 
 /** A second attempt follows the first without a wait worth speaking of, and answers come at once: each word that comes alone is painted alone. */
-const config = '[[agents]]\nname = "demo"\nkind = "demo"\ndelay = 0\n\n[timeouts]\nbackoff = 0.01\n';
+const config = '[[agents]]\nname = "demo"\nkind = "demo"\ndelay = 0.003\n\n[timeouts]\nbackoff = 0.01\n';
 
 /** `make soak` tries every combination. */
 export const soaks = Boolean(process.env["CAPSTAN_SOAK"]);
