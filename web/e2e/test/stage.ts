@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, expect } from "vitest";
 import { connect, visit, type Visit } from "./browser.js";
 import { type Gateway, startGateway } from "../../testing/gateway.mjs";
 
-/** A second attempt follows the first without a wait worth speaking of, and answers come at once: each word that comes alone is painted alone. */
+/** A second attempt follows the first without a wait worth speaking of, and answers come nearly so: each word that comes alone is painted alone. A few milliseconds apart, so that what happens has an order. */
 const config = '[[agents]]\nname = "demo"\nkind = "demo"\ndelay = 0.003\n\n[timeouts]\nbackoff = 0.01\n';
 
 /** `make soak` tries every combination. */
