@@ -99,7 +99,9 @@ impl Keeper {
                     Task::Seal(segment) => self.to_seal.push(segment),
                     Task::Erase { owners, turn, reply } => erasing.push((owners, turn, reply)),
                     Task::Look => {}
-                    Task::Retry => self.retry_later(),
+                    // Each try sets the next by itself.
+                    Task::Retry if self.retry.is_none() => self.retry_later(),
+                    Task::Retry => {}
                     Task::Save(reply) => saving.push(reply),
                     Task::Stop => return self.stop(),
                 }
