@@ -3,7 +3,9 @@
 //! faster than a tenant may send them: threads, caches and the kernel are everybody's.
 
 use std::collections::HashMap;
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -11,6 +13,7 @@ use http_body_util::BodyExt as _;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+use tracing::Span;
 
 /// What is not larger takes no time worth waiting for.
 const LIGHT: usize = 64 * 1024;
@@ -22,12 +25,43 @@ const LONGEST: Duration = Duration::from_millis(100);
 /// As much as may be sent in this time is read as fast as it comes: pictures come in twos and threes.
 const AT_ONCE: Duration = Duration::from_millis(250);
 
+/// By how much the kernel puts heavy work behind the rest: whoever wakes up beside it runs at once.
+const NICE: i32 = 10;
+
 /// Does work on so many bytes. If they are many, everything else that waits for this thread goes to another one first: it would
-/// wait for longer than anybody should.
-pub(crate) fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
-    let has_others =
-        || Handle::try_current().is_ok_and(|here| here.runtime_flavor() == RuntimeFlavor::MultiThread);
-    if bytes > LIGHT && has_others() { tokio::task::block_in_place(work) } else { work() }
+/// wait for longer than anybody should. And it is done by a thread that steps back for all others.
+pub(crate) fn aside<T: Send>(bytes: usize, work: impl FnOnce() -> T + Send) -> T {
+    match Handle::try_current() {
+        Ok(here) if bytes > LIGHT && here.runtime_flavor() == RuntimeFlavor::MultiThread => {
+            tokio::task::block_in_place(|| stepping_back(&here, work))
+        }
+        Ok(_) | Err(_) => work(),
+    }
+}
+
+/// In a thread of its own, for no thread that has stepped back may step forward again.
+fn stepping_back<T: Send>(here: &Handle, work: impl FnOnce() -> T + Send) -> T {
+    let (mut work, span) = (Some(work), Span::current());
+    let mut run = || {
+        let _here = here.enter();
+        span.in_scope(|| work.take().map(|work| work()))
+    };
+    let begun = thread::scope(|threads| {
+        let step_back_and_run = || {
+            // Where it is not allowed, everybody waits a little longer.
+            let _ = rustix::process::nice(NICE);
+            run()
+        };
+        let heavy = thread::Builder::new().name("heavy".into());
+        heavy.spawn_scoped(threads, step_back_and_run).map(thread::ScopedJoinHandle::join)
+    });
+    let done = match begun {
+        Ok(Ok(done)) => done,
+        Ok(Err(panic)) => resume_unwind(panic),
+        // There is no room for one more thread.
+        Err(_) => run(),
+    };
+    done.unwrap_or_else(|| unreachable!("work is taken once"))
 }
 
 /// Whose heavy work is under way, or waits.
@@ -177,6 +211,18 @@ mod tests {
 
     fn never() -> Body {
         Body::from_stream(stream::pending::<Result<Bytes, axum::Error>>())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn heavy_work_steps_back_and_nothing_else_does() {
+        let own = || rustix::process::getpriority_process(None).unwrap();
+        let (here, lighter) = (own(), aside(LIGHT, own));
+        assert_eq!(lighter, here);
+        assert_eq!(aside(LIGHT + 1, own), (here + NICE).min(19));
+        assert_eq!(own(), here, "afterwards");
+        assert!(aside(LIGHT + 1, || Handle::try_current().is_ok()), "it may use what the runtime has");
+        let broken = std::panic::catch_unwind(|| aside(LIGHT + 1, || resume_unwind(Box::new(7_u8))));
+        assert_eq!(broken.unwrap_err().downcast_ref(), Some(&7_u8), "a panic comes out where it would have");
     }
 
     #[tokio::test]

@@ -96,7 +96,7 @@ impl hyper::body::Body for PaidBody {
 }
 
 /// An object as JSON. It takes its length from here on, and no longer what making it took.
-pub(crate) fn json(object: &impl Serialize, load: Load) -> Result<Response, Fault> {
+pub(crate) fn json(object: &(impl Serialize + Sync), load: Load) -> Result<Response, Fault> {
     let text = heavy::aside(load.held(), || serde_json::to_vec(object));
     Ok(answer(text.map_err(Fault::from_error)?, load))
 }

@@ -48,7 +48,10 @@ pub(crate) struct Whole<T = Transcript> {
 
 impl<T: Fold> Whole<T> {
     /// What is made of it, which may take a while.
-    pub(crate) fn told<R>(&self, tell: impl FnOnce(&Self) -> R) -> R {
+    pub(crate) fn told<R: Send>(&self, tell: impl FnOnce(&Self) -> R + Send) -> R
+    where
+        T: Sync,
+    {
         heavy::aside(self.load.held(), || tell(self))
     }
 
