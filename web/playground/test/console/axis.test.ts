@@ -93,3 +93,12 @@ test("what is drawn is told in words, in its order", () => {
   expect(viewersSum(watched, false)).toBe("2 viewers, 1 resumed, 1 cut off; when it ended, packet 3 of 3 was the last that was written to a socket");
   expect(viewersSum(watched, true)).toContain("2 viewers at the gateway that ended it, 1 resumed");
 });
+
+test("within a millisecond packets stand in the attempt that wrote them", () => {
+  const attempts = [
+    { n: 1, began_at: at(0), ended_at: at(0), from_seq: 1, to_seq: 2, fault: "timeout" },
+    { n: 2, began_at: at(0), ended_at: at(0), from_seq: 3, to_seq: 4 },
+  ];
+  const told = happenings({ ...HEALED, attempts }, [[1, 0, "DELTA", null, 1], [2, 0, "ERROR", null, 1], [3, 0, "DELTA", null, 1], [4, 0, "CLOSE", null, 1]]);
+  expect(told.map(({ what }) => what)).toEqual(["Attempt 1 begins", "DELTA", "ERROR", "Attempt 1 fails: timeout", "Attempt 2 begins", "DELTA", "CLOSE", "Attempt 2 ends"]);
+});

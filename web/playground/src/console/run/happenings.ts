@@ -5,6 +5,8 @@ import { bytes, plural } from "../format.js";
 export interface Happening {
   /** In milliseconds since the run was created. */
   t: number;
+  /** Where it stands among the packets of the same millisecond: an attempt begins before its first and ends after its last. */
+  place: number;
   seq: number | undefined;
   what: string;
   size: number | undefined;
@@ -12,24 +14,26 @@ export interface Happening {
 
 export function happenings({ row, attempts, viewers }: RunDetail, marks: readonly Mark[]): readonly Happening[] {
   const began = Date.parse(row.created_at);
-  const at = (time: string, what: string): Happening => ({ t: Math.max(0, Date.parse(time) - began), seq: undefined, what, size: undefined });
+  const at = (time: string, what: string, place = 0): Happening => ({ t: Math.max(0, Date.parse(time) - began), place, seq: undefined, what, size: undefined });
   const all = [
     ...attempts.flatMap((attempt) => ofAttempt(attempt, at)),
     ...(viewers ?? []).flatMap((viewer) => ofViewer(viewer, at)),
-    ...marks.map(([seq, t, op, type, size]) => ({ t, seq, what: type ? `${op} ${type}` : op, size })),
+    ...marks.map(([seq, t, op, type, size]) => ({ t, place: seq, seq, what: type ? `${op} ${type}` : op, size })),
   ];
-  return all.sort((a, b) => a.t - b.t || (a.seq ?? 0) - (b.seq ?? 0));
+  return all.sort((a, b) => a.t - b.t || a.place - b.place);
 }
 
-type At = (time: string, what: string) => Happening;
+type At = (time: string, what: string, place?: number) => Happening;
 
-function ofAttempt({ n, began_at, ended_at, fault, reset_to, swallowed_bytes }: Attempt, at: At): readonly Happening[] {
-  const begin = began_at ? [at(began_at, `Attempt ${n} begins`)] : [];
+function ofAttempt({ n, began_at, ended_at, from_seq, to_seq, fault, reset_to, swallowed_bytes }: Attempt, at: At): readonly Happening[] {
+  const first = (from_seq ?? 0) - 0.5;
+  const last = (to_seq ?? first) + 0.5;
+  const begin = began_at ? [at(began_at, `Attempt ${n} begins`, first)] : [];
   if (!ended_at) return begin;
   const how = fault ? `fails: ${fault}` : "ends";
   const reset = reset_to == null ? "" : `, takes back what came after packet ${reset_to}`;
   const swallowed = swallowed_bytes ? `, ${bytes(swallowed_bytes)} said again were swallowed` : "";
-  return [...begin, at(ended_at, `Attempt ${n} ${how}${reset}${swallowed}`)];
+  return [...begin, at(ended_at, `Attempt ${n} ${how}${reset}${swallowed}`, last)];
 }
 
 const ENDS: Readonly<Record<string, string>> = { done: "has it all", left: "leaves", cut: "is cut off", stalled: "takes nothing any more and is cut off" };
