@@ -1,7 +1,7 @@
 // Which rows of a long list are on screen. Rows are of one height, so that it is arithmetic and not measuring.
 
 /** Rows beyond the edge that are there already when somebody scrolls. */
-const BESIDE = 8;
+const BESIDE = 4;
 /** No browser lays out more; beyond it positions are lost. */
 const TALLEST = 15_000_000;
 
@@ -19,7 +19,7 @@ export function range(top: number, height: number, row: number, count: number, b
 
 /**
  * By how far rows have moved past their elements. Whoever jumps to where none of the rows is that were shown gets the same
- * elements with other words in them, which takes half the time of new ones.
+ * elements with other words in them, which takes less time than new ones.
  */
 export function jump(before: Range, next: Range): number {
   const isElsewhere = next.first >= before.end || next.end <= before.first;
