@@ -198,7 +198,7 @@ npm_ci() {
 page() {
   local built=web/playground/dist/index.html
   npm_ci
-  [ -f "$built" ] && [ -z "$(find web/playground web/packages/capstan/src web/package-lock.json -newer "$built" -type f -not -path '*/dist/*' -not -path '*/node_modules/*' -not -name .tsbuildinfo -print -quit)" ] && return
+  [ -f "$built" ] && [ -z "$(find web/playground web/packages/capstan/src web/package-lock.json -newer "$built" -type f -not -path '*/dist/*' -not -path '*/test/*' -not -path '*/node_modules/*' -not -name .tsbuildinfo -print -quit)" ] && return
   (cd web && npm run build --workspace capstan-playground --silent)
 }
 
