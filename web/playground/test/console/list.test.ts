@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 
 import { EMPTY, matches, neighbours, withFresh, withLive, without, withPage } from "../../src/console/list/list.js";
-import { jump, range, reveal, total } from "../../src/console/list/window.js";
+import { range, reveal, total } from "../../src/console/list/window.js";
 import { filtersOf } from "../../src/console/url.js";
 import { rowOf } from "./rows.js";
 
@@ -74,14 +74,6 @@ test("a window holds what is seen and a little more, and nothing that is not the
   expect(range(4_000, 400, 40, 10_000, 2)).toEqual({ first: 98, end: 112 });
   expect(range(1e9, 400, 40, 5, 2)).toEqual({ first: 5, end: 5 });
   expect(total(40, 1_000_000)).toBe(15_000_000);
-});
-
-test("a jump keeps the elements, and a step keeps the rows in them", () => {
-  const at = (first: number) => ({ first, end: first + 20 });
-  expect(jump(at(100), at(119))).toBe(0);
-  expect(jump(at(100), at(81))).toBe(0);
-  expect(jump(at(100), at(120))).toBe(20);
-  expect(jump(at(100), at(10))).toBe(-90);
 });
 
 test("a row is scrolled to only if it cannot be seen", () => {

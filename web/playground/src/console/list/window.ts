@@ -17,15 +17,6 @@ export function range(top: number, height: number, row: number, count: number, b
   return { first: clamp(first, count), end: clamp(end, count) };
 }
 
-/**
- * By how far rows have moved past their elements. Whoever jumps to where none of the rows is that were shown gets the same
- * elements with other words in them, which takes less time than new ones.
- */
-export function jump(before: Range, next: Range): number {
-  const isElsewhere = next.first >= before.end || next.end <= before.first;
-  return isElsewhere ? next.first - before.first : 0;
-}
-
 function clamp(place: number, count: number): number {
   return Math.min(count, Math.max(0, place));
 }

@@ -1,13 +1,12 @@
 // A long list of equal rows: only those on screen are elements, however many there are.
-import { Fragment, type ReactNode, type RefObject, useEffect, useLayoutEffect, useRef, useState } from "react";
+import { type ReactNode, type RefObject, useEffect, useLayoutEffect, useRef, useState } from "react";
 
-import { jump, range, reveal, total } from "../list/window.js";
+import { range, reveal, total } from "../list/window.js";
 
 interface Props {
   count: number;
   /** The height of a row in pixels. */
   row: number;
-  /** Whatever a row shows comes from here: its element may have shown another before. */
   render: (n: number) => ReactNode;
   /** The row that must be seen. */
   shown?: number | undefined;
@@ -25,15 +24,14 @@ const AHEAD = 30;
 export function Rows({ count, row, render, shown, top: first = 0, onTop, onEnd, box, label }: Props): ReactNode {
   const own = useRef<HTMLDivElement>(null);
   const view = box ?? own;
-  const [place, setPlace] = useState({ top: first, height: 800, jumped: 0 });
-  const rangeAt = ({ top, height }: { top: number; height: number }) => range(top, height, row, count);
-  const { first: from, end } = rangeAt(place);
+  const [place, setPlace] = useState({ top: first, height: 800 });
+  const { first: from, end } = range(place.top, place.height, row, count);
 
   useLayoutEffect(() => {
     const node = view.current;
     if (!node) return;
     node.scrollTop = first;
-    const measure = () => setPlace(({ jumped }) => ({ top: node.scrollTop, height: node.clientHeight, jumped }));
+    const measure = () => setPlace({ top: node.scrollTop, height: node.clientHeight });
     measure();
     const sizes = new ResizeObserver(measure);
     sizes.observe(node);
@@ -55,19 +53,14 @@ export function Rows({ count, row, render, shown, top: first = 0, onTop, onEnd, 
   const scrolled = () => {
     const node = view.current;
     if (!node) return;
-    const now = { top: node.scrollTop, height: node.clientHeight };
-    const jumped = jump(rangeAt(place), rangeAt(now));
-    setPlace({ ...now, jumped: place.jumped + jumped });
-    // What had the focus is another row now.
-    const held = document.activeElement;
-    if (jumped !== 0 && held !== node && held instanceof HTMLElement && node.contains(held)) held.blur();
+    setPlace({ top: node.scrollTop, height: node.clientHeight });
     onTop?.(node.scrollTop);
   };
   return (
     <div ref={view} className="rows" role="rowgroup" aria-label={label} tabIndex={0} onScroll={scrolled}>
       <div className="rows-all" role="presentation" style={{ height: total(row, count) }}>
         <div role="presentation" style={{ transform: `translateY(${from * row}px)` }}>
-          {Array.from({ length: end - from }, (_, n) => <Fragment key={from + n - place.jumped}>{render(from + n)}</Fragment>)}
+          {Array.from({ length: end - from }, (_, n) => render(from + n))}
         </div>
       </div>
     </div>

@@ -45,7 +45,7 @@ export function FrameList({ read, face, onFace, op, onOp, at, onAt }: Props): Re
       {read.error !== undefined && <Failure error={read.error} onAgain={read.again} />}
       <div className="marks content" role="table" aria-label="Frames" aria-rowcount={frames.length}>
         <Rows label="Frames" count={frames.length} row={ROW} shown={chosen < 0 ? undefined : chosen}
-          render={(n) => <FrameRow n={n} frame={frames[n]!} isChosen={n === chosen} onAt={onAt} />} />
+          render={(n) => <FrameRow key={n} n={n} frame={frames[n]!} isChosen={n === chosen} onAt={onAt} />} />
       </div>
       {chosen >= 0 && frames[chosen] && <pre className="frame-whole content" tabIndex={0} aria-label="The chosen frame">{raw(frames[chosen].text)}</pre>}
     </div>

@@ -25,7 +25,7 @@ export function MarkTable({ detail, marks, at, onAt }: Props): ReactNode {
         </div>
       </div>
       <Rows label="What happened" count={all.length} row={ROW} shown={at === undefined ? undefined : Math.max(0, all.findIndex(({ seq }) => seq === at))}
-        render={(n) => <MarkRow n={n} of={all[n]!} isChosen={at !== undefined && all[n]!.seq === at} onAt={onAt} />} />
+        render={(n) => <MarkRow key={n} n={n} of={all[n]!} isChosen={at !== undefined && all[n]!.seq === at} onAt={onAt} />} />
     </div>
   );
 }

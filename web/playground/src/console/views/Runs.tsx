@@ -63,7 +63,7 @@ function RunList({ filters }: { filters: Filters }): ReactNode {
         <RunHead withTenant={withTenant} />
         <Rows key={row} box={box} label="Runs, newest first" count={rows.length} row={row} shown={chosen} top={shelf.get(search)?.top} onTop={keepPlace}
           onEnd={runs.list.lookedBackTo === undefined && runs.error === undefined ? runs.more : undefined}
-          render={(n) => <RunRow row={rows[n]!} n={n} now={now} search={search} withTenant={withTenant} />} />
+          render={(n) => <RunRow key={rows[n]!.stream_id} row={rows[n]!} n={n} now={now} search={search} withTenant={withTenant} />} />
       </div>
       {/* Outside of the table, which may hold nothing but rows. */}
       <Foot runs={runs} now={now} isFiltered={search !== ""} />
