@@ -1,5 +1,5 @@
 -- A claim costs what it asks about: its session is looked at for itself, and what a tenant has is counted once for all of its
--- claims in a group, up to its limit and only if it has one. A tenant may have a million sessions. Plans are made once.
+-- claims in a group, and only if it is limited. A tenant may have a million sessions. Plans are made once.
 
 -- Claims, in the order of (tenant, key). Outcomes: 0 somebody else's, 1 new, 2 what it answers is not asked, 3 refused,
 -- 9 this process's lease is over.
@@ -70,12 +70,10 @@ begin
         from capstan.runs r where r.tenant = tenants[i] and r.session = sessions[i] and r.state < 3;
     end if;
     if running is null and most_running[i] is not null then
-      select count(*) into running from (select 1 from capstan.runs r where r.tenant = tenants[i] and r.state < 3
-        and r.state = 1 limit most_running[i]) r;
+      select count(*) into running from capstan.runs r where r.tenant = tenants[i] and r.state = 1;
     end if;
     if sessions_known is null and most_sessions[i] is not null and not has_session then
-      select count(*) into sessions_known from (select 1 from capstan.sessions s where s.tenant = tenants[i]
-        limit most_sessions[i]) s;
+      select count(*) into sessions_known from capstan.sessions s where s.tenant = tenants[i];
     end if;
     if bytes is null and most_bytes[i] is not null then
       select u.bytes into bytes from capstan.usage_1(tenants[i], sessions[i], true) u;
@@ -138,20 +136,17 @@ alter function capstan.change_1 set plan_cache_mode = force_generic_plan;
 
 -- What a record is found by, for its indices, which ask twice whenever a run is written. In PL/pgSQL: a function in SQL is parsed
 -- and planned each time that an index asks, and that was most of what a claim cost. Most records name no fault at all.
-create or replace function capstan.faults_1(record json) returns text[] language plpgsql immutable as $$
+create function capstan.named_1(record json, member text) returns text[] language plpgsql immutable as $$
 begin
-  if strpos($1::text, '"fault"') = 0 then return '{}'; end if;
-  return (select coalesce(array_agg(distinct f.code), '{}') from (
-    select $1 ->> 'fault' as code
-    union all select a ->> 'fault' from json_array_elements(coalesce($1 -> 'attempts', '[]'::json)) a) f
-  where f.code is not null);
+  if strpos($1::text, '"' || $2 || '"') = 0 then return '{}'; end if;
+  return (select coalesce(array_agg(distinct n.word), '{}') from (
+    select $1 ->> $2 as word
+    union all select a ->> $2 from json_array_elements(coalesce($1 -> 'attempts', '[]'::json)) a) n
+  where n.word is not null);
 end $$;
 
+create or replace function capstan.faults_1(record json) returns text[] language plpgsql immutable as $$
+begin return capstan.named_1($1, 'fault'); end $$;
+
 create or replace function capstan.traces_1(record json) returns text[] language plpgsql immutable as $$
-begin
-  if strpos($1::text, '"trace_id"') = 0 then return '{}'; end if;
-  return (select coalesce(array_agg(distinct t.id), '{}') from (
-    select $1 ->> 'trace_id' as id
-    union all select a ->> 'trace_id' from json_array_elements(coalesce($1 -> 'attempts', '[]'::json)) a) t
-  where t.id is not null);
-end $$;
+begin return capstan.named_1($1, 'trace_id'); end $$;
