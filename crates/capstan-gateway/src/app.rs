@@ -20,6 +20,7 @@ use crate::audit::Audit;
 use crate::console::Console;
 use crate::face::{self, Face};
 use crate::histories::Histories;
+use crate::lanes::{InLane, Lanes, work_of};
 use crate::limits::{self, Limiter};
 use crate::metrics::Metrics;
 use crate::passage::{Passage, Passages};
@@ -154,6 +155,7 @@ impl Gateway {
         let courier = Arc::new(Courier::default());
         let app = App(Arc::new(Shared {
             limiter: Limiter::default(),
+            lanes: Lanes::new(self.settings.limits.share_per_tenant),
             default_agent: self.agents.first().cloned(),
             agents: by_name,
             journal,
@@ -204,6 +206,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) wall: WallClock,
     pub(crate) limiter: Limiter,
+    pub(crate) lanes: Lanes,
     pub(crate) runs: Runs,
     pub(crate) waits: Waits,
     pub(crate) erased: Erased,
@@ -280,6 +283,18 @@ impl App {
     /// nothing happens costs it nothing.
     pub(crate) fn may_have_open_runs(&self) -> bool {
         self.journal.store().is_shared() || self.metrics.active_runs.get() > 0 || self.waits.count() > 0
+    }
+
+    /// What goes on by itself for a tenant, as a task of that tenant's.
+    pub(crate) fn of_tenant<F>(&self, tenant: &str, work: F) -> InLane<F> {
+        if self.settings.has_lanes() { self.lanes.task(tenant, work) } else { InLane::without(work) }
+    }
+
+    /// So many packets and bytes of a tenant's went through the journal and the kernel.
+    pub(crate) fn passed(&self, tenant: &str, packets: usize, bytes: usize) {
+        if self.settings.has_lanes() {
+            self.lanes.pay(tenant, work_of(packets, bytes));
+        }
     }
 
     /// What a tenant may have.

@@ -13,7 +13,6 @@ use tokio::sync::Notify;
 
 use crate::heavy::Heavy;
 use crate::settings::Limits;
-use crate::shares::Shares;
 use crate::tenants::Tenant;
 
 /// What a tenant's listings may take beyond all else: whoever has too much under way has to see what to stop.
@@ -26,7 +25,6 @@ pub(crate) struct Limiter {
     readers: Counts,
     bytes: Counts,
     pub(crate) heavy: Heavy,
-    pub(crate) shares: Shares,
     /// A run has ended, or waits no more for another to end.
     freed: Arc<Notify>,
     /// Runs that were armed and wait for room.

@@ -24,7 +24,6 @@ use crate::handover::Lasting;
 use crate::limits::Slot;
 use crate::readers::Reading;
 use crate::relay;
-use crate::shares::work_of;
 pub(crate) use poll::poll;
 pub(crate) use whole::{Fold, Whole, follow, so_far};
 
@@ -72,14 +71,12 @@ struct Behind {
     /// Packets that were there before it came.
     packets: u64,
     tenant: String,
-    /// Before then no more of them are read: the tenant has had its share.
-    due: Option<Instant>,
 }
 
 impl Behind {
     fn new(run: &Run, from: u64) -> Option<Box<Self>> {
         let packets = run.last_seq.checked_sub(from).filter(|packets| *packets > 0)?;
-        Some(Box::new(Self { packets, tenant: run.tenant.clone(), due: None }))
+        Some(Box::new(Self { packets, tenant: run.tenant.clone() }))
     }
 
     /// These were replayed; whether they were all.
@@ -87,8 +84,7 @@ impl Behind {
         let replayed = self.packets.min(frames.len() as u64);
         app.metrics.replayed.inc_by(replayed);
         self.packets -= replayed;
-        let took = work_of(VISIT, frames.iter().map(Bytes::len).sum());
-        self.due = app.limiter.shares.owe(&self.tenant, app.settings.limits.share_per_tenant, took);
+        app.passed(&self.tenant, VISIT, frames.iter().map(Bytes::len).sum());
         self.packets == 0
     }
 }
@@ -189,9 +185,6 @@ async fn next_chunk(mut open: Box<Open>) -> Option<(io::Result<Bytes>, Box<Open>
 
 impl Open {
     async fn wait(&mut self) -> Next {
-        if let Some(due) = self.behind.as_mut().and_then(|behind| behind.due.take()) {
-            tokio::time::sleep_until(due).await;
-        }
         loop {
             let step = tokio::select! {
                 biased;

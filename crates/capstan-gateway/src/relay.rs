@@ -98,7 +98,7 @@ pub(crate) fn spawn(
     ready: Option<Instant>,
 ) {
     let (sender, stop) = mpsc::channel(1);
-    let at_work = AtWork::new(app, &run, sender);
+    let (at_work, tenant) = (AtWork::new(app, &run, sender), run.tenant.clone());
     let (tasks, mut tenure) = (app.tasks.clone(), app.journal.store().tenure_of(run.stream_id));
     let work = async move {
         let (app, stream, name) = (&at_work.app, at_work.stream, Arc::clone(&agent.name));
@@ -124,7 +124,7 @@ pub(crate) fn spawn(
         }
     };
     // Its lines carry the id of the request that started it.
-    tasks.spawn(work.in_current_span());
+    tasks.spawn(app.of_tenant(&tenant, work.in_current_span()));
 }
 
 async fn work(

@@ -143,7 +143,7 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<(Run,
     let reading = Reading::of_claim(app, &mut claim);
     let trace = start.origin.trace.clone();
     let (here, ask, load) = (app.clone(), Arc::clone(start.ask), start.load);
-    let claimed = carry_out(app, async move {
+    let claimed = carry_out(app, start.tenant, async move {
         let tenant = claim.tenant.clone();
         let quota = here.quota_of(&tenant);
         let claimed = match here.journal.claim(claim, &quota).await {
@@ -202,9 +202,10 @@ struct Again<'a> {
 /// writes: the work is done when it does, and whoever asks again finds it.
 async fn carry_out<T: Send + 'static>(
     app: &App,
+    tenant: &str,
     work: impl Future<Output = Result<T, Fault>> + Send + 'static,
 ) -> Result<T, Fault> {
-    let work = app.tasks.spawn(work.in_current_span());
+    let work = app.tasks.spawn(app.of_tenant(tenant, work.in_current_span()));
     tokio::select! {
         biased;
         done = work => done.unwrap_or_else(|_| Err(Fault::new(FaultKind::ServiceUnavailable))),
@@ -301,7 +302,7 @@ pub(crate) async fn arm(
     let wait = ready.saturating_duration_since(tokio::time::Instant::now());
     relay::add_attempt(&mut armed, later(updated_at, wait), &origin);
     let (here, next, stream) = (app.clone(), armed.clone(), armed.stream_id);
-    let is_armed = carry_out(app, async move {
+    let is_armed = carry_out(app, &armed.tenant, async move {
         let is_armed =
             here.journal.transition(from, next.clone(), Vec::new(), None).await.map_err(journal_fault)?;
         if is_armed {
@@ -329,8 +330,8 @@ where
     B: Future<Output = Result<(), Fault>> + Send + 'static,
 {
     app.is_open().await;
-    let here = app.clone();
-    let given_up = carry_out(app, async move {
+    let (here, tenant) = (app.clone(), claim.tenant.clone());
+    let given_up = carry_out(app, &tenant, async move {
         let run = match here.journal.claim(claim, &Quota::UNLIMITED).await {
             Ok(claimed) if claimed.is_new => claimed.run,
             Ok(_) => return Ok(None),

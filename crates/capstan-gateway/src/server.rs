@@ -30,6 +30,7 @@ use tower::ServiceExt as _;
 use crate::app::{App, Gateway};
 use crate::connection::Stalled;
 use crate::handover::{self, After, Handover, Noted};
+use crate::lanes::{InLane, Seat};
 use crate::progress;
 use crate::router::Behind;
 use crate::socket::Socket;
@@ -186,20 +187,24 @@ impl Inside {
 
 /// Does what hyper asks for: of HTTP/2 each request is answered in a task of its own, and given up when its reader stalls.
 #[derive(Clone)]
-struct Answering(App);
+struct Answering {
+    app: App,
+    connection: Option<Arc<Seat>>,
+}
 
 impl<F> hyper::rt::Executor<F> for Answering
 where
     F: Future + Send + 'static,
 {
     fn execute(&self, work: F) {
-        let Self(app) = self.clone();
-        tokio::spawn(async move {
+        let app = self.app.clone();
+        let answer = async move {
             if !progress::until_stalled(app.settings.timeouts.stalled_reader, work).await {
                 tracing::debug!("a reader takes nothing of an answer and is cut");
                 app.metrics.stalled_readers.inc();
             }
-        });
+        };
+        tokio::spawn(InLane::request(self.connection.as_ref(), answer));
     }
 }
 
@@ -217,7 +222,9 @@ async fn accept(app: App, listener: TcpListener, routers: Routers, connections: 
                     is_reserved: entry.is_reserved(),
                 };
                 // The very future, not one that awaits it: that would hold it twice, for every idle viewer.
-                connections.spawn(connection(app.clone(), socket, peer, inside, entry));
+                let work = connection(app.clone(), socket, peer, inside, entry);
+                let has_lanes = app.settings.has_lanes();
+                connections.spawn(if has_lanes { InLane::connection(work) } else { InLane::without(work) });
                 // One at a time: nobody waits behind a crowd that comes at once.
                 tokio::task::yield_now().await;
             }
@@ -377,7 +384,7 @@ async fn http2<S, Q>(
         >,
 {
     let ping = Some(app.settings.timeouts.ping).filter(|ping| !ping.is_zero());
-    let mut builder = http2::Builder::new(Answering(app.clone()));
+    let mut builder = http2::Builder::new(Answering { app: app.clone(), connection: Seat::current() });
     builder
         .timer(TokioTimer::new())
         // A peer that is gone without a word is found out.

@@ -65,6 +65,11 @@ impl Settings {
     pub fn is_local(&self) -> bool {
         self.tenants.is_empty() && self.jwt.is_none()
     }
+
+    /// Whether tenants are kept apart on their way to the threads of this process: if there is more than one, and each has a share.
+    pub(crate) fn has_lanes(&self) -> bool {
+        !self.is_local() && self.limits.share_per_tenant > 0
+    }
 }
 
 impl Default for Settings {

@@ -283,7 +283,7 @@ impl FromRequestParts<App> for Visitor {
         }
         let visitor = visitor(app, parts).await;
         if let Ok(Self::Tenant(caller)) = &visitor {
-            app.limiter.shares.wait(&caller.tenant, app.settings.limits.share_per_tenant).await;
+            app.lanes.enter(&caller.tenant);
         }
         visitor.inspect(|visitor| Payer::name(&parts.extensions, &visitor.payer())).map_err(|fault| {
             let who = Who::stranger(bearer(&parts.headers));

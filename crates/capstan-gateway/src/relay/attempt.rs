@@ -11,7 +11,6 @@ use tokio::task::JoinHandle;
 use tracing::{Instrument as _, Span};
 
 use super::{Ended, Relay, ledger};
-use crate::shares::work_of;
 use crate::{heavy, traces};
 
 /// Outputs that may be under way between agent and journal: enough to keep both busy, not enough to hide a slow one.
@@ -68,7 +67,8 @@ impl Relay {
         // Tracked, since what an agent leaves behind is only left when its future is dropped; in the span of the request, so
         // that whatever it logs, its panic included, can be found.
         let work = async move { agent.run(turn, &mut writer).await };
-        let task = self.app.agents_at_work.spawn(work.in_current_span());
+        let task =
+            self.app.agents_at_work.spawn(self.app.of_tenant(&self.run.tenant, work.in_current_span()));
         Work { task, inbox }
     }
 
@@ -77,34 +77,25 @@ impl Relay {
         let deadline = tokio::time::sleep(self.budget);
         tokio::pin!(idle, deadline);
         let stopped = self.app.stopped.clone();
-        let (mut batch, mut due) = (Vec::new(), None);
+        let mut batch = Vec::new();
         loop {
-            // What is not taken from it holds an agent up that writes more than its tenant's share.
-            let taking = async {
-                if let Some(due) = due {
-                    tokio::time::sleep_until(due).await;
-                }
-                work.inbox.take(&mut batch).await
-            };
             let goes_on = tokio::select! {
                 biased;
                 Some(done) = self.stop.recv() => return Ok(Ended::Stopped(done)),
                 () = stopped.cancelled() => return Ok(Ended::Drained),
                 // Before the inbox, which an agent can keep filled for ever.
                 () = &mut deadline => return Ok(timed_out("The run took longer than it may.").fatal()),
-                goes_on = taking => goes_on,
+                goes_on = work.inbox.take(&mut batch) => goes_on,
                 () = &mut idle => return Ok(timed_out("The agent said nothing for too long.")),
             };
             if !goes_on {
                 break;
             }
             idle.as_mut().reset(tokio::time::Instant::now() + self.app.settings.timeouts.idle);
-            let took = work_of(batch.len(), batch.iter().map(text_bytes).sum());
+            self.app.passed(&self.run.tenant, batch.len(), batch.iter().map(text_bytes).sum());
             if let Some(fault) = self.write(&mut batch, span).await? {
                 return Ok(Ended::Failed(fault, false));
             }
-            let percent = self.app.settings.limits.share_per_tenant;
-            due = self.app.limiter.shares.owe(&self.run.tenant, percent, took);
         }
         Ok(self.outcome((&mut work.task).await))
     }
