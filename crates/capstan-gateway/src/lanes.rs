@@ -38,6 +38,10 @@ pub(crate) fn work_of(packets: usize, bytes: usize) -> Duration {
 /// How many this process may use. To ask for it takes a while.
 static PROCESSORS: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
 
+/// How many of a tenant's may be awake while nobody else asks: two for each processor, so that none idles between one and the
+/// next.
+static WIDE: LazyLock<usize> = LazyLock::new(|| 2 * *PROCESSORS);
+
 /// The lanes of all tenants that are here.
 pub(crate) struct Lanes {
     by_tenant: Mutex<HashMap<String, Arc<Lane>>>,
@@ -81,7 +85,7 @@ impl Lanes {
         // Only those remain that some task is in, and those that have had more than their share.
         lanes.retain(|_, lane| Arc::strong_count(lane) > 1 || lane.line().is_behind(now));
         let payer = Payer { tenant: tenant.to_owned(), asking: Arc::clone(&self.asking), share: self.share };
-        let lane = Lane::new(2 * *PROCESSORS, Some(payer));
+        let lane = Lane::new(*WIDE, Some(payer));
         lanes.insert(tenant.to_owned(), Arc::clone(&lane));
         lane
     }
@@ -113,8 +117,6 @@ impl Asking {
 }
 
 struct Lane {
-    /// How many may be awake: two for each processor, so that none idles between one and the next.
-    room: usize,
     payer: Option<Payer>,
     line: Mutex<Line>,
 }
@@ -126,8 +128,16 @@ struct Payer {
     share: f64,
 }
 
-#[derive(Default)]
+impl Payer {
+    /// How many may be awake beside others': as many as may be at work.
+    fn narrow(&self) -> usize {
+        (self.share.ceil() as usize).max(1)
+    }
+}
+
 struct Line {
+    /// How many may be awake.
+    room: usize,
     awake: usize,
     waiting: VecDeque<Arc<Seat>>,
     /// Until when its share would have lasted for what it has had.
@@ -143,7 +153,8 @@ impl Line {
 
 impl Lane {
     fn new(room: usize, payer: Option<Payer>) -> Arc<Self> {
-        Arc::new(Self { room, payer, line: Mutex::default() })
+        let line = Line { room, awake: 0, waiting: VecDeque::new(), paid_until: None, is_resting: false };
+        Arc::new(Self { payer, line: Mutex::new(line) })
     }
 
     /// Where requests wait of which it is not known yet whose they are.
@@ -158,7 +169,7 @@ impl Lane {
     /// Whether there is room for one more; if not, it waits.
     fn admits(&self, seat: &Arc<Seat>) -> bool {
         let mut line = self.line();
-        let is_free = line.awake < self.room && !line.is_resting;
+        let is_free = line.awake < line.room && !line.is_resting;
         if is_free {
             line.awake += 1;
         } else {
@@ -180,12 +191,15 @@ impl Lane {
     }
 
     fn pay(&self, line: &mut Line, took: Duration, now: Instant) {
-        let Some(Payer { tenant, asking, share }) = &self.payer else { return };
-        if *share > 0.0 && !took.is_zero() && asking.has_others(tenant, now) {
-            let earliest = now.checked_sub(AT_ONCE).unwrap_or(now);
-            let began = line.paid_until.map_or(earliest, |then| then.max(earliest));
-            line.paid_until = Some((began + took.div_f64(*share)).min(now + LONGEST_DEBT));
+        let Some(payer) = self.payer.as_ref().filter(|payer| payer.share > 0.0) else { return };
+        if !payer.asking.has_others(&payer.tenant, now) {
+            line.room = *WIDE;
+            return;
         }
+        line.room = payer.narrow();
+        let earliest = now.checked_sub(AT_ONCE).unwrap_or(now);
+        let began = line.paid_until.map_or(earliest, |then| then.max(earliest));
+        line.paid_until = Some((began + took.div_f64(payer.share)).min(now + LONGEST_DEBT));
     }
 
     /// Whether it can rest, which only a runtime's timer can end.
@@ -204,7 +218,7 @@ impl Lane {
         loop {
             let next = {
                 let mut line = self.line();
-                if line.is_resting || line.awake >= self.room {
+                if line.is_resting || line.awake >= line.room {
                     return;
                 }
                 let Some(next) = line.waiting.pop_front() else { return };

@@ -92,6 +92,19 @@ async fn while_others_ask_a_lane_has_its_share_and_alone_it_has_all() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn beside_others_no_more_are_awake_than_may_be_at_work() {
+    let lanes = half();
+    let lane = lanes.of("a");
+    assert_eq!(lane.line().room, *WIDE);
+    lanes.enter("other");
+    lanes.pay("a", Duration::ZERO);
+    assert_eq!(lane.line().room, 1);
+    tokio::time::sleep(LATELY).await;
+    lanes.pay("a", Duration::ZERO);
+    assert_eq!(lane.line().room, *WIDE);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lane_that_is_far_behind_still_has_a_turn_now_and_then_and_catches_up() {
     let lanes = half();
     lanes.enter("quiet");

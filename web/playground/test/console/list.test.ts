@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 
 import { EMPTY, matches, neighbours, withFresh, withLive, without, withPage } from "../../src/console/list/list.js";
-import { range, reveal, total } from "../../src/console/list/window.js";
+import { grow, range, reveal, total } from "../../src/console/list/window.js";
 import { filtersOf } from "../../src/console/url.js";
 import { rowOf } from "./rows.js";
 
@@ -80,4 +80,18 @@ test("a row is scrolled to only if it cannot be seen", () => {
   expect(reveal(3, 0, 400, 40)).toBe(0);
   expect(reveal(20, 0, 400, 40)).toBe(440);
   expect(reveal(1, 400, 400, 40)).toBe(40);
+});
+
+test("rows come a few at a time, those on screen first, and those that are there stay", () => {
+  const wanted = { first: 96, end: 126 };
+  // A jump: nothing of it is there.
+  const steps = [grow({ first: 0, end: 26 }, wanted, 100, 10)];
+  while (steps.length < 4) steps.push(grow(steps.at(-1)!, wanted, 100, 10));
+  expect(steps).toEqual([{ first: 100, end: 110 }, { first: 100, end: 120 }, { first: 96, end: 126 }, wanted]);
+  // A row further, either way.
+  expect(grow(wanted, { first: 97, end: 127 }, 101, 10)).toEqual({ first: 97, end: 127 });
+  expect(grow(wanted, { first: 95, end: 125 }, 99, 10)).toEqual({ first: 95, end: 125 });
+  // From nothing, to nothing.
+  expect(grow({ first: 0, end: 0 }, { first: 0, end: 5 }, 0, 10)).toEqual({ first: 0, end: 5 });
+  expect(grow(wanted, { first: 0, end: 0 }, 0, 10)).toEqual({ first: 0, end: 0 });
 });

@@ -17,6 +17,15 @@ export function range(top: number, height: number, row: number, count: number, b
   return { first: clamp(first, count), end: clamp(end, count) };
 }
 
+/** The rows to have next on the way from those that are there to those that shall be: only so many more at a time, those on screen first. */
+export function grow(there: Range, wanted: Range, seen: number, more: number): Range {
+  const kept = { first: Math.max(there.first, wanted.first), end: Math.min(there.end, wanted.end) };
+  const { first, end } = kept.first < kept.end ? kept : { first: seen, end: seen };
+  const below = Math.min(wanted.end - end, more);
+  const above = Math.min(first - wanted.first, more - below);
+  return { first: first - above, end: end + below };
+}
+
 function clamp(place: number, count: number): number {
   return Math.min(count, Math.max(0, place));
 }

@@ -1,7 +1,7 @@
 // A long list of equal rows: only those on screen are elements, however many there are.
 import { type ReactNode, type RefObject, useEffect, useLayoutEffect, useRef, useState } from "react";
 
-import { range, reveal, total } from "../list/window.js";
+import { grow, type Range, range, reveal, total } from "../list/window.js";
 
 interface Props {
   count: number;
@@ -20,12 +20,17 @@ interface Props {
 
 /** How many rows before the end the next page is asked for. */
 const AHEAD = 30;
+/** Rows that come within one frame. A screen of them at once would hold a slow machine up while somebody scrolls. */
+const MORE = 6;
+/** Milliseconds between two looks at what somebody flies past. */
+const PAUSE = 100;
 
 export function Rows({ count, row, render, shown, top: first = 0, onTop, onEnd, box, label }: Props): ReactNode {
   const own = useRef<HTMLDivElement>(null);
   const view = box ?? own;
   const [place, setPlace] = useState({ top: first, height: 800 });
-  const { first: from, end } = range(place.top, place.height, row, count);
+  const wanted = range(place.top, place.height, row, count);
+  const { first: from, end } = useSteps(wanted, range(place.top, 0, row, count, 0).first, count);
 
   useLayoutEffect(() => {
     const node = view.current;
@@ -45,7 +50,7 @@ export function Rows({ count, row, render, shown, top: first = 0, onTop, onEnd, 
     node.scrollTop = reveal(shown, node.scrollTop, node.clientHeight, row);
   }, [shown, row, view]);
 
-  const isNear = end > 0 && end >= count - AHEAD;
+  const isNear = wanted.end > 0 && wanted.end >= count - AHEAD;
   useEffect(() => {
     if (isNear) onEnd?.();
   }, [isNear, count, onEnd]);
@@ -65,4 +70,34 @@ export function Rows({ count, row, render, shown, top: first = 0, onTop, onEnd, 
       </div>
     </div>
   );
+}
+
+/**
+ * All of them at first, and later a few more with each frame. Whoever flies past is shown a few now and then: what nobody could
+ * read costs nothing.
+ */
+function useSteps(wanted: Range, seen: number, count: number): Range {
+  const [, setFrame] = useState(0);
+  const there = useRef<Range>({ first: 0, end: 0 });
+  const pause = useRef<{ timer?: ReturnType<typeof setTimeout>; isOver: boolean }>({ isOver: false });
+  const isKnown = there.current.end > there.current.first && there.current.end <= count;
+  const isNear = there.current.first < wanted.end && wanted.first < there.current.end;
+  const now = !isKnown ? wanted : isNear || pause.current.isOver ? grow(there.current, wanted, seen, MORE) : there.current;
+  useLayoutEffect(() => {
+    const waits = pause.current;
+    there.current = now;
+    waits.isOver = false;
+    if (now.first === wanted.first && now.end === wanted.end) return;
+    if (now.first < wanted.end && wanted.first < now.end) {
+      const next = requestAnimationFrame(() => setFrame((frame) => frame + 1));
+      return () => cancelAnimationFrame(next);
+    }
+    waits.timer ??= setTimeout(() => {
+      pause.current = { isOver: true };
+      setFrame((frame) => frame + 1);
+    }, PAUSE);
+    return undefined;
+  });
+  useEffect(() => () => clearTimeout(pause.current.timer), []);
+  return now;
 }
