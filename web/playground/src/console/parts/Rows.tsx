@@ -83,20 +83,23 @@ function useSteps(wanted: Range, seen: number, count: number): Range {
   const isKnown = there.current.end > there.current.first && there.current.end <= count;
   const isNear = there.current.first < wanted.end && wanted.first < there.current.end;
   const now = !isKnown ? wanted : isNear || pause.current.isOver ? grow(there.current, wanted, seen, MORE) : there.current;
+  const isWhole = now.first === wanted.first && now.end === wanted.end;
+  const isOnItsWay = now.first < wanted.end && wanted.first < now.end;
   useLayoutEffect(() => {
-    const waits = pause.current;
     there.current = now;
-    waits.isOver = false;
-    if (now.first === wanted.first && now.end === wanted.end) return;
-    if (now.first < wanted.end && wanted.first < now.end) {
-      const next = requestAnimationFrame(() => setFrame((frame) => frame + 1));
-      return () => cancelAnimationFrame(next);
-    }
-    waits.timer ??= setTimeout(() => {
+    pause.current.isOver = false;
+  });
+  useLayoutEffect(() => {
+    if (isWhole || !isOnItsWay) return;
+    const next = requestAnimationFrame(() => setFrame((frame) => frame + 1));
+    return () => cancelAnimationFrame(next);
+  });
+  useLayoutEffect(() => {
+    if (isWhole || isOnItsWay) return;
+    pause.current.timer ??= setTimeout(() => {
       pause.current = { isOver: true };
       setFrame((frame) => frame + 1);
     }, PAUSE);
-    return undefined;
   });
   useEffect(() => () => clearTimeout(pause.current.timer), []);
   return now;
