@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::audit::{Who, mark_of};
 use crate::face::{Face, durable};
 use crate::jwt::{Jwt, is_token};
+use crate::lanes::Seat;
 use crate::paid_body::Payer;
 use crate::refusal::{OfTenant, Refusal, refused_by_credentials};
 use crate::scopes::{Scope, Scopes};
@@ -92,9 +93,13 @@ pub(crate) async fn authenticate(State(app): State<App>, request: Request, next:
             head.extensions.insert(caller);
             let is_in_lane = app.lanes.enter(&tenant);
             let answering = next.run(Request::from_parts(head, body));
-            // Somebody else's server knows nothing of lanes.
-            let mut response =
-                if is_in_lane { answering.await } else { app.of_tenant(&tenant, answering).await };
+            let mut response = if is_in_lane {
+                Seat::next_turn().await;
+                answering.await
+            } else {
+                // Somebody else's server knows nothing of lanes.
+                app.of_tenant(&tenant, answering).await
+            };
             response.extensions_mut().insert(OfTenant(tenant));
             (who, response)
         }

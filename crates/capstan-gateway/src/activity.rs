@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::doors::Entry;
+use crate::lanes::Seat;
 use crate::progress::Progress;
 use axum::body::{Body, HttpBody};
 use axum::response::Response;
@@ -69,7 +70,9 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.activity.under_way.fetch_sub(1, Ordering::Relaxed);
+        if self.activity.under_way.fetch_sub(1, Ordering::Relaxed) == 1 {
+            Seat::free_connection();
+        }
         self.activity.changed.notify_one();
     }
 }

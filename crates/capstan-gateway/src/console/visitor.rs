@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::access::{self, Caller, LOCAL, bearer};
 use crate::app::App;
 use crate::audit::Who;
+use crate::lanes::Seat;
 use crate::lookup;
 use crate::operators::{EVERY_TENANT, Operator, Right};
 use crate::paid_body::Payer;
@@ -284,6 +285,7 @@ impl FromRequestParts<App> for Visitor {
         let visitor = visitor(app, parts).await;
         if let Ok(Self::Tenant(caller)) = &visitor {
             app.lanes.enter(&caller.tenant);
+            Seat::next_turn().await;
         }
         visitor.inspect(|visitor| Payer::name(&parts.extensions, &visitor.payer())).map_err(|fault| {
             let who = Who::stranger(bearer(&parts.headers));

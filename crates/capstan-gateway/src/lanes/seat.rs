@@ -1,5 +1,6 @@
 //! What is known of a task that waits in a lane, and the task itself.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -69,6 +70,25 @@ impl Seat {
             state.is_shared |= state.lane.as_ref().is_some_and(|known| !Arc::ptr_eq(known, lane));
             state.lane = (!state.is_shared).then(|| Arc::clone(lane));
         }
+    }
+
+    /// Nothing is under way on the present task's connection any more: nobody knows whose the next request is, and it must not wait
+    /// behind those of whoever was the last.
+    pub(crate) fn free_connection() {
+        let _ = CURRENT.try_with(|seat| seat.connection.as_ref().unwrap_or(seat).state().lane = None);
+    }
+
+    /// The present task goes on in its next turn, which is in the lane that it has just entered.
+    pub(crate) async fn next_turn() {
+        let mut is_next = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut is_next, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
     }
 
     #[cfg(test)]

@@ -153,6 +153,42 @@ async fn a_connection_that_brings_several_tenants_requests_is_nobodys() {
     assert!(!connection.is_in(&lanes.of("b")));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_does_not_wait_behind_whoever_used_its_connection_before() {
+    let lanes = half();
+    lanes.enter("quiet");
+    let (here, began) = (Arc::clone(&lanes), Instant::now());
+    let connection = async move {
+        here.enter("loud");
+        here.pay("loud", Duration::from_secs(60));
+        // The lane rests after the turn of somebody in it.
+        here.task("loud", async {}).await;
+        Seat::free_connection();
+        // The next request comes over the same connection.
+        Seat::next_turn().await;
+        assert!(here.enter("quiet"));
+        Seat::next_turn().await;
+        began.elapsed()
+    };
+    assert_eq!(InLane::connection(connection).await, Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_goes_on_in_its_lane_as_soon_as_it_is_known_whose_it_is() {
+    let lanes = half();
+    lanes.enter("quiet");
+    lanes.pay("loud", Duration::from_secs(60));
+    // The lane rests after the turn of somebody in it.
+    lanes.task("loud", async {}).await;
+    let (here, began) = (Arc::clone(&lanes), Instant::now());
+    let connection = async move {
+        here.enter("loud");
+        Seat::next_turn().await;
+        began.elapsed()
+    };
+    assert!(InLane::connection(connection).await >= LONGEST_REST);
+}
+
 #[tokio::test]
 async fn a_task_without_a_lane_is_an_ordinary_one() {
     let lanes = half();
