@@ -34,12 +34,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use capstan_journal::{ErrorKind, Health, JournalError, Replica};
+use capstan_journal::{ErrorKind, Frame, Health, JournalError, Replica};
 use capstan_journal::{News, Watched};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use self::block::Block;
 use self::changes::Change;
 use self::claims::ClaimJob;
 use self::frames::Append;
@@ -108,6 +109,8 @@ struct Shared {
     behind: Notify,
     /// Other processes that live.
     peers: AtomicUsize,
+    /// Whether blocks may be packed.
+    is_packed: AtomicBool,
     /// When the last sign of life was sent that arrived.
     pulsed: Mutex<Instant>,
     is_draining: AtomicBool,
@@ -122,10 +125,12 @@ impl PostgresStore {
         let target = Target::parse(url)?;
         let listen = replica.listen_url.as_deref().map_or_else(|| Ok(target.clone()), Target::parse)?;
         let link = Link::open_with(&target, MIGRATION, None).await.map_err(unreachable)?;
-        schema::prepare(&link).await?;
+        let schema = schema::prepare(&link).await?;
         let seat = Seat { id: Uuid::new_v4(), is_held: true };
         pulse::join(&link, seat.id, None, &replica).await.map_err(Failure::into_error)?;
-        Ok(Self::start(target, listen, options, replica, seat))
+        let store = Self::start(target, listen, options, replica, seat);
+        store.shared.is_packed.store(Schema::is_packed(schema.min_writer), Ordering::Relaxed);
+        Ok(store)
     }
 
     fn start(target: Target, listen: Target, options: Options, replica: Replica, seat: Seat) -> Self {
@@ -158,6 +163,7 @@ impl PostgresStore {
             unsettled: Notify::new(),
             behind: Notify::new(),
             peers: AtomicUsize::new(0),
+            is_packed: AtomicBool::new(false),
             pulsed: Mutex::new(Instant::now()),
             is_draining: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
@@ -245,6 +251,11 @@ impl Shared {
         if self.peers.load(Ordering::Relaxed) > 0 {
             let _ = self.notices.try_send(notice);
         }
+    }
+
+    /// Frames as they are stored. `total` is what their stream held before them.
+    fn blocks(&self, frames: &[Frame], total: u64) -> Vec<Block> {
+        block::encode(frames, total, self.is_packed.load(Ordering::Relaxed))
     }
 
     fn lock_pulsed(&self) -> MutexGuard<'_, Instant> {

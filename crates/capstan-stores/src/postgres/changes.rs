@@ -10,7 +10,6 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::Shared;
-use super::block;
 use super::link::{Failure, FailureKind};
 use super::notice::{Notice, number_of};
 use super::own::Turn;
@@ -163,7 +162,7 @@ async fn change(wire: &mut Wire, group: &[Change], me: Uuid, is_synced: bool) ->
         .iter()
         .flat_map(|job| {
             let stream = job.after.stream_id;
-            block::encode(&job.frames, job.before.bytes).into_iter().map(move |block| (stream, block))
+            wire.shared.blocks(&job.frames, job.before.bytes).into_iter().map(move |block| (stream, block))
         })
         .collect();
     let data: Vec<&[u8]> = blocks.iter().map(|(_, block)| &*block.data).collect();

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use super::Shared;
-use super::block::{self, Block};
+use super::block::Block;
 use super::link::{Failure, FailureKind, Link};
 use super::notice::Notice;
 use super::own::{OwnRun, Turn};
@@ -26,6 +26,8 @@ pub(super) struct Append {
     pub(super) turn: Turn,
     pub(super) attempt: u32,
     pub(super) frames: Vec<Frame>,
+    /// The same, as they are stored.
+    pub(super) blocks: Vec<Block>,
     pub(super) reply: oneshot::Sender<Result<(), JournalError>>,
 }
 
@@ -35,7 +37,12 @@ impl Append {
     }
 
     fn size(&self) -> usize {
-        self.frames.iter().map(|frame| frame.bytes.len()).sum()
+        self.blocks.iter().map(|block| block.data.len()).sum()
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = (Uuid, &Block)> {
+        let stream = self.turn.own.stream;
+        self.blocks.iter().map(move |block| (stream, block))
     }
 
     fn done(self, shared: &Shared) {
@@ -144,7 +151,7 @@ impl Lane {
         if self.group.is_empty() {
             return Ok(());
         }
-        let blocks = self.blocks();
+        let blocks: Vec<_> = self.group.iter().flat_map(Append::blocks).collect();
         if planted_bug::is(Bug::EarlyNotice) {
             self.group.iter().for_each(|job| self.shared.tell(job.notice()));
             // The server takes its time, so that the notice is there first, whoever holds the clock.
@@ -165,17 +172,6 @@ impl Lane {
         }
         self.wire.rest();
         Ok(())
-    }
-
-    fn blocks(&self) -> Vec<(Uuid, Block)> {
-        let blocks = |job: &Append| {
-            let own = &job.turn.own;
-            block::encode(&job.frames, own.bytes())
-                .into_iter()
-                .map(|block| (own.stream, block))
-                .collect::<Vec<_>>()
-        };
-        self.group.iter().flat_map(blocks).collect()
     }
 
     fn done(&mut self) {
@@ -251,7 +247,8 @@ async fn restore(
 ) -> Result<(), Failure> {
     let stream = own.stream;
     if let Some((frames, total)) = own.since(last) {
-        let blocks: Vec<_> = block::encode(&frames, total).into_iter().map(|block| (stream, block)).collect();
+        let blocks = shared.blocks(&frames, total);
+        let blocks: Vec<_> = blocks.iter().map(|block| (stream, block)).collect();
         return match write(link, me, started, &blocks).await {
             Ok(_) => {
                 tracing::warn!(%stream, after = last, packets = frames.len(), "packets that the server had lost are written again");
@@ -269,7 +266,7 @@ async fn restore(
 }
 
 /// All blocks or none; false if none.
-async fn write(link: &Link, me: Uuid, started: i64, blocks: &[(Uuid, Block)]) -> Result<bool, Failure> {
+async fn write(link: &Link, me: Uuid, started: i64, blocks: &[(Uuid, &Block)]) -> Result<bool, Failure> {
     let streams: Vec<Uuid> = blocks.iter().map(|(stream, _)| *stream).collect();
     let seqs: Vec<i64> = blocks.iter().map(|(_, block)| block.last_seq.cast_signed()).collect();
     let totals: Vec<i64> = blocks.iter().map(|(_, block)| block.total.cast_signed()).collect();

@@ -3,10 +3,10 @@
 use capstan_journal::{ArmedBy, JournalError, Kept, KeptSession};
 use uuid::Uuid;
 
+use super::PostgresStore;
 use super::link::{Failure, Params};
 use super::notice::number_of;
 use super::rows::{self, check_name, column};
-use super::{PostgresStore, block};
 
 /// The claim decides, as it always does; the rest follows it, all of it or nothing. What may lack packets is said to have
 /// been written in a life that is over.
@@ -32,7 +32,7 @@ impl PostgresStore {
         let run = kept.counted();
         [&run.tenant, &run.key, &run.session].into_iter().try_for_each(|name| check_name(name))?;
         let record = rows::record(&run)?;
-        let blocks = block::encode(&kept.frames, 0);
+        let blocks = self.shared.blocks(&kept.frames, 0);
         let asked = run.asked.as_ref();
         let params: Params<'_> = &[
             &run.tenant,

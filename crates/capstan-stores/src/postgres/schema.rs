@@ -5,13 +5,14 @@ use capstan_journal::{ErrorKind, JournalError, Secret};
 use super::link::{Failure, Link};
 
 /// What this build writes. A file more is a number more.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("migrations/0001_tables.sql"),
     include_str!("migrations/0002_steps.sql"),
     include_str!("migrations/0003_homes.sql"),
     include_str!("migrations/0004_console.sql"),
     include_str!("migrations/0005_readers.sql"),
     include_str!("migrations/0006_claims.sql"),
+    include_str!("migrations/0007_packed.sql"),
 ];
 /// One process migrates at a time: a number of our own for PostgreSQL's advisory locks.
 const LOCK: &str = "select pg_advisory_xact_lock(8206372187465)";
@@ -28,10 +29,17 @@ pub struct Schema {
 impl Schema {
     /// What this build brings a database to.
     pub const NEWEST: u32 = MIGRATIONS.len() as u32;
+    /// Builds that know this read packed blocks.
+    const PACKED: u32 = 7;
 
     /// The same, with what a test build adds.
     pub(super) fn newest() -> u32 {
         Self::NEWEST + later().len() as u32
+    }
+
+    /// Whether blocks may be packed: nobody writes here who could not read them.
+    pub(super) fn is_packed(min_writer: u32) -> bool {
+        min_writer >= Self::PACKED
     }
 }
 
@@ -101,7 +109,8 @@ async fn steps(link: &Link, secret: &Secret) -> Result<Schema, Failure> {
             if link.query(HAS_SCHEMA, &[]).await?.is_empty() {
                 link.batch("create schema capstan").await?;
             }
-            Schema { version: 0, min_writer: 1 }
+            // No older build has ever been here.
+            Schema { version: 0, min_writer: Schema::PACKED }
         }
     };
     for (migration, version) in MIGRATIONS.into_iter().chain(later().iter().copied()).zip(1_u32..) {
@@ -110,7 +119,8 @@ async fn steps(link: &Link, secret: &Secret) -> Result<Schema, Failure> {
         }
     }
     if schema.version == 0 {
-        link.execute(FIRST, &[&(Schema::newest() as i32), &&secret.as_bytes()[..]]).await?;
+        let numbers = [Schema::newest() as i32, schema.min_writer as i32];
+        link.execute(FIRST, &[&numbers[0], &numbers[1], &&secret.as_bytes()[..]]).await?;
     } else {
         link.execute(NEXT, &[&(Schema::newest() as i32)]).await?;
     }
@@ -123,7 +133,7 @@ async fn steps(link: &Link, secret: &Secret) -> Result<Schema, Failure> {
 const HAS_META: &str = "select 1 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
     where n.nspname = 'capstan' and c.relname = 'meta'";
 const HAS_SCHEMA: &str = "select 1 from pg_namespace where nspname = 'capstan'";
-const FIRST: &str = "insert into capstan.meta (schema, min_writer, secret) values ($1, 1, $2)";
+const FIRST: &str = "insert into capstan.meta (schema, min_writer, secret) values ($1, $2, $3)";
 const NEXT: &str = "update capstan.meta set schema = greatest(schema, $1)";
 
 /// How far the database has come; `None` if it holds no journal.

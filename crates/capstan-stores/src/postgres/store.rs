@@ -27,8 +27,6 @@ use super::readers::Mark;
 use super::rows::{self, by_name, check_name, column, is_name, select_runs};
 use super::{PostgresStore, block, closed, pulse};
 
-/// What a read may take beside the frames that are asked for: the rest of the block in which the first one lies.
-const SLACK: usize = 16 * 1024;
 /// How long the end waits for a database that does not answer.
 const CLOSE: Duration = Duration::from_secs(5);
 /// How many runs one process takes over at once, so that the living share a dead one's.
@@ -45,9 +43,10 @@ const UNARMED: &str = select_runs!("where r.state = 2 and r.is_unasked order by 
 const CLAIM: &str = "select stream, gone_at is not null from capstan.claims where tenant = $1 and key = $2";
 const IS_EXPIRED: &str =
     "select 1 from capstan.claims where stream = $2 and tenant = $1 and gone_at is not null";
-const READ: &str = "select last_seq, data from (select last_seq, data, sum(octet_length(data)) over (order by last_seq) \
-    - octet_length(data) as before from capstan.blocks where stream = $1 and last_seq > $2 order by last_seq limit $3) b \
-    where before < $4 order by last_seq";
+/// Blocks until the limit is reached; what lies between the cursor and the end of the first is not counted.
+const READ: &str = "select last_seq, data from (select last_seq, data, lag(total) over all_of_it - first_value(total) over all_of_it \
+    as before from capstan.blocks where stream = $1 and last_seq > $2 window all_of_it as (order by last_seq) \
+    order by last_seq limit $3) b where before is null or before < $4 order by last_seq";
 const IS_CERTAIN: &str = "select state > 1 or capstan.is_alive_1(life) from capstan.runs where stream = $1";
 const TURNS: &str = "select number, turn::text from (select number, turn, sum(octet_length(turn::text)) over (order by number) as size, \
     row_number() over (order by number) as place from capstan.turns where tenant = $1 and session = $2 and number >= $3 \
@@ -176,7 +175,10 @@ impl Store for PostgresStore {
             return Ok(());
         }
         let (reply, answer) = oneshot::channel();
-        self.shared.appends.send(Append { turn, attempt, frames, reply }).await.map_err(|_| closed())?;
+        // Here and not in the lane, which all runs share.
+        let blocks = self.shared.blocks(&frames, turn.own.bytes());
+        let append = Append { turn, attempt, frames, blocks, reply };
+        self.shared.appends.send(append).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
 
@@ -208,8 +210,7 @@ impl Store for PostgresStore {
         max_bytes: usize,
     ) -> Result<Vec<Frame>, JournalError> {
         let Ok(cursor) = i64::try_from(after) else { return Ok(Vec::new()) };
-        let (blocks, bytes) =
-            (most(max_packets.max(1)), most(max_bytes.saturating_mul(2).saturating_add(SLACK)));
+        let (blocks, bytes) = (most(max_packets.max(1)), most(max_bytes));
         let (mut found, mut size) = (Vec::new(), 0);
         for row in self.rows(READ, &[&stream, &cursor, &blocks, &bytes]).await? {
             let read =

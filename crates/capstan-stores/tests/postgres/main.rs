@@ -2,9 +2,13 @@
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-#[path = "common/network.rs"]
+#[cfg(planted_bugs)]
+mod bites;
+mod blocks;
+mod costs;
+#[path = "../common/network.rs"]
 mod network;
-#[path = "common/postgres.rs"]
+#[path = "../common/postgres.rs"]
 mod postgres_server;
 
 use std::collections::HashSet;
@@ -572,102 +576,4 @@ async fn a_server_is_believed_by_its_certificate_alone() {
     let query = format!("sslmode=verify-full&channel_binding=require&sslrootcert={}", file("own-root.pem"));
     let url = format!("postgres://bound:pw@127.0.0.1:{port}/postgres?{query}");
     connect(&url, Options::default(), Replica::default()).await.unwrap();
-}
-
-/// A build with mistakes planted: each is found by a test of this file.
-#[cfg(planted_bugs)]
-mod bites {
-    use std::process::{Command, Stdio};
-    use std::time::{Duration, Instant};
-
-    fn is_found(bug: &str, test: &str) {
-        if std::env::var_os("CAPSTAN_TEST_POSTGRES").is_none() {
-            return;
-        }
-        let run = |bug: &str, limit: Duration| {
-            // A mistake that lets a reader wait for ever is found, too.
-            let mut child = Command::new("timeout");
-            child
-                .arg(limit.as_secs_f64().to_string())
-                .arg(std::env::current_exe().unwrap())
-                .args(["--exact", test])
-                .env("CAPSTAN_BUG", bug);
-            child.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
-        };
-        let began = Instant::now();
-        assert!(run("none", Duration::from_secs(60)), "{test} holds without a mistake");
-        // Far longer than it takes.
-        assert!(!run(bug, began.elapsed() * 3), "{test} does not find {bug}");
-    }
-
-    #[test]
-    fn no_fence_bites() {
-        is_found("no_fence", "who_is_fenced_writes_no_more_and_its_runs_are_taken_over");
-    }
-
-    #[test]
-    fn no_settle_bites() {
-        is_found("no_settle", "packets_that_a_crashed_server_has_lost_are_written_again");
-    }
-
-    #[test]
-    fn no_poll_bites() {
-        is_found("no_poll", "who_hears_no_notice_finds_out_all_the_same");
-    }
-
-    #[test]
-    fn early_notice_bites() {
-        is_found("early_notice", "a_reader_elsewhere_sees_all_packets_in_order");
-    }
-
-    #[test]
-    fn adopt_living_bites() {
-        is_found("adopt_living", "only_the_owner_of_a_run_writes_to_it");
-    }
-}
-
-/// The pages of the database that a claim of a new session looks at, by the server's own count.
-fn pages_of_a_claim(database: &Database) -> u64 {
-    const ME: &str = "00000000-0000-0000-0000-000000000001";
-    let nothing = ["int", "bigint", "bigint", "bigint", "bigint", "bigint", "bigint", "bigint"];
-    // As many may run, and a session may have as much, as a gateway allows by default.
-    let limits = nothing.iter().enumerate().map(|(at, kind)| match at {
-        1 | 3 | 4 => "array[10000]::bigint[]".to_owned(),
-        _ => format!("array[null]::{kind}[]"),
-    });
-    let limits = limits.collect::<Vec<_>>().join(", ");
-    let claim = format!(
-        "select * from capstan.claim_1('{ME}', array['t'], array[gen_random_uuid()::text], array[gen_random_uuid()], \
-         array[gen_random_uuid()::text], array[null]::uuid[], array['\\x00'::bytea], array['{{}}'], array[0]::bigint[], \
-         array[1]::bigint[], array[false], array[null]::text[], array['h'], array['r'], true, {limits})"
-    );
-    let plan =
-        database.sql(&format!("begin; {claim}; {claim}; explain (analyze, buffers) {claim}; rollback"));
-    let line = plan.lines().find(|line| line.contains("Buffers: shared")).unwrap_or_else(|| panic!("{plan}"));
-    line.split(['=', ' ']).filter_map(|word| word.parse::<u64>().ok()).sum()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_claim_costs_the_same_however_many_sessions_its_tenant_has() {
-    let Some(database) = Database::create() else { return };
-    database.sql(
-        "insert into capstan.replicas values ('00000000-0000-0000-0000-000000000001', 'n', null, '1', now(), now(), 1)",
-    );
-    database.sql("insert into capstan.lanes values ('00000000-0000-0000-0000-000000000001', 1, false)");
-    database.sql("insert into capstan.tenants values ('t')");
-    let few = pages_of_a_claim(&database);
-    database
-        .sql("insert into capstan.sessions select 't', gen_random_uuid(), 1 from generate_series(1, 20000)");
-    let many = pages_of_a_claim(&database);
-    assert!(many < few + 30, "{few} pages, and {many} with 20,000 sessions");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn no_index_asks_a_function_that_is_planned_at_each_row() {
-    let Some(database) = Database::create() else { return };
-    let asked = "select distinct p.proname from pg_depend d join pg_proc p on p.oid = d.refobjid join pg_language l on l.oid = p.prolang \
-         join pg_index i on i.indexrelid = d.objid where d.refclassid = 'pg_proc'::regclass and d.classid = 'pg_class'::regclass \
-         and p.pronamespace = 'capstan'::regnamespace";
-    assert_ne!(database.sql(asked), "", "some indices ask functions of ours");
-    assert_eq!(database.sql(&format!("{asked} and l.lanname = 'sql'")), "");
 }
