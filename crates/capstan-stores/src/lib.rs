@@ -3,6 +3,7 @@
 
 mod disk;
 mod open;
+mod packing;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod report;

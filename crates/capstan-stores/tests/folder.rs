@@ -110,3 +110,24 @@ async fn what_was_stored_is_there_after_reopening() {
     }
     assert!(secrets.iter().all(|secret| *secret == secrets[0]));
 }
+
+/// The fixture: one run, as the last build of format 3 wrote it, and what its client saw.
+#[tokio::test]
+async fn a_folder_of_the_format_before_is_read_and_older_builds_are_kept_from_it() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let temp = tempfile::tempdir().unwrap();
+    fs::create_dir(temp.path().join("log")).unwrap();
+    for name in ["format", "files", "secret", "log/00000001.seg"] {
+        fs::copy(fixtures.join("format-3").join(name), temp.path().join(name)).unwrap();
+    }
+    let seen = fs::read_to_string(fixtures.join("format-3.sse")).unwrap();
+    for _ in 0..2 {
+        let store = open(&format!("disk:{}", temp.path().display()), Durability::Process).unwrap();
+        assert_eq!(fs::read_to_string(temp.path().join("format")).unwrap(), "capstan-journal 4\n");
+        let run = store.list("local", None, 10).await.unwrap().remove(0);
+        let frames = store.read(run.stream_id, 0, usize::MAX, usize::MAX).await.unwrap();
+        let text: Vec<u8> = frames.iter().flat_map(|frame| frame.bytes.to_vec()).collect();
+        assert!(frames.len() > 60 && seen.contains(std::str::from_utf8(&text).unwrap()));
+        store.close().await.unwrap();
+    }
+}

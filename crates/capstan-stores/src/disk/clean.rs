@@ -256,20 +256,25 @@ struct Merging {
 impl Merging {
     fn new(from: u32, entry: Entry, payload: &Bytes) -> Self {
         let count = packets::count(payload);
-        Self { from: vec![(from, entry)], payloads: vec![payload.clone()], size: payload.len(), count }
+        Self {
+            from: vec![(from, entry)],
+            payloads: vec![payload.clone()],
+            size: packets::size(payload),
+            count,
+        }
     }
 
     fn fits(&self, entry: &Entry, payload: &[u8]) -> bool {
         let Some((_, last)) = self.from.last() else { return false };
         let first = (entry.seq + 1).checked_sub(packets::count(payload));
         let follows = last.owner == entry.owner && first == Some(last.seq + 1);
-        follows && self.size + payload.len() <= packets::BLOCK_BYTES
+        follows && self.size + packets::size(payload) <= packets::BLOCK_BYTES
     }
 
     fn add(&mut self, from: u32, entry: Entry, payload: &Bytes) {
         self.from.push((from, entry));
         self.payloads.push(payload.clone());
-        self.size += payload.len();
+        self.size += packets::size(payload);
         self.count += packets::count(payload);
     }
 }
