@@ -2,7 +2,7 @@
 //! of their size, at several bytes a nanosecond.
 
 /// Less is not worth the while.
-const LEAST: usize = 512;
+pub(crate) const LEAST: usize = 512;
 /// No byte of LZ4 stands for more than this many.
 const MOST_OF_A_BYTE: usize = 255;
 

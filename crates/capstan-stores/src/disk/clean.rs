@@ -24,6 +24,8 @@ const DIRTY_PERCENT: u64 = 90;
 /// So many small segments may lie around, as restarts leave them.
 const SMALL_SEGMENTS: usize = 8;
 const GROUP_BYTES: usize = 1024 * 1024;
+/// The writer waits while the index is looked at.
+const LOOKED_AT_ONCE: usize = 4096;
 
 /// Cleans until the folder is small enough, or nothing more can be gained.
 pub(crate) fn clean(shared: &Shared) -> io::Result<()> {
@@ -111,15 +113,14 @@ fn clean_some(shared: &Shared, victims: &[Arc<Segment>]) -> io::Result<()> {
     for victim in victims {
         all.push(victim.entries()?);
     }
-    let mut kept: Vec<_> = {
-        let index = shared.index();
-        let each = victims.iter().zip(&all);
-        each.flat_map(|(victim, entries)| {
-            let live = entries.iter().filter(|entry| index.is_live(victim.id, entry));
-            live.map(|entry| Kept { from: victim.id, entry: *entry }).collect::<Vec<_>>()
-        })
-        .collect()
-    };
+    let mut kept = Vec::new();
+    for (victim, entries) in victims.iter().zip(&all) {
+        for some in entries.chunks(LOOKED_AT_ONCE) {
+            let index = shared.index();
+            let live = some.iter().filter(|entry| index.is_live(victim.id, entry));
+            kept.extend(live.map(|entry| Kept { from: victim.id, entry: *entry }));
+        }
+    }
     kept.sort_unstable_by_key(|kept| kept.entry);
     let id = shared.next_cleaned_id();
     let new = match copy(shared, id, victims, &kept) {

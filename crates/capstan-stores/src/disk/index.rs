@@ -18,6 +18,7 @@ use super::names::Name;
 use super::parts::{Part, Parts};
 use super::record::GoneSummary;
 use super::segment::Segment;
+use crate::packing;
 
 /// Where a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,8 +140,12 @@ pub(crate) struct Index {
 /// What is written of most frames beside their payload.
 const HEADS: u32 = 100;
 
-/// What a frame takes once it was cleaned: small blocks of packets are merged, everything else stays as it is.
+/// What a frame takes once it was cleaned, about: small blocks of packets are merged and packed, everything else stays as
+/// it is. So segments of packets that came one by one are worth cleaning though nothing in them is dead.
 pub(crate) fn weight(entry: &Entry) -> u32 {
+    if entry.kind == Kind::Packets && (entry.length as usize) < packing::LEAST {
+        return entry.length / 4;
+    }
     let heads = match entry.kind {
         Kind::Packets => entry.length / 16,
         Kind::Record => 300,

@@ -102,6 +102,23 @@ async fn lone_packets_are_merged_and_claims_outlive_their_streams() {
 }
 
 #[tokio::test]
+async fn packets_that_came_one_by_one_take_a_fraction_once_they_are_cleaned() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), Durability::Process);
+    let id = Uuid::now_v7();
+    store.claim(claim(id), &Quota::UNLIMITED).await.unwrap();
+    let mut sent = 0;
+    for frame in frames(id, 1, 6000) {
+        sent += frame.bytes.len() as u64;
+        store.append(id, 1, vec![frame]).await.unwrap();
+    }
+    store.housekeep().await;
+    let size = disk_size(folder.path());
+    assert!(size < sent / 2, "{size} bytes of {sent}, and nothing of it is dead");
+    assert_eq!(store.read(id, 0, usize::MAX, usize::MAX).await.unwrap(), frames(id, 1, 6000));
+}
+
+#[tokio::test]
 async fn no_file_holds_a_purged_word_whatever_was_done_with_it_before() {
     let folder = tempfile::tempdir().unwrap();
     let mut random = Random(99);
