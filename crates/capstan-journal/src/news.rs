@@ -1,9 +1,10 @@
 //! What other processes write to a store that several share, and which streams somebody here wants to hear of.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
 use crate::{Frame, RunState};
@@ -42,27 +43,94 @@ pub type Tenure = watch::Receiver<u64>;
 
 /// The streams that somebody here follows while others may write them.
 #[derive(Debug, Default)]
-pub struct Watched(Mutex<HashMap<Uuid, usize>>);
+pub struct Watched {
+    streams: Mutex<Streams>,
+    is_asked: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Streams {
+    all: HashMap<Uuid, Followed>,
+    /// Those of which nobody has been asked for news yet.
+    new: Vec<Uuid>,
+}
+
+#[derive(Debug)]
+struct Followed {
+    watches: usize,
+    /// Somebody waits for more.
+    is_awaited: bool,
+    /// As far as is known.
+    standing: (u32, RunState),
+}
+
+impl Default for Followed {
+    fn default() -> Self {
+        Self { watches: 0, is_awaited: false, standing: (0, RunState::Running) }
+    }
+}
+
+impl Followed {
+    /// Whether there may be more any moment.
+    fn is_due(&self) -> bool {
+        self.is_awaited && self.standing.1 == RunState::Running
+    }
+}
 
 impl Watched {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Follows a stream for as long as what is returned lives.
     pub fn watch(self: &Arc<Self>, stream: Uuid) -> Watch {
-        *self.lock().entry(stream).or_default() += 1;
-        Watch { stream, watched: Arc::clone(self) }
+        self.lock().all.entry(stream).or_default().watches += 1;
+        Watch { stream, watched: Arc::clone(self), is_awaited: AtomicBool::new(false) }
     }
 
     /// Whether anybody follows this stream.
     pub fn has(&self, stream: Uuid) -> bool {
-        self.lock().contains_key(&stream)
+        self.lock().all.contains_key(&stream)
     }
 
     /// All that are followed.
     pub fn streams(&self) -> Vec<Uuid> {
-        self.lock().keys().copied().collect()
+        self.lock().all.keys().copied().collect()
+    }
+
+    /// Those that run, and that somebody waits for.
+    pub fn awaited(&self) -> Vec<Uuid> {
+        self.lock().all.iter().filter(|(_, one)| one.is_due()).map(|(stream, _)| *stream).collect()
+    }
+
+    /// Those that somebody has begun to wait for, or that another process has begun to write; there are some when this returns.
+    pub async fn newly_awaited(&self) -> Vec<Uuid> {
+        loop {
+            let asked = self.is_asked.notified();
+            let mut new = std::mem::take(&mut self.lock().new);
+            new.retain(|stream| self.has(*stream));
+            if !new.is_empty() {
+                return new;
+            }
+            asked.await;
+        }
+    }
+
+    /// News have come. Whoever writes another attempt may be another than before, who knows of nobody that waits.
+    pub fn heard(&self, stream: Uuid, standing: (u32, RunState)) {
+        self.change(stream, |one| one.standing = one.standing.max(standing));
+    }
+
+    fn change(&self, stream: Uuid, change: impl FnOnce(&mut Followed)) {
+        let mut streams = self.lock();
+        let Streams { all, new } = &mut *streams;
+        let Some(one) = all.get_mut(&stream) else { return };
+        let before = (one.is_due(), one.standing.0);
+        change(one);
+        if one.is_due() && before != (true, one.standing.0) {
+            new.push(stream);
+            self.is_asked.notify_one();
+        }
     }
 }
 
@@ -71,15 +139,27 @@ impl Watched {
 pub struct Watch {
     stream: Uuid,
     watched: Arc<Watched>,
+    is_awaited: AtomicBool,
+}
+
+impl Watch {
+    /// All that is known was read, the run stands so, and more is waited for.
+    pub(crate) fn wait(&self, standing: (u32, RunState)) {
+        if !self.is_awaited.swap(true, Ordering::Relaxed) {
+            self.watched.change(self.stream, |one| {
+                *one = Followed { is_awaited: true, standing: one.standing.max(standing), ..*one };
+            });
+        }
+    }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let mut watched = self.watched.lock();
-        if let Some(count) = watched.get_mut(&self.stream) {
-            *count -= 1;
-            if *count == 0 {
-                watched.remove(&self.stream);
+        let mut streams = self.watched.lock();
+        if let Some(one) = streams.all.get_mut(&self.stream) {
+            one.watches -= 1;
+            if one.watches == 0 {
+                streams.all.remove(&self.stream);
             }
         }
     }
@@ -97,5 +177,29 @@ mod tests {
         assert!(watched.has(stream) && watched.streams() == [stream]);
         drop(second);
         assert!(!watched.has(stream) && watched.streams().is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_new_once_for_each_attempt() {
+        let (watched, stream) = (Arc::new(Watched::default()), Uuid::now_v7());
+        let (first, second) = (watched.watch(stream), watched.watch(stream));
+        assert!(watched.awaited().is_empty(), "who reads what is stored waits for nobody");
+        let (running, waiting) = ((1, RunState::Running), (1, RunState::Waiting));
+        first.wait(running);
+        second.wait(running);
+        first.wait(running);
+        assert_eq!((watched.newly_awaited().await, watched.awaited()), (vec![stream], vec![stream]));
+        watched.heard(stream, running);
+        watched.heard(stream, waiting);
+        assert!(watched.awaited().is_empty(), "nobody writes what waits");
+        watched.heard(stream, (2, RunState::Running));
+        assert_eq!(watched.newly_awaited().await, [stream], "it may be another that writes it");
+        watched.heard(Uuid::now_v7(), running);
+        let other = watched.watch(Uuid::now_v7());
+        other.wait(running);
+        assert_eq!(watched.newly_awaited().await, [other.stream]);
+        other.wait(running);
+        drop((first, second));
+        assert!(!watched.has(stream) && watched.awaited() == [other.stream]);
     }
 }

@@ -92,6 +92,7 @@ impl Reader {
                     return Ok(Step::State(standing.1));
                 }
                 Look::CaughtUp(standing) if Some(standing) >= self.floor => {
+                    self.news.borrow().wait();
                     // The sender lives in our lease, so this only ends with news.
                     drop(self.news.changed().await);
                 }

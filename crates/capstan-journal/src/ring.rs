@@ -78,6 +78,13 @@ impl Ring {
         if found.is_empty() { Look::AskStore } else { Look::Frames(found, last) }
     }
 
+    /// A reader has seen all that is known.
+    pub(crate) fn wait(&self) {
+        if let (Some(watch), Some(standing)) = (&self.followed, self.standing) {
+            watch.wait(standing);
+        }
+    }
+
     /// Others may write from here on: nothing is known but what was seen.
     pub(crate) fn follow(&mut self, watch: Option<Watch>) {
         if watch.is_some() {

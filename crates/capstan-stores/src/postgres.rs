@@ -9,6 +9,7 @@ mod breakers;
 mod browse;
 mod changes;
 mod claims;
+mod followers;
 mod frames;
 mod herald;
 mod homes;
@@ -30,7 +31,7 @@ mod target;
 mod tls;
 mod wire;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -109,8 +110,10 @@ struct Shared {
     behind: Notify,
     /// Other processes that live.
     peers: AtomicUsize,
-    /// Whether blocks may be packed.
-    is_packed: AtomicBool,
+    /// What the database asks of whoever writes to it.
+    min_writer: AtomicU32,
+    /// Other processes are heard.
+    hears: AtomicBool,
     /// When the last sign of life was sent that arrived.
     pulsed: Mutex<Instant>,
     is_draining: AtomicBool,
@@ -128,12 +131,17 @@ impl PostgresStore {
         let schema = schema::prepare(&link).await?;
         let seat = Seat { id: Uuid::new_v4(), is_held: true };
         pulse::join(&link, seat.id, None, &replica).await.map_err(Failure::into_error)?;
-        let store = Self::start(target, listen, options, replica, seat);
-        store.shared.is_packed.store(Schema::is_packed(schema.min_writer), Ordering::Relaxed);
-        Ok(store)
+        Ok(Self::start(schema, target, listen, options, replica, seat))
     }
 
-    fn start(target: Target, listen: Target, options: Options, replica: Replica, seat: Seat) -> Self {
+    fn start(
+        schema: Schema,
+        target: Target,
+        listen: Target,
+        options: Options,
+        replica: Replica,
+        seat: Seat,
+    ) -> Self {
         let (appends, append_jobs) = mpsc::channel(QUEUE);
         let (claims, claim_jobs) = mpsc::channel(QUEUE);
         let (changes, change_jobs) = mpsc::channel(QUEUE);
@@ -163,7 +171,8 @@ impl PostgresStore {
             unsettled: Notify::new(),
             behind: Notify::new(),
             peers: AtomicUsize::new(0),
-            is_packed: AtomicBool::new(false),
+            min_writer: AtomicU32::new(schema.min_writer),
+            hears: AtomicBool::new(false),
             pulsed: Mutex::new(Instant::now()),
             is_draining: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
@@ -177,6 +186,7 @@ impl PostgresStore {
             Task::spawn(herald::run(here(), to_tell)),
             Task::spawn(readers::run(here(), to_mark)),
             Task::spawn(listener::run(here())),
+            Task::spawn(followers::run(here())),
             Task::spawn(poll::run(here())),
             Task::spawn(pulse::run(here())),
         ];
@@ -255,7 +265,17 @@ impl Shared {
 
     /// Frames as they are stored. `total` is what their stream held before them.
     fn blocks(&self, frames: &[Frame], total: u64) -> Vec<Block> {
-        block::encode(frames, total, self.is_packed.load(Ordering::Relaxed))
+        block::encode(frames, total, self.all_know(Schema::PACKED))
+    }
+
+    /// Whether every process of this journal knows this migration.
+    fn all_know(&self, migration: u32) -> bool {
+        self.min_writer.load(Ordering::Relaxed) >= migration
+    }
+
+    /// Whether it is known of which streams somebody elsewhere waits for more.
+    fn knows_who_waits(&self) -> bool {
+        self.hears.load(Ordering::Relaxed) && self.all_know(Schema::AWAITED)
     }
 
     fn lock_pulsed(&self) -> MutexGuard<'_, Instant> {

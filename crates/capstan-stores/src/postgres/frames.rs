@@ -46,18 +46,15 @@ impl Append {
     }
 
     fn done(self, shared: &Shared) {
-        let notice = self.notice();
-        self.turn.own.wrote(&self.frames, shared.is_synced);
+        let own = Arc::clone(&self.turn.own);
+        own.wrote(&self.frames, shared.is_synced);
         // The turn goes first: whoever is told may write on at once.
         drop(self.turn);
         let _ = self.reply.send(Ok(()));
-        shared.tell(notice);
-    }
-
-    /// What others are told of it. Frames are shared bytes: this copies handles.
-    fn notice(&self) -> Notice {
-        let standing = (self.attempt, RunState::Running);
-        Notice::Frames { stream: self.turn.own.stream, standing, frames: self.frames.clone() }
+        if own.is_awaited() || !shared.knows_who_waits() {
+            let standing = (self.attempt, RunState::Running);
+            shared.tell(Notice::Frames { stream: own.stream, standing, frames: self.frames });
+        }
     }
 
     fn refuse(self) {
@@ -153,7 +150,7 @@ impl Lane {
         }
         let blocks: Vec<_> = self.group.iter().flat_map(Append::blocks).collect();
         if planted_bug::is(Bug::EarlyNotice) {
-            self.group.iter().for_each(|job| self.shared.tell(job.notice()));
+            self.group.iter().for_each(|job| self.shared.tell(job.turn.own.notice(job.frames.clone())));
             // The server takes its time, so that the notice is there first, whoever holds the clock.
             self.wire.link().await?.batch("select pg_sleep(0.02)").await?;
         }

@@ -1,6 +1,7 @@
 //! Hears what other processes tell.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use capstan_journal::News;
@@ -29,6 +30,7 @@ async fn listen(shared: &Shared) -> Result<(), Failure> {
     let (sender, mut notices) = mpsc::unbounded_channel();
     let link = Link::open_with(&shared.listen, PATIENCE, Some(sender)).await?;
     link.batch(&format!("listen {CHANNEL}")).await?;
+    let _hearing = Hearing::begin(shared);
     // What was told in between was not heard.
     shared.behind.notify_one();
     loop {
@@ -43,14 +45,39 @@ async fn listen(shared: &Shared) -> Result<(), Failure> {
     }
 }
 
+/// As long as it lives, who waits for a stream is known here.
+struct Hearing<'a>(&'a Shared);
+
+impl<'a> Hearing<'a> {
+    fn begin(shared: &'a Shared) -> Self {
+        shared.hears.store(true, Ordering::Relaxed);
+        Self(shared)
+    }
+}
+
+impl Drop for Hearing<'_> {
+    fn drop(&mut self) {
+        self.0.hears.store(false, Ordering::Relaxed);
+    }
+}
+
 fn hear(shared: &Shared, notice: Notice) {
     match notice {
         Notice::Frames { stream, standing, frames } if shared.watched.has(stream) => {
+            shared.watched.heard(stream, standing);
             pass_on(shared, News::Frames { stream, standing, frames });
         }
         Notice::Gone(stream) if shared.watched.has(stream) => pass_on(shared, News::Gone(stream)),
         Notice::Stop(stream) if shared.own.get(stream).is_some() => {
             let _ = shared.stops.try_send(stream);
+        }
+        Notice::Awaited(stream) => {
+            if let Some(own) = shared.own.get(stream)
+                && own.awaited()
+            {
+                // What was written before this was heard has to be looked for.
+                shared.tell(own.notice(Vec::new()));
+            }
         }
         Notice::Frames { .. } | Notice::Gone(_) | Notice::Stop(_) => {}
     }

@@ -20,6 +20,8 @@ pub(super) enum Notice {
     Gone(Uuid),
     /// Whoever works on the run shall stop.
     Stop(Uuid),
+    /// Somebody waits for more of the stream.
+    Awaited(Uuid),
 }
 
 /// As few texts as they fit in.
@@ -55,6 +57,7 @@ impl Notice {
         match self {
             Self::Gone(stream) => format!("\ng {}\n", stream.simple()),
             Self::Stop(stream) => format!("\ns {}\n", stream.simple()),
+            Self::Awaited(stream) => format!("\na {}\n", stream.simple()),
             Self::Frames { stream, standing, frames } => {
                 let whole = frames_text(*stream, *standing, frames);
                 whole
@@ -70,6 +73,7 @@ impl Notice {
         match kind {
             "g" => Some((Self::Gone(stream), after)),
             "s" => Some((Self::Stop(stream), after)),
+            "a" => Some((Self::Awaited(stream), after)),
             "f" => {
                 let attempt = words.next()?.parse().ok()?;
                 let state = state_of(words.next()?.parse().ok()?)?;
@@ -131,6 +135,7 @@ mod tests {
         let all = [
             frames(&["data: a\n\n", "", "data: ä€ \n1\n\n"]),
             Notice::Stop(Uuid::now_v7()),
+            Notice::Awaited(Uuid::now_v7()),
             frames(&[]),
             Notice::Gone(Uuid::now_v7()),
             frames(&["\nf g s 1\n"]),

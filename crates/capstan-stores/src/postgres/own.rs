@@ -10,8 +10,12 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::notice::Notice;
+
 /// A server that crashes has flushed what was acknowledged before this, whatever it is set to.
 const FLUSHED_AFTER: Duration = Duration::from_secs(30);
+/// Who waits for more of a stream says so every second ([`super::followers`]).
+const AWAITED_FOR: Duration = Duration::from_secs(5);
 /// What is kept of a stream to be written again at most.
 const RECENT_BYTES: usize = 256 * 1024;
 
@@ -32,6 +36,18 @@ struct Now {
     /// What the server may not have flushed yet, oldest first.
     recent: VecDeque<(Instant, Frame)>,
     size: usize,
+    /// When it was last heard that somebody elsewhere waits for more.
+    awaited_at: Option<Instant>,
+}
+
+impl Now {
+    fn new(run: Run, awaited_at: Option<Instant>) -> Self {
+        Self { run, recent: VecDeque::new(), size: 0, awaited_at }
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.awaited_at.is_some_and(|at| at.elapsed() < AWAITED_FOR)
+    }
 }
 
 /// The right to write to a run.
@@ -43,7 +59,7 @@ pub(super) struct Turn {
 
 impl OwnRun {
     fn new(run: Run, seat: Uuid) -> Self {
-        let now = Mutex::new(Now { run, recent: VecDeque::new(), size: 0 });
+        let now = Mutex::new(Now::new(run, None));
         let stream = lock(&now).run.stream_id;
         Self { stream, seat, order: Arc::default(), now }
     }
@@ -84,6 +100,24 @@ impl OwnRun {
         }
     }
 
+    /// Somebody elsewhere waits for more; true if that is new.
+    pub(super) fn awaited(&self) -> bool {
+        let mut now = lock(&self.now);
+        let is_new = !now.is_awaited();
+        now.awaited_at = Some(Instant::now());
+        is_new
+    }
+
+    pub(super) fn is_awaited(&self) -> bool {
+        lock(&self.now).is_awaited()
+    }
+
+    /// What others are told of frames that were written.
+    pub(super) fn notice(&self, frames: Vec<Frame>) -> Notice {
+        let Run { attempt, state, .. } = lock(&self.now).run;
+        Notice::Frames { stream: self.stream, standing: (attempt, state), frames }
+    }
+
     /// The frames after a seq and the bytes before them, if all of them are still known.
     pub(super) fn since(&self, seq: u64) -> Option<(Vec<Frame>, u64)> {
         let now = lock(&self.now);
@@ -97,7 +131,7 @@ impl OwnRun {
     /// The record has changed, synced: nothing before it can be lost.
     fn moved(&self, run: Run) {
         let mut now = lock(&self.now);
-        *now = Now { run, recent: VecDeque::new(), size: 0 };
+        *now = Now::new(run, now.awaited_at);
     }
 }
 
@@ -169,4 +203,28 @@ impl Own {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_journal::Claim;
+    use capstan_protocol::Timestamp;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_elsewhere_is_known_for_as_long_as_it_is_said() {
+        let claim = Claim::new("t", "k", Uuid::now_v7(), Timestamp::now());
+        let own = OwnRun::new(claim.to_run(), Uuid::now_v7());
+        assert!(!own.is_awaited());
+        assert!(own.awaited(), "it is new, and what was written before has to be looked for");
+        for _ in 0..3 {
+            tokio::time::advance(Duration::from_secs(4)).await;
+            assert!(own.is_awaited() && !own.awaited());
+        }
+        own.moved(own.run());
+        assert!(own.is_awaited());
+        tokio::time::advance(Duration::from_secs(6)).await;
+        assert!(!own.is_awaited() && own.awaited());
+    }
 }

@@ -52,6 +52,7 @@ async fn look(shared: &Shared) -> Result<(), JournalError> {
         gone.remove(&stream);
         let Some(state) = state_of(state) else { continue };
         let standing = (attempt.cast_unsigned(), state);
+        shared.watched.heard(stream, standing);
         tell(shared, News::Stands { stream, standing, last_seq: last_seq.cast_unsigned() }).await;
     }
     for stream in gone {

@@ -109,7 +109,7 @@ impl Pulse {
         }
         self.shared.peers.store(column::<i64>(row, 2)?.try_into().unwrap_or(0), Ordering::Relaxed);
         let min_writer = column::<i32>(row, 3)?.try_into().unwrap_or(u32::MAX);
-        self.shared.is_packed.store(Schema::is_packed(min_writer), Ordering::Relaxed);
+        self.shared.min_writer.store(min_writer, Ordering::Relaxed);
         if min_writer > Schema::newest() && !self.shared.outdated.send_replace(true) {
             tracing::warn!(min_writer, "the journal asks for a newer build than this one, which leaves");
         }

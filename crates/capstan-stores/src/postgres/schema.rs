@@ -29,17 +29,14 @@ pub struct Schema {
 impl Schema {
     /// What this build brings a database to.
     pub const NEWEST: u32 = MIGRATIONS.len() as u32;
-    /// Builds that know this read packed blocks.
-    const PACKED: u32 = 7;
+    /// Who knows this migration reads packed blocks.
+    pub(super) const PACKED: u32 = 7;
+    /// And says of which streams somebody there waits for more.
+    pub(super) const AWAITED: u32 = 7;
 
     /// The same, with what a test build adds.
     pub(super) fn newest() -> u32 {
         Self::NEWEST + later().len() as u32
-    }
-
-    /// Whether blocks may be packed: nobody writes here who could not read them.
-    pub(super) fn is_packed(min_writer: u32) -> bool {
-        min_writer >= Self::PACKED
     }
 }
 

@@ -299,7 +299,7 @@ fn is_root() -> bool {
 }
 
 /// A program of PostgreSQL's: not what only leads to it.
-fn path_of(name: &str) -> PathBuf {
+pub fn path_of(name: &str) -> PathBuf {
     let line =
         format!("ls /usr/lib/postgresql/*/bin/{name} 2>/dev/null | sort -V | tail -1; command -v {name}");
     let found = Command::new("sh").args(["-c", &line]).output().unwrap();

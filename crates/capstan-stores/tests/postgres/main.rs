@@ -8,6 +8,7 @@ mod blocks;
 mod costs;
 #[path = "../common/network.rs"]
 mod network;
+mod notices;
 #[path = "../common/postgres.rs"]
 mod postgres_server;
 
