@@ -1,16 +1,16 @@
 """Answers every POST with the same stream, as fast as the socket takes it: what is measured is the clients.
 
-The frames are written by the package's own pen, which is the gateway's encoder. It prints its port.
+The frames are those that the gateway writes. It prints its port.
 """
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 import threading
 
-from coreason_client._core import Pen
-
+STREAM = "01a1ec05-486f-7464-be15-da6f3a13a349"
 WORDS = ["You ", "turn ", "the ", "capstan ", "by ", "its ", "bars ", "and ", "the ", "anchor ", "comes ", "up. "]
 CITATION = {"source_id": "s", "uri": "https://example.org/a", "title": "A", "snippet": "…", "confidence": 0.9}
 EVENT = {
@@ -21,14 +21,20 @@ EVENT = {
 }
 
 
+def frame(seq: int, op: str, payload: object) -> str:
+    packet = {"stream_id": STREAM, "seq": seq, "op": op, "t": f"2026-11-18T00:18:51.{seq:06}Z", "p": payload}
+    data = json.dumps(packet, ensure_ascii=False, separators=(",", ":"))
+    return f"event: stream.packet\nid: {STREAM}:{seq}\ndata: {data}\n\n"
+
+
 def body(packets: int, events_every: int) -> bytes:
-    pen = Pen()
-    frames = [pen.opening()]
+    frames = [f"retry: 500\nid: {STREAM}:0\n\n"]
     for n in range(packets - 1):
         is_event = events_every and n % events_every == events_every - 1
-        frames.append(pen.packet("EVENT", EVENT) if is_event else pen.delta(WORDS[n % len(WORDS)]))
-    frames.append(pen.close("completed"))
-    return b"".join(frames)
+        op, payload = ("EVENT", EVENT) if is_event else ("DELTA", WORDS[n % len(WORDS)])
+        frames.append(frame(n + 1, op, payload))
+    frames.append(frame(packets, "CLOSE", {"reason": "completed"}))
+    return "".join(frames).encode()
 
 
 def response(packets: int, events_every: int, chunk: int) -> bytes:
