@@ -105,7 +105,7 @@ def size():
     rows = [
         ["memory of an idle viewer", f"{idle['bytes_per_viewer'] / 1e3:.0f} KB ({idle['viewers']:,} viewers: {megabytes(idle['growth'])} MB)"],
         ["memory of a viewer that has stopped reading", f"{stalled['growth'] / stalled['readers'] / 1e3:.0f} KB"],
-        ["a packet of one token, as it is sent and stored", f"{replay['bytes'] / replay['packets']:.0f} bytes"],
+        ["a packet of one token, as it is sent", f"{replay['bytes'] / replay['packets']:.0f} bytes"],
         ["packets a second", f"{thousands(slowest)} (one run, `power`) to {thousands(fastest)} (100 runs, `process`), viewers on the same two cores"],
     ]
     return markdown(["what", "how much"], rows).replace("---:", "---")
