@@ -21,7 +21,7 @@ interface Props {
 /** How many rows before the end the next page is asked for. */
 const AHEAD = 30;
 /** Rows that come within one frame. A screen of them at once would hold a slow machine up while somebody scrolls. */
-const MORE = 4;
+const MORE = 3;
 /** Milliseconds between two looks at what somebody flies past. */
 const PAUSE = 100;
 
