@@ -43,10 +43,12 @@ const UNARMED: &str = select_runs!("where r.state = 2 and r.is_unasked order by 
 const CLAIM: &str = "select stream, gone_at is not null from capstan.claims where tenant = $1 and key = $2";
 const IS_EXPIRED: &str =
     "select 1 from capstan.claims where stream = $2 and tenant = $1 and gone_at is not null";
-/// Blocks until the limit is reached; what lies between the cursor and the end of the first is not counted.
-const READ: &str = "select last_seq, data from (select last_seq, data, lag(total) over all_of_it - first_value(total) over all_of_it \
-    as before from capstan.blocks where stream = $1 and last_seq > $2 window all_of_it as (order by last_seq) \
-    order by last_seq limit $3) b where before is null or before < $4 order by last_seq";
+/// Blocks until the limit is reached; what lies between the cursor and the end of the first is not counted. How far that is, is
+/// found without their data, which the server would have to put aside meanwhile.
+const READ: &str = "select last_seq, data from capstan.blocks where stream = $1 and last_seq > $2 and last_seq <= (select max(last_seq) \
+    from (select last_seq, lag(total) over all_of_it - first_value(total) over all_of_it as before \
+    from (select last_seq, total from capstan.blocks where stream = $1 and last_seq > $2 order by last_seq limit $3) b \
+    window all_of_it as (order by last_seq)) b where before is null or before < $4) order by last_seq";
 const IS_CERTAIN: &str = "select state > 1 or capstan.is_alive_1(life) from capstan.runs where stream = $1";
 const TURNS: &str = "select number, turn::text from (select number, turn, sum(octet_length(turn::text)) over (order by number) as size, \
     row_number() over (order by number) as place from capstan.turns where tenant = $1 and session = $2 and number >= $3 \

@@ -5,9 +5,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use capstan_journal::{Journal, Step, TailLimits};
+use uuid::Uuid;
 
 use crate::postgres_server::{Database, path_of};
-use crate::{UNLIMITED, claim, frames, two};
+use crate::{begin, frames, two};
 
 struct Listener {
     child: Child,
@@ -27,12 +28,17 @@ impl Listener {
         listener
     }
 
-    /// How often packets were told of since it was last asked.
-    fn heard(&mut self) -> usize {
+    /// The packets that were told of since it was last asked: stream and seq.
+    fn heard(&mut self) -> Vec<(Uuid, u64)> {
         // What has come is printed after an answer.
         writeln!(self.to, "select 1; select 'that is all';").unwrap();
-        let mut lines = (&mut self.from).lines().map(Result::unwrap);
-        lines.by_ref().take_while(|line| line != "that is all").filter(|line| line.starts_with("f ")).count()
+        let lines = (&mut self.from).lines().map(Result::unwrap).take_while(|line| line != "that is all");
+        let told = lines.filter(|line| line.starts_with("f "));
+        told.map(|line| {
+            let words: Vec<_> = line.split(' ').collect();
+            (words[1].parse().unwrap(), words[4].parse().unwrap())
+        })
+        .collect()
     }
 }
 
@@ -48,19 +54,23 @@ async fn packets_are_told_of_where_somebody_elsewhere_waits_for_them() {
     let Some((database, a, b)) = two().await else { return };
     let (a, b) = (Journal::new(a, TailLimits::default()), Journal::new(b, TailLimits::default()));
     let mut listener = Listener::new(&database);
-    let stream = a.claim(claim("k"), &UNLIMITED).await.unwrap().run.stream_id;
-    for seq in 1..=50 {
-        a.append(stream, 1, frames(seq, seq)).await.unwrap();
-    }
-    assert_eq!(listener.heard(), 0, "nobody reads it elsewhere");
-
-    let mut reader = b.reader(stream, 0);
+    let [read, unread] =
+        [begin(a.store(), "read").await, begin(a.store(), "unread").await].map(|run| run.stream_id);
+    let mut reader = b.reader(read, 0);
     let follower = tokio::spawn(async move { while let Ok(Step::Frames(_)) = reader.next().await {} });
-    let (began, mut seq) = (Instant::now(), 50);
-    while listener.heard() == 0 {
-        assert!(began.elapsed() < Duration::from_secs(60), "{seq} packets, and nobody was told of any");
+    let (began, mut seq, mut told) = (Instant::now(), 0, Vec::new());
+    // Notices keep their order: once there are any, whoever tells of a packet of the one has told of the other's, or never will.
+    let is_proven = |told: &[(Uuid, u64)]| {
+        let first = told.first().map_or(0, |(_, seq)| *seq);
+        told.iter().any(|(stream, seq)| *stream == read && *seq > first && !told.contains(&(unread, *seq)))
+    };
+    while !is_proven(&told) {
+        assert!(began.elapsed() < Duration::from_secs(20), "of {seq} packets each were told: {}", told.len());
         seq += 1;
-        a.append(stream, 1, frames(seq, seq)).await.unwrap();
+        for stream in [unread, read] {
+            a.append(stream, 1, frames(seq, seq)).await.unwrap();
+        }
+        told.extend(listener.heard());
     }
     follower.abort();
 }
