@@ -3,9 +3,10 @@
 
 mod common;
 
-use capstan_gateway::Settings;
+use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
+use capstan_gateway::{Gateway, Settings};
 use capstan_protocol::{Event, EventView, Payload, sse, v2};
-use common::{Server, all, ask, client, problem, start, stream_of, text};
+use common::{Server, all, ask, client, journal, problem, serve_gateway, start, stream_of, text};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -50,6 +51,7 @@ async fn a_request_of_v2_is_answered_in_v2_with_what_healing_needs() {
     );
     for (packet, seq) in packets.iter().zip(1..) {
         assert_eq!((packet.stream_id.unwrap().to_string(), packet.seq), (stream.clone(), Some(seq)));
+        assert!(packet.t.is_some());
     }
     server.stop().await;
 }
@@ -110,6 +112,59 @@ async fn a_replay_in_v2_is_byte_equal_too() {
         let body = ask_v2(text);
         let first = post(&server, "", &body).await.bytes().await.unwrap();
         assert_eq!(post(&server, "", &body).await.bytes().await.unwrap(), first, "{text}");
+    }
+    server.stop().await;
+}
+
+/// Tells what this build does not know, and what a reader of v2 could take for something else.
+struct Stranger;
+
+/// Members by which readers of v2 know other blocks.
+fn guessable() -> Value {
+    json!({ "message": "m", "content": "c", "items": [], "label": "l", "status": "running" })
+}
+
+#[async_trait]
+impl Agent for Stranger {
+    async fn run(&self, _: Turn, out: &mut Writer) -> Outcome {
+        out.event("FROM_THE_FUTURE", &json!({ "n": 12_345_678_901_234_567_890_u64 })).await?;
+        out.event("THOUGHT_TRACE", &guessable()).await?;
+        out.event("user_error", &guessable()).await?;
+        Ok(())
+    }
+}
+
+/// The payloads of the events, by type.
+async fn events_of(server: &Server, query: &str) -> Vec<(String, Value)> {
+    let frames = data(post(server, query, &serde_json::to_value(ask("Hi")).unwrap()).await).await;
+    let packets = frames.iter().map(|frame| serde_json::from_str::<Value>(frame).unwrap());
+    let events = packets.filter(|packet| packet["op"].as_str().unwrap().eq_ignore_ascii_case("event"));
+    events.map(|packet| (packet["p"]["type"].as_str().unwrap().to_owned(), packet["p"].clone())).collect()
+}
+
+#[tokio::test]
+async fn an_event_that_nobody_knows_comes_as_the_agent_wrote_it_in_both_profiles() {
+    let server = serve_gateway(Gateway::new(journal()).agent("stranger", Stranger)).await;
+    for query in ["?profile=v1", "?profile=v2"] {
+        let (kind, event) = events_of(&server, query).await.swap_remove(0);
+        assert_eq!(kind, "FROM_THE_FUTURE", "{query}");
+        assert_eq!(event["data"], json!({ "n": 12_345_678_901_234_567_890_u64 }), "{query}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_v2_sends_cannot_be_mistaken_for_another_block() {
+    let server = serve_gateway(Gateway::new(journal()).agent("stranger", Stranger)).await;
+    let events = events_of(&server, "?profile=v2").await;
+    for kind in ["thought_trace", "user_error"] {
+        let (_, event) = events.iter().find(|(found, _)| found == kind).unwrap();
+        let data = event["data"].as_object().unwrap();
+        let looks_like_a_block = data.contains_key("content")
+            || data.contains_key("items")
+            || data.contains_key("label") && data.contains_key("status");
+        assert!(!looks_like_a_block, "{kind}: {data:?}");
+        assert_eq!(data["message"], "m", "{kind}: the rest is as it was");
     }
     server.stop().await;
 }

@@ -182,6 +182,7 @@ fn the_payload_decides_the_op() {
     let error = StreamError::new("c", "m", ErrorSeverity::Fatal);
     assert_eq!(of(Payload::Error(error)).op(), StreamOpCode::Error);
     assert_eq!(of(Payload::Delta(String::new())).op(), StreamOpCode::Delta);
+    assert_eq!(of(Payload::Event(RawObject::parse("{}").unwrap())).op(), StreamOpCode::Event);
     assert_eq!(of(Payload::Close(Close::Unstated)).op(), StreamOpCode::Close);
 }
 
@@ -198,7 +199,9 @@ fn v2_says_the_same_in_lower_case() {
     let json = of(Payload::Error(error)).to_v2_json();
     let value: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&value["op"], &value["p"]["severity"]), (&json!("error"), &json!("transient")));
-    assert_eq!(value["seq"], 3, "sent along, so that healing works");
+    let place = (&value["stream_id"], &value["seq"], &value["t"]);
+    let expected = (&json!(uuid::Uuid::nil()), &json!(3), &json!("1970-01-01T00:00:00Z"));
+    assert_eq!(place, expected, "sent along, so that healing works");
     assert!(
         matches!(v2::StreamPacket::decode(&json).unwrap().payload, Payload::Error(e) if e.severity == ErrorSeverity::Transient)
     );
@@ -216,12 +219,17 @@ fn v2_sends_a_warning_as_a_user_error_event() {
 
 #[test]
 fn v2_events_cannot_be_mistaken_for_another_block() {
-    let thought = json!({ "type": "THOUGHT_TRACE", "data": { "content": "hm", "items": [], "label": "l", "status": "running" } });
-    let raw = RawObject::parse(&thought.to_string()).unwrap();
-    let value: Value = serde_json::from_str(&of(Payload::Event(raw)).to_v2_json()).unwrap();
-    let data = value["p"]["data"].as_object().unwrap();
-    assert!(!data.contains_key("content") && !data.contains_key("items"));
-    assert!(!(data.contains_key("label") && data.contains_key("status")));
+    for kind in ["THOUGHT_TRACE", "user_error"] {
+        let data = json!({ "content": "hm", "items": [], "label": "l", "status": "running" });
+        let raw = RawObject::parse(&json!({ "type": kind, "data": data }).to_string()).unwrap();
+        let value: Value = serde_json::from_str(&of(Payload::Event(raw)).to_v2_json()).unwrap();
+        let data = value["p"]["data"].as_object().unwrap();
+        assert!(!data.contains_key("content") && !data.contains_key("items"), "{kind}");
+        assert!(!(data.contains_key("label") && data.contains_key("status")), "{kind}");
+    }
+    let plain = r#"{"type":"user_error","data":{"message":"m","n":12345678901234567890}}"#;
+    let json = of(Payload::Event(RawObject::parse(plain).unwrap())).to_v2_json();
+    assert!(json.contains(plain), "what cannot be mistaken stays as it is: {json}");
 }
 
 #[test]

@@ -200,23 +200,37 @@ fn event_to_v2(raw: &RawObject) -> String {
 fn translate(raw: &RawObject) -> Option<Map<String, Value>> {
     let mut members = raw.to_map();
     let kind = members.get("type")?.as_str()?.to_owned();
-    let known = PresentationEventType::ALL.into_iter().find(|t| t.as_str() == kind)?;
+    let known = PresentationEventType::ALL.into_iter().find(|t| t.as_str() == kind);
+    let is_mistakable = || members.get("data").and_then(Value::as_object).is_some_and(looks_like_a_block);
+    if known.is_none() && !(kind == event::USER_ERROR && is_mistakable()) {
+        return None;
+    }
     members.insert("type".into(), kind.to_lowercase().into());
     if let Some(data) = members.get_mut("data").and_then(Value::as_object_mut) {
         match known {
-            PresentationEventType::CitationBlock => rename(data, "citations", "items"),
-            PresentationEventType::ThoughtTrace => unguess(data),
-            PresentationEventType::ProgressIndicator
-            | PresentationEventType::MediaCarousel
-            | PresentationEventType::MarkdownBlock => {}
+            Some(PresentationEventType::CitationBlock) => rename(data, "citations", "items"),
+            Some(PresentationEventType::ThoughtTrace) => unguess(data, "thought"),
+            Some(
+                PresentationEventType::ProgressIndicator
+                | PresentationEventType::MediaCarousel
+                | PresentationEventType::MarkdownBlock,
+            ) => {}
+            // A user error.
+            None => unguess(data, "text"),
         }
     }
     Some(members)
 }
 
-/// v2 readers guess a block's type from its members: `content`, `items`, or `label` with `status`.
-fn unguess(data: &mut Map<String, Value>) {
-    rename(data, "content", "thought");
+/// v2 readers guess a block's type from its members.
+fn looks_like_a_block(data: &Map<String, Value>) -> bool {
+    let has = |name: &str| data.contains_key(name);
+    has("content") || has("items") || has("label") && has("status")
+}
+
+/// Takes from it what they guess by; its content gets a name of its own.
+fn unguess(data: &mut Map<String, Value>, content: &str) {
+    rename(data, "content", content);
     rename(data, "items", "parts");
     if data.contains_key("label") {
         rename(data, "status", "state");
