@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { newId } from "capstan";
 import { expect, test } from "vitest";
 
-import { connect, count, ended, say, visit } from "./test/browser.js";
+import { connect, count, say, visit } from "./test/browser.js";
 import { ask } from "./test/console.js";
 import { startGateway } from "../testing/gateway.mjs";
 
@@ -14,26 +14,12 @@ const folder = fileURLToPath(new URL("../../docs/pictures/", import.meta.url));
 test("pictures", async () => {
   mkdirSync(folder, { recursive: true });
   const [browser, gateway] = await Promise.all([connect(), startGateway()]);
-  const size = { viewport: { width: 1180, height: 720 } };
-
-  const { page } = await visit(browser, gateway.url, size);
+  const { page } = await visit(browser, gateway.url, { viewport: { width: 1180, height: 720 } });
   await page.getByLabel("Cut by itself").selectOption("10");
   await say(page, "Why does a rope hold on a capstan?");
   await expect.poll(() => count(page, "cut"), { timeout: 10_000, interval: 5 }).toBe(3);
   await page.locator('.turn[data-status="retrying"]').waitFor();
   await page.screenshot({ path: `${folder}healing.png` });
-
-  const dark = await visit(browser, gateway.url, { ...size, colorScheme: "dark" });
-  await say(dark.page, "What is a capstan?");
-  await ended(dark.page, "closed");
-  await say(dark.page, "/fault upstream_timeout --retry-after 12");
-  await dark.page.getByText("Please retry in 11 seconds.").waitFor();
-  await dark.page.screenshot({ path: `${folder}retry.png` });
-
-  const phone = await visit(browser, gateway.url, { viewport: { width: 390, height: 844 }, isMobile: true, deviceScaleFactor: 2 });
-  await say(phone.page, "/events");
-  await ended(phone.page, "closed");
-  await phone.page.screenshot({ path: `${folder}phone.png` });
   await browser.close();
   await gateway.stop();
 });
