@@ -1,6 +1,7 @@
-//! Checks `docs/requirements.md`: every row is proven by a test that exists, or says why none can be.
+//! Checks `docs/requirements.md`: every row is proven by a test that exists, or says why none can be; and each MUST of
+//! PROTOCOL.md has a row.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -40,6 +41,8 @@ pub(crate) fn check(root: &Path) -> Result<String, String> {
                 .map(|name| format!("{id}: no test is called {name}")),
         );
     }
+    let protocol = fs::read_to_string(root.join("PROTOCOL.md")).map_err(|e| format!("PROTOCOL.md: {e}"))?;
+    wrong.extend(unmapped(&protocol, &ids));
     if wrong.is_empty() {
         return Ok(format!(
             "{} requirements: {} proven by tests, {settled} that no test can prove",
@@ -48,6 +51,28 @@ pub(crate) fn check(root: &Path) -> Result<String, String> {
         ));
     }
     Err(format!("docs/requirements.md:\n  {}", wrong.join("\n  ")))
+}
+
+/// The sections of PROTOCOL.md whose MUSTs are not numbered from 1 among the ids.
+fn unmapped(protocol: &str, ids: &BTreeSet<&str>) -> Vec<String> {
+    let (mut musts, mut section) = (BTreeMap::<&str, usize>::new(), "");
+    for line in protocol.lines() {
+        if let Some((number, _)) = line.strip_prefix("## ").and_then(|heading| heading.split_once('.')) {
+            section = number;
+        }
+        // What stands before the first section says what the word means.
+        if !section.is_empty() {
+            *musts.entry(section).or_default() += line.matches("MUST").count();
+        }
+    }
+    let wanted: BTreeSet<String> = musts
+        .iter()
+        .flat_map(|(section, count)| (1..=*count).map(move |n| format!("CAP-{section}.{n}")))
+        .collect();
+    let missing = wanted.iter().filter(|id| !ids.contains(id.as_str()));
+    let missing = missing.map(|id| format!("{id}: PROTOCOL.md has a MUST without a row"));
+    let extra = ids.iter().filter(|id| id.starts_with("CAP-") && !wanted.contains(**id));
+    missing.chain(extra.map(|id| format!("{id}: PROTOCOL.md has no such MUST"))).collect()
 }
 
 fn row(line: &str) -> Option<Row<'_>> {
@@ -59,9 +84,9 @@ fn row(line: &str) -> Option<Row<'_>> {
     }
 }
 
-/// The names of all tests in tracked or new files: Rust and Python functions, TypeScript titles.
+/// The names of all tests in tracked or new files: Rust and Python functions, TypeScript titles, checks.
 fn tests(root: &Path) -> Result<BTreeSet<String>, String> {
-    let mut names = BTreeSet::new();
+    let mut names: BTreeSet<String> = capstan_check::CHECKS.iter().map(|check| check.id.to_owned()).collect();
     for file in tracked(root, &["*.rs", "*.py", "*.ts", "*.tsx", "*.mjs"])? {
         if let Ok(text) = fs::read_to_string(root.join(&file)) {
             let found = if file.ends_with(".rs") { rust_tests(&text) } else { other_tests(&text) };
@@ -99,4 +124,20 @@ fn other_tests(text: &str) -> Vec<String> {
         }
     }
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_must_of_the_protocol_has_a_row_and_no_row_is_without_one() {
+        let protocol =
+            "MUST as in RFC 2119\n## 1. One\nA MUST b, and MUST NOT c.\n## 12. Twelve\nd MUST e.\n";
+        assert!(unmapped(protocol, &BTreeSet::from(["RFC-1", "CAP-1.1", "CAP-1.2", "CAP-12.1"])).is_empty());
+        let found = unmapped(protocol, &BTreeSet::from(["CAP-1.1", "CAP-12.1", "CAP-12.2"]));
+        let expected =
+            ["CAP-1.2: PROTOCOL.md has a MUST without a row", "CAP-12.2: PROTOCOL.md has no such MUST"];
+        assert_eq!(found, expected);
+    }
 }

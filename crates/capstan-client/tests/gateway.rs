@@ -74,6 +74,25 @@ async fn a_run_that_waits_is_woken_again_until_its_attempts_are_spent() {
     assert_eq!(waits, [Duration::from_secs(1); 2], "as long as it was told");
 }
 
+#[tokio::test(start_paused = true)]
+async fn others_run_while_a_client_waits() {
+    let options = Options::new().transport(InProcess::start().await);
+    let client = CapClient::with_options("http://localhost", "", options).unwrap();
+    let mut beats = 0;
+    let beside = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            beats += 1;
+        }
+    };
+    tokio::select! {
+        // It waits twice, for a second each.
+        end = client.chat("/fault upstream_truncated").collect() => assert!(end.is_err()),
+        () = beside => {}
+    }
+    assert!(beats >= 19, "{beats}");
+}
+
 #[tokio::test]
 async fn a_wait_of_the_gateways_own_is_not_noticed() {
     let server = Server::start().await;

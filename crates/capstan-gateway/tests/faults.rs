@@ -3,11 +3,14 @@
 
 mod common;
 
-use capstan_gateway::Settings;
+use std::time::Duration;
+
+use capstan_gateway::{Settings, Timeouts};
 use capstan_protocol::{
     ErrorDomain, ErrorSeverity, Event, EventView, Exposure, Payload, Problem, StreamError, StreamPacket,
 };
 use common::{all, ask, client, close_reason, start, text};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 async fn problem(response: reqwest::Response) -> Problem {
@@ -85,4 +88,61 @@ async fn causes_are_told_in_debug_mode_only() {
         assert_eq!(errors(&packets)[0].details.is_some(), is_told, "{exposure:?}");
         server.stop().await;
     }
+}
+
+/// Each in its face: where it is asked, and how.
+fn streamed(text: &str) -> [(&'static str, Value); 4] {
+    let message = json!({ "messageId": Uuid::now_v7(), "role": "ROLE_USER", "parts": [{ "text": text }] });
+    let part = json!({ "type": "text", "text": text });
+    [
+        ("/v1/responses", json!({ "model": "demo", "input": text, "stream": true })),
+        (
+            "/v1/chat/completions",
+            json!({ "model": "demo", "messages": [{ "role": "user", "content": text }], "stream": true }),
+        ),
+        (
+            "/v1/a2a",
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": { "message": message } }),
+        ),
+        (
+            "/v1/ai-sdk/chat",
+            json!({ "id": "c", "messages": [{ "id": "m", "role": "user", "parts": [part] }], "trigger": "submit-message" }),
+        ),
+    ]
+}
+
+/// To their clients a clean end is the end of the answer.
+#[tokio::test]
+async fn no_body_ends_cleanly_before_its_last_event_when_the_server_goes() {
+    let timeouts = Timeouts { drain: Duration::ZERO, ..Timeouts::default() };
+    let server = start(Settings { timeouts, ..Settings::default() }).await;
+    let mut open = Vec::new();
+    for (path, body) in streamed("/hang") {
+        let response = client().post(format!("{}{path}", server.url)).json(&body).send().await.unwrap();
+        assert_eq!(response.status(), 200, "{path}");
+        open.push((path, response));
+    }
+    server.stop().await;
+    for (path, response) in open {
+        let end = response.text().await;
+        assert!(end.is_err(), "{path}: {end:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_plain_id_of_a_request_comes_back_and_any_other_is_replaced() {
+    let server = start(Settings::default()).await;
+    let answered = async |id: &str| {
+        let response = server.post_with(&ask("/tokens 1"), &[("x-request-id", id)]).await;
+        response.headers()["x-request-id"].to_str().unwrap().to_owned()
+    };
+    let longest = "x".repeat(128);
+    for plain in ["ticket-4711", &longest] {
+        assert_eq!(answered(plain).await, plain);
+    }
+    for other in ["", "with a blank", "a\tb", &"x".repeat(129)] {
+        let given = answered(other).await;
+        assert!(given != other && given.parse::<Uuid>().is_ok(), "{other:?}: {given}");
+    }
+    server.stop().await;
 }

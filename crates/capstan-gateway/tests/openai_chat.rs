@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use capstan_agent::{Agent, Outcome, Timer, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, KeyHash, Limits, Settings, Tenant, TenantKey};
+use capstan_protocol::{ErrorSeverity, FaultKind};
 use common::odd_store::OddStore;
 use common::{Server, client, demo, start, stream_of};
 use serde_json::{Value, json};
@@ -212,6 +213,8 @@ async fn what_is_wrong_with_a_request_is_named_and_starts_nothing() {
         (with("logprobs", json!(true)), 400, "logprobs", "invalid_request"),
         (with("stream", json!("yes")), 400, "stream", "invalid_request"),
         (with("metadata", json!({ "k": 5 })), 400, "metadata", "invalid_request"),
+        (with("metadata", json!({ "k".repeat(65): "v" })), 400, "metadata", "invalid_request"),
+        (with("metadata", json!({ "k": "v".repeat(513) })), 400, "metadata", "invalid_request"),
         (with("temperature", json!("hot")), 400, "temperature", "invalid_request"),
         (with("temperature", json!(3)), 400, "temperature", "invalid_request"),
         (with("max_completion_tokens", json!(-1)), 400, "max_completion_tokens", "invalid_request"),
@@ -515,4 +518,18 @@ async fn an_unread_chat_outlasts_every_wait_that_was_asked_for() {
     until(&server, &stream, "running").await;
     server.clock.strike(Timer::Grace);
     until(&server, &stream, "closed").await;
+}
+
+#[tokio::test]
+async fn no_kind_that_is_fatal_is_answered_with_a_status_that_clients_repeat() {
+    let server = serve().await;
+    for kind in FaultKind::ALL {
+        let entry = kind.entry();
+        let response = post(&server, &chat(&format!("/fault {}", entry.code)), &[]).await;
+        let (status, again) = (response.status().as_u16(), header(&response, "x-should-retry").to_owned());
+        let error = response.json::<Value>().await.unwrap()["error"].clone();
+        assert_eq!((&error["kind"], again.as_str()), (&json!(entry.code), "false"), "{error}");
+        let is_fatal = entry.severity == ErrorSeverity::Fatal;
+        assert!(status >= 400 && !(is_fatal && status >= 501), "{}: {status}", entry.code);
+    }
 }

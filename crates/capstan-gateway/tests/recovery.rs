@@ -90,6 +90,11 @@ async fn what_a_repair_cannot_vouch_for_is_lost_and_never_continued() {
     for run in runs {
         let body = server.get(&format!("/v1/streams/{}", run.stream_id)).await.text().await.unwrap();
         assert!(body.contains("stream_lost") && body.contains("FATAL"), "{body}");
+        // Beyond the three packets that there are and beyond all that may have been: the only gap there may be.
+        let seqs =
+            body.lines().filter_map(|line| line.strip_prefix("id: ")?.rsplit(':').next()?.parse().ok());
+        let [0, error, close] = seqs.collect::<Vec<u64>>()[..] else { panic!("{body}") };
+        assert!(error >= 3 + (1 << 20) && close == error + 1, "{error} {close}");
     }
     server.stop().await;
 }

@@ -5,6 +5,7 @@ mod common;
 
 use capstan_gateway::{Gateway, Settings};
 use common::{all, ask, close_reason, demo, journal, problem, seqs, serve_gateway, start, stream_of};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 #[tokio::test]
@@ -98,5 +99,35 @@ async fn the_path_chooses_the_agent_and_is_part_of_the_request() {
         (1, &"second".into())
     );
     assert_eq!(problem(post("demo").await.unwrap()).await.code, "request_conflict");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_empty_cursor_is_none() {
+    let server = start(Settings::default()).await;
+    let request = ask("/tokens 2");
+    let begun = server.post_with(&request, &[("last-event-id", "")]).await;
+    assert_eq!(seqs(&all(begun).await), [1, 2, 3]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_viewer_of_a_run_that_waits_stays_and_arms_nothing() {
+    let server = start(Settings::default()).await;
+    let request = ask("/fault upstream_truncated");
+    let response = server.post(&request).await;
+    let path = format!("/v1/streams/{}", stream_of(&response));
+    let first = all(response).await;
+    let viewer = server.get(&path).await;
+    let summary = || async {
+        let list: Value = server.get("/v1/streams").await.json().await.unwrap();
+        (list["streams"][0]["state"].clone(), list["streams"][0]["attempt"].clone())
+    };
+    assert_eq!(summary().await, (json!("waiting"), json!(1)));
+    // What it waits for is its client.
+    let second = all(server.post(&request).await).await;
+    assert!(second.len() > first.len());
+    server.delete(&path).await;
+    assert!(all(viewer).await.starts_with(&second), "its body stayed open meanwhile");
     server.stop().await;
 }

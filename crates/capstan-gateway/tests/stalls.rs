@@ -4,7 +4,7 @@
 mod common;
 
 use std::io::ErrorKind;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use capstan_gateway::{Settings, Timeouts};
 use common::{Server, ask, journal, start_on};
@@ -30,8 +30,8 @@ async fn servers() -> (Server, Server) {
 }
 
 /// A run that is over: its path, and its whole body.
-async fn long_run(server: &Server) -> (String, Vec<u8>) {
-    let response = server.post(&ask(LONG)).await;
+async fn long_run(server: &Server, text: &str) -> (String, Vec<u8>) {
+    let response = server.post(&ask(text)).await;
     let path = format!("/v1/streams/{}", common::stream_of(&response));
     (path, response.bytes().await.unwrap().to_vec())
 }
@@ -81,7 +81,7 @@ fn after_opening(body: &[u8]) -> &[u8] {
 #[tokio::test]
 async fn a_reader_that_hangs_up_is_told_from_one_that_stalls() {
     let (patient, _impatient) = servers().await;
-    let (path, _) = long_run(&patient).await;
+    let (path, _) = long_run(&patient, LONG).await;
     assert_eq!(parting(&patient, &path).await, "done");
     let request = format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n");
     let mut viewer = send(&patient, request.as_bytes()).await;
@@ -94,7 +94,7 @@ async fn a_reader_that_hangs_up_is_told_from_one_that_stalls() {
 #[tokio::test]
 async fn a_reader_that_takes_nothing_is_cut_and_goes_on_from_its_cursor_with_the_same_bytes() {
     let (patient, impatient) = servers().await;
-    let (path, whole) = long_run(&patient).await;
+    let (path, whole) = long_run(&patient, LONG).await;
     let mut socket =
         send(&impatient, format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").as_bytes()).await;
     has_cut_one(&impatient).await;
@@ -118,7 +118,7 @@ async fn a_reader_that_takes_nothing_is_cut_and_goes_on_from_its_cursor_with_the
 #[tokio::test]
 async fn over_http_2_the_connection_is_cut() {
     let (patient, impatient) = servers().await;
-    let (path, _) = long_run(&patient).await;
+    let (path, _) = long_run(&patient, LONG).await;
     let _socket = send(&impatient, &http_2_get(&path)).await;
     has_cut_one(&impatient).await;
     assert_eq!(parting(&impatient, &path).await, "stalled");
@@ -130,7 +130,7 @@ async fn over_http_2_the_connection_is_cut() {
 #[tokio::test]
 async fn over_http_2_an_answer_that_gets_no_window_is_given_up_and_its_connection_lives() {
     let (patient, impatient) = servers().await;
-    let (path, _) = long_run(&patient).await;
+    let (path, _) = long_run(&patient, LONG).await;
     let mut socket = send(&impatient, &common::http2::gets(&path, "", 1)).await;
     has_cut_one(&impatient).await;
     let mut seen = Vec::new();
@@ -188,5 +188,25 @@ async fn a_viewer_of_a_quiet_stream_is_never_cut() {
     let metrics = server.get("/metrics").await.text().await.unwrap();
     assert!(metrics.contains("capstan_stalled_readers_total 0\n"), "{metrics}");
     drop(viewer);
+    server.stop().await;
+}
+
+/// It takes a little at a time, and needs far longer in all than one is waited for that takes nothing. Time has to pass
+/// here: the server's patience and the reader's pace are both real, ten to one, so that a busy machine does not matter.
+#[tokio::test]
+async fn a_reader_that_is_slow_is_never_cut() {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let timeouts = Timeouts { stalled_reader: PATIENCE, ..Timeouts::default() };
+    let server = start_on(journal(), Settings { timeouts, ..Settings::default() }).await;
+    let (path, whole) = long_run(&server, "/tokens 8000").await;
+    let mut socket =
+        send(&server, format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").as_bytes()).await;
+    let (began, mut pace) = (Instant::now(), tokio::time::interval(PATIENCE / 10));
+    let mut answer = Vec::new();
+    while (&mut socket).take(50_000).read_to_end(&mut answer).await.unwrap() > 0 {
+        pace.tick().await;
+    }
+    assert!(began.elapsed() > PATIENCE * 2, "{:?}: that is not slow", began.elapsed());
+    assert!(answer.ends_with(&whole), "{} bytes instead of {}", answer.len(), whole.len());
     server.stop().await;
 }

@@ -436,7 +436,9 @@ fn a_foreign_stream_error_keeps_code_message_and_severity() {
 #[test]
 fn a_foreign_run_error_with_nothing_but_a_message_is_read() {
     let event: AguiEvent = serde_json::from_value(json!({ "type": "RUN_ERROR", "message": "boom" })).unwrap();
-    let fault = Fault::from(RunError::from_event(&event).unwrap());
+    let error = RunError::from_event(&event).unwrap();
+    assert_eq!(error.http_status, 500);
+    let fault = Fault::from(error);
     assert_eq!((fault.kind(), fault.message()), (FaultKind::AgentExecutionError, "boom"));
     let event: AguiEvent =
         serde_json::from_value(json!({ "type": "RUN_ERROR", "message": "boom", "code": "E42" })).unwrap();

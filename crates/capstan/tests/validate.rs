@@ -1,9 +1,14 @@
 //! `capstan validate` as its users meet it: the real binary, real pipes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[path = "../../capstan-protocol/tests/common/mod.rs"]
+mod conformance;
+
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
+use conformance::{deep, is_strict, vectors};
 use serde_json::{Value, json};
 
 fn capstan(args: &[&str], input: &str) -> Output {
@@ -21,7 +26,7 @@ fn capstan(args: &[&str], input: &str) -> Output {
 
 fn verdicts(output: &Output) -> Vec<Value> {
     let text = std::str::from_utf8(&output.stdout).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.lines().map(deep).collect()
 }
 
 #[test]
@@ -141,4 +146,25 @@ fn lines_end_at_lf_only() {
         "{\"op\":\"delta\",\"p\":\"a\u{2028}b\u{85}c\"}\r\n",
     );
     assert_eq!(verdicts(&output)[0]["value"]["p"], "a\u{2028}b\u{85}c");
+}
+
+/// All cases of a model go through one process.
+#[test]
+fn every_case_of_the_vectors_gets_its_verdict_from_the_command() {
+    let mut by_model: BTreeMap<(String, String), Vec<Value>> = BTreeMap::new();
+    let cases = vectors("cap/models.jsonl").into_iter().filter(is_strict);
+    for case in cases.filter(|case| case["model"] != "SSE-from-packet") {
+        let word = |name: &str| case[name].as_str().unwrap().to_owned();
+        by_model.entry((word("profile"), word("model"))).or_default().push(case);
+    }
+    assert!(by_model.len() >= 40, "only {} models", by_model.len());
+    for ((profile, model), cases) in by_model {
+        let lines: String = cases.iter().map(|case| format!("{}\n", case["input"])).collect();
+        let output = capstan(&["validate", "--model", &model, "--profile", &profile, "--report"], &lines);
+        let verdicts = verdicts(&output);
+        assert_eq!(verdicts.len(), cases.len(), "{profile} {model}");
+        for (verdict, case) in verdicts.iter().zip(&cases) {
+            assert_eq!(verdict["ok"], case["accept"], "{}: {}: {verdict}", case["id"], case["why"]);
+        }
+    }
 }

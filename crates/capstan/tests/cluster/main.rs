@@ -22,6 +22,7 @@ use std::collections::HashSet;
 
 use capstan_protocol::ServiceRequest;
 use client::{ask, assert_whole, errors, http, packets, read_until, stream_of, tokens, whole_frames};
+use network::{Network, Weather};
 use postgres_server::{Database, Engine};
 use process::Server;
 use serde_json::Value;
@@ -221,4 +222,35 @@ async fn a_database_that_crashes_and_comes_back_is_not_noticed() {
     watched.extend(read_until(&mut watching, |_| false).await);
     assert_whole(&packets(&seen), &tokens(200));
     assert!(seen == watched && seen == cluster.replay(2, &stream).await);
+}
+
+/// A gateway whose answers from the database are lost, at its claim, among its packets and at its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_whose_answer_is_lost_is_neither_lost_nor_done_twice() {
+    let Some(database) = Database::create() else { return };
+    let mut cluster = Cluster::empty(database.url.clone(), PATIENT);
+    let (network, url) = Network::before(&database.url).await;
+    let direct = std::mem::replace(&mut cluster.url, url);
+    cluster.add();
+    cluster.url = direct;
+    cluster.add();
+    let lose_the_answer = async |is_done: &str| {
+        network.turn(Weather::Deaf);
+        while database.sql(is_done) != "t" {}
+        network.clear_up();
+        network.cut();
+    };
+    let request = ask("/tokens 300 --delay 5ms");
+    let claimed = "select exists (select from capstan.claims)";
+    let (mut response, ()) = tokio::join!(cluster.post(0, &request), lose_the_answer(claimed));
+    let stream = stream_of(&response);
+    let mut seen = read_until(&mut response, |seen| seen.contains(":20\n")).await;
+    lose_the_answer("select exists (select from capstan.blocks where last_seq > 60)").await;
+    seen.extend(read_until(&mut response, |seen| seen.contains(":200\n")).await);
+    lose_the_answer("select exists (select from capstan.runs where state = 3)").await;
+    seen.extend(read_until(&mut response, |_| false).await);
+    assert_whole(&packets(&seen), &tokens(300));
+    assert_eq!(seen, cluster.replay(1, &stream).await);
+    let runs = cluster.servers[1].streams().await;
+    assert_eq!((runs.len(), &runs[0]["attempt"]), (1, &1.into()), "{runs:?}");
 }

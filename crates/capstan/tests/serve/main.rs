@@ -33,3 +33,4 @@ mod streams;
 mod terminal;
 mod tls;
 mod traces;
+mod webhooks;
