@@ -1,4 +1,5 @@
-//! Checks the documents: what they link to is there, and the tests that PROTOCOL.md names exist.
+//! Checks the documents: what they link to is there, the tests that PROTOCOL.md names exist, the code map of
+//! ARCHITECTURE.md is that of this tree, and what docs/observability.md says of the log is what is logged.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,6 +28,14 @@ pub(crate) fn check(root: &Path) -> Result<String, String> {
             .filter(|name| !functions.contains(**name))
             .map(|name| format!("PROTOCOL.md: no test is called {name}")),
     );
+    wrong.extend(off_the_map(&read(&root.join("ARCHITECTURE.md"))?, &tracked(root, &["*"])?));
+    let mut sources = String::new();
+    for file in tracked(root, &["crates/*/src/*.rs"])? {
+        sources.push_str(&read(&root.join(file))?);
+    }
+    let lines = read(&root.join("docs/observability.md"))?;
+    let unsaid = logged(&lines).filter(|line| !sources.contains(&format!("\"{line}\"")));
+    wrong.extend(unsaid.map(|line| format!("docs/observability.md: nothing logs {line:?}")));
     match wrong.is_empty() {
         true => Ok(format!("{links} links lead somewhere, {} tests of PROTOCOL.md exist", named.len())),
         false => Err(format!("the documents:\n  {}", wrong.join("\n  "))),
@@ -75,6 +84,43 @@ fn anchors(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
+/// The lines of the log in the table of them. One that begins with a name is no text of ours as it stands.
+fn logged(text: &str) -> impl Iterator<Item = &str> {
+    let rows = text.lines().skip_while(|line| !line.starts_with("| message | level |")).skip(2);
+    let cells = rows.map_while(|row| row.strip_prefix("| ")?.split(" | ").next());
+    let lines = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    lines.filter(|line| line.starts_with(|first: char| first.is_lowercase()))
+}
+
+/// What the code map names and is not there; crates that it leaves out, and places that it has twice.
+fn off_the_map(architecture: &str, files: &[String]) -> Vec<String> {
+    let map = architecture.lines().skip_while(|line| *line != "## Code map").skip(1);
+    let (mut wrong, mut places) = (Vec::new(), BTreeSet::new());
+    let mut place = "";
+    for line in map.take_while(|line| !line.starts_with("## ")) {
+        let Some(line) = line.strip_prefix("    ") else { continue };
+        if let Some(name) = line.split_whitespace().next().filter(|name| line.starts_with(name)) {
+            place = name;
+            if !places.insert(name) {
+                wrong.push(format!("ARCHITECTURE.md: {name} is twice in the code map"));
+            }
+        }
+        let words = line.split(|c: char| c.is_whitespace() || "();:,".contains(c));
+        let named = words.filter(|word| word.ends_with(".rs") && place.starts_with("crates/"));
+        let is_there = |word: &&str| {
+            let end = format!("/{word}");
+            files.iter().any(|file| file.starts_with(place) && file.ends_with(&end))
+        };
+        let gone = named.filter(|word| !is_there(word));
+        wrong.extend(gone.map(|word| format!("ARCHITECTURE.md: {place} has no {word}")));
+    }
+    let crates: BTreeSet<&str> =
+        files.iter().filter_map(|file| file.strip_prefix("crates/")?.split('/').next()).collect();
+    let left_out = crates.into_iter().filter(|name| !places.contains(format!("crates/{name}/").as_str()));
+    wrong.extend(left_out.map(|name| format!("ARCHITECTURE.md: the code map lacks crates/{name}/")));
+    wrong
+}
+
 /// Names in back-ticks that read as a sentence: nothing on the wire has as many words.
 fn named(text: &str) -> BTreeSet<&str> {
     let quoted = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
@@ -108,6 +154,24 @@ mod tests {
     fn headings_are_written_as_links_have_them() {
         let text = "# 12. Upstreams\ntext\n## `[[agents]]`, and more\n";
         assert_eq!(anchors(text).collect::<Vec<_>>(), ["12-upstreams", "agents-and-more"]);
+    }
+
+    #[test]
+    fn a_code_map_that_is_not_that_of_the_tree_is_told() {
+        let map = "# A\n## Code map\n\n    crates/a/   one\n      x.rs y.rs   two; sub/z.rs\n    docs/   three\n    docs/   three\n\n## B\n";
+        let files = ["crates/a/src/x.rs", "crates/a/src/sub/z.rs", "crates/b/src/y.rs"].map(str::to_owned);
+        let expected = [
+            "ARCHITECTURE.md: crates/a/ has no y.rs",
+            "ARCHITECTURE.md: docs/ is twice in the code map",
+            "ARCHITECTURE.md: the code map lacks crates/b/",
+        ];
+        assert_eq!(off_the_map(map, &files), expected);
+    }
+
+    #[test]
+    fn lines_of_the_log_are_found_in_their_table() {
+        let text = "`a`\n| message | level | says |\n|---|---|---|\n| `run ended` | info | `x` |\n| `KEY is not`, `b c` | warn | |\n\n| `d` | e | |\n";
+        assert_eq!(logged(text).collect::<Vec<_>>(), ["run ended", "b c"]);
     }
 
     #[test]
