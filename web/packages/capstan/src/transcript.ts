@@ -21,6 +21,14 @@ export class Transcript {
   /** For each packet with text: its seq, its block, and how long that was afterwards; a reset finds its place here. */
   #marks: { seq: number; at: number; length: number }[] = [];
 
+  /** Another one that stands where this one does, and goes its own way from here. */
+  fork(): Transcript {
+    const other = Object.assign(new Transcript(), { close: this.close, error: this.error });
+    other.#blocks = [...this.#blocks];
+    other.#marks = [...this.#marks];
+    return other;
+  }
+
   /** Takes the next packet. */
   take(packet: StreamPacket): void {
     switch (packet.op) {

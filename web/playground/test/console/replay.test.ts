@@ -2,17 +2,17 @@
 import type { StreamPacket } from "capstan";
 import { expect, test } from "vitest";
 
-import { Fold, framesOf, type Heard, placeOf, questionOf, tailOf, Tape } from "../../src/console/run/packets.js";
+import { Fold, type Packets, questionOf, tailOf } from "../../src/console/run/packets.js";
 import { LONGEST_PAUSE, paced, played, rested, RESTING, schedule, set, shownBy, standing } from "../../src/console/run/replay.js";
+import { read, Tape } from "../../src/console/run/tape.js";
 
-const at = (times: readonly number[]) => times.map((time) => ({ time }));
-const heard = (packets: readonly StreamPacket[]): readonly Heard[] => packets.map((packet) => ({ packet, time: Date.parse(packet.t) }));
+const heard = (packets: readonly StreamPacket[]): Packets => ({ length: packets.length, packet: (n) => packets[n] });
 
 test("packets come as far apart as they came; long pauses are cut where waits are skipped", () => {
-  expect(schedule(at([1_000, 1_200, 31_200, 31_300]), false)).toEqual([0, 200, 30_200, 30_300]);
-  expect(schedule(at([1_000, 1_200, 31_200, 31_300]), true)).toEqual([0, 200, 200 + LONGEST_PAUSE, 300 + LONGEST_PAUSE]);
+  expect(schedule([1_000, 1_200, 31_200, 31_300], false)).toEqual([0, 200, 30_200, 30_300]);
+  expect(schedule([1_000, 1_200, 31_200, 31_300], true)).toEqual([0, 200, 200 + LONGEST_PAUSE, 300 + LONGEST_PAUSE]);
   // A stamp that goes back is no reason to.
-  expect(schedule(at([1_000, 900, 1_000]), false)).toEqual([0, 0, 100]);
+  expect(schedule([1_000, 900, 1_000], false)).toEqual([0, 0, 100]);
 });
 
 test("it stands still, plays, changes its pace and is set elsewhere", () => {
@@ -25,7 +25,7 @@ test("it stands still, plays, changes its pace and is set elsewhere", () => {
 });
 
 test("what has come by then is shown", () => {
-  const times = schedule(at([0, 100, 100, 250]), false);
+  const times = schedule([0, 100, 100, 250], false);
   expect([-1, 0, 99, 100, 249, 250, 9_999].map((at) => shownBy(times, at))).toEqual([0, 1, 1, 3, 3, 4, 4]);
 });
 
@@ -54,22 +54,61 @@ test("a fold is what a viewer had, forwards and backwards", () => {
   expect(new Fold().upTo(failed, 3).status).toBe("failed");
 });
 
-test("frames are read as they were sent, in each face", () => {
-  const sent = (seq: number, data: unknown) => `event: stream.packet\nid: ${ID}:${seq}\ndata: ${JSON.stringify(data)}\n\n`;
-  const cap = framesOf(`: hello\n\n${PACKETS.map((one) => sent(one.seq, one)).join("")}`, "cap");
-  expect(cap.map(({ seq, op, type }) => [seq, op, type])).toEqual([[1, "DELTA", undefined], [2, "ERROR", undefined], [3, "EVENT", "stream_reset"], [4, "DELTA", undefined], [5, "CLOSE", undefined]]);
-  expect(cap[0]?.text).toBe(`event: stream.packet\nid: ${ID}:1\ndata: ${JSON.stringify(PACKETS[0])}`);
-  const agui = framesOf(`id: ${ID}:7.2\ndata: {"type":"RUN_STARTED"}\n\ndata: nonsense\n\n`, "ag-ui");
-  expect(agui.map(({ seq, op }) => [seq, op])).toEqual([[7, "RUN_STARTED"], [7, "?"]]);
+test("going back begins at a stop on the way, and comes to the same", async () => {
+  const many = Array.from({ length: 40_000 }, (_, n) => (n % 9_000 === 8_999 ? packet(n + 1, "EVENT", { id: "1", timestamp: "2026-11-17T04:00:00Z", type: "stream_reset", data: { attempt: 2, after_seq: n - 4_000 } }) : packet(n + 1, "DELTA", `${n} `)));
+  let taken = 0;
+  const counted: Packets = { length: many.length, packet: (n) => ((taken += 1), many[n]) };
+  const fold = new Fold();
+  await fold.reach(counted, many.length);
+  expect(taken).toBe(many.length);
+  for (const place of [39_999, 26_999, 27_001, 9_500, 8_999, 10, 40_000]) {
+    taken = 0;
+    const state = await fold.reach(counted, place);
+    expect(state).toEqual(new Fold().upTo(heard(many), place));
+    if (place > 10 && place < 40_000) expect(taken, `to ${place}`).toBeLessThan(8_000);
+  }
+  const left = new AbortController();
+  left.abort();
+  expect(await fold.reach(counted, 5, left.signal), "nobody waits for it").toBeUndefined();
 });
 
-test("a tape grows with what is read, and a place on it is found by its packet", () => {
-  const frames = PACKETS.map((packet) => ({ seq: packet.seq, op: packet.op, type: undefined, text: "", data: "", packet: packet.seq === 3 ? undefined : packet }));
-  const tape = new Tape();
-  const before = tape.grown(frames.slice(0, 2));
-  const whole = tape.grown(frames);
-  expect([before, whole].map((some) => some.map(({ packet }) => packet.seq))).toEqual([[1, 2], [1, 2, 4, 5]]);
-  expect([0, 1, 2, 3, 4, 9].map((seq) => placeOf(whole, seq))).toEqual([0, 1, 2, 2, 3, 4]);
+const sent = (seq: number, data: unknown) => `event: stream.packet\nid: ${ID}:${seq}\ndata: ${JSON.stringify(data)}\n\n`;
+const named = (tape: Tape) => Array.from({ length: tape.length }, (_, n) => [tape.seq(n), tape.frame(n).name]);
+
+test("frames are read as they were sent, in each face", async () => {
+  const text = `retry: 500\nid: ${ID}:0\n\n: hello\n\n${PACKETS.map((one) => sent(one.seq, one)).join("")}`;
+  const cap = Tape.EMPTY.with(await read(text, "cap"));
+  expect(named(cap)).toEqual([[1, "DELTA"], [2, "ERROR"], [3, "EVENT stream_reset"], [4, "DELTA"], [5, "CLOSE"]]);
+  expect(cap.frame(0).text).toBe(`event: stream.packet\nid: ${ID}:1\ndata: ${JSON.stringify(PACKETS[0])}`);
+  expect(cap.frame(0).data).toBe(JSON.stringify(PACKETS[0]));
+  expect(PACKETS.map((_, n) => cap.packet(n))).toEqual(PACKETS);
+  expect(cap.times()).toEqual(PACKETS.map(({ t }) => Date.parse(t)));
+  expect(cap.named("DELTA")).toEqual([0, 3]);
+  const agui = Tape.EMPTY.with(await read(`id: ${ID}:7.2\ndata: {"type":"RUN_STARTED"}\n\ndata: nonsense\n\n`, "ag-ui"));
+  expect(named(agui)).toEqual([[7, "RUN_STARTED"], [7, "?"]]);
+});
+
+/** What no gateway of ours writes is read by the slow way, and comes to the same. */
+test.each([
+  ["in another order", (one: StreamPacket) => `data: ${JSON.stringify(Object.fromEntries(Object.entries(one).reverse()))}\nid: ${ID}:${one.seq}\n\n`],
+  ["in several lines", (one: StreamPacket) => `id: ${ID}:${one.seq}\n${JSON.stringify(one, null, 1).split("\n").map((line) => `data: ${line}\n`).join("")}\n`],
+  ["with a comment behind it", (one: StreamPacket) => sent(one.seq, one).replace(/\n\n$/, "\n: so much for that\n\n")],
+])("a packet %s", async (_, written) => {
+  const tape = Tape.EMPTY.with(await read(PACKETS.map(written).join(""), "cap"));
+  expect(PACKETS.map((_, n) => tape.packet(n))).toEqual(PACKETS);
+  expect(named(tape)).toEqual(named(Tape.EMPTY.with(await read(PACKETS.map((one) => sent(one.seq, one)).join(""), "cap"))));
+  expect(tape.times()).toEqual(PACKETS.map(({ t }) => Date.parse(t)));
+});
+
+test("a tape grows with what is read, and a place on it is found by its packet", async () => {
+  const [some, others] = [PACKETS.slice(0, 2), PACKETS.slice(1).filter(({ seq }) => seq !== 3)];
+  const before = Tape.EMPTY.with(await read(some.map((one) => sent(one.seq, one)).join(""), "cap"));
+  // What it has already is not taken again.
+  const whole = before.with(await read(others.map((one) => sent(one.seq, one)).join(""), "cap", before.last));
+  expect([before, whole].map((tape) => named(tape).map(([seq]) => seq))).toEqual([[1, 2], [1, 2, 4, 5]]);
+  expect(whole.with(await read("", "cap", 5))).toBe(whole);
+  expect([0, 1, 2, 3, 4, 9].map((seq) => whole.placeOf(seq))).toEqual([0, 1, 2, 2, 3, 4]);
+  expect(whole.named("DELTA")).toEqual([0, 2]);
 });
 
 test("of a long text the end is shown, and it is said how much is not", () => {

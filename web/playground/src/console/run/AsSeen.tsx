@@ -1,4 +1,5 @@
 // What the user saw, by the playground's own rendering, and how it came: at the speed at which it did.
+import type { CapStreamState } from "capstan/react";
 import { type KeyboardEvent, type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 
 import { Boundary } from "../../show/Boundary.js";
@@ -9,13 +10,13 @@ import { Icon } from "../../ui/Icon.js";
 import { Switch } from "../../ui/Switch.js";
 import { count, span } from "../format.js";
 import { useShortcuts } from "../keys.js";
-import { type Fold, type Heard, placeOf, tailOf } from "./packets.js";
+import { Fold, tailOf } from "./packets.js";
 import { paced, played, type Replay, rested, RESTING, schedule, set, shownBy, SPEEDS, standing } from "./replay.js";
+import type { Tape } from "./tape.js";
 
 interface Props {
   question: string;
-  heard: readonly Heard[];
-  fold: Fold;
+  tape: Tape;
   /** The packet that is looked at; the last one if there is none. */
   at: number | undefined;
   onAt: (seq: number | undefined) => void;
@@ -24,25 +25,26 @@ interface Props {
 /** More is not laid out unless somebody wants it: a replay changes it sixty times a second. */
 const LONGEST = 20_000;
 
-export function AsSeen({ question, heard, fold, at, onAt }: Props): ReactNode {
+export function AsSeen({ question, tape, at, onAt }: Props): ReactNode {
   const [skips, setSkips] = useState(true);
   const [isWhole, setWhole] = useState(false);
-  const times = useMemo(() => schedule(heard, skips), [heard, skips]);
-  const place = at === undefined ? heard.length : placeOf(heard, at);
-  const [replay, setReplay] = useReplay(times, place, (shown) => onAt(heard[shown - 1]?.packet.seq ?? 0));
+  const times = useMemo(() => schedule(tape.times(), skips), [tape, skips]);
+  const place = at === undefined ? tape.length : tape.placeOf(at);
+  const [replay, setReplay] = useReplay(times, place, (shown) => onAt(seqAt(tape, shown)));
   const isPlaying = replay.since !== undefined;
-  const { state, hidden } = useMemo(() => tailOf(fold.upTo(heard, place), isWhole && !isPlaying ? Infinity : LONGEST), [fold, heard, place, isWhole, isPlaying]);
+  const seen = useFold(tape, place);
+  const { state, hidden } = useMemo(() => tailOf(seen, isWhole && !isPlaying ? Infinity : LONGEST), [seen, isWhole, isPlaying]);
   const turn = useMemo(() => ({ id: "run", question, state }), [question, state]);
 
   const go = (shown: number) => {
-    const to = Math.min(heard.length, Math.max(0, shown));
+    const to = Math.min(tape.length, Math.max(0, shown));
     setReplay((before) => set(before, times[to - 1] ?? 0, performance.now()));
-    onAt(to === heard.length ? undefined : (heard[to - 1]?.packet.seq ?? 0));
+    onAt(to === tape.length ? undefined : seqAt(tape, to));
   };
   const toggle = () => {
     const now = performance.now();
-    const start = place >= heard.length ? 0 : (times[place - 1] ?? 0);
-    if (!isPlaying && place >= heard.length) onAt(0);
+    const start = place >= tape.length ? 0 : (times[place - 1] ?? 0);
+    if (!isPlaying && place >= tape.length) onAt(0);
     setReplay((before) => (isPlaying ? rested(before, now) : played(set(before, start, now), now)));
   };
   useShortcuts({ " ": toggle });
@@ -58,8 +60,8 @@ export function AsSeen({ question, heard, fold, at, onAt }: Props): ReactNode {
     <div className="seen">
       <div className="player" role="group" aria-label="Replay">
         <Button size="icon" look="primary" aria-label={isPlaying ? "Pause" : "Play"} onClick={toggle}><Icon name={isPlaying ? "pause" : "play"} /></Button>
-        <input type="range" aria-label="Packet" aria-valuetext={`packet ${place} of ${heard.length}, ${span(times[place - 1] ?? 0)}`} min={0} max={heard.length} value={place} onChange={(event) => go(Number(event.target.value))} onKeyDown={page} />
-        <span className="player-place">{place} / {heard.length} · {span(times[place - 1] ?? 0)}</span>
+        <input type="range" aria-label="Packet" aria-valuetext={`packet ${place} of ${tape.length}, ${span(times[place - 1] ?? 0)}`} min={0} max={tape.length} value={place} onChange={(event) => go(Number(event.target.value))} onKeyDown={page} />
+        <span className="player-place">{place} / {tape.length} · {span(times[place - 1] ?? 0)}</span>
         <span className="row" role="group" aria-label="Speed">
           {SPEEDS.map((speed) => <Button key={speed} size="small" aria-pressed={replay.speed === speed} onClick={() => setReplay((before) => paced(before, speed, performance.now()))}>{speed}×</Button>)}
         </span>
@@ -73,6 +75,33 @@ export function AsSeen({ question, heard, fold, at, onAt }: Props): ReactNode {
       </div>
     </div>
   );
+}
+
+/** The packet of the last of so many frames. */
+function seqAt(tape: Tape, shown: number): number {
+  return shown > 0 && shown <= tape.length ? tape.seq(shown - 1) : 0;
+}
+
+/** What a viewer had at a place. What is far takes its time, and what was seen before stays meanwhile. */
+function useFold(tape: Tape, place: number): CapStreamState {
+  const [fold] = useState(() => new Fold());
+  const [, setRound] = useState(0);
+  const before = useRef<CapStreamState>({ status: "idle" });
+  const near = useMemo(() => (fold.isNear(place) ? fold.upTo(tape, place) : undefined), [fold, tape, place]);
+  useEffect(() => {
+    if (near) {
+      before.current = near;
+      return;
+    }
+    const left = new AbortController();
+    void fold.reach(tape, place, left.signal).then((state) => {
+      if (!state) return;
+      before.current = state;
+      setRound((round) => round + 1);
+    });
+    return () => left.abort();
+  }, [fold, near, tape, place]);
+  return near ?? before.current;
 }
 
 /** A replay that tells how many packets are shown, with the frames of the screen, until it is through. */

@@ -1,29 +1,29 @@
 // Every attempt, not only the last: when it began, how it ended, what it took.
-import { Transcript } from "capstan";
-import { type ReactNode, useMemo } from "react";
+import { type ReactNode, useEffect, useState } from "react";
 
 import { Markdown } from "../../markdown.js";
 import { Badge } from "../../ui/Badge.js";
 import type { Attempt, RunDetail } from "../api/types.js";
 import { bytes, clock, count, plural, span, tokens } from "../format.js";
 import { CopyButton } from "../parts/Copy.js";
-import type { Heard } from "./packets.js";
+import { Pace } from "./pace.js";
+import type { Tape } from "./tape.js";
 
 interface Props {
   detail: RunDetail;
   /** Empty while content is not shown. */
-  heard: readonly Heard[];
+  tape: Tape;
   now: number;
   onAt: (seq: number) => void;
 }
 
-export function AttemptCards({ detail, heard, now, onAt }: Props): ReactNode {
+export function AttemptCards({ detail, tape, now, onAt }: Props): ReactNode {
   return (
     <ol className="plain attempts" aria-label="Attempts">
       {detail.attempts.map((attempt) => (
         <li key={attempt.n} className="card" data-attempt={attempt.n}>
           <AttemptCard attempt={attempt} now={now} onAt={onAt} />
-          {isParted(detail.attempts, attempt) && <Said attempt={attempt} heard={heard} />}
+          {isParted(detail.attempts, attempt) && <Said attempt={attempt} tape={tape} />}
         </li>
       ))}
     </ol>
@@ -70,12 +70,27 @@ function Fact({ name, children }: { name: string; children: ReactNode }): ReactN
 }
 
 /** What this attempt said, by itself. */
-function Said({ attempt: { from_seq, to_seq }, heard }: { attempt: Attempt; heard: readonly Heard[] }): ReactNode {
-  const text = useMemo(() => {
-    const transcript = new Transcript();
-    for (const { packet } of heard) if (packet.seq >= (from_seq ?? 0) && packet.seq <= (to_seq ?? Infinity) && packet.op === "DELTA") transcript.take(packet);
-    return transcript.text;
-  }, [from_seq, to_seq, heard]);
+function Said({ attempt: { from_seq, to_seq }, tape }: { attempt: Attempt; tape: Tape }): ReactNode {
+  const [text, setText] = useState("");
+  const [first, end] = [tape.placeOf((from_seq ?? 0) - 1), tape.placeOf(to_seq ?? Infinity)];
+  useEffect(() => {
+    const left = new AbortController();
+    void saidBetween(tape, first, end, left.signal).then((said) => said !== undefined && setText(said));
+    return () => left.abort();
+    // Once it has all of them, a tape that grows has nothing more to say.
+  }, [first, end]);
   if (text === "") return null;
   return <div className="said content"><Markdown text={text} /></div>;
+}
+
+async function saidBetween(tape: Tape, first: number, end: number, signal: AbortSignal): Promise<string | undefined> {
+  const pace = new Pace();
+  let text = "";
+  for (let n = first; n < end; n += 1) {
+    if (pace.isOver) await pace.rest();
+    if (signal.aborted) return undefined;
+    const packet = tape.packet(n);
+    if (packet?.op === "DELTA") text += packet.p;
+  }
+  return text;
 }

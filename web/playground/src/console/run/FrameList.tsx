@@ -1,5 +1,5 @@
 // The frames as they were sent, in any face of CAP or AG-UI; only what is on screen is an element.
-import { type ReactNode, useMemo } from "react";
+import { memo, type ReactNode, useMemo } from "react";
 
 import { raw } from "../../raw.js";
 import { Select } from "../../ui/Select.js";
@@ -7,7 +7,7 @@ import type { Face } from "../api/api.js";
 import { count, plural } from "../format.js";
 import { Failure } from "../parts/Failure.js";
 import { Rows } from "../parts/Rows.js";
-import { countUpTo, nameOf, type SentFrame } from "./packets.js";
+import { countUpTo, type Tape } from "./tape.js";
 import { type Frames, MOST } from "./use-frames.js";
 
 const ROW = 26;
@@ -25,9 +25,13 @@ interface Props {
 
 export function FrameList({ read, face, onFace, op, onOp, at, onAt }: Props): ReactNode {
   const ops = useMemo(() => [...new Set([...read.names, ...(op ? [op] : [])])].sort(), [read.names, op]);
-  const frames = useMemo(() => (op === "" ? read.frames : read.frames.filter((frame) => nameOf(frame) === op)), [read.frames, op]);
-  const place = at === undefined ? -1 : countUpTo(frames, at - 1, ({ seq }) => seq);
-  const chosen = place < frames.length ? place : -1;
+  const { tape } = read;
+  const some = useMemo(() => (op === "" ? undefined : tape.named(op)), [tape, op]);
+  const length = some?.length ?? tape.length;
+  /** Of the tape's frames, the one in a row. */
+  const nth = (n: number) => some?.[n] ?? n;
+  const place = at === undefined ? -1 : countUpTo(length, at - 1, (n) => tape.seq(nth(n)));
+  const chosen = place < length ? place : -1;
   return (
     <div className="frame-list">
       <div className="row">
@@ -40,24 +44,39 @@ export function FrameList({ read, face, onFace, op, onOp, at, onAt }: Props): Re
           <option value="">all frames</option>
           {ops.map((name) => <option key={name}>{name}</option>)}
         </Select>
-        <span className="muted" role="status">{plural(frames.length, "frame")}{read.isWhole ? "" : ", reading on…"}{read.frames.length >= MOST ? `; beyond ${count(MOST)} only the download has them` : ""}</span>
+        <span className="muted" role="status">{plural(length, "frame")}{read.isWhole ? "" : ", reading on…"}{tape.length >= MOST ? `; beyond ${count(MOST)} only the download has them` : ""}</span>
       </div>
       {read.error !== undefined && <Failure error={read.error} onAgain={read.again} />}
-      <div className="marks content" role="table" aria-label="Frames" aria-rowcount={frames.length}>
-        <Rows label="Frames" count={frames.length} row={ROW} shown={chosen < 0 ? undefined : chosen}
-          render={(n) => <FrameRow key={n} n={n} frame={frames[n]!} isChosen={n === chosen} onAt={onAt} />} />
+      <div className="marks content" role="table" aria-label="Frames" aria-rowcount={length}>
+        <Rows label="Frames" count={length} row={ROW} shown={chosen < 0 ? undefined : chosen}
+          render={(n) => <FrameRow key={n} n={n} tape={tape} nth={nth(n)} isChosen={n === chosen} onAt={onAt} />} />
       </div>
-      {chosen >= 0 && frames[chosen] && <pre className="frame-whole content" tabIndex={0} aria-label="The chosen frame">{raw(frames[chosen].text)}</pre>}
+      {chosen >= 0 && <pre className="frame-whole content" tabIndex={0} aria-label="The chosen frame">{raw(tape.frame(nth(chosen)).text)}</pre>}
     </div>
   );
 }
 
-function FrameRow({ n, frame, isChosen, onAt }: { n: number; frame: SentFrame; isChosen: boolean; onAt: (seq: number) => void }): ReactNode {
+interface RowProps {
+  n: number;
+  tape: Tape;
+  /** Which of the tape's frames. */
+  nth: number;
+  isChosen: boolean;
+  onAt: (seq: number) => void;
+}
+
+const FrameRow = memo(function FrameRow({ n, tape, nth, isChosen, onAt }: RowProps): ReactNode {
+  const { seq, name, data } = tape.frame(nth);
   return (
     <div className="frame-row" role="row" aria-rowindex={n + 1} data-chosen={isChosen}>
-      <span role="cell"><button type="button" className="link" onClick={() => onAt(frame.seq)}>{frame.seq}</button></span>
-      <span role="cell">{nameOf(frame)}</span>
-      <span role="cell" className="frame-data">{frame.data.slice(0, 300)}</span>
+      <span role="cell"><button type="button" className="link" onClick={() => onAt(seq)}>{seq}</button></span>
+      <span role="cell">{name}</span>
+      <span role="cell" className="frame-data">{data.slice(0, 300)}</span>
     </div>
   );
+}, isSameRow);
+
+/** A tape that has grown has the same frames in their places. */
+function isSameRow(before: RowProps, next: RowProps): boolean {
+  return before.n === next.n && before.nth === next.nth && before.isChosen === next.isChosen && before.onAt === next.onAt && before.tape.pieces[0] === next.tape.pieces[0];
 }

@@ -10,7 +10,7 @@ import { bytes } from "../format.js";
 import { CopyButton } from "../parts/Copy.js";
 import { Failure } from "../parts/Failure.js";
 import { againCurl, attachCurl, downloadCurl, tailCommand } from "./curl.js";
-import { framesOf } from "./packets.js";
+import { read, Tape } from "./tape.js";
 
 /** Above this a tab is the wrong place for it. */
 const LARGEST = 50_000_000;
@@ -46,7 +46,8 @@ function Downloads({ row }: { row: Row }): ReactNode {
     api
       .frames(row.stream_id, { face: "cap" })
       .then((response) => response.text())
-      .then((text) => save(`${row.stream_id}.${kind}`, kind === "sse" ? text : linesOf(text)), setError);
+      .then(async (text) => save(`${row.stream_id}.${kind}`, kind === "sse" ? text : await linesOf(text)))
+      .catch(setError);
   };
   return (
     <>
@@ -59,8 +60,9 @@ function Downloads({ row }: { row: Row }): ReactNode {
   );
 }
 
-function linesOf(text: string): string {
-  return framesOf(text, "cap").map(({ data }) => `${data}\n`).join("");
+async function linesOf(text: string): Promise<string> {
+  const tape = Tape.EMPTY.with(await read(text, "cap"));
+  return Array.from({ length: tape.length }, (_, n) => `${tape.frame(n).data}\n`).join("");
 }
 
 /** By a link that is followed at once: the request needs a key, so the address alone would not do. */

@@ -1,137 +1,102 @@
-// Frames of a run as they were sent, read once: for the raw list, and folded into what a user saw.
-import { CAPRuntimeError, Decoder, decodePacket, hasData, parseCursor, type StreamPacket, Transcript } from "capstan";
+// What a user saw: the packets of a run folded up to a place; and what was asked.
+import { CAPRuntimeError, type StreamPacket, Transcript } from "capstan";
 import type { CapStreamState } from "capstan/react";
 
 import { isObject, isText } from "../../json.js";
-import type { Face } from "../api/api.js";
+import { Pace } from "./pace.js";
 
-export interface SentFrame {
-  seq: number;
-  /** The op in CAP, the type of the event in AG-UI. */
-  op: string;
-  /** The type of an EVENT. */
-  type: string | undefined;
-  /** As it was sent, without the blank line. */
-  text: string;
-  data: string;
-  /** In CAP v1 only. */
-  packet: StreamPacket | undefined;
+/** Where packets come from; those that cannot be read are passed over. */
+export interface Packets {
+  readonly length: number;
+  packet: (n: number) => StreamPacket | undefined;
 }
 
-/** What a frame is called in lists. */
-export function nameOf({ op, type }: SentFrame): string {
-  return type ? `${op} ${type}` : op;
+/** So many packets are folded at once without being noticed. */
+const AT_ONCE = 300;
+/** Packets from one stop to the next, at first. */
+const APART = 1_000;
+/** More stops would take more room than they are worth: then every other one goes. */
+const MOST_STOPS = 16;
+
+/** A fold at a place. */
+interface Stop {
+  taken: number;
+  transcript: Transcript;
+  failure: StreamPacket | undefined;
 }
 
-/** A packet, and when it was sent, in milliseconds. */
-export interface Heard {
-  packet: StreamPacket;
-  time: number;
-}
-
-/** The packets of a stream that is read piece by piece: what is there stays, so that only what came costs anything. */
-export class Tape {
-  readonly #heard: Heard[] = [];
-  #frames = 0;
-
-  /** With those of `frames` that it does not have yet; they only ever grow. */
-  grown(frames: readonly SentFrame[]): readonly Heard[] {
-    for (; this.#frames < frames.length; this.#frames += 1) {
-      const { packet } = frames[this.#frames]!;
-      if (packet) this.#heard.push({ packet, time: Date.parse(packet.t) });
-    }
-    return this.#heard.slice();
-  }
-}
-
-/** How many of them are at or before a packet. */
-export function placeOf(heard: readonly Heard[], seq: number): number {
-  return countUpTo(heard, seq, ({ packet }) => packet.seq);
-}
-
-/** How many of them, in their order, are at or before a number. */
-export function countUpTo<T>(all: readonly T[], most: number, of: (one: T) => number): number {
-  let [low, high] = [0, all.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (of(all[middle]!) <= most) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
-/** The frames of a piece of a stream. What cannot be read is shown all the same. */
-export function framesOf(text: string, face: Face): readonly SentFrame[] {
-  const decoder = new Decoder();
-  decoder.pushText(text);
-  const frames: SentFrame[] = [];
-  for (let frame = decoder.takeAny(); frame; frame = decoder.takeAny()) {
-    if (!hasData(frame)) continue;
-    const packet = face === "cap" ? packetOf(frame.data) : undefined;
-    const seq = parseCursor(frame.id ?? "")?.seq ?? packet?.seq ?? frames.at(-1)?.seq ?? 0;
-    frames.push({ seq, ...named(frame.data, packet), text: frame.lines.join("\n"), data: frame.data, packet });
-  }
-  return frames;
-}
-
-function packetOf(data: string): StreamPacket | undefined {
-  try {
-    return decodePacket(data);
-  } catch {
-    return undefined;
-  }
-}
-
-function named(data: string, packet: StreamPacket | undefined): { op: string; type: string | undefined } {
-  if (packet) return { op: packet.op, type: packet.op === "EVENT" ? textOr(packet.p["type"]) : undefined };
-  try {
-    const value: unknown = JSON.parse(data);
-    if (!isObject(value)) return { op: "?", type: undefined };
-    const { op, type, p } = value;
-    return { op: textOr(op)?.toUpperCase() ?? textOr(type) ?? "?", type: isObject(p) && op === "event" ? textOr(p["type"]) : undefined };
-  } catch {
-    return { op: "?", type: undefined };
-  }
-}
-
-function textOr(value: unknown): string | undefined {
-  return isText(value) ? value : undefined;
-}
-
-/** Folds packets up to a place; going on is cheap, going back begins anew. */
+/** Folds packets up to a place. Going on is cheap; going back begins at a stop on the way. */
 export class Fold {
-  #transcript = new Transcript();
-  #taken = 0;
-  #lastError: StreamPacket | undefined;
+  #at = beginning();
+  #stops: Stop[] = [];
+  #apart = APART;
+
+  /** Whether a place is so close that one may wait for it. */
+  isNear(count: number): boolean {
+    return count >= this.#at.taken && count - this.#at.taken <= AT_ONCE;
+  }
 
   /** What a viewer had after so many packets, of which there may be more than before but no others. */
-  upTo(heard: readonly Pick<Heard, "packet">[], count: number): CapStreamState {
-    if (count < this.#taken) this.#reset();
-    for (; this.#taken < Math.min(count, heard.length); this.#taken += 1) this.#take(heard[this.#taken]!.packet);
+  upTo(packets: Packets, count: number): CapStreamState {
+    const end = this.#begin(packets, count);
+    while (this.#at.taken < end) this.#take(packets);
     return this.#state();
   }
 
-  #take(packet: StreamPacket): void {
-    this.#transcript.take(packet);
-    const isFailure = packet.op === "ERROR" && packet.p.severity !== "WARNING";
-    this.#lastError = isFailure ? packet : packet.op === "CLOSE" ? this.#lastError : undefined;
+  /** The same, in turns with everything else; nothing if it is not wanted any more. */
+  async reach(packets: Packets, count: number, signal?: AbortSignal): Promise<CapStreamState | undefined> {
+    const pace = new Pace();
+    const end = this.#begin(packets, count);
+    while (this.#at.taken < end) {
+      if (pace.isOver) await pace.rest();
+      if (signal?.aborted) return undefined;
+      this.#take(packets);
+    }
+    return this.#state();
   }
 
-  #reset(): void {
-    this.#transcript = new Transcript();
-    this.#taken = 0;
-    this.#lastError = undefined;
+  /** Stands at or before the place; how far it is to go. */
+  #begin(packets: Packets, count: number): number {
+    if (count < this.#at.taken) this.#at = copy(this.#stops.filter(({ taken }) => taken <= count).at(-1) ?? beginning());
+    return Math.min(count, packets.length);
+  }
+
+  #take(packets: Packets): void {
+    const packet = packets.packet(this.#at.taken);
+    this.#at.taken += 1;
+    if (packet) {
+      this.#at.transcript.take(packet);
+      const isFailure = packet.op === "ERROR" && packet.p.severity !== "WARNING";
+      this.#at.failure = isFailure ? packet : packet.op === "CLOSE" ? this.#at.failure : undefined;
+    }
+    if (this.#at.taken >= (this.#stops.at(-1)?.taken ?? 0) + this.#apart) this.#stop();
+  }
+
+  #stop(): void {
+    this.#stops.push(copy(this.#at));
+    if (this.#stops.length <= MOST_STOPS) return;
+    this.#stops = this.#stops.filter((_, n) => n % 2 === 1);
+    this.#apart *= 2;
   }
 
   #state(): CapStreamState {
-    const { text, blocks, reason } = this.#transcript;
+    const { transcript, failure } = this.#at;
+    const { text, blocks, reason } = transcript;
     const answer = { text, blocks, streamId: undefined, conversationId: "" };
-    const error = this.#lastError?.op === "ERROR" ? this.#lastError.p : undefined;
+    const error = failure?.op === "ERROR" ? failure.p : undefined;
     if (error?.severity === "FATAL") return { status: "failed", error: new CAPRuntimeError({ error }), ...answer };
     if (reason !== undefined) return { status: "closed", reason, ...answer };
     if (error) return { status: "retrying", because: error.message, until: 0, ...answer };
     return { status: "streaming", ...answer };
   }
+}
+
+function beginning(): Stop {
+  return { taken: 0, transcript: new Transcript(), failure: undefined };
+}
+
+function copy({ taken, transcript, failure }: Stop): Stop {
+  return { taken, transcript: transcript.fork(), failure };
 }
 
 /** What was asked, as far as a body of any face says so. */

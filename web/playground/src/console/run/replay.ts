@@ -7,10 +7,10 @@ export type Speed = (typeof SPEEDS)[number];
 export const LONGEST_PAUSE = 2_000;
 
 /** When each packet is shown, in milliseconds since the first. Never backwards, whatever the stamps say. */
-export function schedule(heard: readonly { time: number }[], skipsWaits: boolean): readonly number[] {
+export function schedule(times: readonly number[], skipsWaits: boolean): readonly number[] {
   let at = 0;
-  return heard.map(({ time }, n) => {
-    const pause = n === 0 ? 0 : Math.max(0, time - heard[n - 1]!.time);
+  return times.map((time, n) => {
+    const pause = n === 0 ? 0 : Math.max(0, time - times[n - 1]!);
     at += skipsWaits ? Math.min(pause, LONGEST_PAUSE) : pause;
     return at;
   });

@@ -1,5 +1,5 @@
 // One run: why, when, what was seen, and what to do with it.
-import { type ReactNode, useEffect, useMemo, useState } from "react";
+import { type ReactNode, useEffect, useState } from "react";
 
 import { Button } from "../../ui/Button.js";
 import { Icon } from "../../ui/Icon.js";
@@ -20,7 +20,7 @@ import { AxisView } from "../run/AxisView.js";
 import { FaultPanel } from "../run/FaultPanel.js";
 import { FrameList } from "../run/FrameList.js";
 import { ONLY_HERE, viewersSum } from "../run/happenings.js";
-import { Fold, questionOf, Tape } from "../run/packets.js";
+import { questionOf } from "../run/packets.js";
 import { RequestBody } from "../run/RequestBody.js";
 import { RunHeader } from "../run/RunHeader.js";
 import { TakeHome } from "../run/TakeHome.js";
@@ -88,11 +88,6 @@ function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAga
   const cap = useFrames(row.stream_id, "cap", row.packets, mayRead && (tab === "seen" || tab === "attempts" || (tab === "frames" && face === "cap")));
   const other = useFrames(row.stream_id, face, row.packets, mayRead && tab === "frames" && face !== "cap");
   const body = useAsked(mayRead && tab !== "frames" && tab !== "attempts" ? `body ${row.stream_id}` : null, (signal) => api.body(row.stream_id, signal));
-  const [tape] = useState(() => new Tape());
-  const heard = useMemo(() => tape.grown(cap.frames), [tape, cap.frames]);
-  const [fold] = useState(() => new Fold());
-  // Folded as it comes, so that nobody who turns to it waits for all of it at once.
-  useMemo(() => tab !== "seen" && fold.upTo(heard, heard.length), [fold, heard, tab]);
 
   const put = (changed: Readonly<Record<string, string | undefined>>) => navigate(withQuery(path, search, changed), { replace: true });
   const choose = (next: Tab) => put({ tab: next === "seen" ? undefined : next });
@@ -106,16 +101,16 @@ function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAga
     seen: () => (
       <>
         {cap.error !== undefined && <Failure error={cap.error} onAgain={cap.again} />}
-        {!cap.isWhole && cap.error === undefined && <p className="muted" role="status">Reading… {heard.length} of {row.packets} packets</p>}
+        {!cap.isWhole && cap.error === undefined && <p className="muted" role="status">Reading… {cap.tape.length} of {row.packets} packets</p>}
         {row.session && <p><Switch label="As the agent was asked" hint="The conversation as it was given to the agent, without turns that broke off" isOn={isAsAsked} onChange={(isOn) => put({ as: isOn ? "asked" : undefined })} /></p>}
-        {isAsAsked ? <AsAsked row={row} question={question} /> : <AsSeen question={question} heard={heard} fold={fold} at={at} onAt={setAt} />}
+        {isAsAsked ? <AsAsked row={row} question={question} /> : <AsSeen question={question} tape={cap.tape} at={at} onAt={setAt} />}
       </>
     ),
     frames: () => (
       <FrameList read={face === "cap" ? cap : other} face={face} onFace={(next) => put({ face: next === "cap" ? undefined : next, op: undefined })}
         op={query.get("op") ?? ""} onOp={(op) => put({ op: op || undefined })} at={at} onAt={setAt} />
     ),
-    attempts: () => <AttemptCards detail={detail} heard={heard} now={now} onAt={setAt} />,
+    attempts: () => <AttemptCards detail={detail} tape={cap.tape} now={now} onAt={setAt} />,
     request: () => (body.error !== undefined ? <Failure error={body.error} onAgain={body.again} /> : body.value !== undefined && <RequestBody body={body.value} />),
     home: () => <TakeHome row={row} body={body.value} mayRead={mayRead} />,
   };

@@ -12,7 +12,8 @@ import { Dialog } from "../parts/Dialog.js";
 import { Failure } from "../parts/Failure.js";
 import { StateBadge } from "../parts/StateBadge.js";
 import { Link, navigate } from "../router.js";
-import { Fold, framesOf, questionOf, Tape, textOf } from "../run/packets.js";
+import { Fold, questionOf, textOf } from "../run/packets.js";
+import { read as readPiece, Tape } from "../run/tape.js";
 import { ROOT, to } from "../url.js";
 import { useAsked } from "../use-asked.js";
 
@@ -85,8 +86,10 @@ function SeenRun({ row, turn }: { row: Row; turn: SessionTurn | undefined }): Re
       api.frames(row.stream_id, { face: "cap" }, signal).then((response) => response.text()),
       asked === "" ? api.body(row.stream_id, signal) : "",
     ]);
-    const heard = new Tape().grown(framesOf(frames, "cap"));
-    return { id: row.stream_id, question: asked || questionOf(body), state: new Fold().upTo(heard, heard.length) };
+    const tape = Tape.EMPTY.with(await readPiece(frames, "cap"));
+    const fold = new Fold();
+    await fold.reach(tape, tape.length, signal);
+    return { id: row.stream_id, question: asked || questionOf(body), state: fold.upTo(tape, tape.length) };
   });
   return (
     <div ref={place} className="content seen-run">
