@@ -29,7 +29,7 @@ export function withPage(list: List, page: RunPage, limit: number): List {
 
 /** The list after the feed told of a run. `mayMove`: nobody would notice a row more at the top. */
 export function withLive(list: List, row: Row, filters: Filters, mayMove: boolean): List {
-  if (list.rows.some(({ stream_id }) => stream_id === row.stream_id)) return { ...list, rows: replaced(list.rows, row) };
+  if (indexOf(list.rows, row.stream_id) >= 0) return { ...list, rows: merged(list.rows, [row]) };
   if (!matches(row, filters) || isBeyond(list, row)) return { ...list, fresh: list.fresh.filter(({ stream_id }) => stream_id !== row.stream_id) };
   const fresh = merged(list.fresh, [row]);
   return mayMove ? withFresh({ ...list, fresh }) : { ...list, fresh };
@@ -52,14 +52,30 @@ function isBeyond({ rows, next }: List, { stream_id }: Row): boolean {
   return next !== undefined && last !== undefined && stream_id < last.stream_id;
 }
 
-function replaced(rows: readonly Row[], row: Row): readonly Row[] {
-  return rows.map((old) => (old.stream_id === row.stream_id ? row : old));
+/** Both, each run once and as the second has it, newest first. Both are sorted, so that only what lies between is looked at: the rows are many, and runs begin by the dozen. */
+function merged(rows: readonly Row[], more: readonly Row[]): readonly Row[] {
+  const [newest, oldest] = [more[0], more.at(-1)];
+  if (!newest || !oldest) return rows;
+  const first = newerThan(rows, newest.stream_id);
+  const end = Math.max(first, newerThan(rows, oldest.stream_id) + (indexOf(rows, oldest.stream_id) < 0 ? 0 : 1));
+  const between = new Map([...rows.slice(first, end), ...more].map((row) => [row.stream_id, row]));
+  return [...rows.slice(0, first), ...[...between.values()].sort((a, b) => (a.stream_id < b.stream_id ? 1 : -1)), ...rows.slice(end)];
 }
 
-/** Both, each run once and as the second has it, newest first. */
-function merged(rows: readonly Row[], more: readonly Row[]): readonly Row[] {
-  const all = new Map([...rows, ...more].map((row) => [row.stream_id, row]));
-  return [...all.values()].sort((a, b) => (a.stream_id < b.stream_id ? 1 : -1));
+/** How many rows are newer than a run. */
+function newerThan(rows: readonly Row[], id: string): number {
+  let [low, high] = [0, rows.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (rows[middle]!.stream_id > id) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function indexOf(rows: readonly Row[], id: string): number {
+  const at = newerThan(rows, id);
+  return rows[at]?.stream_id === id ? at : -1;
 }
 
 /** Whether a run belongs into the list. The server decides for its pages; this is for what the feed tells. */
@@ -84,7 +100,7 @@ function isEither(wanted: string, found: string | null | undefined): boolean {
 
 /** The runs before and after one, in the list's own order. */
 export function neighbours(rows: readonly Row[], id: string): { newer: string | undefined; older: string | undefined } {
-  const at = rows.findIndex(({ stream_id }) => stream_id === id);
+  const at = indexOf(rows, id);
   if (at < 0) return { newer: undefined, older: undefined };
   return { newer: rows[at - 1]?.stream_id, older: rows[at + 1]?.stream_id };
 }
