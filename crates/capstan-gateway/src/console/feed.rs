@@ -1,8 +1,9 @@
-//! What happens, as it happens: one broadcast for all who listen, made at the transitions of runs and only if somebody does.
+//! What happens, as it happens: one broadcast for all who listen, made at the transitions of runs and only if somebody does. Who has
+//! heard enough for a second does not listen: where runs begin by the thousand, most news are counted and never made.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -13,7 +14,7 @@ use capstan_protocol::{Fault, FaultKind};
 use futures_util::stream;
 use serde::Serialize;
 use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use super::answers::{Health, Refusal, RunRow};
@@ -46,38 +47,60 @@ pub(crate) enum What {
 /// One piece of news.
 #[derive(Debug)]
 enum News {
-    Run(What, Box<Run>),
+    Run(Box<OfRun>),
     Refused(Refusal),
+}
+
+/// What happened to a run, and how it is told: written once for all who see as much of it.
+#[derive(Debug)]
+struct OfRun {
+    what: What,
+    run: Run,
+    told: [OnceLock<Bytes>; 4],
+}
+
+impl OfRun {
+    fn told(&self, app: &App, visitor: &Visitor) -> Bytes {
+        let sight =
+            [visitor.sees_sessions_of(app, &self.run.tenant), visitor.sees_server()].map(usize::from);
+        let [session, server] = sight;
+        let write = || event("run", &RunNews { what: self.what, run: RunRow::new(app, visitor, &self.run) });
+        self.told.get(session * 2 + server).map_or_else(write, |told| told.get_or_init(write).clone())
+    }
 }
 
 /// Where they are told.
 pub(crate) struct Feed {
     sender: broadcast::Sender<Arc<News>>,
     open: AtomicUsize,
+    /// How many of them listen.
+    awake: AtomicUsize,
+    /// How many there were, made or not.
+    happened: AtomicU64,
 }
 
 impl Default for Feed {
     fn default() -> Self {
-        Self { sender: broadcast::Sender::new(LENGTH), open: AtomicUsize::new(0) }
+        let [open, awake] = <[AtomicUsize; 2]>::default();
+        Self { sender: broadcast::Sender::new(LENGTH), open, awake, happened: AtomicU64::new(0) }
     }
 }
 
 impl Feed {
-    /// Whether anybody listens.
-    fn is_heard(&self) -> bool {
-        self.sender.receiver_count() > 0
-    }
-
     pub(crate) fn run(&self, what: What, run: &Run) {
-        if self.is_heard() {
-            // Who was there a moment ago may be gone.
-            let _ = self.sender.send(Arc::new(News::Run(what, Box::new(run.clone()))));
-        }
+        self.tell(|| News::Run(Box::new(OfRun { what, run: run.clone(), told: <[_; 4]>::default() })));
     }
 
     pub(crate) fn refused(&self, refusal: &Refusal) {
-        if self.is_heard() {
-            let _ = self.sender.send(Arc::new(News::Refused(refusal.clone())));
+        self.tell(|| News::Refused(refusal.clone()));
+    }
+
+    /// Counted first, so that whoever wakes up just now sees the count or hears the news.
+    fn tell(&self, news: impl FnOnce() -> News) {
+        self.happened.fetch_add(1, Ordering::SeqCst);
+        if self.awake.load(Ordering::SeqCst) > 0 {
+            // Who was there a moment ago may be gone.
+            let _ = self.sender.send(Arc::new(news()));
         }
     }
 }
@@ -125,7 +148,9 @@ struct Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.app.console.feed.open.fetch_sub(1, Ordering::Relaxed);
+        let feed = &self.app.console.feed;
+        self.ear.rest(feed);
+        feed.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -139,8 +164,7 @@ pub(crate) fn respond(app: &App, visitor: Visitor, health: &Health) -> Result<Re
     })?;
     let opening = Some(event("state", health));
     let is_draining = app.draining.is_cancelled();
-    let listener =
-        Listener { app: app.clone(), visitor, ear: Ear::new(feed.sender.subscribe()), opening, is_draining };
+    let listener = Listener { app: app.clone(), visitor, ear: Ear::new(feed), opening, is_draining };
     Ok(sse_response(Body::from_stream(stream::unfold(Box::new(listener), next))))
 }
 
@@ -156,7 +180,7 @@ async fn next(mut listener: Box<Listener>) -> Option<(io::Result<Bytes>, Box<Lis
             *is_draining = true;
             Bytes::from_static(b"event: state\ndata: {\"state\":\"draining\"}\n\n")
         }
-        heard = ear.hear(|news| told(app, visitor, news)) => heard?,
+        heard = ear.hear(&app.console.feed, |news| told(app, visitor, news)) => heard?,
         () = tokio::time::sleep(HEARTBEAT) => Bytes::from_static(b": here\n\n"),
     };
     Some((Ok(bytes), listener))
@@ -165,39 +189,42 @@ async fn next(mut listener: Box<Listener>) -> Option<(io::Result<Bytes>, Box<Lis
 /// What is in sight.
 fn told(app: &App, visitor: &Visitor, news: &News) -> Option<Bytes> {
     match news {
-        News::Run(what, run) if visitor.sees(&run.tenant) => {
-            let row = RunRow::new(app, visitor, run);
-            Some(event("run", &RunNews { what: *what, run: row }))
-        }
+        News::Run(news) if visitor.sees(&news.run.tenant) => Some(news.told(app, visitor)),
         News::Refused(refusal) if visitor.sees_refusal(refusal) => Some(event("refused", refusal)),
-        News::Run(..) | News::Refused(_) => None,
+        News::Run(_) | News::Refused(_) => None,
     }
 }
 
 /// Hears no more than somebody can follow: runs may begin and end by the thousand a second, and each would be told to each who
 /// listens.
 struct Ear {
-    news: broadcast::Receiver<Arc<News>>,
+    /// None while it rests: nothing is made for it then.
+    news: Option<broadcast::Receiver<Arc<News>>>,
     since: Instant,
     heard: usize,
+    /// How much had happened when it went to rest.
+    happened: u64,
 }
 
 impl Ear {
-    fn new(news: broadcast::Receiver<Arc<News>>) -> Self {
-        Self { news, since: Instant::now(), heard: 0 }
+    fn new(feed: &Feed) -> Self {
+        let mut ear = Self { news: None, since: Instant::now(), heard: 0, happened: 0 };
+        ear.wake(feed);
+        ear
     }
 
     /// The next that is in sight, or that some were missed; `None` once nobody tells any more. Nothing is lost if it is dropped.
-    async fn hear(&mut self, tell: impl Fn(&News) -> Option<Bytes>) -> Option<Bytes> {
+    async fn hear(&mut self, feed: &Feed, tell: impl Fn(&News) -> Option<Bytes>) -> Option<Bytes> {
         loop {
             if self.heard >= MOST_A_SECOND {
+                self.rest(feed);
                 tokio::time::sleep_until(self.since + SECOND).await;
                 self.begin_second();
-                if self.skip() {
+                if self.wake(feed) {
                     return Some(lagged());
                 }
             }
-            match self.news.recv().await {
+            match self.news.as_mut()?.recv().await {
                 Ok(news) => {
                     if let Some(bytes) = tell(&news) {
                         self.count();
@@ -221,13 +248,20 @@ impl Ear {
         self.heard += 1;
     }
 
-    /// Leaves out what has come meanwhile; whether there was any.
-    fn skip(&mut self) -> bool {
-        let mut has_skipped = false;
-        while let Ok(_) | Err(TryRecvError::Lagged(_)) = self.news.try_recv() {
-            has_skipped = true;
+    /// Hears nothing until it wakes. What it has not yet heard counts as happened later.
+    fn rest(&mut self, feed: &Feed) {
+        if let Some(news) = self.news.take() {
+            let unheard = u64::try_from(news.len()).unwrap_or(0);
+            self.happened = feed.happened.load(Ordering::SeqCst).saturating_sub(unheard);
+            feed.awake.fetch_sub(1, Ordering::SeqCst);
         }
-        has_skipped
+    }
+
+    /// Listens again; whether anything happened meanwhile.
+    fn wake(&mut self, feed: &Feed) -> bool {
+        self.news = Some(feed.sender.subscribe());
+        feed.awake.fetch_add(1, Ordering::SeqCst);
+        feed.happened.load(Ordering::SeqCst) != self.happened
     }
 }
 
@@ -244,9 +278,10 @@ fn event(name: &str, data: &impl Serialize) -> Bytes {
 mod tests {
     use super::*;
     use capstan_protocol::Timestamp;
+    use futures_util::FutureExt as _;
 
-    fn news(n: u64) -> Arc<News> {
-        Arc::new(News::Refused(Refusal {
+    fn news(n: u64) -> News {
+        News::Refused(Refusal {
             at: Timestamp::from_micros(0),
             request_id: String::new(),
             tenant: None,
@@ -256,32 +291,71 @@ mod tests {
             why: None,
             status: 400,
             ms: n,
-        }))
+        })
     }
 
     /// The number of what was heard; `None` if some were missed.
-    async fn hear(ear: &mut Ear) -> Option<u64> {
+    async fn hear(ear: &mut Ear, feed: &Feed) -> Option<u64> {
         let number = |news: &News| {
             let News::Refused(refusal) = news else { return None };
             refusal.ms.is_multiple_of(2).then(|| Bytes::from(refusal.ms.to_string()))
         };
-        String::from_utf8(ear.hear(number).await.unwrap().to_vec()).unwrap().parse().ok()
+        String::from_utf8(ear.hear(feed, number).await.unwrap().to_vec()).unwrap().parse().ok()
     }
 
     #[tokio::test(start_paused = true)]
     async fn no_more_is_told_than_somebody_can_follow() {
-        let sender = broadcast::Sender::new(LENGTH);
-        let mut ear = Ear::new(sender.subscribe());
+        let feed = Feed::default();
+        let mut ear = Ear::new(&feed);
         let began = Instant::now();
         // Every other one is out of sight, and does not count.
-        (0..400).for_each(|n| drop(sender.send(news(n))));
+        (0..400).for_each(|n| feed.tell(|| news(n)));
         for n in 0..100 {
-            assert_eq!(hear(&mut ear).await, Some(2 * n));
+            assert_eq!(hear(&mut ear, &feed).await, Some(2 * n));
         }
         assert_eq!(began.elapsed(), Duration::ZERO);
-        assert_eq!(hear(&mut ear).await, None, "it is told once that there were more");
+        assert_eq!(hear(&mut ear, &feed).await, None, "it is told once that there were more");
         assert_eq!(began.elapsed(), SECOND);
-        drop(sender.send(news(1000)));
-        assert_eq!(hear(&mut ear).await, Some(1000));
+        feed.tell(|| news(1000));
+        assert_eq!(hear(&mut ear, &feed).await, Some(1000));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_made_for_those_who_do_not_listen() {
+        let feed = Feed::default();
+        feed.tell(|| unreachable!("nobody is there"));
+        let (mut full, mut other) = (Ear::new(&feed), Ear::new(&feed));
+        (0..100).for_each(|n| feed.tell(|| news(2 * n)));
+        for _ in 0..100 {
+            hear(&mut full, &feed).await.unwrap();
+        }
+        let mut more = Box::pin(hear(&mut full, &feed));
+        assert!((&mut more).now_or_never().is_none());
+        feed.tell(|| news(500));
+        for _ in 0..100 {
+            hear(&mut other, &feed).await.unwrap();
+        }
+        assert!(hear(&mut other, &feed).now_or_never().is_none());
+        feed.tell(|| unreachable!("both have heard enough"));
+        assert_eq!(more.await, None, "what was not made is missed all the same");
+        full.rest(&feed);
+        other.rest(&feed);
+        assert_eq!(feed.awake.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_rested_and_missed_nothing_goes_on() {
+        let feed = Feed::default();
+        let mut ear = Ear::new(&feed);
+        (0..100).for_each(|n| feed.tell(|| news(2 * n)));
+        for _ in 0..100 {
+            hear(&mut ear, &feed).await.unwrap();
+        }
+        let mut next = Box::pin(hear(&mut ear, &feed));
+        assert!((&mut next).now_or_never().is_none());
+        tokio::time::advance(SECOND).await;
+        assert!((&mut next).now_or_never().is_none(), "nothing was missed");
+        feed.tell(|| news(7_000));
+        assert_eq!(next.await, Some(7_000));
     }
 }
