@@ -39,6 +39,12 @@ impl Rounds {
         self.sorted()[self.0.len() / 2]
     }
 
+    /// From where to where the middle half of them lies.
+    pub fn middle_half(&self) -> [f64; 2] {
+        let sorted = self.sorted();
+        [sorted[sorted.len() / 4], sorted[sorted.len() * 3 / 4]]
+    }
+
     pub fn spread(&self, digits: usize) -> String {
         let sorted = self.sorted();
         format!("{:.digits$}..{:.digits$}", sorted[0], sorted[sorted.len() - 1])
