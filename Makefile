@@ -34,7 +34,7 @@ soak: ## The long versions of the tests
 	CAPSTAN_SOAK=1 scripts/literal tests/python/test_a2a.py tests/python/test_openai_healing.py tests/python/test_openai_providers.py
 	scripts/old-a2a
 	CAPSTAN_SOAK=1 scripts/postgres npm --prefix web test --silent --workspace face-tests --workspace openai-tests --workspace ag-ui-tests --workspace capstan
-	cd web && CAPSTAN_SOAK=1 npx vitest run --root e2e
+	cd web && CAPSTAN_SOAK=1 CAPSTAN_BIN=$(CURDIR)/target/release/capstan npx vitest run --root e2e
 
 release: ## The optimised binary, with the playground in it: target/dist/capstan
 	@scripts/release

@@ -11,6 +11,7 @@ import { visit } from "./browser.js";
 import { ask } from "./console.js";
 import { expectSmooth, heapOf, HEAP, slow } from "./smooth.js";
 import { setStage } from "./stage.js";
+import { startPostgres } from "./town.js";
 import { type Gateway, startGateway } from "../../testing/gateway.mjs";
 
 const stage = setStage();
@@ -22,14 +23,18 @@ const LISTED = 10_000;
 const PAGE = 60;
 const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
 
+/** A gateway over a journal of many runs. */
+async function startFull(journal: string): Promise<Gateway> {
+  execFileSync("cargo", ["run", "--quiet", "--release", "--package", "capstan-stores", "--features", "postgres", "--example", "fill", "--", journal, String(RUNS)], { cwd: ROOT, stdio: "inherit" });
+  return startGateway({ journal });
+}
+
 let folder: string;
 let full: Gateway;
 beforeAll(async () => {
   if (!isLong) return;
   folder = mkdtempSync(join(tmpdir(), "capstan-full-"));
-  const journal = `disk:${join(folder, "journal")}`;
-  execFileSync("cargo", ["run", "--quiet", "--package", "capstan-stores", "--example", "fill", "--", journal, String(RUNS)], { cwd: ROOT, stdio: "inherit" });
-  full = await startGateway({ journal });
+  full = await startFull(`disk:${join(folder, "journal")}`);
 }, 600_000);
 afterAll(async () => {
   await full?.stop();
@@ -61,13 +66,23 @@ test.runIf(isLong)("runs by the thousand are scrolled through without a hitch", 
   await page.context().close();
 });
 
-test.runIf(isLong)("a page of a hundred thousand runs comes at once, whatever is asked", { timeout: 600_000 }, async () => {
+test.runIf(isLong)("a page of a hundred thousand runs comes at once, whatever is asked: on disk", { timeout: 600_000 }, () => expectPages(full));
+
+test.runIf(isLong)("a page of a hundred thousand runs comes at once, whatever is asked: in PostgreSQL", { timeout: 600_000 }, async () => {
+  const postgres = await startPostgres();
+  const shared = await startFull(postgres.url);
+  await expectPages(shared);
+  await shared.stop();
+  postgres.child.stdin?.end();
+});
+
+async function expectPages({ url }: Gateway): Promise<void> {
   const took: number[] = [];
   for (const query of ["", "state=failed", "state=running", "fault=upstream_timeout", "fault=content_refused", "agent=steady&state=healed", "agent=nobody"]) {
     let before = "";
     do {
       const began = performance.now();
-      const response = await fetch(`${full.url}/v1/console/runs?limit=100&${query}${before}`);
+      const response = await fetch(`${url}/v1/console/runs?limit=100&${query}${before}`);
       const text = await response.text();
       took.push(performance.now() - began);
       expect(text.length, query).toBeLessThan(100_000);
@@ -79,4 +94,4 @@ test.runIf(isLong)("a page of a hundred thousand runs comes at once, whatever is
   const [middle, most] = [0.5, 0.95].map((share) => took[Math.floor(took.length * share)]!);
   console.log(`${took.length} pages: p50 ${middle!.toFixed(1)} ms, p95 ${most!.toFixed(1)} ms`);
   expect(most).toBeLessThan(PAGE);
-});
+}

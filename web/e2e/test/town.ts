@@ -22,7 +22,7 @@ async function freePort(): Promise<number> {
 }
 
 /** A server that ends with this one's input. */
-async function startPostgres(): Promise<{ url: string; child: ChildProcess }> {
+export async function startPostgres(): Promise<{ url: string; child: ChildProcess }> {
   const script = fileURLToPath(new URL("../../../scripts/postgres", import.meta.url));
   const child = spawn(script, ["sh", "-c", 'echo "$CAPSTAN_TEST_POSTGRES"; cat >/dev/null'], { stdio: ["pipe", "pipe", "inherit"] });
   const url = await new Promise<string>((resolve, reject) => {
