@@ -1,5 +1,5 @@
 // Light or dark: the system's choice, until a person has another.
-import { useEffect, useState } from "react";
+import { useEffect, useState, useSyncExternalStore } from "react";
 
 const STORED = "capstan-theme";
 type Theme = "light" | "dark";
@@ -15,6 +15,17 @@ export function useTheme(): [Theme, () => void] {
     setTheme(next);
   };
   return [theme, toggle];
+}
+
+/** The theme that is shown, for what is painted and not styled. */
+export function useShownTheme(): string {
+  return useSyncExternalStore(watch, () => document.documentElement.dataset["theme"] ?? "");
+}
+
+function watch(changed: () => void): () => void {
+  const observer = new MutationObserver(changed);
+  observer.observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  return () => observer.disconnect();
 }
 
 function initial(): Theme {

@@ -22,6 +22,8 @@ interface Props {
 const AHEAD = 30;
 /** Rows that come within one frame. A screen of them at once would hold a slow machine up while somebody scrolls. */
 const MORE = 3;
+/** Rows that are there at once when a list appears; the rest of a screen takes a few frames. */
+const FIRST = 8;
 /** Milliseconds between two looks at what somebody flies past. */
 const PAUSE = 100;
 
@@ -35,10 +37,9 @@ export function Rows({ count, row, render, shown, top: first = 0, onTop, onEnd, 
   useLayoutEffect(() => {
     const node = view.current;
     if (!node) return;
-    node.scrollTop = first;
-    const measure = () => setPlace({ top: node.scrollTop, height: node.clientHeight });
-    measure();
-    const sizes = new ResizeObserver(measure);
+    // To scroll or to ask for a height would lay the page out now, and again once it is whole. Who watches is told when it is.
+    if (first > 0) node.scrollTop = first;
+    const sizes = new ResizeObserver(() => setPlace({ top: node.scrollTop, height: node.clientHeight }));
     sizes.observe(node);
     return () => sizes.disconnect();
     // Where it begins counts once.
@@ -73,7 +74,7 @@ export function Rows({ count, row, render, shown, top: first = 0, onTop, onEnd, 
 }
 
 /**
- * All of them at first, and later a few more with each frame. Whoever flies past is shown a few now and then: what nobody could
+ * Some of them at first, and a few more with each frame. Whoever flies past is shown a few now and then: what nobody could
  * read costs nothing.
  */
 function useSteps(wanted: Range, seen: number, count: number): Range {
@@ -82,7 +83,7 @@ function useSteps(wanted: Range, seen: number, count: number): Range {
   const pause = useRef<{ timer?: ReturnType<typeof setTimeout>; isOver: boolean }>({ isOver: false });
   const isKnown = there.current.end > there.current.first && there.current.end <= count;
   const isNear = there.current.first < wanted.end && wanted.first < there.current.end;
-  const now = !isKnown ? wanted : isNear || pause.current.isOver ? grow(there.current, wanted, seen, MORE) : there.current;
+  const now = !isKnown ? grow({ first: seen, end: seen }, wanted, seen, FIRST) : isNear || pause.current.isOver ? grow(there.current, wanted, seen, MORE) : there.current;
   const isWhole = now.first === wanted.first && now.end === wanted.end;
   const isOnItsWay = now.first < wanted.end && wanted.first < now.end;
   useLayoutEffect(() => {

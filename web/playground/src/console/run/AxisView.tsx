@@ -1,8 +1,9 @@
 // The time axis: a picture to zoom and drag, and a table of the same for keyboards and screen readers.
-import { type KeyboardEvent, type PointerEvent, type ReactNode, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
+import { type KeyboardEvent, memo, type PointerEvent, type ReactNode, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 
 import { Button } from "../../ui/Button.js";
 import { Switch } from "../../ui/Switch.js";
+import { useShownTheme } from "../../use-theme.js";
 import type { Marks, RunDetail } from "../api/types.js";
 import { count } from "../format.js";
 import { after, type Axis, axisOf, LONG_WAIT, moved, scale as scaleOf, type Stretch, zoomed } from "./axis.js";
@@ -27,7 +28,7 @@ const CLICK = 4;
 /** Milliseconds after which a zoom or drag has come to rest. Until then it is this picture's alone: the address is everybody's, and all of the page follows it. */
 const REST = 150;
 
-export function AxisView({ detail, marks, now, at, onAt, zoom, onZoom, isFolding, onFolding }: Props): ReactNode {
+export const AxisView = memo(function AxisView({ detail, marks, now, at, onAt, zoom, onZoom, isFolding, onFolding }: Props): ReactNode {
   const axis = useMemo(() => axisOf(detail, now), [detail, now]);
   const hasLongWait = axis.waits.some(({ from, to }) => to - from > LONG_WAIT);
   const [isTable, setTable] = useState(false);
@@ -54,6 +55,11 @@ export function AxisView({ detail, marks, now, at, onAt, zoom, onZoom, isFolding
       {isTable && <MarkTable detail={detail} marks={marks?.marks ?? []} at={at} onAt={onAt} />}
     </section>
   );
+}, isSame);
+
+/** What it draws is the same; frames that are read meanwhile change nothing here. Handlers go where the address stands when they are called. */
+function isSame(before: Props, next: Props): boolean {
+  return before.detail === next.detail && before.marks === next.marks && before.now === next.now && before.at === next.at && before.zoom === next.zoom && before.isFolding === next.isFolding;
 }
 
 /** A stretch that is being chosen, and how to choose another: `settle` is told once it has stood still for so long. */
@@ -90,6 +96,8 @@ interface CanvasProps {
 }
 
 function Canvas({ axis, marks, view, at, isFolding, onAt, onView }: CanvasProps): ReactNode {
+  // It is painted with the colours of the theme, and anew with those of another.
+  useShownTheme();
   const canvas = useRef<HTMLCanvasElement>(null);
   const drag = useRef<{ x: number; view: Stretch; isMoved: boolean } | null>(null);
   const [width, setWidth] = useState(800);

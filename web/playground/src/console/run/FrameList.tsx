@@ -11,6 +11,8 @@ import { countUpTo, type Tape } from "./tape.js";
 import { type Frames, MOST } from "./use-frames.js";
 
 const ROW = 26;
+/** Characters of a row: more does not fit on any screen, and all of them are laid out. */
+const WIDEST = 200;
 
 interface Props {
   read: Frames;
@@ -71,7 +73,7 @@ const FrameRow = memo(function FrameRow({ n, tape, nth, isChosen, onAt }: RowPro
     <div className="frame-row" role="row" aria-rowindex={n + 1} data-chosen={isChosen}>
       <span role="cell"><button type="button" className="link" onClick={() => onAt(seq)}>{seq}</button></span>
       <span role="cell">{name}</span>
-      <span role="cell" className="frame-data">{data.slice(0, 300)}</span>
+      <span role="cell" className="frame-data">{data.slice(0, WIDEST)}</span>
     </div>
   );
 }, isSameRow);

@@ -1,5 +1,5 @@
 // One run: why, when, what was seen, and what to do with it.
-import { type ReactNode, useEffect, useState } from "react";
+import { type ReactNode, useDeferredValue, useEffect, useState } from "react";
 
 import { Button } from "../../ui/Button.js";
 import { Icon } from "../../ui/Icon.js";
@@ -56,7 +56,7 @@ export function Run({ id }: { id: string }): ReactNode {
   return (
     <div className="view run">
       {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
-      {asked.value && <Whole key={id} detail={asked.value} now={isOpen ? now : Date.now()} onAgain={asked.again} />}
+      {asked.value && <Whole key={id} detail={asked.value} now={now} onAgain={asked.again} />}
     </div>
   );
 }
@@ -77,9 +77,11 @@ function useNeighbours(id: string): void {
 function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAgain: () => void }): ReactNode {
   const { api, me } = useConsole();
   const { row } = detail;
-  const { path, search } = useAddress();
+  const { search } = useAddress();
   const query = new URLSearchParams(search);
-  const tab = TABS.find(([name]) => name === query.get("tab"))?.[0] ?? "seen";
+  const chosen = TABS.find(([name]) => name === query.get("tab"))?.[0] ?? "seen";
+  // The click is answered at once; what it brings is made in pieces.
+  const tab = useDeferredValue(chosen);
   const [at, setAt] = usePlace();
   const [isAsked, setAsked] = useState(me.content === "shown");
   const face = FACES.find((name) => name === query.get("face")) ?? "cap";
@@ -89,9 +91,10 @@ function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAga
   const other = useFrames(row.stream_id, face, row.packets, mayRead && tab === "frames" && face !== "cap");
   const body = useAsked(mayRead && tab !== "frames" && tab !== "attempts" ? `body ${row.stream_id}` : null, (signal) => api.body(row.stream_id, signal));
 
-  const put = (changed: Readonly<Record<string, string | undefined>>) => navigate(withQuery(path, search, changed), { replace: true });
+  // From where the address stands then: who was handed this may have it from before.
+  const put = (changed: Readonly<Record<string, string | undefined>>) => navigate(withQuery(location.pathname, location.search, changed), { replace: true });
   const choose = (next: Tab) => put({ tab: next === "seen" ? undefined : next });
-  const step = () => choose(TABS[(TABS.findIndex(([name]) => name === tab) + 1) % TABS.length]![0]);
+  const step = () => choose(TABS[(TABS.findIndex(([name]) => name === chosen) + 1) % TABS.length]![0]);
   useShortcuts({ t: step });
 
   const question = questionOf(body.value ?? "");
@@ -124,8 +127,8 @@ function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAga
         isFolding={query.get("waits") !== "whole"} onFolding={(isOn) => put({ waits: isOn ? undefined : "whole" })} />
       {marks.error !== undefined && <Failure error={marks.error} onAgain={marks.again} />}
       {sum && <p className="muted">{sum}.</p>}
-      <Tabs tabs={TABS} chosen={tab} onChoose={choose} />
-      <div id="tab-panel" role="tabpanel" aria-labelledby={`tab-${tab}`} className="tab-panel">
+      <Tabs tabs={TABS} chosen={chosen} onChoose={choose} />
+      <div id="tab-panel" role="tabpanel" aria-labelledby={`tab-${chosen}`} className="tab-panel">
         {!mayRead && !(isFree && detail.may.content) && <Withheld may={detail.may.content} onAsk={() => setAsked(true)} />}
         {(mayRead || isFree) && shown[tab]()}
       </div>
