@@ -218,6 +218,25 @@ test("every view is fit for all: axe, both themes, wide and narrow", { timeout: 
   await setTheme(page, "light");
 });
 
+test("numbers follow what happens, without a reload", async () => {
+  const shown = { faults: "/console/faults", agents: "/console/agents", tenants: "/console/tenants" };
+  const number = (text: string, of: RegExp) => Number(of.exec(text)?.[1] ?? NaN);
+  for (const [view, path] of Object.entries(shown)) {
+    await go(path);
+    const main = page.locator("main");
+    const of = { faults: /· (\d+) faults?/, agents: /failed\s+(\d+)/, tenants: /sessions\s+(\d+)/ }[view]!;
+    await expect.poll(async () => number(await main.innerText(), of)).not.toBeNaN();
+    const before = number(await main.innerText(), of);
+    await (await ask(stage.gateway.url, "/fault content_refused")).whole;
+    await expect.poll(async () => number(await main.innerText(), of), { timeout: 15_000, message: view }).toBeGreaterThan(before);
+  }
+  // Every number of the matrix leads to its runs.
+  await go("/console/faults");
+  await page.getByRole("link", { name: /^content_refused, all agents: \d+$/ }).click();
+  await page.waitForURL(/\/console\/runs\?.*fault=content_refused/);
+  await page.locator("[data-row='0']").waitFor();
+});
+
 test("the playground leads to each run's page", async () => {
   await page.goto(stage.gateway.url);
   await say(page, "/tokens 3");

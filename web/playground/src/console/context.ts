@@ -5,6 +5,7 @@ import type { Api } from "./api/api.js";
 import type { Feed, FeedState } from "./api/feed.js";
 import type { FeedEvent, Me } from "./api/types.js";
 import type { Shelf } from "./list/shelf.js";
+import { useSeldom } from "./use-asked.js";
 
 export interface Console {
   api: Api;
@@ -33,6 +34,12 @@ export function useFeed(listener: (event: FeedEvent) => void): void {
     const leave = feed.subscribe((event) => latest.current(event));
     return () => leave();
   }, [feed]);
+}
+
+/** Asks anew once something has happened, at most every so often. While nothing does, nobody is asked. */
+export function useNews(again: () => void, every: number): void {
+  const soon = useSeldom(again, every);
+  useFeed(({ type }) => type !== "state" && soon());
 }
 
 export function useFeedState(): FeedState {

@@ -3,19 +3,21 @@ import type { ReactNode } from "react";
 
 import { Badge } from "../../ui/Badge.js";
 import type { Agent } from "../api/types.js";
-import { useConsole } from "../context.js";
+import { useConsole, useNews } from "../context.js";
 import { age, count, span } from "../format.js";
 import { Failure } from "../parts/Failure.js";
 import { Link } from "../router.js";
 import { to } from "../url.js";
 import { useAsked, useNow } from "../use-asked.js";
 
-const EVERY = 10_000;
+/** How often ages are told anew, and numbers at most. */
+const EVERY = 5_000;
 
 export function Agents({ only }: { only?: string }): ReactNode {
   const { api } = useConsole();
   const now = useNow(EVERY);
   const asked = useAsked("agents", api.agents);
+  useNews(asked.again, EVERY);
   const agents = asked.value?.agents.filter(({ name }) => only === undefined || name === only);
   return (
     <div className="view">

@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 
 import { Select } from "../../ui/Select.js";
 import type { Faults as Found } from "../api/types.js";
-import { useConsole } from "../context.js";
+import { useConsole, useNews } from "../context.js";
 import { clock, count, plural } from "../format.js";
 import { Bars } from "../parts/Bars.js";
 import { Failure } from "../parts/Failure.js";
@@ -14,6 +14,8 @@ import { barLength, barsOf, matrix } from "./matrix.js";
 
 const SPANS = [["1", "the last hour"], ["24", "the last day"], ["168", "the last week"], ["720", "the last 30 days"]] as const;
 const HOUR = 3_600_000;
+/** Somebody reads them: numbers that change at once are not read. */
+const EVERY = 5_000;
 
 export function Faults(): ReactNode {
   const { api } = useConsole();
@@ -25,6 +27,7 @@ export function Faults(): ReactNode {
     const since = chosen ?? new Date(Date.now() - Number(hours) * HOUR).toISOString();
     return api.faults({ since, until: query.get("until") ?? undefined }, signal);
   });
+  useNews(asked.again, EVERY);
   const put = (changed: Readonly<Record<string, string | undefined>>) => navigate(withQuery(path, search, changed));
   return (
     <div className="view">
@@ -77,7 +80,7 @@ function Matrix({ found }: { found: Found }): ReactNode {
                   {cell && cell.refused > 0 && <span data-of="refused">{count(cell.refused)} refused</span>}
                 </td>
               ))}
-              <td>{count(all)}</td>
+              <td>{cells.some((cell) => cell && cell.fatal + cell.healed > 0) ? <Link href={to.runs({ fault: code, since: found.from, until: found.to })} aria-label={`${code}, all agents: ${all}`}>{count(all)}</Link> : count(all)}</td>
               <td>{found.runs_total > 0 ? `${((fatal / found.runs_total) * 100).toFixed(1)} %` : "–"}</td>
             </tr>
           ))}

@@ -1,13 +1,13 @@
 // What needs somebody, by the gateway's own rule, and what fails most.
 import { type ReactNode, useEffect } from "react";
 
-import { useConsole, useFeed } from "../context.js";
+import { useConsole, useNews } from "../context.js";
 import { age, plural } from "../format.js";
 import { Failure } from "../parts/Failure.js";
 import { StateBadge } from "../parts/StateBadge.js";
 import { Link } from "../router.js";
 import { ROOT, to } from "../url.js";
-import { useAsked, useNow, useSeldom } from "../use-asked.js";
+import { useAsked, useNow } from "../use-asked.js";
 
 /** How often the rule is asked again: silence makes no event. */
 const EVERY = 5_000;
@@ -19,8 +19,7 @@ export function Overview(): ReactNode {
   const { api } = useConsole();
   const overview = useAsked("overview", api.overview);
   const now = useNow(EVERY);
-  const soon = useSeldom(overview.again, BUSY);
-  useFeed(({ type }) => type !== "state" && soon());
+  useNews(overview.again, BUSY);
   useEffect(() => {
     overview.again();
   }, [now, overview.again]);

@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 
 import { Badge } from "../../ui/Badge.js";
 import type { Tenant, Use } from "../api/types.js";
-import { useConsole } from "../context.js";
+import { useConsole, useNews } from "../context.js";
 import { bytes, count, plural, span } from "../format.js";
 import { Failure } from "../parts/Failure.js";
 import { Link } from "../router.js";
@@ -12,9 +12,13 @@ import { useAsked } from "../use-asked.js";
 
 const USES = [["runs", "runs at once"], ["responses", "open responses"], ["requests_per_minute", "requests per minute"], ["sessions", "sessions"], ["bytes", "bytes kept"], ["tokens_today", "tokens today"]] as const;
 
+/** What is used changes with each run; who reads it needs it less often. */
+const EVERY = 5_000;
+
 export function Tenants(): ReactNode {
   const { api } = useConsole();
   const asked = useAsked("tenants", api.tenants);
+  useNews(asked.again, EVERY);
   return (
     <div className="view">
       <h1>Tenants</h1>

@@ -1,0 +1,59 @@
+// A question that was not answered is an error on every view, and never passes for an answer that is empty.
+import { once } from "node:events";
+
+import type { Page } from "playwright-core";
+import { expect, test } from "vitest";
+
+import { visit } from "./browser.js";
+import { ask } from "./console.js";
+import { setStage } from "./stage.js";
+import { startPostgres } from "./town.js";
+import { startGateway } from "../../testing/gateway.mjs";
+
+const stage = setStage();
+/** What views say when there is nothing. */
+const EMPTY = /No runs yet|No run fits|That is all|Nothing needs you|Nothing is known|No such run|There is no such/;
+
+async function expectError(page: Page, words: RegExp): Promise<void> {
+  const main = page.locator("main");
+  await main.getByRole("alert").getByText(words).first().waitFor({ timeout: 30_000 });
+  expect(await main.innerText()).not.toMatch(EMPTY);
+}
+
+test("while the store is down every view that asks it says so", { timeout: 120_000 }, async () => {
+  const postgres = await startPostgres();
+  const gateway = await startGateway({ journal: postgres.url });
+  const session = "c0ffee00-0000-4000-8000-000000000001";
+  const { streamId, requestId, whole } = await ask(gateway.url, "/fault content_refused", { session });
+  await whole;
+  const { page } = await visit(stage.browser, `${gateway.url}/console/runs`);
+  await page.locator(`[data-run="${streamId}"]`).waitFor();
+  postgres.child.stdin?.end();
+  await once(postgres.child, "exit");
+  const views = ["/runs", "/runs?state=failed", `/runs/${streamId}`, `/find?q=${requestId}`, `/sessions/local/${session}`, "/tenants"];
+  for (const view of views) {
+    await page.goto(`${gateway.url}/console${view}`);
+    await expectError(page, /Not answered/).catch((error: Error) => {
+      throw new Error(`${view}: ${error.message}`);
+    });
+  }
+  await page.context().close();
+  await gateway.stop();
+});
+
+test("once the gateway is gone, what was seen stays and is said to be old", async () => {
+  const gateway = await startGateway();
+  const { streamId, whole } = await ask(gateway.url, "/tokens 2");
+  await whole;
+  const { page } = await visit(stage.browser, `${gateway.url}/console/runs`);
+  const row = page.locator(`[data-run="${streamId}"]`);
+  await row.waitFor();
+  await page.getByText("Live.").waitFor();
+  await gateway.stop();
+  await page.getByText("Paused: the live feed is not connected.").waitFor();
+  await page.getByText("The gateway does not answer. What you see is from before.").waitFor();
+  expect(await row.count()).toBe(1);
+  await page.getByLabel("State").selectOption("failed");
+  await expectError(page, /The gateway cannot be reached/);
+  await page.context().close();
+});
