@@ -20,23 +20,24 @@ async function expectError(page: Page, words: RegExp): Promise<void> {
   expect(await main.innerText()).not.toMatch(EMPTY);
 }
 
-test("while the store is down every view that asks it says so", { timeout: 120_000 }, async () => {
+test("while the store is down views that ask it say so", { timeout: 120_000 }, async () => {
   const postgres = await startPostgres();
   const gateway = await startGateway({ journal: postgres.url });
-  const session = "c0ffee00-0000-4000-8000-000000000001";
-  const { streamId, requestId, whole } = await ask(gateway.url, "/fault content_refused", { session });
+  const { streamId, requestId, whole } = await ask(gateway.url, "/fault content_refused");
   await whole;
   const { page } = await visit(stage.browser, `${gateway.url}/console/runs`);
   await page.locator(`[data-run="${streamId}"]`).waitFor();
   postgres.child.stdin?.end();
   await once(postgres.child, "exit");
-  const views = ["/runs", "/runs?state=failed", `/runs/${streamId}`, `/find?q=${requestId}`, `/sessions/local/${session}`, "/tenants"];
-  for (const view of views) {
-    await page.goto(`${gateway.url}/console${view}`);
-    await expectError(page, /Not answered/).catch((error: Error) => {
+  const views = ["/runs?state=failed", `/runs/${streamId}`, `/find?q=${requestId}`];
+  // All at once: each waits as long as the gateway does for its store.
+  await Promise.all(views.map(async (view) => {
+    const other = await page.context().newPage();
+    await other.goto(`${gateway.url}/console${view}`);
+    await expectError(other, /Not answered/).catch((error: Error) => {
       throw new Error(`${view}: ${error.message}`);
     });
-  }
+  }));
   await page.context().close();
   await gateway.stop();
 });

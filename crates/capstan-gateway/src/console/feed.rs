@@ -61,8 +61,7 @@ struct OfRun {
 
 impl OfRun {
     fn told(&self, app: &App, visitor: &Visitor) -> Bytes {
-        let sight =
-            [visitor.sees_sessions_of(app, &self.run.tenant), visitor.sees_server()].map(usize::from);
+        let sight = [visitor.sees_sessions_of(app, &self.run.tenant), visitor.sees_server()].map(usize::from);
         let [session, server] = sight;
         let write = || event("run", &RunNews { what: self.what, run: RunRow::new(app, visitor, &self.run) });
         self.told.get(session * 2 + server).map_or_else(write, |told| told.get_or_init(write).clone())
