@@ -148,6 +148,7 @@ contract! {
         a_readers_step_is_bounded,
         a_reader_of_nothing_is_told_so,
         a_late_reader_replays_a_closed_stream,
+        what_follows_a_full_step_is_fetched_while_it_is_sent,
         readers_that_are_not_polled_hold_up_nobody,
     }
 }

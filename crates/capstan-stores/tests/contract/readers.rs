@@ -264,6 +264,22 @@ pub(crate) async fn a_late_reader_replays_a_closed_stream(backend: &Backend) {
     assert_eq!(at_end.next().await.unwrap(), Step::State(RunState::Closed));
 }
 
+/// Nobody polls the reader while its step is sent: the store is asked for what follows all the same, unless that was all.
+pub(crate) async fn what_follows_a_full_step_is_fetched_while_it_is_sent(backend: &Backend) {
+    for (packets, visits) in [(5000, 2), (5, 1)] {
+        let run = backend.closed("local", packets, Timestamp::now()).await;
+        let store = Gated::new(backend.store.clone(), 0);
+        let mut reader = Journal::new(store.clone(), TailLimits::default()).reader(run.stream_id, 0);
+        assert!(matches!(reader.next().await.unwrap(), Step::Frames(_)));
+        while store.reads.load(Ordering::SeqCst) < visits {
+            tokio::task::yield_now().await;
+        }
+        let after = reader.cursor();
+        let rest = read_to_end(reader).await;
+        assert_eq!(rest, bytes(after + 1, packets));
+    }
+}
+
 /// A viewer whose connection is stuck is not polled. However many have asked and are not, another one is answered.
 pub(crate) async fn readers_that_are_not_polled_hold_up_nobody(backend: &Backend) {
     let run = backend.closed("local", 50, Timestamp::now()).await;
