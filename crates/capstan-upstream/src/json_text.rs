@@ -79,6 +79,11 @@ impl Halves {
         string(&whole).map(|text| Cow::Owned(text.into_owned()))
     }
 
+    /// Nothing is kept.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// The half whose other one never came, as it is shown.
     pub(crate) fn rest(&mut self) -> Option<&'static str> {
         self.0.take().map(|_| "\u{fffd}")

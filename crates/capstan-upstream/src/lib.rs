@@ -32,6 +32,7 @@ mod thoughts;
 mod timeouts;
 mod tools;
 mod upstream_failure;
+mod wrapping;
 
 pub use api_key::ApiKey;
 pub use decode::{Decode, Step};

@@ -12,6 +12,7 @@ use crate::json_text::{self, Halves, Raw, mend};
 use crate::thoughts::Thoughts;
 use crate::tools::{self, Tools};
 use crate::upstream_failure::UpstreamFailure;
+use crate::wrapping::Wrapping;
 
 /// Reads one answer of Messages.
 #[derive(Debug, Default)]
@@ -19,6 +20,7 @@ pub struct Decoder {
     secret: ApiKey,
     is_finished: bool,
     usage: Map<String, Value>,
+    wrapping: Wrapping,
     halves: Halves,
     thoughts: Thoughts,
     tools: Tools,
@@ -84,11 +86,13 @@ impl Decoder {
         if thought.is_empty() { Step::Quiet } else { Step::Heard }
     }
 
-    fn delta(&mut self, index: u64, delta: &Delta<'_>, out: &mut Vec<Output>) -> Step {
+    fn delta(&mut self, index: u64, delta: &Delta<'_>, data: &str, out: &mut Vec<Output>) -> Step {
         let piece = |raw| json_text::text(raw).unwrap_or_default();
         match json_text::text(delta.kind).as_deref() {
             Some("text_delta") => {
-                let text = delta.text.and_then(|raw| self.halves.join(raw.get())).unwrap_or_default();
+                let Some(text) = delta.text else { return Step::Quiet };
+                self.wrapping.learn(data, text);
+                let text = self.halves.join(text.get()).unwrap_or_default();
                 self.say(&text, out)
             }
             Some("thinking_delta") => self.think(&piece(delta.thinking), out),
@@ -129,7 +133,8 @@ impl Decoder {
         let index = event.index();
         match json_text::text(event.kind).as_deref() {
             Some("content_block_delta") => {
-                return Ok(event.delta.as_ref().map_or(Step::Quiet, |delta| self.delta(index, delta, out)));
+                let delta = event.delta.as_ref();
+                return Ok(delta.map_or(Step::Quiet, |delta| self.delta(index, delta, data, out)));
             }
             Some("message_start") => self.start(&value(event.message), out),
             Some("content_block_start") => return Ok(self.block(index, &value(event.content_block), out)),
@@ -169,6 +174,9 @@ impl Decode for Decoder {
     fn frame(&mut self, event: &str, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault> {
         if event == "error" {
             return Err(decode::told(data, &self.secret));
+        }
+        if let Some(text) = self.wrapping.text(data).filter(|_| self.halves.is_empty()) {
+            return Ok(self.say(text, out));
         }
         match serde_json::from_str::<Event<'_>>(data) {
             Ok(event) => self.event(&event, data, out),

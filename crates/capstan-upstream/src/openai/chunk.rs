@@ -108,6 +108,13 @@ impl<'a> Chunk<'a> {
     pub(super) fn choice(&self) -> Option<&Choice<'a>> {
         self.choices.as_ref()?.0.as_ref()
     }
+
+    /// The content, if nothing else in the chunk tells anything.
+    pub(super) fn only_content(&self) -> Raw<'a> {
+        let choice = self.choice().filter(|_| self.usage.is_none() && self.error.is_none())?;
+        let delta = choice.delta.as_ref().filter(|_| choice.is_going_on())?;
+        delta.content.filter(|_| delta.is_content_alone())
+    }
 }
 
 impl Choice<'_> {
@@ -115,11 +122,21 @@ impl Choice<'_> {
     pub(super) fn finish(&self) -> Option<Cow<'_, str>> {
         text(self.finish_reason).filter(|reason| !matches!(reason.as_ref(), "null" | "None" | "none"))
     }
+
+    fn is_going_on(&self) -> bool {
+        self.finish_reason.is_none() && self.error.is_none()
+    }
 }
 
 impl<'a> Delta<'a> {
     pub(super) fn thought(&self) -> Option<Cow<'a, str>> {
         text(self.reasoning_content).or_else(|| text(self.reasoning))
+    }
+
+    fn is_content_alone(&self) -> bool {
+        let Self { reasoning_content, reasoning, refusal, tool_calls, function_call, annotations, .. } = self;
+        let others = [reasoning_content, reasoning, refusal, tool_calls, function_call, annotations];
+        others.into_iter().all(|member| member.is_none())
     }
 }
 

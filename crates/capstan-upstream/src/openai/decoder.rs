@@ -14,6 +14,7 @@ use crate::json_text::{self, Halves, Raw, mend};
 use crate::thoughts::Thoughts;
 use crate::tools::{CallPiece, Tools};
 use crate::upstream_failure::UpstreamFailure;
+use crate::wrapping::Wrapping;
 
 /// The sentinel after the last chunk.
 const SENTINEL: &str = "[DONE]";
@@ -28,6 +29,7 @@ pub struct Decoder {
     has_said: bool,
     is_finished: bool,
     refusal: String,
+    wrapping: Wrapping,
     halves: Halves,
     thoughts: Thoughts,
     tools: Tools,
@@ -65,6 +67,9 @@ impl Decoder {
         let usage = chunk.usage.map(value).and_then(|usage| usage_of(&usage));
         let has_usage = usage.is_some();
         out.extend(usage.map(Output::Usage));
+        if let Some(content) = chunk.only_content() {
+            self.wrapping.learn(data, content);
+        }
         let choice = chunk.choice();
         let heard = choice.is_some_and(|choice| self.choice(choice, out));
         if let Some(choice) = choice
@@ -78,6 +83,12 @@ impl Decoder {
             (false, true) => Step::Heard,
             (false, false) => Step::Quiet,
         })
+    }
+
+    /// The text of a chunk that is as the last one in all but that.
+    fn repeated<'a>(&self, event: &str, data: &'a str) -> Option<&'a str> {
+        let is_plain = !self.is_finished && self.halves.is_empty() && event != "error";
+        self.wrapping.text(data).filter(|_| is_plain)
     }
 
     /// What is no chunk: an error in another shape, or nothing that can be read.
@@ -207,6 +218,11 @@ impl Decoder {
 
 impl Decode for Decoder {
     fn frame(&mut self, event: &str, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault> {
+        if let Some(text) = self.repeated(event, data) {
+            let heard = self.say(text, out);
+            self.has_said |= heard;
+            return Ok(if heard { Step::Heard } else { Step::Quiet });
+        }
         if data.trim() == SENTINEL {
             if !self.is_finished {
                 if !(self.needs_no_finish && self.has_said) {
