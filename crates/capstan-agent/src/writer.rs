@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::calls::{CallBegan, CallEnded};
 use crate::queue::{Inbox, Outbox, queue};
 
-/// One thing that an agent wrote.
+/// One thing that an agent wrote. It is small, since each token is one and is moved from hand to hand.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
     /// Text.
@@ -33,7 +33,7 @@ pub enum Output {
         keep: usize,
     },
     /// Something minor failed; the run goes on.
-    Warning(StreamError),
+    Warning(Box<StreamError>),
     /// Which model answers.
     Model(String),
     /// What it took, so far.
@@ -43,7 +43,7 @@ pub enum Output {
     /// What this attempt works with elsewhere, under the id by which it can be ended.
     FarId(String),
     /// What a person must answer before the conversation can go on. It holds if the attempt then succeeds.
-    Interrupt(Interrupt),
+    Interrupt(Box<Interrupt>),
     /// An upstream is called.
     CallBegan(Box<CallBegan>),
     /// A call of a route's member is over.
@@ -222,7 +222,7 @@ impl Writer {
     /// Tells the client that something minor failed. Whatever severity the fault has, it goes out as a WARNING.
     pub async fn warning(&mut self, fault: &Fault) -> Result<(), Stopped> {
         let warning = fault.clone().with_severity(ErrorSeverity::Warning);
-        self.send(Output::Warning(warning.to_stream_error(Default::default()))).await
+        self.send(Output::Warning(Box::new(warning.to_stream_error(Default::default())))).await
     }
 
     /// Says which model answers; it is in CLOSE and in the list of streams.
@@ -249,6 +249,21 @@ impl Writer {
     /// Asks a person. Return after the last question: the run ends with it, and the next one has the answers in
     /// [`Turn::answers`](crate::Turn::answers), under the same ids. An id is the agent's own, unique within the run.
     pub async fn ask(&mut self, interrupt: Interrupt) -> Result<(), Stopped> {
-        self.send(Output::Interrupt(interrupt)).await
+        self.send(Output::Interrupt(Box::new(interrupt))).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_is_small() {
+        // The largest is a map of usage, whose own size depends on a feature of serde_json's.
+        assert!(
+            size_of::<Output>() <= 16 + size_of::<Map<String, Value>>().max(40),
+            "{}",
+            size_of::<Output>()
+        );
     }
 }

@@ -292,12 +292,12 @@ impl Reader {
                     return vec![Output::Again { keep: self.len }];
                 }
                 if let EventView::Interrupt(interrupt) = event.view() {
-                    return vec![Output::Interrupt(*interrupt)];
+                    return vec![Output::Interrupt(interrupt)];
                 }
                 vec![Output::Event { kind: event.kind.unwrap_or_default(), payload }]
             }
             Payload::Error(error) => {
-                vec![Output::Warning(StreamError { severity: ErrorSeverity::Warning, ..error })]
+                vec![Output::Warning(Box::new(StreamError { severity: ErrorSeverity::Warning, ..error }))]
             }
             Payload::Close(close) => closed(&close),
         }

@@ -314,7 +314,7 @@ impl PacketWriter {
             }
             Output::Again { keep } => self.again(keep)?,
             Output::Event { kind, payload } => self.event(&kind, payload)?,
-            Output::Warning(error) => self.write(Payload::Error(error)),
+            Output::Warning(error) => self.write(Payload::Error(*error)),
             Output::Model(model) => self.model = Some(model),
             Output::Usage(usage) => self.spending.say(usage),
             Output::Member(member) => {
@@ -329,7 +329,7 @@ impl PacketWriter {
             Output::Reason(reason) => self.reason = Some(reason),
             // The record's, not the stream's.
             Output::FarId(_) | Output::CallBegan(_) => {}
-            Output::Interrupt(interrupt) => self.ask(interrupt),
+            Output::Interrupt(interrupt) => self.ask(*interrupt),
         }
         let limits = &self.app.settings.limits;
         if self.seq > limits.packets_per_stream || self.bytes > limits.bytes_per_stream {

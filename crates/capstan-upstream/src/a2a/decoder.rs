@@ -169,7 +169,7 @@ impl Decoder {
             State::Completed => self.artifacts.tell_last(message, out),
             State::Canceled => out.push(Output::Reason(Close::CANCELLED.into())),
             State::InputRequired | State::AuthRequired => {
-                out.push(Output::Interrupt(self.question(state, message)))
+                out.push(Output::Interrupt(Box::new(self.question(state, message))))
             }
             State::Failed | State::Rejected => return Err(status::failure(state, message, &self.secret)),
         }

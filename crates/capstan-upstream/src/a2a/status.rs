@@ -71,7 +71,7 @@ fn typed(message: &Value) -> Option<StreamError> {
 /// What is said while the task is at work: what a gateway says is read back, anything else is progress.
 pub(super) fn note(said: &str, message: &Value) -> Option<Output> {
     if let Some(error) = typed(message) {
-        return Some(Output::Warning(StreamError { severity: ErrorSeverity::Warning, ..error }));
+        return Some(Output::Warning(Box::new(StreamError { severity: ErrorSeverity::Warning, ..error })));
     }
     let progress = PresentationEventType::ProgressIndicator.as_str();
     let data = data_of(message).unwrap_or(&Value::Null);

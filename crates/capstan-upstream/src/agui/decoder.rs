@@ -54,7 +54,7 @@ impl Decoder {
             EventBody::SubagentError { message, .. } => {
                 let fault = Fault::new(FaultKind::AgentExecutionError).with_message(message);
                 let warning = fault.with_severity(ErrorSeverity::Warning);
-                out.push(Output::Warning(warning.to_stream_error(Default::default())));
+                out.push(Output::Warning(Box::new(warning.to_stream_error(Default::default()))));
             }
             EventBody::RunFinished { outcome, usage, .. } => {
                 self.finish(outcome, usage, out);
@@ -159,7 +159,7 @@ impl Decoder {
         match outcome {
             Some(Outcome::Cancelled) => out.push(Output::Reason(Close::CANCELLED.into())),
             Some(Outcome::Interrupt { interrupts }) => {
-                out.extend(interrupts.into_iter().map(Output::Interrupt));
+                out.extend(interrupts.into_iter().map(|asked| Output::Interrupt(Box::new(asked))));
             }
             Some(Outcome::Success { .. }) | None => {}
         }
@@ -213,9 +213,8 @@ fn custom(name: &str, value: Value, out: &mut Vec<Output>) {
     match name {
         "capstan.warning" | "capstan.attempt_failed" => {
             let error = serde_json::from_value::<StreamError>(value).ok();
-            out.extend(
-                error.map(|error| Output::Warning(StreamError { severity: ErrorSeverity::Warning, ..error })),
-            );
+            let warning = error.map(|error| StreamError { severity: ErrorSeverity::Warning, ..error });
+            out.extend(warning.map(|warning| Output::Warning(Box::new(warning))));
         }
         _ if name.starts_with("capstan.") && value.get("type").is_some_and(Value::is_string) => {
             let kind = value.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();

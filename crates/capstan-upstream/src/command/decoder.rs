@@ -149,7 +149,7 @@ impl Decoder {
                 Some(at) => fault.with_detail("resets_at", at),
                 None => fault,
             };
-            out.push(Output::Warning(fault.to_stream_error(Default::default())));
+            out.push(Output::Warning(Box::new(fault.to_stream_error(Default::default()))));
         }
     }
 
@@ -254,13 +254,13 @@ fn tries_again(news: &Map<String, Value>) -> Output {
     let fault = wait.map_or(fault.clone(), |wait| fault.with_retry_after(wait));
     let attempt = news.get("attempt").filter(|attempt| attempt.is_u64()).cloned();
     let fault = attempt.map_or(fault.clone(), |attempt| fault.with_detail("retry", attempt));
-    Output::Warning(fault.with_severity(ErrorSeverity::Warning).to_stream_error(Default::default()))
+    Output::Warning(Box::new(fault.with_severity(ErrorSeverity::Warning).to_stream_error(Default::default())))
 }
 
 /// A failure that the run survived. What was said about it stays inside: it may name hosts and files.
 fn warning(error: &AssistantError) -> Output {
     let fault = Fault::from_assistant_error(error, None).with_severity(ErrorSeverity::Warning);
-    Output::Warning(fault.to_stream_error(Default::default()))
+    Output::Warning(Box::new(fault.to_stream_error(Default::default())))
 }
 
 /// Thoughts and tool calls of a message; its text has a way of its own.
