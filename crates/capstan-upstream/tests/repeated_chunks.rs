@@ -47,8 +47,8 @@ fn chat() -> impl Strategy<Value = String> {
     let chunk = |delta: String, finish: &str| {
         format!(r#"{{"model":"m","choices":[{{"index":0,"delta":{{{delta}}},"finish_reason":{finish}}}]}}"#)
     };
-    (text(), 0..12_u8).prop_map(move |(text, kind)| match kind {
-        0 => chunk(format!(r#""reasoning_content":"{text}","content":"{text}""#), "null"),
+    (text(), 0..9_u8).prop_map(move |(text, kind)| match kind {
+        0 | 5 => chunk(format!(r#""reasoning_content":"hm ","content":"{text}""#), "null"),
         1 => chunk(
             format!(
                 r#""tool_calls":[{{"index":0,"id":"c","function":{{"name":"f","arguments":"{text}"}}}}]"#
