@@ -120,7 +120,7 @@ pub fn installed(name: &str) -> PathBuf {
     here().join(".installed").join(name)
 }
 
-/// The binary as `cargo build --release` makes it, or the one that `CAPSTAN` names.
+/// The binary as `make release` makes it, or the one that `CAPSTAN` names.
 fn capstan(server: &Server, journal: &str, provider: SocketAddr) -> io::Result<Command> {
     let agent = |name: &str, model: &str| {
         format!(
@@ -137,7 +137,7 @@ fn capstan(server: &Server, journal: &str, provider: SocketAddr) -> io::Result<C
         agent("endless", provider::ENDLESS),
     );
     std::fs::write(server.folder.path().join("capstan.toml"), config)?;
-    let built = here().join("../../target/release/capstan");
+    let built = here().join("../../target/dist/capstan");
     let mut command = Command::new(std::env::var_os("CAPSTAN").map_or(built, PathBuf::from));
     command.arg("serve");
     Ok(command)
