@@ -165,6 +165,26 @@ impl Machine {
         }
     }
 
+    /// The next packet of the bytes so far, if nothing is to be told or done before it; otherwise [`Self::poll`] says what.
+    /// For whoever takes packets in batches: one look at the clock does for all that came together.
+    pub fn poll_packet(&mut self, now: Duration) -> Option<StreamPacket> {
+        if !matches!(self.state, State::Reading) || !self.queue.is_empty() {
+            return None;
+        }
+        match self.read(now) {
+            Action::Packet(packet) => Some(packet),
+            Action::Read => None,
+            other @ (Action::Notice(_)
+            | Action::Connect { .. }
+            | Action::Wait { .. }
+            | Action::Done
+            | Action::Fail(_)) => {
+                self.queue.push_front(other);
+                None
+            }
+        }
+    }
+
     /// When the call has to be over, on the clock that `now` is read from. A shell neither sends nor reads beyond it.
     pub fn deadline(&self) -> Option<Duration> {
         Some(self.began_at?.saturating_add(self.policy.deadline?))

@@ -46,6 +46,8 @@ pub struct PacketStream {
     read_timeout: Duration,
     listener: Option<Listener>,
     epoch: Instant,
+    /// When the machine was last asked.
+    polled_at: Duration,
     under: Under,
     stream_id: Option<Uuid>,
     cursor: Option<Cursor>,
@@ -71,6 +73,7 @@ impl PacketStream {
             read_timeout: call.read_timeout,
             listener: call.listener,
             epoch: Instant::now(),
+            polled_at: Duration::ZERO,
             under: Under::Nothing,
             stream_id: None,
             cursor: None,
@@ -81,7 +84,8 @@ impl PacketStream {
     /// The next packet; `None` after CLOSE. WARNINGs are among the packets, other errors are returned.
     pub async fn next(&mut self) -> Result<Option<StreamPacket>, CapError> {
         while !self.is_over {
-            match self.machine.poll(self.epoch.elapsed()) {
+            self.polled_at = self.epoch.elapsed();
+            match self.machine.poll(self.polled_at) {
                 Action::Packet(packet) => {
                     self.cursor = Some(packet.cursor());
                     self.stream_id = Some(packet.stream_id);
@@ -101,6 +105,15 @@ impl PacketStream {
         }
         self.under = Under::Nothing;
         Ok(None)
+    }
+
+    /// The next packet if it came with the last one and nothing is to be told before it; it never waits. `None` means that
+    /// [`next`](Self::next) knows more. For whoever takes packets in batches.
+    pub fn next_buffered(&mut self) -> Option<StreamPacket> {
+        let packet = self.machine.poll_packet(self.polled_at)?;
+        self.cursor = Some(packet.cursor());
+        self.stream_id = Some(packet.stream_id);
+        Some(packet)
     }
 
     /// Calls `listener` with what happens between the packets of this stream, instead of the client's own.

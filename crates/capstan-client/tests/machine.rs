@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use capstan_client::CapError;
 use capstan_client::machine::{Action, Head, Machine, Policy, Refusal};
-use capstan_client::protocol::{Close, LastEventId, Payload, StreamPacket, Timestamp, sse};
+use capstan_client::protocol::{
+    Close, ErrorSeverity, LastEventId, Payload, StreamError, StreamPacket, Timestamp, sse,
+};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -164,7 +166,66 @@ fn play(policy: Policy, seed: u64, packets: &[StreamPacket], ids: Ids, fates: Ve
     panic!("the call never ends: {seen:?}");
 }
 
+/// Any packet at any place, so that repeats and gaps are among them; a number that stands for none breaks the body.
+fn odd_frame(seq: u64, kind: u8) -> Vec<u8> {
+    let error = |severity| Payload::Error(StreamError::new("timeout", "Late.", severity));
+    let payload = match kind {
+        0..=5 => Payload::Delta("x".into()),
+        6 => Payload::Event(Default::default()),
+        7 => error(ErrorSeverity::Warning),
+        8 => error(ErrorSeverity::Transient),
+        9 => error(ErrorSeverity::Fatal),
+        10 => Payload::Close(Close::Reason("completed".into())),
+        _ => return b"data: broken\n\n".to_vec(),
+    };
+    let mut out = Vec::new();
+    sse::encode_packet(
+        &StreamPacket { stream_id: STREAM, seq, t: Timestamp::from_micros(0), payload },
+        &mut out,
+    );
+    out
+}
+
+/// All that a body comes to, asked for one by one, or with the packets that came together taken first.
+fn told(policy: Policy, chunks: std::slice::Chunks<'_, u8>, in_batches: bool) -> Vec<Action> {
+    let (mut machine, now, mut told) = (Machine::new(policy, 7), Duration::ZERO, Vec::new());
+    let mut chunks = chunks.into_iter();
+    loop {
+        while let Some(packet) = in_batches.then(|| machine.poll_packet(now)).flatten() {
+            told.push(Action::Packet(packet));
+        }
+        match machine.poll(now) {
+            Action::Connect { .. } => {
+                machine.opened(Head { status: 200, content_type: "text/event-stream", location: None });
+            }
+            Action::Read => match chunks.next() {
+                Some(bytes) => machine.bytes(bytes),
+                None => return told,
+            },
+            end @ (Action::Done | Action::Fail(_) | Action::Wait { .. }) => {
+                told.push(end);
+                return told;
+            }
+            other @ (Action::Packet(_) | Action::Notice(_)) => told.push(other),
+        }
+    }
+}
+
 proptest! {
+    #[test]
+    fn packets_in_batches_are_the_same_with_the_same_words_between_them(
+        frames in prop::collection::vec((1..6_u64, 0..12_u8), 0..12),
+        chunk in 1..2000_usize,
+        is_strict: bool,
+    ) {
+        let body: Vec<u8> = frames.iter().flat_map(|(seq, kind)| odd_frame(*seq, *kind)).collect();
+        let policy = Policy { is_strict, ..Policy::default() };
+        prop_assert_eq!(
+            told(policy.clone(), body.chunks(chunk), true),
+            told(policy, body.chunks(chunk), false)
+        );
+    }
+
     #[test]
     fn no_packet_is_yielded_twice_or_skipped_and_the_budget_is_obeyed(
         len in 1..30_u64,
