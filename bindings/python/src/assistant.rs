@@ -4,7 +4,7 @@ use capstan_protocol::assistant::{AdrError, AssistantError, Block, Frame, Line};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{failure, imports};
+use crate::{failure, json};
 
 /// Reads one line of stream-json output: the frame's class and members; nothing for noise.
 #[pyfunction]
@@ -19,7 +19,7 @@ pub(crate) fn parse_frame<'py>(
     if let Value::Object(members) = &mut members {
         members.insert("raw".into(), Value::Object(object));
     }
-    Ok(Some((frame.class().unwrap_or("UnknownFrame"), imports::from_json(py, &members.to_string())?)))
+    Ok(Some((frame.class().unwrap_or("UnknownFrame"), json::read(py, &members.to_string())?)))
 }
 
 fn members_of(frame: &Frame) -> Value {

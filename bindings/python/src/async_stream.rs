@@ -16,7 +16,7 @@ use crate::client::Call;
 use crate::machine::Machine;
 use crate::reader::{self, End, Item, Reader, batch};
 use crate::runtime::{Engine, lock};
-use crate::{failure, imports};
+use crate::{failure, imports, json};
 
 /// So much may wait for a slow reader; then the network has to.
 const FULL: usize = 4096;
@@ -57,14 +57,17 @@ pub(crate) fn wake(future: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
+/// An item, or why there is none.
+type Outcome = PyResult<Py<PyAny>>;
+
 /// An awaitable that is done: awaiting it neither suspends nor touches the event loop.
 #[pyclass(module = "coreason_client._core")]
 pub(crate) struct Ready {
-    outcome: Option<PyResult<Py<PyAny>>>,
+    outcome: Option<Outcome>,
 }
 
 impl Ready {
-    fn of(outcome: PyResult<Py<PyAny>>) -> Self {
+    fn of(outcome: Outcome) -> Self {
         Self { outcome: Some(outcome) }
     }
 }
@@ -87,7 +90,6 @@ impl Ready {
 
     fn __next__(&mut self) -> PyResult<Py<PyAny>> {
         match self.outcome.take() {
-            // The value itself, not a tuple of it: the interpreter then need not build an exception at all.
             Some(Ok(value)) => Err(PyStopIteration::new_err(value)),
             Some(Err(error)) => Err(error),
             None => Err(PyRuntimeError::new_err("cannot reuse already awaited item")),
@@ -112,11 +114,15 @@ struct State {
 }
 
 impl Channel {
-    /// Appends, and wakes whoever waits.
-    fn push(&self, mut items: VecDeque<Item>, end: Option<End>) {
+    /// Appends, and wakes whoever waits. What comes back is empty, with room for the next batch.
+    fn push(&self, items: &mut VecDeque<Item>, end: Option<End>) {
         let waiter = {
             let mut state = lock(&self.state);
-            state.items.append(&mut items);
+            if state.items.is_empty() {
+                std::mem::swap(&mut state.items, items);
+            } else {
+                state.items.append(items);
+            }
             state.end = end.or(state.end.take());
             state.is_full = state.items.len() >= FULL;
             state.waiter.take()
@@ -146,13 +152,13 @@ impl Channel {
 /// Reads until the end, or until the stream is closed; dropping the packets closes the connection.
 async fn pump(mut packets: Box<PacketStream>, channel: Arc<Channel>, closed: CancellationToken) {
     let teller = Arc::clone(&channel);
-    packets.listen(move |notice| teller.push(VecDeque::from([Item::Notice(notice.clone())]), None));
+    packets.listen(move |notice| teller.push(&mut VecDeque::from([Item::Notice(notice.clone())]), None));
     let reading = async {
+        let mut items = VecDeque::new();
         loop {
-            let mut items = VecDeque::new();
             let end = batch(&mut packets, &mut items).await;
             let is_over = end.is_some();
-            channel.push(items, end);
+            channel.push(&mut items, end);
             if is_over {
                 return;
             }
@@ -160,7 +166,7 @@ async fn pump(mut packets: Box<PacketStream>, channel: Arc<Channel>, closed: Can
         }
     };
     if closed.run_until_cancelled(reading).await.is_none() {
-        channel.push(VecDeque::new(), Some(Ok(())));
+        channel.push(&mut VecDeque::new(), Some(Ok(())));
     }
 }
 
@@ -177,7 +183,7 @@ enum Source {
 
 /// What comes next.
 enum Next {
-    Ready(Ready),
+    Ready(Outcome),
     Wait,
     /// There is more, but others want to run, too.
     Breathe,
@@ -240,7 +246,9 @@ impl AsyncStream {
     fn __anext__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         match slf.get().next(py)? {
-            Next::Ready(ready) => Ok(Bound::new(py, ready)?.into_any()),
+            // Python's own coroutine, because it hands its value over without an exception: PyO3 builds one to say StopIteration.
+            Next::Ready(Ok(item)) => imports::done(py)?.call1((item,)),
+            Next::Ready(end) => Ok(Bound::new(py, Ready::of(end))?.into_any()),
             Next::Wait => slf.call_method0(intern!(py, "_wait")),
             Next::Breathe => slf.call_method0(intern!(py, "_breathe")),
         }
@@ -250,7 +258,7 @@ impl AsyncStream {
     fn _take(&self, py: Python<'_>) -> PyResult<Option<Ready>> {
         loop {
             match self.next(py)? {
-                Next::Ready(ready) => return Ok(Some(ready)),
+                Next::Ready(outcome) => return Ok(Some(Ready::of(outcome))),
                 Next::Wait => return Ok(None),
                 Next::Breathe => {}
             }
@@ -332,7 +340,7 @@ impl AsyncStream {
     #[getter]
     fn _usage<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let usage = reader::usage(lock(&self.near).reader.close());
-        usage.map(|text| imports::from_json(py, &text)).transpose()
+        usage.map(|text| json::read(py, &text)).transpose()
     }
 }
 
@@ -371,7 +379,7 @@ impl AsyncStream {
             match item {
                 Ok(handed) => {
                     if let Some(outcome) = reader::show(py, handed).transpose() {
-                        return Ok(Next::Ready(Ready::of(outcome.map(Bound::unbind))));
+                        return Ok(Next::Ready(outcome.map(Bound::unbind)));
                     }
                 }
                 Err(Some(notice)) => reader::log(py, &notice)?,
@@ -404,10 +412,10 @@ impl AsyncStream {
         };
         if let Some(end) = end {
             *lock(&self.source) = Source::Over;
-            return Some(Next::Ready(Ready::of(Err(self.finish(py, end)))));
+            return Some(Next::Ready(Err(self.finish(py, end))));
         }
         let is_over = matches!(&*lock(&self.source), Source::Over) || self.closed.is_cancelled();
-        let over = || Next::Ready(Ready::of(Err(PyStopAsyncIteration::new_err(()))));
+        let over = || Next::Ready(Err(PyStopAsyncIteration::new_err(())));
         Some(if is_over { over() } else { Next::Wait })
     }
 

@@ -5,7 +5,7 @@ use capstan_protocol::DecodeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::imports;
+use crate::{imports, json};
 
 /// The exception of a failed call.
 pub(crate) fn raised(py: Python<'_>, error: &CapError) -> PyErr {
@@ -39,7 +39,7 @@ fn runtime<'py>(py: Python<'py>, error: &RuntimeError) -> PyResult<Bound<'py, Py
         members.set_item("error", stream)?;
     }
     if let Some(problem) = &error.problem {
-        members.set_item("problem", imports::from_json(py, &json(serde_json::to_string(problem)))?)?;
+        members.set_item("problem", json::read(py, &json(serde_json::to_string(problem)))?)?;
     }
     imports::runtime_error(py)?.call((error.to_string(),), Some(&members))
 }

@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use serde_json::Value;
 
-use crate::{failure, imports};
+use crate::{failure, imports, json};
 
 /// One classified failure.
 #[pyclass(frozen, module = "coreason_client._core")]
@@ -99,15 +99,15 @@ impl Fault {
         let event = error.to_event(RunErrorForm::Story, None);
         let json = |value: Result<String, serde_json::Error>| value.unwrap_or_default();
         Ok((
-            imports::from_json(py, &json(serde_json::to_string(&error)))?,
-            imports::from_json(py, &json(serde_json::to_string(&event)))?,
+            json::read(py, &json(serde_json::to_string(&error)))?,
+            json::read(py, &json(serde_json::to_string(&event)))?,
         ))
     }
 
     /// As RFC 9457 problem details.
     fn to_problem<'py>(&self, py: Python<'py>, is_debug: bool) -> PyResult<Bound<'py, PyAny>> {
         let text = serde_json::to_string(&self.0.to_problem(exposure(is_debug)));
-        imports::from_json(py, &text.unwrap_or_default())
+        json::read(py, &text.unwrap_or_default())
     }
 
     fn __repr__(&self) -> String {
@@ -128,5 +128,5 @@ pub(crate) fn catalogue(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
             members.insert("is_agui_retryable".into(), entry.agui.is_retryable().into());
         }
     }
-    imports::from_json(py, &Value::Array(rows).to_string())
+    json::read(py, &Value::Array(rows).to_string())
 }

@@ -19,7 +19,8 @@ imports! {
     pydantic_schema: "coreason_client._pydantic", "core_schema";
     pydantic_json_schema: "coreason_client._pydantic", "json_schema";
     op_codes: "coreason_client.definitions.presentation", "StreamOpCode";
-    event_of: "coreason_client.definitions.presentation", "_event_of";
+    done: "coreason_client._loop", "done";
+    event_with: "coreason_client.definitions.presentation", "_event_with";
     stream_error_of: "coreason_client.definitions.presentation", "_stream_error_of";
     user_error_of: "coreason_client.definitions.presentation", "_user_error_of";
     validation_error: "coreason_client.errors", "CAPValidationError";
@@ -32,11 +33,6 @@ imports! {
 /// Any Python value as JSON text: dicts, our models, pydantic's, UUIDs, times and enums.
 pub(crate) fn to_json(value: &Bound<'_, PyAny>) -> PyResult<String> {
     json_dumps(value.py())?.call1((value,))?.extract()
-}
-
-/// JSON text as Python values; whole numbers of any size stay exact.
-pub(crate) fn from_json<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
-    json_loads(py)?.call1((text,))
 }
 
 /// A JSON document that came as `str` or `bytes`.

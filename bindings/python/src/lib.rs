@@ -9,6 +9,7 @@ mod client;
 mod failure;
 mod fault;
 mod imports;
+mod json;
 mod machine;
 mod model;
 mod packet;

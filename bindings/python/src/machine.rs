@@ -15,7 +15,7 @@ use crate::client::{Settings, duration};
 use crate::packet::Packet;
 use crate::reader::{End, Item};
 use crate::runtime::lock;
-use crate::{failure, imports};
+use crate::{failure, json};
 
 /// What the driver has to do.
 pub(crate) enum Step {
@@ -124,7 +124,7 @@ impl Machine {
             Action::Wait { until } => Step::Wait(until.as_secs_f64()).into_python(py),
             Action::Packet(packet) => ("packet", Packet::from(packet)).into_pyobject(py),
             Action::Notice(notice) => {
-                ("notice", imports::from_json(py, &notice_json(&notice).to_string())?).into_pyobject(py)
+                ("notice", json::read(py, &notice_json(&notice).to_string())?).into_pyobject(py)
             }
             Action::Done => ("done", py.None()).into_pyobject(py),
             Action::Fail(error) => ("fail", failure::raised(py, &self.placed(error))).into_pyobject(py),

@@ -1,6 +1,7 @@
 //! `StreamPacket`: held as the Rust type, shown as Python values when they are asked for.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::OnceLock;
 
 use capstan_protocol::{Close, Payload, StreamOpCode, StreamPacket, Timestamp};
 use pyo3::exceptions::PyValueError;
@@ -9,7 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyType};
 use uuid::Uuid;
 
-use crate::{failure, imports};
+use crate::{failure, imports, json};
 
 /// One packet of a stream: `stream_id`, `seq`, `op`, `t` and `p`.
 ///
@@ -18,13 +19,14 @@ use crate::{failure, imports};
 #[pyclass(frozen, name = "StreamPacket", module = "coreason_client")]
 pub(crate) struct Packet {
     inner: StreamPacket,
-    /// Made when it is first asked for: many packets are only looked at by their op.
-    payload: PyOnceLock<Py<PyAny>>,
+    /// Made when it is first asked for: many packets are only looked at by their op. Not a `PyOnceLock`, which lets go of the
+    /// interpreter and takes it again for each packet.
+    payload: OnceLock<Py<PyAny>>,
 }
 
 impl From<StreamPacket> for Packet {
     fn from(inner: StreamPacket) -> Self {
-        Self { inner, payload: PyOnceLock::new() }
+        Self { inner, payload: OnceLock::new() }
     }
 }
 
@@ -49,12 +51,12 @@ fn op_code(py: Python<'_>, op: StreamOpCode) -> PyResult<Bound<'_, PyAny>> {
 fn payload_of(py: Python<'_>, payload: &Payload) -> PyResult<Py<PyAny>> {
     let made = match payload {
         Payload::Delta(text) => PyString::new(py, text).into_any(),
-        Payload::Event(raw) => imports::event_of(py)?.call1((raw.get(),))?,
+        Payload::Event(raw) => imports::event_with(py)?.call1((json::read(py, raw.get())?,))?,
         Payload::Error(error) => {
             imports::stream_error_of(py)?.call1((serde_json::to_string(error).unwrap_or_default(),))?
         }
         Payload::Close(Close::Reason(reason)) => PyString::new(py, reason).into_any(),
-        Payload::Close(Close::Report(report)) => imports::from_json(py, report.get())?,
+        Payload::Close(Close::Report(report)) => json::read(py, report.get())?,
         Payload::Close(Close::Unstated) => PyString::new(py, Close::COMPLETED).into_any(),
     };
     Ok(made.unbind())
@@ -134,7 +136,12 @@ impl Packet {
     /// What it carries.
     #[getter]
     fn p(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        Ok(self.payload.get_or_try_init(py, || payload_of(py, &self.inner.payload))?.clone_ref(py))
+        if let Some(payload) = self.payload.get() {
+            return Ok(payload.clone_ref(py));
+        }
+        // Of two threads that ask at once each makes one, outside of the lock; the first becomes everybody's.
+        let made = payload_of(py, &self.inner.payload)?;
+        Ok(self.payload.get_or_init(|| made).clone_ref(py))
     }
 
     /// The cursor right after this packet: `<stream_id>:<seq>`.
@@ -150,7 +157,7 @@ impl Packet {
 
     /// The packet as a dict of JSON values.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        imports::from_json(py, &self.inner.to_json())
+        json::read(py, &self.inner.to_json())
     }
 
     /// Reads JSON text; what breaks the model raises `ValueError` with the path of the member.

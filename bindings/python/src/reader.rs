@@ -38,6 +38,11 @@ pub(crate) async fn batch(packets: &mut PacketStream, out: &mut VecDeque<Item>) 
             Ok(None) => return Some(Ok(())),
             Err(error) => return Some(Err(error)),
         }
+        while out.len() < BATCH
+            && let Some(packet) = packets.next_buffered()
+        {
+            out.push_back(Item::Packet(packet));
+        }
         if out.len() >= BATCH {
             return None;
         }

@@ -14,7 +14,7 @@ use crate::client::Call;
 use crate::machine::Machine;
 use crate::reader::{self, End, Item, Reader, batch};
 use crate::runtime::{Engine, lock};
-use crate::{failure, imports};
+use crate::{failure, json};
 
 /// Where the packets come from.
 enum Source {
@@ -146,7 +146,7 @@ impl Stream {
     #[getter]
     fn _usage<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let usage = reader::usage(lock(&self.reader).close());
-        usage.map(|text| imports::from_json(py, &text)).transpose()
+        usage.map(|text| json::read(py, &text)).transpose()
     }
 }
 

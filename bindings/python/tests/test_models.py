@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -154,6 +155,25 @@ def test_offsets_are_kept() -> None:
     when = datetime(2026, 2, 3, 10, 15, 37, 500000, tzinfo=timezone(timedelta(hours=5, minutes=30)))
     made = StreamPacket(stream_id=STREAM, seq=1, op="DELTA", t=when, p="")
     assert made.t == when and made.t.utcoffset() == when.utcoffset()
+
+
+NUMBERS = (
+    "0 -1 1.5 0.0 -0 -0.0 1e3 1e-9 5e-324 0.1 9007199254740993 9007199254740993.0 9223372036854775807 9223372036854775808 "
+    "18446744073709551615 18446744073709551616 -9223372036854775808 -9223372036854775809 1e18 1e19 1e308 1e999 -1e999"
+)
+TEXTS = r'"" "naïve…" "\"\\\/\b\f\n\r\t" "\u0000\u00e9\u2028" "\ud83d\ude00😀"'
+
+
+@pytest.mark.parametrize(
+    "value",
+    [*NUMBERS.split(), *TEXTS.split(), "null", "true", "[false,[],{}]", '{"é":{"":1},"a":1,"a":2}', "[" * 120 + "]" * 120],
+)
+def test_events_are_read_as_python_reads_json(value: str) -> None:
+    text = '{"type":"SHINY","value":%s}' % value  # noqa: UP031
+    whole = f'{{"stream_id":"{STREAM}","seq":1,"op":"EVENT","t":"{T}","p":{text}}}'
+    event = StreamPacket.from_json(whole).p
+    # By their repr, which tells 1 from 1.0 and 0 from -0.0.
+    assert repr(dict(event)) == repr(json.loads(text))
 
 
 def test_unknown_events_are_kept_raw() -> None:

@@ -389,11 +389,15 @@ _new = object.__new__
 _set_raw = PresentationEvent.__dict__["_raw"].__set__
 
 
-def _event_of(text: str) -> PresentationEvent:
+def _event_with(members: dict[str, Any]) -> PresentationEvent:
     # The one model on the packets' own path, so the shortest way there is.
     event = _new(PresentationEvent)
-    _set_raw(event, json.loads(text))
+    _set_raw(event, members)
     return event
+
+
+def _event_of(text: str) -> PresentationEvent:
+    return _event_with(json.loads(text))
 
 
 def _stream_error_of(text: str) -> StreamError:
