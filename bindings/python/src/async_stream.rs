@@ -16,7 +16,7 @@ use crate::client::Call;
 use crate::machine::Machine;
 use crate::reader::{self, End, Item, Reader, batch};
 use crate::runtime::{Engine, lock};
-use crate::{failure, imports, json};
+use crate::{failure, json};
 
 /// So much may wait for a slow reader; then the network has to.
 const FULL: usize = 4096;
@@ -57,17 +57,15 @@ pub(crate) fn wake(future: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// An item, or why there is none.
-type Outcome = PyResult<Py<PyAny>>;
-
-/// An awaitable that is done: awaiting it neither suspends nor touches the event loop.
-#[pyclass(module = "coreason_client._core")]
+/// An awaitable that is done: awaiting it neither suspends nor touches the event loop. There is one per packet, and hardly
+/// ever two at a time, so their memory is used again.
+#[pyclass(freelist = 4, module = "coreason_client._core")]
 pub(crate) struct Ready {
-    outcome: Option<Outcome>,
+    outcome: Option<PyResult<Py<PyAny>>>,
 }
 
 impl Ready {
-    fn of(outcome: Outcome) -> Self {
+    fn of(outcome: PyResult<Py<PyAny>>) -> Self {
         Self { outcome: Some(outcome) }
     }
 }
@@ -90,6 +88,7 @@ impl Ready {
 
     fn __next__(&mut self) -> PyResult<Py<PyAny>> {
         match self.outcome.take() {
+            // The value itself, not a tuple of it, which would be taken for the exception's arguments.
             Some(Ok(value)) => Err(PyStopIteration::new_err(value)),
             Some(Err(error)) => Err(error),
             None => Err(PyRuntimeError::new_err("cannot reuse already awaited item")),
@@ -183,7 +182,7 @@ enum Source {
 
 /// What comes next.
 enum Next {
-    Ready(Outcome),
+    Ready(Ready),
     Wait,
     /// There is more, but others want to run, too.
     Breathe,
@@ -246,9 +245,7 @@ impl AsyncStream {
     fn __anext__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         match slf.get().next(py)? {
-            // Python's own coroutine, because it hands its value over without an exception: PyO3 builds one to say StopIteration.
-            Next::Ready(Ok(item)) => imports::done(py)?.call1((item,)),
-            Next::Ready(end) => Ok(Bound::new(py, Ready::of(end))?.into_any()),
+            Next::Ready(ready) => Ok(Bound::new(py, ready)?.into_any()),
             Next::Wait => slf.call_method0(intern!(py, "_wait")),
             Next::Breathe => slf.call_method0(intern!(py, "_breathe")),
         }
@@ -258,7 +255,7 @@ impl AsyncStream {
     fn _take(&self, py: Python<'_>) -> PyResult<Option<Ready>> {
         loop {
             match self.next(py)? {
-                Next::Ready(outcome) => return Ok(Some(Ready::of(outcome))),
+                Next::Ready(ready) => return Ok(Some(ready)),
                 Next::Wait => return Ok(None),
                 Next::Breathe => {}
             }
@@ -379,7 +376,7 @@ impl AsyncStream {
             match item {
                 Ok(handed) => {
                     if let Some(outcome) = reader::show(py, handed).transpose() {
-                        return Ok(Next::Ready(outcome.map(Bound::unbind)));
+                        return Ok(Next::Ready(Ready::of(outcome.map(Bound::unbind))));
                     }
                 }
                 Err(Some(notice)) => reader::log(py, &notice)?,
@@ -412,10 +409,10 @@ impl AsyncStream {
         };
         if let Some(end) = end {
             *lock(&self.source) = Source::Over;
-            return Some(Next::Ready(Err(self.finish(py, end))));
+            return Some(Next::Ready(Ready::of(Err(self.finish(py, end)))));
         }
         let is_over = matches!(&*lock(&self.source), Source::Over) || self.closed.is_cancelled();
-        let over = || Next::Ready(Err(PyStopAsyncIteration::new_err(())));
+        let over = || Next::Ready(Ready::of(Err(PyStopAsyncIteration::new_err(()))));
         Some(if is_over { over() } else { Next::Wait })
     }
 

@@ -19,7 +19,6 @@ imports! {
     pydantic_schema: "coreason_client._pydantic", "core_schema";
     pydantic_json_schema: "coreason_client._pydantic", "json_schema";
     op_codes: "coreason_client.definitions.presentation", "StreamOpCode";
-    done: "coreason_client._loop", "done";
     event_with: "coreason_client.definitions.presentation", "_event_with";
     stream_error_of: "coreason_client.definitions.presentation", "_stream_error_of";
     user_error_of: "coreason_client.definitions.presentation", "_user_error_of";

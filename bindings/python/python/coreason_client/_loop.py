@@ -5,7 +5,6 @@ from __future__ import annotations
 TYPE_CHECKING = False  # without `typing`, which takes longer to import than all of this
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from typing import Any
 
 
 def running_loop(
@@ -20,11 +19,6 @@ def running_loop(
     except RuntimeError:
         pass
     raise RuntimeError(f"{who} needs asyncio, and no asyncio event loop runs here; under trio, {remedy}")
-
-
-async def done(item: Any) -> Any:
-    """An item that is there already: awaiting it neither suspends nor touches the loop."""
-    return item
 
 
 async def sleep(seconds: float) -> None:
