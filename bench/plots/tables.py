@@ -181,7 +181,7 @@ def cluster_environment():
 
 def console():
     """A gateway whose console is open, beside one that nobody looks at."""
-    found = results.load("console")
+    found = results.load("console")["figures"]
     rows = []
     for name, figure, show in (
         ("packets a second, 100 runs", "packets_per_second", thousands),
@@ -189,9 +189,10 @@ def console():
         ("runs started a second", "starts_per_second", lambda rate: f"{rate:.0f}"),
         ("processor µs a start", "cpu_microseconds_per_start", lambda micros: f"{micros:.0f}"),
     ):
-        closed, opened = (results.measure(found[case][figure]) for case in ("closed", "open"))
-        rows.append([name, spread(closed, show), spread(opened, show), f"{opened.median / closed.median:.3f}x"])
-    return markdown(["", "nobody looks", "three pages open", "ratio"], rows)
+        closed, opened, pairs = (results.measure(found[figure][case]) for case in ("closed", "open", "ratio"))
+        low, high = found[figure]["middle_half"]
+        rows.append([name, spread(closed, show), spread(opened, show), f"{pairs.median:.3f}x ({low:.3f}..{high:.3f})"])
+    return markdown(["", "nobody looks", "three pages open", "ratio of a pair (middle half)"], rows)
 
 
 def peers_deliver():
