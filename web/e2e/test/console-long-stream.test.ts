@@ -34,10 +34,11 @@ test.runIf(isLong)("a stream of a hundred thousand packets is zoomed, scrolled a
   await page.getByRole("tab", { name: "As seen" }).click();
   await page.getByRole("button", { name: "Play" }).waitFor();
   await tasks();
-  await page.getByRole("button", { name: "16×" }).click();
   await page.getByRole("button", { name: "Play" }).click();
-  await expect.poll(async () => Number(await page.getByRole("slider", { name: "Packet" }).inputValue()), { timeout: 60_000 }).toBeGreaterThan(PACKETS / 10);
-  await page.getByRole("button", { name: "Pause" }).click();
+  // To its end, since such a stream takes a second or two.
+  const shown = async () => Number(await page.getByRole("slider", { name: "Packet" }).inputValue());
+  await expect.poll(shown, { timeout: 60_000 }).toBeLessThan(PACKETS);
+  await expect.poll(shown, { timeout: 60_000 }).toBeGreaterThanOrEqual(PACKETS);
   await expectSmooth(tasks, "replay");
   expect(await heapOf(page)).toBeLessThan(3 * HEAP);
 });
