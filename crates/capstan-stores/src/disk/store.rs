@@ -43,7 +43,10 @@ impl Store for DiskStore {
     }
 
     async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
-        self.ask(|reply| Command::Append { stream, attempt, frames, reply }).await
+        match self.append_at_once(stream, attempt, &frames) {
+            Some(appended) => appended,
+            None => self.ask(|reply| Command::Append { stream, attempt, frames, reply }).await,
+        }
     }
 
     async fn transition(
