@@ -31,7 +31,7 @@ use crate::Durability;
 const GROUP_BYTES: usize = 1024 * 1024;
 const GROUP_COMMANDS: usize = 1024;
 /// What is packed and handed to the kernel in no time.
-const AT_ONCE_BYTES: usize = 4 * 1024;
+pub(crate) const AT_ONCE_BYTES: usize = 4 * 1024;
 
 /// What the writer can be asked for.
 pub(crate) enum Command {
@@ -152,8 +152,8 @@ impl Writer {
         let mut watch = Watch { shared, is_over: false };
         let mut next = None;
         while let Some(first) = next.take().or_else(|| commands.blocking_recv()) {
-            // Whoever wrote in its place has failed by a mistake: what was left there cannot be trusted.
-            let Ok(mut writer) = desk.lock() else { return };
+            // Whoever wrote in its place has failed by a mistake: what was left there cannot be trusted. It is said before anybody is let go.
+            let Ok(mut writer) = desk.lock() else { return drop(watch) };
             next = writer.work(first, &mut commands);
             if writer.is_closed {
                 break;
