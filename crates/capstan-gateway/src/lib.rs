@@ -41,6 +41,7 @@ mod router;
 mod routes;
 mod runs;
 mod scopes;
+mod send_buffer;
 mod server;
 mod settings;
 mod socket;

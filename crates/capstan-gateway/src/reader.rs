@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use capstan_journal::{ErrorKind, JournalError, Reader, Run, RunState, Step};
+use capstan_journal::{ErrorKind, Frames, JournalError, Reader, Run, RunState, Step};
 use capstan_protocol::{Fault, FaultKind};
 use futures_util::stream;
 use http::{HeaderValue, header};
@@ -80,11 +80,11 @@ impl Behind {
     }
 
     /// These were replayed; whether they were all.
-    fn catch_up(&mut self, app: &App, frames: &[Bytes]) -> bool {
+    fn catch_up(&mut self, app: &App, frames: &Frames) -> bool {
         let replayed = self.packets.min(frames.len() as u64);
         app.metrics.replayed.inc_by(replayed);
         self.packets -= replayed;
-        app.passed(&self.tenant, VISIT, frames.iter().map(Bytes::len).sum());
+        app.passed(&self.tenant, VISIT, frames.size());
         self.packets == 0
     }
 }
@@ -226,7 +226,7 @@ impl Open {
         self.app.metrics.damaged_reads.inc();
         self.app.metrics.fault(FaultKind::StreamLost, self.app.agent_label(&run.agent));
         let frames = relay::last_words_of_lost(&self.app, &run, after);
-        self.show(frames.into_iter().map(|frame| frame.bytes).collect()).await
+        self.show(frames.into_iter().collect()).await
     }
 
     /// Sets the timer anew; true if nothing was sent for a whole interval.
@@ -237,7 +237,7 @@ impl Open {
         is_due
     }
 
-    async fn show(&mut self, frames: Vec<Bytes>) -> Next {
+    async fn show(&mut self, frames: Frames) -> Next {
         if let Some(behind) = &mut self.behind
             && behind.catch_up(&self.app, &frames)
         {

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -12,7 +11,7 @@ use crate::backend::planted_bug::{self, Bug};
 use crate::backend::rules::not_found;
 use crate::ring::{Look, Ring, Standing};
 use crate::tails::{Lease, Room};
-use crate::{ErrorKind, Frame, JournalError, Run, RunState, Store};
+use crate::{ErrorKind, Frames, JournalError, Run, RunState, Store};
 
 /// How much one step brings: a reader that has stopped reading holds one or two of them.
 const STEP_BYTES: usize = 8 * 1024;
@@ -26,7 +25,7 @@ const LEAST_FRAME: usize = 32;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// The next frames, in order, about 256 KiB at most; never empty. The cursor has moved past them.
-    Frames(Vec<Bytes>),
+    Frames(Frames),
     /// All frames were read and the run stands still: `Closed` (said at every further call), or `Waiting` (said once
     /// for an attempt; the next call waits for what comes).
     State(RunState),
@@ -99,7 +98,7 @@ impl Reader {
             match look {
                 Look::Frames(frames, cursor) => {
                     (self.cursor, self.room) = (cursor, room);
-                    self.pace(frames.iter().map(Bytes::len).sum(), most);
+                    self.pace(frames.size(), most);
                     return Ok(Step::Frames(frames));
                 }
                 Look::CaughtUp(standing) if self.is_worth_saying(standing) => {
@@ -136,12 +135,12 @@ impl Reader {
         let is_ahead = ahead.is_some();
         let mut visit = ahead.unwrap_or_else(|| self.begin_visit(room));
         let (frames, run) = visit.found().await?;
-        if let Some(last) = frames.last() {
-            (self.cursor, self.room) = (last.seq, visit.room);
-            self.pace(frames.iter().map(|frame| frame.bytes.len()).sum(), visit.bytes);
+        if let Some((frames, last)) = frames {
+            (self.cursor, self.room) = (last, visit.room);
+            self.pace(frames.size(), visit.bytes);
             // While this is sent, as there seems to be more.
             self.ahead = self.long_room().map(|room| self.begin_visit(Some(room)));
-            return Ok(Some(Step::Frames(frames.into_iter().map(|frame| frame.bytes).collect())));
+            return Ok(Some(Step::Frames(frames)));
         }
         if !is_ahead {
             // An older word than this one is not taken down: something may have been written since.
@@ -170,16 +169,16 @@ impl Reader {
         let bytes = self.stride_in(room.as_ref());
         let mut task = JoinSet::new();
         task.spawn(async move {
-            let frames = store.read(stream, after, bytes / LEAST_FRAME, bytes).await?;
-            let run = if frames.is_empty() { store.run(stream).await? } else { None };
+            let frames = store.read_on(stream, after, bytes / LEAST_FRAME, bytes).await?;
+            let run = if frames.is_none() { store.run(stream).await? } else { None };
             Ok((frames, run))
         });
         Visit { after, bytes, room, task }
     }
 }
 
-/// The next frames, or the run if there are none.
-type Found = (Vec<Frame>, Option<Run>);
+/// The next frames with the last one's seq, or the run if there are none.
+type Found = (Option<(Frames, u64)>, Option<Run>);
 
 /// A look into the store for what follows a frame. It goes on by itself: reads stand in lines, and a viewer whose connection is
 /// stuck is not polled, so it would keep its place there, and everybody behind it waiting.

@@ -2,9 +2,7 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
-
-use crate::{Frame, RunState, Watch};
+use crate::{Frame, Frames, RunState, Watch};
 
 /// Attempt and state: it only ever grows, so news that arrive in the wrong order do no harm.
 pub(crate) type Standing = (u32, RunState);
@@ -15,7 +13,7 @@ const FRAME_OVERHEAD: usize = 64;
 /// What a reader finds at its cursor.
 pub(crate) enum Look {
     /// Frames, and the cursor after them.
-    Frames(Vec<Bytes>, u64),
+    Frames(Frames, u64),
     /// Nothing more is stored, and the run stands thus.
     CaughtUp(Standing),
     /// The store has to say.
@@ -66,16 +64,16 @@ impl Ring {
         else {
             return Look::AskStore;
         };
-        let (mut found, mut bytes, mut last) = (Vec::new(), 0, cursor);
-        for frame in self.frames.iter().skip(skip) {
+        let (mut bytes, mut last) = (0, None);
+        let fits = |frame: &&Frame| {
             bytes += frame.bytes.len();
-            if bytes > max_bytes && !found.is_empty() {
-                break;
-            }
-            found.push(frame.bytes.clone());
-            last = frame.seq;
-        }
-        if found.is_empty() { Look::AskStore } else { Look::Frames(found, last) }
+            let fits = bytes <= max_bytes || last.is_none();
+            last = if fits { Some(frame.seq) } else { last };
+            fits
+        };
+        let found: Frames =
+            self.frames.iter().skip(skip).take_while(fits).map(|frame| frame.bytes.clone()).collect();
+        last.map_or(Look::AskStore, |last| Look::Frames(found, last))
     }
 
     /// A reader has seen all that is known.

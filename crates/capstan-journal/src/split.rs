@@ -20,9 +20,9 @@ use uuid::Uuid;
 use crate::backend::rules::expired;
 use crate::memory::MemoryStore;
 use crate::{
-    BreakerNotice, Claim, Claimed, Elsewhere, Expired, Found, Frame, Health, Home, JournalError, NameKind,
-    News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState, Secret, Stats, Store,
-    StoredTurn, Tenure, Usage, Watch,
+    BreakerNotice, Claim, Claimed, Elsewhere, Expired, Found, Frame, Frames, Health, Home, JournalError,
+    NameKind, News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState, Secret,
+    Stats, Store, StoredTurn, Tenure, Usage, Watch,
 };
 
 /// Says of whom nothing may be stored.
@@ -167,6 +167,16 @@ impl Store for SplitStore {
         max_bytes: usize,
     ) -> Result<Vec<Frame>, JournalError> {
         self.home_of(stream).read(stream, after, max_packets, max_bytes).await
+    }
+
+    async fn read_on(
+        &self,
+        stream: Uuid,
+        after: u64,
+        max_packets: usize,
+        max_bytes: usize,
+    ) -> Result<Option<(Frames, u64)>, JournalError> {
+        self.home_of(stream).read_on(stream, after, max_packets, max_bytes).await
     }
 
     async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {

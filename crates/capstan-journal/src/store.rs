@@ -9,8 +9,8 @@ use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::{
-    ArmedBy, BreakerNotice, Claim, Elsewhere, ErrorKind, Expired, Frame, Health, Home, JournalError, Kept,
-    KeptSession, NameKind, News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage,
+    ArmedBy, BreakerNotice, Claim, Elsewhere, ErrorKind, Expired, Frame, Frames, Health, Home, JournalError,
+    Kept, KeptSession, NameKind, News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage,
     RunState, Secret, Stats, StoredTurn, Tenure, Usage, Watch, copy,
 };
 
@@ -87,6 +87,19 @@ pub trait Store: Send + Sync + 'static {
         max_packets: usize,
         max_bytes: usize,
     ) -> Result<Vec<Frame>, JournalError>;
+
+    /// The same for whoever passes them on: the frames, in one piece where the store has them so, and the last one's seq.
+    async fn read_on(
+        &self,
+        stream: Uuid,
+        after: u64,
+        max_packets: usize,
+        max_bytes: usize,
+    ) -> Result<Option<(Frames, u64)>, JournalError> {
+        let frames = self.read(stream, after, max_packets, max_bytes).await?;
+        let last = frames.last().map(|frame| frame.seq);
+        Ok(last.map(|last| (frames.into_iter().collect(), last)))
+    }
 
     /// A stream's run.
     async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError>;

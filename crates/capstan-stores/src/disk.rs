@@ -1,4 +1,4 @@
-//! `disk:<folder>`: segment files as the only truth, an index of them in memory. One thread writes, in groups; one syncs,
+//! `disk:<folder>`: segment files as the only truth, an index of them in memory. One writes at a time, in groups; a thread syncs,
 //! one keeps house; everyone may read. ARCHITECTURE.md says why.
 
 mod apply;
@@ -41,7 +41,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc as std_mpsc};
 use std::thread::{self, JoinHandle};
 
-use capstan_journal::{ErrorKind, Health, JournalError, Secret};
+use capstan_journal::{ErrorKind, Frame, Health, JournalError, Secret};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use uuid::Uuid;
 
@@ -88,6 +88,7 @@ pub(crate) struct DiskStore {
     // Taken when the store is dropped.
     commands: Option<mpsc::Sender<Command>>,
     tasks: std_mpsc::Sender<Task>,
+    desk: Arc<Mutex<Writer>>,
     writer: Option<JoinHandle<()>>,
     helpers: Vec<JoinHandle<()>>,
     secret: Secret,
@@ -160,9 +161,10 @@ impl DiskStore {
         let syncing = log::spawn(log, on_failure).map_err(no_thread)?;
         let keeping = keeper::spawn(shared.clone(), to_do, weak, to_seal).map_err(no_thread)?;
         let unsynced = boot.clone().filter(|_| settings.durability == Durability::Process);
-        let writer = Writer::new(shared.clone(), unsynced, open, tasks.clone());
+        let desk = Arc::new(Mutex::new(Writer::new(shared.clone(), unsynced, open, tasks.clone())));
+        let (own, its) = (desk.clone(), shared.clone());
         let writing = thread::Builder::new().name("journal-writer".into());
-        let writing = writing.spawn(move || writer.run(queue)).map_err(no_thread)?;
+        let writing = writing.spawn(move || Writer::run(&own, its, queue)).map_err(no_thread)?;
         let (reads, helpers) = (Semaphore::new(READS), vec![syncing, keeping]);
         Ok(Self {
             shared,
@@ -172,6 +174,7 @@ impl DiskStore {
             readers: Mutex::default(),
             commands: Some(commands),
             tasks,
+            desk,
             writer: Some(writing),
             helpers,
             secret,
@@ -186,6 +189,22 @@ impl DiskStore {
         let commands = self.commands.as_ref().ok_or_else(closed)?;
         commands.send(command).await.map_err(|_| self.ended())?;
         answer.await.map_err(|_| self.ended())?
+    }
+
+    /// Appends a few packets here and now if nobody else writes: to wake a thread for them, and to be woken by it, takes longer than
+    /// the writing.
+    fn append_at_once(
+        &self,
+        stream: Uuid,
+        attempt: u32,
+        frames: &[Frame],
+    ) -> Option<Result<(), JournalError>> {
+        let commands = self.commands.as_ref().filter(|commands| commands.capacity() == QUEUE)?;
+        let appended = self.desk.try_lock().ok()?.append_at_once(stream, attempt, frames);
+        if self.shared.log.has_failed() {
+            let _ = commands.try_send(Command::Heal);
+        }
+        appended
     }
 
     /// Why nobody answers: the store was closed, or its writer is no more.

@@ -25,7 +25,7 @@ use axum::extract::{Path, Request as HttpRequest, State as AppState};
 use axum::response::Response;
 use bytes::Bytes;
 use capstan_agent::async_trait;
-use capstan_journal::{JournalError, Run, RunState};
+use capstan_journal::{Frames, JournalError, Run, RunState};
 use capstan_protocol::agui::{AguiEvent, EventBody};
 use capstan_protocol::{Cursor, ErrorSeverity, Fault, FaultKind, Payload, StreamPacket, Timestamp, sse};
 use http::request::Parts;
@@ -244,9 +244,9 @@ impl AguiWriter {
         }
     }
 
-    async fn tell(&mut self, app: &App, frames: &[Bytes]) -> Result<Next, JournalError> {
+    async fn tell(&mut self, app: &App, frames: &Frames) -> Result<Next, JournalError> {
         let mut is_over = false;
-        for packet in frames.iter().filter_map(|frame| sse::decode_packet(frame)) {
+        for packet in frames.iter().filter_map(sse::decode_packet) {
             is_over = is_over || self.take(app, packet).await?;
         }
         let mut out = Vec::new();
@@ -349,7 +349,7 @@ impl FaceWriter for AguiWriter {
         out.into()
     }
 
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Vec<Bytes>) -> Telling<'a> {
+    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Telling<'a> {
         Telling::Later(Box::pin(async move { self.tell(app, &frames).await }))
     }
 

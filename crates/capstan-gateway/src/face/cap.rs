@@ -7,9 +7,9 @@ mod whole;
 use std::sync::Arc;
 
 use axum::response::Response;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use capstan_agent::async_trait;
-use capstan_journal::{Run, RunState};
+use capstan_journal::{Frames, Run, RunState};
 use capstan_protocol::{Cursor, Fault, Profile, event, sse};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
@@ -129,18 +129,11 @@ impl FaceWriter for CapWriter {
     }
 
     /// Joined: one write instead of many when a reader catches up.
-    fn frames<'a>(&'a mut self, _: &'a App, frames: Vec<Bytes>) -> Telling<'a> {
-        if let (Profile::V1, [only]) = (self.profile, frames.as_slice()) {
-            return Telling::Now(Next::Write(only.clone()));
-        }
-        let mut out = BytesMut::with_capacity(frames.iter().map(Bytes::len).sum());
-        for frame in &frames {
-            match self.profile {
-                Profile::V1 => out.extend_from_slice(frame),
-                Profile::V2 => out.extend_from_slice(&to_v2(frame)),
-            }
-        }
-        Telling::Now(Next::Write(out.freeze()))
+    fn frames<'a>(&'a mut self, _: &'a App, frames: Frames) -> Telling<'a> {
+        Telling::Now(Next::Write(match self.profile {
+            Profile::V1 => frames.into_bytes(),
+            Profile::V2 => frames.iter().flat_map(to_v2).collect(),
+        }))
     }
 
     fn caught_up(&mut self, _: &App, state: RunState, view: View) -> Next {

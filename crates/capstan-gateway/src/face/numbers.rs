@@ -14,7 +14,7 @@ use axum::Json;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use capstan_agent::async_trait;
-use capstan_journal::{ArmedBy, NameKind, Run, RunState};
+use capstan_journal::{ArmedBy, Frames, NameKind, Run, RunState};
 use capstan_protocol::{ChatMessage, Fault, Parameters, Payload, Transcript, sse};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
@@ -147,8 +147,8 @@ impl FaceWriter for NumbersWriter {
         Bytes::new()
     }
 
-    fn frames<'a>(&'a mut self, _: &'a App, frames: Vec<Bytes>) -> Telling<'a> {
-        let packets = frames.iter().filter_map(|frame| sse::decode_packet(frame));
+    fn frames<'a>(&'a mut self, _: &'a App, frames: Frames) -> Telling<'a> {
+        let packets = frames.iter().filter_map(sse::decode_packet);
         let told: String = packets
             .map(|packet| format!("{}={}\n", packet.seq * PER_PACKET, said(&packet.payload)))
             .collect();

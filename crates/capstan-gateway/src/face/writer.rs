@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use capstan_journal::{JournalError, RunState};
+use capstan_journal::{Frames, JournalError, RunState};
 use capstan_protocol::sse;
 use futures_util::future::BoxFuture;
 
@@ -20,7 +20,7 @@ pub(crate) trait FaceWriter: Send {
     fn opening(&mut self, app: &App) -> Bytes;
 
     /// Frames that are due.
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Vec<Bytes>) -> Telling<'a>;
+    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Telling<'a>;
 
     /// All frames were read and the run stands still.
     fn caught_up(&mut self, app: &App, state: RunState, view: View) -> Next;

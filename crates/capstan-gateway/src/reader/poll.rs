@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use capstan_journal::{Run, RunState, Step};
+use capstan_journal::{Frames, Run, RunState, Step};
 use capstan_protocol::Fault;
 
 use crate::app::App;
@@ -16,7 +15,7 @@ const MOST: (usize, usize) = (1024, 1024 * 1024);
 /// One answer.
 pub(crate) struct Batch {
     /// Frames in order; none if nothing came.
-    pub(crate) frames: Vec<Bytes>,
+    pub(crate) frames: Frames,
     /// The packet after which the next answer begins.
     pub(crate) last: u64,
     /// There is nothing beyond `last` for now.
@@ -29,11 +28,8 @@ pub(crate) struct Batch {
 pub(crate) async fn poll(app: &App, run: &Run, after: u64, wait: Duration) -> Result<Batch, Fault> {
     let _slot = app.limiter.take_reader(&run.tenant, &app.settings.limits)?;
     let _reading = Reading::new(app, run);
-    let found =
-        app.journal.store().read(run.stream_id, after, MOST.0, MOST.1).await.map_err(journal_fault)?;
-    let (mut frames, mut last): (Vec<Bytes>, u64) =
-        (Vec::with_capacity(found.len()), found.last().map_or(after, |frame| frame.seq));
-    frames.extend(found.into_iter().map(|frame| frame.bytes));
+    let found = app.journal.store().read_on(run.stream_id, after, MOST.0, MOST.1).await;
+    let (mut frames, mut last) = found.map_err(journal_fault)?.unwrap_or_else(|| (Frames::none(), after));
     if frames.is_empty() && !wait.is_zero() {
         (frames, last) = tokio::select! {
             biased;
@@ -50,12 +46,12 @@ pub(crate) async fn poll(app: &App, run: &Run, after: u64, wait: Duration) -> Re
 }
 
 /// What comes next; nothing if the run is over.
-async fn news(app: &App, run: &Run, after: u64) -> Result<(Vec<Bytes>, u64), Fault> {
+async fn news(app: &App, run: &Run, after: u64) -> Result<(Frames, u64), Fault> {
     let mut reader = app.journal.reader_of(run, after);
     loop {
         match reader.next().await.map_err(journal_fault)? {
             Step::Frames(frames) => return Ok((frames, reader.cursor())),
-            Step::State(RunState::Closed) => return Ok((Vec::new(), after)),
+            Step::State(RunState::Closed) => return Ok((Frames::none(), after)),
             Step::State(RunState::Running | RunState::Waiting) => {}
         }
     }

@@ -1,7 +1,6 @@
 //! A run as a whole, for answers that are one object.
 
-use bytes::Bytes;
-use capstan_journal::{ArmedBy, Run, RunState, Step};
+use capstan_journal::{ArmedBy, Frames, Run, RunState, Step};
 use capstan_protocol::{Fault, FaultKind, StreamError, StreamPacket, Transcript, sse};
 use uuid::Uuid;
 
@@ -97,7 +96,7 @@ pub(crate) async fn so_far<T: Fold>(app: &App, run: &Run) -> Result<Whole<T>, Fa
         let Some(last) = frames.last() else { break };
         after = last.seq;
         let told = frames.into_iter().filter(|frame| frame.seq <= run.last_seq);
-        whole.take(&told.map(|frame| frame.bytes).collect::<Vec<_>>())?;
+        whole.take(&told.collect())?;
     }
     let state = run.state;
     Ok(whole.done(run, state))
@@ -118,15 +117,15 @@ impl<'a, T: Fold> Gathering<'a, T> {
         Self { app, stream: run.stream_id, transcript: T::default(), bytes: 0, load }
     }
 
-    fn take(&mut self, frames: &[Bytes]) -> Result<(), Fault> {
+    fn take(&mut self, frames: &Frames) -> Result<(), Fault> {
         let limits = &self.app.settings.limits;
-        let more: usize = frames.iter().map(Bytes::len).sum();
+        let more = frames.size();
         self.bytes = self.bytes.saturating_add(more);
         if self.bytes > limits.whole_bytes {
             return Err(too_large(self.stream, limits.whole_bytes));
         }
         self.load.grow(more.saturating_mul(COPIES), limits)?;
-        for packet in frames.iter().filter_map(|frame| sse::decode_packet(frame)) {
+        for packet in frames.iter().filter_map(sse::decode_packet) {
             self.transcript.take(&packet);
         }
         Ok(())

@@ -336,7 +336,7 @@ impl Output {
             let (upto, some) = packets::read(entry.seq, payload)
                 .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a block cannot be read"))?;
             total = upto;
-            frames.extend(some);
+            frames.extend(some.frames());
         }
         let mut payload = Vec::with_capacity(merging.size);
         packets::encode(total, &frames, &mut payload);

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_journal::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, JournalError, Kept, KeptSession, NameKind,
-    Query, Quota, Retention, Rollup, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn, Usage,
+    Claim, Claimed, ErrorKind, Expired, Found, Frame, Frames, Health, JournalError, Kept, KeptSession,
+    NameKind, Query, Quota, Retention, Rollup, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn,
+    Usage,
 };
 use capstan_protocol::Timestamp;
 use tokio::sync::{oneshot, watch};
@@ -42,7 +43,10 @@ impl Store for DiskStore {
     }
 
     async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
-        self.ask(|reply| Command::Append { stream, attempt, frames, reply }).await
+        match self.append_at_once(stream, attempt, &frames) {
+            Some(appended) => appended,
+            None => self.ask(|reply| Command::Append { stream, attempt, frames, reply }).await,
+        }
     }
 
     async fn transition(
@@ -73,6 +77,19 @@ impl Store for DiskStore {
         max_bytes: usize,
     ) -> Result<Vec<Frame>, JournalError> {
         let read = move |shared: &Shared| view::read(shared, stream, after, max_packets, max_bytes);
+        let frames = self.view_of(self.owner_of(stream), read).await?;
+        self.shared.syncs.settled(stream).await?;
+        Ok(frames)
+    }
+
+    async fn read_on(
+        &self,
+        stream: Uuid,
+        after: u64,
+        max_packets: usize,
+        max_bytes: usize,
+    ) -> Result<Option<(Frames, u64)>, JournalError> {
+        let read = move |shared: &Shared| view::read_on(shared, stream, after, max_packets, max_bytes);
         let frames = self.view_of(self.owner_of(stream), read).await?;
         self.shared.syncs.settled(stream).await?;
         Ok(frames)

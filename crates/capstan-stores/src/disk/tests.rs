@@ -1,5 +1,6 @@
 //! The disk store against a disk that fails, forgets and flips. Segments are tiny, so that a few runs make many of them.
 
+mod at_once;
 mod clean;
 mod damage;
 mod faults;

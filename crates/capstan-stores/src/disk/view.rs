@@ -7,14 +7,16 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use capstan_journal::backend::rules::shown;
-use capstan_journal::{ErrorKind, Found, Frame, JournalError, NameKind, Run, RunState, StoredTurn, Usage};
+use capstan_journal::{
+    ErrorKind, Found, Frame, Frames, JournalError, NameKind, Run, RunState, StoredTurn, Usage,
+};
 use capstan_protocol::cursor::LOST_TAIL_GAP;
 use uuid::Uuid;
 
 use super::footer::Entry;
 use super::format::Kind;
 use super::index::{Index, Location};
-use super::packets;
+use super::packets::{self, Block, Joined};
 use super::parts::Part;
 use super::record::{Record, split_summary};
 use super::segment::{Payload, Segment};
@@ -205,6 +207,7 @@ fn numbered(
     Ok(Look::Found(found))
 }
 
+/// Packets after a seq, each by itself: up to both limits, but at least one if there is one.
 pub(crate) fn read(
     shared: &Shared,
     stream: Uuid,
@@ -212,86 +215,125 @@ pub(crate) fn read(
     max_packets: usize,
     max_bytes: usize,
 ) -> Result<Vec<Frame>, JournalError> {
-    let (mut found, mut room, mut cursor) = (Vec::new(), max_bytes, after);
-    let lost_after = shared.index().streams.get(&stream).and_then(|stream| stream.lost_after);
-    if let Some(lost) = lost_after.filter(|lost| after >= *lost) {
-        let what = format!("what follows packet {lost} of {stream} was lost, and a repair has said so");
-        return Err(JournalError::new(ErrorKind::Corrupt, what));
-    }
-    while found.is_empty() || (found.len() < max_packets && room > 0) {
-        let some = match look(shared, || read_some(shared, stream, cursor, max_packets, room)) {
-            // What comes before the damage is whole.
-            Err(_) if !found.is_empty() => break,
-            some => some?,
-        };
-        let Some(last) = some.last() else { break };
-        cursor = last.seq;
-        for frame in some {
-            if lost_after.is_some_and(|lost| frame.seq > lost) {
-                return Ok(found);
-            }
-            let is_full = found.len() >= max_packets || frame.bytes.len() > room;
-            if is_full && !found.is_empty() {
-                return Ok(found);
-            }
-            room = room.saturating_sub(frame.bytes.len());
-            found.push(frame);
-        }
-    }
+    let mut found = Vec::new();
+    read_blocks(shared, stream, after, (max_packets, max_bytes), |block| found.extend(block.frames()))?;
     Ok(found)
 }
 
-/// The next packets: at least one if there is one, and not many more than there is room for.
-fn read_some(
+/// The same in one piece, and the last one's seq.
+pub(crate) fn read_on(
     shared: &Shared,
     stream: Uuid,
     after: u64,
     max_packets: usize,
     max_bytes: usize,
-) -> Result<Look<Vec<Frame>>, JournalError> {
+) -> Result<Option<(Frames, u64)>, JournalError> {
+    let mut joined = Joined::default();
+    read_blocks(shared, stream, after, (max_packets, max_bytes), |block| joined.push(block, max_bytes))?;
+    Ok(joined.done())
+}
+
+/// A read under way.
+struct Reading<G> {
+    /// The last packet that was handed out.
+    cursor: u64,
+    /// Nothing after this one is whole.
+    upto: u64,
+    /// Packets and bytes that there is room for.
+    room: (usize, usize),
+    has_some: bool,
+    is_over: bool,
+    give: G,
+}
+
+impl<G: FnMut(Block)> Reading<G> {
+    /// Hands out what is wanted of a block; the very first packet in any case.
+    fn take(&mut self, block: Block) {
+        let wanted = block.after(self.cursor).upto(self.upto);
+        let fitting = wanted.fitting(self.room.0, self.room.1).max(usize::from(!self.has_some));
+        let is_cut = fitting < wanted.len();
+        let taken = wanted.keep(fitting);
+        self.room.0 = self.room.0.saturating_sub(taken.len());
+        self.room.1 = self.room.1.saturating_sub(taken.size());
+        if let Some(last) = taken.last() {
+            (self.cursor, self.has_some) = (last, true);
+            (self.give)(taken);
+        }
+        let is_full = self.has_some && (self.room.0 == 0 || self.room.1 == 0);
+        self.is_over = is_cut || is_full || self.cursor >= self.upto;
+    }
+}
+
+fn read_blocks(
+    shared: &Shared,
+    stream: Uuid,
+    after: u64,
+    room: (usize, usize),
+    give: impl FnMut(Block),
+) -> Result<(), JournalError> {
+    let lost_after = shared.index().streams.get(&stream).and_then(|stream| stream.lost_after);
+    if let Some(lost) = lost_after.filter(|lost| after >= *lost) {
+        let what = format!("what follows packet {lost} of {stream} was lost, and a repair has said so");
+        return Err(JournalError::new(ErrorKind::Corrupt, what));
+    }
+    let upto = lost_after.unwrap_or(u64::MAX);
+    let mut reading = Reading { cursor: after, upto, room, has_some: false, is_over: false, give };
+    loop {
+        let begun = reading.cursor;
+        match look(shared, || read_some(shared, stream, &mut reading)) {
+            // What comes before the damage is whole.
+            Err(_) if reading.has_some => return Ok(()),
+            read => read?,
+        }
+        if reading.is_over || reading.cursor == begun {
+            return Ok(());
+        }
+    }
+}
+
+/// Reads on, as far as the index was asked. What cannot be read behind something that was handed out is met again at the next read.
+fn read_some(
+    shared: &Shared,
+    stream: Uuid,
+    reading: &mut Reading<impl FnMut(Block)>,
+) -> Result<Look<()>, JournalError> {
+    let begun = reading.cursor;
     let parts = |index: &Index| {
-        index.streams.get(&stream).map(|stream| stream.parts_after(after)).unwrap_or_default()
+        index.streams.get(&stream).map(|stream| stream.parts_after(begun)).unwrap_or_default()
     };
-    let entries = match numbered(shared, parts, stream, Kind::Packets, after)? {
+    let entries = match numbered(shared, parts, stream, Kind::Packets, begun)? {
         Look::Found(entries) => entries,
         Look::Moved(error) => return Ok(Look::Moved(error)),
     };
-    let (mut frames, mut bytes) = (Vec::<Frame>::new(), 0);
     let mut open: Option<(u32, Arc<dyn super::files::Data>)> = None;
     for (segment, entry) in entries {
+        let last = Some(reading.cursor).filter(|cursor| *cursor > begun);
         let file = match open.take().filter(|(id, _)| *id == segment.id) {
             Some((_, file)) => file,
             None => match segment.file() {
                 Ok(file) => file,
+                Err(_) if last.is_some() => break,
                 Err(error) => return missing(&segment, error),
             },
         };
         let block = match segment.payload(&*file, &entry) {
-            Ok(Payload::Whole(payload)) => packets::read(entry.seq, &payload),
+            Ok(Payload::Whole(payload)) => packets::read(entry.seq, &payload).map(|(_, block)| block),
             Ok(Payload::Damaged) => None,
             Err(error) => return Err(io_failure("read", &segment.path, error)),
         };
         // Where the reader begins may be anywhere, also in the one gap that a lost tail leaves.
-        let last = frames.last().map(|frame| frame.seq);
-        let block = block.filter(|(_, block)| {
-            let first = block.first().map_or(0, |first| first.seq);
-            last.is_none_or(|last| first == last + 1 || first >= last + LOST_TAIL_GAP)
-        });
-        let Some((_, block)) = block else {
-            // What comes before it is whole; it is met again at the next read.
-            let damage = damaged(&segment, &entry);
-            return Ok(if frames.is_empty() { Look::Moved(damage) } else { Look::Found(frames) });
-        };
-        for frame in block.into_iter().filter(|frame| frame.seq > after) {
-            bytes += frame.bytes.len();
-            frames.push(frame);
+        let follows = |first: u64| last.is_none_or(|last| first == last + 1 || first >= last + LOST_TAIL_GAP);
+        match block.filter(|block| follows(block.first())) {
+            Some(block) => reading.take(block),
+            None if last.is_some() => break,
+            None => return Ok(Look::Moved(damaged(&segment, &entry))),
         }
-        if bytes >= max_bytes || frames.len() >= max_packets {
+        if reading.is_over {
             break;
         }
         open = Some((segment.id, file));
     }
-    Ok(Look::Found(frames))
+    Ok(Look::Found(()))
 }
 
 /// Where a turn is.

@@ -1,8 +1,9 @@
-//! The one thread that writes. It takes all commands that are queued, commits them as one group, answers each.
+//! The one who writes: a thread, which takes all commands that are queued, commits them as one group and answers each. Whoever
+//! has only a few packets and finds it idle writes them in its place ([`Writer::append_at_once`]).
 
 use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, mpsc as std_mpsc};
+use std::sync::{Arc, Mutex, mpsc as std_mpsc};
 
 use capstan_journal::backend::Rates;
 use capstan_journal::backend::failpoint::{self, Point};
@@ -29,6 +30,8 @@ use crate::Durability;
 /// A group is committed when this much is in it, so that the first in line does not wait for ever.
 const GROUP_BYTES: usize = 1024 * 1024;
 const GROUP_COMMANDS: usize = 1024;
+/// What is packed and handed to the kernel in no time.
+pub(crate) const AT_ONCE_BYTES: usize = 4 * 1024;
 
 /// What the writer can be asked for.
 pub(crate) enum Command {
@@ -145,30 +148,59 @@ impl Writer {
     }
 
     /// Works until the store is closed or dropped.
-    pub(crate) fn run(mut self, mut commands: mpsc::Receiver<Command>) {
-        let _watch = Watch(self.shared.clone());
+    pub(crate) fn run(desk: &Mutex<Self>, shared: Arc<Shared>, mut commands: mpsc::Receiver<Command>) {
+        let mut watch = Watch { shared, is_over: false };
         let mut next = None;
-        while !self.is_closed
-            && let Some(first) = next.take().or_else(|| commands.blocking_recv())
-        {
-            let mut group = Group::new();
-            let is_alone = first.is_alone();
-            self.apply(first, &mut group);
-            let mut room = if is_alone { 0 } else { GROUP_COMMANDS };
-            while room > 0
-                && group.size() < GROUP_BYTES
-                && let Ok(command) = commands.try_recv()
-            {
-                if command.is_alone() {
-                    next = Some(command);
-                    break;
-                }
-                self.apply(command, &mut group);
-                room -= 1;
+        while let Some(first) = next.take().or_else(|| commands.blocking_recv()) {
+            // Whoever wrote in its place has failed by a mistake: what was left there cannot be trusted. It is said before anybody is let go.
+            let Ok(mut writer) = desk.lock() else { return drop(watch) };
+            next = writer.work(first, &mut commands);
+            if writer.is_closed {
+                break;
             }
-            self.commit(group);
-            self.withdraw_all();
         }
+        watch.is_over = true;
+    }
+
+    /// Commits a command and those that are queued behind it; what has to wait for the next group comes back.
+    fn work(&mut self, first: Command, commands: &mut mpsc::Receiver<Command>) -> Option<Command> {
+        let (mut group, mut next) = (Group::new(), None);
+        let mut room = if first.is_alone() { 0 } else { GROUP_COMMANDS };
+        self.apply(first, &mut group);
+        while room > 0
+            && group.size() < GROUP_BYTES
+            && let Ok(command) = commands.try_recv()
+        {
+            if command.is_alone() {
+                next = Some(command);
+                break;
+            }
+            self.apply(command, &mut group);
+            room -= 1;
+        }
+        self.commit(group);
+        self.withdraw_all();
+        next
+    }
+
+    /// Appends a few packets to a run that is open. `None` if it is not as simple as that, or if it could take long: a sync, a new
+    /// file, a file that fails. Then nothing has happened, and it is the thread's to do.
+    pub(crate) fn append_at_once(
+        &mut self,
+        stream: Uuid,
+        attempt: u32,
+        frames: &[Frame],
+    ) -> Option<Result<(), JournalError>> {
+        let shared = &self.shared;
+        let is_short = frames.iter().map(|frame| frame.bytes.len()).sum::<usize>() <= AT_ONCE_BYTES;
+        let is_simple = shared.settings.durability == Durability::Process && !shared.log.has_failed();
+        let is_open = !self.is_closed && self.open.get(&stream).is_some();
+        if !(is_short && is_simple && is_open && self.has_room(2 * AT_ONCE_BYTES as u64)) {
+            return None;
+        }
+        let mut group = Group::new();
+        let appended = self.append(stream, attempt, frames, &mut group);
+        Some(appended.and_then(|()| self.write(&mut group)))
     }
 
     /// Claims that failed while nothing could be written are taken back as soon as something can.
@@ -249,35 +281,34 @@ impl Writer {
         Err(self.shared.syncs.failure().unwrap_or_else(|| JournalError::new(ErrorKind::Unavailable, message)))
     }
 
+    /// Writes a group and answers who asked.
     fn commit(&mut self, mut group: Group) {
-        let has_packets = group.has_packets;
-        let outcome = match group.is_empty() {
-            true => Ok(()),
-            false => self.write(&mut group),
-        };
+        let outcome = self.write(&mut group);
+        if outcome.is_err() {
+            self.heal();
+        }
+        group.give(&outcome);
+    }
+
+    /// Writes a group: all of it, or nothing is as it would be.
+    fn write(&mut self, group: &mut Group) -> Result<(), JournalError> {
+        let outcome = if group.is_empty() { Ok(()) } else { self.try_write(group) };
         match &outcome {
             Ok(()) => {
                 for stream in self.closing.drain(..) {
                     self.open.remove(&stream);
                 }
             }
-            Err(_) => self.undo(&mut group),
+            Err(error) => {
+                self.shared.log.fail();
+                tracing::warn!(%error, "the journal failed to write");
+                self.undo(group);
+            }
         }
-        if has_packets && outcome.is_ok() {
+        if group.has_packets && outcome.is_ok() {
             failpoint::hit(Point::AfterAppend);
         }
-        let failure = |error: io::Error| io_failure("write to", &self.shared.folder.join("log"), error);
-        group.give(&outcome.map_err(failure));
-    }
-
-    fn write(&mut self, group: &mut Group) -> io::Result<()> {
-        let outcome = self.try_write(group);
-        if let Err(error) = &outcome {
-            self.shared.log.fail();
-            tracing::warn!(%error, "the journal failed to write");
-            self.heal();
-        }
-        outcome
+        outcome.map_err(|error| io_failure("write to", &self.shared.folder.join("log"), error))
     }
 
     fn try_write(&mut self, group: &mut Group) -> io::Result<()> {
@@ -320,11 +351,16 @@ impl Writer {
         Ok(())
     }
 
+    /// Whether a group of this size goes into the last segment.
+    fn has_room(&self, size: u64) -> bool {
+        let full = self.shared.settings.segment_bytes;
+        let segment = self.segment.as_ref();
+        segment.is_some_and(|segment| segment.size() == HEADER as u64 || segment.size() + size <= full)
+    }
+
     /// The segment for a group of this size; a new one if the last is full.
     fn segment_for(&mut self, size: u64, first_group: u64) -> io::Result<Arc<Segment>> {
-        let full = self.shared.settings.segment_bytes;
-        let fits = |segment: &&Arc<Segment>| segment.size() == HEADER as u64 || segment.size() + size <= full;
-        if let Some(segment) = self.segment.as_ref().filter(fits) {
+        if let Some(segment) = self.segment.as_ref().filter(|_| self.has_room(size)) {
             return Ok(segment.clone());
         }
         let segment = self.shared.begin_segment(first_group)?;
@@ -410,15 +446,18 @@ impl Writer {
 }
 
 /// Says so if the thread ends by a bug: nobody else can write.
-struct Watch(Arc<Shared>);
+struct Watch {
+    shared: Arc<Shared>,
+    is_over: bool,
+}
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if !self.is_over {
             let why =
                 "the journal's writer has ended by a mistake of its own; only a restart helps".to_owned();
             tracing::error!("{why}");
-            self.0.health.send_replace(Health::Broken(why));
+            self.shared.health.send_replace(Health::Broken(why));
         }
     }
 }

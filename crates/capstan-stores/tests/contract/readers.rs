@@ -6,23 +6,23 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use bytes::Bytes;
-use capstan_journal::{ErrorKind, Journal, Quota, Reader, RunState, Step, TailLimits};
+use capstan_journal::{ErrorKind, Frames, Journal, Quota, Reader, RunState, Step, TailLimits};
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
 
 use super::gated::Gated;
 use super::{Backend, claim, frame, frames, moved};
 
-fn bytes(first: u64, last: u64) -> Vec<Bytes> {
-    frames(first, last).into_iter().map(|frame| frame.bytes).collect()
+fn bytes(first: u64, last: u64) -> Frames {
+    frames(first, last).into_iter().collect()
 }
 
-async fn read_to_end(mut reader: Reader) -> Vec<Bytes> {
+async fn read_to_end(mut reader: Reader) -> Frames {
     let mut all = Vec::new();
     loop {
         match reader.next().await.unwrap() {
-            Step::Frames(some) => all.extend(some),
-            Step::State(RunState::Closed) => return all,
+            Step::Frames(some) => all.extend(some.iter().map(Bytes::copy_from_slice)),
+            Step::State(RunState::Closed) => return all.into_iter().collect(),
             Step::State(_) => {}
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use capstan_journal::{JournalError, RunState};
+use capstan_journal::{Frames, JournalError, RunState};
 use capstan_protocol::{Cursor, Event, EventView, Payload, StreamPacket, Transcript, sse};
 use serde_json::Value;
 
@@ -50,9 +50,9 @@ impl A2aWriter {
         sse::encode_json(Some(id), None, &self.call.result(value).to_string(), out);
     }
 
-    async fn tell(&mut self, app: &App, frames: &[Bytes]) -> Result<Next, JournalError> {
+    async fn tell(&mut self, app: &App, frames: &Frames) -> Result<Next, JournalError> {
         let (mut out, mut is_over) = (Vec::new(), false);
-        for packet in frames.iter().filter_map(|frame| sse::decode_packet(frame)) {
+        for packet in frames.iter().filter_map(sse::decode_packet) {
             let (said, is_last) = match is_reset(&packet) {
                 true => (vec![self.restate(app, packet.seq).await?], false),
                 false => self.fold.take(&packet),
@@ -108,7 +108,7 @@ impl FaceWriter for A2aWriter {
         out.into()
     }
 
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Vec<Bytes>) -> Telling<'a> {
+    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Telling<'a> {
         Telling::Later(Box::pin(async move { self.tell(app, &frames).await }))
     }
 

@@ -72,7 +72,7 @@ impl World {
             let frames: Vec<&Frame> = frames.iter().filter(|frame| frame.seq <= upto).collect();
             let Some(last) = frames.last() else { break };
             after = last.seq;
-            let frames: Vec<Bytes> = frames.iter().map(|frame| frame.bytes.clone()).collect();
+            let frames = frames.into_iter().cloned().collect();
             match agui.tell(&self.app, &frames).await.unwrap() {
                 Next::Write(bytes) => out.extend(bytes),
                 Next::Last(bytes) => {

@@ -1,7 +1,6 @@
 //! The chunks of a run as items of a list, for those who read it by other means than a stream of the AI SDK's own.
 
-use bytes::Bytes;
-use capstan_journal::Run;
+use capstan_journal::{Frames, Run};
 use capstan_protocol::{Fault, sse};
 
 use super::chunk::Chunk;
@@ -28,17 +27,15 @@ impl Items {
             let frames = frames.map_err(journal_fault)?;
             let Some(last) = frames.last() else { break };
             at = last.seq;
-            let led: Vec<Bytes> =
-                frames.into_iter().filter(|frame| frame.seq <= after).map(|frame| frame.bytes).collect();
-            items.take(&led);
+            items.take(&frames.into_iter().filter(|frame| frame.seq <= after).collect());
         }
         Ok(items)
     }
 
     /// The chunks of frames, as JSON. The first packet brings those that begin the message.
-    pub(crate) fn take(&mut self, frames: &[Bytes]) -> Vec<String> {
+    pub(crate) fn take(&mut self, frames: &Frames) -> Vec<String> {
         let mut chunks = Vec::new();
-        for packet in frames.iter().filter_map(|frame| sse::decode_packet(frame)) {
+        for packet in frames.iter().filter_map(sse::decode_packet) {
             if !std::mem::replace(&mut self.is_begun, true) {
                 chunks.push(self.fold.facts.start());
                 chunks.push(Chunk::of("start-step"));

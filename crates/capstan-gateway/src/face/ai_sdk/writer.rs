@@ -1,7 +1,7 @@
 //! One response: chunks up to the reader's cursor are made but not sent, so that live, replay and resume are one path.
 
 use bytes::Bytes;
-use capstan_journal::RunState;
+use capstan_journal::{Frames, RunState};
 use capstan_protocol::{Cursor, sse};
 use uuid::Uuid;
 
@@ -39,10 +39,10 @@ impl AiSdkWriter {
         chunk.encode(id, out);
     }
 
-    fn tell(&mut self, app: &App, frames: &[Bytes]) -> Next {
+    fn tell(&mut self, app: &App, frames: &Frames) -> Next {
         let mut out = Vec::new();
         let mut is_over = false;
-        for packet in frames.iter().filter_map(|frame| sse::decode_packet(frame)) {
+        for packet in frames.iter().filter_map(sse::decode_packet) {
             for (part, chunk) in (1..).zip(self.fold.take(&packet)) {
                 if self.seen.is_some_and(|seen| (packet.seq, part) <= seen) {
                     continue;
@@ -79,7 +79,7 @@ impl FaceWriter for AiSdkWriter {
         out.into()
     }
 
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Vec<Bytes>) -> Telling<'a> {
+    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Telling<'a> {
         Telling::Now(self.tell(app, &frames))
     }
 

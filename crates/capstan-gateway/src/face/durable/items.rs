@@ -1,7 +1,6 @@
 //! What a list holds: packets as they are in the journal, or the chunks that another face makes of them.
 
-use bytes::Bytes;
-use capstan_journal::Run;
+use capstan_journal::{Frames, Run};
 use capstan_protocol::Fault;
 
 use crate::app::App;
@@ -31,7 +30,7 @@ impl Items {
     }
 
     /// The items of frames as a JSON array.
-    pub(super) fn array(&mut self, frames: &[Bytes]) -> Vec<u8> {
+    pub(super) fn array(&mut self, frames: &Frames) -> Vec<u8> {
         match self {
             Self::Packets => join(frames.iter().filter_map(|frame| data_of(frame))),
             Self::AiSdk(items) => join(items.take(frames).iter().map(String::as_bytes)),

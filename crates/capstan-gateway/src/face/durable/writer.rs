@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use capstan_journal::RunState;
+use capstan_journal::{Frames, RunState};
 use capstan_protocol::{Payload, sse};
 use serde_json::json;
 
@@ -41,11 +41,11 @@ impl DurableWriter {
         sse::encode_json(None, Some("control"), &told.to_string(), out);
     }
 
-    fn tell(&mut self, frames: &[Bytes]) -> Next {
+    fn tell(&mut self, frames: &Frames) -> Next {
         let mut out = Vec::new();
         let array = self.items.array(frames);
         sse::encode_json(None, Some("data"), &String::from_utf8_lossy(&array), &mut out);
-        let last = frames.last().and_then(|frame| sse::decode_packet(frame));
+        let last = frames.iter().last().and_then(sse::decode_packet);
         let is_closed = last.as_ref().is_some_and(|packet| matches!(packet.payload, Payload::Close(_)));
         self.last = last.map_or(self.last, |packet| packet.seq);
         self.control(is_closed, &mut out);
@@ -67,7 +67,7 @@ impl FaceWriter for DurableWriter {
         out.into()
     }
 
-    fn frames<'a>(&'a mut self, _: &'a App, frames: Vec<Bytes>) -> Telling<'a> {
+    fn frames<'a>(&'a mut self, _: &'a App, frames: Frames) -> Telling<'a> {
         Telling::Now(self.tell(&frames))
     }
 

@@ -150,7 +150,7 @@ async fn look(
 
 async fn batch(app: &App, run: &Run, after: u64, wait: Duration) -> Result<Response, Fault> {
     let batch = reader::poll(app, run, after, wait).await?;
-    let packets = batch.frames.iter().filter_map(|frame| sse::decode_packet(frame));
+    let packets = batch.frames.iter().filter_map(sse::decode_packet);
     let said: Vec<String> = packets.map(|packet| said(&packet.payload)).collect();
     let told = json!({ "said": said, "is_up_to_date": batch.is_up_to_date, "is_over": batch.is_over });
     let mut response = Json(told).into_response();

@@ -1,7 +1,7 @@
 //! A run as chunks. There is no way to take back a chunk, nor to read on: whoever comes again gets all of them.
 
 use bytes::Bytes;
-use capstan_journal::{JournalError, Run, RunState};
+use capstan_journal::{Frames, JournalError, Run, RunState};
 use capstan_protocol::{Close, ErrorSeverity, Exposure, Fault, FaultKind, Payload, StreamError, sse};
 
 use super::super::errors::{ApiError, ErrorBody};
@@ -58,8 +58,8 @@ impl ChatWriter {
     }
 
     /// Takes frames up to the end of the answer, if it is among them.
-    fn tell(&mut self, frames: &[Bytes], out: &mut Vec<u8>) -> Option<End> {
-        for packet in frames.iter().filter_map(|frame| sse::decode_packet(frame)) {
+    fn tell(&mut self, frames: &Frames, out: &mut Vec<u8>) -> Option<End> {
+        for packet in frames.iter().filter_map(sse::decode_packet) {
             if self.taken_back.has(packet.seq) {
                 continue;
             }
@@ -152,7 +152,7 @@ impl FaceWriter for ChatWriter {
         out.into()
     }
 
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Vec<Bytes>) -> Telling<'a> {
+    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Telling<'a> {
         let mut out = Vec::new();
         match self.tell(&frames, &mut out) {
             None => Telling::Now(Next::Write(out.into())),

@@ -2,7 +2,7 @@
 //! no memory of ours: everything is made again from the start, and what has been told is left out.
 
 use bytes::Bytes;
-use capstan_journal::{JournalError, Run, RunState};
+use capstan_journal::{Frames, JournalError, Run, RunState};
 use capstan_protocol::{ErrorSeverity, Exposure, Fault, FaultKind, Payload, RawObject, StreamPacket, sse};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -341,10 +341,10 @@ impl FaceWriter for ResponsesWriter {
         out.into()
     }
 
-    fn frames<'a>(&'a mut self, app: &'a App, frames: Vec<Bytes>) -> Telling<'a> {
+    fn frames<'a>(&'a mut self, app: &'a App, frames: Frames) -> Telling<'a> {
         let mut out = Vec::new();
         let mut end = None;
-        for packet in frames.iter().filter_map(|frame| sse::decode_packet(frame)) {
+        for packet in frames.iter().filter_map(sse::decode_packet) {
             end = self.take(packet, &mut out);
             if end.is_some() {
                 break;

@@ -1,0 +1,93 @@
+//! A few packets are written by whoever has them, while nobody else writes.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use capstan_journal::{ErrorKind, Health, Quota};
+
+use super::super::writer::AT_ONCE_BYTES;
+use super::*;
+
+/// What it comes to without anybody being waited for.
+fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+async fn begun(store: &DiskStore) -> Uuid {
+    let id = Uuid::now_v7();
+    store.claim(claim(id), &Quota::UNLIMITED).await.unwrap();
+    // Its answer came from the thread, which may still be on its way back to its queue.
+    drop(store.desk.lock().unwrap());
+    id
+}
+
+#[tokio::test]
+async fn a_few_packets_are_written_without_waking_anybody_and_are_as_good_as_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let id = {
+        let store = open(folder.path(), Durability::Process);
+        let id = begun(&store).await;
+        for seq in 1..=20 {
+            at_once(store.append(id, 1, frames(id, seq, seq))).expect("nobody writes").unwrap();
+        }
+        // What is wrong is refused as by the thread, and leaves nothing behind.
+        assert!(at_once(store.append(id, 1, frames(id, 30, 30))).expect("nobody writes").is_err());
+        assert!(at_once(store.append(id, 2, frames(id, 21, 21))).expect("nobody writes").is_err());
+        store.append(id, 1, frames(id, 21, 24)).await.unwrap();
+        id
+    };
+    let store = open(folder.path(), Durability::Process);
+    assert_eq!(store.read(id, 0, usize::MAX, usize::MAX).await.unwrap(), frames(id, 1, 24));
+}
+
+#[tokio::test]
+async fn what_could_take_long_is_left_to_the_thread() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder.path().join("process"), Durability::Process);
+    let id = begun(&store).await;
+    let long = Frame::new(1, vec![b'x'; AT_ONCE_BYTES + 1]);
+    let fits = |frame: Frame| store.desk.lock().unwrap().append_at_once(id, 1, &[frame]);
+    assert!(fits(long).is_none(), "it is long");
+    // A segment takes no more than 16 KiB here.
+    let full = (1..).find(|seq| fits(Frame::new(*seq, vec![b'x'; 1000])).is_none()).unwrap();
+    assert!((3..16).contains(&full), "{full}");
+    store.append(id, 1, vec![Frame::new(full, vec![b'x'; 1000])]).await.unwrap();
+
+    let store = open(&folder.path().join("power"), Durability::Power);
+    let id = begun(&store).await;
+    assert!(store.desk.lock().unwrap().append_at_once(id, 1, &frames(id, 1, 1)).is_none(), "it is synced");
+}
+
+#[tokio::test]
+async fn whoever_finds_somebody_writing_waits_in_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), Durability::Process);
+    let id = begun(&store).await;
+    let mut append = pin!(store.append(id, 1, frames(id, 1, 1)));
+    {
+        let _writing = store.desk.lock().unwrap();
+        assert!(at_once(append.as_mut()).is_none());
+    }
+    append.await.unwrap();
+    assert_eq!(store.read(id, 0, 9, 9999).await.unwrap(), frames(id, 1, 1));
+}
+
+#[tokio::test]
+async fn what_was_left_in_the_middle_by_a_mistake_is_not_trusted() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), Durability::Process);
+    let id = begun(&store).await;
+    let desk = store.desk.clone();
+    let failed = std::thread::spawn(move || {
+        let _writing = desk.lock().unwrap();
+        panic!("a mistake, on purpose");
+    });
+    assert!(failed.join().is_err());
+    let error = store.append(id, 1, frames(id, 1, 1)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Broken, "{error}");
+    assert!(matches!(&*store.health().borrow(), Health::Broken(_)));
+}
