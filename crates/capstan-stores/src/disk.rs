@@ -30,6 +30,7 @@ mod store;
 mod syncs;
 mod view;
 mod walk;
+mod wrapping;
 mod writer;
 
 #[cfg(test)]

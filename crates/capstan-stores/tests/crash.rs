@@ -18,7 +18,7 @@ use std::sync::Arc;
 use capstan_journal::{
     Claim, ErrorKind, Found, Frame, Journal, Quota, Retention, Run, RunState, Step, Store, TailLimits,
 };
-use capstan_protocol::Timestamp;
+use capstan_protocol::{Payload, StreamPacket, Timestamp, sse};
 use capstan_stores::{Durability, open};
 use uuid::Uuid;
 
@@ -26,7 +26,10 @@ const FOLDER: &str = "CAPSTAN_TEST_FOLDER";
 const FRAMES_PER_STREAM: u64 = 60;
 
 fn frame(stream: Uuid, seq: u64) -> Frame {
-    Frame::new(seq, format!("id: {stream}:{seq}\ndata: {}\n\n", "x".repeat((seq * 37 % 400) as usize)))
+    let (t, payload) = (Timestamp::from_micros(0), Payload::Delta("x".repeat((seq * 37 % 400) as usize)));
+    let mut bytes = Vec::new();
+    sse::encode_packet(&StreamPacket { stream_id: stream, seq, t, payload }, &mut bytes);
+    Frame::new(seq, bytes)
 }
 
 fn open_folder(folder: &Path) -> Arc<dyn Store> {

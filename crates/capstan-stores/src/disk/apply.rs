@@ -423,6 +423,6 @@ pub(crate) fn put_packets(stream: Uuid, before: u64, frames: &[Frame], group: &m
     for block in packets::blocks(frames) {
         let Some(last) = block.last() else { continue };
         total = block.iter().fold(total, |total, frame| total.saturating_add(frame.bytes.len() as u64));
-        group.put_with(Kind::Packets, stream, last.seq, |out| packets::encode(total, block, out));
+        group.put_with(Kind::Packets, stream, last.seq, |out| packets::encode(stream, total, block, out));
     }
 }

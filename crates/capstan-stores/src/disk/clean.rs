@@ -260,7 +260,7 @@ impl Merging {
         Self {
             from: vec![(from, entry)],
             payloads: vec![payload.clone()],
-            size: packets::size(payload),
+            size: packets::size(&entry, payload),
             count,
         }
     }
@@ -269,13 +269,13 @@ impl Merging {
         let Some((_, last)) = self.from.last() else { return false };
         let first = (entry.seq + 1).checked_sub(packets::count(payload));
         let follows = last.owner == entry.owner && first == Some(last.seq + 1);
-        follows && self.size + packets::size(payload) <= packets::BLOCK_BYTES
+        follows && self.size + packets::size(entry, payload) <= packets::BLOCK_BYTES
     }
 
     fn add(&mut self, from: u32, entry: Entry, payload: &Bytes) {
         self.from.push((from, entry));
         self.payloads.push(payload.clone());
-        self.size += packets::size(payload);
+        self.size += packets::size(&entry, payload);
         self.count += packets::count(payload);
     }
 }
@@ -333,13 +333,13 @@ impl Output {
         let mut frames = Vec::with_capacity(merging.count as usize);
         let mut total = 0;
         for ((_, entry), payload) in merging.from.iter().zip(&merging.payloads) {
-            let (upto, some) = packets::read(entry.seq, payload)
+            let (upto, some) = packets::read(entry, payload)
                 .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a block cannot be read"))?;
             total = upto;
             frames.extend(some.frames());
         }
         let mut payload = Vec::with_capacity(merging.size);
-        packets::encode(total, &frames, &mut payload);
+        packets::encode(last.owner, total, &frames, &mut payload);
         self.put(last, &[&payload], merging.from)
     }
 

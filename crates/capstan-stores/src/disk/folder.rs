@@ -20,9 +20,9 @@ use super::manifest::Manifest;
 use crate::Damage;
 
 /// Raised when an older build could misread what this one writes.
-const FORMAT: &str = "capstan-journal 4\n";
-/// The same, without packed packets: what is there is read as it is.
-const UNPACKED_FORMAT: &str = "capstan-journal 3\n";
+const FORMAT: &str = "capstan-journal 5\n";
+/// The same, without bare packets, and without packed ones: what is there is read as it is.
+const EARLIER_FORMATS: [&str; 2] = ["capstan-journal 4\n", "capstan-journal 3\n"];
 /// What is moved when it is opened.
 const OLD_FORMAT: &str = "capstan-journal 2\n";
 
@@ -49,7 +49,7 @@ impl Folder {
         match format(path)? {
             Format::Known | Format::Old => {}
             // Before anything is written that an older build could not read.
-            Format::Unpacked => folder.write_format().map_err(fail)?,
+            Format::Earlier => folder.write_format().map_err(fail)?,
             Format::Damaged(damage) => return Err(damaged(path, &[damage])),
             // The format comes last: with it the folder is a journal.
             Format::None => folder.begin_files(files).and_then(|_| folder.write_format()).map_err(fail)?,
@@ -70,7 +70,7 @@ impl Folder {
     pub(crate) fn damage(&self) -> Result<Option<Damage>, JournalError> {
         Ok(match format(&self.path)? {
             Format::Damaged(damage) => Some(damage),
-            Format::Known | Format::Unpacked | Format::Old | Format::None => None,
+            Format::Known | Format::Earlier | Format::Old | Format::None => None,
         })
     }
 
@@ -147,7 +147,7 @@ fn locked(folder: &Path, file: &mut File) -> JournalError {
 
 enum Format {
     Known,
-    Unpacked,
+    Earlier,
     Old,
     None,
     /// There is a journal, and the file is not what was written.
@@ -160,7 +160,7 @@ fn format(folder: &Path) -> Result<Format, JournalError> {
     let damaged = |what: &str| Format::Damaged(Damage { file: path.clone(), offset: 0, what: what.into() });
     match fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()) {
         Ok(text) if text == FORMAT => Ok(Format::Known),
-        Ok(text) if text == UNPACKED_FORMAT => Ok(Format::Unpacked),
+        Ok(text) if EARLIER_FORMATS.contains(&&*text) => Ok(Format::Earlier),
         Ok(text) if text == OLD_FORMAT => Ok(Format::Old),
         Ok(text) if !is_some_format(&text) && has_segments(folder) => {
             Ok(damaged("the file that tells the format is not what was written"))

@@ -144,7 +144,7 @@ const HEADS: u32 = 100;
 /// it is. So segments of packets that came one by one are worth cleaning though nothing in them is dead.
 pub(crate) fn weight(entry: &Entry) -> u32 {
     if entry.kind == Kind::Packets && (entry.length as usize) < packing::LEAST {
-        return entry.length / 4;
+        return entry.length / 3;
     }
     let heads = match entry.kind {
         Kind::Packets => entry.length / 16,

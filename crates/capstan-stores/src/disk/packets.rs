@@ -1,10 +1,13 @@
-//! Packets in blocks: what one frame of kind `Packets` holds. At most 28 KiB, before they are packed; a larger packet is a
-//! block of its own.
+//! Packets in blocks: what one frame of kind `Packets` holds. At most 28 KiB, before they are made shorter; a larger packet
+//! is a block of its own.
 
 use bytes::Bytes;
 use capstan_journal::{Frame, Frames};
+use uuid::Uuid;
 
+use super::footer::Entry;
 use super::format::In;
+use super::wrapping::Wrapping;
 use crate::packing;
 
 const BLOCK_FRAMES: usize = 256;
@@ -13,6 +16,8 @@ pub(crate) const BLOCK_BYTES: usize = 28 * 1024;
 const FIXED: usize = 12;
 /// Of the count: the packets are packed, and their size comes first.
 const PACKED: u32 = 1 << 31;
+/// Of the count: the packets are bare, without what stands around every one.
+const BARE: u32 = 1 << 30;
 
 /// Splits packets that were appended together into blocks.
 pub(crate) fn blocks(frames: &[Frame]) -> impl Iterator<Item = &[Frame]> {
@@ -29,15 +34,17 @@ pub(crate) fn blocks(frames: &[Frame]) -> impl Iterator<Item = &[Frame]> {
     })
 }
 
-/// A block: length of all packets up to its end, how many are in it, the length of each, their bytes.
-pub(crate) fn encode(total: u64, frames: &[Frame], out: &mut Vec<u8>) {
+/// A block: length of all packets up to its end, how many are in it, the length of each, their bytes. Short ones are bare,
+/// others packed.
+pub(crate) fn encode(stream: Uuid, total: u64, frames: &[Frame], out: &mut Vec<u8>) {
     out.extend(total.to_le_bytes());
     let (at, count) = (out.len(), frames.len() as u32);
-    out.extend(count.to_le_bytes());
-    let start = out.len();
-    frames.iter().for_each(|frame| out.extend((frame.bytes.len() as u32).to_le_bytes()));
-    frames.iter().for_each(|frame| out.extend_from_slice(&frame.bytes));
-    let plain = out.get(start..).unwrap_or_default();
+    if let Some(bare) = bare(stream, frames) {
+        return put(count | BARE, &bare, out);
+    }
+    let packets: Vec<_> = frames.iter().map(|frame| &frame.bytes[..]).collect();
+    put(count, &packets, out);
+    let plain = out.get(at + 4..).unwrap_or_default();
     if let Some(packed) = packing::pack(plain) {
         let size = plain.len() as u32;
         out.truncate(at);
@@ -47,23 +54,43 @@ pub(crate) fn encode(total: u64, frames: &[Frame], out: &mut Vec<u8>) {
     }
 }
 
+/// The packets without what stands around them, if there are few and it is the same for all. Many are shorter if they are packed.
+fn bare(stream: Uuid, frames: &[Frame]) -> Option<Vec<&[u8]>> {
+    let size: usize = frames.iter().map(|frame| 4 + frame.bytes.len()).sum();
+    if size >= packing::LEAST {
+        return None;
+    }
+    // The numbers that whoever reads the block gives them.
+    let first = frames.last()?.seq.checked_add(1)?.checked_sub(frames.len() as u64)?;
+    let wrapping = Wrapping::of(stream);
+    frames.iter().zip(first..).map(|(frame, seq)| wrapping.strip(seq, &frame.bytes)).collect()
+}
+
+fn put(count: u32, packets: &[&[u8]], out: &mut Vec<u8>) {
+    out.extend(count.to_le_bytes());
+    packets.iter().for_each(|packet| out.extend((packet.len() as u32).to_le_bytes()));
+    packets.iter().for_each(|packet| out.extend_from_slice(packet));
+}
+
 /// A block's packets and the length of all packets up to its end. `None` if it is none.
-pub(crate) fn read(last: u64, payload: &Bytes) -> Option<(u64, Block)> {
+pub(crate) fn read(entry: &Entry, payload: &Bytes) -> Option<(u64, Block)> {
     let head = Head::read(payload)?;
     let packets = payload.slice(payload.len() - head.rest.len()..);
     let packets = match head.packed {
         Some(size) => packing::unpack(&packets, size)?.into(),
         None => packets,
     };
-    let (lengths, bytes) = packets.split_at_checked(head.count.checked_mul(4)?)?;
-    let first = (last + 1).checked_sub(head.count as u64)?;
+    // Each has a length here: what is wrapped around them takes room only if there are so many.
+    let (lengths, rest) = packets.split_at_checked(head.count.checked_mul(4)?)?;
     let (mut ends, mut end) = (Vec::with_capacity(head.count), 0_u32);
     for length in lengths.as_chunks::<4>().0 {
-        end = end.checked_add(u32::from_le_bytes(*length)).filter(|end| *end as usize <= bytes.len())?;
+        end = end.checked_add(u32::from_le_bytes(*length)).filter(|end| *end as usize <= rest.len())?;
         ends.push(end);
     }
+    let first = entry.seq.checked_add(1)?.checked_sub(head.count as u64)?;
     let bytes = packets.slice(lengths.len()..lengths.len() + end as usize);
-    Some((head.total, Block { first, ends, bytes }))
+    let block = Block { first, ends, bytes };
+    Some((head.total, if head.is_bare { block.wrapped(&Wrapping::of(entry.owner)) } else { block }))
 }
 
 /// Packets that follow each other, in one piece.
@@ -131,6 +158,16 @@ impl Block {
         self
     }
 
+    /// The packets with what stands around each of them.
+    fn wrapped(self, wrapping: &Wrapping) -> Self {
+        let (mut ends, mut bytes) = (Vec::with_capacity(self.len()), Vec::new());
+        for bare in self.frames() {
+            wrapping.wrap(bare.seq, &bare.bytes, &mut bytes);
+            ends.push(bytes.len() as u32);
+        }
+        Self { first: self.first, ends, bytes: bytes.into() }
+    }
+
     /// Each packet by itself.
     pub(crate) fn frames(&self) -> impl Iterator<Item = Frame> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
@@ -181,14 +218,18 @@ pub(crate) fn count(payload: &[u8]) -> u64 {
     Head::read(payload).map_or(0, |head| head.count as u64)
 }
 
-/// How long a block is, or was before it was packed.
-pub(crate) fn size(payload: &[u8]) -> usize {
-    Head::read(payload).and_then(|head| head.packed).map_or(payload.len(), |packets| FIXED + packets)
+/// How long a block is, or was before it was made shorter; about, if it is bare.
+pub(crate) fn size(entry: &Entry, payload: &[u8]) -> usize {
+    let Some(head) = Head::read(payload) else { return payload.len() };
+    let packets = head.packed.unwrap_or(head.rest.len());
+    let around = if head.is_bare { Wrapping::of(entry.owner).length(entry.seq) } else { 0 };
+    FIXED.saturating_add(packets).saturating_add(head.count.saturating_mul(around))
 }
 
 struct Head<'a> {
     total: u64,
     count: usize,
+    is_bare: bool,
     /// The size that the rest had before.
     packed: Option<usize>,
     rest: &'a [u8],
@@ -203,54 +244,143 @@ impl<'a> Head<'a> {
             0 => None,
             _ => Some(u32::from_le_bytes(from.take()?) as usize),
         };
-        Some(Self { total, count: (count & !PACKED) as usize, packed, rest: from.0 })
+        let is_bare = count & BARE != 0;
+        Some(Self { total, count: (count & !(PACKED | BARE)) as usize, is_bare, packed, rest: from.0 })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use capstan_protocol::{Payload, StreamPacket, Timestamp, sse};
+
+    use super::super::format::Kind;
     use super::*;
+
+    const STREAM: Uuid = Uuid::from_u128(0x01a1_ed67_7987_7645_aeb4_4175_6635_32e0);
 
     fn frames(sizes: &[usize]) -> Vec<Frame> {
         sizes.iter().zip(7..).map(|(size, seq)| Frame::new(seq, vec![b'x'; *size])).collect()
     }
 
+    /// Packets as the gateway writes them.
+    fn packets(seqs: std::ops::Range<u64>, text: &str) -> Vec<Frame> {
+        let frame = |seq| {
+            let (t, payload) =
+                (Timestamp::from_micros(1_795_000_000_000_001), Payload::Delta(text.to_owned()));
+            let mut bytes = Vec::new();
+            sse::encode_packet(&StreamPacket { stream_id: STREAM, seq, t, payload }, &mut bytes);
+            Frame::new(seq, bytes)
+        };
+        seqs.map(frame).collect()
+    }
+
+    fn block(total: u64, frames: &[Frame]) -> Bytes {
+        let mut payload = Vec::new();
+        encode(STREAM, total, frames, &mut payload);
+        payload.into()
+    }
+
+    fn at(seq: u64) -> Entry {
+        Entry { owner: STREAM, kind: Kind::Packets, seq, offset: 0, length: 0 }
+    }
+
+    /// It comes back whole or not at all.
+    fn assert_read(payload: &Bytes, total: u64, written: &[Frame]) {
+        let last = written.last().unwrap().seq;
+        let (so_far, block) = read(&at(last), payload).unwrap();
+        assert_eq!((so_far, block.frames().collect::<Vec<_>>()), (total, written.to_vec()));
+        for cut in 0..payload.len() {
+            assert!(read(&at(last), &payload.slice(..cut)).is_none(), "cut at {cut}");
+        }
+        if let Some(too_soon) = (written.len() as u64).checked_sub(2) {
+            assert!(read(&at(too_soon), payload).is_none(), "so many packets cannot end at seq {too_soon}");
+        }
+        assert!(read(&at(u64::MAX), payload).is_none(), "no packet has the last of all numbers");
+    }
+
     #[test]
     fn a_block_gives_back_its_packets_and_the_length_so_far() {
         let written = frames(&[3, 0, 5]);
-        let mut payload = Vec::new();
-        encode(100, &written, &mut payload);
-        assert_eq!(count(&payload), 3);
-        let payload = Bytes::from(payload);
-        let (total, block) = read(9, &payload).unwrap();
-        assert_eq!((total, block.frames().collect()), (100, written));
-        for cut in 0..payload.len() {
-            assert!(read(9, &payload.slice(..cut)).is_none(), "cut at {cut}");
-        }
-        assert!(read(1, &payload).is_none(), "three packets cannot end at seq 1");
+        let payload = block(100, &written);
+        assert!(count(&payload) == 3 && size(&at(9), &payload) == payload.len());
+        assert_read(&payload, 100, &written);
     }
 
     #[test]
     fn packets_that_resemble_each_other_are_packed() {
         let written = frames(&[150; 100]);
-        let mut payload = Vec::new();
-        encode(100, &written, &mut payload);
-        assert!(payload.len() < 1000 && size(&payload) == FIXED + 100 * 154 && count(&payload) == 100);
-        let payload = Bytes::from(payload);
-        let (total, block) = read(106, &payload).unwrap();
-        assert_eq!((total, block.frames().collect()), (100, written));
-        for cut in 0..payload.len() {
-            assert!(read(106, &payload.slice(..cut)).is_none(), "cut at {cut}");
+        let payload = block(100, &written);
+        assert!(payload.len() < 1000 && count(&payload) == 100);
+        assert_eq!(size(&at(106), &payload), FIXED + 100 * 154);
+        assert_read(&payload, 100, &written);
+    }
+
+    #[test]
+    fn few_packets_of_a_stream_are_kept_without_what_all_of_them_have() {
+        for (seqs, most) in [(7..9, 150), (1234..1236, 150)] {
+            let written = packets(seqs.clone(), "word ");
+            let plain: usize = written.iter().map(|frame| 4 + frame.bytes.len()).sum();
+            let payload = block(100, &written);
+            assert!(payload.len() < most && count(&payload) == 2, "{} of {plain}", payload.len());
+            assert_eq!(size(&at(seqs.end - 1), &payload), FIXED + plain);
+            assert_read(&payload, 100, &written);
         }
-        assert!(read(98, &payload).is_none(), "a hundred packets cannot end at seq 98");
+    }
+
+    /// The bits, the order and the text around a packet: what is on somebody's disk is read by these for ever.
+    #[test]
+    fn a_block_of_a_bare_packet_is_these_bytes() {
+        let bare = br#"DELTA","t":"2026-11-18T11:06:40.000001Z","p":"word ""#;
+        let head = [&300_u64.to_le_bytes()[..], &[1, 0, 0, 0x40], &[bare.len() as u8, 0, 0, 0]].concat();
+        assert_eq!(block(300, &packets(7..8, "word ")), [&head[..], bare].concat());
+    }
+
+    #[test]
+    fn packets_of_another_spelling_are_kept_as_they_are() {
+        let [ours] = &packets(7..8, "word ")[..] else { panic!("one") };
+        let text = std::str::from_utf8(&ours.bytes).unwrap();
+        for other in [
+            text.replace("seq\":7", "seq\":8"),
+            text.replace("\"op\"", " \"op\""),
+            text.replace("01a1", "01a2"),
+            text.to_uppercase(),
+            text.trim_end().to_owned(),
+            format!("{text} "),
+            String::new(),
+        ] {
+            let other = [Frame::new(7, other)];
+            let payload = block(100, &other);
+            assert_eq!(payload.len(), FIXED + 4 + other[0].bytes.len());
+            assert_read(&payload, 100, &other);
+            let mixed = [packets(6..7, "word ").remove(0), other[0].clone()];
+            assert_read(&block(100, &mixed), 100, &mixed);
+        }
+    }
+
+    #[test]
+    fn what_a_packet_says_of_itself_never_changes() {
+        let gap = [packets(7..8, "word ").remove(0), packets(70..71, "word ").remove(0)];
+        let (_, found) = read(&at(70), &block(100, &gap)).unwrap();
+        assert!(found.frames().zip(&gap).all(|(found, written)| found.bytes == written.bytes));
+    }
+
+    /// Whoever writes such bytes may lie about every number in them.
+    #[test]
+    fn a_block_that_promises_more_than_it_has_is_none() {
+        let payload = block(100, &packets(7..9, "word "));
+        for lie in [3_u32, 1 << 20, (1 << 30) - 1] {
+            for bits in [BARE, PACKED, BARE | PACKED, 0] {
+                let mut bytes = payload.to_vec();
+                bytes[8..12].copy_from_slice(&(lie | bits).to_le_bytes());
+                assert_eq!(read(&at(u64::MAX - 1), &bytes.into()), None, "{lie} {bits}");
+            }
+        }
     }
 
     #[test]
     fn a_block_is_cut_where_it_is_asked_to_be() {
         let written = frames(&[3, 0, 5, 2]);
-        let mut payload = Vec::new();
-        encode(100, &written, &mut payload);
-        let (_, block) = read(10, &payload.into()).unwrap();
+        let (_, block) = read(&at(10), &block(100, &written)).unwrap();
         for from in 0..12 {
             for upto in 0..12 {
                 let cut: Vec<_> = block.clone().after(from).upto(upto).frames().collect();
@@ -272,10 +402,8 @@ mod tests {
         let mut joined = Joined::default();
         assert!(Joined::default().done().is_none());
         for some in [&written[..2], &written[2..2], &written[2..4], &written[4..]] {
-            let mut payload = Vec::new();
-            encode(0, some, &mut payload);
             let last = some.last().map_or(99, |frame| frame.seq);
-            joined.push(read(last, &payload.into()).unwrap().1, 1);
+            joined.push(read(&at(last), &block(0, some)).unwrap().1, 1);
         }
         let (frames, last) = joined.done().unwrap();
         assert_eq!(last, 11);
@@ -290,11 +418,10 @@ mod tests {
             let written = frames(&sizes);
             let split: Vec<_> = blocks(&written).collect();
             assert_eq!(split.concat(), written);
-            for block in split {
-                let mut payload = Vec::new();
-                encode(0, block, &mut payload);
-                assert!(!block.is_empty() && block.len() <= BLOCK_FRAMES);
-                assert!(size(&payload) <= BLOCK_BYTES || block.len() == 1);
+            for some in split {
+                let payload = block(0, some);
+                assert!(!some.is_empty() && some.len() <= BLOCK_FRAMES);
+                assert!(size(&at(some[0].seq), &payload) <= BLOCK_BYTES || some.len() == 1);
             }
         }
     }

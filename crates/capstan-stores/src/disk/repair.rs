@@ -198,7 +198,7 @@ fn whole_up_to(blocks: &[(u64, u64, bool)]) -> Option<u64> {
 
 fn is_readable(entry: &Entry, payload: &bytes::Bytes) -> bool {
     match entry.kind {
-        Kind::Packets => packets::read(entry.seq, payload).is_some(),
+        Kind::Packets => packets::read(entry, payload).is_some(),
         Kind::Record => Record::read(payload).is_some(),
         Kind::Turn | Kind::Session | Kind::Gone | Kind::TurnGone | Kind::Tokens => {
             split_summary(payload).is_some()

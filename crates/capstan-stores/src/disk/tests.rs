@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use capstan_journal::{Claim, Frame, Quota, Run, RunState, Store, StoredTurn};
-use capstan_protocol::Timestamp;
+use capstan_protocol::{Payload, StreamPacket, Timestamp, sse};
 use serde_json::json;
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -76,8 +76,22 @@ impl Random {
     }
 }
 
+/// What every packet of a stream says; letters that an id has not, so that it lies on the disk as it is.
+fn word(stream: Uuid) -> String {
+    let letter = |digit: u8| char::from(b'g' + digit);
+    stream.as_bytes().iter().flat_map(|byte| [byte >> 4, byte & 15]).map(letter).collect()
+}
+
 fn frame(stream: Uuid, seq: u64) -> Frame {
-    Frame::new(seq, format!("id: {seq}\ndata: {stream} {}\n\n", "x".repeat((seq * 37 % 200) as usize)))
+    packet(stream, seq, format!("{} {}", word(stream), "x".repeat((seq * 37 % 200) as usize)))
+}
+
+/// As the gateway writes it.
+fn packet(stream_id: Uuid, seq: u64, text: String) -> Frame {
+    let (t, payload) = (Timestamp::from_micros(1_795_000_000_000_001), Payload::Delta(text));
+    let mut bytes = Vec::new();
+    sse::encode_packet(&StreamPacket { stream_id, seq, t, payload }, &mut bytes);
+    Frame::new(seq, bytes)
 }
 
 fn frames(stream: Uuid, first: u64, last: u64) -> Vec<Frame> {

@@ -145,7 +145,7 @@ fn last_packets(shared: &Shared, stream: Uuid) -> Result<Option<(u64, u64)>, Jou
             )));
         };
         Ok(match payload(&segment, entry)? {
-            Look::Found(bytes) => match packets::read(entry.seq, &bytes) {
+            Look::Found(bytes) => match packets::read(entry, &bytes) {
                 Some((total, _)) => Look::Found(Some((entry.seq, total))),
                 None => Look::Moved(damaged(&segment, entry)),
             },
@@ -317,7 +317,7 @@ fn read_some(
             },
         };
         let block = match segment.payload(&*file, &entry) {
-            Ok(Payload::Whole(payload)) => packets::read(entry.seq, &payload).map(|(_, block)| block),
+            Ok(Payload::Whole(payload)) => packets::read(&entry, &payload).map(|(_, block)| block),
             Ok(Payload::Damaged) => None,
             Err(error) => return Err(io_failure("read", &segment.path, error)),
         };

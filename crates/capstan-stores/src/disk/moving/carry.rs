@@ -173,8 +173,9 @@ impl Mover {
             for block in packets::blocks(some) {
                 let Some(last) = block.last() else { continue };
                 total += block.iter().map(|frame| frame.bytes.len() as u64).sum::<u64>();
-                self.group
-                    .put_with(Kind::Packets, stream, last.seq, |out| packets::encode(total, block, out));
+                self.group.put_with(Kind::Packets, stream, last.seq, |out| {
+                    packets::encode(stream, total, block, out);
+                });
             }
             rest = after;
         }

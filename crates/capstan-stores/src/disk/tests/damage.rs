@@ -240,7 +240,7 @@ async fn a_repair_keeps_what_is_whole_and_says_what_is_lost() {
         // A purge cannot tell whose words lie aside, so they go.
         if let Some(id) = whole.keys().next() {
             assert!(store.purge(*id, Timestamp::now()).await.unwrap());
-            assert!(!aside.exists() && !holds(broken.path(), &format!("{id} x")));
+            assert!(!aside.exists() && !holds(broken.path(), &word(*id)));
         }
         drop(store);
         assert_eq!(check(broken.path(), true).unwrap().damage, [], "round {round}");

@@ -72,7 +72,7 @@ async fn fail(durability: Durability, at: usize, count: usize) -> bool {
         persist(&store, &mut all).await;
         store.housekeep().await;
         assert_kept(&store, &owed(&store, &all).await).await;
-        assert!(!holds(folder.path(), &format!("{purged} x")), "{at}: purged words");
+        assert!(!holds(folder.path(), &word(purged)), "{at}: purged words");
         assert_eq!(strays(&store), Vec::<String>::new(), "{at}: files that belong to nothing");
     }
     let store = open(folder.path(), durability);

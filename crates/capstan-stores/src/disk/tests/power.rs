@@ -68,7 +68,7 @@ async fn cut_power(durability: Durability, seed: u64, cuts: u64) {
         for (_, id, _) in
             told.iter().filter(|(at, _, known)| *at <= upto && known.is_purged && known.is_closed)
         {
-            assert!(!holds(after.path(), &format!("{id} x")), "words of {id}");
+            assert!(!holds(after.path(), &word(*id)), "words of {id}");
         }
         // It goes on as if nothing had been.
         let mut all = All::new();

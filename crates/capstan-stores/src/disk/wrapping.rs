@@ -1,0 +1,122 @@
+//! What stands around every packet of a stream and follows from its stream and its seq: left out where a packet comes alone.
+//!
+//! This text is a part of the format. A packet that is spelled otherwise is kept as it is, so the wire may change without a
+//! change here; a block of bare packets means this text for ever, and another one takes a bit of its own.
+
+use uuid::Uuid;
+use uuid::fmt::Hyphenated;
+
+const AFTER: &[u8] = b"}\n\n";
+
+/// That of one stream's packets.
+pub(crate) struct Wrapping([u8; Hyphenated::LENGTH]);
+
+impl Wrapping {
+    pub(crate) fn of(stream: Uuid) -> Self {
+        let mut text = [0; Hyphenated::LENGTH];
+        stream.as_hyphenated().encode_lower(&mut text);
+        Self(text)
+    }
+
+    /// A packet without it; `None` if something else stands around it.
+    pub(crate) fn strip<'a>(&self, seq: u64, packet: &'a [u8]) -> Option<&'a [u8]> {
+        let mut digits = itoa::Buffer::new();
+        let before = self.before(digits.format(seq));
+        before.iter().try_fold(packet, |rest, part| rest.strip_prefix(*part))?.strip_suffix(AFTER)
+    }
+
+    /// Puts the packet out again.
+    pub(crate) fn wrap(&self, seq: u64, bare: &[u8], out: &mut Vec<u8>) {
+        let mut digits = itoa::Buffer::new();
+        let parts = self.before(digits.format(seq)).into_iter().chain([bare, AFTER]);
+        out.reserve(self.length(seq) + bare.len());
+        parts.for_each(|part| out.extend_from_slice(part));
+    }
+
+    /// How long it is around this packet.
+    pub(crate) fn length(&self, seq: u64) -> usize {
+        let mut digits = itoa::Buffer::new();
+        self.before(digits.format(seq)).iter().map(|part| part.len()).sum::<usize>() + AFTER.len()
+    }
+
+    fn before<'a>(&'a self, seq: &'a str) -> [&'a [u8]; 9] {
+        let (stream, seq) = (&self.0, seq.as_bytes());
+        [
+            b"event: stream.packet\nid: ",
+            stream,
+            b":",
+            seq,
+            b"\ndata: {\"stream_id\":\"",
+            stream,
+            b"\",\"seq\":",
+            seq,
+            b",\"op\":\"",
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_protocol::{Close, Payload, RawObject, StreamPacket, Timestamp, sse};
+
+    use super::*;
+
+    const STREAM: Uuid = Uuid::from_u128(0x01a1_ed67_7987_7645_aeb4_4175_6635_32e0);
+
+    fn wrapped(wrapping: &Wrapping, seq: u64, bare: &[u8]) -> Vec<u8> {
+        let mut packet = Vec::new();
+        wrapping.wrap(seq, bare, &mut packet);
+        packet
+    }
+
+    #[test]
+    fn the_text_is_what_it_was_when_the_format_was_made() {
+        let bare = br#"DELTA","t":"2026-11-18T06:45:43.952316Z","p":"tok1 ""#;
+        let packet = b"event: stream.packet\nid: 01a1ed67-7987-7645-aeb4-4175663532e0:17\n\
+            data: {\"stream_id\":\"01a1ed67-7987-7645-aeb4-4175663532e0\",\"seq\":17,\"op\":\"DELTA\",\
+            \"t\":\"2026-11-18T06:45:43.952316Z\",\"p\":\"tok1 \"}\n\n";
+        let wrapping = Wrapping::of(STREAM);
+        assert_eq!(wrapped(&wrapping, 17, bare), packet);
+        assert_eq!(wrapping.strip(17, packet), Some(&bare[..]));
+        assert_eq!(wrapping.length(17), packet.len() - bare.len());
+    }
+
+    #[test]
+    fn every_packet_that_the_gateway_writes_has_it() {
+        let event = RawObject::from_serialize(&serde_json::json!({"type": "x"})).unwrap();
+        for payload in [
+            Payload::Delta("a \"word\"\n".into()),
+            Payload::Event(event),
+            Payload::Close(Close::Reason("completed".into())),
+        ] {
+            for seq in [1, 10, 999, u64::MAX] {
+                let packet = StreamPacket {
+                    stream_id: STREAM,
+                    seq,
+                    t: Timestamp::from_micros(0),
+                    payload: payload.clone(),
+                };
+                let mut text = Vec::new();
+                sse::encode_packet(&packet, &mut text);
+                let wrapping = Wrapping::of(STREAM);
+                let bare = wrapping.strip(seq, &text).unwrap();
+                assert!(bare.starts_with(packet.op().as_str().as_bytes()));
+                assert_eq!(wrapped(&wrapping, seq, bare), text);
+                // Of another stream, at another place, or not to its end.
+                assert_eq!(Wrapping::of(Uuid::nil()).strip(seq, &text), None);
+                assert_eq!(wrapping.strip(seq - 1, &text), None);
+                assert_eq!(wrapping.strip(seq, &text[..text.len() - 1]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_packet_of_nothing_else_has_nothing_in_it_and_less_is_none() {
+        let wrapping = Wrapping::of(STREAM);
+        let empty = wrapped(&wrapping, 7, b"");
+        assert_eq!(wrapping.strip(7, &empty), Some(&b""[..]));
+        for length in 0..empty.len() {
+            assert_eq!(wrapping.strip(7, &empty[..length]), None);
+        }
+    }
+}
