@@ -113,7 +113,7 @@ LEAVING = {
     "by break": "asyncio.run(main())",
     "before the loop is closed": "loop.run_until_complete(main()); loop.close()",
     "after the loop is closed": "kept = loop.run_until_complete(main()); loop.close(); del kept; gc.collect()",
-    "in a loop that goes on": "kept = loop.run_until_complete(main()); del kept; loop.run_until_complete(main()); loop.close()",
+    "in a loop that goes on": "for _ in range(2): kept = loop.run_until_complete(main())\nloop.close()",
     "by an exception": "asyncio.run(fails())",
     "by the end of the program": "kept = loop.run_until_complete(main())",
 }

@@ -128,8 +128,9 @@ def think(seconds: float) -> None:
 @kinds
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_a_deadline_takes_nothing_back_that_has_come(is_whole: bool, is_async: bool, has_http: bool) -> None:
-    """It is looked at between reads: what came together is handed out, however long its caller takes, and only then a call
-    that is not done fails."""
+    """It is looked at between reads: what came together is handed out, however long its caller takes, and only then a
+    call that is not done fails.
+    """
     last = frame(3, "CLOSE", "completed") if is_whole else frame(3)
     server = Holding(answer(frame(1) + frame(2) + last))
     options: dict[str, Any] = {"deadline": 0.2, **QUICK}

@@ -2,7 +2,7 @@
 
 import builtins
 from asyncio import AbstractEventLoop, Future
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Generic, Literal, final
 from uuid import UUID

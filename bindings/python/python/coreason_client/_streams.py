@@ -124,8 +124,9 @@ class ChatStream(_core.Stream):
 
 
 def _without_hooks(items: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
-    """Starts a generator that the event loop does not hear of. Where ours yields there is nothing to await, so one that is
-    left in the middle just goes; a loop would make a task of it, and complain if it is closed before that has run."""
+    """Starts a generator that the event loop does not hear of. Where ours yields there is nothing to await, so one that
+    is left in the middle just goes; a loop would make a task of it, and complain if it is closed before that has run.
+    """
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, None)
     try:
@@ -153,8 +154,9 @@ class _AsyncStream(_core.AsyncStream):
                 raise StopAsyncIteration
 
     async def _items(self) -> AsyncGenerator[Any, None]:
-        """All that comes. A generator, since the interpreter hands over what one yields without an exception for each. It
-        keeps nothing: whoever breaks off goes on with another."""
+        """All that comes. A generator, since the interpreter hands over what one yields without an exception for each.
+        It keeps nothing: whoever breaks off goes on with another.
+        """
         yield None  # for `_without_hooks`
         while True:
             for item in self._ready():
