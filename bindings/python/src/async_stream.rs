@@ -1,173 +1,25 @@
-//! The stream for asyncio: a worker reads and decodes, the event loop is woken once per batch, and a packet that is there
-//! is handed over without asking the loop. A future per packet would cost more than all the rest.
+//! The stream for asyncio: what the channel has is handed out by a plain iterator. How to wait is Python's part,
+//! `_streams.py`; nothing here does.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use capstan_client::PacketStream;
-use pyo3::exceptions::{PyRuntimeError, PyStopAsyncIteration, PyStopIteration, PyTypeError};
-use pyo3::intern;
+use capstan_client::{Notice, PacketStream};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use tokio::sync::Notify;
+use pyo3::types::PyTuple;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::channel::{Channel, Waiter, pump};
 use crate::client::Call;
-use crate::machine::Machine;
-use crate::reader::{self, End, Item, Reader, batch};
+use crate::machine::{Machine, Step};
+use crate::reader::{self, End, Handed, Item, Reader};
 use crate::runtime::{Engine, lock};
 use crate::{failure, json};
 
-/// So much may wait for a slow reader; then the network has to.
-const FULL: usize = 4096;
-
 /// So many packets in a row, then other tasks of the loop get their turn.
 const BREATH: u32 = 1024;
-
-/// A future of an event loop, to be woken from another thread.
-#[derive(Debug)]
-pub(crate) struct Waiter {
-    event_loop: Py<PyAny>,
-    future: Py<PyAny>,
-}
-
-impl Waiter {
-    pub(crate) fn new(event_loop: Py<PyAny>, future: Py<PyAny>) -> Self {
-        Self { event_loop, future }
-    }
-
-    /// The loop sets the result itself; one that is closed by now, or an interpreter that is going down, needs nothing.
-    pub(crate) fn wake(self) {
-        let _ = Python::try_attach(|py| {
-            let Self { event_loop, future } = self;
-            let wake = wrap_pyfunction!(wake, py)?;
-            let name = intern!(py, "call_soon_threadsafe");
-            event_loop.bind(py).call_method1(name, (wake, future)).map(drop)
-        });
-    }
-}
-
-/// Sets a future's result, unless it was cancelled meanwhile. Runs in the event loop.
-#[pyfunction]
-pub(crate) fn wake(future: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = future.py();
-    if !future.call_method0(intern!(py, "done"))?.is_truthy()? {
-        future.call_method1(intern!(py, "set_result"), (py.None(),))?;
-    }
-    Ok(())
-}
-
-/// An awaitable that is done: awaiting it neither suspends nor touches the event loop. There is one per packet, and hardly
-/// ever two at a time, so their memory is used again.
-#[pyclass(freelist = 4, module = "coreason_client._core")]
-pub(crate) struct Ready {
-    outcome: Option<PyResult<Py<PyAny>>>,
-}
-
-impl Ready {
-    fn of(outcome: PyResult<Py<PyAny>>) -> Self {
-        Self { outcome: Some(outcome) }
-    }
-}
-
-#[pymethods]
-impl Ready {
-    /// A done awaitable of a value.
-    #[new]
-    fn new(value: Py<PyAny>) -> Self {
-        Self::of(Ok(value))
-    }
-
-    fn __await__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    fn __next__(&mut self) -> PyResult<Py<PyAny>> {
-        match self.outcome.take() {
-            // The value itself, not a tuple of it, which would be taken for the exception's arguments.
-            Some(Ok(value)) => Err(PyStopIteration::new_err(value)),
-            Some(Err(error)) => Err(error),
-            None => Err(PyRuntimeError::new_err("cannot reuse already awaited item")),
-        }
-    }
-}
-
-/// Between the worker, which reads, and the event loop, which hands out.
-#[derive(Default)]
-struct Channel {
-    state: Mutex<State>,
-    /// There is room again.
-    room: Notify,
-}
-
-#[derive(Default)]
-struct State {
-    items: VecDeque<Item>,
-    end: Option<End>,
-    waiter: Option<Waiter>,
-    is_full: bool,
-}
-
-impl Channel {
-    /// Appends, and wakes whoever waits. What comes back is empty, with room for the next batch.
-    fn push(&self, items: &mut VecDeque<Item>, end: Option<End>) {
-        let waiter = {
-            let mut state = lock(&self.state);
-            if state.items.is_empty() {
-                std::mem::swap(&mut state.items, items);
-            } else {
-                state.items.append(items);
-            }
-            state.end = end.or(state.end.take());
-            state.is_full = state.items.len() >= FULL;
-            state.waiter.take()
-        };
-        // Without the lock: waking wants the interpreter, whose holder may want the lock.
-        if let Some(waiter) = waiter {
-            waiter.wake();
-        }
-    }
-
-    /// Everything that is there.
-    fn take_all(&self, into: &mut VecDeque<Item>) {
-        let mut state = lock(&self.state);
-        std::mem::swap(&mut state.items, into);
-        if std::mem::take(&mut state.is_full) {
-            self.room.notify_one();
-        }
-    }
-
-    async fn until_room(&self) {
-        while lock(&self.state).is_full {
-            self.room.notified().await;
-        }
-    }
-}
-
-/// Reads until the end, or until the stream is closed; dropping the packets closes the connection.
-async fn pump(mut packets: Box<PacketStream>, channel: Arc<Channel>, closed: CancellationToken) {
-    let teller = Arc::clone(&channel);
-    packets.listen(move |notice| teller.push(&mut VecDeque::from([Item::Notice(notice.clone())]), None));
-    let reading = async {
-        let mut items = VecDeque::new();
-        loop {
-            let end = batch(&mut packets, &mut items).await;
-            let is_over = end.is_some();
-            channel.push(&mut items, end);
-            if is_over {
-                return;
-            }
-            channel.until_room().await;
-        }
-    };
-    if closed.run_until_cancelled(reading).await.is_none() {
-        channel.push(&mut VecDeque::new(), Some(Ok(())));
-    }
-}
 
 enum Source {
     /// Nothing was asked for yet.
@@ -180,16 +32,8 @@ enum Source {
     Over,
 }
 
-/// What comes next.
-enum Next {
-    Ready(Ready),
-    Wait,
-    /// There is more, but others want to run, too.
-    Breathe,
-}
-
-/// The packets or the text of one run, read by `async for`. Private: `AsyncPacketStream` and `AsyncChatStream` are the
-/// public ones; they know how to wait (`_wait`) and how to let others run (`_breathe`).
+/// The packets or the text of one run, for `async for`. Private: `AsyncPacketStream` and `AsyncChatStream` are the public
+/// ones; they know how to wait and how to let others run.
 #[pyclass(frozen, subclass, module = "coreason_client._core")]
 pub(crate) struct AsyncStream {
     source: Mutex<Source>,
@@ -204,6 +48,34 @@ struct Near {
     reader: Reader,
     /// Packets handed out since the loop last had its turn.
     in_a_row: u32,
+}
+
+enum Next {
+    Handed(Handed),
+    Notice(Notice),
+}
+
+impl Near {
+    /// Takes over what has come meanwhile, once nothing is left. False if there is nothing.
+    fn refill(&mut self, channel: &Channel) -> bool {
+        if self.items.is_empty() {
+            channel.take_all(&mut self.items);
+        }
+        !self.items.is_empty()
+    }
+
+    fn next(&mut self, channel: &Channel) -> Option<Next> {
+        if self.in_a_row == BREATH || !self.refill(channel) {
+            return None;
+        }
+        match self.items.pop_front()? {
+            Item::Packet(packet) => {
+                self.in_a_row += 1;
+                Some(Next::Handed(self.reader.take(packet)))
+            }
+            Item::Notice(notice) => Some(Next::Notice(notice)),
+        }
+    }
 }
 
 impl Drop for AsyncStream {
@@ -238,53 +110,38 @@ impl AsyncStream {
         })
     }
 
-    fn __aiter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
+    /// What is there.
+    fn _ready(slf: Bound<'_, Self>) -> Ready {
+        Ready { stream: slf.unbind() }
     }
 
-    fn __anext__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        match slf.get().next(py)? {
-            Next::Ready(ready) => Ok(Bound::new(py, ready)?.into_any()),
-            Next::Wait => slf.call_method0(intern!(py, "_wait")),
-            Next::Breathe => slf.call_method0(intern!(py, "_breathe")),
+    /// Whether there is something to hand out: false at the end, nothing if it has to be waited for. Raises what the call
+    /// failed with.
+    fn _look(&self, py: Python<'_>) -> PyResult<Option<bool>> {
+        self.advance();
+        let mut near = lock(&self.near);
+        near.in_a_row = 0;
+        if near.refill(&self.channel) {
+            return Ok(Some(true));
         }
-    }
-
-    /// What is there: an item, the end or a failure; nothing if it has to be waited for.
-    fn _take(&self, py: Python<'_>) -> PyResult<Option<Ready>> {
-        loop {
-            match self.next(py)? {
-                Next::Ready(ready) => return Ok(Some(ready)),
-                Next::Wait => return Ok(None),
-                Next::Breathe => {}
-            }
+        drop(near);
+        if let Some(end) = self.channel.take_end() {
+            *lock(&self.source) = Source::Over;
+            return self.finish(py, end).map(|()| Some(false));
         }
+        let is_over = matches!(&*lock(&self.source), Source::Over) || self.closed.is_cancelled();
+        Ok(if is_over { Some(false) } else { None })
     }
 
     /// Has the future woken when something comes. False if something came already.
     fn _arm(&self, event_loop: Py<PyAny>, future: Py<PyAny>) -> PyResult<bool> {
         self.start()?;
-        let mut state = lock(&self.channel.state);
-        if !state.items.is_empty() || state.end.is_some() {
-            return Ok(false);
-        }
-        if state.waiter.is_some() {
-            return Err(PyRuntimeError::new_err("another task is reading this stream"));
-        }
-        state.waiter = Some(Waiter::new(event_loop, future));
-        Ok(true)
+        self.channel.arm(Waiter::new(event_loop, future))
     }
 
     /// What the driver of the caller's own HTTP client has to do; nothing if something came.
-    fn _step<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, pyo3::types::PyTuple>>> {
-        let Source::Driven { machine } = &*lock(&self.source) else { return Ok(None) };
-        let mut state = lock(&self.channel.state);
-        let State { items, end, .. } = &mut *state;
-        match machine.get().advance(items, end) {
-            Some(step) if items.is_empty() => step.into_python(py).map(Some),
-            _ => Ok(None),
-        }
+    fn _step<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        self.advance().map(|step| step.into_python(py)).transpose()
     }
 
     /// Reads what is there in text mode without handing it out; the text if that was all.
@@ -297,14 +154,7 @@ impl AsyncStream {
         self.closed.cancel();
         *lock(&self.source) = Source::Over;
         lock(&self.near).items.clear();
-        let mut state = lock(&self.channel.state);
-        state.items.clear();
-        state.end = None;
-        let waiter = state.waiter.take();
-        drop(state);
-        if let Some(waiter) = waiter {
-            waiter.wake();
-        }
+        self.channel.clear();
     }
 
     /// The stream that is read, as soon as the server has named it.
@@ -353,84 +203,45 @@ impl AsyncStream {
         Ok(())
     }
 
-    fn next(&self, py: Python<'_>) -> PyResult<Next> {
+    /// Moves what the machine has into the channel, if a machine is what there is. What it wants done, if it has nothing.
+    fn advance(&self) -> Option<Step> {
+        let Source::Driven { machine } = &*lock(&self.source) else { return None };
+        self.channel.advance(machine.get())
+    }
+
+    fn finish(&self, py: Python<'_>, end: End) -> PyResult<()> {
+        end.map_err(|error| {
+            let error = lock(&self.near).reader.with_text(error);
+            failure::raised(py, &error)
+        })
+    }
+}
+
+/// Hands out what is there, and ends where it has to be waited: for more, or for other tasks.
+#[pyclass(frozen, module = "coreason_client._core")]
+pub(crate) struct Ready {
+    stream: Py<AsyncStream>,
+}
+
+#[pymethods]
+impl Ready {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let stream = self.stream.get();
         loop {
-            let item = {
-                let mut near = lock(&self.near);
-                let Near { items, reader, in_a_row } = &mut *near;
-                match items.pop_front() {
-                    Some(Item::Packet(packet)) if *in_a_row < BREATH => {
-                        *in_a_row += 1;
-                        Ok(reader.take(packet))
-                    }
-                    Some(packet @ Item::Packet(_)) => {
-                        *in_a_row = 0;
-                        items.push_front(packet);
-                        return Ok(Next::Breathe);
-                    }
-                    Some(Item::Notice(notice)) => Err(Some(notice)),
-                    None => Err(None),
-                }
-            };
+            let next = lock(&stream.near).next(&stream.channel);
             // Without the lock: logging runs whatever a program has set up, which may come back to us.
-            match item {
-                Ok(handed) => {
-                    if let Some(outcome) = reader::show(py, handed).transpose() {
-                        return Ok(Next::Ready(Ready::of(outcome.map(Bound::unbind))));
+            match next {
+                Some(Next::Handed(handed)) => {
+                    if let Some(shown) = reader::show(py, handed)? {
+                        return Ok(Some(shown));
                     }
                 }
-                Err(Some(notice)) => reader::log(py, &notice)?,
-                Err(None) => {
-                    if let Some(next) = self.refill(py) {
-                        return Ok(next);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Takes over what has come meanwhile; otherwise the end, or a wait.
-    fn refill(&self, py: Python<'_>) -> Option<Next> {
-        self.advance();
-        let mut near = lock(&self.near);
-        self.channel.take_all(&mut near.items);
-        if !near.items.is_empty() {
-            return None;
-        }
-        near.in_a_row = 0;
-        drop(near);
-        let end = {
-            let mut state = lock(&self.channel.state);
-            // Between the two locks the last batch may have come, and its end with it.
-            if !state.items.is_empty() {
-                return None;
-            }
-            state.end.take()
-        };
-        if let Some(end) = end {
-            *lock(&self.source) = Source::Over;
-            return Some(Next::Ready(Ready::of(Err(self.finish(py, end)))));
-        }
-        let is_over = matches!(&*lock(&self.source), Source::Over) || self.closed.is_cancelled();
-        let over = || Next::Ready(Ready::of(Err(PyStopAsyncIteration::new_err(()))));
-        Some(if is_over { over() } else { Next::Wait })
-    }
-
-    /// Moves what the machine has into the channel, if a machine is what there is.
-    fn advance(&self) {
-        if let Source::Driven { machine } = &*lock(&self.source) {
-            let mut state = lock(&self.channel.state);
-            let State { items, end, .. } = &mut *state;
-            machine.get().advance(items, end);
-        }
-    }
-
-    fn finish(&self, py: Python<'_>, end: End) -> PyErr {
-        match end {
-            Ok(()) => PyStopAsyncIteration::new_err(()),
-            Err(error) => {
-                let error = lock(&self.near).reader.with_text(error);
-                failure::raised(py, &error)
+                Some(Next::Notice(notice)) => reader::log(py, &notice)?,
+                None => return Ok(None),
             }
         }
     }

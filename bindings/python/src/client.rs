@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use uuid::Uuid;
 
-use crate::async_stream::Waiter;
+use crate::channel::Waiter;
 use crate::failure;
 use crate::packet::cursor_of;
 use crate::request::Prepared;

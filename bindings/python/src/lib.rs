@@ -5,6 +5,7 @@
 
 mod assistant;
 mod async_stream;
+mod channel;
 mod client;
 mod failure;
 mod fault;
@@ -29,7 +30,9 @@ mod _core {
     #[pymodule_export]
     use crate::assistant::parse_frame;
     #[pymodule_export]
-    use crate::async_stream::{AsyncStream, Ready, wake};
+    use crate::async_stream::{AsyncStream, Ready};
+    #[pymodule_export]
+    use crate::channel::wake;
     #[pymodule_export]
     use crate::client::{Call, Client, Pending};
     #[pymodule_export]

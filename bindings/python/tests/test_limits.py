@@ -15,19 +15,43 @@ import httpx
 import pytest
 
 from conftest import QUICK, Scripted, answer
-from coreason_client import AsyncCAPClient, CAPClient, CAPConnectionError, CAPProtocolError, CAPRuntimeError
+from coreason_client import (
+    AgentRequest,
+    AsyncCAPClient,
+    CAPClient,
+    CAPConnectionError,
+    CAPProtocolError,
+    CAPRuntimeError,
+    ServiceRequest,
+    SessionContext,
+)
 
 Make = Callable[..., Scripted]
 
+REQUEST = ServiceRequest(context=SessionContext(session_id=uuid4(), user_id="u"), payload=AgentRequest(query="Hi"))
 STREAM = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 SOON = 0.05
 MUCH_LATER = 30.0
 """A hang, as far as a test can tell."""
 
 
+class Holding(Scripted):
+    """Says what it has to say, and holds the connection."""
+
+    def _serve(self, answers: tuple[bytes | None, ...]) -> None:
+        connection, _ = self._listener.accept()
+        self._request(connection)
+        connection.sendall(b"".join(piece for piece in answers if piece))
+        self._held.append(connection)
+
+
+def frame(seq: int, op: str = "DELTA", text: str = "a") -> str:
+    packet = f'{{"stream_id":"{STREAM}","seq":{seq},"op":"{op}","t":"2026-02-03T10:15:37Z","p":"{text}"}}'
+    return f"data: {packet}\n\n"
+
+
 def one_packet(seq: int) -> bytes:
-    packet = f'{{"stream_id":"{STREAM}","seq":{seq},"op":"DELTA","t":"2026-02-03T10:15:37Z","p":"a"}}'
-    return answer(f"data: {packet}\n\n")
+    return answer(frame(seq))
 
 
 def failure(call: Callable[[], object]) -> CAPConnectionError:
@@ -76,18 +100,7 @@ def test_a_server_that_never_answers_is_left(scripted: Make, name: str, is_async
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_body_that_never_ends_is_left(scripted: Make, is_async: bool) -> None:
-    whole = answer("{", "application/json", "200 OK", "Content-Length: 9")
-
-    class Holding(Scripted):
-        """Says the half of it."""
-
-        def _serve(self, answers: tuple[bytes | None, ...]) -> None:
-            connection, _ = self._listener.accept()
-            self._request(connection)
-            connection.sendall(whole)
-            self._held.append(connection)
-
-    server = Holding()
+    server = Holding(answer("{", "application/json", "200 OK", "Content-Length: 9"))
     error = failure(lambda: calls(server.address, "health", is_async, False, timeout=SOON))
     assert "no answer within 0.05 s" in str(error)
     server.close()
@@ -103,6 +116,54 @@ def test_a_deadline_ends_a_call_that_gets_one_packet_per_connection(
     assert error.deadline == 0.3 and error.address == server.address
     assert "not done within the deadline of 0.3 s" in str(error)
     assert len(server.requests) >= 2
+
+
+def think(seconds: float) -> None:
+    """Has no time for anybody else."""
+    until = monotonic() + seconds
+    while monotonic() < until:
+        pass
+
+
+@kinds
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_deadline_takes_nothing_back_that_has_come(is_whole: bool, is_async: bool, has_http: bool) -> None:
+    """It is looked at between reads: what came together is handed out, however long its caller takes, and only then a
+    call that is not done fails.
+    """
+    last = frame(3, "CLOSE", "completed") if is_whole else frame(3)
+    server = Holding(answer(frame(1) + frame(2) + last))
+    options: dict[str, Any] = {"deadline": 0.2, **QUICK}
+    seqs: list[int] = []
+
+    def take(seq: int) -> None:
+        seqs.append(seq)
+        think(options["deadline"])
+
+    async def aside() -> None:
+        async with httpx.AsyncClient() as http:
+            client = AsyncCAPClient(server.address, "", http_client=http if has_http else None, **options)
+            async with client:
+                async for packet in client.assist(REQUEST):
+                    take(packet.seq)
+
+    def here() -> None:
+        with (
+            httpx.Client() as http,
+            CAPClient(server.address, "", http_client=http if has_http else None, **options) as client,
+        ):
+            for packet in client.assist(REQUEST):
+                take(packet.seq)
+
+    def read() -> None:
+        asyncio.run(aside()) if is_async else here()
+
+    if is_whole:
+        read()
+    else:
+        assert failure(read).deadline == options["deadline"]
+    assert seqs == [1, 2, 3]
+    server.close()
 
 
 @kinds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import TracebackType
 
 from . import _core
@@ -9,7 +10,7 @@ from ._loop import running_loop, sleep
 
 TYPE_CHECKING = False  # without `typing`, which takes longer to import than all of this
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import AsyncGenerator, AsyncIterator, Generator
     from typing import Any, Literal, cast
     from uuid import UUID
 
@@ -122,20 +123,60 @@ class ChatStream(_core.Stream):
         self.close()
 
 
+def _without_hooks(items: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+    """Starts a generator that the event loop does not hear of. Where ours yields there is nothing to await, so one that
+    is left in the middle just goes; a loop would make a task of it, and complain if it is closed before that has run.
+    """
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, None)
+    try:
+        items.__anext__().send(None)
+    except StopIteration:
+        pass  # it has yielded
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
+    return items
+
+
 class _AsyncStream(_core.AsyncStream):
-    """How both async streams wait."""
+    """How both async streams hand out and wait."""
 
     _driver: AsyncDriver | None = None
 
-    async def _wait(self) -> Any:
-        """Waits until something is there. Being cancelled closes the connection."""
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return _without_hooks(self._items())
+
+    async def __anext__(self) -> Any:
+        while True:
+            for item in self._ready():
+                return item
+            if not await self._more():
+                raise StopAsyncIteration
+
+    async def _items(self) -> AsyncGenerator[Any, None]:
+        """All that comes. A generator, since the interpreter hands over what one yields without an exception for each.
+        It keeps nothing: whoever breaks off goes on with another.
+        """
+        yield None  # for `_without_hooks`
+        while True:
+            for item in self._ready():
+                yield item
+            if not await self._more():
+                return
+
+    async def _more(self) -> bool:
+        """Waits until something is there; false at the end. Being cancelled closes the connection."""
+        found = self._look()
         try:
-            while (ready := self._take()) is None:
+            if found:
+                await sleep(0)  # a fast stream would otherwise never let go of the loop
+            while found is None:
                 await (self._sleep() if self._driver is None else self._drive(self._driver))
+                found = self._look()
         except BaseException:
             await self.close()
             raise
-        return await ready
+        return found
 
     async def _sleep(self) -> None:
         """Until the worker has something: one wake-up per batch."""
@@ -150,15 +191,6 @@ class _AsyncStream(_core.AsyncStream):
         if step is not None:
             await driver.step(*step)
 
-    async def _breathe(self) -> Any:
-        """Lets other tasks run; a fast stream would otherwise never let go of the loop."""
-        try:
-            await sleep(0)
-        except BaseException:
-            await self.close()
-            raise
-        return await self.__anext__()
-
     async def close(self) -> None:
         """Closes the connection. The run goes on at the server."""
         self._close()
@@ -167,6 +199,10 @@ class _AsyncStream(_core.AsyncStream):
             await driver.close()
 
     aclose = close
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self
+        yield  # what makes it a generator
 
     async def __aenter__(self) -> Self:
         return self
@@ -187,10 +223,9 @@ class AsyncPacketStream(_AsyncStream):
 
     if TYPE_CHECKING:
 
-        async def __anext__(self) -> AnyPacket: ...
+        def __aiter__(self) -> AsyncIterator[AnyPacket]: ...
 
-    def __await__(self) -> Generator[Any, None, Self]:
-        return cast("Generator[Any, None, Self]", _core.Ready(self))
+        async def __anext__(self) -> AnyPacket: ...
 
 
 class AsyncChatStream(_AsyncStream):
@@ -200,10 +235,9 @@ class AsyncChatStream(_AsyncStream):
 
     if TYPE_CHECKING:
 
-        async def __anext__(self) -> str: ...
+        def __aiter__(self) -> AsyncIterator[str]: ...
 
-    def __await__(self) -> Generator[Any, None, Self]:
-        return cast("Generator[Any, None, Self]", _core.Ready(self))
+        async def __anext__(self) -> str: ...
 
     @property
     def conversation_id(self) -> str:
