@@ -1,12 +1,9 @@
 //! Requests, ready to be sent: checked, serialised once, the same bytes each time.
 
 use capstan_client::{Envelope, PacketStream};
-use capstan_protocol::{
-    AgentRequest, Identity, Profile, ServiceRequest, SessionContext, UserContext, decode, v2,
-};
+use capstan_protocol::{AgentRequest, Profile, ServiceRequest, SessionContext, UserContext, decode, v2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use serde_json::Map;
 use uuid::Uuid;
 
 use crate::{failure, imports};
@@ -100,28 +97,9 @@ pub(crate) fn question(
             (request.request_id, serde_json::to_vec(&request).map_err(wrong)?)
         }
         Profile::V2 => {
-            let request = question_v2(conversation, message, user_id);
+            let request = v2::ServiceRequest::query(conversation, user_id, message);
             (request.request_id, serde_json::to_vec(&request).map_err(wrong)?)
         }
     };
     Ok(Prepared { profile, request_id, body })
-}
-
-fn question_v2(conversation: Uuid, message: &str, user_id: &str) -> v2::ServiceRequest {
-    let user = Identity { id: user_id.to_owned(), name: user_id.to_owned(), role: None };
-    let request_id = Uuid::now_v7();
-    v2::ServiceRequest {
-        request_id,
-        context: v2::SessionContext { session_id: conversation.to_string(), user, agent: None },
-        payload: v2::AgentRequest {
-            request_id,
-            root_request_id: request_id,
-            parent_request_id: None,
-            query: message.to_owned(),
-            files: Vec::new(),
-            conversation_id: Some(conversation.to_string()),
-            session_id: None,
-            meta: Map::new(),
-        },
-    }
 }

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
+from uuid import uuid4
 
 import pytest
 
-from coreason_client import _settings
+from coreason_client import AgentRequest, ServiceRequest, SessionContext, _settings
 
 QUICK: dict[str, Any] = {"backoff": (0.001, 0.001), "max_wait": 0.01}
 """For tests that wait for failures. A server may ask for more; `max_wait` is the limit of what is granted."""
@@ -53,6 +54,12 @@ def address(said: IO[str] | None) -> str:
             return found[0]
         lines.append(line)
     raise RuntimeError("the server did not start: " + "".join(lines))
+
+
+def question(query: str) -> ServiceRequest:
+    """What `assist` is asked with, made by hand."""
+    context = SessionContext(session_id=uuid4(), user_id="u")
+    return ServiceRequest(context=context, payload=AgentRequest(query=query))
 
 
 @pytest.fixture(scope="session")
@@ -139,11 +146,11 @@ class Chaos:
         self._process = subprocess.Popen(command, text=True, **pipes)
         self.url = address(self._process.stdout)
 
-    def cuts(self) -> int:
-        """How many there were. It tells when it ends."""
+    def count(self, fault: str) -> int:
+        """How many there were of a kind, such as `cuts`. It tells when it ends."""
         self._process.terminate()
         _, told = self._process.communicate(timeout=60)
-        found = re.search(r"cuts (\d+)", told)
+        found = re.search(rf"{fault} (\d+)", told)
         return int(found[1]) if found else 0
 
     def close(self) -> None:

@@ -6,12 +6,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
 import pytest
 
-from conftest import QUICK, Chaos
-from coreason_client import AsyncCAPClient, CAPClient, CAPConnectionError
+from conftest import QUICK, Chaos, question
+from coreason_client import AsyncCAPClient, CAPClient, CAPConnectionError, StreamPacket
 
 Make = Callable[..., Chaos]
 
@@ -36,7 +37,7 @@ def test_a_hundred_reconnects_give_the_exact_text_in_both_worlds(cutter: Make, w
         other = pool.submit(asyncio.run, aside())
         assert "".join(client.chat(TOKENS)) == whole
         assert other.result() == whole
-    assert (here.cuts(), there.cuts()) == (100, 100)
+    assert (here.count("cuts"), there.count("cuts")) == (100, 100)
 
 
 def test_chaos_at_its_harshest_changes_nothing(chaos: Make, gateway: str) -> None:
@@ -60,23 +61,39 @@ def test_chaos_at_its_harshest_changes_nothing(chaos: Make, gateway: str) -> Non
         assert {future.result() for future in [*sync, *tasks]} == {whole}
 
 
-def test_every_packet_comes_once_and_in_order(cutter: Make, gateway: str) -> None:
-    proxy = cutter(after=5000, cuts=10)
-    with CAPClient(proxy.url, "", strict=True, **QUICK) as client:
-        chat = client.chat("/tokens 300")
-        text = chat.text()
-    with CAPClient(gateway, "") as client:
-        packets = list(client.attach(str(chat.stream_id)))
-    assert [packet.seq for packet in packets] == list(range(1, len(packets) + 1))
-    assert "".join(packet.p for packet in packets if packet.op == "DELTA") == text
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("has_http", [False, True])
+def test_every_packet_comes_once_and_in_order(chaos: Make, is_async: bool, has_http: bool) -> None:
+    """Each connection after the first begins with packets that were there before."""
+    proxy = chaos("--seed", "1", "--cut", "--cut-after", "3", "--repeat", "--repeat-last", "3", "--faults", "10")
+    request = question("/tokens 30")
+
+    async def aside() -> list[StreamPacket]:
+        async with (
+            httpx.AsyncClient() as http,
+            AsyncCAPClient(proxy.url, "", strict=True, http_client=http if has_http else None, **QUICK) as client,
+        ):
+            return [packet async for packet in client.assist(request)]
+
+    if is_async:
+        packets = asyncio.run(aside())
+    else:
+        with (
+            httpx.Client() as http,
+            CAPClient(proxy.url, "", strict=True, http_client=http if has_http else None, **QUICK) as client,
+        ):
+            packets = list(client.assist(request))
+    assert [packet.seq for packet in packets] == list(range(1, 32))
+    assert "".join(packet.p for packet in packets[:-1]) == "".join(f"tok{n} " for n in range(1, 31))
     assert packets[-1].op == "CLOSE"
+    assert proxy.count("repeats") > 0
 
 
 def test_the_callers_own_client_heals_as_well(cutter: Make, whole: str) -> None:
     proxy = cutter(after=20000, cuts=10)
     with httpx.Client() as http, CAPClient(proxy.url, "", http_client=http, **QUICK) as client:
         assert client.chat(TOKENS).text() == whole
-    assert proxy.cuts() == 10
+    assert proxy.count("cuts") == 10
 
 
 def test_the_callers_own_async_client_heals_as_well(cutter: Make, whole: str) -> None:
@@ -87,7 +104,7 @@ def test_the_callers_own_async_client_heals_as_well(cutter: Make, whole: str) ->
             return "".join([text async for text in await client.chat(TOKENS)])
 
     assert asyncio.run(main()) == whole
-    assert proxy.cuts() == 10
+    assert proxy.count("cuts") == 10
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -109,8 +126,12 @@ def test_a_drop_is_logged_in_the_rfcs_words(cutter: Make, caplog: pytest.LogCapt
     assert record.getMessage().startswith("Connection dropped. Retrying in 0.0 seconds")
 
 
-def test_what_never_holds_is_given_up(chaos: Make) -> None:
+@pytest.mark.parametrize(("options", "retries"), [({}, 3), ({"max_retries": 2}, 2)], ids=["by default", "as asked"])
+def test_what_never_holds_is_given_up(chaos: Make, options: dict[str, Any], retries: int) -> None:
     proxy = chaos("--cut", "--cut-at", "head")
-    with CAPClient(proxy.url, "", max_retries=2, **QUICK) as client, pytest.raises(CAPConnectionError) as lost:
-        client.chat("Hi").text()
-    assert lost.value.retries == 2
+    with CAPClient(proxy.url, "", **options, **QUICK) as client:
+        for read in (lambda: client.chat("Hi").text(), lambda: list(client.assist(question("Hi")))):
+            with pytest.raises(CAPConnectionError) as lost:
+                read()
+            assert lost.value.retries == retries
+    assert proxy.count("cuts") == 2 * (1 + retries)

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 import httpx
 import pytest
 
-from conftest import QUICK, Scripted, answer
+from conftest import QUICK, Scripted, answer, question
 from coreason_client import (
     AsyncCAPClient,
+    AsyncChatStream,
+    AsyncPacketStream,
     CAPClient,
     CAPConnectionError,
     CAPError,
     CAPProtocolError,
     CAPRuntimeError,
+    ChatStream,
+    PacketStream,
 )
 
 
@@ -132,6 +138,27 @@ def test_the_async_twin_reads_the_same(gateway: str) -> None:
         assert awaited and awaited == direct == client.chat("/tokens 20").text()
 
 
+def arguments(method: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
+    """What a method takes beside itself."""
+    _, *taken = inspect.signature(method).parameters.values()
+    return [(each.name, each.kind, each.default) for each in taken]
+
+
+@pytest.mark.parametrize(
+    ("here", "there"), [(CAPClient, AsyncCAPClient), (ChatStream, AsyncChatStream), (PacketStream, AsyncPacketStream)]
+)
+def test_the_async_twin_has_every_method_of_the_blocking_client(here: type, there: type) -> None:
+    """With the same arguments; those that wait are awaited or iterated by `async for`."""
+    for name in (name for name in dir(here) if not name.startswith("_")):
+        ours, theirs = getattr(here, name), getattr(there, name)
+        if callable(ours):
+            assert arguments(theirs) == arguments(ours), name
+    assert hasattr(here, "__iter__") == hasattr(there, "__aiter__") and not hasattr(there, "__iter__")
+    assert hasattr(here, "__enter__") == hasattr(there, "__aenter__")
+    if here is CAPClient:
+        assert all(inspect.iscoroutinefunction(getattr(there, name)) for name in ("stop", "health", "close"))
+
+
 def test_failures_are_the_rfcs_three_kinds(gateway: str) -> None:
     assert {k.__base__ for k in (CAPConnectionError, CAPProtocolError, CAPRuntimeError)} == {CAPError}
     with CAPClient(gateway, "") as client, pytest.raises(CAPRuntimeError) as failed:
@@ -139,6 +166,12 @@ def test_failures_are_the_rfcs_three_kinds(gateway: str) -> None:
     error = failed.value
     assert (error.code, error.severity, error.is_retryable) == ("content_refused", "FATAL", False)
     assert error.error is not None and error.error.code == "content_refused" and error.partial_text
+
+    seen = []
+    with CAPClient(gateway, "") as client, pytest.raises(CAPRuntimeError) as failed:
+        for packet in client.assist(question("/fault content_refused --after 2")):
+            seen.append(packet.op)
+    assert (failed.value.code, seen) == ("content_refused", ["DELTA", "DELTA"])
 
 
 @pytest.mark.parametrize("http", [None, httpx.Client()], ids=["native", "httpx"])
@@ -181,14 +214,16 @@ def test_a_breach_of_the_protocol_says_to_check_versions_or_to_report_it(
     scripted: Callable[..., Scripted], breach: str, http: httpx.Client | None
 ) -> None:
     said, what = BREACHES[breach]
-    server = scripted(said, said)
-    with CAPClient(server.address, "", http_client=http, **QUICK) as client, pytest.raises(CAPProtocolError) as broken:
-        client.chat("Hi").text()
-    told = str(broken.value)
-    assert told.startswith("the server does not speak the protocol: ") and what in told, told
-    assert re.search(r"; check that client \([\d.]+\) and server fit together, or report it$", told), told
-    assert "secret" not in told and not broken.value.is_retryable
-    assert len(server.requests) == 1, "what is wrong stays wrong"
+    server = scripted(said, said, said)
+    with CAPClient(server.address, "", http_client=http, **QUICK) as client:
+        for read in (lambda: client.chat("Hi").text(), lambda: list(client.assist(question("Hi")))):
+            with pytest.raises(CAPProtocolError) as broken:
+                read()
+            told = str(broken.value)
+            assert told.startswith("the server does not speak the protocol: ") and what in told, told
+            assert re.search(r"; check that client \([\d.]+\) and server fit together, or report it$", told), told
+            assert "secret" not in told and not broken.value.is_retryable
+    assert len(server.requests) == 2, "what is wrong stays wrong"
 
 
 def test_timeouts_are_floats_or_httpx_timeouts(gateway: str) -> None:

@@ -13,22 +13,12 @@ import time
 from collections.abc import Awaitable, Generator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import httpx
 import pytest
 
-from conftest import open_sockets
-from coreason_client import (
-    AgentRequest,
-    AsyncCAPClient,
-    CAPClient,
-    CAPRuntimeError,
-    ErrorSeverity,
-    ServiceRequest,
-    SessionContext,
-    StreamOpCode,
-)
+from conftest import open_sockets, question
+from coreason_client import AsyncCAPClient, CAPClient, CAPRuntimeError, ErrorSeverity, StreamOpCode
 
 SLOW = "/tokens 100000 --delay 20ms"
 SILENT = "/tokens 5 --delay 600000ms"
@@ -366,10 +356,8 @@ def test_resets_raise_in_text_and_are_applied_in_the_whole(gateway: str) -> None
 
 
 def test_warnings_are_yielded_and_logged(gateway: str, caplog: pytest.LogCaptureFixture) -> None:
-    context = SessionContext(session_id=uuid4(), user_id="u")
-    request = ServiceRequest(context=context, payload=AgentRequest(query="/warn"))
     with CAPClient(gateway, "") as client, caplog.at_level("WARNING", "coreason_client"):
-        warnings = [packet.p for packet in client.assist(request) if packet.op is StreamOpCode.ERROR]
+        warnings = [packet.p for packet in client.assist(question("/warn")) if packet.op is StreamOpCode.ERROR]
     assert [w.severity for w in warnings] == [ErrorSeverity.WARNING]
     (record,) = caplog.records
     assert record.levelname == "WARNING" and record.getMessage() == f"the agent warns: WARNING {warnings[0].code}: " + (

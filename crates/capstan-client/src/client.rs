@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use capstan_protocol::{AgentRequest, Cursor, Identity, Profile, ServiceRequest, SessionContext, event, v2};
+use capstan_protocol::{AgentRequest, Cursor, Profile, ServiceRequest, SessionContext, event, v2};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{HeaderName, Method};
 use url::Url;
@@ -113,7 +113,9 @@ impl CapClient {
     pub fn chat_in(&self, conversation: Uuid, message: &str) -> ChatStream {
         let packets = match self.options.policy.profile {
             Profile::V1 => self.assist(&self.question(conversation, message)),
-            Profile::V2 => self.assist(&self.question_v2(conversation, message)),
+            Profile::V2 => {
+                self.assist(&v2::ServiceRequest::query(conversation, &self.options.user.user_id, message))
+            }
         };
         ChatStream::new(packets, conversation)
     }
@@ -122,26 +124,6 @@ impl CapClient {
     pub fn question(&self, conversation: Uuid, message: &str) -> ServiceRequest {
         let context = SessionContext::new(conversation, self.options.user.clone());
         ServiceRequest::new(context, AgentRequest::query(conversation, message))
-    }
-
-    fn question_v2(&self, conversation: Uuid, message: &str) -> v2::ServiceRequest {
-        let user = &self.options.user;
-        let user = Identity { id: user.user_id.clone(), name: user.user_id.clone(), role: None };
-        let request_id = Uuid::now_v7();
-        v2::ServiceRequest {
-            request_id,
-            context: v2::SessionContext { session_id: conversation.to_string(), user, agent: None },
-            payload: v2::AgentRequest {
-                request_id,
-                root_request_id: request_id,
-                parent_request_id: None,
-                query: message.to_owned(),
-                files: Vec::new(),
-                conversation_id: Some(conversation.to_string()),
-                session_id: None,
-                meta: serde_json::Map::new(),
-            },
-        }
     }
 
     /// Follows a stream that exists, from a cursor on. A viewer neither starts nor arms anything.

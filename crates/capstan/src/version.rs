@@ -12,7 +12,7 @@ pub(crate) fn long() -> &'static str {
 
 fn written() -> String {
     let commit = option_env!("CAPSTAN_COMMIT").map_or_else(String::new, |commit| format!("{commit}, "));
-    let page = if has_page() { "playground" } else { "none; it was built without Node" };
+    let page = if has_page() { "playground" } else { "none; web/playground/dist was not built" };
     let faces = capstan_gateway::faces().join(", ");
     let old = if capstan_stores::moves_format_2() { "moves format 2" } else { "does not move format 2" };
     format!(

@@ -21,8 +21,12 @@ afterEach(() => expect(open.complaints, "the console has no errors").toEqual([])
 /** Codes whose faults are retried; the others fail for good. */
 const WAITING: readonly string[] = ["RATE_LIMITED", "TIMEOUT", "UPSTREAM_ERROR", "SERVICE_UNAVAILABLE"];
 
-test.each(Object.values(AGUIErrorCode))("%s shows its toast", async (code) => {
+/** RUN_ERROR, and the ERROR packet that it is made of. */
+const FACES = ["ag-ui", "cap"];
+
+test.each(FACES.flatMap((face) => Object.values(AGUIErrorCode).map((code) => [face, code] as const)))("in %s, %s shows its toast", async (face, code) => {
   const { page } = open;
+  await page.getByLabel("Face").selectOption(face);
   const isWaiting = WAITING.includes(code);
   await say(page, `/fault ${code}${isWaiting ? " --retry-after 25" : ""}`);
   const toast = page.locator("[data-sonner-toast][data-visible=true]");

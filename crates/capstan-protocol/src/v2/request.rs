@@ -120,3 +120,23 @@ pub struct ServiceRequest<T = Map<String, Value>> {
     /// What is asked.
     pub payload: AgentRequest<T>,
 }
+
+impl ServiceRequest {
+    /// Plain text in a conversation, with a fresh key.
+    pub fn query(conversation: Uuid, user_id: &str, query: impl Into<String>) -> Self {
+        let user = Identity { id: user_id.to_owned(), name: user_id.to_owned(), role: None };
+        let request_id = Uuid::now_v7();
+        let payload = AgentRequest {
+            request_id,
+            root_request_id: request_id,
+            parent_request_id: None,
+            query: query.into(),
+            files: Vec::new(),
+            conversation_id: Some(conversation.to_string()),
+            session_id: None,
+            meta: Map::new(),
+        };
+        let context = SessionContext { session_id: conversation.to_string(), user, agent: None };
+        Self { request_id, context, payload }
+    }
+}

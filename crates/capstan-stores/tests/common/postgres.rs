@@ -3,8 +3,9 @@
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use capstan_journal::{Replica, Store};
@@ -67,6 +68,27 @@ impl Database {
     pub fn sql(&self, statement: &str) -> String {
         psql(&self.url, statement)
     }
+
+    /// Holds what a statement locks.
+    pub fn hold(&self, statement: &str) -> Held {
+        let mut psql = psql_itself();
+        psql.args([&self.url, "-qtAX"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut psql = psql.spawn().unwrap();
+        writeln!(psql.stdin.as_mut().unwrap(), "begin; {statement}; select 'held';").unwrap();
+        let mut told = BufReader::new(psql.stdout.as_mut().unwrap()).lines();
+        assert!(told.any(|line| line.unwrap() == "held"), "{statement}");
+        Held(psql)
+    }
+}
+
+/// What is locked until this is dropped.
+pub struct Held(Child);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
 }
 
 impl Drop for Database {
@@ -115,10 +137,14 @@ fn make_template(server: &str, name: &str) {
     psql(server, &format!("alter database {unfinished} rename to {name}"));
 }
 
-/// `psql` itself: what Debian has on the path starts an interpreter first.
-fn client(url: &str, statement: &str) -> Command {
+/// What Debian has on the path starts an interpreter first.
+fn psql_itself() -> Command {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
-    let mut command = Command::new(FOUND.get_or_init(|| path_of("psql")));
+    Command::new(FOUND.get_or_init(|| path_of("psql")))
+}
+
+fn client(url: &str, statement: &str) -> Command {
+    let mut command = psql_itself();
     command.args([url, "-qtAX", "-v", "ON_ERROR_STOP=1", "-c", statement]);
     command
 }

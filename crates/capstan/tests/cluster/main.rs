@@ -23,7 +23,7 @@ use std::collections::HashSet;
 use capstan_protocol::ServiceRequest;
 use client::{ask, assert_whole, errors, http, packets, read_until, stream_of, tokens, whole_frames};
 use network::{Network, Weather};
-use postgres_server::{Database, Engine};
+use postgres_server::{Database, Engine, Held};
 use process::Server;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -224,17 +224,21 @@ async fn a_database_that_crashes_and_comes_back_is_not_noticed() {
     assert!(seen == watched && seen == cluster.replay(2, &stream).await);
 }
 
-/// A gateway whose answer from the database is lost among a run's packets. Before a claim and an end it asks for other things as
-/// well, so that only the store's own tests can lose the answers to those.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn packets_whose_acknowledgement_is_lost_are_neither_lost_nor_doubled() {
-    let Some(database) = Database::create() else { return };
+/// Two gateways, the first with a network between it and its database.
+async fn first_behind_a_network(database: &Database) -> (Cluster, Network) {
     let mut cluster = Cluster::empty(database.url.clone(), PATIENT);
     let (network, url) = Network::before(&database.url).await;
     let direct = std::mem::replace(&mut cluster.url, url);
     cluster.add();
     cluster.url = direct;
     cluster.add();
+    (cluster, network)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn packets_whose_acknowledgement_is_lost_are_neither_lost_nor_doubled() {
+    let Some(database) = Database::create() else { return };
+    let (cluster, network) = first_behind_a_network(&database).await;
     let mut response = cluster.post(0, &ask("/tokens 3 --delay 500ms")).await;
     let stream = stream_of(&response);
     // The next packet is half a second away.
@@ -250,4 +254,47 @@ async fn packets_whose_acknowledgement_is_lost_are_neither_lost_nor_doubled() {
     assert_eq!(seen, cluster.replay(1, &stream).await);
     let runs = cluster.servers[1].streams().await;
     assert_eq!((runs.len(), &runs[0]["attempt"]), (1, &1.into()), "{runs:?}");
+}
+
+/// A gateway asks for other things before it claims and before it ends: those are answered. The write itself is held back in the
+/// database until nobody hears the server any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_and_an_end_whose_answers_are_lost_are_made_once() {
+    let Some(database) = Database::create() else { return };
+    let (cluster, network) = first_behind_a_network(&database).await;
+    // All connections are there, and their statements prepared.
+    cluster.post(0, &ask("/tokens 1")).await.bytes().await.unwrap();
+    let request = ask("/tokens 3 --delay 500ms");
+    let held = database.hold("lock table capstan.runs in share mode");
+    let url = format!("{}/v1/assist", cluster.servers[0].url);
+    let posting = tokio::spawn(http().post(url).json(&request).send());
+    let is_claimed =
+        format!("select exists (select from capstan.claims where key = '{}')", request.request_id);
+    lose_answer(&database, &network, held, "claim_1", &is_claimed);
+    let mut response = posting.await.unwrap().unwrap();
+    let stream = stream_of(&response);
+    // Its end is a second away.
+    let mut seen = read_until(&mut response, |seen| seen.contains(":1\n")).await;
+    let run = format!("select from capstan.runs where stream = '{stream}'");
+    let held = database.hold(&format!("{run} for no key update"));
+    lose_answer(&database, &network, held, "change_1", &format!("select exists ({run} and state = 3)"));
+    seen.extend(read_until(&mut response, |_| false).await);
+    assert_whole(&packets(&seen), &tokens(3));
+    assert_eq!(seen, cluster.replay(1, &stream).await);
+    let runs = cluster.servers[1].streams().await;
+    assert_eq!((runs.len(), &runs[0]["attempt"]), (2, &1.into()), "{runs:?}");
+}
+
+/// Lets a write through for which somebody waits, and loses its answer.
+fn lose_answer(database: &Database, network: &Network, held: Held, write: &str, is_done: &str) {
+    let is_waiting = format!(
+        "select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and \
+         query like '%capstan.{write}%')"
+    );
+    while database.sql(&is_waiting) != "t" {}
+    network.turn(Weather::Deaf);
+    drop(held);
+    while database.sql(is_done) != "t" {}
+    network.clear_up();
+    network.cut();
 }

@@ -92,6 +92,8 @@ test("what is drawn is told in words, in its order", () => {
   const watched = { ...HEALED, viewers_sum: { joined: 2, resumed: 1, cut: 1, stalled: 0, last_cursor: 3 } };
   expect(viewersSum(watched, false)).toBe("2 viewers, 1 resumed, 1 cut off; when it ended, packet 3 of 3 was the last that was written to a socket");
   expect(viewersSum(watched, true)).toContain("2 viewers at the gateway that ended it, 1 resumed");
+  const quick = { ...watched, viewers_sum: { joined: 1, resumed: 0, cut: 0, stalled: 0, last_cursor: 0 } };
+  expect(viewersSum(quick, false)).toBe("1 viewer; when it ended, no packet was yet written to a socket");
 });
 
 test("within a millisecond packets stand in the attempt that wrote them", () => {

@@ -28,9 +28,8 @@ export function FaultPanel({ detail, fault, now }: { detail: RunDetail; fault: R
         {fault.status != null && <li>clients saw {fault.status} · {fault.agui_code}</li>}
         {fault.retry_after != null && <li>retry after {fault.retry_after} s</li>}
         <li>
-          {fault.others_last_hour > 0
-            ? <Link href={to.runs({ fault: fault.code, since: new Date(now - HOUR).toISOString() })}>{plural(fault.others_last_hour, "other")} with this code in the last hour</Link>
-            : "no other with this code in the last hour"}
+          {/* What is counted is of this process; the list is of the journal, and knows those before it as well. */}
+          <Link href={to.runs({ fault: fault.code, since: new Date(now - HOUR).toISOString() })}>{fault.others_last_hour > 0 ? plural(fault.others_last_hour, "other") : "others"} with this code in the last hour</Link>
         </li>
         {slug && <li><a href={`/errors/${slug}`}>catalogue</a></li>}
       </ul>

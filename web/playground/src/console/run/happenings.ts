@@ -53,6 +53,6 @@ export function viewersSum({ viewers_sum: sum, row }: RunDetail, isShared: boole
   if (!sum) return undefined;
   const parts = [`${plural(sum.joined, "viewer")}${isShared ? " at the gateway that ended it" : ""}`, sum.resumed > 0 ? `${sum.resumed} resumed` : "", sum.cut > 0 ? `${sum.cut} cut off` : "", sum.stalled > 0 ? `${sum.stalled} stalled` : ""];
   // The sum was written with the end, before that was sent to anybody.
-  const upTo = sum.last_cursor == null ? "" : `; when it ended, packet ${sum.last_cursor} of ${row.packets} was the last that was written to a socket`;
-  return parts.filter(Boolean).join(", ") + upTo;
+  const written = sum.last_cursor === 0 ? "no packet was yet written to a socket" : `packet ${sum.last_cursor} of ${row.packets} was the last that was written to a socket`;
+  return parts.filter(Boolean).join(", ") + (sum.last_cursor == null ? "" : `; when it ended, ${written}`);
 }

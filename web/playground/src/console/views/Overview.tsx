@@ -44,7 +44,7 @@ export function Overview(): ReactNode {
       </section>
       <section aria-labelledby="failing">
         <h2 id="failing">What fails, in the last hour</h2>
-        {value?.faults.length === 0 && <p className="card empty">No fault in the last hour.</p>}
+        {value?.faults.length === 0 && <p className="card empty">This gateway has met no fault in the last hour.</p>}
         <ol className="plain">
           {value?.faults.map(({ code, title, agent, count }) => (
             <li key={`${code} ${agent}`} className="card">
@@ -52,7 +52,8 @@ export function Overview(): ReactNode {
             </li>
           ))}
         </ol>
-        <p>In flight: <Link href={to.runs({ state: "running" })}>what runs</Link>, <Link href={to.runs({ state: "waiting" })}>what waits</Link>.</p>
+        {/* Counts are of this process. The journal knows what was before it. */}
+        <p>In the journal: <Link href={to.runs({ state: "running" })}>what runs</Link>, <Link href={to.runs({ state: "waiting" })}>what waits</Link>, <Link href={to.runs({ state: "failed", since })}>what failed in the last hour</Link>.</p>
       </section>
     </div>
   );
