@@ -21,30 +21,30 @@ afterEach(() => expect(open.complaints, "the console has no errors").toEqual([])
 /** Codes whose faults are retried; the others fail for good. */
 const WAITING: readonly string[] = ["RATE_LIMITED", "TIMEOUT", "UPSTREAM_ERROR", "SERVICE_UNAVAILABLE"];
 
-/** RUN_ERROR, and the ERROR packet that it is made of. */
-const FACES = ["ag-ui", "cap"];
-
-test.each(FACES.flatMap((face) => Object.values(AGUIErrorCode).map((code) => [face, code] as const)))("in %s, %s shows its toast", async (face, code) => {
-  const { page } = open;
-  await page.getByLabel("Face").selectOption(face);
-  const isWaiting = WAITING.includes(code);
-  await say(page, `/fault ${code}${isWaiting ? " --retry-after 25" : ""}`);
-  const toast = page.locator("[data-sonner-toast][data-visible=true]");
-  await toast.getByText(ERROR_MESSAGES[code], { exact: true }).first().waitFor();
-  expect(await toast.innerText()).toContain(faultOf(code)?.message);
-  await lastTurn(page).getByText(ERROR_TITLES[code], { exact: true }).waitFor();
-  expect(await toast.getAttribute("data-type")).toBe(ERROR_STATUS[code] >= 500 ? "error" : null);
-  expect(await toast.getByRole(ERROR_STATUS[code] >= 500 ? "alert" : "status").count()).toBe(1);
-  if (isWaiting) {
-    await toast.getByText(/Please retry in \d+ seconds\./).waitFor();
-    expect(await toast.getByRole("button", { name: /^Retry in \d+ s$/ }).getAttribute("aria-disabled")).toBe("true");
-    await page.clock.fastForward(25_000);
-    await toast.getByRole("button", { name: "Retry", exact: true }).waitFor();
-  }
-  expect(await toast.getByRole("timer").count()).toBe(0);
-  await toast.getByRole("button", { name: "Close toast" }).click();
-  await expect.poll(() => toast.count()).toBe(0);
-});
+// RUN_ERROR, and the ERROR packet that it is made of.
+for (const face of ["ag-ui", "cap"]) for (const code of Object.values(AGUIErrorCode)) {
+  test(`in ${face}, ${code} shows its toast`, async () => {
+    const { page } = open;
+    await page.getByLabel("Face").selectOption(face);
+    const isWaiting = WAITING.includes(code);
+    await say(page, `/fault ${code}${isWaiting ? " --retry-after 25" : ""}`);
+    const toast = page.locator("[data-sonner-toast][data-visible=true]");
+    await toast.getByText(ERROR_MESSAGES[code], { exact: true }).first().waitFor();
+    expect(await toast.innerText()).toContain(faultOf(code)?.message);
+    await lastTurn(page).getByText(ERROR_TITLES[code], { exact: true }).waitFor();
+    expect(await toast.getAttribute("data-type")).toBe(ERROR_STATUS[code] >= 500 ? "error" : null);
+    expect(await toast.getByRole(ERROR_STATUS[code] >= 500 ? "alert" : "status").count()).toBe(1);
+    if (isWaiting) {
+      await toast.getByText(/Please retry in \d+ seconds\./).waitFor();
+      expect(await toast.getByRole("button", { name: /^Retry in \d+ s$/ }).getAttribute("aria-disabled")).toBe("true");
+      await page.clock.fastForward(25_000);
+      await toast.getByRole("button", { name: "Retry", exact: true }).waitFor();
+    }
+    expect(await toast.getByRole("timer").count()).toBe(0);
+    await toast.getByRole("button", { name: "Close toast" }).click();
+    await expect.poll(() => toast.count()).toBe(0);
+  });
+}
 
 test("any fault of the catalogue is two clicks away", async () => {
   const { page } = open;
