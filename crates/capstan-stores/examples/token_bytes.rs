@@ -80,7 +80,9 @@ async fn read(store: &dyn Store, id: Uuid, tokens: u64) {
             times.push((start.elapsed(), found.len()));
         }
         times.sort();
-        println!("    read {:5} packets: {:?}", times[15].1, times[15].0);
+        if let Some((took, packets)) = times.get(15) {
+            println!("    read {packets:5} packets: {took:?}");
+        }
     }
 }
 
