@@ -20,9 +20,9 @@ use uuid::Uuid;
 use crate::backend::rules::expired;
 use crate::memory::MemoryStore;
 use crate::{
-    BreakerNotice, Claim, Claimed, Elsewhere, Expired, Found, Frame, Health, Home, JournalError, NameKind,
-    News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState, Secret, Stats, Store,
-    StoredTurn, Tenure, Usage, Watch,
+    BreakerNotice, Claim, Claimed, Elsewhere, Expired, Found, Frame, Health, Home, JournalError, Load,
+    NameKind, News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState, Secret,
+    Stats, Store, StoredTurn, Tenure, Usage, Watch,
 };
 
 /// Says of whom nothing may be stored.
@@ -419,6 +419,10 @@ impl Store for SplitStore {
 
     async fn replicas(&self) -> Result<Vec<ReplicaState>, JournalError> {
         self.stored.replicas().await
+    }
+
+    fn set_load(&self, load: Load) {
+        self.stored.set_load(load);
     }
 
     fn drain(&self) {
