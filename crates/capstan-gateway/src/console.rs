@@ -9,6 +9,7 @@ pub(crate) mod find;
 pub(crate) mod frames;
 pub(crate) mod live;
 pub(crate) mod marks;
+pub(crate) mod patience;
 mod refusals;
 pub(crate) mod rollups;
 mod sentence;

@@ -1,6 +1,7 @@
 // How the gateway does, in one line: in words first, and in colour as well.
 import { type ReactNode, useEffect, useState } from "react";
 
+import { Refused } from "./api/api.js";
 import type { Health } from "./api/types.js";
 import { useConsole, useFeed, useFeedState } from "./context.js";
 import { count, latency, plural, span } from "./format.js";
@@ -29,8 +30,12 @@ export function HealthStrip(): ReactNode {
   useEffect(() => {
     setTold(asked.value);
   }, [asked.value]);
-  if (asked.error !== undefined) return <aside aria-label="Health" className="strip-line tone-danger"><strong role="status">The gateway does not answer.</strong> What you see is from before.</aside>;
+  if (asked.error !== undefined) return <aside aria-label="Health" className="strip-line tone-danger"><strong role="status">{isOfJournal(asked.error) ? "The journal does not answer." : "The gateway does not answer."}</strong> What you see is from before.</aside>;
   return told ? <Told health={told} version={me.version} /> : <aside aria-label="Health" className="strip-line">…</aside>;
+}
+
+function isOfJournal(error: unknown): boolean {
+  return error instanceof Refused && error.code === "journal_unavailable";
 }
 
 function Told({ health, version }: { health: Health; version: string }): ReactNode {
