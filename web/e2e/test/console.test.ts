@@ -172,8 +172,10 @@ test("rows, neighbours and tabs by keyboard alone", async () => {
   await page.keyboard.press("t");
   await page.waitForURL(/tab=frames/);
   await page.keyboard.press("?");
-  await page.getByRole("dialog", { name: "Keys" }).waitFor();
+  const keys = page.getByRole("dialog", { name: "Keys" });
+  await keys.waitFor();
   await page.keyboard.press("Escape");
+  await keys.waitFor({ state: "hidden" });
   for (const key of ["g", "r"]) await page.keyboard.press(key);
   await page.waitForURL(/\/console\/runs$/);
 });
