@@ -9,6 +9,7 @@ pub(crate) mod find;
 pub(crate) mod frames;
 pub(crate) mod live;
 pub(crate) mod marks;
+pub(crate) mod patience;
 mod refusals;
 pub(crate) mod rollups;
 mod sentence;
@@ -16,7 +17,7 @@ pub(crate) mod visitor;
 
 use std::time::Duration;
 
-use capstan_journal::Run;
+use capstan_journal::{Load, Run};
 use capstan_protocol::{Fault, Timestamp};
 
 use appends::Appends;
@@ -43,6 +44,12 @@ impl Console {
     pub(crate) fn started(&self, app: &App) -> Timestamp {
         let ago = i64::try_from(app.started.elapsed().as_micros()).unwrap_or(0);
         Timestamp::from_micros(app.wall.now().as_micros().saturating_sub(ago))
+    }
+
+    /// What this process has to do beside its runs.
+    pub(crate) fn load(&self, app: &App) -> Load {
+        let responses = u64::try_from(app.metrics.active_readers.get()).unwrap_or(0);
+        Load { responses, append_p95: self.appends.p95() }
     }
 
     /// A run was claimed.

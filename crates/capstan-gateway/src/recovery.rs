@@ -106,7 +106,7 @@ async fn go_on(app: &App, run: Run) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Looks after what other processes have left, as long as this one may work on runs.
+/// Looks after what other processes have left, as long as this one may work on runs, and tells them what it has to do.
 async fn attend(app: &App) {
     if !app.journal.store().is_shared() {
         return std::future::pending().await;
@@ -118,6 +118,7 @@ async fn attend(app: &App) {
             // Its relays hear of it themselves, and leave their runs as they are.
             Ok(()) = tenure.changed() => tracing::warn!("the runs of this process are no longer its own"),
             () = tokio::time::sleep(ATTEND_EVERY) => {
+                app.journal.store().set_load(app.console.load(app));
                 if !app.draining.is_cancelled()
                     && let Err(fault) = look_after(app).await
                 {

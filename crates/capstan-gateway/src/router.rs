@@ -12,6 +12,7 @@ use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue};
 
 use crate::app::App;
+use crate::console::patience;
 use crate::face::{self, Face};
 use crate::openapi::{Described, Routes};
 use crate::refusal::Refusal;
@@ -70,7 +71,7 @@ pub(crate) enum Behind {
 
 pub(crate) fn router(app: &App, behind: Behind) -> Router {
     let routes = match behind {
-        Behind::All => for_all(app).merge(console_routes()),
+        Behind::All => for_all(app).merge(console_routes(app)),
         Behind::NoConsole => for_all(app),
         Behind::Console => {
             let health = Routes::default()
@@ -80,15 +81,19 @@ pub(crate) fn router(app: &App, behind: Behind) -> Router {
                 .get("/v1/errors", errors::list, &errors::LIST)
                 .get("/errors/{slug}", errors::page, &errors::PAGE)
                 .get("/assets/{name}", page::asset, &page::ASSET);
-            console_routes().merge(health.into_router())
+            console_routes(app).merge(health.into_router())
         }
     };
     layered(app, routes)
 }
 
 /// What the console asks, and its page. Each question asks for itself who looks.
-fn console_routes() -> Router<App> {
-    console::routes().merge(console_pages()).into_router()
+fn console_routes(app: &App) -> Router<App> {
+    let questions = console::routes().into_router();
+    questions
+        // Nobody looks at an empty page until a database is back.
+        .route_layer(from_fn_with_state(app.clone(), patience::limit))
+        .merge(console_pages().into_router())
 }
 
 fn console_pages() -> Routes {

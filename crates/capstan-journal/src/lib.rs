@@ -37,7 +37,7 @@ pub use news::{News, Tenure, Watch, Watched};
 pub use page::{Budget, Query, RunPage, Status};
 pub use quota::{Over, Quota, Refused, Usage};
 pub use reader::{Reader, Step};
-pub use replica::{BreakerNotice, Elsewhere, Home, Noted, Peer, Replica, ReplicaState, Standing};
+pub use replica::{BreakerNotice, Elsewhere, Home, Load, Noted, Peer, Replica, ReplicaState, Standing};
 pub use retention::{Expired, Retention, TenantRetention};
 pub use rollup::{Counts, FIRST_PACKET_MS, Rollup, RollupKey};
 pub use run::{

@@ -47,6 +47,17 @@ pub struct ReplicaState {
     pub silent_for: Duration,
     /// How many runs it works on.
     pub runs: u64,
+    /// What else it has to do, if its build tells.
+    pub load: Option<Load>,
+}
+
+/// What a process has to do beside its runs, as it tells the others now and then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Load {
+    /// Responses that somebody reads from it.
+    pub responses: u64,
+    /// 95 in a hundred of its latest appends took no longer; nothing if there was none.
+    pub append_p95: Option<Duration>,
 }
 
 /// Whether a process takes runs.

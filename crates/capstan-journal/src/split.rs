@@ -21,8 +21,8 @@ use crate::backend::rules::expired;
 use crate::memory::MemoryStore;
 use crate::{
     BreakerNotice, Claim, Claimed, Elsewhere, Expired, Found, Frame, Frames, Health, Home, JournalError,
-    NameKind, News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState, Secret,
-    Stats, Store, StoredTurn, Tenure, Usage, Watch,
+    Load, NameKind, News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState,
+    Secret, Stats, Store, StoredTurn, Tenure, Usage, Watch,
 };
 
 /// Says of whom nothing may be stored.
@@ -429,6 +429,10 @@ impl Store for SplitStore {
 
     async fn replicas(&self) -> Result<Vec<ReplicaState>, JournalError> {
         self.stored.replicas().await
+    }
+
+    fn set_load(&self, load: Load) {
+        self.stored.set_load(load);
     }
 
     fn drain(&self) {

@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use crate::{
     ArmedBy, BreakerNotice, Claim, Elsewhere, ErrorKind, Expired, Frame, Frames, Health, Home, JournalError,
-    Kept, KeptSession, NameKind, News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage,
-    RunState, Secret, Stats, StoredTurn, Tenure, Usage, Watch, copy,
+    Kept, KeptSession, Load, NameKind, News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run,
+    RunPage, RunState, Secret, Stats, StoredTurn, Tenure, Usage, Watch, copy,
 };
 
 /// The answer to a claim.
@@ -290,6 +290,9 @@ pub trait Store: Send + Sync + 'static {
     async fn replicas(&self) -> Result<Vec<ReplicaState>, JournalError> {
         Ok(Vec::new())
     }
+
+    /// Lets the others know what this process has to do, with its next sign of life.
+    fn set_load(&self, _load: Load) {}
 
     /// Lets the others know that this process takes no new runs.
     fn drain(&self) {}

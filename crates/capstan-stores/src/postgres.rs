@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use capstan_journal::{ErrorKind, Frame, Health, JournalError, Replica};
+use capstan_journal::{ErrorKind, Frame, Health, JournalError, Load, Replica};
 use capstan_journal::{News, Watched};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::Instant;
@@ -116,6 +116,8 @@ struct Shared {
     hears: AtomicBool,
     /// When the last sign of life was sent that arrived.
     pulsed: Mutex<Instant>,
+    /// What this process has to do, once that was said.
+    load: Mutex<Option<Load>>,
     is_draining: AtomicBool,
     is_closed: AtomicBool,
     /// The database asks for a build that knows more than this one.
@@ -174,6 +176,7 @@ impl PostgresStore {
             min_writer: AtomicU32::new(schema.min_writer),
             hears: AtomicBool::new(false),
             pulsed: Mutex::new(Instant::now()),
+            load: Mutex::default(),
             is_draining: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             outdated: watch::Sender::new(false),
@@ -280,6 +283,10 @@ impl Shared {
 
     fn lock_pulsed(&self) -> MutexGuard<'_, Instant> {
         self.pulsed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_load(&self) -> MutexGuard<'_, Option<Load>> {
+        self.load.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A share of the lease.

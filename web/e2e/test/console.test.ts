@@ -172,8 +172,10 @@ test("rows, neighbours and tabs by keyboard alone", async () => {
   await page.keyboard.press("t");
   await page.waitForURL(/tab=frames/);
   await page.keyboard.press("?");
-  await page.getByRole("dialog", { name: "Keys" }).waitFor();
+  const keys = page.getByRole("dialog", { name: "Keys" });
+  await keys.waitFor();
   await page.keyboard.press("Escape");
+  await keys.waitFor({ state: "hidden" });
   for (const key of ["g", "r"]) await page.keyboard.press(key);
   await page.waitForURL(/\/console\/runs$/);
 });
@@ -235,6 +237,28 @@ test("numbers follow what happens, without a reload", async () => {
   await page.getByRole("link", { name: /^content_refused, all agents: \d+$/ }).click();
   await page.waitForURL(/\/console\/runs\?.*fault=content_refused/);
   await page.locator("[data-row='0']").waitFor();
+});
+
+test("a stretch of time is chosen by keyboard alone", async () => {
+  await (await ask(stage.gateway.url, "/fault content_refused")).whole;
+  await go("/console/faults?hours=1");
+  const picture = page.getByRole("slider", { name: /^\d+ faults? over time$/ });
+  await page.getByLabel("How far back").focus();
+  await page.keyboard.press("Tab");
+  await expect.poll(() => picture.evaluate((it) => it === document.activeElement)).toBe(true);
+  for (const key of ["End", "Shift+ArrowLeft", "Shift+ArrowLeft"]) await page.keyboard.press(key);
+  await expect.poll(() => picture.getAttribute("aria-valuetext"), { timeout: 15_000 }).toMatch(/^\d\d:\d\d:\d\d to \d\d:\d\d:\d\d: [1-9]\d* fatal, \d+ healed, \d+ refused$/);
+  await expectFit(page);
+  await page.evaluate(() => (document.documentElement.dataset["theme"] = "dark"));
+  await expectFit(page);
+  await page.evaluate(() => (document.documentElement.dataset["theme"] = "light"));
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/since=[^&]+&until=/);
+  const chosen = new URL(page.url()).searchParams;
+  expect(Date.parse(chosen.get("until")!) - Date.parse(chosen.get("since")!)).toBe(3 * 60_000);
+  // Whoever chose goes on from there.
+  await expect.poll(() => picture.getAttribute("aria-valuemax")).toBe("2");
+  expect(await picture.evaluate((it) => it === document.activeElement)).toBe(true);
 });
 
 test("the playground leads to each run's page", async () => {

@@ -29,8 +29,8 @@ impl Appends {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = counted;
     }
 
-    /// 95 in a hundred took no longer, in milliseconds; nothing if there was none.
-    pub(crate) fn p95_ms(&self) -> Option<f64> {
+    /// 95 in a hundred took no longer; nothing if there was none.
+    pub(crate) fn p95(&self) -> Option<Duration> {
         let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let present = self.present.iter().map(|bucket| bucket.load(Ordering::Relaxed));
         let counts: Vec<u64> = present.zip(last).map(|(a, b)| a + b).collect();
@@ -40,7 +40,7 @@ impl Appends {
             sum += count;
             sum >= wanted
         })?;
-        (total > 0).then(|| 2_f64.powi(i32::try_from(at).unwrap_or(0)) / 1000.0)
+        (total > 0).then(|| Duration::from_micros(1 << at))
     }
 }
 
@@ -51,14 +51,14 @@ mod tests {
     #[test]
     fn what_most_commits_took_is_told_until_it_is_old() {
         let appends = Appends::default();
-        assert_eq!(appends.p95_ms(), None);
+        assert_eq!(appends.p95(), None);
         for n in 0..100 {
             appends.observe(if n < 96 { Duration::from_micros(900) } else { Duration::from_secs(9) });
         }
-        assert_eq!(appends.p95_ms(), Some(1.024));
+        assert_eq!(appends.p95(), Some(Duration::from_micros(1024)));
         appends.turn();
-        assert_eq!(appends.p95_ms(), Some(1.024));
+        assert_eq!(appends.p95(), Some(Duration::from_micros(1024)));
         appends.turn();
-        assert_eq!(appends.p95_ms(), None);
+        assert_eq!(appends.p95(), None);
     }
 }

@@ -1,6 +1,7 @@
 //! `GET /v1/replicas`: the processes that share the journal, for operators.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::extract::{ConnectInfo, State};
 use axum::{Extension, Json};
@@ -17,7 +18,8 @@ use crate::refusal::{Refusal, journal_fault};
 pub(crate) const LIST: Row = Row {
     tag: &Tag::SERVER,
     summary: "The processes that share the journal",
-    says: "Who lives, since when, and how many runs it works on. Empty if the journal is this process's alone. For loopback, or whoever \
+    says: "Who lives, since when, how many runs it works on, how many responses are open there, and how long its appends take. \
+        Empty if the journal is this process's alone. For loopback, or whoever \
         sends the metrics key as `Authorization: Bearer`.",
     answers: &[Answer::ok("The oldest lease first.", &[Content::Json(model::<ReplicaList>)])],
     faults: &[FaultKind::TenantUnauthorized, FaultKind::JournalUnavailable],
@@ -33,6 +35,11 @@ pub(crate) async fn list(
     check_operator(&app, peer, &uri, &headers)?;
     let replicas = app.journal.store().replicas().await.map_err(journal_fault)?;
     Ok(Json(ReplicaList { replicas: replicas.into_iter().map(listed).collect() }))
+}
+
+/// To the microsecond.
+pub(super) fn millis(took: Duration) -> f64 {
+    took.as_micros() as f64 / 1000.0
 }
 
 pub(super) fn listed(replica: ReplicaState) -> ListedReplica {
@@ -51,5 +58,7 @@ pub(super) fn listed(replica: ReplicaState) -> ListedReplica {
         age_seconds: replica.age.as_secs_f64(),
         silent_seconds: replica.silent_for.as_secs_f64(),
         runs: replica.runs,
+        responses: replica.load.map(|load| load.responses),
+        append_p95_ms: replica.load.and_then(|load| load.append_p95).map(millis),
     }
 }

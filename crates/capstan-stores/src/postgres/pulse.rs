@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use capstan_journal::Replica;
+use capstan_journal::{Load, Replica};
 use tokio::time::Instant;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -25,7 +25,7 @@ const LOOK: f64 = 0.3;
 /// Signs of life are not given more often than this.
 const LONGEST: Duration = Duration::from_secs(1);
 
-const PULSE: &str = "select capstan.pulse_1($1, $2), \
+const PULSE: &str = "select capstan.pulse_2($1, $2, $3, $4), \
     array(select stream from capstan.runs where owner = $1 and state = 1 and is_stop_asked limit 1000), \
     (select count(*) from capstan.replicas where id <> $1 and state < 3), (select min_writer from capstan.meta)";
 const FENCE: &str = "select capstan.fence_1($1, $2)";
@@ -48,6 +48,13 @@ pub(super) async fn run(shared: Arc<Shared>) {
     let wire = Wire::new(Arc::clone(&shared), "");
     let now = Instant::now();
     Pulse { shared, wire, last: now, steady_since: now, looked: now }.run().await;
+}
+
+/// Open responses, and in how many microseconds appends are done, as the database has them.
+fn counted(load: Option<Load>) -> (Option<i64>, Option<i64>) {
+    let responses = load.map(|load| i64::try_from(load.responses).unwrap_or(i64::MAX));
+    let p95 = load.and_then(|load| load.append_p95);
+    (responses, p95.map(|p95| i64::try_from(p95.as_micros()).unwrap_or(i64::MAX)))
 }
 
 struct Pulse {
@@ -84,7 +91,8 @@ impl Pulse {
         }
         let (sent, me) = (Instant::now(), self.shared.me());
         let is_draining = self.shared.is_draining.load(Ordering::Relaxed);
-        let row = self.wire.link().await?.one(PULSE, &[&me, &is_draining]).await?;
+        let (responses, p95) = counted(*self.shared.lock_load());
+        let row = self.wire.link().await?.one(PULSE, &[&me, &is_draining, &responses, &p95]).await?;
         if !column::<bool>(&row, 0)? {
             self.shared.lose_seat("another process has fenced this one");
             return self.rejoin().await;

@@ -5,7 +5,7 @@ use capstan_journal::{ErrorKind, JournalError, Secret};
 use super::link::{Failure, Link};
 
 /// What this build writes. A file more is a number more.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("migrations/0001_tables.sql"),
     include_str!("migrations/0002_steps.sql"),
     include_str!("migrations/0003_homes.sql"),
@@ -13,6 +13,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("migrations/0005_readers.sql"),
     include_str!("migrations/0006_claims.sql"),
     include_str!("migrations/0007_packed.sql"),
+    include_str!("migrations/0008_load.sql"),
 ];
 /// One process migrates at a time: a number of our own for PostgreSQL's advisory locks.
 const LOCK: &str = "select pg_advisory_xact_lock(8206372187465)";

@@ -10,7 +10,7 @@ use capstan_journal::backend::planted_bug::{self, Bug};
 use capstan_journal::backend::rules::{self, expired, not_found, shown};
 use capstan_journal::{
     BreakerNotice, Claim, Claimed, Elsewhere, ErrorKind, Expired, Found, Frame, Health, Home, JournalError,
-    Kept, KeptSession, NameKind, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage,
+    Kept, KeptSession, Load, NameKind, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage,
     RunState, Secret, SharedStats, Spent, Standing, Stats, Store, StoredTurn, Tokens, Usage,
 };
 use capstan_journal::{News, Tenure, Watch};
@@ -68,8 +68,16 @@ const SECRET: &str = "select secret from capstan.meta";
 const REPLICAS: &str = "select p.id, p.name, p.url, p.version, p.state, \
     (extract(epoch from clock_timestamp() - p.since) * 1000)::bigint, \
     (extract(epoch from clock_timestamp() - p.seen_at) * 1000)::bigint, \
-    (select count(*) from capstan.runs r where r.owner = p.id and r.state = 1) from capstan.replicas p \
+    (select count(*) from capstan.runs r where r.owner = p.id and r.state = 1), p.responses, p.append_p95_us from capstan.replicas p \
     where p.state < 3 or p.seen_at > clock_timestamp() - interval '10 minutes' order by p.since";
+
+/// What a process has said that it has to do, in the row of [`REPLICAS`].
+fn load(row: &tokio_postgres::Row) -> Result<Option<Load>, Failure> {
+    let Some(responses) = column::<Option<i64>>(row, 8)? else { return Ok(None) };
+    let p95 = column::<Option<i64>>(row, 9)?;
+    let append_p95 = p95.map(|us| Duration::from_micros(us.max(0).cast_unsigned()));
+    Ok(Some(Load { responses: responses.max(0).cast_unsigned(), append_p95 }))
+}
 
 /// As many as a statement can be asked for.
 pub(super) fn most(limit: usize) -> i64 {
@@ -517,10 +525,16 @@ impl Store for PostgresStore {
                 age: millis(5)?,
                 silent_for: millis(6)?,
                 runs: column::<i64>(row, 7)?.cast_unsigned(),
+                // Whoever is gone has nothing to do any more.
+                load: load(row)?.filter(|_| standing != Standing::Gone),
             })
         };
         let rows = self.rows(REPLICAS, &[]).await?;
         rows.iter().map(|row| read(row).map_err(Failure::into_error)).collect()
+    }
+
+    fn set_load(&self, load: Load) {
+        *self.shared.lock_load() = Some(load);
     }
 
     fn drain(&self) {

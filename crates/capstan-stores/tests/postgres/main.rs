@@ -12,13 +12,13 @@ mod notices;
 #[path = "../common/postgres.rs"]
 mod postgres_server;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_journal::{
-    Claim, Elsewhere, ErrorKind, Frame, Journal, Over, Quota, Reader, Refused, Replica, Run, RunState,
+    Claim, Elsewhere, ErrorKind, Frame, Journal, Load, Over, Quota, Reader, Refused, Replica, Run, RunState,
     Standing, Step, Store, TailLimits,
 };
 use capstan_protocol::Timestamp;
@@ -174,6 +174,28 @@ async fn who_leaves_in_good_order_is_not_waited_for() {
     let stream = begin(&a, "k").await.stream_id;
     a.close().await.unwrap();
     assert_eq!(b.orphans(9).await.unwrap()[0].stream_id, stream);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_process_has_to_do_is_known_to_the_others_unless_its_build_does_not_tell() {
+    let Some((database, a, b)) = two().await else { return };
+    // One of the last release, which knows another sign of life.
+    let old = Uuid::now_v7();
+    database.sql(&format!("select capstan.join_1('{old}', null, 'old', null, '0')"));
+    assert_eq!(database.sql(&format!("select capstan.pulse_1('{old}', false)")), "t");
+    let busy = Load { responses: 3, append_p95: Some(Duration::from_micros(2048)) };
+    let idle = Load { responses: 0, append_p95: None };
+    a.set_load(busy);
+    b.set_load(idle);
+    let told = async || -> HashMap<String, Option<Load>> {
+        let replicas = b.replicas().await.unwrap();
+        replicas.into_iter().map(|replica| (replica.name, replica.load)).collect()
+    };
+    let known = [("a", Some(busy)), ("b", Some(idle)), ("old", None)];
+    let known = known.map(|(name, load)| (name.to_owned(), load)).into();
+    while told().await != known {}
+    a.close().await.unwrap();
+    assert_eq!(told().await["a"], None, "it has left");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

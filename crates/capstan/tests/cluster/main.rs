@@ -224,6 +224,29 @@ async fn a_database_that_crashes_and_comes_back_is_not_noticed() {
     assert!(seen == watched && seen == cluster.replay(2, &stream).await);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_database_is_away_the_console_says_so_and_readers_wait() {
+    let Some(mut engine) = Engine::start(&[]) else { return };
+    let mut cluster = Cluster::empty(engine.url(), PATIENT);
+    cluster.add();
+    let mut response = cluster.post(0, &ask("/tokens 200 --delay 5ms")).await;
+    let mut seen = read_until(&mut response, |seen| seen.contains(":20\n")).await;
+    engine.end("QUIT");
+    let (runs, health) = tokio::join!(
+        cluster.servers[0].get("/v1/console/runs"),
+        cluster.servers[0].get("/v1/console/health")
+    );
+    for answer in [runs, health] {
+        let told: Value = answer.json().await.unwrap();
+        let detail = told["detail"].as_str().unwrap_or_default();
+        assert!(detail.starts_with("The journal's database does not answer."), "{told}");
+    }
+    engine.start_again();
+    seen.extend(read_until(&mut response, |_| false).await);
+    assert_whole(&packets(&seen), &tokens(200));
+    assert_eq!(cluster.servers[0].get("/v1/console/runs").await.status(), 200);
+}
+
 /// Two gateways, the first with a network between it and its database.
 async fn first_behind_a_network(database: &Database) -> (Cluster, Network) {
     let mut cluster = Cluster::empty(database.url.clone(), PATIENT);

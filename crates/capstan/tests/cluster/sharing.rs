@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::client::{ask, assert_whole, packets, read_until, stream_of, tokens, whole_frames};
 use crate::postgres_server::Database;
 use crate::process::{Server, refused};
-use crate::{CONFIG, Cluster};
+use crate::{CONFIG, Cluster, replicas};
 
 /// A route over an upstream that is not there, and one that is.
 const ROUTE: &str = "[[agents]]\nname = \"route\"\nkind = \"route\"\nuse = [\"away\", \"well\"]\n\
@@ -50,11 +50,19 @@ async fn a_breaker_that_opens_at_one_gateway_is_open_at_the_others() {
     {}
 }
 
+/// Of each gateway its open responses, and whether it has appended lately.
+async fn loads(server: &Server) -> Vec<Option<(u64, bool)>> {
+    let mut listed = replicas(server).await;
+    listed.sort_by_key(|one| one["name"].to_string());
+    let load = |one: &Value| one["responses"].as_u64().map(|open| (open, one["append_p95_ms"].is_number()));
+    listed.iter().map(load).collect()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_cluster_is_can_be_seen_in_metrics_and_in_every_answer() {
     let Some(database) = Database::create() else { return };
     let mut cluster = Cluster::over(database.url.clone(), CONFIG, None);
-    let mut response = cluster.post(0, &ask("/hang")).await;
+    let mut response = cluster.post(0, &ask("/tokens 100000 --delay 20ms")).await;
     let stream = stream_of(&response);
     assert_eq!(response.headers()["x-served-by"], "gateway-1");
     drop(read_until(&mut response, |seen| !seen.is_empty()).await);
@@ -67,6 +75,8 @@ async fn what_a_cluster_is_can_be_seen_in_metrics_and_in_every_answer() {
     assert_eq!(metric(&cluster.servers[1], "capstan_cluster_runs").await, Some(0.0));
     assert_eq!(metric(&cluster.servers[1], "capstan_cluster_followed").await, Some(1.0));
     assert_eq!(metric(&cluster.servers[2], "capstan_cluster_followed").await, Some(0.0));
+    // Each is told what the others have to do.
+    while loads(&cluster.servers[2]).await != [(1, true), (1, false), (0, false)].map(Some) {}
     let silent = metric(&cluster.servers[0], "capstan_cluster_silent_seconds").await.unwrap();
     assert!((0.0..1.0).contains(&silent), "{silent}");
     // One that is gone is missed, and its run counted where it went.

@@ -1,9 +1,10 @@
 // How the gateway does, in one line: in words first, and in colour as well.
 import { type ReactNode, useEffect, useState } from "react";
 
+import { Refused } from "./api/api.js";
 import type { Health } from "./api/types.js";
 import { useConsole, useFeed, useFeedState } from "./context.js";
-import { count, plural, span } from "./format.js";
+import { count, latency, plural, span } from "./format.js";
 import { Link } from "./router.js";
 import { ROOT, to } from "./url.js";
 import { useAsked, useNow } from "./use-asked.js";
@@ -29,8 +30,12 @@ export function HealthStrip(): ReactNode {
   useEffect(() => {
     setTold(asked.value);
   }, [asked.value]);
-  if (asked.error !== undefined) return <aside aria-label="Health" className="strip-line tone-danger"><strong role="status">The gateway does not answer.</strong> What you see is from before.</aside>;
+  if (asked.error !== undefined) return <aside aria-label="Health" className="strip-line tone-danger"><strong role="status">{isOfJournal(asked.error) ? "The journal does not answer." : "The gateway does not answer."}</strong> What you see is from before.</aside>;
   return told ? <Told health={told} version={me.version} /> : <aside aria-label="Health" className="strip-line">…</aside>;
+}
+
+function isOfJournal(error: unknown): boolean {
+  return error instanceof Refused && error.code === "journal_unavailable";
 }
 
 function Told({ health, version }: { health: Health; version: string }): ReactNode {
@@ -44,7 +49,7 @@ function Told({ health, version }: { health: Health; version: string }): ReactNo
       <Link href={to.runs({ state: "running" })}>{count(health.running)} running{here}</Link>
       <Link href={to.runs({ state: "waiting" })}>{count(health.waiting)} waiting{here}</Link>
       <span>{plural(health.responses, "open response")}</span>
-      {health.append_p95_ms != null && <span>append p95 {health.append_p95_ms < 10 ? `${health.append_p95_ms.toFixed(1)} ms` : span(health.append_p95_ms)}</span>}
+      {health.append_p95_ms != null && <span>append p95 {latency(health.append_p95_ms)}</span>}
       <Link href={`${ROOT}/faults?hours=1`} data-high={health.faults_5m > 0}>{plural(health.faults_5m, "fault")} in 5 min</Link>
       <span className="muted">{health.version || version} · up {span(health.uptime_seconds * 1000)}{health.replica ? ` · replica ${health.replica.n} of ${health.replica.of}` : ""}{feed === "away" ? " · feed paused" : ""}</span>
     </aside>

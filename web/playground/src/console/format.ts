@@ -15,6 +15,11 @@ export function span(ms: number): string {
   return rest < DAY ? two(rest, HOUR, "h", MINUTE, "min") : two(rest, DAY, "d", HOUR, "h");
 }
 
+/** How long something brief takes: `0.5 ms`, `14 ms`. */
+export function latency(ms: number): string {
+  return ms < 10 ? `${ms.toFixed(1)} ms` : span(ms);
+}
+
 function two(ms: number, large: number, name: string, small: number, less: string): string {
   const rest = Math.floor((ms % large) / small);
   return `${Math.floor(ms / large)} ${name}${rest > 0 ? ` ${rest} ${less}` : ""}`;

@@ -12,6 +12,7 @@ use crate::console::visitor::{Act, Visitor};
 use crate::openapi::{Answer, Content, Row, Tag, model};
 use crate::operators::{EVERY_TENANT, Right};
 use crate::refusal::Refusal;
+use crate::routes::replicas::millis;
 
 pub(crate) const ME: Row = Row {
     tag: &Tag::CONSOLE,
@@ -66,7 +67,7 @@ pub(super) async fn line(app: &App, visitor: &Visitor) -> Result<Health, Refusal
         running,
         waiting,
         responses,
-        append_p95_ms: app.console.appends.p95_ms().filter(|_| visitor.sees_server()),
+        append_p95_ms: app.console.load(app).append_p95.filter(|_| visitor.sees_server()).map(millis),
         faults_5m: faults_lately(app, visitor, 300),
         version: env!("CARGO_PKG_VERSION"),
         uptime_seconds: app.started.elapsed().as_secs_f64(),
@@ -94,9 +95,8 @@ async fn counts(app: &App, visitor: &Visitor) -> Result<(u64, u64, u64), Refusal
         return Ok((used.running, used.waiting, readers));
     }
     let gauge = |value: i64| u64::try_from(value).unwrap_or(0);
-    let metrics = &app.metrics;
     let waiting = app.waits.count() as u64;
-    Ok((gauge(metrics.active_runs.get()), waiting, gauge(metrics.active_readers.get())))
+    Ok((gauge(app.metrics.active_runs.get()), waiting, app.console.load(app).responses))
 }
 
 async fn place(app: &App) -> Result<Option<ReplicaPlace>, Refusal> {

@@ -250,6 +250,9 @@ export interface Replica {
   age_seconds: number;
   silent_seconds: number;
   runs: number;
+  /** Not told by older builds. */
+  responses?: Maybe<number>;
+  append_p95_ms?: Maybe<number>;
 }
 
 /** What the feed tells. */

@@ -1,5 +1,5 @@
-// Bars over time, stacked, as one picture; dragging over them chooses a stretch. A table says the same beside it.
-import { type PointerEvent, type ReactNode, useState } from "react";
+// Bars over time, stacked, as one picture; dragging over them, or the arrow keys, choose a stretch. A table says the same beside it.
+import { type KeyboardEvent, type PointerEvent, type ReactNode, useState } from "react";
 
 export interface Bar {
   at: string;
@@ -12,33 +12,77 @@ interface Props {
   /** The tone of each part. */
   tones: readonly string[];
   label: string;
+  /** The id of what says how it is done. */
+  describedBy: string;
+  /** A stretch in words. */
+  tell: (from: Bar, to: Bar) => string;
   onChoose: (from: Bar, to: Bar) => void;
+}
+
+/** Where a stretch was begun, and how far it goes by now: as times, since bars move on while it is marked. */
+interface Mark {
+  from: string;
+  to: string;
 }
 
 const HEIGHT = 100;
 
-export function Bars({ bars, tones, label, onChoose }: Props): ReactNode {
-  const [drag, setDrag] = useState<{ from: number; to: number } | null>(null);
-  const most = Math.max(1, ...bars.map(({ parts }) => sum(parts)));
-  const place = (event: PointerEvent<SVGSVGElement>) => {
-    const { left, width } = event.currentTarget.getBoundingClientRect();
-    return Math.min(bars.length - 1, Math.max(0, Math.floor(((event.clientX - left) / width) * bars.length)));
+export function Bars({ bars, tones, label, describedBy, tell, onChoose }: Props): ReactNode {
+  const [mark, setMark] = useState<Mark | null>(null);
+  const last = bars.length - 1;
+  // What has moved out of the picture did so at its beginning.
+  const place = (at: string) => Math.max(0, bars.findIndex((bar) => bar.at === at));
+  const [from, to] = mark ? [place(mark.from), place(mark.to)].sort((a, b) => a - b) as [number, number] : [last, last];
+  const put = (at: number, isLonger: boolean) => setMark({ from: isLonger && mark ? mark.from : bars[at]!.at, to: bars[at]!.at });
+  const choose = () => {
+    if (mark) onChoose(bars[from]!, bars[to]!);
+    setMark(null);
   };
-  const begin = (event: PointerEvent<SVGSVGElement>) => {
+  const press = (event: KeyboardEvent) => {
+    if (event.ctrlKey || event.altKey || event.metaKey || last < 0) return;
+    const next = led(event.key, mark ? place(mark.to) : undefined, last);
+    if (next !== undefined) put(next, event.shiftKey);
+    else if (event.key === "Enter" || event.key === " ") choose();
+    else if (event.key === "Escape") setMark(null);
+    else return;
+    event.preventDefault();
+  };
+  const under = ({ currentTarget, clientX }: PointerEvent) => {
+    const { left, width } = currentTarget.getBoundingClientRect();
+    return Math.min(last, Math.max(0, Math.floor(((clientX - left) / width) * bars.length)));
+  };
+  const begin = (event: PointerEvent) => {
     event.currentTarget.setPointerCapture(event.pointerId);
-    setDrag({ from: place(event), to: place(event) });
+    put(under(event), false);
   };
-  const end = () => {
-    if (drag) onChoose(bars[Math.min(drag.from, drag.to)]!, bars[Math.max(drag.from, drag.to)]!);
-    setDrag(null);
-  };
+  const isHeld = ({ currentTarget, pointerId }: PointerEvent) => currentTarget.hasPointerCapture(pointerId);
+  const words = mark && tell(bars[from]!, bars[to]!);
   return (
-    <svg className="bars" role="img" aria-label={label} viewBox={`0 0 ${Math.max(1, bars.length)} ${HEIGHT}`} preserveAspectRatio="none"
-      onPointerDown={begin} onPointerMove={(event) => drag && setDrag({ ...drag, to: place(event) })} onPointerUp={end} onPointerCancel={() => setDrag(null)}>
-      {tones.map((tone, n) => <path key={tone} className={`tone-${tone}`} d={pathOf(bars, n, most)} />)}
-      {drag && <rect className="bars-drag" x={Math.min(drag.from, drag.to)} y={0} width={Math.abs(drag.to - drag.from) + 1} height={HEIGHT} />}
-    </svg>
+    <div className="bars" role="slider" tabIndex={0} aria-label={label} aria-describedby={describedBy} aria-valuemin={0} aria-valuemax={Math.max(0, last)} aria-valuenow={Math.max(0, mark ? place(mark.to) : last)} aria-valuetext={words ?? "nothing is marked"}
+      onKeyDown={press} onBlur={() => setMark(null)} onPointerDown={begin} onPointerMove={(event) => isHeld(event) && put(under(event), true)} onPointerUp={choose} onPointerCancel={() => setMark(null)}>
+      <svg viewBox={`0 0 ${Math.max(1, bars.length)} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
+        {mark && <rect className="bars-mark" x={from} y={0} width={to - from + 1} height={HEIGHT} />}
+        {tones.map((tone, n) => <path key={tone} className={`tone-${tone}`} d={pathOf(bars, n, most(bars))} />)}
+      </svg>
+      {words && <span className="bars-told">{words}</span>}
+    </div>
   );
+}
+
+/** The bar to which a key leads from another one; if none is marked yet, from beyond the end that it comes from. */
+function led(key: string, at: number | undefined, last: number): number | undefined {
+  switch (key) {
+    case "ArrowLeft":
+      return at === undefined ? last : Math.max(0, at - 1);
+    case "ArrowRight":
+      return at === undefined ? 0 : Math.min(last, at + 1);
+    case "Home":
+      return 0;
+    case "End":
+      return last;
+    default:
+      return undefined;
+  }
 }
 
 /** All bars of one part as a single path: elements are what costs. */
@@ -50,6 +94,10 @@ function pathOf(bars: readonly Bar[], part: number, most: number): string {
       return height === 0 ? "" : `M${n + 0.08} ${HEIGHT - below}h0.840v${-height}h-0.840Z`;
     })
     .join("");
+}
+
+function most(bars: readonly Bar[]): number {
+  return Math.max(1, ...bars.map(({ parts }) => sum(parts)));
 }
 
 function sum(numbers: readonly number[]): number {

@@ -1,11 +1,11 @@
 // Which codes fail where, and when. Every number leads to the runs behind it.
-import type { ReactNode } from "react";
+import { type ReactNode, useEffect, useState } from "react";
 
 import { Select } from "../../ui/Select.js";
 import type { Faults as Found } from "../api/types.js";
 import { useConsole, useNews } from "../context.js";
 import { clock, count, plural } from "../format.js";
-import { Bars } from "../parts/Bars.js";
+import { type Bar, Bars } from "../parts/Bars.js";
 import { Failure } from "../parts/Failure.js";
 import { Link, navigate, useAddress } from "../router.js";
 import { to, withQuery } from "../url.js";
@@ -28,6 +28,12 @@ export function Faults(): ReactNode {
     return api.faults({ since, until: query.get("until") ?? undefined }, signal);
   });
   useNews(asked.again, EVERY);
+  // The picture stays while another stretch is asked for, and the focus in it.
+  const [before, setBefore] = useState<Found | undefined>(undefined);
+  useEffect(() => {
+    if (asked.value) setBefore(asked.value);
+  }, [asked.value]);
+  const found = asked.value ?? (asked.error === undefined ? before : undefined);
   const put = (changed: Readonly<Record<string, string | undefined>>) => navigate(withQuery(path, search, changed));
   return (
     <div className="view">
@@ -39,7 +45,7 @@ export function Faults(): ReactNode {
         </Select>
       </header>
       {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
-      {asked.value && <Told found={asked.value} onChoose={(since, until) => put({ since, until, hours: undefined })} />}
+      {found && <Told found={found} onChoose={(since, until) => put({ since, until, hours: undefined })} />}
     </div>
   );
 }
@@ -49,12 +55,17 @@ function Told({ found, onChoose }: { found: Found; onChoose: (since: string, unt
   const bars = barsOf(found);
   const all = found.cells.reduce((sum, cell) => sum + cell.fatal + cell.healed + cell.refused, 0);
   const end = (at: string) => new Date(Date.parse(at) + barLength(found)).toISOString();
+  const tell = (from: Bar, last: Bar) => {
+    const marked = bars.filter(({ at }) => at >= from.at && at <= last.at);
+    const [fatal = 0, healed = 0, refused = 0] = [0, 1, 2].map((part) => marked.reduce((sum, { parts }) => sum + parts[part]!, 0));
+    return `${clock(from.at, now)} to ${clock(end(last.at), now)}: ${told({ fatal, healed, refused })}`;
+  };
   return (
     <>
       <p className="muted">{clock(found.from, now)} to {now - Date.parse(found.to) < 60_000 ? "now" : clock(found.to, now)} · {plural(all, "fault")} · {plural(found.runs_total, "run")}</p>
       <figure className="card chart">
-        <Bars bars={bars} tones={["danger", "good", "neutral"]} label={`${plural(all, "fault")} over time; the table below has the numbers`} onChoose={(from, last) => onChoose(from.at, end(last.at))} />
-        <figcaption className="muted"><i data-of="fatal" /> fatal <i data-of="healed" /> healed <i data-of="refused" /> refused · drag to choose a stretch</figcaption>
+        <Bars bars={bars} tones={["danger", "good", "neutral"]} label={`${plural(all, "fault")} over time`} describedBy="bars-how" tell={tell} onChoose={(from, last) => onChoose(from.at, end(last.at))} />
+        <figcaption className="muted" id="bars-how"><i data-of="fatal" /> fatal <i data-of="healed" /> healed <i data-of="refused" /> refused · drag to choose a stretch, or mark it with the arrow keys and Shift, then Enter</figcaption>
       </figure>
       {found.cells.length === 0 ? <p className="card empty">No fault in this time.</p> : <Matrix found={found} />}
     </>

@@ -1,9 +1,9 @@
 // The processes that share the journal.
-import type { ReactNode } from "react";
+import { type ReactNode, useEffect } from "react";
 
 import { Badge } from "../../ui/Badge.js";
 import { useConsole } from "../context.js";
-import { count, span } from "../format.js";
+import { count, latency, span } from "../format.js";
 import { Failure } from "../parts/Failure.js";
 import { useAsked, useNow } from "../use-asked.js";
 
@@ -11,20 +11,23 @@ const TONES = { live: "good", draining: "warning", gone: "danger" } as const;
 
 export function Replicas(): ReactNode {
   const { api } = useConsole();
-  const round = useNow(5_000);
-  const asked = useAsked(`replicas ${round}`, api.replicas);
+  const now = useNow(5_000);
+  const asked = useAsked("replicas", api.replicas);
+  useEffect(() => {
+    asked.again();
+  }, [now, asked.again]);
   const replicas = asked.value?.replicas ?? [];
   const isMixed = new Set(replicas.map(({ version }) => version)).size > 1;
   return (
     <div className="view">
       <h1>Replicas</h1>
-      <p className="muted">A replica renews its lease with every heartbeat. Once it is silent for longer than the lease, it is gone, and others take over its runs.</p>
+      <p className="muted">A replica renews its lease with every heartbeat. Once it is silent for longer than the lease, it is gone, and others take over its runs. Open responses and append p95 are as of that heartbeat; a dash where it told none.</p>
       {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
       {asked.value && replicas.length === 0 && <p className="card empty">The journal is this process's alone.</p>}
       {replicas.length > 0 && (
         <div className="scroll" tabIndex={0} role="region" aria-label="Replicas">
           <table className="matrix">
-            <thead><tr>{["Replica", "State", "Version", "Up", "Last heartbeat", "Runs owned"].map((name) => <th key={name} scope="col">{name}</th>)}</tr></thead>
+            <thead><tr>{["Replica", "State", "Version", "Up", "Last heartbeat", "Runs owned", "Open responses", "Append p95"].map((name) => <th key={name} scope="col">{name}</th>)}</tr></thead>
             <tbody>
               {replicas.map((replica) => (
                 <tr key={replica.id}>
@@ -34,6 +37,8 @@ export function Replicas(): ReactNode {
                   <td>{span(replica.age_seconds * 1000)}</td>
                   <td>{span(replica.silent_seconds * 1000)} ago</td>
                   <td>{count(replica.runs)}{replica.state === "gone" && replica.runs > 0 && <Badge tone="danger">orphans</Badge>}</td>
+                  <td>{replica.responses == null ? "–" : count(replica.responses)}</td>
+                  <td>{replica.append_p95_ms == null ? "–" : latency(replica.append_p95_ms)}</td>
                 </tr>
               ))}
             </tbody>
