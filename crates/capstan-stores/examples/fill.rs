@@ -10,7 +10,8 @@
 #[path = "../tests/common/filled.rs"]
 mod filled;
 
-use capstan_stores::{Durability, open};
+use capstan_journal::Replica;
+use capstan_stores::{Options, connect};
 
 #[tokio::main]
 async fn main() {
@@ -18,7 +19,7 @@ async fn main() {
     let [url, count, tenants @ ..] = &words[..] else { panic!("fill URL COUNT [TENANT...]") };
     let tenants: Vec<&str> =
         if tenants.is_empty() { vec!["local"] } else { tenants.iter().map(String::as_str).collect() };
-    let store = open(url, Durability::Process).unwrap();
+    let store = connect(url, Options::default(), Replica::default()).await.unwrap();
     filled::Filling::new(&tenants, count.parse().unwrap()).fill(&store).await;
     store.close().await.unwrap();
 }

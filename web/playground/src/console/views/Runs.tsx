@@ -1,5 +1,5 @@
 // The list of runs. It is live and does not move: rows change in place, new ones wait behind a button.
-import { type ReactNode, useCallback, useEffect, useRef, useState } from "react";
+import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
 
 import { Button } from "../../ui/Button.js";
 import { seesSeveral, useConsole, useFeedState } from "../context.js";
@@ -52,7 +52,20 @@ function RunList({ filters }: { filters: Filters }): ReactNode {
   const touch = (isOn: boolean) => () => {
     isTouched.current = isOn;
   };
-  const keepPlace = (top: number) => shelf.put(search, { list: runs.list, top });
+  const list = useRef(runs.list);
+  useEffect(() => {
+    list.current = runs.list;
+  });
+  const keepPlace = useCallback((top: number) => shelf.put(search, { list: list.current, top }), [search, shelf]);
+  const onEnd = runs.list.lookedBackTo === undefined && runs.error === undefined ? runs.more : undefined;
+  // Made anew when a row has changed, and not with each run that waits at the top: those come by the dozen.
+  const shown = useMemo(
+    () => (
+      <Rows key={row} box={box} label="Runs, newest first" count={rows.length} row={row} shown={chosen} top={shelf.get(search)?.top} onTop={keepPlace} onEnd={onEnd}
+        render={(n) => <RunRow key={rows[n]!.stream_id} row={rows[n]!} n={n} now={now} search={search} withTenant={withTenant} />} />
+    ),
+    [rows, row, chosen, now, search, withTenant, shelf, keepPlace, onEnd],
+  );
   return (
     <div className="view view-list">
       <h1 className="sr-only">Runs</h1>
@@ -61,9 +74,7 @@ function RunList({ filters }: { filters: Filters }): ReactNode {
       {runs.error !== undefined && <Failure error={runs.error} onAgain={rows.length === 0 ? runs.again : runs.more} />}
       <div className={`table ${withTenant ? "with-tenant" : ""}`} role="table" aria-label="Runs" aria-rowcount={rows.length + 1} onPointerEnter={touch(true)} onPointerLeave={touch(false)}>
         <RunHead withTenant={withTenant} />
-        <Rows key={row} box={box} label="Runs, newest first" count={rows.length} row={row} shown={chosen} top={shelf.get(search)?.top} onTop={keepPlace}
-          onEnd={runs.list.lookedBackTo === undefined && runs.error === undefined ? runs.more : undefined}
-          render={(n) => <RunRow key={rows[n]!.stream_id} row={rows[n]!} n={n} now={now} search={search} withTenant={withTenant} />} />
+        {shown}
       </div>
       {/* Outside of the table, which may hold nothing but rows. */}
       <Foot runs={runs} now={now} isFiltered={search !== ""} />
