@@ -41,7 +41,6 @@ mod router;
 mod routes;
 mod runs;
 mod scopes;
-mod send_buffer;
 mod server;
 mod settings;
 mod socket;

@@ -33,7 +33,6 @@ use crate::handover::{self, After, Handover, Noted};
 use crate::lanes::{InLane, Seat};
 use crate::progress;
 use crate::router::Behind;
-use crate::send_buffer::{self, FittingBuffer};
 use crate::socket::Socket;
 use crate::stall_timeout::StallTimeout;
 use crate::{console, recovery, router};
@@ -41,6 +40,9 @@ use crate::{console, recovery, router};
 /// What a connection may buffer before it asks for no more: the least there is, so that a thousand readers that never
 /// read cost little. It is not the size of a write.
 const CONNECTION_BUFFER: usize = 8 * 1024;
+/// What the kernel may hold for a connection (it takes twice as much): left to itself it lends megabytes to a reader
+/// that has stopped reading. Enough for a megabyte a second to the other side of the world.
+const SEND_BUFFER: usize = 64 * 1024;
 /// What may have come of bodies on a connection of HTTP/2 before they are read. It is here, not in the kernel; whoever reads them
 /// counts it. Enough for a picture of the largest size in three seconds from the other side of the world.
 pub(crate) const RECEIVE_WINDOW: u32 = 256 * 1024;
@@ -119,7 +121,7 @@ pub async fn serve(
     let (connections, doors) = (TaskTracker::new(), Doors::new(&app.settings.limits));
     for (listener, behind) in listeners {
         // Connections inherit it. Without it they work as well.
-        let _ = SockRef::from(&listener).set_send_buffer_size(send_buffer::USUAL);
+        let _ = SockRef::from(&listener).set_send_buffer_size(SEND_BUFFER);
         let routers = Routers { all: router::router(&app, behind), health: router::health(&app) };
         tokio::spawn(accept(app.clone(), listener, routers, connections.clone(), doors.clone()));
     }
@@ -265,14 +267,14 @@ fn patient(
     socket: TcpStream,
     peer: SocketAddr,
     stalled: Stalled,
-) -> StallTimeout<FittingBuffer, impl FnMut(&FittingBuffer) + use<>> {
+) -> StallTimeout<TcpStream, impl FnMut(&TcpStream) + use<>> {
     let (app, patience) = (app.clone(), app.settings.timeouts.stalled_reader);
-    StallTimeout::new(FittingBuffer::new(socket), patience, move |socket| {
+    StallTimeout::new(socket, patience, move |socket| {
         tracing::debug!(%peer, "a reader takes nothing and is cut");
         app.metrics.stalled_readers.inc();
         stalled.set();
         // A reset: the body must not look finished, and what the kernel holds for the reader is free at once.
-        let _ = SockRef::from(socket.socket()).set_linger(Some(Duration::ZERO));
+        let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
     })
 }
 
