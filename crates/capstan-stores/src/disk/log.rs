@@ -63,6 +63,12 @@ impl Log {
         self.lock().failed
     }
 
+    /// Nothing is synced now, nobody waits for that, and so a write waits for nothing either: neither for the disk, nor for room here.
+    pub(crate) fn is_calm(&self) -> bool {
+        let state = self.lock();
+        !state.failed && state.wanted <= state.synced
+    }
+
     /// Notes a group that was written; waits while too much is unsynced.
     pub(crate) fn add(&self, written: Written, is_wanted: bool) {
         let mut state = self.lock();
@@ -188,5 +194,24 @@ impl Written {
     pub(crate) fn entries(&self) -> Vec<super::footer::Entry> {
         let group = super::walk::read_group(&self.bytes, self.offset.into());
         group.map(|group| group.frames.into_iter().map(|found| found.entry).collect()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_calm_while_nothing_is_to_be_synced_and_nothing_has_failed() {
+        let log = Log::new(7);
+        assert!(log.is_calm());
+        log.lock().wanted = 8;
+        assert!(!log.is_calm(), "somebody waits");
+        log.are_synced(8);
+        assert!(log.is_calm());
+        log.fail();
+        assert!(!log.is_calm(), "it has failed");
+        log.is_healed();
+        assert!(log.is_calm());
     }
 }

@@ -183,8 +183,8 @@ impl Writer {
         next
     }
 
-    /// Appends a few packets to a run that is open. `None` if it is not as simple as that, or if it could take long: a sync, a new
-    /// file, a file that fails. Then nothing has happened, and it is the thread's to do.
+    /// Appends a few packets to a run that is open. `None` if it is not as simple as that, or if it could take long: a sync, also
+    /// another's that is under way, a new file, a file that fails. Then nothing has happened, and it is the thread's to do.
     pub(crate) fn append_at_once(
         &mut self,
         stream: Uuid,
@@ -193,7 +193,7 @@ impl Writer {
     ) -> Option<Result<(), JournalError>> {
         let shared = &self.shared;
         let is_short = frames.iter().map(|frame| frame.bytes.len()).sum::<usize>() <= AT_ONCE_BYTES;
-        let is_simple = shared.settings.durability == Durability::Process && !shared.log.has_failed();
+        let is_simple = shared.settings.durability == Durability::Process && shared.log.is_calm();
         let is_open = !self.is_closed && self.open.get(&stream).is_some();
         if !(is_short && is_simple && is_open && self.has_room(2 * AT_ONCE_BYTES as u64)) {
             return None;
