@@ -89,7 +89,7 @@ pub(crate) fn read(entry: &Entry, payload: &Bytes) -> Option<(u64, Block)> {
     }
     let first = entry.seq.checked_add(1)?.checked_sub(head.count as u64)?;
     let bytes = packets.slice(lengths.len()..lengths.len() + end as usize);
-    let block = Block { first, ends, bytes };
+    let block = Block { first, ends, bytes, is_part: false };
     Some((head.total, if head.is_bare { block.wrapped(&Wrapping::of(entry.owner)) } else { block }))
 }
 
@@ -100,6 +100,8 @@ pub(crate) struct Block {
     /// Where each of them ends.
     ends: Vec<u32>,
     bytes: Bytes,
+    /// There were more, and their bytes are held with these.
+    is_part: bool,
 }
 
 impl Block {
@@ -134,6 +136,7 @@ impl Block {
             self.ends.iter_mut().for_each(|end| *end -= from);
             self.bytes = self.bytes.slice(from as usize..);
             self.first += gone as u64;
+            self.is_part = true;
         }
         self
     }
@@ -152,6 +155,7 @@ impl Block {
     /// The first so many of them.
     pub(crate) fn keep(mut self, count: usize) -> Self {
         if count < self.len() {
+            self.is_part = true;
             self.ends.truncate(count);
             self.bytes.truncate(self.ends.last().map_or(0, |end| *end as usize));
         }
@@ -165,7 +169,7 @@ impl Block {
             wrapping.wrap(bare.seq, &bare.bytes, &mut bytes);
             ends.push(bytes.len() as u32);
         }
-        Self { first: self.first, ends, bytes: bytes.into() }
+        Self { first: self.first, ends, bytes: bytes.into(), is_part: false }
     }
 
     /// Each packet by itself.
@@ -178,7 +182,8 @@ impl Block {
     }
 }
 
-/// Blocks one behind the other, as they are handed on: the first one as it is, several of them copied into one piece.
+/// Blocks one behind the other, as they are handed on: one as it is, several of them copied into one piece. A part of one is copied as
+/// well: whoever has stopped reading would hold all of it.
 #[derive(Default)]
 pub(crate) struct Joined {
     last: u64,
@@ -193,7 +198,9 @@ impl Joined {
         let Some(last) = block.last() else { return };
         self.last = last;
         if self.ends.is_empty() {
-            (self.ends, self.only) = (block.ends, block.bytes);
+            let copied = || Bytes::copy_from_slice(&block.bytes);
+            self.only = if block.is_part { copied() } else { block.bytes };
+            self.ends = block.ends;
             return;
         }
         if self.whole.is_empty() {
@@ -408,6 +415,20 @@ mod tests {
         let (frames, last) = joined.done().unwrap();
         assert_eq!(last, 11);
         assert_eq!(frames, written.into_iter().collect());
+    }
+
+    #[test]
+    fn a_part_of_a_block_does_not_hold_the_rest_of_it() {
+        let (_, whole) = read(&at(10), &block(100, &frames(&[3, 0, 5, 2]))).unwrap();
+        let held = whole.bytes.as_ptr_range();
+        for (part, is_held) in
+            [(whole.clone(), true), (whole.clone().after(7), false), (whole.keep(2), false)]
+        {
+            let mut joined = Joined::default();
+            joined.push(part, 99);
+            let bytes = joined.done().unwrap().0.into_bytes();
+            assert_eq!(held.contains(&bytes.as_ptr()), is_held);
+        }
     }
 
     #[test]
