@@ -41,7 +41,7 @@ impl Corpus {
     pub fn mixed(count: usize) -> Self {
         Self::build(count, |dice, seq| match seq {
             _ if seq == count => Payload::Close(Close::Reason(Close::COMPLETED.to_owned())),
-            _ if seq.is_multiple_of(25) => Payload::Error(warning(dice)),
+            _ if seq.is_multiple_of(25) => Payload::Error(warning(dice).into()),
             _ if seq.is_multiple_of(10) => Payload::Event(thought(dice)),
             _ => Payload::Delta(token(dice)),
         })

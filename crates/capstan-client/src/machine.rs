@@ -116,7 +116,7 @@ pub struct Machine {
     /// When the last new packet came, or the call began.
     progress_at: Option<Duration>,
     /// A TRANSIENT error that takes effect if nothing follows it.
-    pending: Option<StreamError>,
+    pending: Option<Box<StreamError>>,
 }
 
 impl Machine {
@@ -266,7 +266,7 @@ impl Machine {
                 .fail(CapError::connection(format!("{why}, and the server gives no place to resume at"), 0));
         }
         match self.pending.take() {
-            Some(error) => self.transient(error, now),
+            Some(error) => self.transient(*error, now),
             None => self.interrupted(why, None, now),
         }
     }
@@ -349,10 +349,10 @@ impl Machine {
         let pending = self.pending.take();
         match (&packet.payload, pending) {
             (Payload::Error(_), _) if self.policy.is_observer => Action::Packet(packet),
-            (Payload::Close(_), Some(error)) => self.over(Action::Fail(CapError::stream(error))),
+            (Payload::Close(_), Some(error)) => self.over(Action::Fail(CapError::stream(*error))),
             (Payload::Close(_), None) => self.over(Action::Packet(packet)),
             (Payload::Error(error), _) => match error.severity {
-                ErrorSeverity::Fatal => self.over(Action::Fail(CapError::stream(error.clone()))),
+                ErrorSeverity::Fatal => self.over(Action::Fail(CapError::stream(*error.clone()))),
                 ErrorSeverity::Warning => {
                     let error = error.clone();
                     self.queue.push_back(Action::Packet(packet));

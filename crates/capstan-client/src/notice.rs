@@ -43,12 +43,12 @@ pub enum Notice {
     /// An attempt failed in a way that passes; the run goes on, or waits.
     AttemptFailed {
         /// How.
-        error: StreamError,
+        error: Box<StreamError>,
     },
     /// A minor part failed and the stream goes on. The packet itself follows.
     Warning {
         /// What failed.
-        error: StreamError,
+        error: Box<StreamError>,
     },
 }
 

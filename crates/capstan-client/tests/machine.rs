@@ -168,7 +168,7 @@ fn play(policy: Policy, seed: u64, packets: &[StreamPacket], ids: Ids, fates: Ve
 
 /// Any packet at any place, so that repeats and gaps are among them; a number that stands for none breaks the body.
 fn odd_frame(seq: u64, kind: u8) -> Vec<u8> {
-    let error = |severity| Payload::Error(StreamError::new("timeout", "Late.", severity));
+    let error = |severity| Payload::Error(StreamError::new("timeout", "Late.", severity).into());
     let payload = match kind {
         0..=5 => Payload::Delta("x".into()),
         6 => Payload::Event(Default::default()),

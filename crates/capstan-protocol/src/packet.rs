@@ -130,8 +130,8 @@ pub enum Payload {
     Delta(String),
     /// Any object, kept as it came; [`Event`](crate::Event) offers the typed view.
     Event(RawObject),
-    /// A typed error.
-    Error(StreamError),
+    /// A typed error. Boxed: it is rare and large, and every packet would have to be as large.
+    Error(Box<StreamError>),
     /// The end.
     Close(Close),
 }

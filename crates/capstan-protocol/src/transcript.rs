@@ -22,7 +22,7 @@ pub struct Transcript {
     /// For each packet with text: its seq and where its text ends, so that a reset can find its place.
     marks: Vec<(u64, usize)>,
     events: Vec<(u64, RawObject)>,
-    error: Option<StreamError>,
+    error: Option<Box<StreamError>>,
     close: Option<Close>,
 }
 
@@ -62,7 +62,7 @@ impl Transcript {
 
     /// The last error, of whatever severity.
     pub fn error(&self) -> Option<&StreamError> {
-        self.error.as_ref()
+        self.error.as_deref()
     }
 
     /// How the stream ended, if it did.

@@ -180,7 +180,7 @@ fn an_envelope_has_id_time_type_and_data() {
 #[test]
 fn the_payload_decides_the_op() {
     let error = StreamError::new("c", "m", ErrorSeverity::Fatal);
-    assert_eq!(of(Payload::Error(error)).op(), StreamOpCode::Error);
+    assert_eq!(of(Payload::Error(error.into())).op(), StreamOpCode::Error);
     assert_eq!(of(Payload::Delta(String::new())).op(), StreamOpCode::Delta);
     assert_eq!(of(Payload::Event(RawObject::parse("{}").unwrap())).op(), StreamOpCode::Event);
     assert_eq!(of(Payload::Close(Close::Unstated)).op(), StreamOpCode::Close);
@@ -196,7 +196,7 @@ fn pretty_printed_payloads_go_out_on_one_line() {
 #[test]
 fn v2_says_the_same_in_lower_case() {
     let error = StreamError::new("c", "m", ErrorSeverity::Transient).with_detail("retry_after", 1);
-    let json = of(Payload::Error(error)).to_v2_json();
+    let json = of(Payload::Error(error.into())).to_v2_json();
     let value: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&value["op"], &value["p"]["severity"]), (&json!("error"), &json!("transient")));
     let place = (&value["stream_id"], &value["seq"], &value["t"]);
@@ -210,7 +210,7 @@ fn v2_says_the_same_in_lower_case() {
 #[test]
 fn v2_sends_a_warning_as_a_user_error_event() {
     let warning = StreamError::new("c", "careful", ErrorSeverity::Warning);
-    let value: Value = serde_json::from_str(&of(Payload::Error(warning)).to_v2_json()).unwrap();
+    let value: Value = serde_json::from_str(&of(Payload::Error(warning.into())).to_v2_json()).unwrap();
     assert_eq!(
         (&value["op"], &value["p"]["type"], &value["p"]["data"]["domain"]),
         (&json!("event"), &json!("user_error"), &json!("system"))

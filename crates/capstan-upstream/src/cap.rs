@@ -297,7 +297,7 @@ impl Reader {
                 vec![Output::Event { kind: event.kind.unwrap_or_default(), payload }]
             }
             Payload::Error(error) => {
-                vec![Output::Warning(Box::new(StreamError { severity: ErrorSeverity::Warning, ..error }))]
+                vec![Output::Warning(Box::new(StreamError { severity: ErrorSeverity::Warning, ..*error }))]
             }
             Payload::Close(close) => closed(&close),
         }

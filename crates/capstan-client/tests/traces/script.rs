@@ -204,7 +204,7 @@ pub(crate) fn error(seq: u64, code: &str, severity: ErrorSeverity, retry_after: 
     if let Some(seconds) = retry_after {
         error = error.with_detail("retry_after", seconds);
     }
-    packet(seq, Payload::Error(error))
+    packet(seq, Payload::Error(error.into()))
 }
 
 pub(crate) fn event(seq: u64, json: &str) -> StreamPacket {

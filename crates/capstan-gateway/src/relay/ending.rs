@@ -112,7 +112,7 @@ impl Relay {
         let warning = fault.with_severity(ErrorSeverity::Warning).with_detail("attempt", self.run.attempt);
         let now = self.app.stamp(&self.run);
         ledger::ends(&mut self.run, &self.packets, now, Some(&warning));
-        self.packets.write(Payload::Error(warning.to_stream_error(self.app.settings.exposure)));
+        self.packets.write(Payload::Error(warning.to_stream_error(self.app.settings.exposure).into()));
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
         self.run.attempt += 1;
@@ -180,7 +180,7 @@ impl Relay {
 fn write_end(app: &App, packets: &mut PacketWriter, run: &mut Run, ending: &Ending) {
     if let Ending::Failed(fault) = ending {
         let fatal = fault.clone().with_severity(ErrorSeverity::Fatal);
-        packets.write(Payload::Error(fatal.to_stream_error(app.settings.exposure)));
+        packets.write(Payload::Error(fatal.to_stream_error(app.settings.exposure).into()));
     }
     // A run that was healed has no fault.
     run.fault = if let Ending::Failed(fault) = ending { Some(fault.code().to_owned()) } else { None };
@@ -211,7 +211,7 @@ fn write_wait(
     wait: Duration,
 ) -> Instant {
     let told = told_to_wait(fault).with_retry_after(wait.as_secs_f64());
-    packets.write(Payload::Error(told.to_stream_error(app.settings.exposure)));
+    packets.write(Payload::Error(told.to_stream_error(app.settings.exposure).into()));
     run.state = RunState::Waiting;
     run.fault = Some(fault.code().to_owned());
     run.usage = packets.usage();

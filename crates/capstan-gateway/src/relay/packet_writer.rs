@@ -314,7 +314,7 @@ impl PacketWriter {
             }
             Output::Again { keep } => self.again(keep)?,
             Output::Event { kind, payload } => self.event(&kind, payload)?,
-            Output::Warning(error) => self.write(Payload::Error(*error)),
+            Output::Warning(error) => self.write(Payload::Error(error)),
             Output::Model(model) => self.model = Some(model),
             Output::Usage(usage) => self.spending.say(usage),
             Output::Member(member) => {

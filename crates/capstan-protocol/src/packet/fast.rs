@@ -5,7 +5,7 @@
 
 use uuid::Uuid;
 
-use super::{Close, Payload, StreamError, StreamPacket};
+use super::{Close, Payload, StreamPacket};
 use crate::decode;
 use crate::escape;
 use crate::json::RawObject;
@@ -28,7 +28,7 @@ pub(super) fn decode(text: &str) -> Option<StreamPacket> {
 fn payload(op: &[u8; 5], p: &str) -> Option<Payload> {
     Some(match op {
         b"EVENT" => Payload::Event(RawObject::parse(p).ok()?),
-        b"ERROR" => Payload::Error(decode::quick::<StreamError>(p)?),
+        b"ERROR" => Payload::Error(decode::quick(p)?),
         b"CLOSE" => Payload::Close(match take_string(p) {
             Some(reason) => Close::Reason(reason),
             None => Close::Report(RawObject::parse(p).ok()?),

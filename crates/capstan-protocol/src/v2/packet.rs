@@ -115,7 +115,7 @@ fn payload(op: Op, raw: &RawValue, depth: usize) -> Result<Payload, DecodeError>
         (Op::Event, Some(b'n')) => RawObject::parse("{}").map(Payload::Event),
         (Op::Event, _) => object().map(Payload::Event),
         (Op::Error, Some(b'{')) => {
-            decode::from_str_within::<StreamError>(text, depth).map(|e| Payload::Error(e.into()))
+            decode::from_str_within::<StreamError>(text, depth).map(|e| Payload::Error(Box::new(e.into())))
         }
         (Op::Error, _) => Err(DecodeError::value("", not_an_error(text))),
         (Op::Close, Some(b'"')) => decode::from_str(text).map(|reason| Payload::Close(Close::Reason(reason))),

@@ -78,7 +78,7 @@ fn payload() -> impl Strategy<Value = Payload> {
     prop_oneof![
         text().prop_map(Payload::Delta),
         event().prop_map(Payload::Event),
-        error().prop_map(Payload::Error),
+        error().prop_map(|error| Payload::Error(error.into())),
         text().prop_map(|reason| Payload::Close(Close::Reason(reason))),
         object().prop_map(|report| Payload::Close(Close::Report(report))),
     ]

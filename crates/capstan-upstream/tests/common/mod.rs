@@ -278,7 +278,7 @@ pub fn read(body: &[u8]) -> RunSeen {
         let packet = StreamPacket::decode(&frame.unwrap().data).unwrap();
         transcript.take(&packet);
         if let Payload::Error(error) = packet.payload {
-            errors.push(error);
+            errors.push(*error);
         }
     }
     let event = |raw: &capstan_protocol::RawObject| {

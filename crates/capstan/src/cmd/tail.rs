@@ -69,7 +69,7 @@ impl Args {
                 }
                 Ok(None) if self.json => {
                     return failure
-                        .map_or(Ok(ExitCode::SUCCESS), |error| failed(screen, &CapError::stream(error)));
+                        .map_or(Ok(ExitCode::SUCCESS), |error| failed(screen, &CapError::stream(*error)));
                 }
                 Ok(None) => {
                     screen.end(&transcript)?;
@@ -92,7 +92,7 @@ impl Args {
 }
 
 /// What the run has failed with if nothing but its CLOSE follows.
-fn failure_after(packet: StreamPacket, before: Option<StreamError>) -> Option<StreamError> {
+fn failure_after(packet: StreamPacket, before: Option<Box<StreamError>>) -> Option<Box<StreamError>> {
     match packet.payload {
         Payload::Error(error) => Some(error).filter(|error| error.severity != ErrorSeverity::Warning),
         Payload::Close(_) => before,

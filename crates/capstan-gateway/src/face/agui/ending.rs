@@ -88,7 +88,7 @@ fn error_text(fold: &Fold, seq: u64, t: i64, message: &str) -> Vec<OutgoingEvent
 /// How the response of a run ends that waits for its client. The fold stays as it is: the run may go on.
 pub(super) fn interruption(fold: &Fold, packet: &StreamPacket) -> Vec<OutgoingEvent> {
     let Payload::Error(error) = &packet.payload else { return Vec::new() };
-    failure(fold, packet.seq, packet.t.as_millis(), &Fault::from(error.clone()))
+    failure(fold, packet.seq, packet.t.as_millis(), &Fault::from(*error.clone()))
 }
 
 /// How the run goes on for a client that comes back after such an end: its rules begin anew.

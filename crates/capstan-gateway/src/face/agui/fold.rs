@@ -86,7 +86,7 @@ impl Fold {
                 ErrorSeverity::Warning => out.push(warning("capstan.warning", error, t)),
                 ErrorSeverity::Transient => out.push(warning("capstan.attempt_failed", error, t)),
                 ErrorSeverity::Fatal => {
-                    out = ending::failure(self, seq, t, &Fault::from(error.clone()));
+                    out = ending::failure(self, seq, t, &Fault::from(*error.clone()));
                     self.state.is_over = true;
                 }
             },

@@ -183,7 +183,7 @@ fn event(kind: &str, id: &str, data: Value) -> Payload {
 }
 
 fn error(code: &str, severity: ErrorSeverity) -> Payload {
-    Payload::Error(StreamError::new(code, "It went wrong.", severity).with_detail("retry_after", 7))
+    Payload::Error(StreamError::new(code, "It went wrong.", severity).with_detail("retry_after", 7).into())
 }
 
 /// Few names, so that they meet.
@@ -361,7 +361,12 @@ proptest! {
         before in any_stream(), after in any_stream(), error_text: bool,
     ) {
         let mut payloads = before;
-        payloads.retain(|p| !matches!(p, Payload::Close(_) | Payload::Error(StreamError { severity: ErrorSeverity::Fatal, .. })));
+        let is_end = |p: &Payload| match p {
+            Payload::Close(_) => true,
+            Payload::Error(error) => error.severity == ErrorSeverity::Fatal,
+            Payload::Delta(_) | Payload::Event(_) => false,
+        };
+        payloads.retain(|p| !is_end(p));
         payloads.push(error("run_interrupted", ErrorSeverity::Transient));
         let waits_at = payloads.len() as u64;
         payloads.extend(after.into_iter().filter(|p| reset_of(&packet(Uuid::nil(), 1, p.clone())).is_none()));

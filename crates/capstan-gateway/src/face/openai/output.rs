@@ -17,7 +17,7 @@ pub(super) struct Output {
     pub(super) message: Option<Message>,
     pub(super) thoughts: Vec<Thought>,
     calls: Vec<Call>,
-    pub(super) error: Option<StreamError>,
+    pub(super) error: Option<Box<StreamError>>,
     pub(super) close: Option<Close>,
 }
 
@@ -146,7 +146,7 @@ impl Fold for Output {
     }
 
     fn error(&self) -> Option<&StreamError> {
-        self.error.as_ref()
+        self.error.as_deref()
     }
 }
 

@@ -78,7 +78,7 @@ impl ChatWriter {
                     | Said::Nothing => {}
                 },
                 Payload::Error(error) if error.severity == ErrorSeverity::Fatal => {
-                    return Some(End::Failed(of_stream(error)));
+                    return Some(End::Failed(of_stream(*error)));
                 }
                 Payload::Error(_) => {}
                 Payload::Close(close) => return Some(End::Closed(close)),

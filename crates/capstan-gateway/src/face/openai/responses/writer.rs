@@ -120,7 +120,7 @@ impl ResponsesWriter {
                 Said::Nothing => {}
             },
             Payload::Error(error) if error.severity == ErrorSeverity::Fatal => {
-                self.fail(&Fault::from(error), out);
+                self.fail(&Fault::from(*error), out);
             }
             Payload::Error(error) => {
                 let is_warning = error.severity == ErrorSeverity::Warning;
