@@ -1,7 +1,6 @@
 //! The stream for asyncio: what the channel has is handed out by a plain iterator. How to wait is Python's part,
 //! `_streams.py`; nothing here does.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use capstan_client::{Notice, PacketStream};
@@ -14,6 +13,7 @@ use uuid::Uuid;
 use crate::channel::{Channel, Waiter, pump};
 use crate::client::Call;
 use crate::machine::{Machine, Step};
+use crate::parcels::Parcels;
 use crate::reader::{self, End, Handed, Item, Reader};
 use crate::runtime::{Engine, lock};
 use crate::{failure, json};
@@ -44,7 +44,7 @@ pub(crate) struct AsyncStream {
 
 /// What the event loop's side has at hand: one lock per packet, and it is never contended.
 struct Near {
-    items: VecDeque<Item>,
+    items: Parcels,
     reader: Reader,
     /// Packets handed out since the loop last had its turn.
     in_a_row: u32,
@@ -68,7 +68,7 @@ impl Near {
         if self.in_a_row == BREATH || !self.refill(channel) {
             return None;
         }
-        match self.items.pop_front()? {
+        match self.items.next()? {
             Item::Packet(packet) => {
                 self.in_a_row += 1;
                 Some(Next::Handed(self.reader.take(packet)))
@@ -102,7 +102,7 @@ impl AsyncStream {
             source: Mutex::new(source),
             channel: Arc::default(),
             near: Mutex::new(Near {
-                items: VecDeque::new(),
+                items: Parcels::default(),
                 reader: Reader::new(conversation_id),
                 in_a_row: 0,
             }),
@@ -153,7 +153,7 @@ impl AsyncStream {
     fn _close(&self) {
         self.closed.cancel();
         *lock(&self.source) = Source::Over;
-        lock(&self.near).items.clear();
+        lock(&self.near).items = Parcels::default();
         self.channel.clear();
     }
 

@@ -1,6 +1,5 @@
 //! Between the worker, which reads and decodes, and the event loop, which hands out and is woken once per batch.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use capstan_client::PacketStream;
@@ -11,7 +10,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::machine::{Machine, Step};
-use crate::reader::{End, Item, batch};
+use crate::parcels::Parcels;
+use crate::reader::{End, Item, Sink as _, batch};
 use crate::runtime::lock;
 
 /// So much may wait for a slow reader; then the network has to.
@@ -60,7 +60,7 @@ pub(crate) struct Channel {
 
 #[derive(Default)]
 struct State {
-    items: VecDeque<Item>,
+    items: Parcels,
     end: Option<End>,
     waiter: Option<Waiter>,
     is_full: bool,
@@ -68,7 +68,7 @@ struct State {
 
 impl Channel {
     /// Appends, and wakes whoever waits. What comes back is empty, with room for the next batch.
-    fn push(&self, items: &mut VecDeque<Item>, end: Option<End>) {
+    fn push(&self, items: &mut Parcels, end: Option<End>) {
         let waiter = {
             let mut state = lock(&self.state);
             if state.items.is_empty() {
@@ -87,7 +87,7 @@ impl Channel {
     }
 
     /// Everything that is there.
-    pub(crate) fn take_all(&self, into: &mut VecDeque<Item>) {
+    pub(crate) fn take_all(&self, into: &mut Parcels) {
         let mut state = lock(&self.state);
         std::mem::swap(&mut state.items, into);
         if std::mem::take(&mut state.is_full) {
@@ -126,7 +126,7 @@ impl Channel {
     pub(crate) fn clear(&self) {
         let waiter = {
             let mut state = lock(&self.state);
-            state.items.clear();
+            state.items = Parcels::default();
             state.end = None;
             state.waiter.take()
         };
@@ -145,9 +145,13 @@ impl Channel {
 /// Reads until the end, or until the stream is closed; dropping the packets closes the connection.
 pub(crate) async fn pump(mut packets: Box<PacketStream>, channel: Arc<Channel>, closed: CancellationToken) {
     let teller = Arc::clone(&channel);
-    packets.listen(move |notice| teller.push(&mut VecDeque::from([Item::Notice(notice.clone())]), None));
+    packets.listen(move |notice| {
+        let mut items = Parcels::default();
+        items.put(Item::Notice(notice.clone()));
+        teller.push(&mut items, None);
+    });
     let reading = async {
-        let mut items = VecDeque::new();
+        let mut items = Parcels::default();
         loop {
             let end = batch(&mut packets, &mut items).await;
             let is_over = end.is_some();
@@ -159,6 +163,6 @@ pub(crate) async fn pump(mut packets: Box<PacketStream>, channel: Arc<Channel>, 
         }
     };
     if closed.run_until_cancelled(reading).await.is_none() {
-        channel.push(&mut VecDeque::new(), Some(Ok(())));
+        channel.push(&mut Parcels::default(), Some(Ok(())));
     }
 }

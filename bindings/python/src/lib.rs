@@ -15,6 +15,7 @@ mod machine;
 mod model;
 mod packet;
 mod packet_writer;
+mod parcels;
 mod reader;
 mod request;
 mod runtime;

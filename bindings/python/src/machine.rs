@@ -1,7 +1,6 @@
 //! The client's state machine, for whoever does the I/O in Python: the driver of the caller's own HTTP client, and the
 //! replay of the machine's traces.
 
-use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Settings, duration};
 use crate::packet::Packet;
-use crate::reader::{End, Item};
+use crate::reader::{End, Item, Sink};
 use crate::runtime::lock;
 use crate::{failure, json};
 
@@ -61,14 +60,14 @@ impl Machine {
     }
 
     /// Moves what the machine has for the caller into `items`, and says what to do next.
-    pub(crate) fn advance(&self, items: &mut VecDeque<Item>, end: &mut Option<End>) -> Option<Step> {
+    pub(crate) fn advance(&self, items: &mut impl Sink, end: &mut Option<End>) -> Option<Step> {
         let mut state = lock(&self.state);
         // A machine that is over says so for ever; the first word counts.
         while end.is_none() {
             let now = self.epoch.elapsed();
             match state.poll(now) {
-                Action::Packet(packet) => items.push_back(Item::Packet(packet)),
-                Action::Notice(notice) => items.push_back(Item::Notice(notice)),
+                Action::Packet(packet) => items.put(Item::Packet(packet)),
+                Action::Notice(notice) => items.put(Item::Notice(notice)),
                 Action::Connect { last_event_id } => return Some(Step::Connect(last_event_id)),
                 Action::Read => return Some(Step::Read),
                 Action::Wait { until } => {

@@ -23,6 +23,22 @@ pub(crate) enum Item {
     Notice(Notice),
 }
 
+/// Where items wait for the caller.
+pub(crate) trait Sink {
+    fn put(&mut self, item: Item);
+    fn len(&self) -> usize;
+}
+
+impl Sink for VecDeque<Item> {
+    fn put(&mut self, item: Item) {
+        self.push_back(item);
+    }
+
+    fn len(&self) -> usize {
+        self.len()
+    }
+}
+
 /// How a call ended.
 pub(crate) type End = Result<(), CapError>;
 
@@ -30,18 +46,18 @@ pub(crate) type End = Result<(), CapError>;
 pub(crate) const BATCH: usize = 1024;
 
 /// Waits for a packet, then takes all that came with it. Dropped in the middle it loses nothing: what was taken is in `out`.
-pub(crate) async fn batch(packets: &mut PacketStream, out: &mut VecDeque<Item>) -> Option<End> {
+pub(crate) async fn batch(packets: &mut PacketStream, out: &mut impl Sink) -> Option<End> {
     let mut next = packets.next().await;
     loop {
         match next {
-            Ok(Some(packet)) => out.push_back(Item::Packet(packet)),
+            Ok(Some(packet)) => out.put(Item::Packet(packet)),
             Ok(None) => return Some(Ok(())),
             Err(error) => return Some(Err(error)),
         }
         while out.len() < BATCH
             && let Some(packet) = packets.next_buffered()
         {
-            out.push_back(Item::Packet(packet));
+            out.put(Item::Packet(packet));
         }
         if out.len() >= BATCH {
             return None;

@@ -1,14 +1,15 @@
 //! The async shell: does what the machine says.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use capstan_protocol::{Cursor, StreamPacket};
 use futures_util::{Stream, StreamExt as _, stream};
 use http::{HeaderName, HeaderValue, header};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 use uuid::Uuid;
 
 use crate::error::CapError;
@@ -32,8 +33,9 @@ enum Answer {
 enum Under {
     Nothing,
     Sending(Sending),
-    Reading(Body),
-    Sleeping(Pin<Box<tokio::time::Sleep>>),
+    /// With a timer that is not moved with every read: when it fires, it may be too early.
+    Reading(Body, Pin<Box<Sleep>>),
+    Sleeping(Pin<Box<Sleep>>),
 }
 
 /// The packets of one run, healed. Dropping it closes the connection; the run goes on.
@@ -176,7 +178,7 @@ impl PacketStream {
         let content_type = text(header::CONTENT_TYPE).unwrap_or_default();
         let location = text(header::LOCATION);
         self.machine.opened(Head { status: response.status, content_type, location });
-        self.under = Under::Reading(response.body);
+        self.under = Under::Reading(response.body, Box::pin(tokio::time::sleep(self.patience())));
     }
 
     /// How long silence is put up with: not beyond the deadline.
@@ -210,17 +212,30 @@ impl PacketStream {
 
     async fn read(&mut self) {
         let limit = self.patience();
-        let Under::Reading(body) = &mut self.under else {
+        let due = self.epoch + self.polled_at + limit;
+        let Under::Reading(body, timer) = &mut self.under else {
             return self.machine.failed("the body is gone", self.epoch.elapsed());
         };
-        let why = match tokio::time::timeout(limit, body.next()).await {
-            Ok(Some(Ok(bytes))) => return self.machine.bytes(&bytes),
-            Ok(Some(Err(error))) => error.to_string(),
-            Ok(None) => {
+        let read = poll_fn(|cx| {
+            if let Poll::Ready(read) = body.poll_next_unpin(cx) {
+                return Poll::Ready(Some(read));
+            }
+            while timer.as_mut().poll(cx).is_ready() {
+                if due <= Instant::now() {
+                    return Poll::Ready(None);
+                }
+                timer.as_mut().reset(due);
+            }
+            Poll::Pending
+        });
+        let why = match read.await {
+            Some(Some(Ok(bytes))) => return self.machine.bytes(&bytes),
+            Some(Some(Err(error))) => error.to_string(),
+            Some(None) => {
                 self.under = Under::Nothing;
                 return self.machine.ended(self.epoch.elapsed());
             }
-            Err(_) => format!("nothing came for {} s", limit.as_secs_f64()),
+            None => format!("nothing came for {} s", limit.as_secs_f64()),
         };
         self.under = Under::Nothing;
         self.machine.failed(why, self.epoch.elapsed());

@@ -27,6 +27,8 @@ enum Holding {
     OnePacketEach(AtomicU64),
     /// Bytes that mean nothing, for ever.
     Heartbeats,
+    /// A sign of life every 15 s, three times; then nothing.
+    FallingSilent,
     /// The connection is refused.
     Refusing,
 }
@@ -47,6 +49,12 @@ impl Transport for Holding {
                 .then(move |()| {
                     tokio::time::sleep(Duration::from_secs(15)).then(|()| future::ready(Ok(":\n".into())))
                 })
+                .boxed(),
+            Self::FallingSilent => stream::iter(0..3)
+                .then(move |_| {
+                    tokio::time::sleep(Duration::from_secs(15)).then(|()| future::ready(Ok(":\n".into())))
+                })
+                .chain(stream::pending())
                 .boxed(),
             Self::Refusing => return Err(TransportError("cannot connect: Connection refused".into())),
         };
@@ -132,6 +140,15 @@ async fn a_deadline_ends_a_stream_however_lively_it_is() {
         }
         assert_eq!(viewer.next().await, Ok(None), "what is over stays over");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_is_counted_from_the_last_bytes() {
+    let options = Options::new().max_retries(0).read_timeout(Duration::from_secs(20));
+    let (began, client) = (Instant::now(), client(Holding::FallingSilent, options));
+    let error = client.attach(Cursor::start(STREAM)).next().await.unwrap_err();
+    assert!(error.to_string().contains("nothing came for 20 s"), "{error}");
+    assert_eq!(began.elapsed().as_secs_f64().round(), 65.0, "three times 15 s, then 20");
 }
 
 #[tokio::test(start_paused = true)]

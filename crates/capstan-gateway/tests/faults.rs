@@ -19,7 +19,10 @@ async fn problem(response: reqwest::Response) -> Problem {
 }
 
 fn errors(packets: &[StreamPacket]) -> Vec<&StreamError> {
-    packets.iter().filter_map(|p| if let Payload::Error(e) = &p.payload { Some(&**e) } else { None }).collect()
+    packets
+        .iter()
+        .filter_map(|p| if let Payload::Error(e) = &p.payload { Some(&**e) } else { None })
+        .collect()
 }
 
 #[tokio::test]

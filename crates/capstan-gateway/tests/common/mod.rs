@@ -154,7 +154,10 @@ pub fn text(packets: &[StreamPacket]) -> String {
 }
 
 pub fn errors(packets: &[StreamPacket]) -> Vec<&StreamError> {
-    packets.iter().filter_map(|p| if let Payload::Error(e) = &p.payload { Some(&**e) } else { None }).collect()
+    packets
+        .iter()
+        .filter_map(|p| if let Payload::Error(e) = &p.payload { Some(&**e) } else { None })
+        .collect()
 }
 
 /// The types of the events, in order.

@@ -77,7 +77,10 @@ pub(crate) fn text(packets: &[StreamPacket]) -> String {
 }
 
 pub(crate) fn errors(packets: &[StreamPacket]) -> Vec<&StreamError> {
-    packets.iter().filter_map(|p| if let Payload::Error(e) = &p.payload { Some(&**e) } else { None }).collect()
+    packets
+        .iter()
+        .filter_map(|p| if let Payload::Error(e) = &p.payload { Some(&**e) } else { None })
+        .collect()
 }
 
 /// What `/tokens` says.
