@@ -58,6 +58,12 @@ impl Console {
         self.feed.run(What::Began, run);
     }
 
+    /// An attempt has failed, and its run goes on or waits.
+    pub(crate) fn failed(&self, app: &App, what: What, run: &Run) {
+        self.rollups.failed(run, app.agent_label(&run.agent));
+        self.feed.run(what, run);
+    }
+
     /// A run has ended.
     pub(crate) fn ended(&self, app: &App, run: &Run) {
         self.rollups.ended(run, app.agent_label(&run.agent));

@@ -42,6 +42,7 @@ pub(crate) async fn recover(app: &App) -> Result<usize, Fault> {
         app.recovered.cancel();
         return Ok(0);
     }
+    console::rollups::remember(app).await;
     let mut running = store.orphans(usize::MAX).await.map_err(journal_fault)?;
     let waiting = store.waiting(Timestamp::from_micros(i64::MAX), usize::MAX).await.map_err(journal_fault)?;
     // One that waits and of which something was lost would be continued with less than was seen.

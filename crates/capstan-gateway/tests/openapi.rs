@@ -295,3 +295,15 @@ async fn a_second_host_does_not_get_past_the_guard() {
     let answer = raw(&server, head).await;
     assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("\"tenant_unauthorized\""), "{answer}");
 }
+
+#[test]
+fn a_parameter_of_an_address_is_required_only_where_nothing_works_without_it() {
+    let document = openapi();
+    let named = |told: &Value| {
+        let parameters = told["parameters"].as_array().cloned().unwrap_or_default();
+        let required = parameters.into_iter().filter(|p| p["in"] == "query" && p["required"] == true);
+        required.map(|p| p["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let required: BTreeSet<String> = operations(&document).flat_map(|(_, _, told)| named(told)).collect();
+    assert_eq!(required.iter().collect::<Vec<_>>(), ["q", "runId"]);
+}

@@ -1,4 +1,4 @@
-//! What is counted where runs end: by the minute for a day in memory, by the hour for a month in the store.
+//! What is counted where attempts fail and runs end: by the minute for a day in memory, by the hour for a month in the store.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -86,6 +86,10 @@ impl Counted {
     }
 }
 
+fn key_of(run: &Run, agent: &str, is_fault: bool, code: &str) -> RollupKey {
+    RollupKey { tenant: run.tenant.clone(), agent: agent.to_owned(), is_fault, code: code.to_owned() }
+}
+
 /// All that is beyond the number of rows.
 fn other(key: &RollupKey) -> RollupKey {
     let word = || OTHER.to_owned();
@@ -116,12 +120,6 @@ impl Rollups {
     /// A run has ended. Its agent goes by the name that metrics have for it.
     pub(crate) fn ended(&self, run: &Run, agent: &str) {
         let (at, status) = (run.closed_at.unwrap_or(run.updated_at), Status::of(run));
-        let key = |is_fault, code: &str| RollupKey {
-            tenant: run.tenant.clone(),
-            agent: agent.to_owned(),
-            is_fault,
-            code: code.to_owned(),
-        };
         let mut counts = Counts {
             runs: 1,
             attempts: run.attempt.into(),
@@ -133,12 +131,9 @@ impl Rollups {
             counts.first_packet_after(ms_between(run.created_at, first));
         }
         let mut counted = self.lock();
-        counted.add(at, key(false, status.word()), &counts);
-        for attempt in &run.attempts {
-            let Some(code) = attempt.fault.as_deref() else { continue };
-            let is_last = status == Status::Failed && attempt.n == run.attempt;
-            let counts = Counts { fatal: is_last.into(), healed: (!is_last).into(), ..Counts::default() };
-            counted.add(at, key(true, code), &counts);
+        counted.add(at, key_of(run, agent, false, status.word()), &counts);
+        if let (Status::Failed, Some(code)) = (status, &run.fault) {
+            counted.add(at, key_of(run, agent, true, code), &Counts { fatal: 1, ..Counts::default() });
         }
         let latest = counted.latest(agent);
         match (status, &run.fault) {
@@ -146,6 +141,16 @@ impl Rollups {
             (_, Some(code)) => latest.fault = Some((code.clone(), at)),
             (_, None) => {}
         }
+    }
+
+    /// The newest attempt that is over has failed, and its run goes on or waits.
+    pub(crate) fn failed(&self, run: &Run, agent: &str) {
+        let over =
+            run.attempts.iter().rev().find_map(|attempt| Some((attempt.ended_at?, attempt.fault.as_ref()?)));
+        let Some((at, code)) = over else { return };
+        let mut counted = self.lock();
+        counted.add(at, key_of(run, agent, true, code), &Counts { healed: 1, ..Counts::default() });
+        counted.latest(agent).fault = Some((code.clone(), at));
     }
 
     /// A request was refused.
@@ -178,6 +183,20 @@ impl Rollups {
         self.lock().latest.get(agent).cloned().unwrap_or_default()
     }
 
+    /// Takes in what an earlier life has counted, which is known by the hour.
+    fn remember(&self, mut rows: Vec<Rollup>) {
+        rows.sort_by_key(|row| row.hour);
+        let mut counted = self.lock();
+        counted.rows = 0;
+        let since = std::mem::take(&mut counted.minutes);
+        for row in rows {
+            counted.add_to_minute(minute_of(Rollup::time_of(row.hour)), row.key, &row.counts);
+        }
+        for (minute, rows) in since {
+            rows.into_iter().for_each(|(key, counts)| counted.add_to_minute(minute, key, &counts));
+        }
+    }
+
     fn take_unsaved(&self) -> Vec<Rollup> {
         let unsaved = std::mem::take(&mut self.lock().unsaved);
         unsaved.into_iter().map(|((hour, key), counts)| Rollup { hour, key, counts }).collect()
@@ -192,6 +211,17 @@ pub(crate) async fn save(app: &App) {
     }
     if let Err(error) = app.journal.store().add_rollups(unsaved).await {
         tracing::warn!(%error, "what was counted could not be kept");
+    }
+}
+
+/// After a restart the last day is known as before, by the hour. Where others write the same journal it holds their numbers as well,
+/// so there only what this process counts is told by the minute.
+pub(crate) async fn remember(app: &App) {
+    let (store, now) = (app.journal.store(), app.wall.now());
+    let a_day_ago = Timestamp::from_micros(now.as_micros().saturating_sub(MINUTES * MINUTE));
+    match store.rollups(Rollup::hour_of(a_day_ago), Rollup::hour_of(now)).await {
+        Ok(rows) => app.console.rollups.remember(rows),
+        Err(error) => tracing::warn!(%error, "what was counted before could not be read"),
     }
 }
 
@@ -223,7 +253,12 @@ mod tests {
         let mut run = Claim::new(tenant, "k", Uuid::nil(), at(minute)).to_run();
         (run.state, run.closed_at, run.attempt) = (RunState::Closed, Some(at(minute)), 2);
         run.attempts = vec![
-            Attempt { fault: Some("timeout".into()), calls: 2, ..Attempt::new(1, at(minute)) },
+            Attempt {
+                fault: Some("timeout".into()),
+                ended_at: Some(at(minute)),
+                calls: 2,
+                ..Attempt::new(1, at(minute))
+            },
             Attempt { calls: 1, first_packet_at: Some(at(minute)), ..Attempt::new(2, at(minute)) },
         ];
         run
@@ -238,8 +273,16 @@ mod tests {
     #[test]
     fn runs_are_counted_where_they_end_and_forgotten_after_a_day() {
         let rollups = Rollups::default();
-        rollups.ended(&ended("a", 100), "x");
-        rollups.ended(&ended("b", 101), "x");
+        for (tenant, minute) in [("a", 100), ("b", 101)] {
+            let run = ended(tenant, minute);
+            rollups.failed(&run, "x");
+            assert_eq!(
+                rollups.latest_of("x").fault,
+                Some(("timeout".into(), at(minute))),
+                "before its run has ended"
+            );
+            rollups.ended(&run, "x");
+        }
         rollups.refused(None, "rate_limited", at(101));
         let sum = total(&rollups, 0, 200);
         assert_eq!(
@@ -252,6 +295,32 @@ mod tests {
         assert!(rollups.take_unsaved().is_empty(), "told once");
         rollups.ended(&ended("a", 101 + MINUTES), "x");
         assert_eq!(total(&rollups, 0, 9999).runs, 1);
+    }
+
+    #[test]
+    fn a_run_that_failed_counts_one_fatal_fault_beside_the_attempts_that_failed_before() {
+        let rollups = Rollups::default();
+        let mut run = ended("a", 100);
+        rollups.failed(&run, "x");
+        (run.fault, run.reason) = (Some("timeout".into()), Some("error".into()));
+        run.attempts[1].fault = Some("timeout".into());
+        rollups.ended(&run, "x");
+        let sum = total(&rollups, 0, 200);
+        assert_eq!((sum.runs, sum.fatal, sum.healed), (1, 1, 1));
+    }
+
+    #[test]
+    fn what_an_earlier_life_has_counted_is_known_by_the_hour() {
+        let (before, rollups) = (Rollups::default(), Rollups::default());
+        before.ended(&ended("a", 130), "x");
+        before.ended(&ended("a", 70), "x");
+        rollups.ended(&ended("a", 131), "x");
+        rollups.remember(before.take_unsaved());
+        assert_eq!(
+            [(0, 119), (120, 130), (131, 200)].map(|(from, to)| total(&rollups, from, to).runs),
+            [1, 1, 1]
+        );
+        assert_eq!(rollups.take_unsaved().len(), 1, "it is not told again");
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl Relay {
         self.cancel(CancelReason::Retried);
         let is_done = self.app.journal.transition(from, self.run.clone(), Vec::new(), None).await?;
         if is_done {
-            self.app.console.feed.run(What::Attempt, &self.run);
+            self.app.console.failed(&self.app, What::Attempt, &self.run);
         }
         Ok(is_done)
     }
@@ -160,7 +160,7 @@ impl Relay {
         match self.app.journal.suspend(from, self.run.clone(), frames, quota).await {
             Ok(true) => {
                 self.app.waits.add(&self.run, ready, self.app.settings.timeouts.waiting);
-                self.app.console.feed.run(What::Waits, &self.run);
+                self.app.console.failed(&self.app, What::Waits, &self.run);
             }
             Ok(false) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Refused(_)) => {
@@ -298,7 +298,7 @@ pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
     let frames: Vec<Frame> = packets.take_frames();
     if app.journal.transition(from, run.clone(), frames, None).await.map_err(journal_fault)? {
         app.waits.add(&run, ready, app.settings.timeouts.waiting);
-        app.console.feed.run(What::Waits, &run);
+        app.console.failed(app, What::Waits, &run);
     }
     Ok(())
 }

@@ -39,6 +39,7 @@ pub(crate) struct WatchParams {
     /// Read on after this packet, unless `Last-Event-ID` says where.
     after: Option<u64>,
     /// The protocol in which the stream is told; cap unless said.
+    #[serde(default)]
     #[schemars(schema_with = "openapi::face_names")]
     face: Option<String>,
 }

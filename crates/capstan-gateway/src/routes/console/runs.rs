@@ -66,6 +66,7 @@ pub(crate) struct ListParams {
     /// Of this agent.
     agent: Option<String>,
     /// `running`, `waiting`, `failed`, `stopped`, `done` or `healed`.
+    #[serde(default)]
     #[schemars(schema_with = "states")]
     state: Option<String>,
     /// With an attempt that ended with this fault.
@@ -258,6 +259,7 @@ pub(crate) struct FrameParams {
     /// The last packet; that of the stream unless said.
     to: Option<u64>,
     /// The protocol in which they are told: `cap`, `cap-v2` or `ag-ui`; cap unless said.
+    #[serde(default)]
     #[schemars(schema_with = "faces")]
     face: Option<String>,
 }
