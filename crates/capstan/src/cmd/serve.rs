@@ -42,7 +42,7 @@ pub(crate) fn has_page() -> bool {
 /// Serve agents: journal, replay, resume, typed failures
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where to listen; `localhost` means both loopback addresses
+    /// Where to listen; `localhost` means whichever loopback addresses it has
     #[arg(long, env = "CAPSTAN_LISTEN", value_name = "HOST:PORT")]
     listen: Option<String>,
 

@@ -75,6 +75,10 @@ const TASK: PathParameter = PathParameter {
     example: "0198b0d5-6a2e-7c31-9f4e-2f1d3c5b7a90",
 };
 
+/// The same where nothing else is served.
+const TASK_TO_ACT_ON: PathParameter =
+    PathParameter { example: "0198b0d5-6a2e-7c31-9f4e-2f1d3c5b7a90:subscribe", ..TASK };
+
 const EVENTS: Content = Content::Events(model::<StreamEvent>);
 const STARTING: &[FaultKind] = &[
     FaultKind::PayloadTooLarge,
@@ -165,9 +169,10 @@ pub(super) const ACT: Row = Row {
     summary: "Cancel a task, or subscribe to it",
     says: "`:cancel` ends it and answers when it has ended. `:subscribe` is as with GET; with `Last-Event-ID` it goes on right after that event.",
     scopes: Some(&[Scope::Read, Scope::Stop]),
+    places: &[&TASK_TO_ACT_ON],
     ..GET
 };
-pub(super) const ACT_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &TASK], ..ACT };
+pub(super) const ACT_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &TASK_TO_ACT_ON], ..ACT };
 
 pub(super) const PUSH_SET: Row = Row {
     tag: &TAG,
