@@ -63,6 +63,11 @@ async fn what_was_counted_by_the_hour_outlives_the_process() {
     let faults = json(&server, "/v1/console/faults?since=2020-01-01T00:00:00Z", None).await;
     assert_eq!((&faults["step_seconds"], &faults["runs_total"]), (&3600.into(), &1.into()), "{faults}");
     assert_eq!(faults["cells"][0]["fatal"], 1);
+    // The day before is known as well, and so are its agents.
+    let faults = json(&server, "/v1/console/faults", None).await;
+    assert_eq!((&faults["step_seconds"], &faults["runs_total"]), (&60.into(), &1.into()), "{faults}");
+    let agents = json(&server, "/v1/console/agents", None).await;
+    assert_eq!(agents["agents"][0]["outcomes"]["failed"], 1, "{agents}");
     let list = json(&server, "/v1/console/runs?fault=context_length_exceeded", None).await;
     assert_eq!(ids(&list).len(), 1, "and the index is there again");
 }
@@ -79,6 +84,7 @@ async fn a_run_that_waits_for_too_long_needs_somebody() {
     assert!(told["not_before"].is_string());
     let overview = json(&server, "/v1/console/overview", None).await;
     assert!(overview["attention"].as_array().unwrap().is_empty(), "its client has time: {overview}");
+    assert_eq!(overview["faults"][0]["count"], 1, "what failed is told at once: {overview}");
     server.clock.set_by(60);
     let overview = json(&server, "/v1/console/overview", None).await;
     assert_eq!(overview["attention"][0]["why"], "overdue", "{overview}");
