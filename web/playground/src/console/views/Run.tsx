@@ -1,8 +1,6 @@
 // One run: why, when, what was seen, and what to do with it.
 import { type ReactNode, useDeferredValue, useEffect, useState } from "react";
 
-import { Button } from "../../ui/Button.js";
-import { Icon } from "../../ui/Icon.js";
 import { Switch } from "../../ui/Switch.js";
 import { type Face, Refused } from "../api/api.js";
 import type { RunDetail } from "../api/types.js";
@@ -12,6 +10,7 @@ import { useShortcuts } from "../keys.js";
 import { neighbours } from "../list/list.js";
 import { Failure } from "../parts/Failure.js";
 import { Tabs } from "../parts/Tabs.js";
+import { Withheld } from "../parts/Withheld.js";
 import { navigate, useAddress } from "../router.js";
 import { AsAsked } from "../run/AsAsked.js";
 import { AsSeen } from "../run/AsSeen.js";
@@ -134,10 +133,4 @@ function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAga
       </div>
     </>
   );
-}
-
-/** What was said is shown to whoever may see it and asks. */
-function Withheld({ may, onAsk }: { may: boolean; onAsk: () => void }): ReactNode {
-  if (!may) return <p className="card empty"><Icon name="shield" /> What was said here is not yours to see: your key shows the shape of runs only.</p>;
-  return <p className="card empty"><Icon name="eye" /> What was said is shown when you ask for it, and asking is logged. <Button size="small" look="primary" onClick={onAsk}>Show content</Button></p>;
 }

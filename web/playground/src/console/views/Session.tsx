@@ -11,6 +11,7 @@ import { clock, plural, span, tokens } from "../format.js";
 import { Dialog } from "../parts/Dialog.js";
 import { Failure } from "../parts/Failure.js";
 import { StateBadge } from "../parts/StateBadge.js";
+import { Withheld } from "../parts/Withheld.js";
 import { Link, navigate } from "../router.js";
 import { Fold, questionOf, textOf } from "../run/packets.js";
 import { read as readPiece, Tape } from "../run/tape.js";
@@ -28,7 +29,7 @@ const PAUSE = 60_000;
 export function Session({ tenant, session }: Props): ReactNode {
   const { api, me } = useConsole();
   const [isAsked, setAsked] = useState(me.content === "shown");
-  const mayRead = me.may.includes("content");
+  const mayRead = me.may.includes("content") && me.content !== "never";
   const asked = useAsked(isAsked && mayRead ? `session ${tenant} ${session}` : null, (signal) => api.session(tenant, session, {}, signal));
   useFeed((event) => {
     if (event.type === "run" && event.run.session === session) asked.again();
@@ -42,8 +43,7 @@ export function Session({ tenant, session }: Props): ReactNode {
           {me.actions && me.may.includes("act") && <PurgeSession tenant={tenant} session={session} />}
         </div>
       </header>
-      {!mayRead && <p className="card empty"><Icon name="shield" /> What was said here is not yours to see: your key shows the shape of runs only.</p>}
-      {mayRead && !isAsked && <p className="card empty"><Icon name="eye" /> What was said is shown when you ask for it, and asking is logged. <Button size="small" look="primary" onClick={() => setAsked(true)}>Show content</Button></p>}
+      {!(mayRead && isAsked) && <Withheld may={mayRead} onAsk={() => setAsked(true)} />}
       {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
       {asked.value && <Conversation found={asked.value} />}
     </div>
