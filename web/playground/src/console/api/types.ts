@@ -186,6 +186,7 @@ export interface FaultCell {
   title?: Maybe<string>;
   agent: string;
   fatal: number;
+  /** Failed attempts after which the run went on, however it ended: not runs that are `healed`. */
   healed: number;
   refused: number;
 }
