@@ -76,6 +76,8 @@ export interface Refusal {
   code: string;
   title: string;
   why?: Maybe<string>;
+  /** Seconds, if the refusal told some. */
+  retry_after?: Maybe<number>;
   status: number;
   ms: number;
 }
