@@ -3,6 +3,7 @@
 import { act } from "react";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
+import { Refused } from "../../src/console/api/api.js";
 import { Runs } from "../../src/console/views/Runs.js";
 import { rowOf } from "./rows.js";
 import { type Stage, stage } from "./stage.js";
@@ -37,4 +38,12 @@ test("the same with the focus, wherever in the list it is", async () => {
   await act(async () => on.find("[data-row='0'] a")!.blur());
   await pass(1_000);
   expect(first(on)).toBe(rowOf(2).stream_id);
+});
+
+test("a state that there is not is refused by the gateway, and never looks like any state", async () => {
+  const runs = vi.fn(async () => Promise.reject(new Refused(400, "invalid_request", 'state: "bogus" is none; there are running, waiting', undefined)));
+  const on = await stage(<Runs />, { api: { ...api, runs }, at: "/console/runs?state=bogus" });
+  expect(runs).toHaveBeenCalledWith(expect.objectContaining({ state: "bogus" }), expect.anything());
+  expect(on.find("[role=alert]")?.textContent).toContain('state: "bogus" is none');
+  expect([on.find<HTMLSelectElement>("select")?.value, on.find("[data-row]")]).toEqual(["bogus", null]);
 });
