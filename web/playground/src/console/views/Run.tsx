@@ -81,7 +81,9 @@ function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAga
   const chosen = TABS.find(([name]) => name === query.get("tab"))?.[0] ?? "seen";
   // The click is answered at once; what it brings is made in pieces.
   const tab = useDeferredValue(chosen);
-  const [at, setAt] = usePlace();
+  const [wanted, setAt] = usePlace();
+  // A link may name a packet that there is not, or not yet.
+  const at = wanted === undefined ? undefined : Math.min(wanted, row.packets);
   const [isAsked, setAsked] = useState(me.content === "shown");
   const face = FACES.find((name) => name === query.get("face")) ?? "cap";
   const mayRead = detail.may.content && isAsked;
@@ -126,6 +128,7 @@ function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAga
         isFolding={query.get("waits") !== "whole"} onFolding={(isOn) => put({ waits: isOn ? undefined : "whole" })} />
       {marks.error !== undefined && <Failure error={marks.error} onAgain={marks.again} />}
       {sum && <p className="muted">{sum}.</p>}
+      {wanted !== at && <p className="muted" role="status">There is no packet {wanted}{isOver(row.state) ? "" : " yet"}{row.packets > 0 && `: you see the last one, ${row.packets}`}.</p>}
       <Tabs tabs={TABS} chosen={chosen} onChoose={choose} />
       <div id="tab-panel" role="tabpanel" aria-labelledby={`tab-${chosen}`} className="tab-panel">
         {!mayRead && !(isFree && detail.may.content) && <Withheld may={detail.may.content} onAsk={() => setAsked(true)} />}
