@@ -153,6 +153,47 @@ test("a live list does not move under the pointer", async () => {
   expect(await first()).toBe(shown.streamId);
   await page.getByRole("button", { name: "1 new" }).click();
   await expect.poll(first).toBe(held.streamId);
+  // Once nobody looks, what waits comes by itself.
+  await page.locator("[data-row='0']").hover();
+  const last = await ask(stage.gateway.url, "/tokens 1");
+  await page.getByRole("button", { name: "1 new" }).waitFor();
+  await page.mouse.move(0, 0);
+  await expect.poll(first).toBe(last.streamId);
+  await page.getByText("Live.").waitFor();
+});
+
+test("what is not there is said not to be: a state, a session, a packet", async () => {
+  const { streamId, whole } = await ask(stage.gateway.url, "/tokens 2");
+  await whole;
+  await go("/console/runs?state=bogus");
+  await page.getByRole("alert").getByText('"bogus" is none').waitFor();
+  expect(await page.getByLabel("State").inputValue()).toBe("bogus");
+  expect(open.complaints.splice(0).join()).toMatch(/400/);
+  await go("/console/sessions/local/nobody-was-here");
+  await page.getByRole("heading", { name: "No such session" }).waitFor();
+  expect(await page.locator("main").getByRole("button").count()).toBe(0);
+  expect(open.complaints.splice(0).join()).toMatch(/404/);
+  await go(`/console/runs/${streamId}?at=999`);
+  await page.getByText(/^There is no packet 999: you see the last one, \d+\.$/).waitFor();
+});
+
+test("a session is erased by Enter, once the end of its name is typed", async () => {
+  const session = newId();
+  await (await ask(stage.gateway.url, "/tokens 2", { session })).whole;
+  await go(`/console/sessions/local/${session}`);
+  await page.getByRole("button", { name: "Purge…" }).click();
+  await page.getByRole("dialog", { name: "Erase this session?" }).getByRole("textbox").fill(session.slice(-4));
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/\/console\/runs$/);
+  expect((await fetch(`${stage.gateway.url}/v1/console/sessions/local/${session}`)).status).toBe(404);
+});
+
+test("Escape leaves the box, and the keys of the page work again", async () => {
+  await page.keyboard.press("/");
+  await page.keyboard.type("abc");
+  await page.keyboard.press("Escape");
+  for (const key of ["g", "a"]) await page.keyboard.press(key);
+  await page.waitForURL(/\/console\/agents$/);
 });
 
 test("rows, neighbours and tabs by keyboard alone", async () => {
@@ -247,7 +288,7 @@ test("a stretch of time is chosen by keyboard alone", async () => {
   await page.keyboard.press("Tab");
   await expect.poll(() => picture.evaluate((it) => it === document.activeElement)).toBe(true);
   for (const key of ["End", "Shift+ArrowLeft", "Shift+ArrowLeft"]) await page.keyboard.press(key);
-  await expect.poll(() => picture.getAttribute("aria-valuetext"), { timeout: 15_000 }).toMatch(/^\d\d:\d\d:\d\d to \d\d:\d\d:\d\d: [1-9]\d* fatal, \d+ healed, \d+ refused$/);
+  await expect.poll(() => picture.getAttribute("aria-valuetext"), { timeout: 15_000 }).toMatch(/^\d\d:\d\d:\d\d to \d\d:\d\d:\d\d: [1-9]\d* fatal, \d+ tried again, \d+ refused$/);
   await expectFit(page);
   await page.evaluate(() => (document.documentElement.dataset["theme"] = "dark"));
   await expectFit(page);

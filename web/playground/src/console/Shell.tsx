@@ -71,7 +71,8 @@ function Menu({ path, withReplicas }: { path: string; withReplicas: boolean }): 
   );
 }
 
-function SearchBox({ box }: { box: RefObject<HTMLInputElement | null> }): ReactNode {
+/** Escape leaves it, so that the keys of the page work again. */
+export function SearchBox({ box }: { box: RefObject<HTMLInputElement | null> }): ReactNode {
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const q = String(new FormData(event.currentTarget).get("q") ?? "").trim();
@@ -80,7 +81,7 @@ function SearchBox({ box }: { box: RefObject<HTMLInputElement | null> }): ReactN
   return (
     <form className="search" role="search" onSubmit={submit}>
       <Icon name="search" />
-      <input ref={box} className="input" name="q" type="search" aria-label="Find by any id" placeholder="Any id  ( / )" autoComplete="off" spellCheck={false} />
+      <input ref={box} className="input" name="q" type="search" aria-label="Find by any id" placeholder="Any id  ( / )" autoComplete="off" spellCheck={false} onKeyDown={(event) => event.key === "Escape" && event.currentTarget.blur()} />
     </form>
   );
 }

@@ -1,5 +1,4 @@
 // What a person chose, and its address. Pure: the same address gives the same view, in any tab.
-import { STATES } from "./api/types.js";
 
 export type View =
   | { view: "overview" }
@@ -74,11 +73,10 @@ export interface Filters {
 
 export const FILTERS = ["tenant", "agent", "state", "fault", "session", "since", "until", "before"] as const;
 
-/** The filters of an address; what is no filter, and no state, does not count. */
+/** The filters of an address; what is no filter does not count. A state that there is not does: the gateway says so, and it must not look like any state. */
 export function filtersOf(search: string): Filters {
   const given = new URLSearchParams(search);
-  const filters = Object.fromEntries(FILTERS.map((name) => [name, given.get(name)?.trim() ?? ""])) as unknown as Filters;
-  return { ...filters, state: STATES.find((state) => state === filters.state) ?? "" };
+  return Object.fromEntries(FILTERS.map((name) => [name, given.get(name)?.trim() ?? ""])) as unknown as Filters;
 }
 
 /** The one way to write filters, so that equal ones have equal addresses. */

@@ -80,5 +80,6 @@ export function useRuns(filters: Filters, mayMove: () => boolean): Runs {
   const more = useCallback(() => {
     if (!isBusy && next !== undefined) ask(next, (page) => setList((before) => withPage(before, page, PAGE)));
   }, [ask, isBusy, next]);
-  return { list, isNew, isBusy, error, more, again: refresh, showFresh: () => setList(withFresh) };
+  const showFresh = useCallback(() => setList(withFresh), []);
+  return { list, isNew, isBusy, error, more, again: refresh, showFresh };
 }

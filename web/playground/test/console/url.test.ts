@@ -23,7 +23,7 @@ test("an id that is looked for is in the query", () => {
 
 test("filters survive their address, whatever they hold", () => {
   const word = fc.string({ unit: "binary" }).map((text) => text.trim());
-  const filters = fc.record(Object.fromEntries(FILTERS.map((name) => [name, name === "state" ? fc.constantFrom("", "failed", "healed") : word]))) as fc.Arbitrary<Filters>;
+  const filters = fc.record(Object.fromEntries(FILTERS.map((name) => [name, word]))) as fc.Arbitrary<Filters>;
   fc.assert(
     fc.property(filters, (given) => {
       expect(filtersOf(searchOf(given))).toEqual({ ...given });
@@ -33,7 +33,7 @@ test("filters survive their address, whatever they hold", () => {
 
 test("equal filters have one address, and what is no filter is dropped", () => {
   expect(searchOf(filtersOf("?until=&state=failed&utm=1&agent=demo"))).toBe("?agent=demo&state=failed");
-  expect(filtersOf("?state=nonsense").state).toBe("");
+  expect(filtersOf("?state=nonsense").state).toBe("nonsense");
   expect(searchOf({ since: "2026-11-17T04:00:00.000Z" })).toBe("?since=2026-11-17T04:00:00.000Z");
 });
 

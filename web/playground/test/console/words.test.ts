@@ -12,6 +12,7 @@ import { historyOf } from "../../src/console/run/AsAsked.js";
 import { againCurl, attachCurl, downloadCurl, quoted, tailCommand } from "../../src/console/run/curl.js";
 import { faultHeading, sentenceOf } from "../../src/console/run/sentence.js";
 import { joined } from "../../src/console/run/use-marks.js";
+import { percentiles } from "../../src/console/views/Agents.js";
 import { barsOf, matrix } from "../../src/console/views/matrix.js";
 import { at, BEGAN, detailOf, rowOf } from "./rows.js";
 
@@ -108,4 +109,11 @@ test("today begins at midnight", () => {
   const [since] = presets(BEGAN).flatMap(({ filters }) => filters.since ?? []);
   expect(new Date(since!).toTimeString()).toMatch(/^00:00:00/);
   expect(BEGAN - Date.parse(since!)).toBeLessThan(86_400_000);
+});
+
+test("times of first packets are told as the steps by which they are counted", () => {
+  expect(percentiles({ p50: 800, p95: 12_000 })).toBe("p50 ≤ 800 ms, p95 ≤ 12 s");
+  // All above the last step count as it.
+  expect(percentiles({ p50: 1_500, p95: 60_000 })).toBe("p50 ≤ 1.5 s, p95 > 30 s");
+  expect([percentiles(null), percentiles({ p50: null, p95: null })]).toEqual(["–", "–"]);
 });

@@ -76,6 +76,8 @@ export interface Refusal {
   code: string;
   title: string;
   why?: Maybe<string>;
+  /** Seconds, if the refusal told some. */
+  retry_after?: Maybe<number>;
   status: number;
   ms: number;
 }
@@ -186,6 +188,7 @@ export interface FaultCell {
   title?: Maybe<string>;
   agent: string;
   fatal: number;
+  /** Failed attempts after which the run went on, however it ended: not runs that are `healed`. */
   healed: number;
   refused: number;
 }

@@ -30,11 +30,11 @@ export function FilterBar({ filters, onChange }: Props): ReactNode {
       <div className="row fields">
         <Select label="State" isQuiet value={filters.state} onChange={(event) => onChange({ state: event.target.value })}>
           <option value="">any state</option>
-          {STATES.map((state) => <option key={state}>{state}</option>)}
+          {withChosen(STATES, filters.state).map((state) => <option key={state}>{state}</option>)}
         </Select>
         <Select label="Agent" isQuiet value={filters.agent} onChange={(event) => onChange({ agent: event.target.value })}>
           <option value="">any agent</option>
-          {[...new Set([...agents.map(({ name }) => name), ...(filters.agent ? [filters.agent] : [])])].map((name) => <option key={name}>{name}</option>)}
+          {withChosen(agents.map(({ name }) => name), filters.agent).map((name) => <option key={name}>{name}</option>)}
         </Select>
         <Words label="Fault code" value={filters.fault} onChange={(fault) => onChange({ fault })} />
         <Words label="Session" value={filters.session} onChange={(session) => onChange({ session })} />
@@ -44,6 +44,11 @@ export function FilterBar({ filters, onChange }: Props): ReactNode {
       </div>
     </div>
   );
+}
+
+/** What can be chosen; what the address has is among it, even if there is no such thing. */
+function withChosen(names: readonly string[], chosen: string): readonly string[] {
+  return [...new Set([...names, ...(chosen === "" ? [] : [chosen])])];
 }
 
 /** Text that counts once it is whole: on Enter, or when the field is left. */

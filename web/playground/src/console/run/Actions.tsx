@@ -1,5 +1,5 @@
 // Stop and purge. Neither has a shortcut; each says what it is about to do, and «stopped» only once it is true.
-import { type FormEvent, type ReactNode, useState } from "react";
+import { type ReactNode, useState } from "react";
 
 import { Button } from "../../ui/Button.js";
 import { Icon } from "../../ui/Icon.js";
@@ -9,8 +9,10 @@ import { isOver } from "../format.js";
 import { without } from "../list/list.js";
 import { Dialog } from "../parts/Dialog.js";
 import { Failure } from "../parts/Failure.js";
+import { PurgeDialog } from "../parts/PurgeDialog.js";
 import { navigate } from "../router.js";
 import { ROOT } from "../url.js";
+import { useAct } from "../use-act.js";
 
 export function Actions({ row, onDone }: { row: Row; onDone: () => void }): ReactNode {
   const [asked, setAsked] = useState<"stop" | "purge" | null>(null);
@@ -22,27 +24,6 @@ export function Actions({ row, onDone }: { row: Row; onDone: () => void }): Reac
       {asked === "purge" && <Purge row={row} onClose={() => setAsked(null)} />}
     </>
   );
-}
-
-/** An action that waits for its answer. */
-function useAct(act: () => Promise<unknown>, then: () => void) {
-  const [state, setState] = useState<"asked" | "acting" | "done">("asked");
-  const [error, setError] = useState<unknown>(undefined);
-  const run = () => {
-    setState("acting");
-    setError(undefined);
-    act().then(
-      () => {
-        setState("done");
-        then();
-      },
-      (failure: unknown) => {
-        setState("asked");
-        setError(failure);
-      },
-    );
-  };
-  return { state, error, run };
 }
 
 function Stop({ row, onClose }: { row: Row; onClose: () => void }): ReactNode {
@@ -61,38 +42,17 @@ function Stop({ row, onClose }: { row: Row; onClose: () => void }): ReactNode {
   );
 }
 
-/** Digits of an id that have to be typed. */
-const LAST = 4;
-
 function Purge({ row, onClose }: { row: Row; onClose: () => void }): ReactNode {
   const { api, shelf } = useConsole();
-  const [typed, setTyped] = useState("");
   const leave = () => {
     shelf.change((list) => without(list, row.stream_id));
     navigate(`${ROOT}/runs`, { replace: true });
   };
-  const { state, error, run } = useAct(() => api.purge(row.stream_id), leave);
-  const isRight = typed.trim().toLowerCase() === row.stream_id.slice(-LAST);
-  const submit = (event: FormEvent) => {
-    event.preventDefault();
-    if (isRight) run();
-  };
   return (
-    <Dialog name="purge-title" title="Erase this run?" onClose={onClose}>
+    <PurgeDialog title="Erase this run?" id={row.stream_id} act={() => api.purge(row.stream_id)} then={leave} onClose={onClose}>
       <Named row={row} />
       <p>Its packets and its request are erased for good{isOver(row.state) ? "" : ", and it is stopped first"}. The claim stays: its key starts no second run.</p>
-      <form onSubmit={submit}>
-        <label className="field">
-          <span className="field-label">The last {LAST} digits of <code>{row.stream_id}</code></span>
-          <input className="input" value={typed} autoComplete="off" spellCheck={false} maxLength={LAST} onChange={(event) => setTyped(event.target.value)} />
-        </label>
-        {error !== undefined && <Failure error={error} onAgain={run} />}
-        <div className="row">
-          <Button onClick={onClose}>Keep it</Button>
-          <Button type="submit" look="destructive" disabled={!isRight || state !== "asked"}>{state === "acting" ? "Erasing…" : "Erase it"}</Button>
-        </div>
-      </form>
-    </Dialog>
+    </PurgeDialog>
   );
 }
 

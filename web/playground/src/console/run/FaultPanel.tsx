@@ -25,15 +25,20 @@ export function FaultPanel({ detail, fault, now }: { detail: RunDetail; fault: R
       <ul className="facts">
         {fault.severity && <li><Badge tone={isFinal ? "danger" : "warning"}>{fault.severity}</Badge></li>}
         {fault.domain && <li>domain {fault.domain}</li>}
-        {fault.status != null && <li>clients saw {fault.status} · {fault.agui_code}</li>}
+        {/* A run that went on has shown it to nobody as a status. */}
+        {isFinal && fault.status != null && <li>a client that waits for the whole answer saw HTTP {fault.status}; in a stream it was an ERROR packet</li>}
+        {fault.agui_code && <li>AG-UI code {fault.agui_code}</li>}
         {fault.retry_after != null && <li>retry after {fault.retry_after} s</li>}
-        <li>
-          {/* What is counted is of this process; the list is of the journal, and knows those before it as well. */}
-          <Link href={to.runs({ fault: fault.code, since: new Date(now - HOUR).toISOString() })}>{fault.others_last_hour > 0 ? plural(fault.others_last_hour, "other") : "others"} with this code in the last hour</Link>
-        </li>
+        <li><Others fault={fault} now={now} /></li>
         {slug && <li><a href={`/errors/${slug}`}>catalogue</a></li>}
       </ul>
       {fault.details != null && <div className="content"><Raw title="Details of this run" value={fault.details} /></div>}
     </section>
   );
+}
+
+/** What is counted is of this process; the list is of the journal, and may know others where none were counted. */
+function Others({ fault: { code, others_last_hour }, now }: { fault: RunFault; now: number }): ReactNode {
+  if (others_last_hour === 0) return <Link href={to.runs({ fault: code })}>See others with this code</Link>;
+  return <Link href={to.runs({ fault: code, since: new Date(now - HOUR).toISOString() })}>{plural(others_last_hour, "other")} with this code in the last hour</Link>;
 }

@@ -52,7 +52,12 @@ export const ONLY_HERE = "Only viewers at this gateway are shown; those at other
 export function viewersSum({ viewers_sum: sum, row }: RunDetail, isShared: boolean): string | undefined {
   if (!sum) return undefined;
   const parts = [`${plural(sum.joined, "viewer")}${isShared ? " at the gateway that ended it" : ""}`, sum.resumed > 0 ? `${sum.resumed} resumed` : "", sum.cut > 0 ? `${sum.cut} cut off` : "", sum.stalled > 0 ? `${sum.stalled} stalled` : ""];
-  // The sum was written with the end, before that was sent to anybody.
-  const written = sum.last_cursor === 0 ? "no packet was yet written to a socket" : `packet ${sum.last_cursor} of ${row.packets} was the last that was written to a socket`;
-  return parts.filter(Boolean).join(", ") + (sum.last_cursor == null ? "" : `; when it ended, ${written}`);
+  return parts.filter(Boolean).join(", ") + (sum.last_cursor == null ? "" : `; ${sentBy(sum.last_cursor, row.packets)}`);
+}
+
+/** The sum is written together with the end, before that can be sent to anybody: that packets are missing from it does not mean that they were lost. */
+function sentBy(last: number, packets: number): string {
+  if (last >= packets) return "when its end was written, all its packets had been sent";
+  const some = last === 0 ? "no packet had been sent yet" : `${last} of ${plural(packets, "packet")} had been sent`;
+  return `when its end was written, ${some}; whoever was still there was sent the rest`;
 }

@@ -24,6 +24,7 @@ export function Agents({ only }: { only?: string }): ReactNode {
       <h1>{only === undefined ? "Agents" : <>Agent {only}</>}</h1>
       {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
       {agents?.length === 0 && <p className="card empty">{only === undefined ? "No agent is configured." : "There is no such agent now. Its runs are still in the list."}</p>}
+      {agents && agents.length > 0 && <p className="muted">p50 and p95 are steps of time: 50 and 95 in 100 first packets took no longer than that.</p>}
       <ul className="plain cards">{agents?.map((agent) => <li key={agent.name} className="card"><AgentCard agent={agent} now={now} /></li>)}</ul>
       {only !== undefined && <p><Link href={to.runs({ agent: only })}>Its runs</Link> · <Link href={to.runs({ agent: only, state: "failed" })}>those that failed</Link></p>}
     </div>
@@ -48,8 +49,8 @@ function AgentCard({ agent, now }: { agent: Agent; now: number }): ReactNode {
         <Fact name="healed"><Link href={to.runs({ agent: name, state: "healed" })}>{count(outcomes.healed)}</Link></Fact>
         <Fact name="failed"><Link href={to.runs({ agent: name, state: "failed" })}>{count(outcomes.failed)}</Link></Fact>
         <Fact name="stopped"><Link href={to.runs({ agent: name, state: "stopped" })}>{count(outcomes.stopped)}</Link></Fact>
-        <Fact name="first packet">{percentiles(agent.first_packet_ms)}</Fact>
-        <Fact name="in the last hour">{percentiles(agent.first_packet_ms_lately)}</Fact>
+        <Fact name="first packet" hint={STEPS}>{percentiles(agent.first_packet_ms)}</Fact>
+        <Fact name="in the last hour" hint={STEPS}>{percentiles(agent.first_packet_ms_lately)}</Fact>
         <Fact name="attempts per run">{agent.attempts_per_run == null ? "–" : `${agent.attempts_per_run.toFixed(2)} of ${agent.max_attempts} at most`}</Fact>
         {agent.calls_per_attempt != null && <Fact name="calls per attempt">{agent.calls_per_attempt.toFixed(2)}</Fact>}
         <Fact name="last success">{agent.last_success_at ? `${age(agent.last_success_at, now)} ago` : "–"}</Fact>
@@ -68,10 +69,17 @@ function AgentCard({ agent, now }: { agent: Agent; now: number }): ReactNode {
   );
 }
 
-function percentiles(found: Agent["first_packet_ms"]): string {
-  return found?.p50 == null ? "–" : `p50 ${span(found.p50)}, p95 ${found.p95 == null ? "–" : span(found.p95)}`;
+/** First packets are counted by steps of time. All above the last step count as it, so that of those only the step before is known to be too short. */
+const LAST_STEP = 60_000;
+const ABOVE = "30 s";
+const STEPS = "First packets are counted by steps of time: so many in a hundred took no longer than this step.";
+
+/** `p50 ≤ 800 ms, p95 ≤ 12 s`. */
+export function percentiles(found: Agent["first_packet_ms"]): string {
+  const step = (ms: number | null | undefined) => (ms == null ? "–" : ms >= LAST_STEP ? `> ${ABOVE}` : `≤ ${span(ms).replace(".0 s", " s")}`);
+  return found?.p50 == null ? "–" : `p50 ${step(found.p50)}, p95 ${step(found.p95)}`;
 }
 
-function Fact({ name, children }: { name: string; children: ReactNode }): ReactNode {
-  return <div><dt>{name}</dt><dd>{children}</dd></div>;
+function Fact({ name, hint, children }: { name: string; hint?: string; children: ReactNode }): ReactNode {
+  return <div title={hint}><dt>{name}</dt><dd>{children}</dd></div>;
 }

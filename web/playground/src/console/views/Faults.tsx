@@ -64,8 +64,8 @@ function Told({ found, onChoose }: { found: Found; onChoose: (since: string, unt
     <>
       <p className="muted">{clock(found.from, now)} to {now - Date.parse(found.to) < 60_000 ? "now" : clock(found.to, now)} · {plural(all, "fault")} · {plural(found.runs_total, "run")}</p>
       <figure className="card chart">
-        <Bars bars={bars} tones={["danger", "good", "neutral"]} label={`${plural(all, "fault")} over time`} describedBy="bars-how" tell={tell} onChoose={(from, last) => onChoose(from.at, end(last.at))} />
-        <figcaption className="muted" id="bars-how"><i data-of="fatal" /> fatal <i data-of="healed" /> healed <i data-of="refused" /> refused · drag to choose a stretch, or mark it with the arrow keys and Shift, then Enter</figcaption>
+        <Bars bars={bars} tones={["danger", "warning", "neutral"]} label={`${plural(all, "fault")} over time`} describedBy="bars-how" tell={tell} onChoose={(from, last) => onChoose(from.at, end(last.at))} />
+        <figcaption className="muted" id="bars-how"><i data-of="fatal" /> fatal <i data-of="again" /> tried again <i data-of="refused" /> refused · drag to choose a stretch, or mark it with the arrow keys and Shift, then Enter</figcaption>
       </figure>
       {found.cells.length === 0 ? <p className="card empty">No fault in this time.</p> : <Matrix found={found} />}
     </>
@@ -84,24 +84,25 @@ function Matrix({ found }: { found: Found }): ReactNode {
               <th scope="row"><code>{code}</code> <span className="muted">{title}</span></th>
               {cells.map((cell, n) => (
                 <td key={agents[n]}>
-                  {cell && cell.fatal + cell.healed > 0 && <Link href={to.runs({ fault: code, agent: agents[n]!, since: found.from, until: found.to })} aria-label={`${code}, ${agents[n] || "no agent"}: ${told(cell)}`}>
-                    {cell.fatal > 0 && <b data-of="fatal">{count(cell.fatal)}</b>}{cell.healed > 0 && <span data-of="healed">{count(cell.healed)} healed</span>}
+                  {cell && cell.fatal + cell.healed > 0 && <Link href={to.runs({ fault: code, agent: agents[n]!, since: found.from, until: found.to })}>
+                    <span className="sr-only">{code}, {agents[n] || "no agent"}: </span>{cell.fatal > 0 && <b>{count(cell.fatal)} fatal</b>}{cell.fatal > 0 && cell.healed > 0 && " · "}{cell.healed > 0 && `${count(cell.healed)} tried again`}
                   </Link>}
+                  {cell && cell.fatal + cell.healed > 0 && cell.refused > 0 && " · "}
                   {/* What was refused has left no run to be shown. */}
-                  {cell && cell.refused > 0 && <span data-of="refused">{count(cell.refused)} refused</span>}
+                  {cell && cell.refused > 0 && `${count(cell.refused)} refused`}
                 </td>
               ))}
-              <td>{cells.some((cell) => cell && cell.fatal + cell.healed > 0) ? <Link href={to.runs({ fault: code, since: found.from, until: found.to })} aria-label={`${code}, all agents: ${all}`}>{count(all)}</Link> : count(all)}</td>
+              <td>{cells.some((cell) => cell && cell.fatal + cell.healed > 0) ? <Link href={to.runs({ fault: code, since: found.from, until: found.to })}><span className="sr-only">{code}, all agents: </span>{count(all)}</Link> : count(all)}</td>
               <td>{found.runs_total > 0 ? `${((fatal / found.runs_total) * 100).toFixed(1)} %` : "–"}</td>
             </tr>
           ))}
         </tbody>
       </table>
-      <p className="muted">Numbers are counts of this time; runs that retention has taken are no longer in the list behind them. Refused calls left no run: the box above finds them by their id. Share: fatal ones of all runs.</p>
+      <p className="muted">Tried again: an attempt failed, and its run went on. Numbers are counts of this time; runs that retention has taken are no longer in the list behind them. Refused calls left no run: the box above finds them by their id. Share: fatal ones of all runs.</p>
     </div>
   );
 }
 
 function told({ fatal, healed, refused }: { fatal: number; healed: number; refused: number }): string {
-  return `${fatal} fatal, ${healed} healed, ${refused} refused`;
+  return `${fatal} fatal, ${healed} tried again, ${refused} refused`;
 }

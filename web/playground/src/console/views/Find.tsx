@@ -72,6 +72,7 @@ function Refused({ refusal, now }: { refusal: Refusal; now: number }): ReactNode
         <p>{refusal.title}. There is no run: the call was refused before one began.</p>
         {refusal.why && <p><b>{refusal.why}</b></p>}
         {help && <p>{help.meaning} <b>{help.remedy}</b></p>}
+        {refusal.retry_after != null && <p>It was told to <b>retry after {refusal.retry_after} s</b>.</p>}
         <p className="muted">{clock(refusal.at, now)} · {refusal.route} · after {span(refusal.ms)}{refusal.tenant ? ` · ${refusal.tenant}` : ""} · <a href={`/errors/${faultOf(refusal.code)?.slug ?? ""}`}>catalogue</a></p>
       </div>
     </section>

@@ -1,8 +1,6 @@
 // One run: why, when, what was seen, and what to do with it.
 import { type ReactNode, useDeferredValue, useEffect, useState } from "react";
 
-import { Button } from "../../ui/Button.js";
-import { Icon } from "../../ui/Icon.js";
 import { Switch } from "../../ui/Switch.js";
 import { type Face, Refused } from "../api/api.js";
 import type { RunDetail } from "../api/types.js";
@@ -12,6 +10,7 @@ import { useShortcuts } from "../keys.js";
 import { neighbours } from "../list/list.js";
 import { Failure } from "../parts/Failure.js";
 import { Tabs } from "../parts/Tabs.js";
+import { Withheld } from "../parts/Withheld.js";
 import { navigate, useAddress } from "../router.js";
 import { AsAsked } from "../run/AsAsked.js";
 import { AsSeen } from "../run/AsSeen.js";
@@ -82,7 +81,9 @@ function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAga
   const chosen = TABS.find(([name]) => name === query.get("tab"))?.[0] ?? "seen";
   // The click is answered at once; what it brings is made in pieces.
   const tab = useDeferredValue(chosen);
-  const [at, setAt] = usePlace();
+  const [wanted, setAt] = usePlace();
+  // A link may name a packet that there is not, or not yet.
+  const at = wanted === undefined ? undefined : Math.min(wanted, row.packets);
   const [isAsked, setAsked] = useState(me.content === "shown");
   const face = FACES.find((name) => name === query.get("face")) ?? "cap";
   const mayRead = detail.may.content && isAsked;
@@ -127,6 +128,7 @@ function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAga
         isFolding={query.get("waits") !== "whole"} onFolding={(isOn) => put({ waits: isOn ? undefined : "whole" })} />
       {marks.error !== undefined && <Failure error={marks.error} onAgain={marks.again} />}
       {sum && <p className="muted">{sum}.</p>}
+      {wanted !== at && <p className="muted" role="status">There is no packet {wanted}{isOver(row.state) ? "" : " yet"}{row.packets > 0 && `: you see the last one, ${row.packets}`}.</p>}
       <Tabs tabs={TABS} chosen={chosen} onChoose={choose} />
       <div id="tab-panel" role="tabpanel" aria-labelledby={`tab-${chosen}`} className="tab-panel">
         {!mayRead && !(isFree && detail.may.content) && <Withheld may={detail.may.content} onAsk={() => setAsked(true)} />}
@@ -134,10 +136,4 @@ function Whole({ detail, now, onAgain }: { detail: RunDetail; now: number; onAga
       </div>
     </>
   );
-}
-
-/** What was said is shown to whoever may see it and asks. */
-function Withheld({ may, onAsk }: { may: boolean; onAsk: () => void }): ReactNode {
-  if (!may) return <p className="card empty"><Icon name="shield" /> What was said here is not yours to see: your key shows the shape of runs only.</p>;
-  return <p className="card empty"><Icon name="eye" /> What was said is shown when you ask for it, and asking is logged. <Button size="small" look="primary" onClick={onAsk}>Show content</Button></p>;
 }

@@ -31,27 +31,31 @@ function RunList({ filters }: { filters: Filters }): ReactNode {
   const { me, shelf } = useConsole();
   const search = searchOf(filters);
   const box = useRef<HTMLDivElement>(null);
-  const isTouched = useRef(false);
+  const whole = useRef<HTMLDivElement>(null);
+  const isPointed = useRef(false);
   const [chosen, setChosen] = useState<number | undefined>(undefined);
-  const mayMove = useCallback(() => !isTouched.current && (box.current?.scrollTop ?? 0) === 0, []);
+  const mayMove = useCallback(() => !isPointed.current && !whole.current?.contains(document.activeElement) && (box.current?.scrollTop ?? 0) === 0, []);
   const runs = useRuns(filters, mayMove);
   const { rows } = runs.list;
   const row = useNarrow() ? NARROW : WIDE;
   const now = useNow();
   const withTenant = seesSeveral(me);
 
-  const choose = (n: number) => {
-    isTouched.current = true;
-    setChosen(Math.min(Math.max(0, n), rows.length - 1));
-  };
+  const choose = (n: number) => setChosen(Math.min(Math.max(0, n), rows.length - 1));
   useShortcuts({ j: () => choose((chosen ?? -1) + 1), k: () => choose((chosen ?? 1) - 1) });
   useEffect(() => {
     if (chosen !== undefined) box.current?.querySelector<HTMLElement>(`[data-row="${chosen}"] a`)?.focus({ preventScroll: true });
   }, [chosen]);
 
-  const touch = (isOn: boolean) => () => {
-    isTouched.current = isOn;
+  const point = (isOn: boolean) => () => {
+    isPointed.current = isOn;
   };
+  const { showFresh } = runs;
+  const isWaiting = runs.list.fresh.length > 0;
+  // Nobody looks any more: it goes on. By the clock, not with the pointer: a finger leaves before its tap counts, and rows must not move in between.
+  useEffect(() => {
+    if (isWaiting && mayMove()) showFresh();
+  }, [now, isWaiting, mayMove, showFresh]);
   const list = useRef(runs.list);
   useEffect(() => {
     list.current = runs.list;
@@ -70,11 +74,14 @@ function RunList({ filters }: { filters: Filters }): ReactNode {
     <div className="view view-list">
       <h1 className="sr-only">Runs</h1>
       <FilterBar filters={filters} onChange={(changed) => navigate(to.runs({ ...filters, before: "", ...changed }))} />
-      <News fresh={runs.list.fresh.length} isPast={filters.before !== ""} onShow={() => { runs.showFresh(); box.current?.scrollTo(0, 0); }} onNewest={() => navigate(to.runs({ ...filters, before: "" }))} />
-      {runs.error !== undefined && <Failure error={runs.error} onAgain={rows.length === 0 ? runs.again : runs.more} />}
-      <div className={`table ${withTenant ? "with-tenant" : ""}`} role="table" aria-label="Runs" aria-rowcount={rows.length + 1} onPointerEnter={touch(true)} onPointerLeave={touch(false)}>
-        <RunHead withTenant={withTenant} />
-        {shown}
+      {/* With the button: it must not go away from under the pointer either. */}
+      <div ref={whole} className="list" onPointerEnter={point(true)} onPointerLeave={point(false)}>
+        <News fresh={runs.list.fresh.length} isPast={filters.before !== ""} onShow={() => { showFresh(); box.current?.scrollTo(0, 0); }} onNewest={() => navigate(to.runs({ ...filters, before: "" }))} />
+        {runs.error !== undefined && <Failure error={runs.error} onAgain={rows.length === 0 ? runs.again : runs.more} />}
+        <div className={`table ${withTenant ? "with-tenant" : ""}`} role="table" aria-label="Runs" aria-rowcount={rows.length + 1}>
+          <RunHead withTenant={withTenant} />
+          {shown}
+        </div>
       </div>
       {/* Outside of the table, which may hold nothing but rows. */}
       <Foot runs={runs} now={now} isFiltered={search !== ""} />

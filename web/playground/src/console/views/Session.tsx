@@ -5,12 +5,14 @@ import { Boundary } from "../../show/Boundary.js";
 import { Turn } from "../../show/Turn.js";
 import { Button } from "../../ui/Button.js";
 import { Icon } from "../../ui/Icon.js";
-import type { Row, Session as Found, SessionTurn } from "../api/types.js";
+import { Refused } from "../api/api.js";
+import type { Row, RunPage, Session as Found, SessionTurn } from "../api/types.js";
 import { useConsole, useFeed } from "../context.js";
 import { clock, plural, span, tokens } from "../format.js";
-import { Dialog } from "../parts/Dialog.js";
 import { Failure } from "../parts/Failure.js";
+import { PurgeDialog } from "../parts/PurgeDialog.js";
 import { StateBadge } from "../parts/StateBadge.js";
+import { Withheld } from "../parts/Withheld.js";
 import { Link, navigate } from "../router.js";
 import { Fold, questionOf, textOf } from "../run/packets.js";
 import { read as readPiece, Tape } from "../run/tape.js";
@@ -28,24 +30,45 @@ const PAUSE = 60_000;
 export function Session({ tenant, session }: Props): ReactNode {
   const { api, me } = useConsole();
   const [isAsked, setAsked] = useState(me.content === "shown");
-  const mayRead = me.may.includes("content");
+  const mayRead = me.may.includes("content") && me.content !== "never";
   const asked = useAsked(isAsked && mayRead ? `session ${tenant} ${session}` : null, (signal) => api.session(tenant, session, {}, signal));
+  // Until content is asked for, its runs tell whether there is such a session: they say nothing of what was said.
+  const known = useAsked(me.content === "shown" && mayRead ? null : `runs of ${tenant} ${session}`, (signal) => api.runs({ tenant, session, limit: 1 }, signal));
   useFeed((event) => {
-    if (event.type === "run" && event.run.session === session) asked.again();
+    if (event.type !== "run" || event.run.session !== session) return;
+    asked.again();
+    known.again();
   });
+  const error = asked.error ?? known.error;
+  if ((error instanceof Refused && error.status === 404) || known.value?.runs.length === 0) return <Missing tenant={tenant} session={session} found={known.value} />;
+  const isThere = (asked.value ?? known.value) !== undefined;
   return (
     <div className="view session">
       <header className="run-title">
         <h1>Session <code className="break">{session}</code></h1>
-        <div className="row">
-          <Link className="button button-outline button-small" href={to.runs({ tenant, session })}><Icon name="list" /> Its runs</Link>
-          {me.actions && me.may.includes("act") && <PurgeSession tenant={tenant} session={session} />}
-        </div>
+        {isThere && (
+          <div className="row">
+            <Link className="button button-outline button-small" href={to.runs({ tenant, session })}><Icon name="list" /> Its runs</Link>
+            {me.actions && me.may.includes("act") && <PurgeSession tenant={tenant} session={session} />}
+          </div>
+        )}
       </header>
-      {!mayRead && <p className="card empty"><Icon name="shield" /> What was said here is not yours to see: your key shows the shape of runs only.</p>}
-      {mayRead && !isAsked && <p className="card empty"><Icon name="eye" /> What was said is shown when you ask for it, and asking is logged. <Button size="small" look="primary" onClick={() => setAsked(true)}>Show content</Button></p>}
-      {asked.error !== undefined && <Failure error={asked.error} onAgain={asked.again} />}
+      {isThere && !(mayRead && isAsked) && <Withheld may={mayRead} onAsk={() => setAsked(true)} />}
+      {error !== undefined && <Failure error={error} onAgain={() => { asked.again(); known.again(); }} />}
       {asked.value && <Conversation found={asked.value} />}
+    </div>
+  );
+}
+
+/** Nothing can be done with what is not there; how far was looked is said, and where to look on. */
+function Missing({ tenant, session, found }: Props & { found: RunPage | undefined }): ReactNode {
+  const isWhole = found?.next == null;
+  return (
+    <div className="view">
+      <h1>No such session</h1>
+      <p className="card empty">
+        There is no session <code className="break">{session}</code> that you may see{isWhole ? ". It may have been purged, or its time is over." : <>, back to {found.looked_back_to ? clock(found.looked_back_to, Date.now()) : "where the gateway looked"}. <Link href={to.runs({ tenant, session })}>Look on</Link></>}
+      </p>
     </div>
   );
 }
@@ -114,26 +137,13 @@ function useSeen(): [boolean, RefObject<HTMLDivElement | null>] {
 function PurgeSession({ tenant, session }: Props): ReactNode {
   const { api } = useConsole();
   const [isAsked, setAsked] = useState(false);
-  const [typed, setTyped] = useState("");
-  const [error, setError] = useState<unknown>(undefined);
-  const last = session.slice(-4);
-  const purge = () => void api.purgeSession(tenant, session).then(() => navigate(`${ROOT}/runs`, { replace: true }), setError);
   return (
     <>
       <Button size="small" onClick={() => setAsked(true)}><Icon name="trash" /> Purge…</Button>
       {isAsked && (
-        <Dialog name="purge-title" title="Erase this session?" onClose={() => setAsked(false)}>
+        <PurgeDialog title="Erase this session?" id={session} act={() => api.purgeSession(tenant, session)} then={() => navigate(`${ROOT}/runs`, { replace: true })} onClose={() => setAsked(false)}>
           <p>All its runs are stopped and erased for good, tenant <b>{tenant}</b>. Their claims stay.</p>
-          <label className="field">
-            <span className="field-label">Type <code>{last}</code>, its last characters</span>
-            <input className="input" value={typed} autoComplete="off" onChange={(event) => setTyped(event.target.value)} />
-          </label>
-          {error !== undefined && <Failure error={error} onAgain={purge} />}
-          <div className="row">
-            <Button onClick={() => setAsked(false)}>Keep it</Button>
-            <Button look="destructive" disabled={typed !== last} onClick={purge}>Erase it</Button>
-          </div>
-        </Dialog>
+        </PurgeDialog>
       )}
     </>
   );

@@ -44,15 +44,27 @@ function TenantCard({ tenant }: { tenant: Tenant }): ReactNode {
   );
 }
 
+/** From this share on a limit is worth a word, and a colour. */
+const NEAR = 0.9;
+
 function UseBar({ words, use: { used, limit }, shown }: { words: string; use: Use; shown: (n: number) => string }): ReactNode {
-  const share = limit ? Math.min(1, used / limit) : 0;
+  if (limit == null) return <div className="use"><dt>{words}</dt><dd>{shown(used)} <span className="muted">no limit</span></dd></div>;
+  const share = limit > 0 ? used / limit : 0;
+  const warning = warningOf(used, limit);
   return (
     <div className="use">
       <dt>{words}</dt>
       <dd>
-        {shown(used)} <span className="muted">{limit == null ? "no limit" : `of ${shown(limit)}, ${Math.round(share * 100)} %`}</span>
-        {limit != null && <progress aria-label={words} max={1} value={share} data-high={share > 0.9} />}
+        {shown(used)} <span className="muted">of {shown(limit)}{limit > 0 && `, ${count(share * 100)} %`}</span>{warning && <> <Badge tone="warning">{warning}</Badge></>}
+        <progress aria-label={words} max={1} value={Math.min(1, share)} data-high={warning !== undefined} />
       </dd>
     </div>
   );
+}
+
+/** A limit may be exceeded: it was lowered, or what counts was there before it. */
+function warningOf(used: number, limit: number): string | undefined {
+  if (used > limit) return "above the limit";
+  if (limit === 0 || used < limit * NEAR) return undefined;
+  return used === limit ? "at the limit" : "near the limit";
 }

@@ -1,0 +1,52 @@
+// @vitest-environment happy-dom
+// Faults in words: what is read aloud is what is seen, and no more is said than is known.
+import { expect, test } from "vitest";
+
+import type { Faults as Found, RunFault, State } from "../../src/console/api/types.js";
+import { FaultPanel } from "../../src/console/run/FaultPanel.js";
+import { Faults } from "../../src/console/views/Faults.js";
+import { at, BEGAN, detailOf } from "./rows.js";
+import { stage } from "./stage.js";
+
+const FOUND: Found = {
+  from: at(0),
+  to: at(120_000),
+  step_seconds: 60,
+  cells: [{ code: "timeout", title: "Timeout", agent: "demo", fatal: 1, healed: 2, refused: 3 }, { code: "auth", agent: "demo", fatal: 0, healed: 1_500, refused: 0 }],
+  series: [{ at: at(0), fatal: 1, healed: 2, refused: 3 }],
+  runs_total: 9,
+};
+
+test("a failed attempt after which the run went on was tried again, and nobody says that it healed", async () => {
+  const { text, container } = await stage(<Faults />, { api: { faults: async () => FOUND }, at: "/console/faults" });
+  expect(container.querySelector("tr:last-child td")?.textContent).toContain("1 fatal · 2 tried again · 3 refused");
+  expect(container.querySelector("figcaption")?.textContent).toContain("tried again");
+  expect(text()).not.toContain("healed");
+});
+
+test("a number of the matrix is called what it shows, behind what it is of", async () => {
+  const { container } = await stage(<Faults />, { api: { faults: async () => FOUND }, at: "/console/faults" });
+  const links = [...container.querySelectorAll(".matrix a")];
+  expect(links.map((link) => link.textContent)).toEqual(["auth, demo: 1,500 tried again", "auth, all agents: 1,500", "timeout, demo: 1 fatal · 2 tried again", "timeout, all agents: 6"]);
+  expect(links.filter((link) => link.hasAttribute("aria-label"))).toEqual([]);
+});
+
+const FAULT: RunFault = { code: "upstream_error", status: 502, agui_code: "UPSTREAM", others_last_hour: 0 };
+const panel = (fault: Partial<RunFault>, state: State = "failed") => stage(<FaultPanel detail={detailOf({}, { state })} fault={{ ...FAULT, ...fault }} now={BEGAN} />);
+
+test.each([
+  [3, "3 others with this code in the last hour", /fault=upstream_error&since=/],
+  [1, "1 other with this code in the last hour", /since=/],
+  [0, "See others with this code", /\?fault=upstream_error$/],
+])("%i others lead to their list", async (others_last_hour, words, href) => {
+  const { find } = await panel({ others_last_hour });
+  expect(find("a[href*='fault=']")?.textContent).toBe(words);
+  expect(find("a[href*='fault=']")?.getAttribute("href")).toMatch(href);
+});
+
+test("the status is what a client that waits saw; whoever read a stream saw a packet", async () => {
+  expect((await panel({})).text()).toContain("a client that waits for the whole answer saw HTTP 502; in a stream it was an ERROR packet");
+  const wentOn = (await panel({}, "healed")).text();
+  expect(wentOn).not.toContain("502");
+  expect(wentOn).toContain("AG-UI code UPSTREAM");
+});

@@ -1,0 +1,27 @@
+// @vitest-environment happy-dom
+// Use against limits, in numbers, in a bar and in words.
+import { expect, test } from "vitest";
+
+import type { Use } from "../../src/console/api/types.js";
+import { Tenants } from "../../src/console/views/Tenants.js";
+import { stage } from "./stage.js";
+
+const shown = (runs: Use) => stage(<Tenants />, { api: { tenants: async () => ({ tenants: [{ name: "acme", runs, no_store: false }] }) } });
+
+test.each([
+  [46, 10, "46 of 10, 460 % above the limit", true],
+  [10, 10, "10 of 10, 100 % at the limit", true],
+  [9, 10, "9 of 10, 90 % near the limit", true],
+  [8, 10, "8 of 10, 80 %", false],
+  [3, 0, "3 of 0 above the limit", true],
+  [0, 0, "0 of 0", false],
+])("%i of %i", async (used, limit, words, isHigh) => {
+  const { find } = await shown({ used, limit });
+  expect(find(".use dd")?.textContent?.trim()).toBe(words);
+  expect([find("progress")?.dataset["high"], find<HTMLProgressElement>("progress")!.value]).toEqual([String(isHigh), limit === 0 ? 0 : Math.min(1, used / limit)]);
+});
+
+test("without a limit there is no bar", async () => {
+  const { find } = await shown({ used: 5 });
+  expect([find(".use dd")?.textContent, find("progress")]).toEqual(["5 no limit", null]);
+});
