@@ -46,6 +46,7 @@ function chosen({ key, ctrlKey, metaKey, altKey }: KeyboardEvent, before: string
 function isElsewhere({ target, key }: KeyboardEvent): boolean {
   if (!(target instanceof Element)) return false;
   if (document.querySelector("dialog[open]")) return true;
-  if (target.closest("input:not([type=range]), textarea, select, [contenteditable]")) return true;
+  // Letters mean nothing to a slider or a switch; the switch of a dialog that was just closed may still have the focus.
+  if (target.closest("input:not([type=range], [type=checkbox]), textarea, select, [contenteditable]")) return true;
   return key === " " && target.closest("button, a, summary, input, [role=tab]") !== null;
 }

@@ -25,8 +25,7 @@ export function FaultPanel({ detail, fault, now }: { detail: RunDetail; fault: R
       <ul className="facts">
         {fault.severity && <li><Badge tone={isFinal ? "danger" : "warning"}>{fault.severity}</Badge></li>}
         {fault.domain && <li>domain {fault.domain}</li>}
-        {/* A run that went on has shown it to nobody as a status. */}
-        {isFinal && fault.status != null && <li>a client that waits for the whole answer saw HTTP {fault.status}; in a stream it was an ERROR packet</li>}
+        {fault.status != null && <li>a client that waits for the whole answer sees HTTP {fault.status}; in a stream it is an ERROR packet</li>}
         {fault.agui_code && <li>AG-UI code {fault.agui_code}</li>}
         {fault.retry_after != null && <li>retry after {fault.retry_after} s</li>}
         <li><Others fault={fault} now={now} /></li>
