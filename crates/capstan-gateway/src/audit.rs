@@ -37,9 +37,10 @@ impl Who {
         Self { key, ..Self::default() }
     }
 
-    /// An operator.
+    /// An operator, by the key that it showed.
     pub(crate) fn operator(operator: &Operator) -> Self {
-        Self { operator: operator.name.clone(), ..Self::default() }
+        let key = operator.keys.first().map(mark_of).unwrap_or_default();
+        Self { operator: operator.name.clone(), key, ..Self::default() }
     }
 }
 
@@ -70,6 +71,13 @@ impl fmt::Display for Deed {
             Self::PurgedSession => "purged a session",
         })
     }
+}
+
+/// To what it was done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target<'a> {
+    Stream(Uuid),
+    Session(&'a str),
 }
 
 /// Writes the lines.
@@ -141,11 +149,15 @@ impl Audit {
         tracing::info!(target: AUDIT, tenant, key, operator, owner, stream, what, "console looked");
     }
 
-    /// Somebody did something, in the console, to a run or a session.
-    pub(crate) fn console_did(&self, who: &Who, what: &str, owner: &str, stream: Option<Uuid>) {
+    /// Somebody did something, in the console, to a run or a session. A session that is gone can be asked for by its name
+    /// alone, so that it is told, although it is a client's word.
+    pub(crate) fn console_did(&self, who: &Who, what: &str, owner: &str, to: Target<'_>) {
         let Who { tenant, key, operator } = who;
-        let stream = stream.map(tracing::field::display);
-        tracing::info!(target: AUDIT, tenant, key, operator, owner, stream, what, "console did");
+        let (stream, session) = match to {
+            Target::Stream(stream) => (Some(tracing::field::display(stream)), None),
+            Target::Session(name) => (None, Some(name)),
+        };
+        tracing::info!(target: AUDIT, tenant, key, operator, owner, stream, session, what, "console did");
     }
 }
 

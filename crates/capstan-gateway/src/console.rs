@@ -72,9 +72,12 @@ impl Console {
 
     /// A request was refused.
     pub(crate) fn refused(&self, app: &App, refused: Refused, fault: &Fault) {
+        let is_of_console = refused.is_of_console;
         let refusal = refused.told(fault, app.wall.now());
         self.feed.refused(&refusal);
-        self.rollups.refused(refusal.tenant.as_deref(), refusal.code, refusal.at);
+        if !is_of_console {
+            self.rollups.refused(refusal.tenant.as_deref(), refusal.code, refusal.at);
+        }
         self.refusals.add(refusal);
     }
 }

@@ -91,18 +91,19 @@ impl Operators {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whose key this is. Every key is compared, found or not, so that the time tells nothing.
+    /// Whose key this is: the operator, with this of its keys alone, so that the audit can tell by which. Every key is compared,
+    /// found or not, so that the time tells nothing.
     pub(crate) fn holder_of(&self, key: &str) -> Option<Operator> {
         let (presented, operators) = (KeyHash::of(key), self.current());
         let mut found = None;
         for operator in operators.iter() {
             for known in &operator.keys {
                 if bool::from(known.matches(&presented)) {
-                    found = Some(operator);
+                    found = Some((operator, known));
                 }
             }
         }
-        found.cloned()
+        found.map(|(operator, shown)| Operator { keys: vec![shown.clone()], ..operator.clone() })
     }
 }
 
@@ -125,6 +126,15 @@ impl FromRequestParts<App> for Operator {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_operator_is_known_by_the_key_that_it_showed() {
+        let keys = ["old", "new"].map(KeyHash::of).to_vec();
+        let ada = Operator { name: "ada".into(), keys, tenants: Vec::new(), may: Vec::new() };
+        let operators = Operators::from(vec![ada]);
+        assert_eq!(operators.holder_of("new").unwrap().keys, [KeyHash::of("new")]);
+        assert_eq!(operators.holder_of("old").unwrap().keys, [KeyHash::of("old")]);
+    }
 
     #[test]
     fn an_operator_may_what_is_said_and_only_to_its_tenants() {

@@ -170,7 +170,8 @@ pub(crate) async fn render(State(app): State<App>, mut request: Request, next: N
         if response.extensions().get::<OfARun>().is_none() {
             app.metrics.fault(fault.kind(), NO_AGENT);
             let tenant = response.extensions_mut().remove::<OfTenant>().map(|OfTenant(name)| name);
-            let refused = Refused { request_id: id.clone(), tenant, route, status: fault.status(), ms };
+            let (request_id, status, is_of_console) = (id.clone(), fault.status(), is_of_console(&path));
+            let refused = Refused { request_id, tenant, route, status, ms, is_of_console };
             app.console.refused(&app, refused, &fault);
         }
         let cause = app.loggable(&fault);
@@ -190,6 +191,11 @@ pub(crate) async fn render(State(app): State<App>, mut request: Request, next: N
         response.headers_mut().insert("x-request-id", value);
     }
     response
+}
+
+/// Whether it is one of the console's questions, or like one.
+fn is_of_console(path: &str) -> bool {
+    path.strip_prefix("/v1/console").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// What the layers below know beside the status: Allow, and what lets a page read this across origins.

@@ -79,6 +79,8 @@ struct Relay {
     counted: usize,
     /// What the console is told of it.
     facts: Arc<Facts>,
+    /// Nobody has said anything in it yet.
+    is_silent: bool,
 }
 
 /// What a run takes of this process. Without a slot it waits for one before it begins.
@@ -144,6 +146,7 @@ async fn work(
     let started = Instant::now();
     let (calls, canceller) = (calls::OpenCalls::default(), None);
     let facts = app.console.live.of(&run);
+    let is_silent = run.last_seq == 0;
     let relay = Relay {
         app,
         agent,
@@ -160,6 +163,7 @@ async fn work(
         room,
         counted: 0,
         facts,
+        is_silent,
     };
     if let Err(error) = relay.work().await {
         if error.kind() == ErrorKind::Fenced && here.journal.store().is_shared() {

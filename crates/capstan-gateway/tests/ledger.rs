@@ -6,7 +6,7 @@ mod common;
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, Settings};
 use capstan_journal::{Claim, Frame, Journal, NameKind, Run, RunState};
-use capstan_protocol::{Fault, FaultKind, Payload, Timestamp};
+use capstan_protocol::{Fault, FaultKind, Payload, StreamPacket, Timestamp, sse};
 use common::{all, ask, disk, journal, serve_gateway, start_on, stream_of};
 use uuid::Uuid;
 
@@ -99,6 +99,39 @@ async fn every_attempt_is_on_record_with_how_it_went() {
     server.stop().await;
 }
 
+/// Says nothing at first, then a word.
+struct Slow;
+
+#[async_trait]
+impl Agent for Slow {
+    async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
+        if turn.attempt == 1 {
+            return Err(Fault::new(FaultKind::UpstreamError).with_retry_after(1.0).into());
+        }
+        out.delta("word").await?;
+        Ok(())
+    }
+
+    fn max_attempts(&self) -> u32 {
+        2
+    }
+}
+
+#[tokio::test]
+async fn what_the_gateway_says_of_a_failure_is_not_the_agents_first_packet() {
+    let journal = journal();
+    let server = serve_gateway(Gateway::new(journal.clone()).agent("slow", Slow)).await;
+    let response = server.post(&ask("x")).await;
+    let stream = stream_of(&response);
+    let packets = all(response).await;
+    assert!(matches!(packets[0].payload, Payload::Error(_)), "the gateway's warning: {packets:?}");
+    let run = record(&journal, &stream).await;
+    let [silent, spoke] = &run.attempts[..] else { panic!("{:?}", run.attempts) };
+    assert_eq!((silent.first_packet_at, silent.fault_seq), (None, Some(1)));
+    assert_eq!((spoke.first_packet_at, spoke.from_seq), (Some(packets[1].t), Some(2)));
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn whoever_arms_an_attempt_is_on_record_and_leads_to_the_run() {
     let journal = journal();
@@ -127,17 +160,33 @@ async fn whoever_arms_an_attempt_is_on_record_and_leads_to_the_run() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn an_attempt_that_a_crash_cut_short_is_on_record_as_far_as_it_came() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = disk(folder.path());
+/// A run whose process died after these packets.
+async fn cut_short(journal: &Journal, said: Vec<Payload>) -> (Run, Vec<Timestamp>) {
     let body = serde_json::to_vec(&ask("/tokens 5")).unwrap().into();
     let claim = Claim::new("local", "k", Uuid::now_v7(), Timestamp::now());
     let (agent, face, request_id) = ("demo".into(), "cap".into(), Some("r".into()));
     let claim = Claim { agent, face, body, request_id, max_attempts: 2, session: "s".into(), ..claim };
     let run = journal.claim(claim, &capstan_journal::Quota::UNLIMITED).await.unwrap().run;
-    let frames = (1..=3).map(|seq| Frame::new(seq, "data: word\n\n")).collect();
+    let (mut frames, mut times) = (Vec::new(), Vec::new());
+    for (seq, payload) in (1..).zip(said) {
+        let t = Timestamp::from_micros(run.created_at.as_micros() + 300_000 * seq as i64);
+        let mut bytes = Vec::new();
+        sse::encode_packet(&StreamPacket { stream_id: run.stream_id, seq, t, payload }, &mut bytes);
+        frames.push(Frame::new(seq, bytes));
+        times.push(t);
+    }
     journal.append(run.stream_id, 1, frames).await.unwrap();
+    (run, times)
+}
+
+#[tokio::test]
+async fn an_attempt_that_a_crash_cut_short_is_on_record_as_far_as_it_came() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = disk(folder.path());
+    let warning = Fault::new(FaultKind::UpstreamError).to_stream_error(Default::default()).into();
+    let words = ["a ", "b "].map(|word| Payload::Delta(word.into()));
+    let (run, times) =
+        cut_short(&journal, [Payload::Error(warning)].into_iter().chain(words).collect()).await;
     let server = start_on(journal.clone(), Settings::default()).await;
     while server.get("/readyz").await.status() != 200 {}
     let run = record(&journal, &run.stream_id.to_string()).await;
@@ -145,5 +194,7 @@ async fn an_attempt_that_a_crash_cut_short_is_on_record_as_far_as_it_came() {
     assert_eq!((only.from_seq, only.to_seq, only.fault_seq), (Some(1), Some(3), Some(4)));
     assert_eq!(only.fault.as_deref(), Some("run_interrupted"));
     assert_eq!((only.request_id.as_deref(), only.began_at), (Some("r"), Some(run.created_at)));
+    // Nobody wrote these down; its packets tell them. The first of them is a warning.
+    assert_eq!((only.first_packet_at, only.ended_at), (Some(times[1]), Some(times[2])));
     server.stop().await;
 }

@@ -200,6 +200,9 @@ pub(crate) struct Refusal {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) why: Option<String>,
     pub(crate) status: u16,
+    /// After how many seconds it was told to come back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) retry_after: Option<u64>,
     pub(crate) ms: u64,
 }
 
@@ -411,7 +414,7 @@ pub(crate) struct FaultDetails {
     /// What the run itself said of it; for those who may see what was said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) details: Option<Value>,
-    /// How many other runs in sight met it in the last hour, in this process.
+    /// How many other runs in sight that began in the last hour met it; 100 may stand for more.
     pub(crate) others_last_hour: u64,
 }
 

@@ -289,6 +289,7 @@ mod tests {
             title: "title",
             why: None,
             status: 400,
+            retry_after: None,
             ms: n,
         })
     }

@@ -21,6 +21,8 @@ pub(crate) struct Refused {
     pub(crate) route: Option<String>,
     pub(crate) status: u16,
     pub(crate) ms: u64,
+    /// Whether the console asked. What it is refused is no fault of a client's, and would hide those that are.
+    pub(crate) is_of_console: bool,
 }
 
 impl Refused {
@@ -35,6 +37,7 @@ impl Refused {
             title: entry.title,
             why: why(fault),
             status: self.status,
+            retry_after: fault.retry_after(),
             ms: self.ms,
         }
     }
@@ -102,8 +105,9 @@ mod tests {
         let refusals = Refusals::default();
         let fault = Fault::new(FaultKind::RateLimitExceeded);
         for n in 0..MOST + 5 {
+            let (request_id, is_of_console) = (n.to_string(), false);
             let refused =
-                Refused { request_id: n.to_string(), tenant: None, route: None, status: 429, ms: 1 };
+                Refused { request_id, tenant: None, route: None, status: 429, ms: 1, is_of_console };
             refusals.add(refused.told(&fault, Timestamp::from_micros(n as i64)));
         }
         let find = |id: &str| refusals.find(9, |refusal| refusal.request_id == id).0.len();

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::access::{self, Caller, LOCAL, bearer};
 use crate::app::App;
-use crate::audit::Who;
+use crate::audit::{Target, Who};
 use crate::lanes::Seat;
 use crate::lookup;
 use crate::operators::{EVERY_TENANT, Operator, Right};
@@ -205,6 +205,11 @@ impl Visitor {
         tenant: &str,
         stream: Option<Uuid>,
     ) -> Result<(), Fault> {
+        if app.settings.console_content() == ContentRule::Never {
+            return Err(forbidden(
+                "This console shows nobody what was said: `console.content` is \"never\".",
+            ));
+        }
         if !self.may_read(app, tenant) {
             return Err(forbidden(
                 "What was said is not shown to you: it takes the right `content`, and a tenant \
@@ -230,8 +235,8 @@ impl Visitor {
     }
 
     /// Notes what was done.
-    pub(crate) fn did(&self, app: &App, act: Act, tenant: &str, stream: Option<Uuid>) {
-        app.audit.console_did(&self.who(), act.word(), tenant, stream);
+    pub(crate) fn did(&self, app: &App, act: Act, tenant: &str, to: Target<'_>) {
+        app.audit.console_did(&self.who(), act.word(), tenant, to);
         app.metrics.console(act.word());
     }
 }

@@ -159,7 +159,9 @@ impl Relay {
         if frames.is_empty() {
             return Ok(());
         }
-        if self.run.last_seq == 0 {
+        let spoke_at = self.packets.spoke_at();
+        if self.is_silent && spoke_at.is_some() {
+            self.is_silent = false;
             self.app.metrics.first_packet(self.app.agent_label(&self.run.agent), self.started.elapsed());
         }
         let began = Instant::now();
@@ -168,7 +170,9 @@ impl Relay {
         self.app.metrics.append_seconds.observe(took.as_secs_f64());
         self.app.console.appends.observe(took);
         self.facts.appended(self.packets.latest());
-        ledger::speaks(&mut self.run, self.packets.latest());
+        if let Some(at) = spoke_at {
+            ledger::speaks(&mut self.run, at);
+        }
         self.run.last_seq = self.packets.seq();
         Ok(())
     }

@@ -232,6 +232,7 @@ async fn close(app: &App, run: &Run, ending: Ending, turn: Option<StoredTurn>) -
     let from = (run.state, run.attempt);
     let mut run = run.clone();
     let mut packets = PacketWriter::after_last(app, &run).await;
+    ledger::recall_speech(app, &mut run).await;
     // Whoever was at work on it was last heard of then.
     ledger::ends(&mut run, &packets, packets.latest(), ending.fault().as_ref());
     run.viewers = app.console.live.close(run.stream_id);
@@ -293,6 +294,7 @@ pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
     let from = (run.state, run.attempt);
     let (mut run, mut packets) = (run.clone(), PacketWriter::after_last(app, run).await);
     let wait = app.wait_after(&fault, run.attempt);
+    ledger::recall_speech(app, &mut run).await;
     ledger::ends(&mut run, &packets, packets.latest(), Some(&told_to_wait(&fault)));
     let ready = write_wait(app, &mut packets, &mut run, &fault, wait);
     let frames: Vec<Frame> = packets.take_frames();
@@ -308,7 +310,9 @@ pub(crate) async fn lose(app: &App, run: &Run) -> Result<(), Fault> {
     let fault = Fault::new(FaultKind::StreamLost);
     failure::record(app, run, &fault);
     let last_seq = run.last_seq + LOST_TAIL_GAP - 1;
-    let mut beyond = Run { last_seq, ..run.clone() };
+    let mut beyond = run.clone();
+    ledger::recall_speech(app, &mut beyond).await;
+    beyond.last_seq = last_seq;
     let at = PacketWriter::after_last(app, run).await.latest();
     ledger::ends_after(&mut beyond, run.last_seq, at, Some((&fault, last_seq + 1)));
     close_waiting(app, &beyond, Ending::Failed(fault)).await

@@ -1,11 +1,13 @@
 //! What a run's record tells of its attempts, for whoever asks later why it failed. It is kept in memory while an attempt is
-//! under way and written with the transitions that happen anyway: a crash loses only what the open attempt had not noted.
+//! under way and written with the transitions that happen anyway: a crash loses only what the open attempt had not noted, and
+//! its packets do not tell.
 
 use capstan_agent::{CallEnded, CallOutcome, CallsMade, MemberCalls, TraceParent};
 use capstan_journal::{Attempt, MemberUse, Run};
-use capstan_protocol::{Fault, FaultKind, Timestamp};
+use capstan_protocol::{Fault, FaultKind, Timestamp, sse};
 
-use super::packet_writer::PacketWriter;
+use super::packet_writer::{PacketWriter, is_said};
+use crate::app::App;
 
 /// The POST that started a run, or armed one of its attempts.
 #[derive(Debug, Clone, Default)]
@@ -39,9 +41,36 @@ pub(super) fn begins(run: &mut Run, at: Timestamp, trace: Option<&TraceParent>) 
     });
 }
 
-/// The attempt has said something.
+/// The attempt said something first at this time.
 pub(super) fn speaks(run: &mut Run, at: Timestamp) {
     note(run, |attempt| attempt.first_packet_at = attempt.first_packet_at.or(Some(at)));
+}
+
+/// Its agent may have warned of several calls before one of them said anything; of more the record tells nothing.
+const LOOKED_AT: usize = 16;
+const BYTES_LOOKED_AT: usize = 64 * 1024;
+
+/// Looks up when the attempt spoke first, if whoever was at work on it died before that was written down.
+pub(super) async fn recall_speech(app: &App, run: &mut Run) {
+    let (first, last) = (first_seq(run), run.last_seq);
+    let is_told =
+        |entry: &Attempt| entry.n == run.attempt && entry.ended_at.or(entry.first_packet_at).is_some();
+    if first > last || run.attempts.iter().any(is_told) {
+        return;
+    }
+    // A place that is damaged tells nothing, and the run ends or waits all the same.
+    let frames = app.journal.store().read(run.stream_id, first - 1, LOOKED_AT, BYTES_LOOKED_AT).await;
+    let frames = frames.unwrap_or_default();
+    let mut packets = frames.iter().filter_map(|frame| sse::decode_packet(&frame.bytes));
+    if let Some(spoken) = packets.find(|packet| is_said(&packet.payload)) {
+        speaks(run, spoken.t);
+    }
+}
+
+/// The packet with which the present attempt began, if it wrote any.
+fn first_seq(run: &Run) -> u64 {
+    let earlier = run.attempts.iter().filter(|attempt| attempt.n < run.attempt);
+    1 + earlier.filter_map(|attempt| attempt.fault_seq.max(attempt.to_seq)).max().unwrap_or(0)
 }
 
 /// The attempt is over, before anything is written of that; `told` is its fault as the next packet tells it.
@@ -66,8 +95,7 @@ pub(super) fn ends(run: &mut Run, packets: &PacketWriter, at: Timestamp, told: O
 /// The same of an attempt of which only the last packet is known; `told` is its fault and the packet that tells it. One
 /// that was over before stays as it is.
 pub(super) fn ends_after(run: &mut Run, last: u64, at: Timestamp, told: Option<(&Fault, u64)>) {
-    let earlier = run.attempts.iter().filter(|attempt| attempt.n < run.attempt);
-    let first = 1 + earlier.filter_map(|attempt| attempt.fault_seq.max(attempt.to_seq)).max().unwrap_or(0);
+    let first = first_seq(run);
     note(run, |attempt| {
         if attempt.ended_at.is_some() {
             return;

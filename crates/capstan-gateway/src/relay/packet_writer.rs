@@ -55,6 +55,8 @@ pub(super) struct PacketWriter {
     swallowed: u64,
     /// Back to which packet it took the viewers.
     reset_to: Option<u64>,
+    /// The time of the first packet that says something of its.
+    spoke_at: Option<Timestamp>,
 }
 
 impl PacketWriter {
@@ -85,6 +87,7 @@ impl PacketWriter {
             reason: None,
             swallowed: 0,
             reset_to: None,
+            spoke_at: None,
         }
     }
 
@@ -238,6 +241,11 @@ impl PacketWriter {
         self.reset_to
     }
 
+    /// When the present attempt first said something, if it did. Warnings and errors are told of it, not said by it.
+    pub(super) fn spoke_at(&self) -> Option<Timestamp> {
+        self.spoke_at
+    }
+
     /// The time of the last packet, or of the record if there is none.
     pub(super) fn latest(&self) -> Timestamp {
         self.latest
@@ -302,7 +310,7 @@ impl PacketWriter {
         self.turned.clear();
         self.asked.clear();
         self.spending.begin_attempt();
-        (self.swallowed, self.reset_to) = (0, None);
+        (self.swallowed, self.reset_to, self.spoke_at) = (0, None, None);
     }
 
     /// Takes one output of the agent's.
@@ -519,12 +527,23 @@ impl PacketWriter {
     pub(super) fn write(&mut self, payload: Payload) {
         self.seq += 1;
         self.latest = self.latest.max(self.app.clock.now());
+        if is_said(&payload) {
+            self.spoke_at = self.spoke_at.or(Some(self.latest));
+        }
         let packet = StreamPacket { stream_id: self.stream_id, seq: self.seq, t: self.latest, payload };
         let before = self.buffer.len();
         sse::encode_packet(&packet, &mut self.buffer);
         self.bytes += (self.buffer.len() - before) as u64;
         self.app.metrics.packet(packet.op());
         self.ends.push(self.buffer.len());
+    }
+}
+
+/// Whether an agent says it. Errors and CLOSE are said of it.
+pub(super) fn is_said(payload: &Payload) -> bool {
+    match payload {
+        Payload::Delta(_) | Payload::Event(_) => true,
+        Payload::Error(_) | Payload::Close(_) => false,
     }
 }
 

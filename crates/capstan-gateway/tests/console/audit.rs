@@ -3,9 +3,11 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use capstan_gateway::KeyHash;
 use serde_json::Value;
+use uuid::Uuid;
 
-use crate::common::{self, all, ask, start, stream_of};
+use crate::common::{self, all, ask, ask_in, start, stream_of};
 use crate::{ids, json, send, settings};
 
 /// Lines of the log of this test.
@@ -49,6 +51,10 @@ async fn whoever_looks_at_what_was_said_and_whatever_is_done_is_on_the_record() 
     assert_eq!((stream_gone.status().as_u16(), stream_gone.bytes().await.unwrap().len()), (204, 0));
     assert_eq!(send(&server, "GET", &path, Some("doer")).await.status(), 404);
     assert!(ids(&json(&server, "/v1/console/runs", Some("doer")).await).is_empty());
+    let session = Uuid::now_v7();
+    all(server.post_with(&ask_in(session, "/tokens 1"), &[("authorization", auth)]).await).await;
+    let path = format!("/v1/console/sessions/a/{session}");
+    assert_eq!(send(&server, "DELETE", &path, Some("doer")).await.status(), 204);
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     let audit: Vec<Value> = text
         .lines()
@@ -69,9 +75,18 @@ async fn whoever_looks_at_what_was_said_and_whatever_is_done_is_on_the_record() 
         ("console looked", "seer", "body"),
         ("console did", "doer", "stop"),
         ("console did", "doer", "purge"),
+        ("console did", "doer", "purge"),
     ];
     assert_eq!(told, expected, "{text}");
-    assert!(audit.iter().all(|line| line["owner"] == "a" && line["stream"] == stream.as_str()));
+    assert!(audit.iter().all(|line| line["owner"] == "a"));
+    let (of_session, of_run) = audit.split_last().unwrap();
+    assert!(of_run.iter().all(|line| line["stream"] == stream.as_str() && line.get("session").is_none()));
+    assert_eq!((&of_session["session"], of_session.get("stream")), (&session.to_string().into(), None));
+    // By which of its keys, as a tenant's lines tell it.
+    for line in &audit {
+        let key = KeyHash::of(line["operator"].as_str().unwrap()).to_hex();
+        assert_eq!(line["key"], key[..8], "{line}");
+    }
     let metrics = server.get("/metrics").await.text().await.unwrap();
     assert!(metrics.contains("capstan_console_total{name=\"stop\"} 1"), "{metrics}");
 }

@@ -7,6 +7,7 @@ mod common;
 mod feed;
 mod idle;
 mod numbers;
+mod refusals;
 mod rights;
 mod runs;
 

@@ -1,10 +1,10 @@
 //! What is told of runs, one by one and in lists, and how they are found.
 
-use capstan_gateway::Settings;
+use capstan_gateway::{Gateway, Settings};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::common::{self, all, ask, ask_in, problem, start, stream_of};
+use crate::common::{self, all, ask, ask_in, demo, disk, problem, serve_gateway, start, stream_of};
 use crate::{SECRET, ids, json, run, send};
 
 #[tokio::test]
@@ -35,6 +35,29 @@ async fn a_run_is_told_with_all_attempts_what_its_fault_means_and_what_to_do() {
     assert!(fault["details"]["message"].is_string(), "its own words, for who may see them: {fault}");
     assert!(told["sentence"].as_str().unwrap().starts_with("Failed after 1 attempt in"), "{told}");
     assert_eq!(told["viewers_sum"]["joined"], 1, "{told}");
+}
+
+#[tokio::test]
+async fn others_with_the_same_fault_are_counted_across_restarts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    let gateway = || Gateway::new(disk(&path)).agent("demo", demo());
+    let server = serve_gateway(gateway()).await;
+    for text in ["/fault context_length_exceeded", "/fault quota_exceeded", "/tokens 1"] {
+        run(&server, text, &[]).await;
+    }
+    let last = run(&server, "/fault context_length_exceeded", &[]).await;
+    server.stop().await;
+    let server = serve_gateway(gateway()).await;
+    let others = async || {
+        let told = json(&server, &format!("/v1/console/runs/{last}"), None).await;
+        told["fault"]["others_last_hour"].clone()
+    };
+    assert_eq!(others().await, 1);
+    run(&server, "/fault context_length_exceeded", &[]).await;
+    assert_eq!(others().await, 2);
+    server.clock.set_by(3601);
+    assert_eq!(others().await, 0, "that was more than an hour ago");
 }
 
 #[tokio::test]
@@ -120,7 +143,7 @@ async fn any_id_leads_to_its_run_and_a_refused_request_to_its_refusal() {
     assert!(refusal["title"].is_string() && found["hits"].as_array().unwrap().is_empty());
 }
 
-fn limits_of_one_request() -> capstan_gateway::Limits {
+pub(super) fn limits_of_one_request() -> capstan_gateway::Limits {
     capstan_gateway::Limits { requests_per_minute: 1, ..capstan_gateway::Limits::default() }
 }
 

@@ -11,8 +11,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::numbers::met_lately;
+use super::numbers::{HOUR, before};
 use crate::app::App;
+use crate::audit::Target;
 use crate::console::answers::{Findings, Marks, RunDetails, RunRow, RunRows, StoppedRun};
 use crate::console::marks::Span;
 use crate::console::visitor::{Act, Look, Visitor};
@@ -35,7 +36,7 @@ const OF_ONE: &[FaultKind] = &[
 /// What is looked for.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct FindParams {
-    /// A stream's id or its first eight digits or more, a cursor, a run's key, an X-Request-ID, a session, a trace id.
+    /// A stream's id or its first eight digits or more, a cursor, a run's key, an X-Request-ID, a session, the trace id of its `traceparent`.
     q: String,
 }
 
@@ -170,7 +171,7 @@ pub(crate) async fn details(
     let run = Run { owner: owner_of(&app, &visitor, &run).await?, ..run };
     let mut told = RunDetails::new(&app, &visitor, &run);
     if let Some(fault) = &mut told.fault {
-        fault.others_last_hour = others(&app, &visitor, &run, &fault.code);
+        fault.others_last_hour = others(&app, &visitor, &run, &fault.code).await?;
     }
     if let Some(fault) = &mut told.fault
         && told.may.content
@@ -196,12 +197,19 @@ async fn owner_of(app: &App, visitor: &Visitor, run: &Run) -> Result<Option<Stri
     Ok(page.runs.into_iter().next().and_then(|run| run.owner))
 }
 
-/// How many others met the fault lately.
-fn others(app: &App, visitor: &Visitor, run: &Run, code: &str) -> u64 {
-    let own = run.attempts.iter().filter(|attempt| attempt.fault.as_deref() == Some(code)).count() as u64;
-    let is_counted =
-        run.closed_at.is_some_and(|at| app.wall.now().as_micros() - at.as_micros() < 3_600_000_000);
-    met_lately(app, visitor, code).saturating_sub(if is_counted { own } else { 0 })
+/// More are not counted: whoever wants to know looks at the list.
+const MOST_OTHERS: usize = 100;
+
+/// How many others met the fault lately, as the list of them would tell.
+async fn others(app: &App, visitor: &Visitor, run: &Run, code: &str) -> Result<u64, Refusal> {
+    let from = Some(RunQuery::first_id_at(before(app.wall.now(), HOUR)));
+    let (tenants, fault) = (visitor.names(), Some(code.to_owned()));
+    // The run itself may be among them.
+    let query = RunQuery { tenants, fault, from, limit: MOST_OTHERS + 1, ..RunQuery::default() };
+    let _one = app.limiter.heavy.answer(&visitor.payer()).await;
+    let page = app.journal.store().page(query).await?;
+    let others = page.runs.iter().filter(|other| other.stream_id != run.stream_id);
+    Ok(others.take(MOST_OTHERS).count() as u64)
 }
 
 /// What an error packet of a run says beyond its code. What cannot be read is not told.
@@ -340,7 +348,7 @@ pub(crate) async fn stop(
     visitor.check_act(&app, Act::Stop, &run.tenant)?;
     let (was_open, run) = (run.is_open(), runs::stop(&app, run).await?);
     if was_open {
-        visitor.did(&app, Act::Stop, &run.tenant, Some(run.stream_id));
+        visitor.did(&app, Act::Stop, &run.tenant, Target::Stream(run.stream_id));
     }
     Ok(Json(StoppedRun { state: Status::of(&run).word(), reason: run.reason }))
 }
@@ -364,7 +372,7 @@ pub(crate) async fn purge(
     let run = visitor.run(&app, &id).await?;
     visitor.check_act(&app, Act::Purge, &run.tenant)?;
     let run = erase::stream(&app, run).await?;
-    visitor.did(&app, Act::Purge, &run.tenant, Some(run.stream_id));
+    visitor.did(&app, Act::Purge, &run.tenant, Target::Stream(run.stream_id));
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::runs::check_session;
 use crate::answers::SessionTurn;
 use crate::app::App;
+use crate::audit::Target;
 use crate::console::answers::RunRow;
 use crate::console::visitor::{Act, Look, Visitor};
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
@@ -131,6 +132,6 @@ pub(crate) async fn purge(
     check_session(&app, &visitor, &tenant, &session).await?;
     visitor.check_act(&app, Act::Purge, &tenant)?;
     erase::session(&app, &tenant, &session).await?;
-    visitor.did(&app, Act::Purge, &tenant, None);
+    visitor.did(&app, Act::Purge, &tenant, Target::Session(&session));
     Ok(StatusCode::NO_CONTENT)
 }
