@@ -50,13 +50,13 @@ pub struct Settings {
 
 impl Settings {
     /// Whether there is a console.
-    pub(crate) fn has_console(&self) -> bool {
+    pub fn has_console(&self) -> bool {
         let is_for_all = self.is_local() && self.open;
         self.console.enabled && (!is_for_all || !self.operators.current().is_empty())
     }
 
     /// Whether the console shows what was said.
-    pub(crate) fn console_content(&self) -> ContentRule {
+    pub fn console_content(&self) -> ContentRule {
         let usual = if self.is_local() { ContentRule::Shown } else { ContentRule::Asked };
         self.console.content.unwrap_or(usual)
     }

@@ -41,6 +41,22 @@ fn the_example_is_accepted_and_changes_nothing() {
 }
 
 #[test]
+fn what_the_console_shows_is_told_as_it_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let tenant = format!("[[tenants]]\nname = \"acme\"\nkeys = [\"sha256:{}\"]\n", "ab".repeat(32));
+    let files = [
+        (String::new(), "\"shown\"", "default"),
+        (tenant.clone(), "\"asked\"", "default"),
+        (format!("[console]\ncontent = \"never\"\n{tenant}"), "\"never\"", "my.toml:2"),
+    ];
+    for (file, holds, from) in files {
+        fs::write(folder.path().join("my.toml"), file).unwrap();
+        let checked = config(folder.path(), &["check", "--config", "my.toml"], &[]);
+        assert_eq!(row(&checked, "console.content"), ["console.content", holds, from]);
+    }
+}
+
+#[test]
 fn every_value_is_told_with_the_place_that_it_comes_from() {
     let folder = tempfile::tempdir().unwrap();
     let file = format!(

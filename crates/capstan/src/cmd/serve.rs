@@ -137,7 +137,9 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
     plan.settings.limits.connections = descriptors::raise(plan.settings.limits.connections);
     let listeners = address::bind(&plan.addresses).await?;
     let console_listeners = address::bind(&plan.console_addresses).await?;
-    let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
+    let [addresses, console_addresses] = [&listeners, &console_listeners]
+        .map(|all| all.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>());
+    let (addresses, console_addresses) = (addresses?, console_addresses?);
     tls::warn_if_plain(&addresses, plan.certificate.is_some());
     let options = Options { durability: plan.durability, min_free_bytes: config.min_free_bytes };
     let mut replica = config.replica()?;
@@ -158,7 +160,7 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
     let journal = Journal::new(store, TailLimits::default());
     // Before the greeting: whoever reads it may send a signal at once.
     let terminated = terminated()?;
-    let greeting = greeting(&config, &plan, &addresses);
+    let greeting = greeting(&config, &plan, &addresses, &console_addresses);
     let Plan { settings, agents, certificate, token_keys, .. } = plan;
     let certificate = certificate.zip(settings.tls.clone());
     if let Some((source, jwt)) = token_keys.clone() {
@@ -208,13 +210,16 @@ fn unopened(error: &JournalError) -> Failure {
     }
 }
 
-fn greeting(config: &Config, plan: &Plan, addresses: &[SocketAddr]) -> String {
+fn greeting(config: &Config, plan: &Plan, addresses: &[SocketAddr], of_console: &[SocketAddr]) -> String {
     let is_tls = plan.certificate.is_some();
+    let of_console = if of_console.is_empty() { addresses } else { of_console };
+    let console = address::url(&address::reachable(of_console), is_tls);
     let program = std::env::args().next().unwrap_or_else(|| "capstan".into());
     let greeting = Greeting {
         program: &program,
         listening: &address::url(addresses, is_tls),
         url: &address::url(&address::reachable(addresses), is_tls),
+        console: plan.settings.has_console().then_some(console.as_str()),
         journal: &config.shown_journal(),
         needs_key: !plan.settings.is_local(),
         is_demo: plan.is_demo(),

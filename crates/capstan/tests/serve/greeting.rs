@@ -50,3 +50,24 @@ fn the_lines_to_try_work_as_they_stand() {
     assert!(!tenants.contains(&key));
     assert!(!other.contains("/help") && other.contains(" agents --url"), "{other}");
 }
+
+/// The line with the console's address, if there is one.
+fn console_line(config: &str, args: &[&str]) -> (String, Option<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("capstan.toml"), config).unwrap();
+    let server = Server::start_as(folder.path(), args, &[]);
+    let line = server.greeting().into_iter().find(|line| line.ends_with("/console"));
+    (server.url.clone(), line)
+}
+
+#[test]
+fn the_consoles_address_is_told_where_there_is_one() {
+    let (url, told) = console_line("", &[]);
+    assert_eq!(told, Some(format!("  {url}/console")));
+    let (url, told) = console_line("[console]\nlisten = \"127.0.0.1:0\"\n", &[]);
+    let told = told.unwrap();
+    assert!(told.starts_with("  http://127.0.0.1:") && !told.contains(&url), "{told} is its own, not {url}");
+    assert!(!told.contains(":0/"), "{told}: the port that it really has");
+    assert_eq!(console_line("[console]\nenabled = false\n", &[]).1, None);
+    assert_eq!(console_line("", &["--open"]).1, None, "open to all, and no operator");
+}

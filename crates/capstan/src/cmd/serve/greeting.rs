@@ -14,6 +14,8 @@ pub(super) struct Greeting<'a> {
     pub(super) listening: &'a str,
     /// Where this machine reaches it.
     pub(super) url: &'a str,
+    /// Where this machine reaches the console, if there is one.
+    pub(super) console: Option<&'a str>,
     pub(super) journal: &'a str,
     pub(super) needs_key: bool,
     /// The default agent knows `/help`.
@@ -41,6 +43,9 @@ impl fmt::Display for Greeting<'_> {
         }
         let post = format!("curl -sN {url}/v1/assist -H 'content-type: application/json'{header} -d @-");
         writeln!(f, "  {program} request '{QUESTION}' | {post}")?;
+        if let Some(console) = self.console {
+            writeln!(f, "  {console}/console")?;
+        }
         writeln!(f, "  {url}")
     }
 }

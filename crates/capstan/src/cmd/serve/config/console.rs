@@ -41,15 +41,15 @@ impl ConsoleConfig {
         })
     }
 
-    /// Every key with its value.
-    pub(super) fn values(&self) -> Vec<(&'static str, String)> {
+    /// Every key with its value; what is shown of what was said depends on more than this table.
+    pub(super) fn values(&self, content: ContentRule) -> Vec<(&'static str, String)> {
         let shown =
             |word: &Option<String>| word.as_ref().map_or_else(|| "none".into(), |word| format!("{word:?}"));
         vec![
             ("enabled", self.enabled.to_string()),
             ("listen", shown(&self.listen)),
             ("actions", self.actions.to_string()),
-            ("content", shown(&self.content)),
+            ("content", format!("{:?}", content.word())),
             ("trace_url", shown(&self.trace_url)),
             ("logs_url", shown(&self.logs_url)),
         ]

@@ -69,7 +69,7 @@ impl Config {
             ("timeouts", TimeoutsConfig::values(&settings.timeouts)),
             ("retention", RetentionConfig::values(&settings.retention)),
             ("cluster", self.cluster.values()),
-            ("console", self.console.values()),
+            ("console", self.console.values(settings.console_content())),
         ] {
             rows.extend(values.into_iter().map(|(key, value)| (format!("{table}.{key}"), value)));
         }
