@@ -4,7 +4,6 @@ mod about;
 mod agents;
 mod events;
 mod faults;
-#[allow(dead_code, reason = "`met_lately` goes with the next change of its file")]
 mod numbers;
 mod overview;
 mod replicas;

@@ -34,13 +34,3 @@ pub(super) fn faults_lately(app: &App, visitor: &Visitor, seconds: i64) -> u64 {
     app.console.rollups.since(before(now, seconds), now, is_seen, |_, _, counts| sum += all_faults(counts));
     sum
 }
-
-/// Runs in sight that met a fault in the last hour.
-pub(super) fn met_lately(app: &App, visitor: &Visitor, code: &str) -> u64 {
-    let (now, mut sum) = (app.wall.now(), 0_u64);
-    let is_seen = |key: &RollupKey| key.is_fault && key.code == code && sees(visitor, key);
-    app.console.rollups.since(before(now, HOUR), now, is_seen, |_, _, counts| {
-        sum += counts.fatal + counts.healed;
-    });
-    sum
-}
