@@ -2,6 +2,8 @@
 //! nothing of it can run while a lock is held.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::task::Poll;
 
 use capstan_client::protocol::event::STREAM_RESET;
 use capstan_client::{CapError, Notice, PacketStream, RuntimeError};
@@ -67,11 +69,24 @@ pub(crate) async fn batch(packets: &mut PacketStream, out: &mut impl Sink) -> Op
             None => {
                 // The connection is read by a task of its own. One turn for it: what the socket holds comes along, so
                 // that a fast stream costs a wake-up per socket read, not per chunk.
-                tokio::task::yield_now().await;
+                give_way().await;
                 packets.next().now_or_never()?
             }
         };
     }
+}
+
+/// Lets the tasks have their turn that are ready. `yield_now` would ask the kernel first which ones are, each time.
+async fn give_way() {
+    let mut is_back = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut is_back, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// What the caller gets.
