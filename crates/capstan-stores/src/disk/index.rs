@@ -87,6 +87,9 @@ pub(crate) struct Session {
     gone_turns: BTreeSet<u64>,
     /// Turns that were erased already when they were found, and so never counted.
     erased_turns: BTreeSet<u64>,
+    /// While a journal is opened: turns that were found in cleaned segments, and in which. Whoever erased one while it was being
+    /// copied has named the segment that it was copied from.
+    copied_turns: BTreeMap<u64, u32>,
     is_known: bool,
 }
 
@@ -206,6 +209,7 @@ impl Session {
             bytes: 0,
             gone_turns: BTreeSet::new(),
             erased_turns: BTreeSet::new(),
+            copied_turns: BTreeMap::new(),
             is_known: false,
         }
     }
@@ -382,6 +386,7 @@ impl Index {
     pub(crate) fn settle(&mut self) {
         let Self { sessions, streams, gone, names, used, .. } = self;
         sessions.retain(|_, session| session.is_known);
+        sessions.values_mut().for_each(|session| session.copied_turns = BTreeMap::new());
         used.retain(|(_, id)| sessions.contains_key(id));
         names.retain(|(name, owner)| {
             let kept = |gone: &Gone| gone.summary.is_some_and(|summary| summary.claim == Some(*name));

@@ -7,6 +7,7 @@ use super::super::footer::Entry;
 use super::super::format::Kind;
 use super::super::names::Name;
 use super::super::record::{GoneSummary, RunSummary, SessionSummary, read_number, read_tokens};
+use super::super::shared::CLEANED;
 use super::{HEADS, Index, Location, Session, Stream, change, weight};
 use uuid::Uuid;
 
@@ -150,6 +151,9 @@ impl Index {
             return session.parts.add(segment, 0, None);
         }
         session.turns += 1;
+        if segment >= CLEANED {
+            session.copied_turns.insert(entry.seq, segment);
+        }
         session.parts.add(segment, weight(entry), Some(entry.seq));
         if let Some(session) = self.sessions.get_mut(&entry.owner) {
             session.resize(0, u64::from(entry.length), &mut self.turns_of);
@@ -175,14 +179,20 @@ impl Index {
         let is_news = session.gone_turns.insert(entry.seq);
         let place = read_number(summary).map(|packed| ((packed >> 32) as u32, packed as u32));
         if let Some((of, turn)) = place.filter(|_| is_news && session.turns > 0) {
-            let is_counted = !session.erased_turns.contains(&entry.seq);
-            let has_turn =
-                is_counted && session.parts.0.iter().any(|part| part.segment == of && part.last >= entry.seq);
-            if has_turn {
+            let is_there = session.parts.0.iter().any(|part| part.segment == of && part.last >= entry.seq);
+            // Or it was copied meanwhile, or the copy that it was erased from has not outlived a crash.
+            let is_lost = of >= CLEANED && !self.segments.contains_key(&of);
+            let original = session.parts.0.iter().find(|part| {
+                is_lost && part.segment < CLEANED && (part.first..=part.last).contains(&entry.seq)
+            });
+            let elsewhere =
+                || session.copied_turns.get(&entry.seq).copied().or(original.map(|part| part.segment));
+            let found = if is_there { Some(of) } else { elsewhere() };
+            if let Some(held) = found.filter(|_| !session.erased_turns.contains(&entry.seq)) {
                 session.turns -= 1;
                 session.resize(u64::from(turn.saturating_sub(HEADS)), 0, &mut self.turns_of);
-                session.parts.lighten(of, turn);
-                self.lighten(of, turn);
+                session.parts.lighten(held, turn);
+                self.lighten(held, turn);
             }
         }
         self.weigh(segment, weight(entry));
