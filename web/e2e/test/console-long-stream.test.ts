@@ -34,10 +34,20 @@ test.runIf(isLong)("a stream of a hundred thousand packets is zoomed, scrolled a
   await page.getByRole("tab", { name: "As seen" }).click();
   await page.getByRole("button", { name: "Play" }).waitFor();
   await tasks();
+  // The least that was shown, looked at with every frame.
+  await page.getByRole("slider", { name: "Packet" }).evaluate((slider) => {
+    Object.assign(window, { least: Infinity });
+    const look = () => {
+      const seen = window as unknown as { least: number };
+      seen.least = Math.min(seen.least, Number((slider as HTMLInputElement).value));
+      requestAnimationFrame(look);
+    };
+    look();
+  });
   await page.getByRole("button", { name: "Play" }).click();
-  // To its end, since such a stream takes a second or two.
   const shown = async () => Number(await page.getByRole("slider", { name: "Packet" }).inputValue());
-  await expect.poll(shown, { timeout: 60_000 }).toBeLessThan(PACKETS);
+  // To its end, which may come before anybody asks: a fast gateway wrote all of it within a tenth of a second.
+  await expect.poll(() => page.evaluate(() => (window as unknown as { least: number }).least), { timeout: 60_000 }).toBeLessThan(PACKETS);
   await expect.poll(shown, { timeout: 60_000 }).toBeGreaterThanOrEqual(PACKETS);
   await expectSmooth(tasks, "replay");
   expect(await heapOf(page)).toBeLessThan(3 * HEAP);
