@@ -396,7 +396,12 @@ impl Index {
 
     /// To be called when what was kept of a dropped segment has been admitted.
     pub(crate) fn forget_done(&mut self, entries: &[Entry]) {
-        entries.iter().for_each(|entry| self.forget_if_done(entry.owner));
+        for entry in entries {
+            self.forget_if_done(entry.owner);
+            if let Some(session) = self.sessions.get_mut(&entry.owner) {
+                session.copied_turns = BTreeMap::new();
+            }
+        }
     }
 
     /// Whether a frame may have been overwritten on purpose.

@@ -250,3 +250,36 @@ fn session_of(kind: Kind, summary: &[u8]) -> Option<Name> {
         | Kind::Tokens => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::record::number_summary;
+    use super::*;
+
+    const SESSION: Uuid = Uuid::from_u128(7);
+
+    fn entry(kind: Kind, seq: u64) -> Entry {
+        Entry { owner: SESSION, kind, seq, offset: 0, length: 50 }
+    }
+
+    /// Turns 1 to 3 are in one segment; the second was erased, by a mark that names where it was.
+    fn turns_left(held: u32, named: u32) -> u64 {
+        let mut index = Index::default();
+        for seq in 1..=3 {
+            index.admit(held, &entry(Kind::Turn, seq), &number_summary(0)[2..]);
+        }
+        let packed = u64::from(named) << 32 | u64::from(weight(&entry(Kind::Turn, 2)));
+        for _ in 0..2 {
+            index.admit(9, &entry(Kind::TurnGone, 2), &number_summary(packed)[2..]);
+        }
+        index.sessions[&SESSION].turns
+    }
+
+    #[test]
+    fn a_turn_is_counted_out_once_wherever_its_mark_says_that_it_was() {
+        assert_eq!(turns_left(3, 3), 2, "where it was");
+        assert_eq!(turns_left(CLEANED, 3), 2, "it was erased while it was copied");
+        assert_eq!(turns_left(3, CLEANED), 2, "the copy did not outlive a crash");
+        assert_eq!(turns_left(3, 2), 3, "it went with its segment, and was never counted");
+    }
+}
