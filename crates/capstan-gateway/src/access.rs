@@ -18,7 +18,7 @@ use crate::jwt::{Jwt, is_token};
 use crate::lanes::Seat;
 use crate::paid_body::Payer;
 use crate::refusal::{OfTenant, Refusal, refused_by_credentials};
-use crate::scopes::{Scope, Scopes};
+use crate::scopes::{Operation, Scope, Scopes};
 use crate::tenants::{KeyHash, TenantKey};
 use crate::tickets::Tickets;
 
@@ -44,21 +44,21 @@ impl Caller {
     }
 
     /// Refuses what its key or token is not for.
-    pub(crate) fn check(&self, scope: Scope) -> Result<(), Fault> {
-        self.scopes.has(scope).then_some(()).ok_or_else(|| {
-            let message = format!("The key or token may not do this: it lacks the scope `{}`.", scope.word());
-            Fault::new(FaultKind::TenantUnauthorized).with_message(message).with_detail(LACKS, scope.word())
-        })
+    pub(crate) fn check(&self, operation: Operation) -> Result<(), Fault> {
+        let Some(scope) = self.scopes.lacks(operation) else { return Ok(()) };
+        let message = format!("The key or token may not do this: it lacks the scope `{}`.", scope.word());
+        let fault = Fault::new(FaultKind::TenantUnauthorized).with_message(message);
+        Err(fault.with_detail(LACKS, scope.word()))
     }
 }
 
 /// The detail that names the scope which a known key or token lacks.
 pub(crate) const LACKS: &str = "scope";
 
-/// Refuses a request whose key or token lacks a scope of its route. Routes without a caller are open to everybody.
-pub(crate) async fn check_scopes(scopes: &'static [Scope], request: Request, next: Next) -> Response {
+/// Refuses a request whose key or token lacks a scope of its operation. Routes without a caller are open to everybody.
+pub(crate) async fn check_scopes(operation: Operation, request: Request, next: Next) -> Response {
     let caller = request.extensions().get::<Caller>();
-    match caller.map_or(Ok(()), |caller| scopes.iter().try_for_each(|scope| caller.check(*scope))) {
+    match caller.map_or(Ok(()), |caller| caller.check(operation)) {
         Ok(()) => next.run(request).await,
         Err(fault) => Refusal::from(fault).into_response(),
     }

@@ -15,8 +15,7 @@ use capstan_protocol::fault::Entry;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::Value;
 
-use crate::scopes::Scope;
-
+use crate::scopes::Operation;
 pub(crate) use bodies::{Body, of_user};
 use document::document;
 pub(crate) use headers::{
@@ -59,8 +58,19 @@ pub(crate) struct Row {
     pub(crate) tells_of_run: bool,
     /// How its face words them, if not as problems.
     pub(crate) refusals: Option<&'static Refusals>,
-    /// What a key or token must be for, if that is not what its method says: GET reads, POST runs, DELETE stops.
-    pub(crate) scopes: Option<&'static [Scope]>,
+    /// What its requests do, which decides the scopes that they need.
+    pub(crate) does: Does,
+}
+
+/// What the requests of a route do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Does {
+    /// What its method says: GET reads, POST starts a run, DELETE stops one.
+    Usual,
+    /// Always this.
+    This(Operation),
+    /// The request chooses, by its body or the end of its path. The handler checks the scopes once it knows.
+    AsRequested,
 }
 
 impl Row {
@@ -77,7 +87,7 @@ impl Row {
         faults: &[],
         tells_of_run: false,
         refusals: None,
-        scopes: None,
+        does: Does::Usual,
     };
 }
 

@@ -39,6 +39,40 @@ impl Scope {
     }
 }
 
+/// What a request does, whichever protocol it speaks. Routes and methods of protocols name their operation; only this
+/// table says which scopes that needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// Start a run, or attach to it with its request.
+    Start,
+    /// Read streams, sessions, agents, or what a client asked to be notified of.
+    Read,
+    /// Stop a run; the answer shows nothing of what it said.
+    Stop,
+    /// Stop a run, and answer with all that it said.
+    StopAndRead,
+    /// Erase a stream or a session. What is under way is stopped first.
+    Purge,
+    /// Send what a run says to an address that the caller names.
+    Notify,
+    /// Send no more.
+    StopNotifying,
+}
+
+impl Operation {
+    /// The scopes that a key or token needs for it, all of them.
+    pub(crate) fn scopes(self) -> &'static [Scope] {
+        match self {
+            Self::Start | Self::StopNotifying => &[Scope::Run],
+            Self::Read => &[Scope::Read],
+            Self::Stop => &[Scope::Stop],
+            Self::StopAndRead => &[Scope::Read, Scope::Stop],
+            Self::Purge => &[Scope::Stop, Scope::Purge],
+            Self::Notify => &[Scope::Run, Scope::Read],
+        }
+    }
+}
+
 /// Some of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Scopes(u8);
@@ -52,6 +86,11 @@ impl Scopes {
     /// Whether this one is among them.
     pub fn has(self, scope: Scope) -> bool {
         self.0 & scope.bit() != 0
+    }
+
+    /// The first scope that an operation needs and that is not among them.
+    pub(crate) fn lacks(self, operation: Operation) -> Option<Scope> {
+        operation.scopes().iter().copied().find(|scope| !self.has(*scope))
     }
 }
 

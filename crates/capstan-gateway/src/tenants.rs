@@ -9,6 +9,7 @@ use capstan_journal::{Retention, TenantRetention};
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
+use crate::origin::Origin;
 use crate::scopes::{Scope, Scopes};
 use crate::webhooks::Webhook;
 
@@ -91,6 +92,8 @@ pub struct Tenant {
     pub console_content: bool,
     /// Whom to tell when a response in the background has ended.
     pub webhook: Option<Webhook>,
+    /// Receivers of push notifications that its A2A clients may name although they are on a network that is not public.
+    pub push_origins: Vec<Origin>,
 }
 
 /// What is not stored takes memory: it is kept long enough to come back to an answer, unless its tenant says how long.
@@ -110,6 +113,7 @@ impl Tenant {
             tokens_per_day: None,
             console_content: true,
             webhook: None,
+            push_origins: Vec::new(),
         }
     }
 }
@@ -210,6 +214,11 @@ impl Tenants {
     /// Whom to tell of a tenant's runs.
     pub(crate) fn webhook_of(&self, name: &str) -> Option<Webhook> {
         self.current().iter().find(|tenant| tenant.name == name)?.webhook.clone()
+    }
+
+    /// Whether clients of a tenant may have this URL notified even if it is on a network that is not public.
+    pub(crate) fn allows_push_to(&self, name: &str, url: &str) -> bool {
+        Origin::of_url(url).is_some_and(|origin| self.named(name).push_origins.contains(&origin))
     }
 
     /// The keys of a tenant that may read.

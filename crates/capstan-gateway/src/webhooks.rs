@@ -66,18 +66,16 @@ impl Webhook {
         is_long_enough.then(|| Self { url: url.into(), allow_private: false, secret: secret.into() })
     }
 
-    /// To an address that a client has named: signed with the secret of the tenant's own webhook, if it has one, and as free to
-    /// reach networks that are not public.
-    pub(crate) fn to(own: Option<Self>, url: String) -> Self {
-        let (allow_private, secret) =
-            own.map_or_else(|| (false, Arc::from([])), |own| (own.allow_private, own.secret));
-        Self { url, allow_private, secret }
+    /// To an address that a client has named. It is not signed: the tenant's secret vouches for the tenant's own webhook
+    /// alone, and a client has its own token to know a notification by.
+    pub(crate) fn unsigned(url: String, allow_private: bool) -> Self {
+        Self { url, allow_private, secret: Arc::from([]) }
     }
 
-    /// What shows that a message is ours; nothing without a secret.
-    fn proof(&self, id: &str, at: i64, body: &str) -> Vec<(&'static str, String)> {
+    /// The headers by which a receiver drops repeats and, with a secret, knows that a message is ours.
+    fn headers(&self, id: &str, at: i64, body: &str) -> Vec<(&'static str, String)> {
         if self.secret.is_empty() {
-            return Vec::new();
+            return vec![("webhook-id", id.to_owned())];
         }
         let signature = self.sign(id, at, body);
         vec![
@@ -182,7 +180,7 @@ async fn parcel(app: &App, turn: &Turn, out: &mut Writer) -> Result<Option<Parce
         }
         let run = ended(app, stream, out).await?;
         let mut parcel = push::parcel(app, &run, turn).await?;
-        parcel.headers.extend(parcel.to.proof(&format!("evt_{}", turn.run.simple()), at(), &parcel.body));
+        parcel.headers.extend(parcel.to.headers(&format!("evt_{}", turn.run.simple()), at(), &parcel.body));
         return Ok(Some(parcel));
     }
     let stream: Uuid = turn.text().parse().map_err(|_| Fault::new(FaultKind::StreamNotFound))?;
@@ -190,7 +188,7 @@ async fn parcel(app: &App, turn: &Turn, out: &mut Writer) -> Result<Option<Parce
     let Some(to) = app.settings.tenants.webhook_of(&run.tenant) else { return Ok(None) };
     let message = Message::of(&run, turn.run, at());
     let mut headers = vec![("content-type", "application/json".to_owned())];
-    headers.extend(to.proof(&message.id, message.at, &message.body));
+    headers.extend(to.headers(&message.id, message.at, &message.body));
     Ok(Some(Parcel { to, headers, body: message.body }))
 }
 

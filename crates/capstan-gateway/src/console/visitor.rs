@@ -12,11 +12,10 @@ use crate::access::{self, Caller, LOCAL, bearer};
 use crate::app::App;
 use crate::audit::{Target, Who};
 use crate::lanes::Seat;
-use crate::lookup;
 use crate::operators::{EVERY_TENANT, Operator, Right};
 use crate::paid_body::Payer;
 use crate::refusal::{Refusal, journal_fault};
-use crate::scopes::Scope;
+use crate::scopes::Operation;
 use crate::settings::ContentRule;
 use crate::tenants::{deliveries_of, owner_of};
 
@@ -64,10 +63,10 @@ impl Act {
         }
     }
 
-    fn scopes(self) -> &'static [Scope] {
+    fn operation(self) -> Operation {
         match self {
-            Self::Stop => &[Scope::Stop],
-            Self::Purge => &[Scope::Stop, Scope::Purge],
+            Self::Stop => Operation::Stop,
+            Self::Purge => Operation::Purge,
         }
     }
 }
@@ -180,7 +179,7 @@ impl Visitor {
         app.settings.console.actions
             && match self {
                 Self::Tenant(caller) | Self::Local(caller) => {
-                    self.sees(tenant) && act.scopes().iter().all(|scope| caller.scopes.has(*scope))
+                    self.sees(tenant) && caller.scopes.lacks(act.operation()).is_none()
                 }
                 Self::Operator(operator) => operator.may_to(Right::Act, tenant),
             }
@@ -188,13 +187,17 @@ impl Visitor {
 
     /// A run in sight.
     pub(crate) async fn run(&self, app: &App, id: &str) -> Result<Run, Fault> {
-        if let Self::Tenant(caller) = self {
-            return lookup::by_stream(app, &caller.tenant, id).await;
-        }
         let unknown = || Fault::new(FaultKind::StreamNotFound);
         let stream: Uuid = id.parse().map_err(|_| unknown())?;
-        let run = app.journal.store().run(stream).await.map_err(journal_fault)?;
-        run.filter(|run| self.sees(&run.tenant)).ok_or_else(unknown)
+        let store = app.journal.store();
+        // What is delivered for a tenant is in its sight as well.
+        let run = store.run(stream).await.map_err(journal_fault)?.filter(|run| self.sees(&run.tenant));
+        if let (None, Self::Tenant(caller)) = (&run, self)
+            && store.is_expired(&caller.tenant, stream).await.map_err(journal_fault)?
+        {
+            return Err(Fault::new(FaultKind::StreamExpired));
+        }
+        run.ok_or_else(unknown)
     }
 
     /// Refuses whoever may not see what was said; whoever may is noted.
@@ -276,7 +279,7 @@ async fn visitor(app: &App, parts: &Parts) -> Result<Visitor, Fault> {
         check_same_origin(parts)?;
         return Ok(Visitor::Local(caller));
     }
-    caller.check(Scope::Read)?;
+    caller.check(Operation::Read)?;
     Ok(Visitor::Tenant(caller))
 }
 

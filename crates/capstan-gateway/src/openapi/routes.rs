@@ -8,11 +8,11 @@ use axum::middleware::from_fn;
 use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Extension, Router};
 
-use super::Row;
+use super::{Does, Row};
 use crate::access::{Caller, check_scopes};
 use crate::app::App;
 use crate::face::Face;
-use crate::scopes::Scope;
+use crate::scopes::Operation;
 
 /// Handlers with their rows.
 #[derive(Default)]
@@ -55,13 +55,14 @@ impl Routes {
         self.add("delete", path, delete(handler), row)
     }
 
-    /// A POST at another spelling of a path that has its row.
-    pub(crate) fn post_also<H, T>(self, path: &'static str, handler: H) -> Self
+    /// A POST at another spelling of a path that has its row already.
+    pub(crate) fn post_also<H, T>(mut self, path: &'static str, handler: H, row: &'static Row) -> Self
     where
         H: Handler<T, App>,
         T: 'static,
     {
-        Self { router: self.router.route(path, post(handler)), ..self }
+        let described = std::mem::take(&mut self.described);
+        Self { described, ..self.post(path, handler, row) }
     }
 
     /// The way in to a face: a POST that starts a run or attaches to it. The path may name the agent.
@@ -90,8 +91,17 @@ impl Routes {
         row: &'static Row,
     ) -> Self {
         self.described.push(Described { method, path, row, needs_key: false });
-        let scopes = row.scopes.unwrap_or_else(|| usual_scopes(method));
-        let to = to.route_layer(from_fn(move |request, next| check_scopes(scopes, request, next)));
+        let operation = match row.does {
+            Does::Usual => Some(usual_operation(method)),
+            Does::This(operation) => Some(operation),
+            Does::AsRequested => None,
+        };
+        let to = match operation {
+            Some(operation) => {
+                to.route_layer(from_fn(move |request, next| check_scopes(operation, request, next)))
+            }
+            None => to,
+        };
         Self { router: self.router.route(path, to), ..self }
     }
 
@@ -106,11 +116,11 @@ impl Routes {
     }
 }
 
-/// What a key or token must be for, unless the row says otherwise.
-fn usual_scopes(method: &str) -> &'static [Scope] {
+/// What a request does, unless the row says otherwise.
+fn usual_operation(method: &str) -> Operation {
     match method {
-        "get" => &[Scope::Read],
-        "delete" => &[Scope::Stop],
-        _ => &[Scope::Run],
+        "get" => Operation::Read,
+        "delete" => Operation::Stop,
+        _ => Operation::Start,
     }
 }

@@ -14,10 +14,10 @@ use crate::app::App;
 use crate::ask::check_id;
 use crate::audit::Who;
 use crate::conversation::TurnRecord;
-use crate::openapi::{self, Answer, Content, Row, Tag, model};
+use crate::openapi::{self, Answer, Content, Does, Row, Tag, model};
 use crate::query::Query;
 use crate::refusal::Refusal;
-use crate::scopes::Scope;
+use crate::scopes::Operation;
 use crate::{heavy, paid_body, purge};
 
 /// The most turns of a page.
@@ -55,7 +55,7 @@ pub(crate) const PURGE: Row = Row {
         FaultKind::ServiceUnavailable,
         FaultKind::JournalUnavailable,
     ],
-    scopes: Some(&[Scope::Stop, Scope::Purge]),
+    does: Does::This(Operation::Purge),
     ..Row::NONE
 };
 

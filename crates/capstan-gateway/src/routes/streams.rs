@@ -20,7 +20,7 @@ use crate::query::Query;
 use crate::reader::View;
 use crate::refusal::Refusal;
 use crate::resume::ResumePoint;
-use crate::scopes::Scope;
+use crate::scopes::Operation;
 use crate::{heavy, lookup, paid_body, post, purge, runs};
 
 /// A page holds at most this many entries.
@@ -233,7 +233,7 @@ pub(crate) async fn stop(
         }
         return Ok(Json(Stream::from(&run)).into_response());
     }
-    caller.check(Scope::Purge)?;
+    caller.check(Operation::Purge)?;
     let run = lookup::by_stream(&app, &caller.tenant, &id).await?;
     let run = purge::stream(&app, run).await?;
     app.audit.did(&Who::from(&caller), Deed::PurgedStream, &run.tenant, run.stream_id);

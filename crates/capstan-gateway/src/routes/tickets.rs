@@ -10,9 +10,9 @@ use crate::access::Caller;
 use crate::answers::StreamTicket;
 use crate::app::App;
 use crate::lookup;
-use crate::openapi::{self, Answer, Content, Row, Tag, model};
+use crate::openapi::{self, Answer, Content, Does, Row, Tag, model};
 use crate::refusal::Refusal;
-use crate::scopes::Scope;
+use crate::scopes::Operation;
 use crate::tenants::KeyHash;
 use crate::tickets::{Holder, Tickets};
 
@@ -27,7 +27,7 @@ pub(crate) const ISSUE: Row = Row {
         ..Answer::ok("The ticket, and the URL to open with it.", &[Content::Json(model::<StreamTicket<'_>>)])
     }],
     faults: &[FaultKind::StreamNotFound, FaultKind::StreamExpired, FaultKind::JournalUnavailable],
-    scopes: Some(&[Scope::Read]),
+    does: Does::This(Operation::Read),
     ..Row::NONE
 };
 

@@ -4,7 +4,7 @@
 //! `--ignored` (`make soak`) does each attack again and again, and holds the quiet tenant's time beside it against that
 //! of a quiet server.
 
-#[path = "../../../capstan-gateway/tests/common/http2.rs"]
+#[path = "../../../capstan-gateway/tests/it/common/http2.rs"]
 mod frames;
 mod kinds;
 

@@ -17,7 +17,7 @@ mod failpoint;
 mod greeting;
 // It makes tokens without the library that checks them.
 #[allow(dead_code)]
-#[path = "../../../capstan-gateway/tests/auth/issuer.rs"]
+#[path = "../../../capstan-gateway/tests/it/auth/issuer.rs"]
 mod issuer;
 mod keys;
 mod kill;

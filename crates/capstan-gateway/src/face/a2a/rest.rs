@@ -20,6 +20,7 @@ use crate::ask::invalid;
 use crate::face::{self, Asker};
 use crate::openapi::{self, Routes};
 use crate::refusal::Refusal;
+use crate::scopes::Operation;
 use crate::{post, query};
 
 /// The agent and the task that a path names.
@@ -241,18 +242,21 @@ async fn act(
 ) -> Result<Response, Refusal> {
     let (mut parts, _) = request.into_parts();
     let asked = asked(face, app, caller, places, parts.uri.path());
-    let done = match places.task.rsplit_once(':') {
-        Some((id, "cancel")) => asked.cancel(id).await.map(|told| match told {
-            Ok(task) => asked.call.answer(task),
-            Err(wrong) => asked.call.refuse(&wrong),
-        }),
-        Some((id, "subscribe")) => {
-            let told = asked.subscribe(&mut parts, id).await;
-            told.map(|told| told.unwrap_or_else(|wrong| asked.call.refuse(&wrong)))
-        }
-        _ => Err(Fault::new(FaultKind::RouteNotFound)),
+    let done = async {
+        let told = match places.task.rsplit_once(':') {
+            Some((id, "cancel")) => {
+                caller.check(Operation::StopAndRead)?;
+                asked.cancel(id).await?.map(|task| asked.call.answer(task))
+            }
+            Some((id, "subscribe")) => {
+                caller.check(Operation::Read)?;
+                asked.subscribe(&mut parts, id).await?
+            }
+            _ => return Err(Fault::new(FaultKind::RouteNotFound)),
+        };
+        Ok(told.unwrap_or_else(|wrong| asked.call.refuse(&wrong)))
     };
-    done.map_err(|fault| face::refusal(app, face, fault, Asker::Viewer(&parts)))
+    done.await.map_err(|fault| face::refusal(app, face, fault, Asker::Viewer(&parts)))
 }
 
 /// Who wants to be told of a task: asked, answered, forgotten.

@@ -5,8 +5,9 @@ use capstan_protocol::fault::Entry;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::openapi::{self, Answer, Body, Content, PathParameter, Refusals, Row, Tag, model};
-use crate::scopes::Scope;
+use super::rpc;
+use crate::openapi::{self, Answer, Body, Content, Does, PathParameter, Refusals, Row, Tag, model};
+use crate::scopes::Operation;
 
 const TAG: Tag = Tag { name: "A2A", says: "The same runs as tasks, for agents of other makers." };
 
@@ -107,6 +108,7 @@ pub(super) const RPC: Row = Row {
     )],
     faults: STARTING,
     refusals: Some(&REFUSALS_OF_CALLS),
+    does: Does::AsRequested,
     ..Row::NONE
 };
 pub(super) const RPC_OF_AGENT: Row = Row { places: &[&openapi::AGENT], ..RPC };
@@ -168,7 +170,7 @@ pub(super) const GET_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &TASK], ..
 pub(super) const ACT: Row = Row {
     summary: "Cancel a task, or subscribe to it",
     says: "`:cancel` ends it and answers when it has ended. `:subscribe` is as with GET; with `Last-Event-ID` it goes on right after that event.",
-    scopes: Some(&[Scope::Read, Scope::Stop]),
+    does: Does::AsRequested,
     places: &[&TASK_TO_ACT_ON],
     ..GET
 };
@@ -178,7 +180,8 @@ pub(super) const PUSH_SET: Row = Row {
     tag: &TAG,
     summary: "Be told of a task",
     says: "Where the task stands is posted to `url` whenever it asks for something or is over, again and again until it is taken. `token` goes along as \
-        `X-A2A-Notification-Token`; with a webhook's secret of the tenant's it is signed as webhooks are.",
+        `X-A2A-Notification-Token`.",
+    does: Does::This(Operation::Notify),
     places: &[&TASK],
     body: Some(&PUSH),
     answers: &[Answer::ok("What is asked for, with its id.", &[Content::Json(result)])],
@@ -211,7 +214,7 @@ pub(super) const PUSH_GET_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &TASK
 pub(super) const PUSH_DELETE: Row = Row {
     summary: "Be told no longer",
     says: "What was still to be told is not.",
-    scopes: Some(&[Scope::Run]),
+    does: Does::This(Operation::StopNotifying),
     ..PUSH_GET
 };
 pub(super) const PUSH_DELETE_OF_AGENT: Row =
@@ -283,11 +286,7 @@ fn call(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "required": ["jsonrpc", "method"], "properties": {
         "jsonrpc": { "const": "2.0" },
         "id": { "type": ["string", "integer", "null"] },
-        "method": { "enum": ["SendMessage", "SendStreamingMessage", "GetTask", "ListTasks", "CancelTask", "SubscribeToTask",
-            "CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig", "ListTaskPushNotificationConfigs",
-            "DeleteTaskPushNotificationConfig", "message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/resubscribe",
-            "tasks/pushNotificationConfig/set", "tasks/pushNotificationConfig/get", "tasks/pushNotificationConfig/list",
-            "tasks/pushNotificationConfig/delete"] },
+        "method": { "enum": rpc::METHODS.map(|(name, ..)| name) },
         "params": { "type": "object" } } })
 }
 

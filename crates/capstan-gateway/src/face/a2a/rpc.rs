@@ -17,9 +17,11 @@ use super::{A2a, card, rows};
 use crate::access::Caller;
 use crate::app::App;
 use crate::ask::invalid;
+use crate::face::{self, Asker};
 use crate::openapi::Routes;
 use crate::post;
 use crate::refusal::Refusal;
+use crate::scopes::Operation;
 
 #[derive(Deserialize)]
 struct Envelope {
@@ -50,7 +52,7 @@ fn is_id(id: &Value) -> bool {
 }
 
 #[derive(Clone, Copy)]
-enum Method {
+pub(super) enum Method {
     Send,
     Stream,
     Get,
@@ -64,31 +66,44 @@ enum Method {
     Card,
 }
 
-fn method(name: &str) -> Option<(Method, Version)> {
-    Some(match name {
-        "SendMessage" => (Method::Send, Version::V1),
-        "SendStreamingMessage" => (Method::Stream, Version::V1),
-        "GetTask" => (Method::Get, Version::V1),
-        "ListTasks" => (Method::List, Version::V1),
-        "CancelTask" => (Method::Cancel, Version::V1),
-        "SubscribeToTask" => (Method::Subscribe, Version::V1),
-        "CreateTaskPushNotificationConfig" => (Method::PushSet, Version::V1),
-        "GetTaskPushNotificationConfig" => (Method::PushGet, Version::V1),
-        "ListTaskPushNotificationConfigs" => (Method::PushList, Version::V1),
-        "DeleteTaskPushNotificationConfig" => (Method::PushDelete, Version::V1),
-        "tasks/pushNotificationConfig/set" => (Method::PushSet, Version::V03),
-        "tasks/pushNotificationConfig/get" => (Method::PushGet, Version::V03),
-        "tasks/pushNotificationConfig/list" => (Method::PushList, Version::V03),
-        "tasks/pushNotificationConfig/delete" => (Method::PushDelete, Version::V03),
-        "message/send" => (Method::Send, Version::V03),
-        "message/stream" => (Method::Stream, Version::V03),
-        "tasks/get" => (Method::Get, Version::V03),
-        "tasks/cancel" => (Method::Cancel, Version::V03),
-        "GetExtendedAgentCard" => (Method::Card, Version::V1),
-        "agent/getAuthenticatedExtendedCard" => (Method::Card, Version::V03),
-        "tasks/resubscribe" => (Method::Subscribe, Version::V03),
-        _ => return None,
-    })
+/// The methods of both versions, by name.
+pub(super) const METHODS: [(&str, Method, Version); 21] = [
+    ("SendMessage", Method::Send, Version::V1),
+    ("SendStreamingMessage", Method::Stream, Version::V1),
+    ("GetTask", Method::Get, Version::V1),
+    ("ListTasks", Method::List, Version::V1),
+    ("CancelTask", Method::Cancel, Version::V1),
+    ("SubscribeToTask", Method::Subscribe, Version::V1),
+    ("CreateTaskPushNotificationConfig", Method::PushSet, Version::V1),
+    ("GetTaskPushNotificationConfig", Method::PushGet, Version::V1),
+    ("ListTaskPushNotificationConfigs", Method::PushList, Version::V1),
+    ("DeleteTaskPushNotificationConfig", Method::PushDelete, Version::V1),
+    ("GetExtendedAgentCard", Method::Card, Version::V1),
+    ("message/send", Method::Send, Version::V03),
+    ("message/stream", Method::Stream, Version::V03),
+    ("tasks/get", Method::Get, Version::V03),
+    ("tasks/cancel", Method::Cancel, Version::V03),
+    ("tasks/resubscribe", Method::Subscribe, Version::V03),
+    ("tasks/pushNotificationConfig/set", Method::PushSet, Version::V03),
+    ("tasks/pushNotificationConfig/get", Method::PushGet, Version::V03),
+    ("tasks/pushNotificationConfig/list", Method::PushList, Version::V03),
+    ("tasks/pushNotificationConfig/delete", Method::PushDelete, Version::V03),
+    ("agent/getAuthenticatedExtendedCard", Method::Card, Version::V03),
+];
+
+impl Method {
+    /// What a call of it does, which decides the scopes that it needs.
+    fn operation(self) -> Operation {
+        match self {
+            Self::Send | Self::Stream => Operation::Start,
+            Self::Get | Self::List | Self::Subscribe | Self::PushGet | Self::PushList | Self::Card => {
+                Operation::Read
+            }
+            Self::Cancel => Operation::StopAndRead,
+            Self::PushSet => Operation::Notify,
+            Self::PushDelete => Operation::StopNotifying,
+        }
+    }
 }
 
 pub(super) fn routes(face: &Arc<A2a>) -> Routes {
@@ -105,9 +120,9 @@ pub(super) fn routes(face: &Arc<A2a>) -> Routes {
     // With a slash, too: some HTTP clients put one behind every base address.
     Routes::default()
         .post("/v1/a2a", handler(face.clone()), &rows::RPC)
-        .post_also("/v1/a2a/", handler(face.clone()))
+        .post_also("/v1/a2a/", handler(face.clone()), &rows::RPC)
         .post("/v1/agents/{name}/a2a", handler(face.clone()), &rows::RPC_OF_AGENT)
-        .post_also("/v1/agents/{name}/a2a/", handler(face.clone()))
+        .post_also("/v1/agents/{name}/a2a/", handler(face.clone()), &rows::RPC_OF_AGENT)
 }
 
 async fn call(
@@ -139,11 +154,16 @@ async fn call(
     if let Some(unknown) = call::unknown_version(&parts) {
         return Ok(call.refuse(&unknown));
     }
-    let Some((method, version)) = method(name) else {
+    let Some((_, method, version)) = METHODS.into_iter().find(|(known, ..)| *known == name) else {
         return Ok(call.refuse(&Wrong::unknown_method(name)));
     };
+    let call = Call { version, ..call };
+    if let Err(fault) = caller.check(method.operation()) {
+        parts.extensions.insert(call);
+        return Err(face::refusal(app, face, fault, Asker::Viewer(&parts)));
+    }
     let params = envelope.params.as_ref().map_or("{}", RawJson::get);
-    let asked = Asked { face, app, caller, agent, call: Call { version, ..call } };
+    let asked = Asked { face, app, caller, agent, call };
     let answered = match method {
         Method::Send | Method::Stream => {
             return asked.send(parts, params.as_bytes(), load, matches!(method, Method::Stream)).await;

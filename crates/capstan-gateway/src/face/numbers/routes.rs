@@ -18,11 +18,11 @@ use super::{Numbers, PER_PACKET, said};
 use crate::access::Caller;
 use crate::app::App;
 use crate::face::{self, Asker, Opening};
-use crate::openapi::{Answer, Content, Header, PathParameter, Refusals, Routes, Row, Tag, model};
+use crate::openapi::{Answer, Content, Does, Header, PathParameter, Refusals, Routes, Row, Tag, model};
 use crate::reader::{self, View, Whole};
 use crate::refusal::Refusal;
 use crate::resume::ResumePoint;
-use crate::scopes::Scope;
+use crate::scopes::Operation;
 use crate::{lookup, post, query, runs};
 
 const TAG: Tag = Tag { name: "Numbers", says: "A face for tests." };
@@ -43,7 +43,7 @@ const GET: Row = Row {
     ..Row::NONE
 };
 const STOP: Row =
-    Row { tag: &TAG, summary: "Stop", places: &[&OWN_ID], scopes: Some(&[Scope::Stop]), ..Row::NONE };
+    Row { tag: &TAG, summary: "Stop", places: &[&OWN_ID], does: Does::This(Operation::Stop), ..Row::NONE };
 const CHAT: Row =
     Row { tag: &TAG, summary: "The newest of a chat", places: &[&OWN_ID, &OWN_ID], ..Row::NONE };
 const CARD: Row = Row { tag: &TAG, summary: "What it can do", ..Row::NONE };

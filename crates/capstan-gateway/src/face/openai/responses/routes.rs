@@ -27,11 +27,11 @@ use crate::app::App;
 use crate::ask::invalid;
 use crate::audit::{Deed, Who};
 use crate::face::{self, Asker, Opening};
-use crate::openapi::{self, Answer, Body, Content, PathParameter, Routes, Row, model};
+use crate::openapi::{self, Answer, Body, Content, Does, PathParameter, Routes, Row, model};
 use crate::reader::{self, View};
 use crate::refusal::{Refusal, journal_fault};
 use crate::resume::ResumePoint;
-use crate::scopes::Scope;
+use crate::scopes::Operation;
 use crate::{heavy, lookup, paid_body, post, purge, query, runs};
 
 pub(super) fn routes(face: Arc<Responses>) -> Routes {
@@ -236,7 +236,7 @@ const CANCEL: Row = Row {
     }],
     faults: ABOUT,
     refusals: Some(&REFUSALS),
-    scopes: Some(&[Scope::Stop]),
+    does: Does::This(Operation::Stop),
     ..Row::NONE
 };
 
@@ -248,7 +248,7 @@ const DELETE: Row = Row {
     answers: &[Answer::ok("What is left of it.", &[Content::Json(model::<Deleted>)])],
     faults: ABOUT,
     refusals: Some(&REFUSALS),
-    scopes: Some(&[Scope::Stop, Scope::Purge]),
+    does: Does::This(Operation::Purge),
     ..Row::NONE
 };
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use capstan_gateway::{KeyHash, Scope, Scopes, Tenant, TenantKey, Webhook};
+use capstan_gateway::{KeyHash, Origin, Scope, Scopes, Tenant, TenantKey, Webhook};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, IntoDeserializer as _, MapAccess, Visitor};
@@ -30,6 +30,9 @@ pub(super) struct TenantConfig {
     #[serde(default)]
     pub(super) limits: TenantLimitsConfig,
     webhook: Option<WebhookConfig>,
+    /// Private receivers that its A2A clients may name.
+    #[serde(default)]
+    push_origins: Vec<String>,
 }
 
 fn yes() -> bool {
@@ -178,6 +181,17 @@ pub(super) fn tenants(tables: &[TenantConfig], has_tokens: bool) -> Result<Vec<T
 }
 
 impl TenantConfig {
+    fn push_origins(&self) -> Result<Vec<Origin>, Failure> {
+        let origin = |text: &String| {
+            Origin::parse(text).ok_or_else(|| {
+                let message = format!("tenants: push_origins of {:?}: {text:?} is not an origin", self.name);
+                Failure::usage(message)
+                    .with_help("write a scheme, a host and a port: \"http://10.0.0.7:8080\"")
+            })
+        };
+        self.push_origins.iter().map(origin).collect()
+    }
+
     fn to_tenant(&self) -> Result<Tenant, Failure> {
         Ok(Tenant {
             no_store: self.no_store,
@@ -188,6 +202,7 @@ impl TenantConfig {
             keys: self.keys.iter().map(ScopedKey::to_key).collect(),
             console_content: self.console_content,
             webhook: self.webhook.as_ref().map(|webhook| webhook.webhook(&self.name)).transpose()?,
+            push_origins: self.push_origins()?,
             ..Tenant::new(&self.name, Vec::new())
         })
     }

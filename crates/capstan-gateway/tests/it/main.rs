@@ -1,0 +1,44 @@
+//! The tests of this crate in one program, a module a topic: `cargo nextest run --test it topic::`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod a2a;
+mod a2a_push;
+mod access;
+mod agui;
+mod ai_sdk;
+mod auth;
+mod capabilities;
+mod clocks;
+mod common;
+mod console;
+mod durable;
+mod example;
+mod faults;
+mod histories;
+mod hostile;
+mod housekeeping;
+mod interrupts;
+mod lasting;
+mod ledger;
+mod limits;
+mod model;
+mod openai_chat;
+mod openai_responses;
+mod openapi;
+mod operating;
+mod origins;
+mod page;
+mod profiles;
+mod purge;
+mod recovery;
+mod resume;
+mod runs;
+mod scopes;
+mod sessions;
+mod stalls;
+mod tickets;
+mod timeouts;
+mod tool_turns;
+mod unwell;
+mod vectors;
+mod webhooks;
