@@ -1,0 +1,221 @@
+//! What gateways share beside runs: what they know of upstreams, who they are, which builds may write, and no clock.
+
+use std::path::Path;
+
+use capstan_protocol::{AgentRequest, ServiceRequest, SessionContext, UserContext};
+use serde_json::Value;
+
+use crate::cluster::postgres_server::Database;
+use crate::cluster::{CONFIG, Cluster, replicas};
+use crate::serve::client::{ask, assert_whole, packets, read_until, stream_of, tokens, whole_frames};
+use crate::serve::process::{Server, refused};
+
+/// A route over an upstream that is not there, and one that is.
+const ROUTE: &str = "[[agents]]\nname = \"route\"\nkind = \"route\"\nuse = [\"away\", \"well\"]\n\
+    breaker = { failures = 2, seconds = 60 }\n\
+    [[agents]]\nname = \"away\"\nkind = \"openai\"\nmodel = \"m\"\nurl = \"http://127.0.0.1:9/v1\"\n\
+    [[agents]]\nname = \"well\"\nkind = \"demo\"\n";
+
+async fn metric(server: &Server, line: &str) -> Option<f64> {
+    let metrics = server.get("/metrics").await.text().await.unwrap();
+    metrics.lines().find_map(|found| found.strip_prefix(line)?.trim().parse().ok())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_breaker_that_opens_at_one_gateway_is_open_at_the_others() {
+    let Some(database) = Database::create() else { return };
+    let mut cluster = Cluster::empty(database.url.clone(), &format!("{CONFIG}{ROUTE}"));
+    (0..2).for_each(|_| cluster.add());
+    let open = "capstan_route_breaker{route=\"route\",member=\"away\"}";
+    let changes = "select count(*) from capstan.breakers";
+    assert_eq!(database.sql(changes), "0");
+    for _ in 0..4 {
+        let whole = cluster.post(0, &ask("/tokens 3")).await.bytes().await.unwrap();
+        assert_whole(&packets(&whole), &tokens(3));
+    }
+    while metric(&cluster.servers[1], open).await != metric(&cluster.servers[0], open).await
+        || database.sql(changes) != "1"
+    {}
+    assert_eq!(metric(&cluster.servers[1], open).await, Some(2.0), "it never called it");
+    let change = database.sql("select change from capstan.breakers");
+    for server in [0, 1, 0, 1] {
+        let whole = cluster.post(server, &ask("/tokens 3")).await.bytes().await.unwrap();
+        assert_whole(&packets(&whole), &tokens(3));
+    }
+    assert_eq!(database.sql("select change from capstan.breakers"), change, "a call writes nothing");
+    // Whoever finds out that it is well tells everybody.
+    database.sql("update capstan.breakers set opened = 0, change = gen_random_uuid()");
+    while metric(&cluster.servers[0], open).await != Some(0.0)
+        || metric(&cluster.servers[1], open).await != Some(0.0)
+    {}
+}
+
+/// Of each gateway its open responses, and whether it has appended lately.
+async fn loads(server: &Server) -> Vec<Option<(u64, bool)>> {
+    let mut listed = replicas(server).await;
+    listed.sort_by_key(|one| one["name"].to_string());
+    let load = |one: &Value| one["responses"].as_u64().map(|open| (open, one["append_p95_ms"].is_number()));
+    listed.iter().map(load).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_cluster_is_can_be_seen_in_metrics_and_in_every_answer() {
+    let Some(database) = Database::create() else { return };
+    let mut cluster = Cluster::over(database.url.clone(), CONFIG, None);
+    let mut response = cluster.post(0, &ask("/tokens 100000 --delay 20ms")).await;
+    let stream = stream_of(&response);
+    assert_eq!(response.headers()["x-served-by"], "gateway-1");
+    drop(read_until(&mut response, |seen| !seen.is_empty()).await);
+    let mut watching = cluster.watch(1, &stream).await;
+    assert_eq!(watching.headers()["x-served-by"], "gateway-2");
+    drop(read_until(&mut watching, |seen| !seen.is_empty()).await);
+    assert_eq!(cluster.servers[2].get("/health").await.headers()["x-served-by"], "gateway-3");
+    while metric(&cluster.servers[0], "capstan_cluster_peers").await != Some(2.0) {}
+    assert_eq!(metric(&cluster.servers[0], "capstan_cluster_runs").await, Some(1.0));
+    assert_eq!(metric(&cluster.servers[1], "capstan_cluster_runs").await, Some(0.0));
+    assert_eq!(metric(&cluster.servers[1], "capstan_cluster_followed").await, Some(1.0));
+    assert_eq!(metric(&cluster.servers[2], "capstan_cluster_followed").await, Some(0.0));
+    // Each is told what the others have to do.
+    while loads(&cluster.servers[2]).await != [(1, true), (1, false), (0, false)].map(Some) {}
+    let silent = metric(&cluster.servers[0], "capstan_cluster_silent_seconds").await.unwrap();
+    assert!((0.0..1.0).contains(&silent), "{silent}");
+    // One that is gone is missed, and its run counted where it went.
+    cluster.servers.remove(0).kill();
+    while metric(&cluster.servers[0], "capstan_cluster_peers").await != Some(1.0) {}
+    assert_eq!(metric(&cluster.servers[1], "capstan_journal_well").await, Some(1.0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_knows_too_little_lets_its_runs_end_and_leaves() {
+    let Some(database) = Database::create() else { return };
+    let config = CONFIG.replace("drain = 0.05", "drain = 30");
+    let mut cluster = Cluster::empty(database.url.clone(), &config);
+    cluster.add();
+    let response = cluster.post(0, &ask("/tokens 100 --delay 5ms")).await;
+    database.sql("update capstan.meta set min_writer = 99");
+    let leaving = cluster.servers.remove(0);
+    // What runs ends in good order, nothing new begins.
+    assert_whole(&packets(&response.bytes().await.unwrap()), &tokens(100));
+    let (status, log) = leaving.wait();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("asks for a newer build"), "{log}");
+    assert_eq!(
+        database.sql("select count(*) from capstan.replicas where state < 3"),
+        "0",
+        "its lease is given up"
+    );
+    let later = refused(cluster.folder.path(), &["--listen", "127.0.0.1:0", "--journal", &database.url]);
+    let said = String::from_utf8_lossy(&later.stderr).into_owned();
+    assert!(!later.status.success() && said.contains("no build may write that knows less than 99"), "{said}");
+}
+
+/// This release's build and a made-up next one's, on one database, through a whole rolling upgrade.
+#[cfg(failpoints)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_releases_work_on_one_database_until_the_older_one_may_not() {
+    use crate::serve::client::http;
+    let Some(database) = Database::create() else { return };
+    let mut cluster = Cluster::empty(database.url.clone(), &CONFIG.replace("drain = 0.05", "drain = 30"));
+    cluster.add();
+    let request = ask("/tokens 200 --delay 5ms");
+    let mut response = cluster.post(0, &request).await;
+    let mut seen = read_until(&mut response, |seen| seen.contains(":10\n")).await;
+    // The next release's first gateway adds to the schema under the older one's running run.
+    let schema = |add: u32| -> String {
+        let newest: u32 = database.sql("select schema from capstan.meta").parse().unwrap();
+        (newest + add).to_string()
+    };
+    let next = schema(1);
+    let least = database.sql("select min_writer from capstan.meta");
+    cluster.add_with(&[("CAPSTAN_SCHEMA", "next")]);
+    assert_eq!(database.sql("select schema, min_writer from capstan.meta"), format!("{next}|{least}"));
+    seen.extend(read_until(&mut response, |_| false).await);
+    assert_whole(&packets(&seen), &tokens(200));
+    assert!(cluster.replay(1, &stream_of(&response)).await == seen);
+    for (here, there) in [(0, 1), (1, 0)] {
+        let mut started = cluster.post(here, &ask("/tokens 100000 --delay 5ms")).await;
+        drop(read_until(&mut started, |seen| seen.contains(":5\n")).await);
+        let url = format!("{}/v1/streams/{}", cluster.servers[there].url, stream_of(&started));
+        let stopped: Value = http().delete(url).send().await.unwrap().json().await.unwrap();
+        assert_eq!(stopped["reason"], "cancelled");
+    }
+    assert_eq!(database.sql("select count(*) from capstan.runs where mood = 'calm'"), "3");
+    // A release later nobody may write who does not know of it: the oldest leaves, the one between stays.
+    let after_next = schema(1);
+    cluster.add_with(&[("CAPSTAN_SCHEMA", "after_next")]);
+    assert_eq!(database.sql("select schema, min_writer from capstan.meta"), format!("{after_next}|{next}"));
+    let (status, log) = cluster.servers.remove(0).wait();
+    assert!(status.code() == Some(1) && log.contains("asks for a newer build"), "{log}");
+    for server in 0..2 {
+        let whole = cluster.post(server, &ask("/tokens 5")).await.bytes().await.unwrap();
+        assert_whole(&packets(&whole), &tokens(5));
+    }
+}
+
+/// `None` if libfaketime is not installed; `make test` installs it.
+fn faketime() -> Option<String> {
+    let folders = std::fs::read_dir("/usr/lib").ok()?.filter_map(|folder| Some(folder.ok()?.path()));
+    let library = |folder: &Path| folder.join("faketime/libfaketime.so.1");
+    let found = folders.map(|folder| library(&folder)).find(|path| path.exists());
+    if found.is_none() {
+        eprintln!("skipped: needs libfaketime");
+    }
+    found?.to_str().map(str::to_owned)
+}
+
+/// Gateways whose clocks are five seconds apart from the next one's; leases are of one second.
+pub(crate) fn skewed(database: &Database, config: &str) -> Option<Cluster> {
+    faketime()?;
+    let mut cluster = Cluster::empty(database.url.clone(), config);
+    ["-5s", "+0s", "+5s"].into_iter().for_each(|offset| add_skewed(&mut cluster, offset));
+    Some(cluster)
+}
+
+/// Another gateway, whose clock is set by so much.
+pub(crate) fn add_skewed(cluster: &mut Cluster, offset: &str) {
+    let library = faketime().unwrap();
+    cluster.add_with(&[
+        ("LD_PRELOAD", &library),
+        ("FAKETIME", offset),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+    ]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clocks_that_differ_by_seconds_take_nobodys_runs_and_no_turn_of_a_session() {
+    let Some(database) = Database::create() else { return };
+    let Some(mut cluster) = skewed(&database, &CONFIG.replace("lease = 1", "lease = 2")) else { return };
+    let date = async |server: usize| {
+        cluster.servers[server].get("/health").await.headers()["date"].to_str().unwrap().to_owned()
+    };
+    assert_ne!(date(0).await, date(2).await, "their clocks differ");
+    // Longer than a lease: nobody is taken for dead.
+    let request = ask("/tokens 400 --delay 5ms");
+    let mut response = cluster.post(2, &request).await;
+    let mut watching = cluster.watch(0, &stream_of(&response)).await;
+    let seen = read_until(&mut response, |_| false).await;
+    assert_whole(&packets(&seen), &tokens(400));
+    assert!(read_until(&mut watching, |_| false).await == seen);
+    // A conversation that goes from a clock that is ahead to one that is behind loses none of its turns.
+    let session = uuid::Uuid::now_v7();
+    let context = SessionContext::new(session, UserContext::new("u"));
+    for (server, turns) in [(2, 0), (0, 1), (1, 2), (0, 3)] {
+        let asked = ServiceRequest::new(context.clone(), AgentRequest::query(session, "/echo one"));
+        drop(cluster.post(server, &asked).await.bytes().await.unwrap());
+        let kept: Value =
+            cluster.servers[server].get(&format!("/v1/sessions/{session}")).await.json().await.unwrap();
+        assert_eq!(kept["turns"].as_array().unwrap().len(), turns + 1, "{kept}");
+        let before =
+            database.sql(&format!("select max(turns_before) from capstan.runs where session = '{session}'"));
+        assert_eq!(before, turns.to_string());
+    }
+    // One that dies is noticed by its lease, whatever its clock said.
+    let request = ask("/tokens 60 --delay 5ms");
+    let mut response = cluster.post(2, &request).await;
+    let seen = read_until(&mut response, |seen| seen.contains(":10\n")).await;
+    cluster.servers.remove(2).kill();
+    let mut watching = cluster.watch(0, &stream_of(&response)).await;
+    let watched = read_until(&mut watching, |seen| seen.contains("run_interrupted")).await;
+    assert!(watched.starts_with(whole_frames(&seen)));
+    assert_whole(&packets(&cluster.post(1, &request).await.bytes().await.unwrap()), &tokens(60));
+}

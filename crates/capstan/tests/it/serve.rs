@@ -1,0 +1,35 @@
+//! The binary as an operator meets it: killed, signalled, raced, misconfigured, read from its log.
+
+mod agent_cli;
+mod agents;
+#[cfg(target_os = "linux")]
+mod attack;
+mod chain;
+mod chat;
+mod check;
+pub(crate) mod client;
+mod clocks;
+mod debug;
+mod drain;
+#[cfg(failpoints)]
+mod failpoint;
+mod greeting;
+// It makes tokens without the library that checks them.
+#[allow(dead_code)]
+#[path = "../../../capstan-gateway/tests/it/auth/issuer.rs"]
+mod issuer;
+mod keys;
+mod kill;
+mod logs;
+mod peer;
+pub(crate) mod process;
+mod race;
+mod readme;
+mod refuse;
+mod room;
+mod routes;
+mod streams;
+mod terminal;
+mod tls;
+mod traces;
+mod webhooks;
