@@ -29,7 +29,7 @@ fuzz: ## Fuzz the decoders, a minute each (FUZZ_SECONDS=…)
 
 soak: ## The long versions of the tests
 	PROPTEST_CASES=20000 CAPSTAN_SEEDS=5000 CAPSTAN_CLUSTER_SEEDS=300 scripts/postgres cargo test --workspace --release -- --include-ignored
-	RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-with-hooks scripts/postgres cargo test --package capstan-gateway --test model -- --ignored soak_every_planted
+	RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-with-hooks scripts/postgres cargo test --package capstan-gateway --test it -- --ignored soak_every_planted
 	CAPSTAN_EXAMPLES=200 scripts/literal tests/python/test_openapi.py
 	CAPSTAN_SOAK=1 scripts/literal tests/python/test_a2a.py tests/python/test_openai_healing.py tests/python/test_openai_providers.py
 	scripts/old-a2a

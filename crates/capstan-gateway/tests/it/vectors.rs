@@ -1,6 +1,6 @@
 //! The conformance vectors of requests, posted: what the reference refuses is refused, and its place is named.
 
-#[path = "../../../capstan-protocol/tests/common/mod.rs"]
+#[path = "../../../capstan-protocol/tests/it/common/mod.rs"]
 mod conformance;
 
 use crate::common::{Server, client, start};

@@ -1,6 +1,6 @@
 //! `capstan validate` as its users meet it: the real binary, real pipes.
 
-#[path = "../../../capstan-protocol/tests/common/mod.rs"]
+#[path = "../../../capstan-protocol/tests/it/common/mod.rs"]
 mod conformance;
 
 use std::collections::BTreeMap;

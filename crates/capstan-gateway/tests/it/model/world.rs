@@ -89,7 +89,7 @@ impl World {
         }
         let _ = writeln!(
             story,
-            "\nrun it again: CAPSTAN_SEED={} cargo test -p capstan-gateway --test model",
+            "\nrun it again: CAPSTAN_SEED={} cargo test -p capstan-gateway --test it model::",
             self.seed
         );
         Some(story)

@@ -1,0 +1,7 @@
+//! The tests of this crate in one program, a module a topic: `cargo nextest run --test it topic::`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod breaches;
+mod common;
+mod gateway;
+mod strangers;

@@ -1,0 +1,16 @@
+//! The tests of this crate in one program, a module a topic: `cargo nextest run --test it topic::`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod a2a;
+mod awkward;
+mod command;
+mod common;
+mod end_to_end;
+mod errors;
+mod fixtures;
+mod operators;
+mod providers;
+mod repeated_chunks;
+mod routes;
+mod stop;
+mod turns;
