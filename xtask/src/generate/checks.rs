@@ -8,8 +8,11 @@ const INTRODUCTION: &str = include_str!("checks.md");
 
 pub(super) fn markdown() -> String {
     let mut out = String::from(INTRODUCTION);
-    let _ = write!(out, "\n## The {} checks\n\n", CHECKS.len());
-    out.push_str("The section is PROTOCOL.md's. A check that depends on another is skipped if that one did not pass.\n\n");
+    let _ = write!(out, "\n## What are the {} checks?\n\n", CHECKS.len());
+    out.push_str(
+        "The sections are those of PROTOCOL.md. \
+         A check is skipped if one that it depends on did not pass.\n\n",
+    );
     out.push_str("| check | section | the promise | needs | depends on |\n|---|---|---|---|---|\n");
     for check in CHECKS {
         let depends: Vec<String> = check.after.iter().map(|id| format!("`{id}`")).collect();
