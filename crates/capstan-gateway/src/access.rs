@@ -13,9 +13,9 @@ use http::{Method, StatusCode};
 
 use crate::app::App;
 use crate::audit::{Who, mark_of};
+use crate::engine::lanes::Seat;
 use crate::face::{Face, durable};
 use crate::jwt::{Jwt, is_token};
-use crate::lanes::Seat;
 use crate::paid_body::Payer;
 use crate::refusal::{OfTenant, Refusal, refused_by_credentials};
 use crate::scopes::{Operation, Scope, Scopes};

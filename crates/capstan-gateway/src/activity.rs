@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::doors::Entry;
-use crate::lanes::Seat;
+use crate::engine::lanes::Seat;
 use crate::progress::Progress;
 use axum::body::{Body, HttpBody};
 use axum::response::Response;

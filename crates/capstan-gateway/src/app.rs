@@ -15,23 +15,23 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::access::CorsHeaders;
-use crate::ask::Ask;
 use crate::audit::Audit;
 use crate::console::Console;
+use crate::engine::ask::Ask;
+use crate::engine::histories::Histories;
+use crate::engine::lanes::{InLane, Lanes, work_of};
+use crate::engine::limits::{self, Limiter};
+use crate::engine::purge::Erased;
+use crate::engine::readers::Readers;
+use crate::engine::runs::Runs;
+use crate::engine::traces::{TraceCollector, Traces};
+use crate::engine::waits::Waits;
+use crate::engine::wall_clock::WallClock;
 use crate::face::{self, Face};
-use crate::histories::Histories;
-use crate::lanes::{InLane, Lanes, work_of};
-use crate::limits::{self, Limiter};
 use crate::metrics::Metrics;
 use crate::passage::{Passage, Passages};
-use crate::purge::Erased;
-use crate::readers::Readers;
 use crate::routes::page::Asset;
-use crate::runs::Runs;
 use crate::settings::Settings;
-use crate::traces::{TraceCollector, Traces};
-use crate::waits::Waits;
-use crate::wall_clock::WallClock;
 use crate::webhooks::{COURIER, Courier, WebhookSender};
 
 /// A gateway: a journal, agents, settings. The first agent is the default one.

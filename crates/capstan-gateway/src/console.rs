@@ -7,7 +7,6 @@ pub(crate) mod attention;
 pub(crate) mod feed;
 pub(crate) mod find;
 pub(crate) mod frames;
-pub(crate) mod live;
 pub(crate) mod marks;
 pub(crate) mod patience;
 mod refusals;
@@ -20,9 +19,9 @@ use std::time::Duration;
 use capstan_journal::{Load, Run};
 use capstan_protocol::{Fault, Timestamp};
 
+use crate::engine::live::Live;
 use appends::Appends;
 use feed::{Feed, What};
-use live::Live;
 use rollups::Rollups;
 
 use crate::app::App;

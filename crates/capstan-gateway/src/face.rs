@@ -26,11 +26,11 @@ use http::request::Parts;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::ask::Ask;
+use crate::engine::ask::Ask;
+use crate::engine::resume::ResumePoint;
 use crate::openapi::{Model, Routes};
 use crate::reader::View;
 use crate::refusal::Refusal;
-use crate::resume::ResumePoint;
 pub(crate) use writer::{FaceWriter, Next, Telling};
 
 /// The protocols that a gateway speaks.

@@ -16,8 +16,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::engine::resume::ResumePoint;
 use crate::face::Face;
-use crate::resume::ResumePoint;
 pub(crate) use journal::JournalMetrics;
 pub(crate) use routes::RouteMetrics;
 

@@ -18,8 +18,8 @@ use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 
 use crate::app::App;
-use crate::heavy;
-use crate::limits::Load;
+use crate::engine::heavy;
+use crate::engine::limits::Load;
 use crate::refusal::Refusal;
 
 /// What is handed to the connection at once: all of it would be its own from then on, however slowly it is read.
@@ -115,7 +115,7 @@ mod tests {
     use hyper::body::Body as _;
 
     use super::*;
-    use crate::limits::Limiter;
+    use crate::engine::limits::Limiter;
     use crate::settings::Limits;
 
     #[tokio::test]

@@ -13,17 +13,17 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access::Caller;
 use crate::app::App;
-use crate::ask::{self, body_hash, body_values};
+use crate::engine::ask::{self, body_hash, body_values};
+use crate::engine::limits::Load;
+use crate::engine::relay::Origin;
+use crate::engine::resume::ResumePoint;
+use crate::engine::runs::{self, Start};
+use crate::engine::{heavy, traces};
 use crate::face::{self, Asker, Face, Opening, Request};
-use crate::limits::Load;
 use crate::reader::{self, View};
 use crate::refusal::{Refusal, RequestId};
-use crate::relay::Origin;
-use crate::resume::ResumePoint;
-use crate::runs::{self, Start};
 use crate::server::RECEIVE_WINDOW;
 use crate::settings::Limits;
-use crate::{heavy, traces};
 
 /// Answers a POST to a face; `agent` is the one that the path names.
 pub(crate) async fn post(

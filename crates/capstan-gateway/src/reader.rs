@@ -18,12 +18,12 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::app::App;
-use crate::console::live::{Parting, Viewing};
+use crate::engine::limits::Slot;
+use crate::engine::live::{Parting, Viewing};
+use crate::engine::readers::Reading;
+use crate::engine::relay;
 use crate::face::{Face, FaceWriter, Next, Opening, Telling};
 use crate::handover::Lasting;
-use crate::limits::Slot;
-use crate::readers::Reading;
-use crate::relay;
 pub(crate) use poll::poll;
 pub(crate) use whole::{Fold, Whole, follow, so_far};
 

@@ -15,8 +15,8 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::console::Refused;
+use crate::engine::limits;
 use crate::face::Asker;
-use crate::limits;
 use crate::metrics::NO_AGENT;
 
 /// A fault on its way to becoming a response.

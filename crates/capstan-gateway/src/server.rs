@@ -29,13 +29,14 @@ use tower::ServiceExt as _;
 
 use crate::app::{App, Gateway};
 use crate::connection::Stalled;
+use crate::engine::lanes::{InLane, Seat};
+use crate::engine::recovery;
 use crate::handover::{self, After, Handover, Noted};
-use crate::lanes::{InLane, Seat};
 use crate::progress;
 use crate::router::Behind;
 use crate::socket::Socket;
 use crate::stall_timeout::StallTimeout;
-use crate::{console, recovery, router};
+use crate::{console, router};
 
 /// What a connection may buffer before it asks for no more: the least there is, so that a thousand readers that never
 /// read cost little. It is not the size of a write.

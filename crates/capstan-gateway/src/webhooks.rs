@@ -19,11 +19,11 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
 use crate::app::{App, Registered, Shared};
-use crate::ask::{Ask, body_hash};
+use crate::engine::ask::{Ask, body_hash};
+use crate::engine::limits::Slot;
+use crate::engine::relay::{self, Room};
 use crate::face::a2a::push::{self, Parcel};
-use crate::limits::Slot;
 use crate::refusal::journal_fault;
-use crate::relay::{self, Room};
 use crate::tenants;
 
 /// The agent's name; no request can ask for it.

@@ -7,10 +7,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::live::{Parting, Viewer};
 use super::sentence;
 use super::visitor::{Act, Visitor};
 use crate::app::App;
+use crate::engine::live::{Parting, Viewer};
 
 /// Who looks, and what they may do.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -12,9 +12,9 @@ use futures_util::stream;
 use http::request::Parts;
 
 use crate::app::App;
+use crate::engine::resume::ResumePoint;
 use crate::face::{Face, FaceWriter, Next, Opening, Telling, cap};
 use crate::reader::{View, name_stream, sse_response};
-use crate::resume::ResumePoint;
 
 /// How much is read at once, in packets and bytes.
 const STEP: (usize, usize) = (1024, 1024 * 1024);

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::access::{self, Caller, LOCAL, bearer};
 use crate::app::App;
 use crate::audit::{Target, Who};
-use crate::lanes::Seat;
+use crate::engine::lanes::Seat;
 use crate::operators::{EVERY_TENANT, Operator, Right};
 use crate::paid_body::Payer;
 use crate::refusal::{Refusal, journal_fault};

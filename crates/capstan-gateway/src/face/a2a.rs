@@ -26,7 +26,7 @@ use http::request::Parts;
 
 use super::{Asker, Face, FaceWriter, Opening, Request};
 use crate::app::App;
-use crate::ask::Ask;
+use crate::engine::ask::Ask;
 use crate::openapi::{Model, Routes, model};
 use crate::reader::{self, View};
 use call::{Call, Wrong};

@@ -34,7 +34,7 @@ use uuid::Uuid;
 use super::{Asker, Face, FaceWriter, Next, Opening, Telling};
 use crate::access::Caller;
 use crate::app::App;
-use crate::ask::Ask;
+use crate::engine::ask::Ask;
 use crate::openapi::{Model, Routes, model};
 use crate::reader::{View, sse_response};
 use crate::refusal::journal_fault;

@@ -27,11 +27,12 @@ use uuid::Uuid;
 
 use super::{Asker, Face, FaceWriter, Opening, Request};
 use crate::app::App;
-use crate::ask::Ask;
+use crate::engine::ask::Ask;
+use crate::engine::lookup;
 use crate::openapi::{Model, Routes, model};
+use crate::post;
 use crate::reader::View;
 use crate::refusal::journal_fault;
-use crate::{lookup, post};
 use ask::{Manner, regenerates};
 use chunk::{Chunk, KINDS};
 use fold::Facts;

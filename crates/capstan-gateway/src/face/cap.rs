@@ -18,12 +18,12 @@ use self::routes::Params;
 use super::{Face, FaceWriter, Next, Opening, Request, Telling};
 use crate::access::Caller;
 use crate::app::App;
-use crate::ask::Ask;
+use crate::engine::ask::Ask;
+use crate::engine::resume::ResumePoint;
 use crate::openapi::{Model, Routes};
 use crate::post::header_lists;
 use crate::reader::View;
 use crate::refusal::Refusal;
-use crate::resume::ResumePoint;
 use crate::{query, tickets};
 
 /// The reconnection time that a response opens with, in milliseconds.

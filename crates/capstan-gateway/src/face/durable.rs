@@ -18,7 +18,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{Asker, Face, FaceWriter, Opening};
 use crate::app::App;
-use crate::ask::Ask;
+use crate::engine::ask::Ask;
 use crate::openapi::{Model, Routes, model};
 use items::{Items, Shape};
 pub(crate) use routes::READ;

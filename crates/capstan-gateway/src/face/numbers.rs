@@ -23,8 +23,8 @@ use serde_json::json;
 use self::routes::{Question, own_id, stream_of};
 use super::{Asker, Face, FaceWriter, Next, Opening, Request, Telling};
 use crate::app::App;
-use crate::ask::{Ask, invalid};
-use crate::lookup;
+use crate::engine::ask::{Ask, invalid};
+use crate::engine::lookup;
 use crate::openapi::{Model, Routes, model};
 use crate::reader::{self, View};
 

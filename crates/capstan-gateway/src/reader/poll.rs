@@ -6,7 +6,7 @@ use capstan_journal::{Frames, Run, RunState, Step};
 use capstan_protocol::Fault;
 
 use crate::app::App;
-use crate::readers::Reading;
+use crate::engine::readers::Reading;
 use crate::refusal::journal_fault;
 
 /// How much one answer holds, in packets and bytes.

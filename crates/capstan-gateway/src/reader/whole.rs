@@ -5,8 +5,8 @@ use capstan_protocol::{Fault, FaultKind, StreamError, StreamPacket, Transcript, 
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::heavy;
-use crate::limits::Load;
+use crate::engine::heavy;
+use crate::engine::limits::Load;
 use crate::refusal::journal_fault;
 
 /// How much is read at once, in packets and bytes.
@@ -156,7 +156,7 @@ mod tests {
     use capstan_protocol::{Payload, Timestamp};
 
     use super::*;
-    use crate::limits::Limiter;
+    use crate::engine::limits::Limiter;
 
     #[test]
     fn a_run_that_was_seen_waiting_is_no_success_even_if_it_goes_on_since() {

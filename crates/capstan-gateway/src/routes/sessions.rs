@@ -11,14 +11,15 @@ use serde::Deserialize;
 use crate::access::Caller;
 use crate::answers::{PurgedSession, Session, SessionTurn};
 use crate::app::App;
-use crate::ask::check_id;
 use crate::audit::Who;
-use crate::conversation::TurnRecord;
+use crate::engine::ask::check_id;
+use crate::engine::conversation::TurnRecord;
+use crate::engine::{heavy, purge};
 use crate::openapi::{self, Answer, Content, Does, Row, Tag, model};
+use crate::paid_body;
 use crate::query::Query;
 use crate::refusal::Refusal;
 use crate::scopes::Operation;
-use crate::{heavy, paid_body, purge};
 
 /// The most turns of a page.
 const PAGE: usize = 1000;

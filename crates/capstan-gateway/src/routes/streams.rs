@@ -14,14 +14,15 @@ use crate::access::Caller;
 use crate::answers::{PacketPage, Stream, StreamPage};
 use crate::app::App;
 use crate::audit::{Deed, Who};
+use crate::engine::resume::ResumePoint;
+use crate::engine::{heavy, lookup, purge, runs};
 use crate::face::{Opening, cap};
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::query::Query;
 use crate::reader::View;
 use crate::refusal::Refusal;
-use crate::resume::ResumePoint;
 use crate::scopes::Operation;
-use crate::{heavy, lookup, paid_body, post, purge, runs};
+use crate::{paid_body, post};
 
 /// A page holds at most this many entries.
 const PAGE: usize = 1000;

@@ -9,7 +9,7 @@ use http::{HeaderValue, header};
 use crate::access::Caller;
 use crate::answers::StreamTicket;
 use crate::app::App;
-use crate::lookup;
+use crate::engine::lookup;
 use crate::openapi::{self, Answer, Content, Does, Row, Tag, model};
 use crate::refusal::Refusal;
 use crate::scopes::Operation;

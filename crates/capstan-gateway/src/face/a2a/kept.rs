@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::push::Config;
 use super::words::Version;
-use crate::ask::{Ask, Extras, LONGEST_ID, invalid, parameters_of};
+use crate::engine::ask::{Ask, Extras, LONGEST_ID, invalid, parameters_of};
 
 /// What `SendMessage` and its like are given, in either version.
 #[derive(Debug, Deserialize)]

@@ -19,7 +19,7 @@ use super::call::Call;
 use super::words::{Ids, Version, with};
 use super::{NAME, task};
 use crate::app::App;
-use crate::ask::{Ask, invalid};
+use crate::engine::ask::{Ask, invalid};
 use crate::reader;
 use crate::refusal::journal_fault;
 use crate::tenants;
@@ -149,7 +149,7 @@ pub(super) async fn get(app: &App, tenant: &str, task: &str, id: &str) -> Result
 pub(super) async fn delete(app: &App, tenant: &str, task: &str, id: &str) -> Result<(), Fault> {
     for run in deliveries(app, tenant, task).await? {
         if of_run(app, &run).await?.is_some_and(|delivery| delivery.config.id == id) {
-            crate::purge::stream(app, run).await?;
+            crate::engine::purge::stream(app, run).await?;
         }
     }
     Ok(())

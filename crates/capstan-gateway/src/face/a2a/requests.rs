@@ -17,13 +17,14 @@ use super::words::{Ids, Version};
 use super::{A2a, NAME, task};
 use crate::access::Caller;
 use crate::app::App;
-use crate::ask::invalid;
+use crate::engine::ask::invalid;
+use crate::engine::limits::Load;
+use crate::engine::resume::ResumePoint;
+use crate::engine::runs;
 use crate::face::{self, Asker, Opening};
-use crate::limits::Load;
+use crate::post;
 use crate::reader::View;
 use crate::refusal::{Refusal, journal_fault};
-use crate::resume::ResumePoint;
-use crate::{post, runs};
 
 /// A request on its way: who asks whom, and how.
 pub(super) struct Asked<'a> {

@@ -16,7 +16,7 @@ use super::requests::{Asked, ListParams};
 use super::{A2a, rows};
 use crate::access::Caller;
 use crate::app::App;
-use crate::ask::invalid;
+use crate::engine::ask::invalid;
 use crate::face::{self, Asker};
 use crate::openapi::{self, Routes};
 use crate::refusal::Refusal;

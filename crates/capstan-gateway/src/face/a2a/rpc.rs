@@ -16,7 +16,7 @@ use super::words::Version;
 use super::{A2a, card, rows};
 use crate::access::Caller;
 use crate::app::App;
-use crate::ask::invalid;
+use crate::engine::ask::invalid;
 use crate::face::{self, Asker};
 use crate::openapi::Routes;
 use crate::post;

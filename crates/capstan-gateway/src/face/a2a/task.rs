@@ -8,8 +8,8 @@ use super::NAME;
 use super::kept::Kept;
 use super::words::{Ids, Status, TaskState, Version};
 use crate::app::App;
-use crate::heavy;
-use crate::lookup;
+use crate::engine::heavy;
+use crate::engine::lookup;
 use crate::reader::{self, Whole};
 use crate::refusal::journal_fault;
 

@@ -7,7 +7,7 @@ use capstan_protocol::{
     Arguments, ChatMessage, DecodeError, Fault, Modality, Part, RawObject, Role, agui, decode,
 };
 
-use crate::ask::{Ask, Extras, LONGEST_ID, invalid, is_whole, parameters_of};
+use crate::engine::ask::{Ask, Extras, LONGEST_ID, invalid, is_whole, parameters_of};
 
 impl Ask {
     /// Reads an AG-UI body. Tools, state, context and the rest go to the agent as they came.

@@ -15,12 +15,13 @@ use serde_json::{Value, json};
 use super::Agui;
 use crate::access::{Caller, WATCH};
 use crate::app::App;
+use crate::engine::lookup;
+use crate::engine::resume::ResumePoint;
 use crate::face::{self, Asker, Opening};
 use crate::openapi::{self, Answer, Body, Content, Link, Row, Tag, model, of_session, of_stream, of_user};
 use crate::reader::View;
 use crate::refusal::Refusal;
-use crate::resume::ResumePoint;
-use crate::{lookup, post, query};
+use crate::{post, query};
 
 const TAG: Tag = Tag { name: "AG-UI", says: "The same runs in the words of AG-UI." };
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::message::{UiMessage, UiRole};
-use crate::ask::{Ask, Extras, LONGEST_ID, Payload, invalid, is_whole};
+use crate::engine::ask::{Ask, Extras, LONGEST_ID, Payload, invalid, is_whole};
 
 /// The trigger of whoever wants another answer.
 const REGENERATE: &str = "regenerate-message";

@@ -18,14 +18,15 @@ use super::chunk::Chunk;
 use super::{AiSdk, elsewhere};
 use crate::access::Caller;
 use crate::app::App;
+use crate::engine::resume::ResumePoint;
+use crate::engine::{lookup, runs};
 use crate::face::{self, Asker, Opening};
 use crate::openapi::{
     self, Answer, Body, Content, Header, PathParameter, Refusals, Routes, Row, Tag, model, of_stream, of_user,
 };
+use crate::post;
 use crate::reader::View;
 use crate::refusal::Refusal;
-use crate::resume::ResumePoint;
-use crate::{lookup, post, runs};
 
 /// How long after its end a run is told again. Who was away must not hold half an answer for a whole one; with equal ids
 /// it does no harm to those who were not.

@@ -8,7 +8,7 @@ use capstan_protocol::{
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::ask::{Ask, Payload, invalid, is_whole};
+use crate::engine::ask::{Ask, Payload, invalid, is_whole};
 
 /// Where a v1 body keeps what is asked.
 const PAYLOAD: &str = "payload.payload";

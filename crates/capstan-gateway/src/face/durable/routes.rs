@@ -20,11 +20,12 @@ use super::offset::Offset;
 use super::{CLOSED, CURSOR, Durable, NEXT_OFFSET, UP_TO_DATE};
 use crate::access::Caller;
 use crate::app::App;
+use crate::engine::lookup;
+use crate::engine::resume::ResumePoint;
 use crate::face::{self, Asker, Opening, ai_sdk};
 use crate::openapi::{self, Answer, Content, Header, Routes, Row, Tag, model};
 use crate::reader::{self, View};
-use crate::resume::ResumePoint;
-use crate::{lookup, post, query};
+use crate::{post, query};
 
 pub(crate) const READ: &str = "/v1/durable/{id}";
 

@@ -17,13 +17,14 @@ use serde_json::json;
 use super::{Numbers, PER_PACKET, said};
 use crate::access::Caller;
 use crate::app::App;
+use crate::engine::resume::ResumePoint;
+use crate::engine::{lookup, runs};
 use crate::face::{self, Asker, Opening};
 use crate::openapi::{Answer, Content, Does, Header, PathParameter, Refusals, Routes, Row, Tag, model};
 use crate::reader::{self, View, Whole};
 use crate::refusal::Refusal;
-use crate::resume::ResumePoint;
 use crate::scopes::Operation;
-use crate::{lookup, post, query, runs};
+use crate::{post, query};
 
 const TAG: Tag = Tag { name: "Numbers", says: "A face for tests." };
 const POST: Row = Row {

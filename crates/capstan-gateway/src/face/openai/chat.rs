@@ -19,11 +19,11 @@ use super::output::{Output, TakenBack};
 use super::request::{self, Wants};
 use super::{errors, members, models, parameters, repeats};
 use crate::app::App;
-use crate::ask::Ask;
+use crate::engine::ask::Ask;
+use crate::engine::resume::ResumePoint;
 use crate::face::{self, Asker, Face, FaceWriter, Opening, Request};
 use crate::openapi::{Model, Routes, model};
 use crate::reader;
-use crate::resume::ResumePoint;
 
 /// The name under which runs of this face are kept.
 const NAME: &str = "openai-chat";

@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn the_member_that_is_wrong_is_the_param() {
         let wrong = capstan_protocol::DecodeError::value("messages[0].role", "is none");
-        let error = ApiError::of(&crate::ask::invalid(&wrong), Exposure::Production);
+        let error = ApiError::of(&crate::engine::ask::invalid(&wrong), Exposure::Production);
         assert_eq!(
             (error.param.as_deref(), error.code.as_str()),
             (Some("messages[0].role"), "invalid_request")

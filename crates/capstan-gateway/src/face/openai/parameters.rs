@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::content::TextOr;
 use crate::app::App;
-use crate::ask::{Ask, invalid};
+use crate::engine::ask::{Ask, invalid};
 
 /// A tool: its members stand under `function` in Chat, beside `type` in Responses.
 #[derive(Debug, Deserialize)]

@@ -24,12 +24,13 @@ use super::output::{Output, TakenBack};
 use super::request::{self, Wants};
 use super::{errors, parameters, repeats};
 use crate::app::App;
-use crate::ask::{Ask, invalid};
+use crate::engine::ask::{Ask, invalid};
+use crate::engine::resume::ResumePoint;
+use crate::engine::{interrupts, lookup};
 use crate::face::{self, Asker, Face, FaceWriter, Opening, Request};
 use crate::openapi::{Model, Routes, model};
+use crate::reader;
 use crate::refusal::journal_fault;
-use crate::resume::ResumePoint;
-use crate::{interrupts, lookup, reader};
 
 /// The name under which runs of this face are kept.
 const NAME: &str = "openai-responses";

@@ -15,11 +15,12 @@ use crate::app::App;
 use crate::audit::Target;
 use crate::console::answers::RunRow;
 use crate::console::visitor::{Act, Look, Visitor};
+use crate::engine::purge as erase;
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
+use crate::paid_body;
 use crate::query::Query;
 use crate::refusal::Refusal;
 use crate::routes::sessions::shown;
-use crate::{paid_body, purge as erase};
 
 /// Turns and runs of a page.
 const PAGE: usize = 100;

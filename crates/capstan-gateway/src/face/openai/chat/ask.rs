@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::super::content::{Contents, TextOr};
 use super::super::parameters::{self, Format, ToolSpec, refuse};
-use crate::ask::{Ask, Extras, invalid};
+use crate::engine::ask::{Ask, Extras, invalid};
 
 #[derive(Deserialize)]
 struct ChatRequest {

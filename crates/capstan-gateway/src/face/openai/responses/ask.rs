@@ -15,8 +15,8 @@ use super::super::errors::CODE;
 use super::super::members::{self, Is};
 use super::super::parameters::{self, Format, ToolSpec, refuse};
 use super::{PREVIOUS, stream_of, unstored};
-use crate::ask::{Ask, Extras, invalid};
-use crate::interrupts;
+use crate::engine::ask::{Ask, Extras, invalid};
+use crate::engine::interrupts;
 
 #[derive(Deserialize)]
 struct ResponseRequest {

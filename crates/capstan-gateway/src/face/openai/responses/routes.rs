@@ -24,15 +24,16 @@ use super::writer::{ResponseEvent, StartingAfter};
 use super::{NAME, Responses, echo_of, id_of, references, stream_of};
 use crate::access::Caller;
 use crate::app::App;
-use crate::ask::invalid;
 use crate::audit::{Deed, Who};
+use crate::engine::ask::invalid;
+use crate::engine::resume::ResumePoint;
+use crate::engine::{heavy, lookup, purge, runs};
 use crate::face::{self, Asker, Opening};
 use crate::openapi::{self, Answer, Body, Content, Does, PathParameter, Routes, Row, model};
 use crate::reader::{self, View};
 use crate::refusal::{Refusal, journal_fault};
-use crate::resume::ResumePoint;
 use crate::scopes::Operation;
-use crate::{heavy, lookup, paid_body, post, purge, query, runs};
+use crate::{paid_body, post, query};
 
 pub(super) fn routes(face: Arc<Responses>) -> Routes {
     let about = |face: &Arc<Responses>, answer: Answering| {

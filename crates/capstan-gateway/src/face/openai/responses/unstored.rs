@@ -10,9 +10,9 @@ use capstan_protocol::Fault;
 
 use crate::access::LOCAL;
 use crate::app::App;
-use crate::purge;
+use crate::engine::purge;
+use crate::engine::wall_clock::between;
 use crate::refusal::journal_fault;
-use crate::wall_clock::between;
 
 /// Under which their runs are found.
 pub(super) const NAME: &str = "openai:unstored";

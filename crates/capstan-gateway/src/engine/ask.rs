@@ -7,7 +7,7 @@ mod extras;
 use capstan_protocol::{ChatMessage, DecodeError, Fault, FaultKind, Profile, Role};
 use uuid::Uuid;
 
-use crate::conversation::Messages;
+use crate::engine::conversation::Messages;
 pub(crate) use body_hash::body_hash;
 pub(crate) use extras::{Extras, Payload, parameters_of};
 

@@ -6,9 +6,9 @@ use capstan_journal::{JournalError, Run, StoredTurn};
 use capstan_protocol::Fault;
 
 use crate::app::App;
-use crate::conversation::PastTurn;
-use crate::heavy;
-use crate::limits::Load;
+use crate::engine::conversation::PastTurn;
+use crate::engine::heavy;
+use crate::engine::limits::Load;
 
 /// Bytes of a session's turns that are read at once.
 const PAGE: usize = 1024 * 1024;

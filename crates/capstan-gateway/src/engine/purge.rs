@@ -10,8 +10,8 @@ use capstan_journal::{NameKind, Run};
 use capstan_protocol::{Fault, FaultKind};
 
 use crate::app::App;
+use crate::engine::runs;
 use crate::refusal::journal_fault;
-use crate::runs;
 
 /// Runs are looked through in pages of this many.
 const PAGE: usize = 1000;

@@ -15,13 +15,13 @@ use super::ledger::{self, Origin};
 use super::packet_writer::PacketWriter;
 use super::{Relay, failure};
 use crate::app::App;
-use crate::ask::Ask;
 use crate::console::feed::What;
-use crate::conversation::{self, TurnRecord};
-use crate::heavy;
+use crate::engine::ask::Ask;
+use crate::engine::conversation::{self, TurnRecord};
+use crate::engine::heavy;
+use crate::engine::traces;
+use crate::engine::wall_clock::later;
 use crate::refusal::journal_fault;
-use crate::traces;
-use crate::wall_clock::later;
 
 /// Why a run ends.
 #[derive(Debug, Clone)]

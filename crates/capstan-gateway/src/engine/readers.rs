@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::runs;
+use crate::engine::runs;
 
 /// Nobody is waited for any longer, whatever was said.
 const LONGEST: Duration = Duration::from_secs(600);

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::wall_clock::between;
+use crate::engine::wall_clock::between;
 
 /// Nobody waits longer; moments beyond a clock's reach cannot be named.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -139,7 +139,7 @@ mod tests {
     use capstan_journal::Claim;
 
     use super::*;
-    use crate::wall_clock::later;
+    use crate::engine::wall_clock::later;
 
     const MINUTE: Duration = Duration::from_secs(60);
 

@@ -11,10 +11,11 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::app::App;
 use crate::console;
+use crate::engine::relay::{self, Ending, Origin};
+use crate::engine::waits::Wait;
+use crate::engine::{readers, runs};
 use crate::refusal::journal_fault;
-use crate::relay::{self, Ending, Origin};
-use crate::waits::Wait;
-use crate::{readers, runs, webhooks};
+use crate::webhooks;
 
 /// How many runs are recovered at once.
 const AT_ONCE: usize = 1024;
@@ -254,7 +255,7 @@ mod tests {
 
     use super::*;
     use crate::Gateway;
-    use crate::wall_clock::later;
+    use crate::engine::wall_clock::later;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 

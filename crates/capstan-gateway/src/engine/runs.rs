@@ -12,16 +12,17 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::app::{App, Registered};
-use crate::ask::Ask;
 use crate::console::feed::What;
-use crate::limits::{Load, Slot};
-use crate::readers::Reading;
-use crate::readiness::UNWELL;
+use crate::engine::ask::Ask;
+use crate::engine::limits::{Load, Slot};
+use crate::engine::readers::Reading;
+use crate::engine::readiness::UNWELL;
+use crate::engine::relay::{self, Origin, Room};
+use crate::engine::resume::ResumePoint;
+use crate::engine::wall_clock::later;
+use crate::engine::{conversation, interrupts};
 use crate::refusal::{JOURNAL_RETRY, journal_fault};
-use crate::relay::{self, Origin, Room};
-use crate::resume::ResumePoint;
-use crate::wall_clock::later;
-use crate::{conversation, interrupts, webhooks};
+use crate::webhooks;
 
 /// The relays of this process, by stream: how a stop reaches the one who writes.
 #[derive(Default)]

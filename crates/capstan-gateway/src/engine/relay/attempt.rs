@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tracing::{Instrument as _, Span};
 
 use super::{Ended, Relay, ledger};
-use crate::{heavy, traces};
+use crate::engine::{heavy, traces};
 
 /// Outputs that may be under way between agent and journal: enough to keep both busy, not enough to hide a slow one.
 const IN_FLIGHT: usize = 256;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::ask::{Ask, invalid};
+use crate::engine::ask::{Ask, invalid};
 use crate::refusal::journal_fault;
 
 /// What is read of a session at once.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tracing::Span;
 
 use super::{Relay, ledger};
-use crate::traces;
+use crate::engine::traces;
 
 /// The spans of a route's calls that go on.
 #[derive(Default)]

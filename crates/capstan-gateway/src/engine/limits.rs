@@ -11,7 +11,7 @@ use capstan_journal::{Over, Quota, Refused};
 use capstan_protocol::{Fault, FaultKind};
 use tokio::sync::Notify;
 
-use crate::heavy::Heavy;
+use crate::engine::heavy::Heavy;
 use crate::settings::Limits;
 use crate::tenants::Tenant;
 

@@ -8,9 +8,9 @@ use capstan_protocol::{DecodeError, Fault, FaultKind, Timestamp};
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::ask::{Ask, invalid};
+use crate::engine::ask::{Ask, invalid};
+use crate::engine::wall_clock::between;
 use crate::refusal::journal_fault;
-use crate::wall_clock::between;
 
 /// The run whose questions a request answers. Whoever claims first has answered them; what can be told before is told
 /// here, with its reason.

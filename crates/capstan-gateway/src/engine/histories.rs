@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-use crate::conversation::PastTurn;
+use crate::engine::conversation::PastTurn;
 
 /// Bytes that all of it may take, about: one conversation of the largest default size, and a thousand ordinary ones.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
