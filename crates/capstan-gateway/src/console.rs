@@ -16,15 +16,15 @@ pub(crate) mod visitor;
 
 use std::time::Duration;
 
-use capstan_journal::{Load, Run};
+use capstan_journal::Load;
 use capstan_protocol::{Fault, Timestamp};
 
-use crate::engine::live::Live;
 use appends::Appends;
 use feed::{Feed, What};
 use rollups::Rollups;
 
 use crate::app::App;
+use crate::engine::events::{Happened, RunEvent, RunObserver};
 use refusals::Refusals;
 pub(crate) use refusals::Refused;
 
@@ -33,9 +33,8 @@ pub(crate) use refusals::Refused;
 pub(crate) struct Console {
     pub(crate) refusals: Refusals,
     pub(crate) feed: Feed,
-    pub(crate) live: Live,
     pub(crate) rollups: Rollups,
-    pub(crate) appends: Appends,
+    appends: Appends,
 }
 
 impl Console {
@@ -51,24 +50,6 @@ impl Console {
         Load { responses, append_p95: self.appends.p95() }
     }
 
-    /// A run was claimed.
-    pub(crate) fn began(&self, app: &App, run: &Run) {
-        self.rollups.began(run, app.wall.now());
-        self.feed.run(What::Began, run);
-    }
-
-    /// An attempt has failed, and its run goes on or waits.
-    pub(crate) fn failed(&self, app: &App, what: What, run: &Run) {
-        self.rollups.failed(run, app.agent_label(&run.agent));
-        self.feed.run(what, run);
-    }
-
-    /// A run has ended.
-    pub(crate) fn ended(&self, app: &App, run: &Run) {
-        self.rollups.ended(run, app.agent_label(&run.agent));
-        self.feed.run(What::Closed, run);
-    }
-
     /// A request was refused.
     pub(crate) fn refused(&self, app: &App, refused: Refused, fault: &Fault) {
         let is_of_console = refused.is_of_console;
@@ -81,6 +62,53 @@ impl Console {
     }
 }
 
+impl RunObserver for Console {
+    fn observe(&self, RunEvent { run, agent, at, what }: &RunEvent<'_>) {
+        match what {
+            Happened::Started => {
+                self.rollups.began(run, *at);
+                self.feed.run(What::Began, run);
+            }
+            Happened::Retried => {
+                self.rollups.failed(run, agent);
+                self.feed.run(What::Attempt, run);
+            }
+            Happened::Waiting => {
+                self.rollups.failed(run, agent);
+                self.feed.run(What::Waits, run);
+            }
+            Happened::Resumed => self.feed.run(What::Armed, run),
+            Happened::Ended => {
+                self.rollups.ended(run, agent);
+                self.feed.run(What::Closed, run);
+            }
+            Happened::Appended { took } => self.appends.observe(*took),
+            Happened::Attached
+            | Happened::TakenUp
+            | Happened::LetGo
+            | Happened::AttemptBegan
+            | Happened::FirstPacket { .. }
+            | Happened::CallEnded { .. }
+            | Happened::AttemptFailed { .. }
+            | Happened::JournalRefused { .. } => {}
+        }
+    }
+}
+
+/// How often other processes are told what this one has to do.
+const LOAD_EVERY: Duration = Duration::from_secs(1);
+
+/// Tells them, for as long as it is awaited.
+pub(crate) async fn tell_load(app: &App) {
+    if !app.journal.store().is_shared() {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(LOAD_EVERY).await;
+        app.journal.store().set_load(app.console.load(app));
+    }
+}
+
 /// How often numbers are written down, and what is done with is forgotten.
 const KEEP_EVERY: Duration = Duration::from_secs(10);
 
@@ -89,7 +117,7 @@ pub(crate) async fn keep_house(app: &App) {
     loop {
         tokio::time::sleep(KEEP_EVERY).await;
         app.console.appends.turn();
-        app.console.live.forget_done(|stream| app.waits.has(stream));
+        app.live.forget_done(|stream| app.waits.has(stream));
         rollups::save(app).await;
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod openai;
 mod writer;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::response::Response;
 use bytes::Bytes;
@@ -27,6 +28,7 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::engine::ask::Ask;
+use crate::engine::ports::Protocols;
 use crate::engine::resume::ResumePoint;
 use crate::openapi::{Model, Routes};
 use crate::reader::View;
@@ -51,6 +53,46 @@ pub(crate) fn all() -> Vec<Arc<dyn Face>> {
         #[cfg(test)]
         Arc::new(numbers::Numbers),
     ]
+}
+
+/// The protocols as the engine knows them.
+pub(crate) struct Faces(pub(crate) Vec<Arc<dyn Face>>);
+
+impl Faces {
+    fn of(&self, run: &Run) -> Option<&Arc<dyn Face>> {
+        self.0.iter().find(|face| face.name() == run.face)
+    }
+}
+
+impl Protocols for Faces {
+    fn decode(&self, protocol: &str, body: &[u8]) -> Option<Result<Ask, Fault>> {
+        self.0.iter().find(|face| face.name() == protocol).map(|face| face.decode(body))
+    }
+
+    fn ends_unread(&self, run: &Run) -> bool {
+        self.of(run).is_some_and(|face| face.ends_unread(run))
+    }
+
+    fn is_keyless(&self, run: &Run) -> bool {
+        self.of(run).is_some_and(|face| face.is_keyless(run))
+    }
+
+    fn forget(&self, stream: Uuid) {
+        self.0.iter().for_each(|face| face.forget(stream));
+    }
+}
+
+/// How often faces are asked whether there is something to do.
+const KEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// Asks them, for as long as it is awaited.
+pub(crate) async fn keep_house(app: &App) {
+    loop {
+        tokio::time::sleep(KEEP_EVERY).await;
+        for face in &app.faces {
+            face.keep_house(app).await;
+        }
+    }
 }
 
 /// A protocol.

@@ -27,6 +27,7 @@ mod reader;
 mod refusal;
 mod router;
 mod routes;
+mod run_log;
 mod scopes;
 mod server;
 mod settings;
@@ -35,6 +36,7 @@ mod stall_timeout;
 mod tenants;
 mod tickets;
 mod tls;
+mod trace_context;
 mod webhooks;
 
 /// The examples of the page about agents of one's own, compiled.

@@ -5,7 +5,7 @@ mod routes;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use capstan_protocol::{Close, FaultKind, StreamOpCode};
@@ -16,6 +16,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::engine::Engine;
+use crate::engine::events::{Happened, RunEvent, RunObserver};
 use crate::engine::resume::ResumePoint;
 use crate::face::Face;
 pub(crate) use journal::JournalMetrics;
@@ -71,15 +73,15 @@ pub(crate) struct Metrics {
     attempts: Family<Label, Counter>,
     resumes: Counter,
     pub(crate) replayed: Counter<u64, AtomicU64>,
-    pub(crate) attached: Counter,
+    attached: Counter,
     pub(crate) undelivered: Counter,
     pub(crate) stalled_readers: Counter,
     pub(crate) damaged_reads: Counter,
     pub(crate) active_runs: Gauge,
     pub(crate) active_readers: Gauge,
-    pub(crate) append_seconds: Histogram,
+    append_seconds: Histogram,
     first_packet_seconds: Family<Label, Histogram, fn() -> Histogram>,
-    pub(crate) clock_steps: Counter,
+    clock_steps: Counter,
     console: Family<Label, Counter>,
     passed_on: Family<Passed, Counter>,
     pub(crate) journal: JournalMetrics,
@@ -192,25 +194,25 @@ impl Metrics {
     }
 
     /// Reasons that an agent made up are counted together, else it could fill the memory with them.
-    pub(crate) fn run_ended(&self, outcome: &str, agent: &str) {
+    fn run_ended(&self, outcome: &str, agent: &str) {
         let outcome = OUTCOMES.into_iter().find(|known| *known == outcome).unwrap_or("other");
         self.runs.get_or_create(&Ended { outcome, agent: agent.to_owned() }).inc();
     }
 
     /// An attempt begins.
-    pub(crate) fn attempt_began(&self, agent: &str) {
+    fn attempt_began(&self, agent: &str) {
         self.attempts.get_or_create(&Label { name: agent.to_owned() }).inc();
     }
 
     /// A run has said its first word.
-    pub(crate) fn first_packet(&self, agent: &str, after: Duration) {
+    fn first_packet(&self, agent: &str, after: Duration) {
         self.first_packet_seconds
             .get_or_create(&Label { name: agent.to_owned() })
             .observe(after.as_secs_f64());
     }
 
     /// A run that ended has used so many tokens.
-    pub(crate) fn tokens(&self, agent: &str, tokens: u64) {
+    fn tokens(&self, agent: &str, tokens: u64) {
         self.tokens.get_or_create(&Label { name: agent.to_owned() }).inc_by(tokens);
     }
 
@@ -224,10 +226,12 @@ impl Metrics {
         self.faults.get_or_create(&Failed { code: kind.entry().code, agent: agent.to_owned() }).inc();
     }
 
-    pub(crate) fn packet(&self, op: StreamOpCode) {
-        if let Some(counter) = self.packets.get(op as usize) {
-            counter.inc();
+    /// Takes over what the engine has counted itself.
+    pub(crate) fn read(&self, engine: &Engine) {
+        for (counter, count) in self.packets.iter().zip(engine.packets.all()) {
+            counter.inner().store(count, Ordering::Relaxed);
         }
+        self.clock_steps.inner().store(engine.wall.step_count(), Ordering::Relaxed);
     }
 
     /// Somebody looked at what was said, or did something, in the console.
@@ -257,6 +261,27 @@ impl Metrics {
         // Writing into a String cannot fail.
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
         text
+    }
+}
+
+impl RunObserver for Metrics {
+    fn observe(&self, RunEvent { run, agent, what, .. }: &RunEvent<'_>) {
+        match *what {
+            Happened::Attached => drop(self.attached.inc()),
+            Happened::TakenUp => drop(self.active_runs.inc()),
+            Happened::LetGo => drop(self.active_runs.dec()),
+            Happened::AttemptBegan => self.attempt_began(agent),
+            Happened::FirstPacket { after } => self.first_packet(agent, after),
+            Happened::Appended { took } => self.append_seconds.observe(took.as_secs_f64()),
+            Happened::CallEnded { call, output_tokens } => self.routes.call_ended(agent, call, output_tokens),
+            Happened::AttemptFailed { fault } => self.fault(fault.kind(), agent),
+            Happened::JournalRefused { kind } => self.fault(kind, agent),
+            Happened::Ended => {
+                self.run_ended(run.reason.as_deref().unwrap_or_default(), agent);
+                self.tokens(agent, run.tokens);
+            }
+            Happened::Started | Happened::Retried | Happened::Waiting | Happened::Resumed => {}
+        }
     }
 }
 

@@ -27,7 +27,8 @@ use uuid::Uuid;
 
 use crate::access::Caller;
 use crate::app::App;
-use crate::refusal::{PassedOn, Refusal, RequestId, journal_fault};
+use crate::engine::faults::journal_fault;
+use crate::refusal::{PassedOn, Refusal, RequestId};
 use mark::Marks;
 
 /// Requests that are passed on at once; each holds two connections.

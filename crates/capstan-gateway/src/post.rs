@@ -14,16 +14,17 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::access::Caller;
 use crate::app::App;
 use crate::engine::ask::{self, body_hash, body_values};
+use crate::engine::heavy;
 use crate::engine::limits::Load;
 use crate::engine::relay::Origin;
 use crate::engine::resume::ResumePoint;
 use crate::engine::runs::{self, Start};
-use crate::engine::{heavy, traces};
 use crate::face::{self, Asker, Face, Opening, Request};
 use crate::reader::{self, View};
 use crate::refusal::{Refusal, RequestId};
 use crate::server::RECEIVE_WINDOW;
 use crate::settings::Limits;
+use crate::trace_context;
 
 /// Answers a POST to a face; `agent` is the one that the path names.
 pub(crate) async fn post(
@@ -129,7 +130,7 @@ async fn start(
 
 fn origin_of(parts: &Parts) -> Origin {
     let request_id = parts.extensions.get::<RequestId>().map(|RequestId(id)| id.clone());
-    Origin { request_id, trace: traces::context_of(&parts.headers) }
+    Origin { request_id, trace: trace_context::context_of(&parts.headers) }
 }
 
 /// By what logs know the caller, if it showed anything.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::{Sleep, sleep};
 
-use crate::connection::Stalled;
+use crate::engine::live::Stalled;
 
 tokio::task_local! {
     static CURRENT: Arc<Progress>;

@@ -28,9 +28,11 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::ServiceExt as _;
 
 use crate::app::{App, Gateway};
-use crate::connection::Stalled;
+use crate::connection::goes_by;
 use crate::engine::lanes::{InLane, Seat};
+use crate::engine::live::Stalled;
 use crate::engine::recovery;
+use crate::face;
 use crate::handover::{self, After, Handover, Noted};
 use crate::progress;
 use crate::router::Behind;
@@ -82,8 +84,11 @@ impl Service {
         // Recovery waits for the journal as well.
         let counting = tokio::spawn(async move { here.metrics.journal.watch(&**here.journal.store()).await });
         let counting = AbortOnDropHandle::new(counting);
+        if !app.journal.store().is_shared() {
+            console::rollups::remember(&app).await;
+        }
         let recovered = recovery::recover(&app).await.map_err(io::Error::other)?;
-        let sweeper = AbortOnDropHandle::new(tokio::spawn(recovery::sweep(app.clone())));
+        let sweeper = AbortOnDropHandle::new(tokio::spawn(keep_house(app.clone())));
         Ok(Self { app, recovered, keepers: [sweeper, counting] })
     }
 
@@ -224,7 +229,7 @@ async fn accept(app: App, listener: TcpListener, routers: Routers, connections: 
                 };
                 // The very future, not one that awaits it: that would hold it twice, for every idle viewer.
                 let work = connection(app.clone(), socket, peer, inside, entry);
-                let has_lanes = app.settings.has_lanes();
+                let has_lanes = app.engine.settings.has_lanes;
                 connections.spawn(if has_lanes { InLane::connection(work) } else { InLane::without(work) });
                 // One at a time: nobody waits behind a crowd that comes at once.
                 tokio::task::yield_now().await;
@@ -305,7 +310,7 @@ where
         let (body, is_read) = Noted::new(body);
         let (answering, stalled) = (router.oneshot(Request::from_parts(head, body)), stalled.clone());
         async move {
-            let response = answering.await.map(|response| under_way.until_sent(stalled.tell(response)));
+            let response = answering.await.map(|response| under_way.until_sent(goes_by(&stalled, response)));
             response.map(|response| match handover {
                 Some((handover, after)) if is_read.load(Ordering::Relaxed) => handover.offer(response, after),
                 Some(_) | None => response,
@@ -449,4 +454,13 @@ async fn drain(app: &App, connections: &TaskTracker) {
     // What agents were told to end, here and elsewhere. An agent that never yields is not waited for.
     app.agents_at_work.close();
     let _ = tokio::time::timeout(END_LIMIT + LAST_WORDS, app.agents_at_work.wait()).await;
+}
+/// Does what nobody asks for, until the server stops.
+async fn keep_house(app: App) {
+    tokio::select! {
+        () = recovery::sweep(app.engine.clone()) => {}
+        () = console::keep_house(&app) => {}
+        () = console::tell_load(&app) => {}
+        () = face::keep_house(&app) => {}
+    }
 }

@@ -1,14 +1,17 @@
 //! Tenants and their keys. They can be replaced while the gateway runs; it keeps hashes, never a key.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use capstan_journal::{Retention, TenantRetention};
+use capstan_journal::{Quota, Retention, TenantRetention};
 
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
+use crate::engine::ports::TenantRules;
+use crate::engine::settings::Limits;
 use crate::origin::Origin;
 use crate::scopes::{Scope, Scopes};
 use crate::webhooks::Webhook;
@@ -226,6 +229,34 @@ impl Tenants {
         let tenants = self.current();
         let keys = tenants.iter().filter(|tenant| tenant.name == name).flat_map(|tenant| &tenant.keys);
         keys.filter(|key| key.scopes.has(Scope::Read)).map(|key| key.hash.clone()).collect()
+    }
+}
+
+impl TenantRules for Tenants {
+    fn quota(&self, tenant: &str, limits: &Limits) -> Quota {
+        quota(limits, &self.named(tenant))
+    }
+
+    fn retention(&self, usual: &Retention, limits: &Limits) -> Retention {
+        Tenants::retention(self, usual, limits.unstored_bytes_per_tenant)
+    }
+}
+
+/// What a tenant may have, as the journal checks it. Where zero is "no limit" it is none.
+fn quota(limits: &Limits, tenant: &Tenant) -> Quota {
+    let some = |most: u64| Some(most).filter(|most| *most > 0);
+    let bytes = some(limits.bytes_per_tenant);
+    let unstored = Some(limits.unstored_bytes_per_tenant).filter(|_| tenant.no_store);
+    Quota {
+        per_minute: NonZeroU32::new(limits.requests_per_minute),
+        running: Some(limits.runs_per_tenant as u64),
+        waiting: Some(limits.waiting_per_tenant as u64),
+        sessions: some(limits.sessions),
+        messages_per_session: Some(limits.messages_per_session as u64),
+        bytes_per_session: Some(limits.bytes_per_session),
+        bytes: bytes.into_iter().chain(unstored).min(),
+        tokens_per_minute: some(tenant.tokens_per_minute.unwrap_or(limits.tokens_per_minute)),
+        tokens_per_day: some(tenant.tokens_per_day.unwrap_or(limits.tokens_per_day)),
     }
 }
 

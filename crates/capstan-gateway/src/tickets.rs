@@ -12,7 +12,7 @@ use sha2::Sha256;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::refusal::journal_fault;
+use crate::engine::faults::journal_fault;
 use crate::tenants::KeyHash;
 
 /// Long enough to open a page and to come back after a restart; what leaks with a URL is soon worth nothing.

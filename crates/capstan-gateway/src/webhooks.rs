@@ -18,12 +18,14 @@ use sha2::Sha256;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
-use crate::app::{App, Registered, Shared};
+use crate::app::{App, Shared};
+use crate::engine::Registered;
 use crate::engine::ask::{Ask, body_hash};
+use crate::engine::faults::journal_fault;
 use crate::engine::limits::Slot;
+use crate::engine::ports::BeforeWork;
 use crate::engine::relay::{self, Room};
 use crate::face::a2a::push::{self, Parcel};
-use crate::refusal::journal_fault;
 use crate::tenants;
 
 /// The agent's name; no request can ask for it.
@@ -254,27 +256,22 @@ fn has_receiver(app: &App, run: &Run) -> bool {
     app.webhooks.is_some() && app.settings.tenants.webhook_of(&run.tenant).is_some()
 }
 
-/// The same for a run that somebody has left: between its claim and this promise there is room for a crash.
-pub(crate) async fn promise_again(app: &App, run: &Run) -> Result<(), Fault> {
-    if has_receiver(app, run) && run.agent != COURIER {
-        let body = app.journal.store().body(run.stream_id).await.map_err(journal_fault)?.unwrap_or_default();
-        // What cannot be read any more ends as it may; there is nobody to tell.
-        if let Ok(ask) = app.asked(run, &body) {
-            promise(app, run, &ask).await;
-        }
+#[async_trait]
+impl BeforeWork for Courier {
+    fn concerns(&self, run: &Run) -> bool {
+        run.agent != COURIER && self.app().is_ok_and(|app| has_receiver(&app, run))
     }
-    Ok(())
-}
 
-/// Sees to it that the end of this run is told, if its tenant wants to know. Asked again, it does nothing more.
-pub(crate) async fn promise(app: &App, run: &Run, ask: &Ask) {
-    let tells_end = app.face(&run.face).is_some_and(|face| face.tells_end(ask));
-    if !tells_end || !has_receiver(app, run) {
-        return;
-    }
-    if let Err(fault) = claim(app, run).await {
-        let cause = app.loggable(&fault);
-        tracing::error!(stream = %run.stream_id, code = fault.code(), cause, "the webhook of a run was not noted, and will not be told");
+    /// Sees to it that the end of this run is told, if its tenant wants to know.
+    async fn prepare(&self, run: &Run, ask: &Ask) {
+        let Ok(app) = self.app() else { return };
+        if !app.face(&run.face).is_some_and(|face| face.tells_end(ask)) {
+            return;
+        }
+        if let Err(fault) = claim(&app, run).await {
+            let cause = app.loggable(&fault);
+            tracing::error!(stream = %run.stream_id, code = fault.code(), cause, "the webhook of a run was not noted, and will not be told");
+        }
     }
 }
 

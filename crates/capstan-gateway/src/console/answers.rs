@@ -156,7 +156,7 @@ impl RunRow {
                 .iter()
                 .map(|attempt| AttemptDot { n: attempt.n, fault: attempt.fault.clone() })
                 .collect(),
-            last_packet_at: app.console.live.get(run.stream_id).and_then(|facts| facts.last_append()),
+            last_packet_at: app.live.get(run.stream_id).and_then(|facts| facts.last_append()),
             model: run.model.clone(),
             owner: run.owner.clone().filter(|_| visitor.sees_server()),
         }
@@ -440,7 +440,7 @@ impl FaultDetails {
 impl RunDetails {
     /// What the record tells.
     pub(crate) fn new(app: &App, visitor: &Visitor, run: &Run) -> Self {
-        let facts = app.console.live.get(run.stream_id);
+        let facts = app.live.get(run.stream_id);
         let viewers = facts.map(|facts| facts.viewers()).unwrap_or_default();
         let of_fault = |code: &str| {
             let told = run.attempts.iter().rev().find(|attempt| attempt.fault.as_deref() == Some(code));

@@ -83,7 +83,7 @@ impl Rule<'_> {
 
     /// Of a run that another process writes nothing is known here.
     fn silent(&self, run: &Run) -> Option<(&'static str, String)> {
-        let facts = self.app.console.live.get(run.stream_id)?;
+        let facts = self.app.live.get(run.stream_id)?;
         let idle = self.app.settings.timeouts.idle;
         let began = run.attempts.last().and_then(|attempt| attempt.began_at).unwrap_or(run.created_at);
         let silent = self.since(facts.last_append().unwrap_or(began).max(began));

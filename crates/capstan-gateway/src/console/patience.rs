@@ -10,7 +10,8 @@ use capstan_protocol::{Fault, FaultKind};
 use http::Method;
 
 use crate::app::App;
-use crate::refusal::{JOURNAL_RETRY, Refusal};
+use crate::engine::faults::JOURNAL_RETRY;
+use crate::refusal::Refusal;
 
 /// Twice as long as the server is without a sign of life while all is well.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::app::App;
+use crate::engine::Engine;
 use crate::engine::ask::{Ask, invalid};
-use crate::refusal::journal_fault;
+use crate::engine::faults::journal_fault;
 
 /// What is read of a session at once.
 const PAGE_TURNS: usize = 64;
@@ -66,7 +66,7 @@ pub(crate) fn whole(ask: &Ask, stored: &[Arc<PastTurn>]) -> Result<Messages, Fau
 
 /// Refuses results of calls that the conversation does not have, before there is a run to fail: a model would refuse
 /// all of it. `turns` is how many the session has.
-pub(crate) async fn check_results(app: &App, tenant: &str, ask: &Ask, turns: u64) -> Result<(), Fault> {
+pub(crate) async fn check_results(engine: &Engine, tenant: &str, ask: &Ask, turns: u64) -> Result<(), Fault> {
     if results(ask.messages.iter()).next().is_none() {
         return Ok(());
     }
@@ -84,7 +84,7 @@ pub(crate) async fn check_results(app: &App, tenant: &str, ask: &Ask, turns: u64
     for first in [turns.max(1), 1] {
         let mut from = first;
         while !open.is_empty() {
-            let page = app.journal.store().turns(tenant, &ask.session, from, PAGE_TURNS, PAGE_BYTES).await;
+            let page = engine.journal.store().turns(tenant, &ask.session, from, PAGE_TURNS, PAGE_BYTES).await;
             let page = page.map_err(journal_fault)?;
             let Some(last) = page.last().map(|turn| turn.number) else { break };
             from = last + 1;

@@ -7,24 +7,24 @@ use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
 use capstan_protocol::{DecodeError, Fault, FaultKind, Timestamp};
 use uuid::Uuid;
 
-use crate::app::App;
+use crate::engine::Engine;
 use crate::engine::ask::{Ask, invalid};
+use crate::engine::faults::journal_fault;
 use crate::engine::wall_clock::between;
-use crate::refusal::journal_fault;
 
 /// The run whose questions a request answers. Whoever claims first has answered them; what can be told before is told
 /// here, with its reason.
-pub(crate) async fn asker(app: &App, tenant: &str, ask: &Ask) -> Result<Option<Uuid>, Fault> {
+pub(crate) async fn asker(engine: &Engine, tenant: &str, ask: &Ask) -> Result<Option<Uuid>, Fault> {
     let answers = &ask.extras.answers;
     let Some(first) = answers.first() else { return Ok(None) };
     let unknown = || not_open(&first.interrupt_id, "it was never asked here, or is gone");
     let stream = stream_of(&first.interrupt_id).ok_or_else(unknown)?;
-    let run = app.journal.store().run(stream).await.map_err(journal_fault)?;
+    let run = engine.journal.store().run(stream).await.map_err(journal_fault)?;
     let is_ours = |run: &Run| run.tenant == tenant && run.session == ask.session;
     let run = run.filter(is_ours).ok_or_else(unknown)?;
     let asked = run.asked.as_ref().ok_or_else(unknown)?;
     let asked_at = run.closed_at.unwrap_or(run.updated_at);
-    let (now, steps) = (app.wall.now(), app.wall.steps());
+    let (now, steps) = (engine.wall.now(), engine.wall.steps());
     // By the time that has passed since it was asked.
     check(asked, answers, |deadline| steps.is_past(asked_at, between(asked_at, deadline), now))?;
     Ok(Some(stream))

@@ -2,18 +2,16 @@
 //! runs at work, open responses, and requests of tenants of whom the journal has just said that they come too fast.
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use capstan_journal::{Over, Quota, Refused};
+use capstan_journal::{Over, Refused};
 use capstan_protocol::{Fault, FaultKind};
 use tokio::sync::Notify;
 
 use crate::engine::heavy::Heavy;
-use crate::settings::Limits;
-use crate::tenants::Tenant;
+use crate::engine::settings::Limits;
 
 /// What a tenant's listings may take beyond all else: whoever has too much under way has to see what to stop.
 const RESERVE: usize = 16 * 1024 * 1024;
@@ -269,24 +267,6 @@ impl Limiter {
 fn takes_all() -> Fault {
     let fault = Fault::new(FaultKind::SessionLimitExceeded).with_retry_after(1.0);
     fault.with_message("Your requests under way take as much memory as they may.")
-}
-
-/// What a tenant may have, as the journal checks it. Where zero is "no limit" it is none.
-pub(crate) fn quota(limits: &Limits, tenant: &Tenant) -> Quota {
-    let some = |most: u64| Some(most).filter(|most| *most > 0);
-    let bytes = some(limits.bytes_per_tenant);
-    let unstored = Some(limits.unstored_bytes_per_tenant).filter(|_| tenant.no_store);
-    Quota {
-        per_minute: NonZeroU32::new(limits.requests_per_minute),
-        running: Some(limits.runs_per_tenant as u64),
-        waiting: Some(limits.waiting_per_tenant as u64),
-        sessions: some(limits.sessions),
-        messages_per_session: Some(limits.messages_per_session as u64),
-        bytes_per_session: Some(limits.bytes_per_session),
-        bytes: bytes.into_iter().chain(unstored).min(),
-        tokens_per_minute: some(tenant.tokens_per_minute.unwrap_or(limits.tokens_per_minute)),
-        tokens_per_day: some(tenant.tokens_per_day.unwrap_or(limits.tokens_per_day)),
-    }
 }
 
 fn too_fast(wait: Duration) -> Fault {

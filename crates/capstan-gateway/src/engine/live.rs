@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use capstan_journal::{Run, Viewers};
 use capstan_protocol::Timestamp;
@@ -11,8 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::app::App;
-use crate::connection::Departure;
+use crate::engine::Engine;
 
 /// Viewers of a stream that are told of one by one.
 const MOST_VIEWERS: usize = 64;
@@ -151,9 +150,38 @@ impl Facts {
     }
 }
 
+/// Whether the peer of a connection, or the reader of one answer on it, took nothing for so long that it was cut off.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stalled(Arc<AtomicBool>);
+
+impl Stalled {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// By which connection an answer goes; nobody knows when it is made.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Departure(Arc<OnceLock<[Stalled; 2]>>);
+
+impl Departure {
+    /// It goes by this connection, to this reader.
+    pub(crate) fn is_by(&self, connection: &Stalled, reader: Stalled) {
+        let _ = self.0.set([connection.clone(), reader]);
+    }
+
+    fn has_stalled(&self) -> bool {
+        self.0.get().is_some_and(|either| either.iter().any(Stalled::is_set))
+    }
+}
+
 /// Somebody watches, as long as this lives.
 pub(crate) struct Viewing {
-    app: App,
+    engine: Engine,
     facts: Arc<Facts>,
     number: u64,
     cursor: Arc<AtomicU64>,
@@ -162,10 +190,10 @@ pub(crate) struct Viewing {
 }
 
 impl Viewing {
-    pub(crate) fn new(app: &App, run: &Run, start: u64) -> Self {
-        let facts = app.console.live.of(run);
+    pub(crate) fn new(engine: &Engine, run: &Run, start: u64) -> Self {
+        let facts = engine.live.of(run);
         let cursor = Arc::new(AtomicU64::new(start));
-        let viewer = Viewer { joined_at: app.wall.now(), left: None, start, cursor: Arc::clone(&cursor) };
+        let viewer = Viewer { joined_at: engine.wall.now(), left: None, start, cursor: Arc::clone(&cursor) };
         let mut watching = facts.lock();
         let number = watching.next;
         watching.next += 1;
@@ -182,7 +210,7 @@ impl Viewing {
         }
         drop(watching);
         Self {
-            app: app.clone(),
+            engine: engine.clone(),
             facts,
             number,
             cursor,
@@ -209,7 +237,7 @@ impl Viewing {
 
 impl Drop for Viewing {
     fn drop(&mut self) {
-        let (now, cursor) = (self.app.wall.now(), self.cursor.load(Ordering::Relaxed));
+        let (now, cursor) = (self.engine.wall.now(), self.cursor.load(Ordering::Relaxed));
         // Whoever took all there was, and was slow with the last of it, is none that stalled.
         let has_stalled = self.parting == Parting::Left && self.departure.has_stalled();
         let parting = if has_stalled { Parting::Stalled } else { self.parting };

@@ -4,14 +4,14 @@ use capstan_journal::{Found, NameKind, Run};
 use capstan_protocol::{Fault, FaultKind};
 use uuid::Uuid;
 
-use crate::app::App;
-use crate::refusal::journal_fault;
+use crate::engine::Engine;
+use crate::engine::faults::journal_fault;
 
 /// The run of a stream. Another tenant's answers exactly as an unknown one does.
-pub(crate) async fn by_stream(app: &App, tenant: &str, id: &str) -> Result<Run, Fault> {
+pub(crate) async fn by_stream(engine: &Engine, tenant: &str, id: &str) -> Result<Run, Fault> {
     let unknown = || Fault::new(FaultKind::StreamNotFound);
     let stream: Uuid = id.parse().map_err(|_| unknown())?;
-    let store = app.journal.store();
+    let store = engine.journal.store();
     let run = store.run(stream).await.map_err(journal_fault)?;
     if let Some(run) = run.filter(|run| run.tenant == tenant) {
         return Ok(run);
@@ -21,8 +21,8 @@ pub(crate) async fn by_stream(app: &App, tenant: &str, id: &str) -> Result<Run, 
 }
 
 /// The run of a key.
-pub(crate) async fn by_key(app: &App, tenant: &str, key: &str) -> Result<Run, Fault> {
-    match app.journal.store().find(tenant, key).await.map_err(journal_fault)? {
+pub(crate) async fn by_key(engine: &Engine, tenant: &str, key: &str) -> Result<Run, Fault> {
+    match engine.journal.store().find(tenant, key).await.map_err(journal_fault)? {
         Some(Found::Run(run)) => Ok(run),
         Some(Found::Expired) => Err(Fault::new(FaultKind::StreamExpired)),
         None => Err(Fault::new(FaultKind::StreamNotFound)),
@@ -31,11 +31,11 @@ pub(crate) async fn by_key(app: &App, tenant: &str, key: &str) -> Result<Run, Fa
 
 /// The newest run with a name: of a chat, a session, or of this very body.
 pub(crate) async fn newest(
-    app: &App,
+    engine: &Engine,
     tenant: &str,
     kind: NameKind,
     name: &str,
 ) -> Result<Option<Run>, Fault> {
-    let named = app.journal.store().named(tenant, kind, name, None, 1).await.map_err(journal_fault)?;
+    let named = engine.journal.store().named(tenant, kind, name, None, 1).await.map_err(journal_fault)?;
     Ok(named.into_iter().next())
 }

@@ -9,28 +9,28 @@ use std::time::{Duration, Instant};
 use capstan_journal::{NameKind, Run};
 use capstan_protocol::{Fault, FaultKind};
 
-use crate::app::App;
+use crate::engine::Engine;
+use crate::engine::faults::journal_fault;
 use crate::engine::runs;
-use crate::refusal::journal_fault;
 
 /// Runs are looked through in pages of this many.
 const PAGE: usize = 1000;
 
 /// Stops a run if it is under way, then erases its stream and its turn.
-pub(crate) async fn stream(app: &App, run: Run) -> Result<Run, Fault> {
-    let run = runs::stop(app, run).await?;
-    let purged = app.journal.purge(run.stream_id, app.wall.now()).await;
+pub(crate) async fn stream(engine: &Engine, run: Run) -> Result<Run, Fault> {
+    let run = runs::stop(engine, run).await?;
+    let purged = engine.journal.purge(run.stream_id, engine.wall.now()).await;
     // Afterwards, so that nobody remembers what was read before; and whatever became of it.
-    app.histories.forget(&run.tenant, &run.session);
+    engine.histories.forget(&run.tenant, &run.session);
     purged.map_err(journal_fault)?;
-    app.faces.iter().for_each(|face| face.forget(run.stream_id));
+    engine.protocols.forget(run.stream_id);
     tracing::info!(stream = %run.stream_id, tenant = %run.tenant, "purged");
     Ok(run)
 }
 
 /// Erases a session, its turns and its streams; how many these were.
-pub(crate) async fn session(app: &App, tenant: &str, session: &str) -> Result<usize, Fault> {
-    let store = app.journal.store();
+pub(crate) async fn session(engine: &Engine, tenant: &str, session: &str) -> Result<usize, Fault> {
+    let store = engine.journal.store();
     let (mut before, mut count) = (None, 0);
     loop {
         let page =
@@ -38,7 +38,7 @@ pub(crate) async fn session(app: &App, tenant: &str, session: &str) -> Result<us
         let Some(last) = page.last() else { break };
         before = Some(last.stream_id);
         for run in page {
-            match stream(app, run).await {
+            match stream(engine, run).await {
                 Ok(_) => count += 1,
                 // Somebody else erases it at the same time.
                 Err(fault) if fault.kind() == FaultKind::StreamExpired => {}
@@ -46,9 +46,9 @@ pub(crate) async fn session(app: &App, tenant: &str, session: &str) -> Result<us
             }
         }
     }
-    app.erased.add(tenant, session);
+    engine.erased.add(tenant, session);
     let purged = store.purge_session(tenant, session).await;
-    app.histories.forget(tenant, session);
+    engine.histories.forget(tenant, session);
     purged.map_err(journal_fault)?;
     Ok(count)
 }

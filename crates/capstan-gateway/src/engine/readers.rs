@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::app::App;
+use crate::engine::Engine;
 use crate::engine::runs;
 
 /// Nobody is waited for any longer, whatever was said.
@@ -40,7 +40,7 @@ fn lock<T>(all: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Readers {
     /// Somebody of this tenant was told to come back then, maybe for a run that nobody reads.
-    pub(crate) fn expect(&self, app: &App, tenant: &str, within: Duration) {
+    pub(crate) fn expect(&self, engine: &Engine, tenant: &str, within: Duration) {
         let (now, mut expected) = (Instant::now(), lock(&self.expected));
         expected.retain(|_, expected| expected.told > now);
         let within = within.min(LONGEST);
@@ -49,7 +49,7 @@ impl Readers {
         known.back = back.max(known.back);
         if known.told < back {
             known.told = back + AHEAD;
-            app.journal.store().expect(tenant, within + AHEAD);
+            engine.journal.store().expect(tenant, within + AHEAD);
         }
     }
 
@@ -108,7 +108,7 @@ impl Readers {
 
 /// Somebody reads a run, as long as this lives.
 pub(crate) struct Reading {
-    app: App,
+    engine: Engine,
     stream: Uuid,
     /// Nobody can name it in a request: the other processes are told who reads it.
     is_keyless: bool,
@@ -118,17 +118,17 @@ pub(crate) struct Reading {
 
 impl Reading {
     /// One more reader.
-    pub(crate) fn new(app: &App, run: &Run) -> Self {
-        let reading = Self::of(app, run);
-        app.readers.come(run.stream_id, || reading.tell(true));
+    pub(crate) fn new(engine: &Engine, run: &Run) -> Self {
+        let reading = Self::of(engine, run);
+        engine.readers.come(run.stream_id, || reading.tell(true));
         reading
     }
 
     /// The reader of a run that is yet to be claimed. The claim tells the others, so that they know of the reader as soon as of the run.
-    pub(crate) fn of_claim(app: &App, claim: &mut Claim) -> Self {
-        let reading = Self::of(app, &claim.to_run());
+    pub(crate) fn of_claim(engine: &Engine, claim: &mut Claim) -> Self {
+        let reading = Self::of(engine, &claim.to_run());
         claim.is_read = reading.is_keyless;
-        app.readers.come(claim.stream_id, || {});
+        engine.readers.come(claim.stream_id, || {});
         reading
     }
 
@@ -138,20 +138,20 @@ impl Reading {
     }
 
     /// The first reader, unless there is one in any process: of many who come for a run that nobody reads, one gets it.
-    pub(crate) async fn alone(app: &App, run: &Run) -> Option<Self> {
+    pub(crate) async fn alone(engine: &Engine, run: &Run) -> Option<Self> {
         let stream = run.stream_id;
         {
-            let mut all = lock(&app.readers.counts);
+            let mut all = lock(&engine.readers.counts);
             if all.contains_key(&stream) {
                 return None;
             }
             all.insert(stream, 1);
         }
-        let reading = Self::of(app, run);
-        if app.journal.store().take_unread(stream).await.unwrap_or(false) {
+        let reading = Self::of(engine, run);
+        if engine.journal.store().take_unread(stream).await.unwrap_or(false) {
             return Some(reading);
         }
-        let all = lock(&app.readers.counts);
+        let all = lock(&engine.readers.counts);
         if all.get(&stream).is_some_and(|count| *count > 1) {
             // Who has come meanwhile was not the first here.
             reading.tell(true);
@@ -162,53 +162,52 @@ impl Reading {
 
     fn tell(&self, is_read: bool) {
         if self.is_keyless {
-            self.app.journal.store().mark_read(self.stream, is_read);
+            self.engine.journal.store().mark_read(self.stream, is_read);
         }
     }
 
-    fn of(app: &App, run: &Run) -> Self {
-        let face = app.face(&run.face);
-        let is_keyless = face.is_some_and(|face| face.is_keyless(run));
-        let ends_unread = face.is_some_and(|face| face.ends_unread(run));
-        Self { app: app.clone(), stream: run.stream_id, is_keyless, ends_unread }
+    fn of(engine: &Engine, run: &Run) -> Self {
+        let protocols = &engine.protocols;
+        let (is_keyless, ends_unread) = (protocols.is_keyless(run), protocols.ends_unread(run));
+        Self { engine: engine.clone(), stream: run.stream_id, is_keyless, ends_unread }
     }
 }
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        let is_last = self.app.readers.leave(self.stream, || self.tell(false));
+        let is_last = self.engine.readers.leave(self.stream, || self.tell(false));
         if is_last && self.ends_unread {
-            stop_unread(&self.app, self.stream);
+            stop_unread(&self.engine, self.stream);
         }
     }
 }
 
 /// Looks after a run that goes on here, if nobody reads it and nobody can come back for it.
-pub(crate) fn look_after(app: &App, run: &Run) {
-    if app.face(&run.face).is_some_and(|face| face.ends_unread(run)) && !app.readers.has(run.stream_id) {
-        stop_unread(app, run.stream_id);
+pub(crate) fn look_after(engine: &Engine, run: &Run) {
+    if engine.protocols.ends_unread(run) && !engine.readers.has(run.stream_id) {
+        stop_unread(engine, run.stream_id);
     }
 }
 
 /// Stops a run that nobody comes back to in time.
-fn stop_unread(app: &App, stream: Uuid) {
-    let grace = app.settings.timeouts.unread_chat;
+fn stop_unread(engine: &Engine, stream: Uuid) {
+    let grace = engine.settings.timeouts.unread_chat;
     if let Ok(runtime) = Handle::try_current()
         && !grace.is_zero()
     {
-        let (app, number) = (app.clone(), app.readers.number(stream));
+        let (engine, number) = (engine.clone(), engine.readers.number(stream));
         runtime.spawn(async move {
-            Vigil { app: &app, stream, number, began: Instant::now(), waited: Duration::ZERO }
+            Vigil { engine: &engine, stream, number, began: Instant::now(), waited: Duration::ZERO }
                 .keep(grace)
                 .await;
-            app.readers.forget(stream, number);
+            engine.readers.forget(stream, number);
         });
     }
 }
 
 /// The wait for readers of a run that has none here.
 struct Vigil<'a> {
-    app: &'a App,
+    engine: &'a Engine,
     stream: Uuid,
     number: u64,
     began: Instant,
@@ -222,7 +221,7 @@ impl Vigil<'_> {
             if long.is_zero() {
                 tracing::info!(stream = %self.stream, "nobody reads the run any more, nor can come back for it; it is stopped");
                 // A run that cannot be stopped now ends by itself.
-                let _ = runs::stop(self.app, run).await;
+                let _ = runs::stop(self.engine, run).await;
                 return;
             }
             if !self.wait(long).await {
@@ -237,19 +236,19 @@ impl Vigil<'_> {
     async fn wait(&mut self, long: Duration) -> bool {
         self.waited += long;
         tokio::select! {
-            () = self.app.clock.sleep(Timer::Grace, long) => self.app.readers.is_unread(self.stream, self.number),
-            () = self.app.draining.cancelled() => false,
+            () = self.engine.clock.sleep(Timer::Grace, long) => self.engine.readers.is_unread(self.stream, self.number),
+            () = self.engine.draining.cancelled() => false,
         }
     }
 
     async fn open(&self) -> Option<Run> {
-        let run = self.app.journal.store().run(self.stream).await.ok().flatten();
+        let run = self.engine.journal.store().run(self.stream).await.ok().flatten();
         run.filter(Run::is_open)
     }
 
     /// For how long it is still to be waited.
     async fn longer(&self, tenant: &str, grace: Duration) -> Duration {
-        let store = self.app.journal.store();
+        let store = self.engine.journal.store();
         // Who cannot ask does not stop what others may read.
         let Ok(elsewhere) = store.elsewhere(self.stream, tenant).await else { return grace };
         let Elsewhere { is_read, unread_for, expected } = elsewhere;
@@ -260,7 +259,7 @@ impl Vigil<'_> {
         let now = Instant::now();
         let elapsed = now.saturating_duration_since(self.began);
         // Whoever was told to come back later may come for this one.
-        let expected = expected.max(self.app.readers.expected_in(tenant, now));
+        let expected = expected.max(self.engine.readers.expected_in(tenant, now));
         let back = if expected.is_zero() { Duration::ZERO } else { (elapsed + expected).min(LONGEST) };
         let left = unread_for.map_or(Duration::ZERO, |long| (elapsed + grace).saturating_sub(long));
         grace.max(back).max(left).saturating_sub(self.waited.max(elapsed))

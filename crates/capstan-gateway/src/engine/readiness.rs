@@ -6,15 +6,15 @@ use std::time::Duration;
 use capstan_journal::Health;
 use capstan_protocol::{Fault, FaultKind};
 
-use crate::app::App;
-use crate::refusal::{JOURNAL_RETRY, NEARLY_FULL};
+use crate::engine::Engine;
+use crate::engine::faults::{JOURNAL_RETRY, NEARLY_FULL};
 
 /// How long a request waits for a journal that takes no writes: one that mends itself at once is not worth a refusal.
 pub(crate) const UNWELL: Duration = Duration::from_millis(500);
 /// How long a request waits for recovery.
 const RECOVERY: Duration = Duration::from_secs(10);
 
-impl App {
+impl Engine {
     /// The journal failed for good: bodies must not look finished, and nobody should be sent here.
     pub(crate) fn break_off(&self) {
         self.broken.cancel();

@@ -9,13 +9,11 @@ use futures_util::{Stream, StreamExt as _, stream};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::app::App;
-use crate::console;
+use crate::engine::Engine;
+use crate::engine::faults::journal_fault;
 use crate::engine::relay::{self, Ending, Origin};
 use crate::engine::waits::Wait;
 use crate::engine::{readers, runs};
-use crate::refusal::journal_fault;
-use crate::webhooks;
 
 /// How many runs are recovered at once.
 const AT_ONCE: usize = 1024;
@@ -36,105 +34,104 @@ const AGAIN_AFTER: Duration = Duration::from_secs(10);
 ///
 /// Where several processes share the journal there is no such moment: the runs of one that is gone are looked for all the
 /// time, see [`attend`].
-pub(crate) async fn recover(app: &App) -> Result<usize, Fault> {
-    let store = app.journal.store();
-    app.wall.compare(store.newest());
+pub(crate) async fn recover(engine: &Engine) -> Result<usize, Fault> {
+    let store = engine.journal.store();
+    engine.wall.compare(store.newest());
     if store.is_shared() {
-        app.recovered.cancel();
+        engine.recovered.cancel();
         return Ok(0);
     }
-    console::rollups::remember(app).await;
     let mut running = store.orphans(usize::MAX).await.map_err(journal_fault)?;
     let waiting = store.waiting(Timestamp::from_micros(i64::MAX), usize::MAX).await.map_err(journal_fault)?;
     // One that waits and of which something was lost would be continued with less than was seen.
     let (lost, waiting): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|run| run.lost_after.is_some());
     running.extend(lost);
-    let now = app.wall.now();
-    waiting.iter().for_each(|run| app.waits.recover(run, app.settings.timeouts.waiting, now));
-    app.unrecovered.store(running.len(), Ordering::Relaxed);
+    let now = engine.wall.now();
+    waiting.iter().for_each(|run| engine.waits.recover(run, engine.settings.timeouts.waiting, now));
+    engine.unrecovered.store(running.len(), Ordering::Relaxed);
     let (mut interrupted, mut lost, waiting) = (0, 0, waiting.len());
-    let mut outcomes = end_orphans(app, running);
+    let mut outcomes = end_orphans(engine, running);
     while let Some(outcome) = outcomes.next().await {
-        app.unrecovered.fetch_sub(1, Ordering::Relaxed);
+        engine.unrecovered.fetch_sub(1, Ordering::Relaxed);
         if outcome? { interrupted += 1 } else { lost += 1 }
     }
     if interrupted + lost + waiting > 0 {
         tracing::info!(interrupted, lost, waiting, "recovered the runs that an earlier life left open");
     }
-    app.recovered.cancel();
-    arm_own(app).await?;
+    engine.recovered.cancel();
+    arm_own(engine).await?;
     Ok(interrupted + lost)
 }
 
 /// Ends runs that nobody is at work on: together, so that the journal writes and syncs them in groups; each in a task, so
 /// that all cores work on them.
-fn end_orphans(app: &App, runs: Vec<Run>) -> impl Stream<Item = Result<bool, Fault>> + Unpin + use<> {
-    let app = app.clone();
-    let ending =
-        runs.into_iter().map(move |run| AbortOnDropHandle::new(tokio::spawn(recover_one(app.clone(), run))));
+fn end_orphans(engine: &Engine, runs: Vec<Run>) -> impl Stream<Item = Result<bool, Fault>> + Unpin + use<> {
+    let engine = engine.clone();
+    let ending = runs
+        .into_iter()
+        .map(move |run| AbortOnDropHandle::new(tokio::spawn(recover_one(engine.clone(), run))));
     let outcomes = stream::iter(ending).buffer_unordered(AT_ONCE);
     outcomes.map(|outcome| outcome.unwrap_or_else(|panic| Err(Fault::from_error(panic))))
 }
 
 /// Interrupts a run that nobody is at work on, or ends it if some of it may be lost, or if somebody has stopped it; false
 /// if it is lost.
-async fn recover_one(app: App, run: Run) -> Result<bool, Fault> {
-    let store = app.journal.store();
-    webhooks::promise_again(&app, &run).await?;
+async fn recover_one(engine: Engine, run: Run) -> Result<bool, Fault> {
+    let store = engine.journal.store();
+    engine.prepare_again(&run).await?;
     if !store.is_tail_certain(run.stream_id).await.map_err(journal_fault)? {
-        relay::lose(&app, &run).await?;
+        relay::lose(&engine, &run).await?;
         return Ok(false);
     }
     if store.is_stop_asked(run.stream_id).await.map_err(journal_fault)? {
-        relay::close_waiting(&app, &run, Ending::Cancelled).await?;
+        relay::close_waiting(&engine, &run, Ending::Cancelled).await?;
     } else {
-        relay::interrupt(&app, &run).await?;
+        relay::interrupt(&engine, &run).await?;
     }
     Ok(true)
 }
 
 /// Arms the runs that wait for the gateway itself. Their relays sleep until the attempt may begin.
-async fn arm_own(app: &App) -> Result<(), Fault> {
-    for run in app.journal.store().unarmed(usize::MAX).await.map_err(journal_fault)? {
-        go_on(app, run).await?;
+async fn arm_own(engine: &Engine) -> Result<(), Fault> {
+    for run in engine.journal.store().unarmed(usize::MAX).await.map_err(journal_fault)? {
+        go_on(engine, run).await?;
     }
     Ok(())
 }
 
 /// Arms a run that nobody asked for, and maybe nobody reads.
-async fn go_on(app: &App, run: Run) -> Result<(), Fault> {
-    let armed = runs::arm(app, run, None, Origin::default()).await?;
-    readers::look_after(app, &armed);
+async fn go_on(engine: &Engine, run: Run) -> Result<(), Fault> {
+    let armed = runs::arm(engine, run, None, Origin::default()).await?;
+    readers::look_after(engine, &armed);
     Ok(())
 }
 
 /// Looks after what other processes have left, as long as this one may work on runs, and tells them what it has to do.
-async fn attend(app: &App) {
-    if !app.journal.store().is_shared() {
+async fn attend(engine: &Engine) {
+    if !engine.journal.store().is_shared() {
         return std::future::pending().await;
     }
-    let mut tenure = app.journal.store().tenure();
+    let mut tenure = engine.journal.store().tenure();
     loop {
         tokio::select! {
             biased;
             // Its relays hear of it themselves, and leave their runs as they are.
             Ok(()) = tenure.changed() => tracing::warn!("the runs of this process are no longer its own"),
             () = tokio::time::sleep(ATTEND_EVERY) => {
-                app.journal.store().set_load(app.console.load(app));
-                if !app.draining.is_cancelled()
-                    && let Err(fault) = look_after(app).await
+                if !engine.draining.is_cancelled()
+                    && let Err(fault) = look_after(engine).await
                 {
-                    tracing::warn!(code = fault.code(), cause = app.loggable(&fault), "what others have left could not be looked after");
+                    tracing::warn!(code = fault.code(), cause = engine.loggable(&fault), "what others have left could not be looked after");
                 }
             }
         }
     }
 }
 
-async fn look_after(app: &App) -> Result<(), Fault> {
-    let store = app.journal.store();
+async fn look_after(engine: &Engine) -> Result<(), Fault> {
+    let store = engine.journal.store();
     let orphans = store.orphans(AT_ONCE).await.map_err(journal_fault)?;
-    let mut outcomes = end_orphans(app, orphans);
+    let mut outcomes = end_orphans(engine, orphans);
     let (mut interrupted, mut lost) = (0, 0);
     while let Some(outcome) = outcomes.next().await {
         match outcome {
@@ -143,7 +140,7 @@ async fn look_after(app: &App) -> Result<(), Fault> {
             // The run stays this process's, and is told again.
             Err(fault) => tracing::warn!(
                 code = fault.code(),
-                cause = app.loggable(&fault),
+                cause = engine.loggable(&fault),
                 "a run that another process left could not be ended"
             ),
         }
@@ -152,66 +149,65 @@ async fn look_after(app: &App) -> Result<(), Fault> {
         tracing::info!(interrupted, lost, "took over runs that another process left");
     }
     for run in store.unarmed(AT_ONCE).await.map_err(journal_fault)? {
-        go_on(app, run).await?;
+        go_on(engine, run).await?;
     }
     // Whoever suspended them may be gone.
-    let (now, patience) = (app.wall.now(), app.settings.timeouts.waiting);
+    let (now, patience) = (engine.wall.now(), engine.settings.timeouts.waiting);
     let before = Timestamp::from_micros(
         now.as_micros().saturating_sub(i64::try_from(patience.as_micros()).unwrap_or(i64::MAX)),
     );
     for run in store.waiting(before, AT_ONCE).await.map_err(journal_fault)? {
-        app.waits.recover(&run, patience, now);
+        engine.waits.recover(&run, patience, now);
     }
     Ok(())
 }
 
 /// Passes on to the relays of this process what others have asked of them.
-async fn hear_stops(app: &App) {
-    let Some(mut stops) = app.journal.store().stops() else { return std::future::pending().await };
+async fn hear_stops(engine: &Engine) {
+    let Some(mut stops) = engine.journal.store().stops() else { return std::future::pending().await };
     while let Some(stream) = stops.recv().await {
-        app.runs.ask(stream);
+        engine.runs.ask(stream);
     }
     std::future::pending().await
 }
 
 /// Keeps house until the server stops.
-pub(crate) async fn sweep(app: App) {
+pub(crate) async fn sweep(engine: Engine) {
     tokio::select! {
-        () = app.stopped.cancelled() => {}
-        why = app.journal_broken() => {
+        () = engine.stopped.cancelled() => {}
+        why = engine.journal_broken() => {
             tracing::error!(why, "the journal is broken: only a new process can mend that");
-            app.break_off();
+            engine.break_off();
         }
-        () = end_waits(&app) => {}
-        () = attend(&app) => {}
-        () = hear_stops(&app) => {}
-        () = expire(&app) => {}
-        () = console::keep_house(&app) => {}
+        () = end_waits(&engine) => {}
+        () = attend(&engine) => {}
+        () = hear_stops(&engine) => {}
+        () = expire(&engine) => {}
     }
 }
 
 /// Ends runs that wait for too long, one by one as they are due.
-async fn end_waits(app: &App) {
+async fn end_waits(engine: &Engine) {
     loop {
-        let wait = app.waits.due().await;
-        if let Err(fault) = end_wait(app, wait).await {
-            tracing::warn!(stream = %wait.stream, code = fault.code(), cause = app.loggable(&fault), "a run that waits for too long could not be ended");
-            app.waits.postpone(wait, AGAIN_AFTER);
+        let wait = engine.waits.due().await;
+        if let Err(fault) = end_wait(engine, wait).await {
+            tracing::warn!(stream = %wait.stream, code = fault.code(), cause = engine.loggable(&fault), "a run that waits for too long could not be ended");
+            engine.waits.postpone(wait, AGAIN_AFTER);
         }
     }
 }
 
-async fn end_wait(app: &App, wait: Wait) -> Result<(), Fault> {
-    let run = app.journal.store().run(wait.stream).await.map_err(journal_fault)?;
+async fn end_wait(engine: &Engine, wait: Wait) -> Result<(), Fault> {
+    let run = engine.journal.store().run(wait.stream).await.map_err(journal_fault)?;
     let is_the_one = |run: &Run| (run.state, run.attempt) == (RunState::Waiting, wait.attempt);
     let Some(run) = run.filter(is_the_one) else { return Ok(()) };
     let kind = run.fault.as_deref().and_then(FaultKind::parse).unwrap_or(FaultKind::RunInterrupted);
-    relay::close_waiting(app, &run, Ending::Failed(Fault::new(kind))).await
+    relay::close_waiting(engine, &run, Ending::Failed(Fault::new(kind))).await
 }
 
 /// Drops what retention no longer covers, every now and then.
-async fn expire(app: &App) {
-    let store = app.journal.store();
+async fn expire(engine: &Engine) {
+    let store = engine.journal.store();
     let mut last = (Instant::now(), store.stats().live_bytes);
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
@@ -221,27 +217,21 @@ async fn expire(app: &App) {
             continue;
         }
         // Longer than any wait: who waits too long is ended with its span.
-        app.traces.forget(app.settings.timeouts.waiting.saturating_mul(3));
+        engine.traces.forget(engine.settings.timeouts.waiting.saturating_mul(3));
         if let Some(then) = Instant::now().checked_sub(RESTING) {
-            app.histories.drop_unused_since(then);
+            engine.histories.drop_unused_since(then);
         }
-        expire_now(app).await;
-        for face in &app.faces {
-            face.keep_house(app).await;
-        }
+        expire_now(engine).await;
         last = (Instant::now(), store.stats().live_bytes);
     }
 }
 
-async fn expire_now(app: &App) {
+async fn expire_now(engine: &Engine) {
     let retention = Retention {
-        steps: app.wall.steps(),
-        ..app
-            .settings
-            .tenants
-            .retention(&app.settings.retention, app.settings.limits.unstored_bytes_per_tenant)
+        steps: engine.wall.steps(),
+        ..engine.tenants.retention(&engine.settings.retention, &engine.settings.limits)
     };
-    if let Err(error) = app.journal.store().expire(&retention, app.wall.now()).await {
+    if let Err(error) = engine.journal.store().expire(&retention, engine.wall.now()).await {
         tracing::warn!(%error, "old streams could not be dropped");
     }
 }
@@ -259,21 +249,21 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
-    async fn closed(app: &App, key: &str, at: Timestamp) -> Run {
+    async fn closed(engine: &Engine, key: &str, at: Timestamp) -> Run {
         let claim = Claim { session: key.into(), ..Claim::new("t", key, Uuid::now_v7(), at) };
-        let run = app.journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
+        let run = engine.journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
         let to = Run { state: RunState::Closed, closed_at: Some(at), ..run.clone() };
-        assert!(app.journal.transition((RunState::Running, 1), to, Vec::new(), None).await.unwrap());
+        assert!(engine.journal.transition((RunState::Running, 1), to, Vec::new(), None).await.unwrap());
         run
     }
 
-    async fn is_kept(app: &App, run: &Run) -> bool {
-        app.journal.store().run(run.stream_id).await.unwrap().is_some()
+    async fn is_kept(engine: &Engine, run: &Run) -> bool {
+        engine.journal.store().run(run.stream_id).await.unwrap().is_some()
     }
 
     /// The claim of what is gone, as long as it is held.
-    async fn is_claimed(app: &App, key: &str) -> bool {
-        matches!(app.journal.store().find("t", key).await.unwrap(), Some(Found::Expired))
+    async fn is_claimed(engine: &Engine, key: &str) -> bool {
+        matches!(engine.journal.store().find("t", key).await.unwrap(), Some(Found::Expired))
     }
 
     #[tokio::test]
@@ -282,22 +272,22 @@ mod tests {
         for url in ["memory:".to_owned(), format!("disk:{}", folder.path().display())] {
             let clock = Clock::by_hand();
             let journal = Journal::new(open(&url, Durability::default()).unwrap(), TailLimits::default());
-            let app = Gateway::new(journal).clock(clock.clone()).into_app();
-            let now = app.wall.now();
+            let engine = Gateway::new(journal).clock(clock.clone()).into_app();
+            let now = engine.wall.now();
             let old =
-                closed(&app, "old", Timestamp::from_micros(now.as_micros() - DAY.as_micros() as i64 * 8))
+                closed(&engine, "old", Timestamp::from_micros(now.as_micros() - DAY.as_micros() as i64 * 8))
                     .await;
-            let (fresh, gone) = (closed(&app, "fresh", now).await, closed(&app, "gone", now).await);
-            assert!(app.journal.purge(gone.stream_id, now).await.unwrap());
+            let (fresh, gone) = (closed(&engine, "fresh", now).await, closed(&engine, "gone", now).await);
+            assert!(engine.journal.purge(gone.stream_id, now).await.unwrap());
             for days in [8, -30, 60] {
                 clock.set_by(days * 24 * 3600);
-                expire_now(&app).await;
-                assert!(is_kept(&app, &fresh).await, "a stream of seconds, {days} days later");
-                assert!(app.journal.store().has_session("t", "fresh").await.unwrap());
-                assert!(is_claimed(&app, "gone").await, "a duplicate would run a second time");
-                assert!(!is_kept(&app, &old).await, "what is old goes all the same");
+                expire_now(&engine).await;
+                assert!(is_kept(&engine, &fresh).await, "a stream of seconds, {days} days later");
+                assert!(engine.journal.store().has_session("t", "fresh").await.unwrap());
+                assert!(is_claimed(&engine, "gone").await, "a duplicate would run a second time");
+                assert!(!is_kept(&engine, &old).await, "what is old goes all the same");
             }
-            assert!(app.metrics.encode().contains("capstan_clock_steps_total 3\n"));
+            assert_eq!(engine.wall.step_count(), 3);
         }
     }
 
@@ -309,19 +299,19 @@ mod tests {
             let store = open(&format!("disk:{}", folder.path().display()), Durability::default()).unwrap();
             Gateway::new(Journal::new(store, TailLimits::default())).clock(clock.clone()).into_app()
         };
-        let app = open();
-        let fresh = closed(&app, "fresh", app.wall.now()).await;
-        let gone = closed(&app, "gone", app.wall.now()).await;
-        assert!(app.journal.purge(gone.stream_id, app.wall.now()).await.unwrap());
-        app.journal.store().close().await.unwrap();
-        drop(app);
+        let engine = open();
+        let fresh = closed(&engine, "fresh", engine.wall.now()).await;
+        let gone = closed(&engine, "gone", engine.wall.now()).await;
+        assert!(engine.journal.purge(gone.stream_id, engine.wall.now()).await.unwrap());
+        engine.journal.store().close().await.unwrap();
+        drop(engine);
         clock.set_by(30 * 24 * 3600);
-        let app = open();
-        recover(&app).await.unwrap();
-        expire_now(&app).await;
-        assert!(is_kept(&app, &fresh).await && is_claimed(&app, "gone").await);
+        let engine = open();
+        recover(&engine).await.unwrap();
+        expire_now(&engine).await;
+        assert!(is_kept(&engine, &fresh).await && is_claimed(&engine, "gone").await);
         // What is of this life goes by this life's time.
-        let now = later(app.wall.now(), Duration::ZERO);
-        assert!(app.wall.steps().is_past(now, Duration::ZERO, now));
+        let now = later(engine.wall.now(), Duration::ZERO);
+        assert!(engine.wall.steps().is_past(now, Duration::ZERO, now));
     }
 }

@@ -5,7 +5,6 @@ mod attempt_diff;
 mod call_diff;
 mod calls;
 mod ending;
-mod failure;
 mod ledger;
 mod marks;
 mod packet_writer;
@@ -25,17 +24,17 @@ use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::Instrument as _;
-use uuid::Uuid;
 
-use crate::app::{App, Registered};
 use crate::engine::ask::Ask;
 use crate::engine::conversation;
+use crate::engine::events::Happened;
+use crate::engine::faults::journal_fault;
 use crate::engine::interrupts;
 use crate::engine::limits::{Load, Slot};
 use crate::engine::live::Facts;
 use crate::engine::runs::StopSender;
 use crate::engine::traces::{self, RunTrace};
-use crate::refusal::journal_fault;
+use crate::engine::{Engine, Registered};
 pub(crate) use ending::{Ending, close_waiting, interrupt, last_words_of_lost, lose};
 pub(crate) use ledger::{Origin, add as add_attempt};
 use packet_writer::PacketWriter;
@@ -58,7 +57,7 @@ enum Ended {
 
 /// Everything about one run that lives while this process works on it.
 struct Relay {
-    app: App,
+    engine: Engine,
     agent: Registered,
     run: Run,
     ask: Arc<Ask>,
@@ -91,7 +90,7 @@ pub(crate) struct Room {
 
 /// Sets a relay to work on a run that this process has just claimed or armed. It begins when it is `ready`.
 pub(crate) fn spawn(
-    app: &App,
+    engine: &Engine,
     agent: Registered,
     run: Run,
     ask: Arc<Ask>,
@@ -100,12 +99,12 @@ pub(crate) fn spawn(
     ready: Option<Instant>,
 ) {
     let (sender, stop) = mpsc::channel(1);
-    let (at_work, tenant) = (AtWork::new(app, &run, sender), run.tenant.clone());
-    let (tasks, mut tenure) = (app.tasks.clone(), app.journal.store().tenure_of(run.stream_id));
+    let (at_work, tenant) = (AtWork::new(engine, &run, sender), run.tenant.clone());
+    let (tasks, mut tenure) = (engine.tasks.clone(), engine.journal.store().tenure_of(run.stream_id));
     let work = async move {
-        let (app, stream, name) = (&at_work.app, at_work.stream, Arc::clone(&agent.name));
+        let (engine, stream, name) = (&at_work.engine, at_work.run.stream_id, Arc::clone(&agent.name));
         // A run whose relay is gone would never end, and a stop would never be heard.
-        let working = AssertUnwindSafe(work(app.clone(), agent, run, ask, request, stop, (room, ready)));
+        let working = AssertUnwindSafe(work(engine.clone(), agent, run, ask, request, stop, (room, ready)));
         let worked = tokio::select! {
             biased;
             // Nothing more is written, not even an end: whoever takes the run over says what became of it.
@@ -117,20 +116,20 @@ pub(crate) fn spawn(
         };
         if let Err(panic) = worked {
             let fault = Fault::from_panic(panic.as_ref());
-            let cause = app.loggable(&fault);
+            let cause = engine.loggable(&fault);
             tracing::error!(%stream, agent = %name, cause, "the relay panicked; its run is ended");
-            if let Err(fault) = ending::close_abandoned(app, stream, fault).await {
-                let cause = app.loggable(&fault);
+            if let Err(fault) = ending::close_abandoned(engine, stream, fault).await {
+                let cause = engine.loggable(&fault);
                 tracing::error!(%stream, code = fault.code(), cause, "the run could not be ended");
             }
         }
     };
     // Its lines carry the id of the request that started it.
-    tasks.spawn(app.of_tenant(&tenant, work.in_current_span()));
+    tasks.spawn(engine.of_tenant(&tenant, work.in_current_span()));
 }
 
 async fn work(
-    app: App,
+    engine: Engine,
     agent: Registered,
     run: Run,
     ask: Arc<Ask>,
@@ -138,17 +137,18 @@ async fn work(
     stop: mpsc::Receiver<oneshot::Sender<()>>,
     (room, ready): (Room, Option<Instant>),
 ) {
-    let (stream, name, budget) = (run.stream_id, Arc::clone(&agent.name), app.settings.timeouts.run);
-    let packets = PacketWriter::new(&app, &run);
-    let trace = app.traces.begin(&run, agent.agent.about(), request);
+    let (stream, name, budget) = (run.stream_id, Arc::clone(&agent.name), engine.settings.timeouts.run);
+    let record = run.clone();
+    let packets = PacketWriter::new(&engine, &run);
+    let trace = engine.traces.begin(&run, agent.agent.about(), request);
     let span = trace.span().clone();
-    let here = app.clone();
+    let here = engine.clone();
     let started = Instant::now();
     let (calls, canceller) = (calls::OpenCalls::default(), None);
-    let facts = app.console.live.of(&run);
+    let facts = engine.live.of(&run);
     let is_silent = run.last_seq == 0;
     let relay = Relay {
-        app,
+        engine,
         agent,
         run,
         ask,
@@ -174,7 +174,7 @@ async fn work(
         // What was seen is safe. A journal that is well has something against this run alone, so it ends; one that is not
         // leaves it to recovery.
         tracing::error!(%stream, agent = %name, %error, "the journal refused what the run wrote");
-        here.metrics.fault(FaultKind::JournalUnavailable, here.agent_label(&name));
+        here.emit(&record, Happened::JournalRefused { kind: FaultKind::JournalUnavailable });
         traces::failed(&span, FaultKind::JournalUnavailable.entry().code);
         if here.journal_health() == Health::Well
             && let Err(fault) = ending::close_abandoned(&here, stream, journal_fault(error)).await
@@ -186,26 +186,26 @@ async fn work(
 
 /// A run is known to be at work as long as this lives, whatever becomes of the work.
 struct AtWork {
-    app: App,
-    stream: Uuid,
+    engine: Engine,
+    run: Run,
     facts: Arc<Facts>,
 }
 
 impl AtWork {
-    fn new(app: &App, run: &Run, stop: StopSender) -> Self {
-        let (stream, facts) = (run.stream_id, app.console.live.of(run));
+    fn new(engine: &Engine, run: &Run, stop: StopSender) -> Self {
+        let facts = engine.live.of(run);
         facts.is_at_work.store(true, Ordering::Relaxed);
-        app.runs.register(stream, stop);
-        app.metrics.active_runs.inc();
-        Self { app: app.clone(), stream, facts }
+        engine.runs.register(run.stream_id, stop);
+        engine.emit(run, Happened::TakenUp);
+        Self { engine: engine.clone(), run: run.clone(), facts }
     }
 }
 
 impl Drop for AtWork {
     fn drop(&mut self) {
         self.facts.is_at_work.store(false, Ordering::Relaxed);
-        self.app.runs.forget(self.stream);
-        self.app.metrics.active_runs.dec();
+        self.engine.runs.forget(self.run.stream_id);
+        self.engine.emit(&self.run, Happened::LetGo);
     }
 }
 
@@ -215,7 +215,7 @@ impl Relay {
             Ok(turn) => turn,
             Err(Untold::Journal(error)) => return Err(error),
             Err(Untold::Fault(fault)) => {
-                failure::record(&self.app, &self.run, &fault);
+                self.engine.emit(&self.run, Happened::AttemptFailed { fault: &fault });
                 return self.finish(Ending::Failed(fault)).await;
             }
         };
@@ -245,7 +245,7 @@ impl Relay {
     async fn turn(&mut self) -> Result<Turn, Untold> {
         let stored = match self.ask.is_whole {
             true => Vec::new(),
-            false => past::before(&self.app, &self.run, &mut self.room.load).await?,
+            false => past::before(&self.engine, &self.run, &mut self.room.load).await?,
         };
         let messages = conversation::whole(&self.ask, &stored)?;
         let extras = &self.ask.extras;
@@ -273,31 +273,31 @@ impl Relay {
         if wait.is_none() && self.room.slot.is_some() {
             return None;
         }
-        let app = self.app.clone();
+        let engine = self.engine.clone();
         let slot = &mut self.room.slot;
         let ready = async {
             if let Some(wait) = wait {
-                app.clock.sleep(Timer::Again, wait).await;
+                engine.clock.sleep(Timer::Again, wait).await;
             }
             if slot.is_none() {
-                *slot = Some(app.limiter.wait_for_run(&self.run.tenant, &app.settings.limits).await);
+                *slot = Some(engine.limiter.wait_for_run(&self.run.tenant, &engine.settings.limits).await);
             }
         };
         tokio::select! {
             biased;
             Some(done) = self.stop.recv() => Some(Ended::Stopped(done)),
-            () = app.stopped.cancelled() => Some(Ended::Drained),
+            () = engine.stopped.cancelled() => Some(Ended::Drained),
             () = ready => None,
         }
     }
 
     /// The three rules for a failed attempt. True if another attempt follows right here.
     async fn next_attempt(&mut self, fault: Fault, is_final: bool) -> Result<bool, JournalError> {
-        failure::record(&self.app, &self.run, &fault);
+        self.engine.emit(&self.run, Happened::AttemptFailed { fault: &fault });
         let is_last = self.run.attempt >= self.run.max_attempts;
-        let wait = self.app.wait_after(&fault, self.run.attempt);
+        let wait = self.engine.wait_after(&fault, self.run.attempt);
         // A run that will be gone by then must not be promised to anybody.
-        let is_too_long = wait > self.app.settings.timeouts.waiting;
+        let is_too_long = wait > self.engine.settings.timeouts.waiting;
         if fault.severity() != ErrorSeverity::Transient || is_last || is_too_long {
             self.finish(Ending::Failed(fault)).await?;
             return Ok(false);
@@ -315,11 +315,11 @@ impl Relay {
 
     async fn interrupted(mut self) -> Result<(), JournalError> {
         let fault = Fault::new(FaultKind::RunInterrupted);
-        failure::record(&self.app, &self.run, &fault);
+        self.engine.emit(&self.run, Happened::AttemptFailed { fault: &fault });
         if self.run.attempt >= self.run.max_attempts {
             return self.finish(Ending::Failed(fault)).await;
         }
-        let wait = self.app.settings.timeouts.backoff;
+        let wait = self.engine.settings.timeouts.backoff;
         self.hand_over(fault, wait).await
     }
 
@@ -330,7 +330,7 @@ impl Relay {
     }
 }
 
-impl App {
+impl Engine {
     /// A fault's own wait, or backoff that doubles with each attempt; whichever is longer.
     fn wait_after(&self, fault: &Fault, attempt: u32) -> Duration {
         let first = self.settings.timeouts.backoff;

@@ -11,18 +11,17 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use crate::app::{App, Registered};
-use crate::console::feed::What;
 use crate::engine::ask::Ask;
+use crate::engine::events::Happened;
+use crate::engine::faults::{JOURNAL_RETRY, journal_fault};
 use crate::engine::limits::{Load, Slot};
 use crate::engine::readers::Reading;
 use crate::engine::readiness::UNWELL;
 use crate::engine::relay::{self, Origin, Room};
 use crate::engine::resume::ResumePoint;
 use crate::engine::wall_clock::later;
+use crate::engine::{Engine, Registered};
 use crate::engine::{conversation, interrupts};
-use crate::refusal::{JOURNAL_RETRY, journal_fault};
-use crate::webhooks;
 
 /// The relays of this process, by stream: how a stop reaches the one who writes.
 #[derive(Default)]
@@ -64,6 +63,11 @@ impl Runs {
         let relay = self.lock().get(&stream).cloned();
         // One that has been asked already does.
         let _ = relay.map(|relay| relay.try_send(oneshot::channel().0));
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
     }
 
     fn has(&self, stream: Uuid) -> bool {
@@ -125,26 +129,26 @@ enum Begun {
 
 /// The run that a request is about, started or found, and whoever asks as its reader. A new one has its reader from the start: in between a
 /// repeat could take it for unread.
-pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<(Run, Reading), Fault> {
-    app.is_open().await;
+pub(crate) async fn start_or_attach(engine: &Engine, start: Start<'_>) -> Result<(Run, Reading), Fault> {
+    engine.is_open().await;
     let hash = start.hash;
-    match app.journal.store().find(start.tenant, &start.key).await.map_err(journal_fault)? {
+    match engine.journal.store().find(start.tenant, &start.key).await.map_err(journal_fault)? {
         Some(Found::Run(run)) => {
             let again = Again { ask: start.ask, point: start.point, origin: start.origin, load: start.load };
-            return attach(app, run, hash, again).await.map(|run| read(app, run));
+            return attach(engine, run, hash, again).await.map(|run| read(engine, run));
         }
         Some(Found::Expired) => return Err(Fault::new(FaultKind::StreamExpired)),
         None if start.point.is_resume() => return Err(Fault::new(FaultKind::StreamExpired)),
         None => {}
     }
-    let agent = app.agent_for(start.agent, start.ask)?.clone();
-    let answers = interrupts::asker(app, start.tenant, start.ask).await?;
-    let slot = admit(app, &start).await?;
-    let mut claim = Claim { answers, ..claim_of(app, &start, &agent) };
-    let reading = Reading::of_claim(app, &mut claim);
+    let agent = engine.agent_for(start.agent, start.ask)?.clone();
+    let answers = interrupts::asker(engine, start.tenant, start.ask).await?;
+    let slot = admit(engine, &start).await?;
+    let mut claim = Claim { answers, ..claim_of(engine, &start, &agent) };
+    let reading = Reading::of_claim(engine, &mut claim);
     let trace = start.origin.trace.clone();
-    let (here, ask, load) = (app.clone(), Arc::clone(start.ask), start.load);
-    let claimed = carry_out(app, start.tenant, async move {
+    let (here, ask, load) = (engine.clone(), Arc::clone(start.ask), start.load);
+    let claimed = carry_out(engine, start.tenant, async move {
         let tenant = claim.tenant.clone();
         let quota = here.quota_of(&tenant);
         let claimed = match here.journal.claim(claim, &quota).await {
@@ -159,8 +163,8 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<(Run,
         };
         if claimed.is_new {
             // Before anybody works on it: so no end comes unnoticed, and whoever goes on after a crash finds it open.
-            webhooks::promise(&here, &claimed.run, &ask).await;
-            here.console.began(&here, &claimed.run);
+            here.prepare(&claimed.run, &ask).await;
+            here.emit(&claimed.run, Happened::Started);
             relay::spawn(
                 &here,
                 agent,
@@ -179,14 +183,14 @@ pub(crate) async fn start_or_attach(app: &App, start: Start<'_>) -> Result<(Run,
         Begun::New(run, reading) => Ok((run, reading)),
         Begun::Held(run, load) => {
             let again = Again { ask: start.ask, point: start.point, origin: start.origin, load };
-            attach(app, run, hash, again).await.map(|run| read(app, run))
+            attach(engine, run, hash, again).await.map(|run| read(engine, run))
         }
     }
 }
 
 /// A run that was there, with one reader more.
-fn read(app: &App, run: Run) -> (Run, Reading) {
-    let reading = Reading::new(app, &run);
+fn read(engine: &Engine, run: Run) -> (Run, Reading) {
+    let reading = Reading::new(engine, &run);
     (run, reading)
 }
 
@@ -202,32 +206,32 @@ struct Again<'a> {
 /// claimed or armed by then would run for good, with nobody at work on it. Nobody is kept waiting by a journal that takes no
 /// writes: the work is done when it does, and whoever asks again finds it.
 async fn carry_out<T: Send + 'static>(
-    app: &App,
+    engine: &Engine,
     tenant: &str,
     work: impl Future<Output = Result<T, Fault>> + Send + 'static,
 ) -> Result<T, Fault> {
-    let work = app.tasks.spawn(app.of_tenant(tenant, work.in_current_span()));
+    let work = engine.tasks.spawn(engine.of_tenant(tenant, work.in_current_span()));
     tokio::select! {
         biased;
         done = work => done.unwrap_or_else(|_| Err(Fault::new(FaultKind::ServiceUnavailable))),
-        () = app.unwell_for(UNWELL) => {
+        () = engine.unwell_for(UNWELL) => {
             Err(Fault::new(FaultKind::JournalUnavailable).with_retry_after(JOURNAL_RETRY))
         }
     }
 }
 
 /// Everything that may stand in the way of a new run, as far as the claim itself does not tell.
-async fn admit(app: &App, start: &Start<'_>) -> Result<Slot, Fault> {
-    if let Some(fault) = app.unready() {
+async fn admit(engine: &Engine, start: &Start<'_>) -> Result<Slot, Fault> {
+    if let Some(fault) = engine.unready() {
         return Err(fault);
     }
-    app.limiter.check_rate(start.tenant)?;
-    let turns = app.journal.store().turn_count(start.tenant, &start.ask.session).await;
-    conversation::check_results(app, start.tenant, start.ask, turns.map_err(journal_fault)?).await?;
-    app.limiter.take_run(start.tenant, &app.settings.limits)
+    engine.limiter.check_rate(start.tenant)?;
+    let turns = engine.journal.store().turn_count(start.tenant, &start.ask.session).await;
+    conversation::check_results(engine, start.tenant, start.ask, turns.map_err(journal_fault)?).await?;
+    engine.limiter.take_run(start.tenant, &engine.settings.limits)
 }
 
-fn claim_of(app: &App, start: &Start<'_>, agent: &Registered) -> Claim {
+fn claim_of(engine: &Engine, start: &Start<'_>, agent: &Registered) -> Claim {
     let (stream, session) = (Uuid::now_v7(), &start.ask.session);
     let supported_events = start.ask.supported_events.clone();
     let announced = supported_events
@@ -249,66 +253,66 @@ fn claim_of(app: &App, start: &Start<'_>, agent: &Registered) -> Claim {
         request_id: start.origin.request_id.clone(),
         trace_id: start.origin.trace_id(),
         started_by: start.started_by.clone(),
-        ..Claim::new(start.tenant, start.key.clone(), stream, app.wall.now())
+        ..Claim::new(start.tenant, start.key.clone(), stream, engine.wall.now())
     }
 }
 
 /// The same key: the same body attaches in whatever state the run is, another body is a conflict.
-async fn attach(app: &App, run: Run, hash: [u8; 32], again: Again<'_>) -> Result<Run, Fault> {
+async fn attach(engine: &Engine, run: Run, hash: [u8; 32], again: Again<'_>) -> Result<Run, Fault> {
     if run.body_hash != hash {
         return Err(Fault::new(FaultKind::RequestConflict));
     }
     // A cursor that leads nowhere must not wake a run.
     again.point.in_run(&run)?;
-    app.metrics.attached.inc();
+    engine.emit(&run, Happened::Attached);
     if run.state != RunState::Waiting {
         return Ok(run);
     }
     // The write would be held back until the journal is well: the client had better come back then.
-    if let Some(fault) = app.journal_unwell() {
+    if let Some(fault) = engine.journal_unwell() {
         return Err(fault);
     }
-    arm(app, run, Some((again.ask, again.load)), again.origin).await
+    arm(engine, run, Some((again.ask, again.load)), again.origin).await
 }
 
 /// Arms the next attempt of a waiting run. Whoever loses the race attaches to the winner's.
 pub(crate) async fn arm(
-    app: &App,
+    engine: &Engine,
     run: Run,
     asked: Option<(&Arc<Ask>, Load)>,
     origin: Origin,
 ) -> Result<Run, Fault> {
-    let Some(agent) = app.worker(&run.agent).cloned() else { return Ok(run) };
-    if app.draining.is_cancelled() {
+    let Some(agent) = engine.worker(&run.agent).cloned() else { return Ok(run) };
+    if engine.draining.is_cancelled() {
         return Ok(run);
     }
-    let store = app.journal.store();
+    let store = engine.journal.store();
     let (ask, load) = match asked {
         Some((ask, load)) => (Arc::clone(ask), load),
         None => {
             let body = store.body(run.stream_id).await.map_err(journal_fault)?.unwrap_or_default();
-            let mut load = app.limiter.load(&run.tenant);
+            let mut load = engine.limiter.load(&run.tenant);
             load.grow_anyway(body.len().saturating_mul(3));
-            let ask = app.asked(&run, &body)?;
-            webhooks::promise(app, &run, &ask).await;
+            let ask = engine.asked(&run, &body)?;
+            engine.prepare(&run, &ask).await;
             (Arc::new(ask), load)
         }
     };
     // Never refused, since it was admitted when it started; the attempt begins when there is room for it.
     let room = Room { slot: None, load };
     let from = (run.state, run.attempt);
-    let ready = app.waits.ready(&run, app.wall.now());
-    let updated_at = app.stamp(&run);
+    let ready = engine.waits.ready(&run, engine.wall.now());
+    let updated_at = engine.stamp(&run);
     let mut armed = Run { state: RunState::Running, attempt: run.attempt + 1, updated_at, ..run };
     let wait = ready.saturating_duration_since(tokio::time::Instant::now());
     relay::add_attempt(&mut armed, later(updated_at, wait), &origin);
-    let (here, next, stream) = (app.clone(), armed.clone(), armed.stream_id);
-    let is_armed = carry_out(app, &armed.tenant, async move {
+    let (here, next, stream) = (engine.clone(), armed.clone(), armed.stream_id);
+    let is_armed = carry_out(engine, &armed.tenant, async move {
         let is_armed =
             here.journal.transition(from, next.clone(), Vec::new(), None).await.map_err(journal_fault)?;
         if is_armed {
             here.waits.forget(next.stream_id);
-            here.console.feed.run(What::Armed, &next);
+            here.emit(&next, Happened::Resumed);
             relay::spawn(&here, agent, next, ask, origin.trace, room, Some(ready));
         }
         Ok(is_armed)
@@ -323,23 +327,23 @@ pub(crate) async fn arm(
 /// Claims a run that is over at once, as if somebody had stopped it; `None` if there is one, or what it answers is answered. `before` is what
 /// has to be on record when it ends. Should this process die in between, whoever goes on works on it as on any other.
 pub(crate) async fn give_up<B>(
-    app: &App,
+    engine: &Engine,
     claim: Claim,
     before: impl FnOnce(Run) -> B + Send + 'static,
 ) -> Result<Option<Run>, Fault>
 where
     B: Future<Output = Result<(), Fault>> + Send + 'static,
 {
-    app.is_open().await;
-    let (here, tenant) = (app.clone(), claim.tenant.clone());
-    let given_up = carry_out(app, &tenant, async move {
+    engine.is_open().await;
+    let (here, tenant) = (engine.clone(), claim.tenant.clone());
+    let given_up = carry_out(engine, &tenant, async move {
         let run = match here.journal.claim(claim, &Quota::UNLIMITED).await {
             Ok(claimed) if claimed.is_new => claimed.run,
             Ok(_) => return Ok(None),
             Err(error) if error.kind() == ErrorKind::Answered => return Ok(None),
             Err(error) => return Err(journal_fault(error)),
         };
-        here.console.began(&here, &run);
+        here.emit(&run, Happened::Started);
         let noted = before(run.clone()).await;
         // Nobody works on it, so that it must not stay open, whatever could not be noted.
         relay::close_waiting(&here, &run, relay::Ending::Cancelled).await?;
@@ -352,45 +356,45 @@ where
 /// Stops a run; returns when its CLOSE is in the journal. A finished one stays as it is.
 ///
 /// While the journal takes no writes nobody is kept waiting: the run ends when it takes them again.
-pub(crate) async fn stop(app: &App, run: Run) -> Result<Run, Fault> {
+pub(crate) async fn stop(engine: &Engine, run: Run) -> Result<Run, Fault> {
     if run.state == RunState::Closed {
         return Ok(run);
     }
     tokio::select! {
         biased;
-        stopped = end(app, run) => stopped,
-        () = app.unwell_for(UNWELL) => {
+        stopped = end(engine, run) => stopped,
+        () = engine.unwell_for(UNWELL) => {
             Err(Fault::new(FaultKind::JournalUnavailable).with_retry_after(JOURNAL_RETRY))
         }
     }
 }
 
-async fn end(app: &App, mut run: Run) -> Result<Run, Fault> {
-    app.is_open().await;
+async fn end(engine: &Engine, mut run: Run) -> Result<Run, Fault> {
+    engine.is_open().await;
     // It was there a moment ago.
     let gone = || Fault::new(FaultKind::StreamExpired);
     let mut is_news = false;
     loop {
         // Without a relay it may have ended since it was looked at, which is sooner told than waited for.
         if run.state == RunState::Running
-            && !app.runs.has(run.stream_id)
+            && !engine.runs.has(run.stream_id)
             && !std::mem::replace(&mut is_news, true)
         {
-            run = app.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(gone)?;
+            run = engine.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(gone)?;
             continue;
         }
         let was_asked = match run.state {
             RunState::Closed => return Ok(run),
             // Whoever is first wins; the next look tells.
             RunState::Waiting => {
-                relay::close_waiting(app, &run, relay::Ending::Cancelled).await.map(|()| true)?
+                relay::close_waiting(engine, &run, relay::Ending::Cancelled).await.map(|()| true)?
             }
-            RunState::Running if app.journal.store().is_shared() && !app.runs.has(run.stream_id) => {
-                stop_elsewhere(app, &run).await?
+            RunState::Running if engine.journal.store().is_shared() && !engine.runs.has(run.stream_id) => {
+                stop_elsewhere(engine, &run).await?
             }
-            RunState::Running => stop_relay(app, run.stream_id).await,
+            RunState::Running => stop_relay(engine, run.stream_id).await,
         };
-        let now = app.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(gone)?;
+        let now = engine.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(gone)?;
         // A relay that is not there may have ended since the run was looked at. If it still runs, it runs elsewhere.
         if !was_asked && (now.state, now.attempt) == (run.state, run.attempt) {
             return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));
@@ -401,11 +405,11 @@ async fn end(app: &App, mut run: Run) -> Result<Run, Fault> {
 
 /// Asks whoever works on the run to stop it; returns when the run stands still, or false if it does not for too long. What
 /// was asked stays asked.
-async fn stop_elsewhere(app: &App, run: &Run) -> Result<bool, Fault> {
-    if !app.journal.store().ask_stop(run.stream_id, run.attempt).await.map_err(journal_fault)? {
+async fn stop_elsewhere(engine: &Engine, run: &Run) -> Result<bool, Fault> {
+    if !engine.journal.store().ask_stop(run.stream_id, run.attempt).await.map_err(journal_fault)? {
         return Ok(false);
     }
-    let mut reader = app.journal.reader_of(run, run.last_seq);
+    let mut reader = engine.journal.reader_of(run, run.last_seq);
     let ended = async {
         // Who cannot read on is told by the next look.
         while matches!(reader.next().await, Ok(Step::Frames(_))) {}
@@ -415,11 +419,11 @@ async fn stop_elsewhere(app: &App, run: &Run) -> Result<bool, Fault> {
 
 /// Asks the relay to end; returns when it has, or false if there is none. A relay that has written its end has left
 /// `Running` behind.
-async fn stop_relay(app: &App, stream: Uuid) -> bool {
+async fn stop_relay(engine: &Engine, stream: Uuid) -> bool {
     let mut is_ending = false;
     loop {
         // A relay registers right after its claim; one of another process never does.
-        let found = tokio::time::timeout(PATIENCE, app.runs.wait_for(stream, is_ending)).await;
+        let found = tokio::time::timeout(PATIENCE, engine.runs.wait_for(stream, is_ending)).await;
         let Ok(Some(relay)) = found else { return false };
         let (done, stopped) = oneshot::channel();
         if relay.send(done).await.is_ok() {

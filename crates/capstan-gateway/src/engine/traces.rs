@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use capstan_agent::{About, TraceParent, Work};
 use capstan_journal::Run;
-use http::HeaderMap;
 use serde_json::{Map, Value};
 use tracing::Span;
 use tracing::field::Empty;
@@ -33,15 +32,6 @@ pub trait TraceCollector: Send + Sync + 'static {
 
     /// The span's own place in its trace, for whatever is called within it.
     fn context(&self, span: &Span) -> Option<TraceParent>;
-}
-
-/// The trace that a request is a part of, if its headers say so. More than one `traceparent` is none.
-pub(crate) fn context_of(headers: &HeaderMap) -> Option<TraceParent> {
-    let mut parents = headers.get_all(TraceParent::PARENT).iter();
-    let (Some(parent), None) = (parents.next(), parents.next()) else { return None };
-    let states = headers.get_all(TraceParent::STATE).iter().map(|state| state.to_str());
-    let state = states.collect::<Result<Vec<_>, _>>().map(|states| states.join(",")).ok();
-    TraceParent::parse(parent.to_str().ok()?, state.as_deref())
 }
 
 /// The spans of a gateway.
@@ -245,31 +235,4 @@ pub(crate) fn failed(span: &Span, code: &str) {
 /// The agent warned and went on.
 pub(crate) fn warned(span: &Span, code: &str) {
     tracing::info!(target: SPANS, parent: span, { "error.type" = short(code) }, "warning");
-}
-
-#[cfg(test)]
-mod tests {
-    use http::HeaderValue;
-
-    use super::*;
-
-    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-
-    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in pairs {
-            headers.append(*name, HeaderValue::from_static(value));
-        }
-        headers
-    }
-
-    #[test]
-    fn a_request_is_a_part_of_one_trace_or_none() {
-        assert_eq!(context_of(&headers(&[])), None);
-        assert_eq!(context_of(&headers(&[("traceparent", PARENT), ("traceparent", PARENT)])), None);
-        assert_eq!(context_of(&headers(&[("traceparent", "nonsense"), ("tracestate", "a=1")])), None);
-        let both =
-            context_of(&headers(&[("traceparent", PARENT), ("tracestate", "a=1"), ("tracestate", "b=2")]));
-        assert_eq!(both, TraceParent::parse(PARENT, Some("a=1,b=2")));
-    }
 }

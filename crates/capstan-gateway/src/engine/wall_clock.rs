@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use capstan_agent::Clock;
 use capstan_journal::ClockSteps;
 use capstan_protocol::Timestamp;
-use prometheus_client::metrics::counter::Counter;
 
 /// A difference up to this is a clock that runs a little fast or slow, or is corrected a little.
 const DRIFT: Duration = Duration::from_secs(10);
@@ -27,7 +26,7 @@ struct Watch {
     last: (Timestamp, Instant),
     steps: ClockSteps,
     /// How many there were in this life.
-    count: Counter,
+    count: u64,
     silence: Option<Silence>,
 }
 
@@ -39,13 +38,18 @@ struct Silence {
 }
 
 impl WallClock {
-    pub(crate) fn new(clock: Clock, count: Counter) -> Self {
+    pub(crate) fn new(clock: Clock) -> Self {
         let now = (clock.now(), Instant::now());
-        Self { clock, began: now, watch: Mutex::new(Watch::new(now, count)) }
+        Self { clock, began: now, watch: Mutex::new(Watch::new(now)) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Watch> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often the clock was set while this process ran.
+    pub(crate) fn step_count(&self) -> u64 {
+        self.lock().count
     }
 
     /// The time of day, to be written down.
@@ -77,8 +81,8 @@ impl WallClock {
 }
 
 impl Watch {
-    fn new(now: (Timestamp, Instant), count: Counter) -> Self {
-        Self { last: now, steps: ClockSteps::default(), count, silence: None }
+    fn new(now: (Timestamp, Instant)) -> Self {
+        Self { last: now, steps: ClockSteps::default(), count: 0, silence: None }
     }
 
     fn look(&mut self, now: Timestamp, at: Instant) {
@@ -94,7 +98,7 @@ impl Watch {
             self.steps.add(silence.from, silence.to);
         }
         self.steps.add(expected, now);
-        self.count.inc();
+        self.count += 1;
         tracing::warn!(
             seconds = step as f64 / 1e6,
             "the clock was set; retention goes on by the time that has passed, nothing is kept shorter for it"
@@ -167,26 +171,26 @@ mod tests {
     #[test]
     fn a_clock_that_drifts_was_not_set_and_one_that_jumps_was() {
         let began = Instant::now();
-        let mut watch = Watch::new((at(1000), began), Counter::default());
+        let mut watch = Watch::new((at(1000), began));
         for minute in 1..1000 {
             // Nine seconds too many, each minute.
             watch.look(later(at(1000), (MINUTE + Duration::from_secs(9)) * minute), began + MINUTE * minute);
         }
-        assert_eq!(watch.count.get(), 0);
+        assert_eq!(watch.count, 0);
         let (now, instant) = watch.last;
         watch.look(later(now, DAY * 8), instant + MINUTE);
-        assert_eq!(watch.count.get(), 1);
+        assert_eq!(watch.count, 1);
         assert!(!is_past(&mut watch, now, DAY), "a stream of seconds");
         assert!(is_past(&mut watch, at(999), DAY), "an old one");
         watch.look(now, instant + MINUTE * 2);
-        assert_eq!(watch.count.get(), 2, "and back");
+        assert_eq!(watch.count, 2, "and back");
         assert!(!is_past(&mut watch, now, DAY) && !is_past(&mut watch, later(now, DAY * 8), DAY));
     }
 
     #[test]
     fn a_machine_that_was_off_for_a_month_is_believed_after_an_hour() {
         let began = Instant::now();
-        let mut watch = Watch::new((at(1030), began), Counter::default());
+        let mut watch = Watch::new((at(1030), began));
         watch.compare(at(1000));
         assert!(!is_past(&mut watch, at(999), DAY * 7) && is_past(&mut watch, at(993), DAY * 7));
         watch.look(later(at(1030), MINUTE * 59), began + MINUTE * 59);
@@ -194,13 +198,13 @@ mod tests {
         watch.look(later(at(1030), MINUTE * 60), began + MINUTE * 60);
         assert!(is_past(&mut watch, at(1000), DAY * 7));
         assert!(!is_past(&mut watch, at(1030), DAY * 7));
-        assert_eq!(watch.count.get(), 0);
+        assert_eq!(watch.count, 0);
     }
 
     #[test]
     fn a_clock_that_was_a_month_ahead_at_the_start_and_is_corrected_does_no_harm() {
         let began = Instant::now();
-        let mut watch = Watch::new((at(1030), began), Counter::default());
+        let mut watch = Watch::new((at(1030), began));
         watch.compare(at(1000));
         watch.look(later(at(1000), MINUTE), began + MINUTE);
         watch.look(later(at(1000), MINUTE * 90), began + MINUTE * 90);
@@ -210,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_behind_the_journal_keeps_everything() {
-        let mut watch = Watch::new((at(1000), Instant::now()), Counter::default());
+        let mut watch = Watch::new((at(1000), Instant::now()));
         watch.compare(at(1030));
         for stamped in [994, 1000, 1030] {
             assert!(!is_past(&mut watch, at(stamped), DAY * 7));

@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue};
 use sha2::Sha256;
 
 use crate::app::App;
-use crate::refusal::journal_fault;
+use crate::engine::faults::journal_fault;
 
 pub(super) const HEADER: HeaderName = HeaderName::from_static("capstan-passed-on");
 

@@ -6,8 +6,8 @@ use capstan_journal::{Frames, Run, RunState, Step};
 use capstan_protocol::Fault;
 
 use crate::app::App;
+use crate::engine::faults::journal_fault;
 use crate::engine::readers::Reading;
-use crate::refusal::journal_fault;
 
 /// How much one answer holds, in packets and bytes.
 const MOST: (usize, usize) = (1024, 1024 * 1024);

@@ -5,9 +5,9 @@ use capstan_protocol::{Fault, FaultKind, StreamError, StreamPacket, Transcript, 
 use uuid::Uuid;
 
 use crate::app::App;
+use crate::engine::faults::journal_fault;
 use crate::engine::heavy;
 use crate::engine::limits::Load;
-use crate::refusal::journal_fault;
 
 /// How much is read at once, in packets and bytes.
 const STEP: (usize, usize) = (1024, 1024 * 1024);

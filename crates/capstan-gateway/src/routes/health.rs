@@ -89,6 +89,7 @@ pub(crate) async fn metrics(
     check_operator(&app, peer, &uri, &headers)?;
     app.metrics.journal.ask(&**app.journal.store());
     app.agents().for_each(|named| app.metrics.routes.stand(&named.name, &named.agent.members()));
+    app.metrics.read(&app.engine);
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], app.metrics.encode()).into_response())
 }
 

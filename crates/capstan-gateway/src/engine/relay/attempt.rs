@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tracing::{Instrument as _, Span};
 
 use super::{Ended, Relay, ledger};
+use crate::engine::events::Happened;
 use crate::engine::{heavy, traces};
 
 /// Outputs that may be under way between agent and journal: enough to keep both busy, not enough to hide a slow one.
@@ -29,13 +30,13 @@ impl Drop for Work {
 
 impl Relay {
     pub(super) async fn attempt(&mut self, turn: &Turn) -> Result<Ended, JournalError> {
-        self.app.metrics.attempt_began(self.app.agent_label(&self.run.agent));
+        self.engine.emit(&self.run, Happened::AttemptBegan);
         if self.run.last_seq > 0 && self.packets.is_fresh() {
             self.packets.replay().await?;
         }
         self.packets.begin_attempt(self.run.attempt);
-        let (span, trace) = self.app.traces.attempt(&mut self.trace, &self.run);
-        ledger::begins(&mut self.run, self.app.wall.now(), trace.as_ref());
+        let (span, trace) = self.engine.traces.attempt(&mut self.trace, &self.run);
+        ledger::begins(&mut self.run, self.engine.wall.now(), trace.as_ref());
         let mut work = self.start(turn.clone(), trace);
         let began = Instant::now();
         let ended = self.drive(&mut work, &span).await;
@@ -56,7 +57,7 @@ impl Relay {
 
     fn start(&mut self, mut turn: Turn, trace: Option<TraceParent>) -> Work {
         let (mut writer, inbox) = channel(IN_FLIGHT);
-        let (canceller, cancel) = Cancel::new(self.app.agents_at_work.clone());
+        let (canceller, cancel) = Cancel::new(self.engine.agents_at_work.clone());
         self.canceller = Some(canceller);
         turn.attempt = self.run.attempt;
         turn.sent = self.sent();
@@ -68,15 +69,15 @@ impl Relay {
         // that whatever it logs, its panic included, can be found.
         let work = async move { agent.run(turn, &mut writer).await };
         let task =
-            self.app.agents_at_work.spawn(self.app.of_tenant(&self.run.tenant, work.in_current_span()));
+            self.engine.agents_at_work.spawn(self.engine.of_tenant(&self.run.tenant, work.in_current_span()));
         Work { task, inbox }
     }
 
     async fn drive(&mut self, work: &mut Work, span: &Span) -> Result<Ended, JournalError> {
-        let idle = tokio::time::sleep(self.app.settings.timeouts.idle);
+        let idle = tokio::time::sleep(self.engine.settings.timeouts.idle);
         let deadline = tokio::time::sleep(self.budget);
         tokio::pin!(idle, deadline);
-        let stopped = self.app.stopped.clone();
+        let stopped = self.engine.stopped.clone();
         let mut batch = Vec::new();
         loop {
             let goes_on = tokio::select! {
@@ -91,8 +92,8 @@ impl Relay {
             if !goes_on {
                 break;
             }
-            idle.as_mut().reset(tokio::time::Instant::now() + self.app.settings.timeouts.idle);
-            self.app.passed(&self.run.tenant, batch.len(), batch.iter().map(text_bytes).sum());
+            idle.as_mut().reset(tokio::time::Instant::now() + self.engine.settings.timeouts.idle);
+            self.engine.passed(&self.run.tenant, batch.len(), batch.iter().map(text_bytes).sum());
             if let Some(fault) = self.write(&mut batch, span).await? {
                 return Ok(Ended::Failed(fault, false));
             }
@@ -138,7 +139,7 @@ impl Relay {
         if remembered < self.counted + STEP {
             return Ok(());
         }
-        self.room.load.grow(remembered - self.counted, &self.app.settings.limits)?;
+        self.room.load.grow(remembered - self.counted, &self.engine.settings.limits)?;
         self.counted = remembered;
         Ok(())
     }
@@ -150,7 +151,7 @@ impl Relay {
         }
         self.run.far_id = Some(id.to_owned());
         let here = (self.run.state, self.run.attempt);
-        self.app.journal.transition(here, self.run.clone(), Vec::new(), None).await.map(|_| ())
+        self.engine.journal.transition(here, self.run.clone(), Vec::new(), None).await.map(|_| ())
     }
 
     /// Commits what was written.
@@ -162,13 +163,11 @@ impl Relay {
         let spoke_at = self.packets.spoke_at();
         if self.is_silent && spoke_at.is_some() {
             self.is_silent = false;
-            self.app.metrics.first_packet(self.app.agent_label(&self.run.agent), self.started.elapsed());
+            self.engine.emit(&self.run, Happened::FirstPacket { after: self.started.elapsed() });
         }
         let began = Instant::now();
-        self.app.journal.append(self.run.stream_id, self.run.attempt, frames).await?;
-        let took = began.elapsed();
-        self.app.metrics.append_seconds.observe(took.as_secs_f64());
-        self.app.console.appends.observe(took);
+        self.engine.journal.append(self.run.stream_id, self.run.attempt, frames).await?;
+        self.engine.emit(&self.run, Happened::Appended { took: began.elapsed() });
         self.facts.appended(self.packets.latest());
         if let Some(at) = spoke_at {
             ledger::speaks(&mut self.run, at);

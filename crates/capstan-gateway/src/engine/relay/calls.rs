@@ -8,6 +8,7 @@ use serde_json::Value;
 use tracing::Span;
 
 use super::{Relay, ledger};
+use crate::engine::events::Happened;
 use crate::engine::traces;
 
 /// The spans of a route's calls that go on.
@@ -26,19 +27,19 @@ impl Relay {
     pub(super) async fn call_began(&mut self, call: &CallBegan, span: &Span) -> Result<(), JournalError> {
         ledger::call_began(&mut self.run, call.member.as_deref());
         if let Some(member) = &call.member {
-            let span = self.app.traces.call(span, &self.run, &call.about, member);
+            let span = self.engine.traces.call(span, &self.run, &call.about, member);
             self.calls.0.push((Arc::clone(member), span));
         }
         let Some(receipt) = &call.receipt else { return Ok(()) };
         let here = (self.run.state, self.run.attempt);
-        self.app.journal.transition(here, self.run.clone(), Vec::new(), None).await?;
+        self.engine.journal.transition(here, self.run.clone(), Vec::new(), None).await?;
         receipt.give();
         Ok(())
     }
 
     pub(super) fn call_ended(&mut self, call: &CallEnded) {
         ledger::call_ended(&mut self.run, call);
-        self.app.metrics.routes.call_ended(self.app.agent_label(&self.run.agent), call, self.output_tokens());
+        self.engine.emit(&self.run, Happened::CallEnded { call, output_tokens: self.output_tokens() });
         let at = self.calls.0.iter().position(|(member, _)| *member == call.member);
         let Some((_, span)) = at.map(|at| self.calls.0.swap_remove(at)) else { return };
         span.record("capstan.call_outcome", call.outcome.as_str());

@@ -11,17 +11,17 @@ use futures_util::FutureExt as _;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::Relay;
 use super::ledger::{self, Origin};
 use super::packet_writer::PacketWriter;
-use super::{Relay, failure};
-use crate::app::App;
-use crate::console::feed::What;
+use crate::engine::Engine;
 use crate::engine::ask::Ask;
 use crate::engine::conversation::{self, TurnRecord};
+use crate::engine::events::Happened;
+use crate::engine::faults::journal_fault;
 use crate::engine::heavy;
 use crate::engine::traces;
 use crate::engine::wall_clock::later;
-use crate::refusal::journal_fault;
 
 /// Why a run ends.
 #[derive(Debug, Clone)]
@@ -68,16 +68,16 @@ impl Relay {
     pub(super) async fn finish(&mut self, ending: Ending) -> Result<(), JournalError> {
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
-        let now = self.app.stamp(&self.run);
+        let now = self.engine.stamp(&self.run);
         ledger::ends(&mut self.run, &self.packets, now, ending.fault().as_ref());
-        self.run.viewers = self.app.console.live.close(self.run.stream_id);
-        write_end(&self.app, &mut self.packets, &mut self.run, &ending);
+        self.run.viewers = self.engine.live.close(self.run.stream_id);
+        write_end(&self.engine, &mut self.packets, &mut self.run, &ending);
         let frames = self.packets.take_frames();
         let turn = Some(self.remembered(!matches!(ending, Ending::Completed)).await?);
-        if self.app.journal.transition(from, self.run.clone(), frames, turn).await? {
+        if self.engine.journal.transition(from, self.run.clone(), frames, turn).await? {
             traces::ended(self.trace.span(), &self.run);
-            log_end(&self.app, &self.run);
-            end_elsewhere(&self.app, &self.run, &ending);
+            self.engine.emit(&self.run, Happened::Ended);
+            end_elsewhere(&self.engine, &self.run, &ending);
         }
         if let Some(reason) = ending.cancel_reason() {
             self.cancel(reason);
@@ -94,7 +94,7 @@ impl Relay {
 
     /// What the session remembers of this run.
     async fn remembered(&mut self, is_partial: bool) -> Result<StoredTurn, JournalError> {
-        let last = last_messages(&self.app, &self.run, &self.ask).await?;
+        let last = last_messages(&self.engine, &self.run, &self.ask).await?;
         let said = self.packets.take_messages().await?;
         let asked = self.packets.asked().iter().filter(|_| !is_partial);
         let interrupts: Vec<_> = asked.map(|asked| serde_json::to_value(asked).unwrap_or_default()).collect();
@@ -110,29 +110,29 @@ impl Relay {
     /// Rule 1: the gateway tries again by itself; viewers see a warning.
     pub(super) async fn retry(&mut self, fault: Fault, wait: Duration) -> Result<bool, JournalError> {
         let warning = fault.with_severity(ErrorSeverity::Warning).with_detail("attempt", self.run.attempt);
-        let now = self.app.stamp(&self.run);
+        let now = self.engine.stamp(&self.run);
         ledger::ends(&mut self.run, &self.packets, now, Some(&warning));
-        self.packets.write(Payload::Error(warning.to_stream_error(self.app.settings.exposure).into()));
+        self.packets.write(Payload::Error(warning.to_stream_error(self.engine.settings.exposure).into()));
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
         self.run.attempt += 1;
         self.run.usage = self.packets.usage();
-        self.run.updated_at = self.app.stamp(&self.run);
+        self.run.updated_at = self.engine.stamp(&self.run);
         let begins_at = later(self.run.updated_at, wait);
         self.run.not_before = Some(begins_at);
         ledger::add(&mut self.run, begins_at, &Origin::default());
         self.ready = Some(Instant::now() + wait);
         self.cancel(CancelReason::Retried);
-        let is_done = self.app.journal.transition(from, self.run.clone(), Vec::new(), None).await?;
+        let is_done = self.engine.journal.transition(from, self.run.clone(), Vec::new(), None).await?;
         if is_done {
-            self.app.console.failed(&self.app, What::Attempt, &self.run);
+            self.engine.emit(&self.run, Happened::Retried);
         }
         Ok(is_done)
     }
 
     /// Rule 2: the run waits for its client to come back. If too many of its tenant's wait already, rule 3: it ends.
     pub(super) async fn suspend(&mut self, fault: Fault, wait: Duration) -> Result<(), JournalError> {
-        let quota = self.app.quota_of(&self.run.tenant);
+        let quota = self.engine.quota_of(&self.run.tenant);
         self.wait_for_client(fault, wait, CancelReason::Retried, &quota).await
     }
 
@@ -151,20 +151,20 @@ impl Relay {
         self.flush().await?;
         let before = (self.run.clone(), self.packets.seq(), self.packets.bytes());
         let from = (self.run.state, self.run.attempt);
-        let now = self.app.stamp(&self.run);
+        let now = self.engine.stamp(&self.run);
         ledger::ends(&mut self.run, &self.packets, now, Some(&told_to_wait(&fault)));
-        let ready = write_wait(&self.app, &mut self.packets, &mut self.run, &fault, wait);
+        let ready = write_wait(&self.engine, &mut self.packets, &mut self.run, &fault, wait);
         let frames = self.packets.take_frames();
         // Before it can be armed again, which goes on with this span.
-        self.app.traces.keep(self.run.stream_id, &self.trace);
-        match self.app.journal.suspend(from, self.run.clone(), frames, quota).await {
+        self.engine.traces.keep(self.run.stream_id, &self.trace);
+        match self.engine.journal.suspend(from, self.run.clone(), frames, quota).await {
             Ok(true) => {
-                self.app.waits.add(&self.run, ready, self.app.settings.timeouts.waiting);
-                self.app.console.failed(&self.app, What::Waits, &self.run);
+                self.engine.waits.add(&self.run, ready, self.engine.settings.timeouts.waiting);
+                self.engine.emit(&self.run, Happened::Waiting);
             }
             Ok(false) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Refused(_)) => {
-                let _ = self.app.traces.take(self.run.stream_id);
+                let _ = self.engine.traces.take(self.run.stream_id);
                 let (seq, bytes);
                 (self.run, seq, bytes) = before;
                 self.packets.take_back(seq, bytes);
@@ -177,10 +177,10 @@ impl Relay {
     }
 }
 
-fn write_end(app: &App, packets: &mut PacketWriter, run: &mut Run, ending: &Ending) {
+fn write_end(engine: &Engine, packets: &mut PacketWriter, run: &mut Run, ending: &Ending) {
     if let Ending::Failed(fault) = ending {
         let fatal = fault.clone().with_severity(ErrorSeverity::Fatal);
-        packets.write(Payload::Error(fatal.to_stream_error(app.settings.exposure).into()));
+        packets.write(Payload::Error(fatal.to_stream_error(engine.settings.exposure).into()));
     }
     // A run that was healed has no fault.
     run.fault = if let Ending::Failed(fault) = ending { Some(fault.code().to_owned()) } else { None };
@@ -192,7 +192,7 @@ fn write_end(app: &App, packets: &mut PacketWriter, run: &mut Run, ending: &Endi
     let close = packets.close(ending.reason(packets), &run.agent, ledger::calls(run));
     run.reason = Some(close.reason());
     packets.write(Payload::Close(close));
-    let now = app.stamp(run);
+    let now = engine.stamp(run);
     (run.state, run.updated_at, run.closed_at) = (RunState::Closed, now, Some(now));
     (run.model, run.usage) = (packets.model().cloned(), packets.usage());
     (run.last_seq, run.bytes) = (packets.seq(), packets.bytes());
@@ -204,57 +204,57 @@ fn told_to_wait(fault: &Fault) -> Fault {
 
 /// The run waits; from when on it may go on.
 fn write_wait(
-    app: &App,
+    engine: &Engine,
     packets: &mut PacketWriter,
     run: &mut Run,
     fault: &Fault,
     wait: Duration,
 ) -> Instant {
     let told = told_to_wait(fault).with_retry_after(wait.as_secs_f64());
-    packets.write(Payload::Error(told.to_stream_error(app.settings.exposure).into()));
+    packets.write(Payload::Error(told.to_stream_error(engine.settings.exposure).into()));
     run.state = RunState::Waiting;
     run.fault = Some(fault.code().to_owned());
     run.usage = packets.usage();
     // Both from one look at the clock: what lies between them is the wait, whatever the clock says later.
-    run.updated_at = app.stamp(run);
+    run.updated_at = engine.stamp(run);
     run.not_before = Some(later(run.updated_at, wait));
     (run.last_seq, run.bytes) = (packets.seq(), packets.bytes());
     Instant::now() + wait
 }
 
 /// Ends a run that nobody is at work on: one that waits, was stopped, or has waited for too long. Whoever is first wins.
-pub(crate) async fn close_waiting(app: &App, run: &Run, ending: Ending) -> Result<(), Fault> {
-    let turn = turn_so_far(app, run).await.map_err(journal_fault)?;
-    close(app, run, ending, turn).await
+pub(crate) async fn close_waiting(engine: &Engine, run: &Run, ending: Ending) -> Result<(), Fault> {
+    let turn = turn_so_far(engine, run).await.map_err(journal_fault)?;
+    close(engine, run, ending, turn).await
 }
 
-async fn close(app: &App, run: &Run, ending: Ending, turn: Option<StoredTurn>) -> Result<(), Fault> {
+async fn close(engine: &Engine, run: &Run, ending: Ending, turn: Option<StoredTurn>) -> Result<(), Fault> {
     let from = (run.state, run.attempt);
     let mut run = run.clone();
-    let mut packets = PacketWriter::after_last(app, &run).await;
-    ledger::recall_speech(app, &mut run).await;
+    let mut packets = PacketWriter::after_last(engine, &run).await;
+    ledger::recall_speech(engine, &mut run).await;
     // Whoever was at work on it was last heard of then.
     ledger::ends(&mut run, &packets, packets.latest(), ending.fault().as_ref());
-    run.viewers = app.console.live.close(run.stream_id);
-    write_end(app, &mut packets, &mut run, &ending);
+    run.viewers = engine.live.close(run.stream_id);
+    write_end(engine, &mut packets, &mut run, &ending);
     let frames = packets.take_frames();
     let turn = turn.map(|turn| StoredTurn { closed_at: run.updated_at, ..turn });
-    if app.journal.transition(from, run.clone(), frames, turn).await.map_err(journal_fault)? {
-        if let Some(span) = app.traces.take(run.stream_id) {
+    if engine.journal.transition(from, run.clone(), frames, turn).await.map_err(journal_fault)? {
+        if let Some(span) = engine.traces.take(run.stream_id) {
             traces::ended(&span, &run);
         }
-        log_end(app, &run);
-        end_elsewhere(app, &run, &ending);
+        engine.emit(&run, Happened::Ended);
+        end_elsewhere(engine, &run, &ending);
     }
     Ok(())
 }
 
 /// Ends what the run's agent has started elsewhere. Only a drain waits for it.
-fn end_elsewhere(app: &App, run: &Run, ending: &Ending) {
+fn end_elsewhere(engine: &Engine, run: &Run, ending: &Ending) {
     let Some(reason) = ending.cancel_reason() else { return };
-    let (Some(far_id), Some(agent)) = (run.far_id.clone(), app.agent(&run.agent).cloned()) else { return };
+    let (Some(far_id), Some(agent)) = (run.far_id.clone(), engine.agent(&run.agent).cloned()) else { return };
     let stream = run.stream_id;
-    app.agents_at_work.spawn(async move {
+    engine.agents_at_work.spawn(async move {
         match tokio::time::timeout(END_LIMIT, agent.agent.end(&far_id, reason)).await {
             Ok(Ok(())) => tracing::debug!(%stream, far_id, ?reason, "ended what ran elsewhere"),
             Ok(Err(fault)) => {
@@ -266,17 +266,19 @@ fn end_elsewhere(app: &App, run: &Run, ending: &Ending) {
 }
 
 /// A run whose relay gave up. Its turn is left out if it is what cannot be told.
-pub(super) async fn close_abandoned(app: &App, stream: Uuid, fault: Fault) -> Result<(), Fault> {
+pub(super) async fn close_abandoned(engine: &Engine, stream: Uuid, fault: Fault) -> Result<(), Fault> {
     let mut failed = Ok(());
     // What the relay was writing may reach the journal after the first look.
     for _ in 0..3 {
-        let Some(run) = app.journal.store().run(stream).await.map_err(journal_fault)? else { return Ok(()) };
+        let Some(run) = engine.journal.store().run(stream).await.map_err(journal_fault)? else {
+            return Ok(());
+        };
         if run.state != RunState::Running {
             return Ok(());
         }
-        let turn = AssertUnwindSafe(turn_so_far(app, &run)).catch_unwind().await;
+        let turn = AssertUnwindSafe(turn_so_far(engine, &run)).catch_unwind().await;
         let turn = turn.unwrap_or(Ok(None)).map_err(journal_fault)?;
-        failed = close(app, &run, Ending::Failed(fault.clone()), turn).await;
+        failed = close(engine, &run, Ending::Failed(fault.clone()), turn).await;
         if failed.is_ok() {
             break;
         }
@@ -285,58 +287,58 @@ pub(super) async fn close_abandoned(app: &App, stream: Uuid, fault: Fault) -> Re
 }
 
 /// A run whose process died: it waits for its client, or ends if no attempt is left.
-pub(crate) async fn interrupt(app: &App, run: &Run) -> Result<(), Fault> {
+pub(crate) async fn interrupt(engine: &Engine, run: &Run) -> Result<(), Fault> {
     let fault = Fault::new(FaultKind::RunInterrupted);
-    failure::record(app, run, &fault);
+    engine.emit(run, Happened::AttemptFailed { fault: &fault });
     if run.attempt >= run.max_attempts {
-        return close_waiting(app, run, Ending::Failed(fault)).await;
+        return close_waiting(engine, run, Ending::Failed(fault)).await;
     }
     let from = (run.state, run.attempt);
-    let (mut run, mut packets) = (run.clone(), PacketWriter::after_last(app, run).await);
-    let wait = app.wait_after(&fault, run.attempt);
-    ledger::recall_speech(app, &mut run).await;
+    let (mut run, mut packets) = (run.clone(), PacketWriter::after_last(engine, run).await);
+    let wait = engine.wait_after(&fault, run.attempt);
+    ledger::recall_speech(engine, &mut run).await;
     ledger::ends(&mut run, &packets, packets.latest(), Some(&told_to_wait(&fault)));
-    let ready = write_wait(app, &mut packets, &mut run, &fault, wait);
+    let ready = write_wait(engine, &mut packets, &mut run, &fault, wait);
     let frames: Vec<Frame> = packets.take_frames();
-    if app.journal.transition(from, run.clone(), frames, None).await.map_err(journal_fault)? {
-        app.waits.add(&run, ready, app.settings.timeouts.waiting);
-        app.console.failed(app, What::Waits, &run);
+    if engine.journal.transition(from, run.clone(), frames, None).await.map_err(journal_fault)? {
+        engine.waits.add(&run, ready, engine.settings.timeouts.waiting);
+        engine.emit(&run, Happened::Waiting);
     }
     Ok(())
 }
 
 /// A run whose last packets may be missing is never continued: it is closed beyond the gap.
-pub(crate) async fn lose(app: &App, run: &Run) -> Result<(), Fault> {
+pub(crate) async fn lose(engine: &Engine, run: &Run) -> Result<(), Fault> {
     let fault = Fault::new(FaultKind::StreamLost);
-    failure::record(app, run, &fault);
+    engine.emit(run, Happened::AttemptFailed { fault: &fault });
     let last_seq = run.last_seq + LOST_TAIL_GAP - 1;
     let mut beyond = run.clone();
-    ledger::recall_speech(app, &mut beyond).await;
+    ledger::recall_speech(engine, &mut beyond).await;
     beyond.last_seq = last_seq;
-    let at = PacketWriter::after_last(app, run).await.latest();
+    let at = PacketWriter::after_last(engine, run).await.latest();
     ledger::ends_after(&mut beyond, run.last_seq, at, Some((&fault, last_seq + 1)));
-    close_waiting(app, &beyond, Ending::Failed(fault)).await
+    close_waiting(engine, &beyond, Ending::Failed(fault)).await
 }
 
 /// What a reader is told of a run of which nothing can be read after a packet: that it is lost, for good. It is written
 /// nowhere, and stands beyond everything that was.
-pub(crate) fn last_words_of_lost(app: &App, run: &Run, after: u64) -> Vec<Frame> {
+pub(crate) fn last_words_of_lost(engine: &Engine, run: &Run, after: u64) -> Vec<Frame> {
     let last_seq = run.last_seq.max(after).saturating_add(LOST_TAIL_GAP - 1);
     let mut beyond = Run { last_seq, ..run.clone() };
-    let mut packets = PacketWriter::new(app, &beyond);
-    write_end(app, &mut packets, &mut beyond, &Ending::Failed(Fault::new(FaultKind::StreamLost)));
+    let mut packets = PacketWriter::new(engine, &beyond);
+    write_end(engine, &mut packets, &mut beyond, &Ending::Failed(Fault::new(FaultKind::StreamLost)));
     packets.take_frames()
 }
 
 /// The turn of a run that nobody is at work on, with what its viewers have seen.
-async fn turn_so_far(app: &App, run: &Run) -> Result<Option<StoredTurn>, JournalError> {
-    let body = match app.journal.store().body(run.stream_id).await {
+async fn turn_so_far(engine: &Engine, run: &Run) -> Result<Option<StoredTurn>, JournalError> {
+    let body = match engine.journal.store().body(run.stream_id).await {
         Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(None),
         body => body?,
     };
     let Some(body) = body else { return Ok(None) };
-    let Ok(ask) = app.asked(run, &body) else { return Ok(None) };
-    let mut packets = PacketWriter::new(app, run);
+    let Ok(ask) = engine.asked(run, &body) else { return Ok(None) };
+    let mut packets = PacketWriter::new(engine, run);
     // Resets among its packets count.
     let so_far = match packets.compare().await {
         // A run that is lost is closed all the same, with what can be read of it.
@@ -346,20 +348,20 @@ async fn turn_so_far(app: &App, run: &Run) -> Result<Option<StoredTurn>, Journal
             packets.take_messages().await?
         }
     };
-    let last = last_messages(app, run, &ask).await?;
+    let last = last_messages(engine, run, &ask).await?;
     let said = said_of(&ask, &last, &so_far, true);
-    Ok(Some(said.into_turn(run.stream_id, app.stamp(run))))
+    Ok(Some(said.into_turn(run.stream_id, engine.stamp(run))))
 }
 
 /// Turns that ended while the run was at work are few, and one is enough.
 const LAST_TURNS: usize = 4 * 1024 * 1024;
 
 /// What the session's last turn said; only who answers a question may repeat it.
-async fn last_messages(app: &App, run: &Run, ask: &Ask) -> Result<Vec<ChatMessage>, JournalError> {
+async fn last_messages(engine: &Engine, run: &Run, ask: &Ask) -> Result<Vec<ChatMessage>, JournalError> {
     if ask.extras.answers.is_empty() {
         return Ok(Vec::new());
     }
-    let turns = app
+    let turns = engine
         .journal
         .store()
         .turns(&run.tenant, &run.session, run.turns_before, usize::MAX, LAST_TURNS)
@@ -370,15 +372,6 @@ async fn last_messages(app: &App, run: &Run, ask: &Ask) -> Result<Vec<ChatMessag
 /// What the session remembers of a run that ends: what the request added to it, and what was said.
 fn said_of(ask: &Ask, last: &[ChatMessage], said: &[ChatMessage], is_partial: bool) -> TurnRecord {
     TurnRecord::new(conversation::added(ask, last).into_iter().chain(said), is_partial).after(ask.previous)
-}
-
-fn log_end(app: &App, run: &Run) {
-    let reason = run.reason.as_deref().unwrap_or_default();
-    app.metrics.run_ended(reason, app.agent_label(&run.agent));
-    app.metrics.tokens(app.agent_label(&run.agent), run.tokens);
-    app.console.ended(app, run);
-    tracing::info!(stream = %run.stream_id, tenant = %run.tenant, key = %run.key, agent = %run.agent, attempts = run.attempt,
-        packets = run.last_seq, reason, fault = run.fault.as_deref().unwrap_or("none"), "run ended");
 }
 
 #[cfg(test)]
@@ -395,13 +388,14 @@ mod tests {
     async fn a_lost_tail_is_closed_beyond_the_gap_and_never_continued() {
         let journal = Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
         let app = Gateway::new(journal.clone()).into_app();
+        let engine = app.engine.clone();
         let claim = Claim { max_attempts: 3, ..Claim::new("t", "k", Uuid::now_v7(), Timestamp::now()) };
         let mut run = journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
-        let mut packets = PacketWriter::new(&app, &run);
+        let mut packets = PacketWriter::new(&engine, &run);
         packets.write(Payload::Delta("half".into()));
         journal.append(run.stream_id, 1, packets.take_frames()).await.unwrap();
         run.last_seq = 1;
-        lose(&app, &run).await.unwrap();
+        lose(&engine, &run).await.unwrap();
         let frames = journal.store().read(run.stream_id, 1, 10, 10_000).await.unwrap();
         let packets: Vec<_> =
             frames.iter().filter_map(|frame| capstan_protocol::sse::decode_packet(&frame.bytes)).collect();

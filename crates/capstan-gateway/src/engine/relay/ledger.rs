@@ -7,7 +7,7 @@ use capstan_journal::{Attempt, MemberUse, Run};
 use capstan_protocol::{Fault, FaultKind, Timestamp, sse};
 
 use super::packet_writer::{PacketWriter, is_said};
-use crate::app::App;
+use crate::engine::Engine;
 
 /// The POST that started a run, or armed one of its attempts.
 #[derive(Debug, Clone, Default)]
@@ -51,7 +51,7 @@ const LOOKED_AT: usize = 16;
 const BYTES_LOOKED_AT: usize = 64 * 1024;
 
 /// Looks up when the attempt spoke first, if whoever was at work on it died before that was written down.
-pub(super) async fn recall_speech(app: &App, run: &mut Run) {
+pub(super) async fn recall_speech(engine: &Engine, run: &mut Run) {
     let (first, last) = (first_seq(run), run.last_seq);
     let is_told =
         |entry: &Attempt| entry.n == run.attempt && entry.ended_at.or(entry.first_packet_at).is_some();
@@ -59,7 +59,7 @@ pub(super) async fn recall_speech(app: &App, run: &mut Run) {
         return;
     }
     // A place that is damaged tells nothing, and the run ends or waits all the same.
-    let frames = app.journal.store().read(run.stream_id, first - 1, LOOKED_AT, BYTES_LOOKED_AT).await;
+    let frames = engine.journal.store().read(run.stream_id, first - 1, LOOKED_AT, BYTES_LOOKED_AT).await;
     let frames = frames.unwrap_or_default();
     let mut packets = frames.iter().filter_map(|frame| sse::decode_packet(&frame.bytes));
     if let Some(spoken) = packets.find(|packet| is_said(&packet.payload)) {

@@ -15,7 +15,7 @@ use super::attempt_diff::{AttemptDiff, Forgotten, Met};
 use super::call_diff::{Call, CallDiff, MetCall, Said};
 use super::spending::{self, Spending};
 use super::tool_log::ToolLog;
-use crate::app::App;
+use crate::engine::Engine;
 
 /// How the types of a tool call's events begin.
 const TOOL_CALL: &str = "TOOL_CALL_";
@@ -32,7 +32,7 @@ pub(super) struct PacketWriter {
     /// Nobody sees anything of the run before its end, so that everything can be taken back.
     is_unseen: bool,
     supported: Option<Vec<String>>,
-    app: App,
+    engine: Engine,
     /// Encoded and not yet taken: the frames one behind the other, and where each ends.
     buffer: Vec<u8>,
     ends: Vec<usize>,
@@ -60,7 +60,7 @@ pub(super) struct PacketWriter {
 }
 
 impl PacketWriter {
-    pub(super) fn new(app: &App, run: &Run) -> Self {
+    pub(super) fn new(engine: &Engine, run: &Run) -> Self {
         Self {
             stream_id: run.stream_id,
             seq: run.last_seq,
@@ -70,7 +70,7 @@ impl PacketWriter {
             accepts_reset: run.accepts_reset || run.is_unseen,
             is_unseen: run.is_unseen,
             supported: run.supported_events.clone(),
-            app: app.clone(),
+            engine: engine.clone(),
             buffer: Vec::new(),
             ends: Vec::new(),
             events: 0,
@@ -92,11 +92,11 @@ impl PacketWriter {
     }
 
     /// A writer that goes on after what another life wrote, whose last packet tells the time.
-    pub(super) async fn after_last(app: &App, run: &Run) -> Self {
-        let mut packets = Self::new(app, run);
+    pub(super) async fn after_last(engine: &Engine, run: &Run) -> Self {
+        let mut packets = Self::new(engine, run);
         if let Some(before) = run.last_seq.checked_sub(1) {
             // A place that is damaged, or the gap of a lost tail, tells nothing; the record is good enough then.
-            let last = app.journal.store().read(run.stream_id, before, 1, 1).await.unwrap_or_default();
+            let last = engine.journal.store().read(run.stream_id, before, 1, 1).await.unwrap_or_default();
             let last = last.first().and_then(|frame| sse::decode_packet(&frame.bytes));
             packets.latest = last.map_or(packets.latest, |packet| packets.latest.max(packet.t));
         }
@@ -255,7 +255,7 @@ impl PacketWriter {
     pub(super) async fn replay(&mut self) -> Result<(), JournalError> {
         let mut after = 0;
         loop {
-            let frames = self.app.journal.store().read(self.stream_id, after, 1024, 1024 * 1024).await?;
+            let frames = self.engine.journal.store().read(self.stream_id, after, 1024, 1024 * 1024).await?;
             let Some(last) = frames.last() else { return Ok(()) };
             after = last.seq;
             for frame in &frames {
@@ -339,7 +339,7 @@ impl PacketWriter {
             Output::FarId(_) | Output::CallBegan(_) => {}
             Output::Interrupt(interrupt) => self.ask(*interrupt),
         }
-        let limits = &self.app.settings.limits;
+        let limits = &self.engine.settings.limits;
         if self.seq > limits.packets_per_stream || self.bytes > limits.bytes_per_stream {
             return Err(Fault::new(FaultKind::StreamTooLong));
         }
@@ -526,7 +526,7 @@ impl PacketWriter {
     /// Stamps, encodes, queues.
     pub(super) fn write(&mut self, payload: Payload) {
         self.seq += 1;
-        self.latest = self.latest.max(self.app.clock.now());
+        self.latest = self.latest.max(self.engine.clock.now());
         if is_said(&payload) {
             self.spoke_at = self.spoke_at.or(Some(self.latest));
         }
@@ -534,7 +534,7 @@ impl PacketWriter {
         let before = self.buffer.len();
         sse::encode_packet(&packet, &mut self.buffer);
         self.bytes += (self.buffer.len() - before) as u64;
-        self.app.metrics.packet(packet.op());
+        self.engine.packets.add(packet.op());
         self.ends.push(self.buffer.len());
     }
 }

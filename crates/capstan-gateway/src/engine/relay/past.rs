@@ -5,7 +5,7 @@ use std::sync::Arc;
 use capstan_journal::{JournalError, Run, StoredTurn};
 use capstan_protocol::Fault;
 
-use crate::app::App;
+use crate::engine::Engine;
 use crate::engine::conversation::PastTurn;
 use crate::engine::heavy;
 use crate::engine::limits::Load;
@@ -36,12 +36,16 @@ impl From<JournalError> for Untold {
 }
 
 /// The turns before a run. Those that this process remembers are not read again, but for the last of them.
-pub(super) async fn before(app: &App, run: &Run, load: &mut Load) -> Result<Vec<Arc<PastTurn>>, Untold> {
+pub(super) async fn before(
+    engine: &Engine,
+    run: &Run,
+    load: &mut Load,
+) -> Result<Vec<Arc<PastTurn>>, Untold> {
     if run.turns_before == 0 {
         return Ok(Vec::new());
     }
-    let mut reader = Reader { app, run, held: load.held(), load };
-    let known = app.histories.get(&run.tenant, &run.session).unwrap_or_default();
+    let mut reader = Reader { engine, run, held: load.held(), load };
+    let known = engine.histories.get(&run.tenant, &run.session).unwrap_or_default();
     let mut turns = match reader.go_on(&known).await? {
         Some(turns) => turns,
         None => reader.anew().await?,
@@ -53,7 +57,7 @@ pub(super) async fn before(app: &App, run: &Run, load: &mut Load) -> Result<Vec<
 
 /// Reads turns page by page, each within what the tenant's requests may take.
 struct Reader<'a> {
-    app: &'a App,
+    engine: &'a Engine,
     run: &'a Run,
     load: &'a mut Load,
     /// What the run took before.
@@ -68,9 +72,9 @@ impl Reader<'_> {
     /// never changes a turn, nor puts one between others.
     async fn go_on(&mut self, known: &[Arc<PastTurn>]) -> Result<Option<Vec<Arc<PastTurn>>>, Untold> {
         let Some((last, before)) = known.split_last() else { return Ok(None) };
-        let (since, count) = (self.app.histories.erasures(), self.count().await?);
+        let (since, count) = (self.engine.histories.erasures(), self.count().await?);
         let bytes: usize = before.iter().map(|turn| turn.bytes).sum();
-        self.load.grow(bytes.saturating_mul(COPIES), &self.app.settings.limits)?;
+        self.load.grow(bytes.saturating_mul(COPIES), &self.engine.settings.limits)?;
         let mut turns = before.to_vec();
         self.read(&mut turns, last.number).await?;
         let is_there = turns.get(before.len()).is_some_and(|turn| turn.is(last));
@@ -79,40 +83,40 @@ impl Reader<'_> {
             return Ok(None);
         }
         if turns.len() > known.len() {
-            self.app.histories.keep(&self.run.tenant, &self.run.session, &turns, since);
+            self.engine.histories.keep(&self.run.tenant, &self.run.session, &turns, since);
         }
         Ok(Some(turns))
     }
 
     async fn anew(&mut self) -> Result<Vec<Arc<PastTurn>>, Untold> {
-        let (since, count) = (self.app.histories.erasures(), self.count().await?);
+        let (since, count) = (self.engine.histories.erasures(), self.count().await?);
         let mut turns = Vec::new();
         self.read(&mut turns, 1).await?;
         if turns.len() as u64 == count {
-            self.app.histories.keep(&self.run.tenant, &self.run.session, &turns, since);
+            self.engine.histories.keep(&self.run.tenant, &self.run.session, &turns, since);
         }
         Ok(turns)
     }
 
     async fn count(&self) -> Result<u64, JournalError> {
-        self.app.journal.store().turn_count(&self.run.tenant, &self.run.session).await
+        self.engine.journal.store().turn_count(&self.run.tenant, &self.run.session).await
     }
 
     /// Reads all turns from a number on.
     async fn read(&mut self, turns: &mut Vec<Arc<PastTurn>>, from: u64) -> Result<(), Untold> {
-        let (store, Run { tenant, session, .. }) = (self.app.journal.store(), self.run);
+        let (store, Run { tenant, session, .. }) = (self.engine.journal.store(), self.run);
         let mut from = from;
         loop {
             // What comes is a page at most, or one turn.
             let held = self.load.held();
-            self.load.grow(PAGE * COPIES, &self.app.settings.limits)?;
+            self.load.grow(PAGE * COPIES, &self.engine.settings.limits)?;
             let page = store.turns(tenant, session, from, usize::MAX, PAGE).await?;
             let bytes = page.iter().map(StoredTurn::said_bytes).sum::<usize>();
             self.load.shrink_to(held);
             self.load.grow_anyway(bytes.saturating_mul(COPIES));
             let Some(last) = page.last().map(|turn| turn.number) else { return Ok(()) };
             from = last.saturating_add(1);
-            let _begun = self.app.limiter.heavy.begin(tenant, bytes).await;
+            let _begun = self.engine.limiter.heavy.begin(tenant, bytes).await;
             heavy::aside(bytes, || turns.extend(page.into_iter().map(PastTurn::of).map(Arc::new)));
         }
     }

@@ -20,8 +20,8 @@ use super::words::{Ids, Version, with};
 use super::{NAME, task};
 use crate::app::App;
 use crate::engine::ask::{Ask, invalid};
+use crate::engine::faults::journal_fault;
 use crate::reader;
-use crate::refusal::journal_fault;
 use crate::tenants;
 use crate::webhooks::{self, Webhook};
 

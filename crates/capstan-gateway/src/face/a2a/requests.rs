@@ -18,13 +18,14 @@ use super::{A2a, NAME, task};
 use crate::access::Caller;
 use crate::app::App;
 use crate::engine::ask::invalid;
+use crate::engine::faults::journal_fault;
 use crate::engine::limits::Load;
 use crate::engine::resume::ResumePoint;
 use crate::engine::runs;
 use crate::face::{self, Asker, Opening};
 use crate::post;
 use crate::reader::View;
-use crate::refusal::{Refusal, journal_fault};
+use crate::refusal::Refusal;
 
 /// A request on its way: who asks whom, and how.
 pub(super) struct Asked<'a> {

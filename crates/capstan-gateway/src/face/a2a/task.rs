@@ -8,10 +8,10 @@ use super::NAME;
 use super::kept::Kept;
 use super::words::{Ids, Status, TaskState, Version};
 use crate::app::App;
+use crate::engine::faults::journal_fault;
 use crate::engine::heavy;
 use crate::engine::lookup;
 use crate::reader::{self, Whole};
-use crate::refusal::journal_fault;
 
 /// Runs of one task are followed so far; nobody answers more questions than that.
 const MOST_RUNS: usize = 64;

@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::errors::{self, REFUSALS};
-use crate::app::{App, Registered};
+use crate::app::App;
+use crate::engine::Registered;
 use crate::face::Asker;
 use crate::openapi::{Answer, Content, PathParameter, Row, Tag, model};
 use crate::refusal::Refusal;

@@ -11,10 +11,10 @@ use uuid::Uuid;
 
 use super::request;
 use crate::app::App;
+use crate::engine::faults::journal_fault;
 use crate::engine::readers::Reading;
 use crate::engine::wall_clock::between;
 use crate::face::Request;
-use crate::refusal::journal_fault;
 
 /// As long as the SDKs wait for an answer unless told otherwise.
 const WITHIN: Duration = Duration::from_secs(600);

@@ -25,12 +25,12 @@ use super::request::{self, Wants};
 use super::{errors, parameters, repeats};
 use crate::app::App;
 use crate::engine::ask::{Ask, invalid};
+use crate::engine::faults::journal_fault;
 use crate::engine::resume::ResumePoint;
 use crate::engine::{interrupts, lookup};
 use crate::face::{self, Asker, Face, FaceWriter, Opening, Request};
 use crate::openapi::{Model, Routes, model};
 use crate::reader;
-use crate::refusal::journal_fault;
 
 /// The name under which runs of this face are kept.
 const NAME: &str = "openai-responses";

@@ -11,9 +11,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::numbers::{DAY, FAULTS_OF_ANY, HOUR, before, sees};
-use crate::app::{App, Registered};
+use crate::app::App;
 use crate::console::rollups::percentile;
 use crate::console::visitor::Visitor;
+use crate::engine::Registered;
 use crate::openapi::{Answer, Content, Row, Tag, model};
 
 /// The agents, and how they do.
@@ -136,7 +137,7 @@ pub(crate) async fn agents(State(app): State<App>, visitor: Visitor) -> Json<Age
             Some(Status::Running | Status::Waiting) | None => {}
         }
     });
-    let open = app.console.live.by_agent(|tenant| visitor.sees(tenant));
+    let open = app.live.by_agent(|tenant| visitor.sees(tenant));
     let default = app.default_agent().map(|agent| agent.id);
     let mut known: Vec<_> = app.agents().collect();
     known.sort_by_key(|agent| (Some(agent.id) != default, agent.name.clone()));

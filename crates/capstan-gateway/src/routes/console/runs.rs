@@ -18,10 +18,11 @@ use crate::console::answers::{Findings, Marks, RunDetails, RunRow, RunRows, Stop
 use crate::console::marks::Span;
 use crate::console::visitor::{Act, Look, Visitor};
 use crate::console::{find as search, frames as telling, marks as packets};
+use crate::engine::faults::journal_fault;
 use crate::engine::{purge as erase, runs};
 use crate::openapi::{self, Answer, Content, Row, Tag, model};
 use crate::query::Query;
-use crate::refusal::{Refusal, journal_fault};
+use crate::refusal::Refusal;
 
 /// What may stand in the way of whoever looks at one run.
 const OF_ONE: &[FaultKind] = &[

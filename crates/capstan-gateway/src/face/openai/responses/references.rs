@@ -15,9 +15,9 @@ use super::NAME;
 use super::items::inputs;
 use super::object::items;
 use crate::app::App;
+use crate::engine::faults::journal_fault;
 use crate::engine::lookup;
 use crate::reader;
-use crate::refusal::journal_fault;
 
 /// What is followed into so many answers; more are left as they are, and refused.
 const MOST_ANSWERS: usize = 64;

@@ -26,12 +26,13 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::audit::{Deed, Who};
 use crate::engine::ask::invalid;
+use crate::engine::faults::journal_fault;
 use crate::engine::resume::ResumePoint;
 use crate::engine::{heavy, lookup, purge, runs};
 use crate::face::{self, Asker, Opening};
 use crate::openapi::{self, Answer, Body, Content, Does, PathParameter, Routes, Row, model};
 use crate::reader::{self, View};
-use crate::refusal::{Refusal, journal_fault};
+use crate::refusal::Refusal;
 use crate::scopes::Operation;
 use crate::{paid_body, post, query};
 

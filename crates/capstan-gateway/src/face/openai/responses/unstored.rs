@@ -10,9 +10,9 @@ use capstan_protocol::Fault;
 
 use crate::access::LOCAL;
 use crate::app::App;
+use crate::engine::faults::journal_fault;
 use crate::engine::purge;
 use crate::engine::wall_clock::between;
-use crate::refusal::journal_fault;
 
 /// Under which their runs are found.
 pub(super) const NAME: &str = "openai:unstored";
