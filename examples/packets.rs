@@ -6,7 +6,8 @@
 #![allow(clippy::print_stdout)] // A program that talks to a person.
 
 use capstan_client::protocol::{
-    AgentRequest, ChatMessage, Event, EventView, Payload, ServiceRequest, SessionContext, UserContext,
+    AgentRequest, ChatMessage, Event, EventView, Payload, ServiceRequest, SessionContext,
+    UserContext,
 };
 use capstan_client::{CapClient, CapError};
 use uuid::Uuid;

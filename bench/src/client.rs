@@ -58,7 +58,9 @@ pub fn run() -> io::Result<()> {
     let (few, few_url) = start(FEW)?;
     let mut results: Vec<(&str, Vec<Round>)> = Vec::new();
     for round in 0..how_many(ROUNDS) {
-        for (index, name) in ["capstan", "capstan-blocking", "eventsource-client"].into_iter().enumerate() {
+        for (index, name) in
+            ["capstan", "capstan-blocking", "eventsource-client"].into_iter().enumerate()
+        {
             let done = rust(name, &many_url, MANY)?;
             if round == 0 {
                 results.push((name, Vec::new()));
@@ -132,8 +134,10 @@ fn print(results: &[(&str, Vec<Round>)]) {
         Table::new(&["client", "packets/s", "slowest", "fastest", "capstan is", "memory grew by"]);
     for (name, rounds) in results {
         let rates: Vec<f64> = rounds.iter().map(Round::rate).collect();
-        let (low, high) =
-            (rates.iter().copied().fold(f64::MAX, f64::min), rates.iter().copied().fold(0.0, f64::max));
+        let (low, high) = (
+            rates.iter().copied().fold(f64::MAX, f64::min),
+            rates.iter().copied().fold(0.0, f64::max),
+        );
         table.row(vec![
             (*name).to_owned(),
             format!("{:.0}", median(rounds)),
@@ -155,7 +159,6 @@ fn save(results: &[(&str, Vec<Round>)]) -> io::Result<()> {
                 "memory_growth_kb": growth(rounds), "rounds": rounds })
         })
         .collect();
-    let result =
-        json!({ "bench": "client", "environment": environment::describe(CRATES), "clients": clients });
+    let result = json!({ "bench": "client", "environment": environment::describe(CRATES), "clients": clients });
     environment::save("client", &result)
 }

@@ -58,7 +58,8 @@ impl Cluster {
         let database = if kind == Kind::Disk { None } else { Some(Database::create().await?) };
         let journal = journal(database.as_ref(), folder.path());
         let count = if kind == Kind::Three { 3 } else { 1 };
-        let servers = (0..count).map(|_| Server::capstan(&journal, durability)).collect::<io::Result<_>>()?;
+        let servers =
+            (0..count).map(|_| Server::capstan(&journal, durability)).collect::<io::Result<_>>()?;
         Ok(Self { servers, database, folder })
     }
 }

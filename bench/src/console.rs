@@ -49,13 +49,19 @@ pub fn run() -> io::Result<()> {
         ((*name).to_owned(), told)
     });
     let figures: serde_json::Map<_, _> = told.collect();
-    let result = json!({ "bench": "console", "environment": environment, "runs": RUNS, "figures": figures });
+    let result =
+        json!({ "bench": "console", "environment": environment, "runs": RUNS, "figures": figures });
     environment::save("console", &result)
 }
 
 fn print(figures: &[Figures; 4]) {
-    let mut table =
-        Table::new(&["", "nobody looks", "three pages open", "ratio of a pair", "of the middle half"]);
+    let mut table = Table::new(&[
+        "",
+        "nobody looks",
+        "three pages open",
+        "ratio of a pair",
+        "of the middle half",
+    ]);
     for ((_, name), [closed, open, ratio]) in NAMES.iter().zip(figures) {
         let figure = |rounds: &Rounds| format!("{:.1}", rounds.median());
         let [low, high] = ratio.middle_half();
@@ -77,14 +83,16 @@ async fn pairs() -> io::Result<[Figures; 4]> {
     // The first requests find threads, caches and files unmade.
     stretch(&server).await?;
     let mut going_on =
-        gateway::client::post(server.address, "/assist", gateway::script::Script::silence()).await?;
+        gateway::client::post(server.address, "/assist", gateway::script::Script::silence())
+            .await?;
     let run = format!("/v1/console/runs/{}", going_on.header("x-stream-id").await?);
     let mut figures = <[Figures; 4]>::default();
     for pair in 0..how_many(PAIRS) {
         let mut cases = [[0.0; 4]; 2];
         // Who comes first changes from pair to pair.
         for case in if pair % 2 == 0 { [0, 1] } else { [1, 0] } {
-            let mut pages = if case == 1 { open(server.address, &run).await? } else { JoinSet::new() };
+            let mut pages =
+                if case == 1 { open(server.address, &run).await? } else { JoinSet::new() };
             cases[case] = stretch(&server).await?;
             // A page that has lost the gateway has cost nothing.
             while let Some(ended) = pages.try_join_next() {

@@ -1,6 +1,8 @@
 //! Streams of packets to measure with: made up, but the same in every run.
 
-use capstan_protocol::{Close, ErrorSeverity, Payload, RawObject, StreamError, StreamPacket, Timestamp, sse};
+use capstan_protocol::{
+    Close, ErrorSeverity, Payload, RawObject, StreamError, StreamPacket, Timestamp, sse,
+};
 use uuid::Uuid;
 
 /// Microseconds of 2026-02-03T10:15:37Z, when all these streams begin.
@@ -8,8 +10,8 @@ const BEGIN: i64 = 1_770_113_737_000_000;
 
 /// What a model writes most: words. Every one has its blank, as tokens do.
 const WORDS: &[&str] = &[
-    " the", " of", " a", "ing", " is", " stream", " agent", " first", ",", ".", " because", " answer", "s",
-    " in",
+    " the", " of", " a", "ing", " is", " stream", " agent", " first", ",", ".", " because",
+    " answer", "s", " in",
 ];
 const ESCAPED: &[&str] = &["\n", "\n\n", " \"", "\":", "\\", "\t", "\n- ", ".\n"];
 const FOREIGN: &[&str] = &["é", " où", " für", "日本", "です", " Привет", "🐎", "—", "…"];
@@ -55,8 +57,12 @@ impl Corpus {
         for seq in 1..=count {
             micros += 1 + dice.below(20_000);
             let payload = payload(&mut dice, seq);
-            let packet =
-                StreamPacket { stream_id, seq: seq as u64, t: Timestamp::from_micros(micros), payload };
+            let packet = StreamPacket {
+                stream_id,
+                seq: seq as u64,
+                t: Timestamp::from_micros(micros),
+                payload,
+            };
             sse::encode_packet(&packet, &mut body);
             packets.push(packet);
         }
@@ -83,7 +89,8 @@ fn token(dice: &mut Dice) -> String {
 }
 
 fn warning(dice: &mut Dice) -> StreamError {
-    let message = format!("The tool{}{} did not answer in time.", dice.pick(WORDS), dice.pick(WORDS));
+    let message =
+        format!("The tool{}{} did not answer in time.", dice.pick(WORDS), dice.pick(WORDS));
     StreamError::new("tool_timeout", message, ErrorSeverity::Warning)
         .with_detail("retry_after", dice.below(60))
 }

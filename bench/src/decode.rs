@@ -27,7 +27,8 @@ const SEGMENT: usize = 1400;
 const OURS: &str = "capstan";
 
 /// The peers, and what the contenders share underneath.
-const CRATES: &[&str] = &["eventsource-stream", "sse-stream", "serde_json", "serde", "memchr", "simdutf8"];
+const CRATES: &[&str] =
+    &["eventsource-stream", "sse-stream", "serde_json", "serde", "memchr", "simdutf8"];
 
 /// One line of the result: who took how long for what.
 struct Heat {
@@ -41,20 +42,26 @@ struct Heat {
 
 pub fn run() -> std::io::Result<()> {
     let mut heats = Vec::new();
-    for (case, corpus) in
-        [("tokens", Corpus::tokens(20_000)), ("4 kB", Corpus::pages(2_000)), ("mixed", Corpus::mixed(20_000))]
-    {
+    for (case, corpus) in [
+        ("tokens", Corpus::tokens(20_000)),
+        ("4 kB", Corpus::pages(2_000)),
+        ("mixed", Corpus::mixed(20_000)),
+    ] {
         heats.extend(measure(case, &corpus, "1400 B chunks", &corpus.chunks(SEGMENT)));
         heats.push(measure_packets(case, &corpus));
     }
     // eventsource-stream moves the rest of the chunk at every line, so a whole body costs it the square of its
     // length: these bodies are short enough to wait for.
-    for (case, corpus) in
-        [("tokens", Corpus::tokens(2_000)), ("4 kB", Corpus::pages(200)), ("mixed", Corpus::mixed(2_000))]
-    {
+    for (case, corpus) in [
+        ("tokens", Corpus::tokens(2_000)),
+        ("4 kB", Corpus::pages(200)),
+        ("mixed", Corpus::mixed(2_000)),
+    ] {
         heats.extend(measure(case, &corpus, "whole body", &[&corpus.body]));
     }
-    heats.sort_by_key(|heat| ["pipeline", "framing", "packet"].iter().position(|layer| *layer == heat.layer));
+    heats.sort_by_key(|heat| {
+        ["pipeline", "framing", "packet"].iter().position(|layer| *layer == heat.layer)
+    });
     print(&heats);
     save(&heats)
 }
@@ -93,7 +100,9 @@ fn measure(case: &'static str, corpus: &Corpus, form: &'static str, chunks: &[&[
 /// JSON alone.
 fn measure_packets(case: &'static str, corpus: &Corpus) -> Heat {
     let texts: Vec<String> = corpus.packets.iter().map(StreamPacket::to_json).collect();
-    let all = |decode: fn(&str) -> StreamPacket| texts.iter().for_each(|text| drop(black_box(decode(text))));
+    let all = |decode: fn(&str) -> StreamPacket| {
+        texts.iter().for_each(|text| drop(black_box(decode(text))))
+    };
     let contenders = vec![
         Contender::new("serde", || all(by_serde)),
         Contender::new("lean serde", || all(by_lean_serde)),
@@ -148,13 +157,15 @@ impl Heat {
 
     /// How many times faster we are than the fastest of the others.
     fn ratio(&self) -> f64 {
-        let median =
-            |ours: bool| self.times.iter().filter(|t| (t.name == OURS) == ours).map(Times::median).min();
+        let median = |ours: bool| {
+            self.times.iter().filter(|t| (t.name == OURS) == ours).map(Times::median).min()
+        };
         median(false).unwrap_or(0) as f64 / median(true).unwrap_or(1) as f64
     }
 
     fn to_json(&self) -> Value {
-        let contenders: Vec<Value> = self.times.iter().map(|times| self.contender_json(times)).collect();
+        let contenders: Vec<Value> =
+            self.times.iter().map(|times| self.contender_json(times)).collect();
         json!({
             "layer": self.layer,
             "case": self.case,

@@ -62,8 +62,9 @@ pub fn run(parts: &[String]) -> io::Result<()> {
     let is_wanted = |part: &str| parts.is_empty() || parts.iter().any(|name| name == part);
     let mut results = json!({ "bench": "gateway", "environment": environment::describe(CRATES) });
     runtime.block_on(async {
-        for part in
-            ["writes", "replay", "fanout", "resume", "memory"].into_iter().filter(|part| is_wanted(part))
+        for part in ["writes", "replay", "fanout", "resume", "memory"]
+            .into_iter()
+            .filter(|part| is_wanted(part))
         {
             results[part] = match part {
                 "writes" => writes::run().await?,

@@ -60,7 +60,10 @@ fn need<T, E: Error>(value: Option<T>, name: &'static str) -> Result<T, E> {
     value.ok_or_else(|| E::missing_field(name))
 }
 
-fn read_payload<'de, A: MapAccess<'de>>(op: StreamOpCode, map: &mut A) -> Result<Payload, A::Error> {
+fn read_payload<'de, A: MapAccess<'de>>(
+    op: StreamOpCode,
+    map: &mut A,
+) -> Result<Payload, A::Error> {
     Ok(match op {
         StreamOpCode::Delta => Payload::Delta(map.next_value()?),
         StreamOpCode::Event => Payload::Event(map.next_value()?),

@@ -23,15 +23,27 @@ struct Bench {
 }
 
 const BENCHES: &[Bench] = &[
-    Bench { name: "decode", what: "an SSE body of packets into typed packets", run: |_| decode::run() },
+    Bench {
+        name: "decode",
+        what: "an SSE body of packets into typed packets",
+        run: |_| decode::run(),
+    },
     Bench {
         name: "client",
         what: "a socket into typed packets, by the whole client",
         run: |_| client::run(),
     },
-    Bench { name: "cluster", what: "a journal in PostgreSQL, with one gateway and three", run: cluster::run },
+    Bench {
+        name: "cluster",
+        what: "a journal in PostgreSQL, with one gateway and three",
+        run: cluster::run,
+    },
     Bench { name: "console", what: "a gateway whose console is open", run: |_| console::run() },
-    Bench { name: "gateway", what: "agent writes to viewers, replay, resume, memory", run: gateway::run },
+    Bench {
+        name: "gateway",
+        what: "agent writes to viewers, replay, resume, memory",
+        run: gateway::run,
+    },
     Bench {
         name: "upstream",
         what: "what the gateway adds to a provider's tokens",
@@ -50,7 +62,8 @@ const ROLES: &[(&str, fn(&[String]) -> std::io::Result<()>)] = &[
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let (asked, rest) = args.split_first().map_or(("", &args[..]), |(name, rest)| (name.as_str(), rest));
+    let (asked, rest) =
+        args.split_first().map_or(("", &args[..]), |(name, rest)| (name.as_str(), rest));
     let role = ROLES.iter().find(|(name, _)| *name == asked);
     let outcome = match (BENCHES.iter().find(|bench| bench.name == asked), role) {
         (Some(bench), _) => (bench.run)(rest),

@@ -34,8 +34,10 @@ impl Times {
 
 /// A, B, C, A, B, C, …, after one round that does not count.
 pub fn race(mut contenders: Vec<Contender<'_>>, rounds: usize) -> Vec<Times> {
-    let mut times: Vec<Times> =
-        contenders.iter().map(|c| Times { name: c.name, nanos: Vec::with_capacity(rounds) }).collect();
+    let mut times: Vec<Times> = contenders
+        .iter()
+        .map(|c| Times { name: c.name, nanos: Vec::with_capacity(rounds) })
+        .collect();
     for contender in &mut contenders {
         (contender.work)();
     }

@@ -30,7 +30,8 @@ const ROUNDS: usize = 3;
 pub const PROVIDER: &str = "upstream-provider";
 pub const GATEWAY: &str = "upstream-gateway";
 
-const CRATES: &[&str] = &["capstan-gateway", "capstan-upstream", "reqwest", "axum", "tokio", "fjall"];
+const CRATES: &[&str] =
+    &["capstan-gateway", "capstan-upstream", "reqwest", "axum", "tokio", "fjall"];
 
 const PERCENTILES: [(&str, f64); 2] = [("p50", 0.50), ("p99", 0.99)];
 
@@ -89,7 +90,8 @@ pub fn run() -> io::Result<()> {
     for streams in LOADS {
         let from = figures.len();
         for _ in 0..how_many(ROUNDS) {
-            for (way, address) in [&provider_address, &memory_address, &disk_address].into_iter().enumerate()
+            for (way, address) in
+                [&provider_address, &memory_address, &disk_address].into_iter().enumerate()
             {
                 let path = if way == 0 { "/v1/chat/completions" } else { "/v1/assist" };
                 let latencies = runtime.block_on(round(address, path, streams))?;
@@ -102,7 +104,8 @@ pub fn run() -> io::Result<()> {
 }
 
 fn start(arguments: &[&str]) -> io::Result<(Role, String)> {
-    let mut child = Command::new(std::env::current_exe()?).args(arguments).stdout(Stdio::piped()).spawn()?;
+    let mut child =
+        Command::new(std::env::current_exe()?).args(arguments).stdout(Stdio::piped()).spawn()?;
     let out = child.stdout.take().ok_or_else(|| io::Error::other("no output"))?;
     let mut address = String::new();
     BufReader::new(out).read_line(&mut address)?;
@@ -142,12 +145,20 @@ async fn round(address: &str, path: &'static str, streams: usize) -> io::Result<
     }
     match latencies.first.len() == streams {
         true => Ok(latencies),
-        false => Err(io::Error::other(format!("{} streams of {streams} began", latencies.first.len()))),
+        false => {
+            Err(io::Error::other(format!("{} streams of {streams} began", latencies.first.len())))
+        }
     }
 }
 
 /// Adds a round of one way to the figures of its load, which begin at `from`.
-fn note(figures: &mut Vec<Figure>, from: usize, streams: usize, way: usize, mut latencies: Latencies) {
+fn note(
+    figures: &mut Vec<Figure>,
+    from: usize,
+    streams: usize,
+    way: usize,
+    mut latencies: Latencies,
+) {
     let mut at = from;
     for (what, latencies) in latencies.by_name() {
         latencies.sort_unstable();
@@ -165,7 +176,8 @@ fn note(figures: &mut Vec<Figure>, from: usize, streams: usize, way: usize, mut 
 fn report(figures: &[Figure]) -> io::Result<()> {
     let mut table = Table::new(&["latency in ms", "streams", "direct", "memory adds", "disk adds"]);
     for figure in figures {
-        let cells = [figure.ways[0].median(), figure.added(1), figure.added(2)].map(|ms| format!("{ms:.3}"));
+        let cells = [figure.ways[0].median(), figure.added(1), figure.added(2)]
+            .map(|ms| format!("{ms:.3}"));
         let name = format!("{} {}", figure.what, figure.percentile);
         table.row([vec![name, figure.streams.to_string()], cells.to_vec()].concat());
     }

@@ -17,21 +17,28 @@ fn main() -> io::Result<()> {
     let out = env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
     let mut assets = String::new();
     for (path, file) in files(&dist)? {
-        let _ = writeln!(assets, "    Asset {{ path: {path:?}, bytes: include_bytes!({file:?}) }},");
+        let _ =
+            writeln!(assets, "    Asset {{ path: {path:?}, bytes: include_bytes!({file:?}) }},");
         if let Some(twin) = twin(&path, &file, &out)? {
             let path = format!("{path}.gz");
-            let _ = writeln!(assets, "    Asset {{ path: {path:?}, bytes: include_bytes!({twin:?}) }},");
+            let _ = writeln!(
+                assets,
+                "    Asset {{ path: {path:?}, bytes: include_bytes!({twin:?}) }},"
+            );
         }
     }
     // What `capstan --version` tells.
     println!("cargo:rustc-env=CAPSTAN_PLATFORM={}", env::var("TARGET").unwrap_or_default());
-    let source = format!("/// The files of the page.\npub(super) static ASSETS: &[Asset] = &[\n{assets}];\n");
+    let source = format!(
+        "/// The files of the page.\npub(super) static ASSETS: &[Asset] = &[\n{assets}];\n"
+    );
     fs::write(out.join("page.rs"), source)
 }
 
 /// The file compressed, if that is worth it.
 fn twin(path: &str, file: &Path, out: &Path) -> io::Result<Option<PathBuf>> {
-    let is_text = ["html", "js", "css", "svg"].iter().any(|kind| path.ends_with(&format!(".{kind}")));
+    let is_text =
+        ["html", "js", "css", "svg"].iter().any(|kind| path.ends_with(&format!(".{kind}")));
     if !is_text {
         return Ok(None);
     }

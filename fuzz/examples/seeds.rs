@@ -9,15 +9,20 @@ use serde_json::Value;
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Outcome<()> {
-    let packets = texts("cap/text.jsonl", "raw")?.into_iter().chain(texts("cap/models.jsonl", "input")?);
+    let packets =
+        texts("cap/text.jsonl", "raw")?.into_iter().chain(texts("cap/models.jsonl", "input")?);
     // Spelled as our encoder spells them where that is possible: only those reach the short cut.
-    let packets: Vec<String> =
-        packets.map(|text| StreamPacket::decode(&text).map_or(text, |packet| packet.to_json())).collect();
+    let packets: Vec<String> = packets
+        .map(|text| StreamPacket::decode(&text).map_or(text, |packet| packet.to_json()))
+        .collect();
     plant("packet", packets.iter().map(|text| text.as_bytes().to_vec()))?;
     plant("sse", streams(&packets))?;
     plant("agui", texts("agui/events.jsonl", "event")?.into_iter().map(String::into_bytes))?;
     plant("agui", texts("agui/inputs.jsonl", "input")?.into_iter().map(String::into_bytes))?;
-    plant("stream_json", texts("claude/frames.jsonl", "input")?.into_iter().map(String::into_bytes))?;
+    plant(
+        "stream_json",
+        texts("claude/frames.jsonl", "input")?.into_iter().map(String::into_bytes),
+    )?;
     plant("stream_json", texts("claude/lines.jsonl", "line")?.into_iter().map(String::into_bytes))?;
     plant("stream_json", transcripts()?.into_iter())
 }
@@ -37,7 +42,8 @@ fn texts(file: &str, member: &str) -> Outcome<Vec<String>> {
 
 /// Short streams of our own frames, behind the three bytes that say how to cut them.
 fn streams(packets: &[String]) -> impl Iterator<Item = Vec<u8>> {
-    let packets: Vec<_> = packets.iter().filter_map(|text| StreamPacket::decode(text).ok()).collect();
+    let packets: Vec<_> =
+        packets.iter().filter_map(|text| StreamPacket::decode(text).ok()).collect();
     (0..packets.len().div_ceil(3)).map(move |group| {
         let mut bytes = vec![7, 3, 255];
         for packet in packets.iter().skip(group * 3).take(3) {

@@ -29,6 +29,9 @@ fn read<T: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8]) -> Op
 fn check_run_error(event: &AguiEvent) {
     let Some(error) = RunError::from_event(event) else { return };
     for form in [RunErrorForm::Story, RunErrorForm::MetadataOnly] {
-        assert_eq!(RunError::from_event(&error.to_event(form, event.timestamp)).as_ref(), Some(&error));
+        assert_eq!(
+            RunError::from_event(&error.to_event(form, event.timestamp)).as_ref(),
+            Some(&error)
+        );
     }
 }

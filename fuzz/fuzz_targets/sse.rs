@@ -1,7 +1,7 @@
 //! However the bytes are cut, they read as the rules say, and a limit is met or broken alike.
 #![no_main]
 
-#[path = "../../crates/capstan-protocol/tests/any/rules.rs"]
+#[path = "../../crates/capstan-protocol/tests/it/any/rules.rs"]
 mod rules;
 
 use capstan_protocol::sse::Decoder;

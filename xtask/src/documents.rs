@@ -37,7 +37,9 @@ pub(crate) fn check(root: &Path) -> Result<String, String> {
     let unsaid = logged(&lines).filter(|line| !sources.contains(&format!("\"{line}\"")));
     wrong.extend(unsaid.map(|line| format!("docs/observability.md: nothing logs {line:?}")));
     match wrong.is_empty() {
-        true => Ok(format!("{links} links lead somewhere, {} tests of PROTOCOL.md exist", named.len())),
+        true => {
+            Ok(format!("{links} links lead somewhere, {} tests of PROTOCOL.md exist", named.len()))
+        }
         false => Err(format!("the documents:\n  {}", wrong.join("\n  "))),
     }
 }
@@ -50,7 +52,8 @@ pub(crate) fn tracked(root: &Path, patterns: &[&str]) -> Result<Vec<String>, Str
         .current_dir(root)
         .output()
         .map_err(|e| format!("git ls-files: {e}"))?;
-    let names = String::from_utf8_lossy(&listed.stdout).lines().map(str::to_owned).collect::<Vec<_>>();
+    let names =
+        String::from_utf8_lossy(&listed.stdout).lines().map(str::to_owned).collect::<Vec<_>>();
     Ok(names.into_iter().filter(|name| root.join(name).exists()).collect())
 }
 
@@ -116,8 +119,10 @@ fn off_the_map(architecture: &str, files: &[String]) -> Vec<String> {
     }
     let crates: BTreeSet<&str> =
         files.iter().filter_map(|file| file.strip_prefix("crates/")?.split('/').next()).collect();
-    let left_out = crates.into_iter().filter(|name| !places.contains(format!("crates/{name}/").as_str()));
-    wrong.extend(left_out.map(|name| format!("ARCHITECTURE.md: the code map lacks crates/{name}/")));
+    let left_out =
+        crates.into_iter().filter(|name| !places.contains(format!("crates/{name}/").as_str()));
+    wrong
+        .extend(left_out.map(|name| format!("ARCHITECTURE.md: the code map lacks crates/{name}/")));
     wrong
 }
 
@@ -159,7 +164,8 @@ mod tests {
     #[test]
     fn a_code_map_that_is_not_that_of_the_tree_is_told() {
         let map = "# A\n## Code map\n\n    crates/a/   one\n      x.rs y.rs   two; sub/z.rs\n    docs/   three\n    docs/   three\n\n## B\n";
-        let files = ["crates/a/src/x.rs", "crates/a/src/sub/z.rs", "crates/b/src/y.rs"].map(str::to_owned);
+        let files =
+            ["crates/a/src/x.rs", "crates/a/src/sub/z.rs", "crates/b/src/y.rs"].map(str::to_owned);
         let expected = [
             "ARCHITECTURE.md: crates/a/ has no y.rs",
             "ARCHITECTURE.md: docs/ is twice in the code map",

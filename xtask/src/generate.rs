@@ -51,12 +51,18 @@ pub(crate) fn check(root: &Path) -> Result<String, String> {
     let differs = |path: &&PathBuf| {
         fs::read_to_string(root.join(path)).ok().as_deref() != files.get(*path).map(String::as_str)
     };
-    let mut stale: Vec<String> = files.keys().filter(differs).map(|p| p.display().to_string()).collect();
-    stale.extend(strays(root, &files)?.iter().map(|p| format!("{} (no longer generated)", p.display())));
+    let mut stale: Vec<String> =
+        files.keys().filter(differs).map(|p| p.display().to_string()).collect();
+    stale.extend(
+        strays(root, &files)?.iter().map(|p| format!("{} (no longer generated)", p.display())),
+    );
     if stale.is_empty() {
         return Ok(format!("{} generated files are up to date", files.len()));
     }
-    Err(format!("generated files differ from the code; run `make gen` and commit:\n  {}", stale.join("\n  ")))
+    Err(format!(
+        "generated files differ from the code; run `make gen` and commit:\n  {}",
+        stale.join("\n  ")
+    ))
 }
 
 fn strays(root: &Path, files: &Files) -> Result<Vec<PathBuf>, String> {
@@ -64,7 +70,8 @@ fn strays(root: &Path, files: &Files) -> Result<Vec<PathBuf>, String> {
     for folder in OWNED {
         collect(&root.join(folder), &mut found).map_err(|e| format!("{folder}: {e}"))?;
     }
-    let relative = found.into_iter().filter_map(|path| path.strip_prefix(root).map(Path::to_path_buf).ok());
+    let relative =
+        found.into_iter().filter_map(|path| path.strip_prefix(root).map(Path::to_path_buf).ok());
     Ok(relative.filter(|path| !files.contains_key(path)).collect())
 }
 

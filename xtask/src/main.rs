@@ -20,7 +20,8 @@ fn main() -> ExitCode {
         ["requirements"] => requirements::check(&root()),
         ["documents"] => documents::check(&root()),
         ["sbom", platform] => sbom::write(&root(), platform),
-        _ => Err("usage: cargo xtask gen [--check] | requirements | documents | sbom PLATFORM".to_owned()),
+        _ => Err("usage: cargo xtask gen [--check] | requirements | documents | sbom PLATFORM"
+            .to_owned()),
     };
     match outcome {
         Ok(summary) => {

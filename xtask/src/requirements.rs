@@ -41,7 +41,8 @@ pub(crate) fn check(root: &Path) -> Result<String, String> {
                 .map(|name| format!("{id}: no test is called {name}")),
         );
     }
-    let protocol = fs::read_to_string(root.join("PROTOCOL.md")).map_err(|e| format!("PROTOCOL.md: {e}"))?;
+    let protocol =
+        fs::read_to_string(root.join("PROTOCOL.md")).map_err(|e| format!("PROTOCOL.md: {e}"))?;
     wrong.extend(unmapped(&protocol, &ids));
     if wrong.is_empty() {
         return Ok(format!(
@@ -57,7 +58,9 @@ pub(crate) fn check(root: &Path) -> Result<String, String> {
 fn unmapped(protocol: &str, ids: &BTreeSet<&str>) -> Vec<String> {
     let (mut musts, mut section) = (BTreeMap::<&str, usize>::new(), "");
     for line in protocol.lines() {
-        if let Some((number, _)) = line.strip_prefix("## ").and_then(|heading| heading.split_once('.')) {
+        if let Some((number, _)) =
+            line.strip_prefix("## ").and_then(|heading| heading.split_once('.'))
+        {
             section = number;
         }
         // What stands before the first section says what the word means.
@@ -86,7 +89,8 @@ fn row(line: &str) -> Option<Row<'_>> {
 
 /// The names of all tests in tracked or new files: Rust and Python functions, TypeScript titles, checks.
 fn tests(root: &Path) -> Result<BTreeSet<String>, String> {
-    let mut names: BTreeSet<String> = capstan_check::CHECKS.iter().map(|check| check.id.to_owned()).collect();
+    let mut names: BTreeSet<String> =
+        capstan_check::CHECKS.iter().map(|check| check.id.to_owned()).collect();
     for file in tracked(root, &["*.rs", "*.py", "*.ts", "*.tsx", "*.mjs"])? {
         if let Ok(text) = fs::read_to_string(root.join(&file)) {
             let found = if file.ends_with(".rs") { rust_tests(&text) } else { other_tests(&text) };
@@ -100,9 +104,13 @@ fn tests(root: &Path) -> Result<BTreeSet<String>, String> {
 fn rust_tests(text: &str) -> Vec<String> {
     let (mut names, mut is_test) = (Vec::new(), false);
     for line in text.lines().map(str::trim) {
-        if line.starts_with("#[test]") || line.starts_with("#[tokio::test") || line.starts_with("proptest!") {
+        if line.starts_with("#[test]")
+            || line.starts_with("#[tokio::test")
+            || line.starts_with("proptest!")
+        {
             is_test = true;
-        } else if let Some(rest) = line.strip_prefix("fn ").or_else(|| line.strip_prefix("async fn "))
+        } else if let Some(rest) =
+            line.strip_prefix("fn ").or_else(|| line.strip_prefix("async fn "))
             && std::mem::take(&mut is_test)
         {
             names.push(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
@@ -134,10 +142,15 @@ mod tests {
     fn each_must_of_the_protocol_has_a_row_and_no_row_is_without_one() {
         let protocol =
             "MUST as in RFC 2119\n## 1. One\nA MUST b, and MUST NOT c.\n## 12. Twelve\nd MUST e.\n";
-        assert!(unmapped(protocol, &BTreeSet::from(["RFC-1", "CAP-1.1", "CAP-1.2", "CAP-12.1"])).is_empty());
+        assert!(
+            unmapped(protocol, &BTreeSet::from(["RFC-1", "CAP-1.1", "CAP-1.2", "CAP-12.1"]))
+                .is_empty()
+        );
         let found = unmapped(protocol, &BTreeSet::from(["CAP-1.1", "CAP-12.1", "CAP-12.2"]));
-        let expected =
-            ["CAP-1.2: PROTOCOL.md has a MUST without a row", "CAP-12.2: PROTOCOL.md has no such MUST"];
+        let expected = [
+            "CAP-1.2: PROTOCOL.md has a MUST without a row",
+            "CAP-12.2: PROTOCOL.md has no such MUST",
+        ];
         assert_eq!(found, expected);
     }
 }

@@ -22,8 +22,11 @@ pub(crate) fn write(root: &Path, platform: &str) -> Result<String, String> {
             open.extend(nodes.get(id).into_iter().flat_map(|node| uses(node)));
         }
     }
-    let components: Vec<_> =
-        linked.iter().filter_map(|id| packages.get(id)).map(|&package| component(package)).collect();
+    let components: Vec<_> = linked
+        .iter()
+        .filter_map(|id| packages.get(id))
+        .map(|&package| component(package))
+        .collect();
     let document = json!({
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -58,13 +61,19 @@ fn metadata(root: &Path, platform: &str) -> Result<Value, String> {
 }
 
 fn by_id(list: Option<&Value>) -> BTreeMap<&str, &Value> {
-    list.and_then(Value::as_array).into_iter().flatten().map(|item| (text(&item["id"]), item)).collect()
+    list.and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .map(|item| (text(&item["id"]), item))
+        .collect()
 }
 
 /// What is linked into it: neither what builds it nor what tests it.
 fn uses(node: &Value) -> impl Iterator<Item = &str> {
     let is_linked = |dep: &&Value| {
-        dep["dep_kinds"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"].is_null()))
+        dep["dep_kinds"]
+            .as_array()
+            .is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"].is_null()))
     };
     node["deps"].as_array().into_iter().flatten().filter(is_linked).map(|dep| text(&dep["pkg"]))
 }

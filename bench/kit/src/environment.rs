@@ -23,7 +23,12 @@ pub fn save(bench: &str, result: &Value) -> std::io::Result<()> {
 }
 
 /// Keeps a part of a result beside the other parts, with the machine as it was when the part was measured.
-pub fn save_part(bench: &str, part: &str, environment: Value, mut result: Value) -> std::io::Result<()> {
+pub fn save_part(
+    bench: &str,
+    part: &str,
+    environment: Value,
+    mut result: Value,
+) -> std::io::Result<()> {
     let kept = std::fs::read(path(bench)).ok().and_then(|text| serde_json::from_slice(&text).ok());
     let mut all = kept.unwrap_or_else(|| json!({ "bench": bench, "parts": {} }));
     result["environment"] = environment;
@@ -59,5 +64,8 @@ fn locked_version(name: &str) -> &'static str {
     let mut lines = include_str!("../../Cargo.lock").lines();
     let wanted = format!("name = \"{name}\"");
     lines.by_ref().find(|line| *line == wanted);
-    lines.next().and_then(|line| line.strip_prefix("version = ")).map_or("?", |v| v.trim_matches('"'))
+    lines
+        .next()
+        .and_then(|line| line.strip_prefix("version = "))
+        .map_or("?", |v| v.trim_matches('"'))
 }

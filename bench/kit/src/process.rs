@@ -25,7 +25,8 @@ fn status(pid: u32, name: &str) -> io::Result<u64> {
 /// Processor time so far.
 pub fn cpu(pid: u32) -> io::Result<Duration> {
     // utime and stime are fields 14 and 15 of all.
-    let ticks: u64 = stat(pid)?.iter().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    let ticks: u64 =
+        stat(pid)?.iter().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
@@ -38,10 +39,12 @@ fn stat(pid: u32) -> io::Result<Vec<String>> {
 /// It and all that it has started.
 pub fn family(pid: u32) -> io::Result<Vec<u32>> {
     let mut family = vec![pid];
-    let numbers =
-        std::fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let parents: Vec<(u32, u32)> =
-        numbers.filter_map(|child| Some((child, stat(child).ok()?.get(1)?.parse().ok()?))).collect();
+    let numbers = std::fs::read_dir("/proc")?
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let parents: Vec<(u32, u32)> = numbers
+        .filter_map(|child| Some((child, stat(child).ok()?.get(1)?.parse().ok()?)))
+        .collect();
     let mut at = 0;
     while let Some(&parent) = family.get(at) {
         family.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(child, _)| *child));

@@ -30,11 +30,17 @@ impl Response {
         Self::send(address, &format!("GET {path}"), headers, "").await
     }
 
-    pub async fn send(address: SocketAddr, line: &str, headers: &str, body: &str) -> io::Result<Self> {
+    pub async fn send(
+        address: SocketAddr,
+        line: &str,
+        headers: &str,
+        body: &str,
+    ) -> io::Result<Self> {
         let mut socket = TcpStream::connect(address).await?;
         socket.set_nodelay(true)?;
-        let request =
-            format!("{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n{body}");
+        let request = format!(
+            "{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n{body}"
+        );
         socket.write_all(request.as_bytes()).await?;
         Ok(Self { socket, buffer: Vec::new(), unread: Vec::new() })
     }

@@ -16,7 +16,9 @@ impl Table {
     pub fn print(&self) {
         let columns = self.rows.first().map_or(0, Vec::len);
         let widths: Vec<usize> = (0..columns)
-            .map(|column| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+            .map(|column| {
+                self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+            })
             .collect();
         for row in &self.rows {
             let mut line = format!("{:width$}", row[0], width = widths[0]);

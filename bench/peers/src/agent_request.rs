@@ -21,7 +21,12 @@ pub async fn post(address: SocketAddr, path: &str, body: &str) -> io::Result<Res
     post_with(address, path, "", body).await
 }
 
-pub async fn post_with(address: SocketAddr, path: &str, headers: &str, body: &str) -> io::Result<Response> {
+pub async fn post_with(
+    address: SocketAddr,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> io::Result<Response> {
     let length = body.len();
     let head = format!(
         "content-type: application/json\r\naccept: text/event-stream\r\ncontent-length: {length}\r\n{headers}"

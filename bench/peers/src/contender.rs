@@ -56,13 +56,15 @@ impl Contender {
 
     /// Why it cannot run here: the error of its installation.
     pub fn skipped(self) -> Option<String> {
-        let error = |name: &&str| match std::fs::read_to_string(installed(&format!("stamps/{name}"))) {
-            Ok(_) => None,
-            Err(_) => Some(
-                std::fs::read_to_string(installed(&format!("skipped/{name}")))
-                    .unwrap_or_else(|_| format!("{name} is not installed; run bench/peers/install")),
-            ),
-        };
+        let error =
+            |name: &&str| match std::fs::read_to_string(installed(&format!("stamps/{name}"))) {
+                Ok(_) => None,
+                Err(_) => Some(
+                    std::fs::read_to_string(installed(&format!("skipped/{name}"))).unwrap_or_else(
+                        |_| format!("{name} is not installed; run bench/peers/install"),
+                    ),
+                ),
+            };
         self.needs().iter().find_map(error)
     }
 
@@ -79,14 +81,19 @@ impl Contender {
                 server.address = provider;
                 return Ok(server);
             }
-            Self::CapstanDisk => server.spawn(&mut capstan(&server, "disk:./journal", provider)?)?,
+            Self::CapstanDisk => {
+                server.spawn(&mut capstan(&server, "disk:./journal", provider)?)?
+            }
             Self::CapstanMemory => server.spawn(&mut capstan(&server, "memory:", provider)?)?,
             Self::Node => server.spawn(node("node.mjs").arg(server.port()))?,
-            Self::Axum => server
-                .spawn(Command::new(std::env::current_exe()?).args([axum_server::ROLE, &server.port()]))?,
+            Self::Axum => server.spawn(
+                Command::new(std::env::current_exe()?).args([axum_server::ROLE, &server.port()]),
+            )?,
             Self::FastApi => server.spawn(&mut fastapi(&server))?,
             Self::Resumable => resumable(&mut server)?,
-            Self::DurableNode => server.spawn(node("durable.mjs").args([&server.port(), "streams"]))?,
+            Self::DurableNode => {
+                server.spawn(node("durable.mjs").args([&server.port(), "streams"]))?
+            }
             Self::DurableRust => server.spawn(&mut durable_rust(&server))?,
             Self::LiteLlm => server.spawn(&mut litellm(&server, provider)?)?,
             Self::Portkey => server.spawn(&mut portkey(&server))?,
@@ -151,7 +158,14 @@ fn node(script: &str) -> Command {
 
 fn fastapi(server: &Server) -> Command {
     let mut command = Command::new(installed("fastapi/bin/uvicorn"));
-    command.args(["fastapi_server:app", "--log-level", "warning", "--port", &server.port(), "--app-dir"]);
+    command.args([
+        "fastapi_server:app",
+        "--log-level",
+        "warning",
+        "--port",
+        &server.port(),
+        "--app-dir",
+    ]);
     command.arg(here().join("servers"));
     command
 }

@@ -107,18 +107,21 @@ async fn all(way: &Way) -> io::Result<()> {
 async fn view(contender: Contender, agent: &'static str, address: SocketAddr) -> io::Result<usize> {
     match contender {
         Contender::CapstanDisk | Contender::CapstanMemory => {
-            let mut response = agent_request::start(address, agent, &format!("/tokens {TOKENS}")).await?;
+            let mut response =
+                agent_request::start(address, agent, &format!("/tokens {TOKENS}")).await?;
             count(&mut response, "\"op\":\"DELTA\"", usize::MAX).await
         }
         Contender::DurableNode | Contender::DurableRust => {
             let mut stream = Durable::make(contender, address).await?;
             let mut response = stream.read("-1").await?;
             // Its end is not told by the end of the body.
-            let (seen, fed) = tokio::join!(count(&mut response, "text-delta", TOKENS), feed(&mut stream));
+            let (seen, fed) =
+                tokio::join!(count(&mut response, "text-delta", TOKENS), feed(&mut stream));
             fed.and(seen)
         }
         _ => {
-            let mut response = agent_request::post(address, &format!("/run/{TOKENS}"), "{}").await?;
+            let mut response =
+                agent_request::post(address, &format!("/run/{TOKENS}"), "{}").await?;
             count(&mut response, "text-delta", usize::MAX).await
         }
     }
@@ -150,7 +153,8 @@ async fn count(response: &mut Response, word: &str, enough: usize) -> io::Result
 }
 
 fn print(ways: &[Way]) {
-    let mut table = Table::new(&["100 runs x 2,000 tokens", "tokens/s", "spread", "CPU s / million", "MB"]);
+    let mut table =
+        Table::new(&["100 runs x 2,000 tokens", "tokens/s", "spread", "CPU s / million", "MB"]);
     for way in ways {
         table.row(vec![
             way.name(),

@@ -59,8 +59,10 @@ impl Durable {
             return Err(io::Error::other(format!("{method} {}: {head}", self.path)));
         }
         let lower = head.to_ascii_lowercase();
-        let offset =
-            lower.lines().zip(head.lines()).find(|(name, _)| name.starts_with("stream-next-offset:"));
+        let offset = lower
+            .lines()
+            .zip(head.lines())
+            .find(|(name, _)| name.starts_with("stream-next-offset:"));
         self.offset = offset
             .and_then(|(_, line)| line.split_once(": "))
             .map(|(_, at)| at.to_owned())

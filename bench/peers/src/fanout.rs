@@ -37,7 +37,13 @@ pub async fn run() -> io::Result<Value> {
     let mut results = Vec::new();
     for (contender, [p50, p99, cpu]) in CONTENDERS.iter().zip(&rounds) {
         let figure = |rounds: &Rounds| format!("{:.2}", rounds.median());
-        table.row(vec![contender.name().into(), figure(p50), figure(p99), p99.spread(2), figure(cpu)]);
+        table.row(vec![
+            contender.name().into(),
+            figure(p50),
+            figure(p99),
+            p99.spread(2),
+            figure(cpu),
+        ]);
         results.push(json!({ "name": contender.name(), "p50_ms": p50.to_json(), "p99_ms": p99.to_json(), "cpu_seconds": cpu.to_json() }));
     }
     table.print();
@@ -68,11 +74,20 @@ async fn once(contender: Contender) -> io::Result<[f64; 3]> {
     end.store(all_here + LISTEN.as_micros() as u64, Ordering::Relaxed);
     let mut delays = Vec::new();
     while let Some(heard) = viewers.join_next().await {
-        delays.extend(heard??.into_iter().filter(|(said, _)| *said >= all_here).map(|(said, at)| at.saturating_sub(said)));
+        delays.extend(
+            heard??
+                .into_iter()
+                .filter(|(said, _)| *said >= all_here)
+                .map(|(said, at)| at.saturating_sub(said)),
+        );
     }
     let cpu = server.cpu()? - cpu;
     if delays.len() < VIEWERS * 100 {
-        return Err(io::Error::other(format!("{}: only {} receipts", contender.name(), delays.len())));
+        return Err(io::Error::other(format!(
+            "{}: only {} receipts",
+            contender.name(),
+            delays.len()
+        )));
     }
     Ok([percentile(&mut delays, 0.50), percentile(&mut delays, 0.99), cpu])
 }

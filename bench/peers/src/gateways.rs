@@ -64,8 +64,15 @@ pub async fn run() -> io::Result<Value> {
 }
 
 fn report(ways: &[(Contender, Server, [Rounds; 5])]) -> io::Result<Value> {
-    let mut table =
-        Table::new(&["10 streams, ms", "first p50", "p99", "token p50", "p99", "CPU µs/token", "MB"]);
+    let mut table = Table::new(&[
+        "10 streams, ms",
+        "first p50",
+        "p99",
+        "token p50",
+        "p99",
+        "CPU µs/token",
+        "MB",
+    ]);
     let mut results = Vec::new();
     for (contender, server, rounds) in ways {
         let resident = server.resident()?;
@@ -73,7 +80,8 @@ fn report(ways: &[(Contender, Server, [Rounds; 5])]) -> io::Result<Value> {
         row.extend(rounds.iter().map(|rounds| format!("{:.2}", rounds.median())));
         row.push(format!("{:.0}", resident / 1e6));
         table.row(row);
-        let [first_p50, first_p99, token_p50, token_p99, cpu] = rounds.each_ref().map(Rounds::to_json);
+        let [first_p50, first_p99, token_p50, token_p99, cpu] =
+            rounds.each_ref().map(Rounds::to_json);
         results.push(json!({ "name": contender.name(), "first_p50_ms": first_p50, "first_p99_ms": first_p99,
             "token_p50_ms": token_p50, "token_p99_ms": token_p99, "cpu_seconds_per_million": cpu, "resident_bytes": resident }));
     }
@@ -102,14 +110,19 @@ pub async fn load(
     }
     let mut all = Latencies::default();
     while let Some(seen) = callers.join_next().await {
-        let seen = seen?.map_err(|error| io::Error::other(format!("{}: {error}", contender.name())))?;
+        let seen =
+            seen?.map_err(|error| io::Error::other(format!("{}: {error}", contender.name())))?;
         all.first.extend(seen.first);
         all.tokens.extend(seen.tokens);
     }
     Ok(all)
 }
 
-async fn call(contender: Contender, address: SocketAddr, provider: SocketAddr) -> io::Result<Latencies> {
+async fn call(
+    contender: Contender,
+    address: SocketAddr,
+    provider: SocketAddr,
+) -> io::Result<Latencies> {
     let body =
         json!({ "model": PACED, "stream": true, "messages": [{ "role": "user", "content": "Speak." }] })
             .to_string();

@@ -12,7 +12,8 @@ use crate::contender::{Contender, start_provider};
 use crate::gateways::{CONTENDERS, load};
 use crate::stamps::percentile;
 
-const LADDER: &[usize] = &[5, 10, 20, 40, 60, 80, 100, 150, 200, 300, 400, 600, 800, 1_000, 1_200, 1_500];
+const LADDER: &[usize] =
+    &[5, 10, 20, 40, 60, 80, 100, 150, 200, 300, 400, 600, 800, 1_000, 1_200, 1_500];
 const MOST_MS: f64 = 50.0;
 /// A load is held if it is in most of so many tries.
 const TRIES: usize = 3;
@@ -49,11 +50,17 @@ pub async fn run() -> io::Result<Value> {
         results.push(json!({ "name": contender.name(), "held": held, "p99_ms": steps }));
     }
     table.print();
-    Ok(json!({ "most_ms": MOST_MS, "ladder": LADDER, "provider_p99_ms": alone, "results": results }))
+    Ok(
+        json!({ "most_ms": MOST_MS, "ladder": LADDER, "provider_p99_ms": alone, "results": results }),
+    )
 }
 
 /// The provider's own p99 at a load, measured once.
-async fn base(provider: SocketAddr, streams: usize, alone: &mut BTreeMap<usize, f64>) -> io::Result<f64> {
+async fn base(
+    provider: SocketAddr,
+    streams: usize,
+    alone: &mut BTreeMap<usize, f64>,
+) -> io::Result<f64> {
     if let Some(p99) = alone.get(&streams) {
         return Ok(*p99);
     }

@@ -58,14 +58,17 @@ fn main() -> ExitCode {
 /// All parts, or those that are named.
 fn measure(names: &[&str]) -> io::Result<()> {
     if let Some(name) = names.iter().find(|name| !PARTS.iter().any(|(part, ..)| part == *name)) {
-        let known: Vec<String> = PARTS.iter().map(|(part, what, _)| format!("  {part:10} {what}")).collect();
+        let known: Vec<String> =
+            PARTS.iter().map(|(part, what, _)| format!("  {part:10} {what}")).collect();
         return Err(io::Error::other(format!("no part is called {name}\n{}", known.join("\n"))));
     }
     capstan_bench_kit::process::allow_many_files();
     contender::print_skipped();
     // One thread: the client must leave the machine to the server.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    for (part, what, run) in PARTS.iter().filter(|(part, ..)| names.is_empty() || names.contains(part)) {
+    for (part, what, run) in
+        PARTS.iter().filter(|(part, ..)| names.is_empty() || names.contains(part))
+    {
         println!("{part}: {what}");
         let environment = result::environment();
         let outcome = runtime.block_on(unless_stopped(run()))?;

@@ -34,8 +34,12 @@ fn versions() -> io::Result<Value> {
     let read = |name: &str| std::fs::read_to_string(here().join(name));
     let mut versions: Value =
         serde_json::from_str::<Value>(&read("node/package.json")?)?["dependencies"].take();
-    let lines =
-        format!("{}\n{}\n{}", read("python/fastapi.txt")?, read("python/litellm.txt")?, read("rust.txt")?);
+    let lines = format!(
+        "{}\n{}\n{}",
+        read("python/fastapi.txt")?,
+        read("python/litellm.txt")?,
+        read("rust.txt")?
+    );
     for line in lines.lines() {
         if let Some((name, version)) = line.split_once("==").or_else(|| line.split_once(' ')) {
             versions[name] = version.into();

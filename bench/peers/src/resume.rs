@@ -18,7 +18,8 @@ use crate::stamps::percentile;
 const ROUNDS: usize = 5;
 const RESUMES: usize = 200;
 
-const CONTENDERS: &[Contender] = &[Contender::CapstanDisk, Contender::DurableRust, Contender::DurableNode];
+const CONTENDERS: &[Contender] =
+    &[Contender::CapstanDisk, Contender::DurableRust, Contender::DurableNode];
 
 /// A stream that is there, and how its second half is asked for.
 struct Kept {
@@ -58,13 +59,16 @@ pub async fn run() -> io::Result<Value> {
     }
     table.print();
     let row = |one: &Kept| json!({ "name": one.contender.name(), "p50_ms": one.p50.to_json(), "p99_ms": one.p99.to_json() });
-    Ok(json!({ "tokens": TOKENS, "resumes": RESUMES, "results": kept.iter().map(row).collect::<Vec<_>>() }))
+    Ok(
+        json!({ "tokens": TOKENS, "resumes": RESUMES, "results": kept.iter().map(row).collect::<Vec<_>>() }),
+    )
 }
 
 async fn prepare(contender: Contender, server: Server) -> io::Result<Kept> {
     let (place, headers, stream);
     if contender == Contender::CapstanDisk {
-        let mut first = agent_request::start(server.address, "demo", &format!("/tokens {TOKENS}")).await?;
+        let mut first =
+            agent_request::start(server.address, "demo", &format!("/tokens {TOKENS}")).await?;
         place = agent_request::stream_path(&mut first).await?;
         while !first.read().await?.is_empty() {}
         let id = place.rsplit('/').next().unwrap_or_default();
@@ -81,7 +85,15 @@ async fn prepare(contender: Contender, server: Server) -> io::Result<Kept> {
         }
         (headers, stream) = (String::new(), Some(made));
     }
-    Ok(Kept { contender, server, stream, place, headers, p50: Rounds::default(), p99: Rounds::default() })
+    Ok(Kept {
+        contender,
+        server,
+        stream,
+        place,
+        headers,
+        p50: Rounds::default(),
+        p99: Rounds::default(),
+    })
 }
 
 /// In microseconds.

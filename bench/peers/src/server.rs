@@ -101,11 +101,15 @@ pub fn free() -> io::Result<SocketAddr> {
     let first = (std::process::id() % 10_000) as u16;
     let nth = |_| 20_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
     let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    let port = (0..10_000).map(nth).find(is_free).ok_or_else(|| io::Error::other("no port is free"))?;
+    let port =
+        (0..10_000).map(nth).find(is_free).ok_or_else(|| io::Error::other("no port is free"))?;
     Ok(([127, 0, 0, 1], port).into())
 }
 
-pub fn wait_for(address: SocketAddr, mut is_alive: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+pub fn wait_for(
+    address: SocketAddr,
+    mut is_alive: impl FnMut() -> io::Result<()>,
+) -> io::Result<()> {
     let until = Instant::now() + PATIENCE;
     while TcpStream::connect(address).is_err() {
         is_alive()?;

@@ -60,7 +60,8 @@ async fn capstan(url: &str, count: &mut Count) -> io::Result<()> {
 
 fn blocking(url: &str, count: &mut Count) -> io::Result<()> {
     let client = capstan_client::blocking::CapClient::new(url, "sk").map_err(io::Error::other)?;
-    let question = CapClient::new(url, "sk").map_err(io::Error::other)?.question(Uuid::now_v7(), "Hi");
+    let question =
+        CapClient::new(url, "sk").map_err(io::Error::other)?.question(Uuid::now_v7(), "Hi");
     for packet in client.assist(&question) {
         count.one(&packet.map_err(io::Error::other)?);
     }
@@ -81,7 +82,9 @@ async fn eventsource(url: &str, count: &mut Count) -> io::Result<()> {
         .reconnect(ReconnectOptions::reconnect(false).build())
         .build_with_transport(transport);
     let mut stream = client.stream();
-    while let Some(event) = stream.try_next().await.map_err(|e| io::Error::other(format!("{e:?}")))? {
+    while let Some(event) =
+        stream.try_next().await.map_err(|e| io::Error::other(format!("{e:?}")))?
+    {
         let SSE::Event(event) = event else { continue };
         let packet: StreamPacket = serde_json::from_str(&event.data)?;
         count.one(&packet);

@@ -30,8 +30,12 @@ fn answer(packets: u64) -> Vec<u8> {
         } else {
             Payload::Delta(format!(" token{}", seq % 1000))
         };
-        let packet =
-            StreamPacket { stream_id: Uuid::from_u128(7), seq, t: Timestamp::from_micros(0), payload };
+        let packet = StreamPacket {
+            stream_id: Uuid::from_u128(7),
+            seq,
+            t: Timestamp::from_micros(0),
+            payload,
+        };
         sse::encode_packet(&packet, &mut body);
     }
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n";

@@ -16,7 +16,8 @@ fn server() -> String {
 }
 
 async fn connect(url: &str) -> io::Result<Client> {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.map_err(io::Error::other)?;
+    let (client, connection) =
+        tokio_postgres::connect(url, NoTls).await.map_err(io::Error::other)?;
     tokio::spawn(connection);
     Ok(client)
 }
@@ -60,7 +61,8 @@ impl Database {
     pub async fn cpu(&self) -> io::Result<Duration> {
         let folder: String = self.ask("show data_directory").await?;
         let file = std::fs::read_to_string(format!("{folder}/postmaster.pid"))?;
-        let first: u32 = file.lines().next().unwrap_or_default().parse().map_err(io::Error::other)?;
+        let first: u32 =
+            file.lines().next().unwrap_or_default().parse().map_err(io::Error::other)?;
         // Its own time and that of those that have ended; then of those that live.
         let mut ticks = fields(first, 11..15)?.iter().sum::<u64>();
         for entry in std::fs::read_dir("/proc")? {

@@ -19,7 +19,8 @@ pub async fn run() -> io::Result<Value> {
     for _ in 0..how_many(ROUNDS) {
         times.push(once().await?);
     }
-    let mut table = Table::new(&["from kill -9 to run_interrupted at a viewer", "median s", "spread"]);
+    let mut table =
+        Table::new(&["from kill -9 to run_interrupted at a viewer", "median s", "spread"]);
     table.row(vec!["lease of 10 s".into(), format!("{:.1}", times.median()), times.spread(1)]);
     table.print();
     Ok(json!({ "lease_seconds": 10, "seconds": times.to_json() }))

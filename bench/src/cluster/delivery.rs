@@ -61,8 +61,10 @@ pub async fn run() -> io::Result<Value> {
             }
         }
     }
-    let (mut table, mut results) =
-        (Table::new(&["200 streams x 50 tokens/s", "p50 ms", "spread", "p99 ms", "spread"]), Vec::new());
+    let (mut table, mut results) = (
+        Table::new(&["200 streams x 50 tokens/s", "p50 ms", "spread", "p99 ms", "spread"]),
+        Vec::new(),
+    );
     for ((what, kind, _), [p50, p99]) in CASES.iter().zip(&rounds) {
         let figure = |rounds: &Rounds| format!("{:.2}", rounds.median());
         let name = format!("{what}, {}", kind.name());
@@ -96,7 +98,9 @@ async fn receive(kind: Kind, case: Case) -> io::Result<Vec<u64>> {
     end.store(all_here + LISTEN.as_nanos() as u64, Ordering::Relaxed);
     let mut delays = Vec::new();
     while let Some(heard) = viewers.join_next().await {
-        delays.extend(heard??.into_iter().filter(|(said, _)| *said >= all_here).map(|(said, at)| at - said));
+        delays.extend(
+            heard??.into_iter().filter(|(said, _)| *said >= all_here).map(|(said, at)| at - said),
+        );
     }
     let expected = STREAMS as u128 * LISTEN.as_millis() / PAUSE.as_millis();
     if (delays.len() as u128) < expected / 2 {

@@ -23,15 +23,25 @@ const BURST: u64 = 3_000;
 const PACKET: usize = 150;
 
 pub async fn run() -> io::Result<Value> {
-    let head = ["a million packets of 150 bytes, MB", "on disk", "of it index", "log", "gateway's memory"];
+    let head =
+        ["a million packets of 150 bytes, MB", "on disk", "of it index", "log", "gateway's memory"];
     let (mut table, mut results) = (Table::new(&head), Vec::new());
     for kind in [Kind::Disk, Kind::Process] {
-        for (way, taken) in [("one at a time", single(kind).await?), ("in bursts", burst(kind).await?)] {
+        for (way, taken) in
+            [("one at a time", single(kind).await?), ("in bursts", burst(kind).await?)]
+        {
             let [disk, index, log, memory] = taken;
-            let megabytes =
-                |bytes: Option<f64>| bytes.map_or_else(String::new, |bytes| format!("{:.0}", bytes / 1e6));
+            let megabytes = |bytes: Option<f64>| {
+                bytes.map_or_else(String::new, |bytes| format!("{:.0}", bytes / 1e6))
+            };
             let name = format!("{}, {way}", kind.name());
-            table.row(vec![name, megabytes(disk), megabytes(index), megabytes(log), megabytes(memory)]);
+            table.row(vec![
+                name,
+                megabytes(disk),
+                megabytes(index),
+                megabytes(log),
+                megabytes(memory),
+            ]);
             results.push(json!({ "kind": kind.name(), "way": way, "disk": disk, "index": index, "log": log, "memory": memory }));
         }
     }
@@ -92,7 +102,11 @@ async fn log(database: Option<&Database>) -> io::Result<i64> {
     }
 }
 
-async fn taken(database: Option<&Database>, folder: &Path, before: i64) -> io::Result<[Option<f64>; 3]> {
+async fn taken(
+    database: Option<&Database>,
+    folder: &Path,
+    before: i64,
+) -> io::Result<[Option<f64>; 3]> {
     let Some(database) = database else { return Ok([Some(size(folder)? as f64), None, None]) };
     let disk: i64 = database.ask("select pg_total_relation_size('capstan.blocks')").await?;
     let index: i64 = database.ask("select pg_indexes_size('capstan.blocks')").await?;

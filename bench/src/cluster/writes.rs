@@ -15,8 +15,15 @@ const RUNS: [(u64, u64); 4] = [(1, 60_000), (16, 8_000), (100, 1_500), (1_000, 1
 const KINDS: [Kind; 4] = [Kind::Disk, Kind::Process, Kind::Power, Kind::Three];
 
 pub async fn run() -> io::Result<Value> {
-    let head =
-        ["delivered writes per second", "runs", "median", "spread", "to disk:", "gateways µs", "server µs"];
+    let head = [
+        "delivered writes per second",
+        "runs",
+        "median",
+        "spread",
+        "to disk:",
+        "gateways µs",
+        "server µs",
+    ];
     let (mut table, mut results) = (Table::new(&head), Vec::new());
     for (runs, count) in RUNS {
         let mut rounds = vec![<[Rounds; 3]>::default(); KINDS.len()];

@@ -15,7 +15,11 @@ const SHOWN: Duration = Duration::from_secs(1);
 const HEALTH: Duration = Duration::from_secs(5);
 
 /// Opens a page that shows what is at `path`. It has heard the feed's first word when this returns.
-pub async fn open(pages: &mut JoinSet<io::Result<()>>, address: SocketAddr, path: String) -> io::Result<()> {
+pub async fn open(
+    pages: &mut JoinSet<io::Result<()>>,
+    address: SocketAddr,
+    path: String,
+) -> io::Result<()> {
     let mut feed = Response::get(address, "/v1/console/events", "").await?;
     feed.until("event: state").await?;
     pages.spawn(async move {

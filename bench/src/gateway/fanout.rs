@@ -24,8 +24,14 @@ const SCRIPT: Script = Script { count: 3_000, pause: Duration::from_millis(20) }
 const LISTEN: Duration = Duration::from_secs(4);
 
 pub async fn run() -> io::Result<Value> {
-    let mut table =
-        Table::new(&["write to receipt, 1,000 viewers", "p50 ms", "spread", "p99 ms", "spread", "CPU s"]);
+    let mut table = Table::new(&[
+        "write to receipt, 1,000 viewers",
+        "p50 ms",
+        "spread",
+        "p99 ms",
+        "spread",
+        "CPU s",
+    ]);
     let mut results = Vec::new();
     let kinds = [Kind::Peer, Kind::Process];
     let mut rounds = vec![[Rounds::default(), Rounds::default(), Rounds::default()]; kinds.len()];
@@ -69,11 +75,16 @@ async fn once(kind: Kind) -> io::Result<[f64; 3]> {
     end.store(all_here + LISTEN.as_nanos() as u64, Ordering::Relaxed);
     if kind == Kind::Peer {
         let path = format!("POST /live/{}", SCRIPT.to_text().replace(' ', "_"));
-        Response::send(server.address, &path, "content-length: 0\r\n", "").await?.until("\r\n\r\n").await?;
+        Response::send(server.address, &path, "content-length: 0\r\n", "")
+            .await?
+            .until("\r\n\r\n")
+            .await?;
     }
     let mut delays = Vec::new();
     while let Some(heard) = viewers.join_next().await {
-        delays.extend(heard??.into_iter().filter(|(said, _)| *said >= all_here).map(|(said, at)| at - said));
+        delays.extend(
+            heard??.into_iter().filter(|(said, _)| *said >= all_here).map(|(said, at)| at - said),
+        );
     }
     drop(first);
     delays.sort_unstable();

@@ -22,7 +22,8 @@ const WATCH: Duration = Duration::from_secs(20);
 pub async fn run() -> io::Result<Value> {
     let (stalled, idle) = (stalled().await?, idle(Kind::Process).await?);
     let peer = idle_peer().await?;
-    let mut table = Table::new(&["server memory, MB", "before", "after", "growth", "peak", "CPU s in 20 s"]);
+    let mut table =
+        Table::new(&["server memory, MB", "before", "after", "growth", "peak", "CPU s in 20 s"]);
     for (name, figures) in [
         ("1,000 stalled readers, 60 MB written", &stalled),
         ("10,000 idle viewers, capstan", &idle),
@@ -47,15 +48,18 @@ async fn stalled() -> io::Result<Value> {
     let mut readers = Vec::new();
     let bytes = write(&server, &mut readers, STALLED).await?;
     let after = server.resident()?;
-    Ok(json!({ "readers": readers.len(), "bytes": bytes, "fresh": fresh, "before": before, "after": after,
-        "growth": after.saturating_sub(before), "peak": server.peak()? }))
+    Ok(
+        json!({ "readers": readers.len(), "bytes": bytes, "fresh": fresh, "before": before, "after": after,
+        "growth": after.saturating_sub(before), "peak": server.peak()? }),
+    )
 }
 
 /// Writes to some streams while readers attach to them that never read; how much, as one who reads saw it.
 async fn write(server: &Server, readers: &mut Vec<Response>, stalled: usize) -> io::Result<u64> {
     let mut writers = Vec::new();
     for _ in 0..STREAMS {
-        writers.push(post(server.address, "/assist", Script::burst(PACKETS / STREAMS as u64)).await?);
+        writers
+            .push(post(server.address, "/assist", Script::burst(PACKETS / STREAMS as u64)).await?);
     }
     for number in 0..stalled {
         let stream = writers[number % STREAMS].header("x-stream-id").await?;

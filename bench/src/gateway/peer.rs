@@ -37,8 +37,11 @@ pub async fn serve(listener: TcpListener) -> io::Result<()> {
     axum::serve(listener, router).await
 }
 
-async fn assist(Json(request): Json<ServiceRequest>) -> Sse<impl Stream<Item = Result<Event, axum::Error>>> {
-    let script = request.payload.payload.get("query").and_then(|text| Script::parse(text.as_str()?));
+async fn assist(
+    Json(request): Json<ServiceRequest>,
+) -> Sse<impl Stream<Item = Result<Event, axum::Error>>> {
+    let script =
+        request.payload.payload.get("query").and_then(|text| Script::parse(text.as_str()?));
     let (sender, receiver) = mpsc::channel(IN_FLIGHT);
     tokio::spawn(speak(script.unwrap_or(Script::burst(0)), sender));
     Sse::new(ReceiverStream::new(receiver).map(event)).keep_alive(KeepAlive::default())

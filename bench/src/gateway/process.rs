@@ -29,8 +29,11 @@ impl Server {
 
     fn start(args: &[&str]) -> io::Result<Self> {
         let program = std::env::current_exe()?;
-        let mut child =
-            Command::new(program).arg(super::server::ROLE).args(args).stdout(Stdio::piped()).spawn()?;
+        let mut child = Command::new(program)
+            .arg(super::server::ROLE)
+            .args(args)
+            .stdout(Stdio::piped())
+            .spawn()?;
         let mut line = String::new();
         let out = child.stdout.take().ok_or_else(|| io::Error::other("no output"))?;
         BufReader::new(out).read_line(&mut line)?;

@@ -29,7 +29,12 @@ pub async fn run() -> io::Result<Value> {
     }
     let ratio = replayed.median() / ready_made.median();
     let mut table = Table::new(&["replay of 100,000 packets, MB/s", "median", "spread", "ratio"]);
-    table.row(vec!["static body, axum".into(), whole(&ready_made), ready_made.spread(0), String::new()]);
+    table.row(vec![
+        "static body, axum".into(),
+        whole(&ready_made),
+        ready_made.spread(0),
+        String::new(),
+    ]);
     table.row(vec![
         Kind::Process.name().into(),
         whole(&replayed),

@@ -35,7 +35,12 @@ pub async fn run() -> io::Result<Value> {
         for (place, times) in places.iter().zip(&rounds) {
             let ratio = times.median() / rounds[0].median();
             let name = format!("{state}, {}", place.name);
-            table.row(vec![name, format!("{:.0}", times.median()), times.spread(0), format!("{ratio:.2}x")]);
+            table.row(vec![
+                name,
+                format!("{:.0}", times.median()),
+                times.spread(0),
+                format!("{ratio:.2}x"),
+            ]);
             results.push(json!({ "state": state, "place": place.name, "microseconds": times.to_json(), "ratio_to_short": ratio }));
         }
     }

@@ -35,7 +35,8 @@ async fn capstan(listener: TcpListener, journal: &str, durability: &str) -> io::
     let durability = if durability == "power" { Durability::Power } else { Durability::Process };
     let options = Options { durability, ..Options::default() };
     let store = connect(journal, options, Replica::default()).await.map_err(io::Error::other)?;
-    let gateway = Gateway::new(Journal::new(store, TailLimits::default())).agent("speaker", Speaker);
+    let gateway =
+        Gateway::new(Journal::new(store, TailLimits::default())).agent("speaker", Speaker);
     serve(gateway, vec![listener], std::future::pending()).await?;
     Ok(())
 }

@@ -18,8 +18,14 @@ const RUNS: [(u64, u64); 3] = [(1, 300_000), (16, 25_000), (100, 5_000)];
 const KINDS: [Kind; 4] = [Kind::Peer, Kind::Process, Kind::Power, Kind::Memory];
 
 pub async fn run() -> io::Result<Value> {
-    let mut table =
-        Table::new(&["delivered writes per second", "runs", "median", "spread", "ratio", "server µs/write"]);
+    let mut table = Table::new(&[
+        "delivered writes per second",
+        "runs",
+        "median",
+        "spread",
+        "ratio",
+        "server µs/write",
+    ]);
     let mut results = Vec::new();
     for (runs, count) in RUNS {
         let rounds = measure(runs, count).await?;

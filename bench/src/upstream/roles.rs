@@ -44,15 +44,19 @@ async fn answer(mut stream: TcpStream) -> io::Result<()> {
         seen.extend_from_slice(&buffer[..n]);
     }
     stream
-        .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
+        .write_all(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n",
+        )
         .await?;
     let began = Instant::now();
     for nth in 0..TOKENS {
         tokio::time::sleep_until(began + PERIOD * nth as u32).await;
-        let chunk = json!({ "choices": [{ "index": 0, "delta": { "content": format!("@{}@", now()) } }] });
+        let chunk =
+            json!({ "choices": [{ "index": 0, "delta": { "content": format!("@{}@", now()) } }] });
         stream.write_all(format!("data: {chunk}\n\n").as_bytes()).await?;
     }
-    let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }], "usage": {} });
+    let end =
+        json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }], "usage": {} });
     stream.write_all(format!("data: {end}\n\ndata: [DONE]\n\n").as_bytes()).await?;
     stream.shutdown().await
 }

@@ -29,7 +29,9 @@ fn members_of(frame: &Frame) -> Value {
             "error": error(m.error.as_ref()), "any_error": error(m.any_error()), "adr_error": adr(m.any_error()),
             "parent_tool_use_id": m.parent_tool_use_id,
         }),
-        Frame::User(m) => json!({ "blocks": blocks(&m.blocks), "parent_tool_use_id": m.parent_tool_use_id }),
+        Frame::User(m) => {
+            json!({ "blocks": blocks(&m.blocks), "parent_tool_use_id": m.parent_tool_use_id })
+        }
         Frame::System(m) => json!({ "subtype": m.subtype }),
         Frame::Result(m) => json!({
             "subtype": m.subtype, "is_error": m.is_error, "api_error_status": m.api_error_status,

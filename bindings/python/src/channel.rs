@@ -143,7 +143,11 @@ impl Channel {
 }
 
 /// Reads until the end, or until the stream is closed; dropping the packets closes the connection.
-pub(crate) async fn pump(mut packets: Box<PacketStream>, channel: Arc<Channel>, closed: CancellationToken) {
+pub(crate) async fn pump(
+    mut packets: Box<PacketStream>,
+    channel: Arc<Channel>,
+    closed: CancellationToken,
+) {
     let teller = Arc::clone(&channel);
     packets.listen(move |notice| {
         let mut items = Parcels::default();

@@ -37,7 +37,9 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn take(&self) -> PyResult<PacketStream> {
-        lock(&self.packets).take().ok_or_else(|| PyRuntimeError::new_err("the call was taken over before"))
+        lock(&self.packets)
+            .take()
+            .ok_or_else(|| PyRuntimeError::new_err("the call was taken over before"))
     }
 }
 
@@ -144,7 +146,12 @@ impl Client {
     }
 
     /// Stops a run without waiting here; the future is woken when it is done.
-    fn begin_stop(&self, stream_id: Uuid, event_loop: Py<PyAny>, future: Py<PyAny>) -> PyResult<Pending> {
+    fn begin_stop(
+        &self,
+        stream_id: Uuid,
+        event_loop: Py<PyAny>,
+        future: Py<PyAny>,
+    ) -> PyResult<Pending> {
         self.begin(Exchange::Stop(stream_id), Waiter::new(event_loop, future))
     }
 
@@ -180,7 +187,8 @@ impl Client {
 
     fn begin(&self, exchange: Exchange, waiter: Waiter) -> PyResult<Pending> {
         let answer = Arc::new(Mutex::new(None));
-        let (slot, client, closed) = (Arc::clone(&answer), self.inner.clone(), self.engine.closed.clone());
+        let (slot, client, closed) =
+            (Arc::clone(&answer), self.inner.clone(), self.engine.closed.clone());
         self.engine.worker()?.handle()?.spawn(async move {
             let done = closed.run_until_cancelled(exchange.run(client)).await;
             *lock(&slot) = done;

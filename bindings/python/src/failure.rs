@@ -22,7 +22,12 @@ fn build<'py>(py: Python<'py>, error: &CapError) -> PyResult<Bound<'py, PyAny>> 
 
 fn connection<'py>(py: Python<'py>, error: &ConnectionError) -> PyResult<Bound<'py, PyAny>> {
     let deadline = error.deadline.map(|limit| limit.as_secs_f64());
-    imports::connection_error(py)?.call1((error.to_string(), error.retries, &error.address, deadline))
+    imports::connection_error(py)?.call1((
+        error.to_string(),
+        error.retries,
+        &error.address,
+        deadline,
+    ))
 }
 
 fn runtime<'py>(py: Python<'py>, error: &RuntimeError) -> PyResult<Bound<'py, PyAny>> {
@@ -46,6 +51,7 @@ fn runtime<'py>(py: Python<'py>, error: &RuntimeError) -> PyResult<Bound<'py, Py
 
 /// The exception of a document that breaks its model, with the path of the member.
 pub(crate) fn invalid(py: Python<'_>, error: &DecodeError) -> PyErr {
-    let made = imports::validation_error(py).and_then(|kind| kind.call1((error.path(), error.what())));
+    let made =
+        imports::validation_error(py).and_then(|kind| kind.call1((error.path(), error.what())));
     made.map_or_else(|e| e, PyErr::from_value)
 }

@@ -20,7 +20,8 @@ fn exposure(is_debug: bool) -> Exposure {
 }
 
 fn kind_of(code: &str) -> PyResult<FaultKind> {
-    FaultKind::parse(code).ok_or_else(|| PyKeyError::new_err(format!("no kind of fault is called {code:?}")))
+    FaultKind::parse(code)
+        .ok_or_else(|| PyKeyError::new_err(format!("no kind of fault is called {code:?}")))
 }
 
 #[pymethods]
@@ -50,7 +51,8 @@ impl Fault {
     #[staticmethod]
     fn from_stream_error(error: &Bound<'_, PyAny>) -> PyResult<Self> {
         let text = imports::to_json(error)?;
-        let error: StreamError = decode::from_str(&text).map_err(|e| failure::invalid(error.py(), &e))?;
+        let error: StreamError =
+            decode::from_str(&text).map_err(|e| failure::invalid(error.py(), &e))?;
         Ok(Self(error.into()))
     }
 
@@ -118,7 +120,8 @@ impl Fault {
 /// The catalogue's rows.
 #[pyfunction]
 pub(crate) fn catalogue(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    let text = serde_json::to_string(CATALOGUE).map_err(|e| PyValueError::new_err(e.to_string()))?;
+    let text =
+        serde_json::to_string(CATALOGUE).map_err(|e| PyValueError::new_err(e.to_string()))?;
     let mut rows: Vec<Value> =
         serde_json::from_str(&text).map_err(|e| PyValueError::new_err(e.to_string()))?;
     for (row, entry) in rows.iter_mut().zip(CATALOGUE) {

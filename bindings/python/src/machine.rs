@@ -47,7 +47,8 @@ pub(crate) struct Machine {
 
 impl Machine {
     fn now(&self, now: Option<f64>) -> Duration {
-        now.and_then(|s| Duration::try_from_secs_f64(s).ok()).unwrap_or_else(|| self.epoch.elapsed())
+        now.and_then(|s| Duration::try_from_secs_f64(s).ok())
+            .unwrap_or_else(|| self.epoch.elapsed())
     }
 
     fn placed(&self, error: CapError) -> CapError {
@@ -126,7 +127,9 @@ impl Machine {
                 ("notice", json::read(py, &notice_json(&notice).to_string())?).into_pyobject(py)
             }
             Action::Done => ("done", py.None()).into_pyobject(py),
-            Action::Fail(error) => ("fail", failure::raised(py, &self.placed(error))).into_pyobject(py),
+            Action::Fail(error) => {
+                ("fail", failure::raised(py, &self.placed(error))).into_pyobject(py)
+            }
         }
     }
 
@@ -177,7 +180,9 @@ fn notice_json(notice: &Notice) -> Value {
         Notice::Resumed { cursor } => json!({ "resumed": { "cursor": cursor } }),
         Notice::Retrying { wait, .. } => json!({ "retrying": { "wait": wait.as_secs_f64() } }),
         Notice::Duplicate { seq } => json!({ "duplicate": { "seq": seq } }),
-        Notice::Gap { expected, found } => json!({ "gap": { "expected": expected, "found": found } }),
+        Notice::Gap { expected, found } => {
+            json!({ "gap": { "expected": expected, "found": found } })
+        }
         Notice::AttemptFailed { error } => json!({ "attempt_failed": { "error": error } }),
         Notice::Warning { error } => json!({ "warning": { "error": error } }),
         other => json!(other.to_string()),

@@ -9,7 +9,8 @@ use crate::failure;
 
 fn find(profile: &str, name: &str) -> PyResult<&'static model::Model> {
     let profile: Profile = profile.parse().map_err(PyValueError::new_err)?;
-    model::find(profile, name).ok_or_else(|| PyKeyError::new_err(format!("no model {name} in {profile}")))
+    model::find(profile, name)
+        .ok_or_else(|| PyKeyError::new_err(format!("no model {name} in {profile}")))
 }
 
 /// The canonical JSON of a document; an error names the member that breaks the model.

@@ -52,9 +52,8 @@ fn payload_of(py: Python<'_>, payload: &Payload) -> PyResult<Py<PyAny>> {
     let made = match payload {
         Payload::Delta(text) => PyString::new(py, text).into_any(),
         Payload::Event(raw) => imports::event_with(py)?.call1((json::read(py, raw.get())?,))?,
-        Payload::Error(error) => {
-            imports::stream_error_of(py)?.call1((serde_json::to_string(error).unwrap_or_default(),))?
-        }
+        Payload::Error(error) => imports::stream_error_of(py)?
+            .call1((serde_json::to_string(error).unwrap_or_default(),))?,
         Payload::Close(Close::Reason(reason)) => PyString::new(py, reason).into_any(),
         Payload::Close(Close::Report(report)) => json::read(py, report.get())?,
         Payload::Close(Close::Unstated) => PyString::new(py, Close::COMPLETED).into_any(),
@@ -185,7 +184,8 @@ impl Packet {
         members.set_item("t", self.t(py)?)?;
         let payload = self.p(py)?.into_bound(py);
         let is_model = payload.hasattr("model_dump")?;
-        members.set_item("p", if is_model { payload.call_method0("model_dump")? } else { payload })?;
+        members
+            .set_item("p", if is_model { payload.call_method0("model_dump")? } else { payload })?;
         Ok(members.into_any())
     }
 

@@ -72,7 +72,8 @@ enum Place {
 
 impl Parcel {
     fn put(&mut self, item: Item) {
-        if let Item::Packet(StreamPacket { stream_id, seq, t, payload: Payload::Delta(text) }) = &item
+        if let Item::Packet(StreamPacket { stream_id, seq, t, payload: Payload::Delta(text) }) =
+            &item
             && stream_id == self.stream_id.get_or_insert(*stream_id)
         {
             self.text.push_str(text);
@@ -84,7 +85,9 @@ impl Parcel {
     }
 
     fn next(&mut self) -> Option<Item> {
-        let Place::Text { seq, t, end } = self.places.pop_front()? else { return self.others.pop_front() };
+        let Place::Text { seq, t, end } = self.places.pop_front()? else {
+            return self.others.pop_front();
+        };
         let text = self.text.get(self.at..end).unwrap_or_default().to_owned();
         self.at = end;
         let (stream_id, payload) = (self.stream_id.unwrap_or_default(), Payload::Delta(text));

@@ -8,7 +8,8 @@ use std::task::Poll;
 use capstan_client::protocol::event::STREAM_RESET;
 use capstan_client::{CapError, Notice, PacketStream, RuntimeError};
 use capstan_protocol::{
-    Close, Cursor, ErrorSeverity, Event, EventView, Payload, RawObject, StreamError, StreamPacket, Transcript,
+    Close, Cursor, ErrorSeverity, Event, EventView, Payload, RawObject, StreamError, StreamPacket,
+    Transcript,
 };
 use futures_util::FutureExt as _;
 use pyo3::prelude::*;
@@ -149,12 +150,15 @@ impl Reader {
         }
         match packet.payload {
             Payload::Delta(text) if !self.is_collecting => Handed::Text(text),
-            Payload::Delta(_) | Payload::Event(_) | Payload::Error(_) | Payload::Close(_) => Handed::Nothing,
+            Payload::Delta(_) | Payload::Event(_) | Payload::Error(_) | Payload::Close(_) => {
+                Handed::Nothing
+            }
         }
     }
 
     fn reset(&self) -> CapError {
-        let message = "A second attempt gave another answer; text that was already handed out is void.";
+        let message =
+            "A second attempt gave another answer; text that was already handed out is void.";
         let error = Some(StreamError::new(STREAM_RESET, message, ErrorSeverity::Transient));
         let partial_text = Some(self.text().to_owned());
         CapError::Runtime(Box::new(RuntimeError { error, partial_text, ..RuntimeError::default() }))
@@ -167,7 +171,9 @@ impl Reader {
                 runtime.partial_text = Some(self.text().to_owned());
                 CapError::Runtime(runtime)
             }
-            other @ (CapError::Connection(_) | CapError::Protocol(_) | CapError::Runtime(_)) => other,
+            other @ (CapError::Connection(_) | CapError::Protocol(_) | CapError::Runtime(_)) => {
+                other
+            }
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Requests, ready to be sent: checked, serialised once, the same bytes each time.
 
 use capstan_client::{Envelope, PacketStream};
-use capstan_protocol::{AgentRequest, Profile, ServiceRequest, SessionContext, UserContext, decode, v2};
+use capstan_protocol::{
+    AgentRequest, Profile, ServiceRequest, SessionContext, UserContext, decode, v2,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use uuid::Uuid;

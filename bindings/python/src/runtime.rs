@@ -38,9 +38,12 @@ impl Drop for Worker {
 impl Worker {
     fn build(builder: &mut Builder) -> PyResult<Self> {
         // Names are looked up by threads of their own, which should not linger.
-        let builder = builder.enable_all().max_blocking_threads(4).thread_keep_alive(Duration::from_secs(1));
+        let builder =
+            builder.enable_all().max_blocking_threads(4).thread_keep_alive(Duration::from_secs(1));
         let runtime = builder.thread_name("coreason-client").build();
-        runtime.map(|runtime| Self(Some(runtime))).map_err(|e| PyRuntimeError::new_err(e.to_string()))
+        runtime
+            .map(|runtime| Self(Some(runtime)))
+            .map_err(|e| PyRuntimeError::new_err(e.to_string()))
     }
 
     fn runtime(&self) -> PyResult<&Runtime> {

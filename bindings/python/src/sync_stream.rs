@@ -59,10 +59,15 @@ impl Stream {
     ) -> PyResult<Self> {
         let (source, closed) = match (source.cast::<Call>(), source.cast::<Machine>(), step) {
             (Ok(call), _, _) => native(call.get())?,
-            (_, Ok(machine), Some(step)) => {
-                (Source::Driven { machine: machine.clone().unbind(), step }, CancellationToken::new())
+            (_, Ok(machine), Some(step)) => (
+                Source::Driven { machine: machine.clone().unbind(), step },
+                CancellationToken::new(),
+            ),
+            _ => {
+                return Err(PyTypeError::new_err(
+                    "expected a call, or a machine and what drives it",
+                ));
             }
-            _ => return Err(PyTypeError::new_err("expected a call, or a machine and what drives it")),
         };
         let inbox = Mutex::new(Inbox { source, items: VecDeque::new(), end: None });
         Ok(Self { inbox, reader: Mutex::new(Reader::new(conversation_id)), closed })
@@ -205,10 +210,14 @@ impl Inbox {
                 self.end = end;
                 Ok(())
             }
-            Source::Driven { machine, step } => match machine.get().advance(&mut self.items, &mut self.end) {
-                Some(what) if self.items.is_empty() => step.call1(py, what.into_python(py)?).map(drop),
-                _ => Ok(()),
-            },
+            Source::Driven { machine, step } => {
+                match machine.get().advance(&mut self.items, &mut self.end) {
+                    Some(what) if self.items.is_empty() => {
+                        step.call1(py, what.into_python(py)?).map(drop)
+                    }
+                    _ => Ok(()),
+                }
+            }
             Source::Over => Ok(()),
         }
     }

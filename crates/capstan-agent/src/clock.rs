@@ -72,7 +72,9 @@ impl Clock {
         let now = Timestamp::now();
         match &self.hand {
             None => now,
-            Some(hand) => Timestamp::from_micros(now.as_micros() + hand.set_by.load(Ordering::Relaxed)),
+            Some(hand) => {
+                Timestamp::from_micros(now.as_micros() + hand.set_by.load(Ordering::Relaxed))
+            }
         }
     }
 
@@ -92,7 +94,8 @@ impl Clock {
     /// Lets time pass for whoever asks what time it is; a wait is [struck](Self::strike). Real time goes its own way.
     pub fn pass(&self, time: Duration) {
         if let Some(hand) = &self.hand {
-            hand.passed.fetch_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+            hand.passed
+                .fetch_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
         }
     }
 
@@ -105,7 +108,12 @@ impl Clock {
     }
 
     /// What comes in time, if anything does.
-    pub async fn within<T>(&self, timer: Timer, time: Duration, work: impl Future<Output = T>) -> Option<T> {
+    pub async fn within<T>(
+        &self,
+        timer: Timer,
+        time: Duration,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
         tokio::select! {
             biased;
             done = work => Some(done),

@@ -57,7 +57,10 @@ pub(crate) fn queue(capacity: usize) -> (Outbox, Inbox) {
 
 impl Outbox {
     /// Writes as soon as there is room. A batch is never split, so the queue holds one of them too many at most.
-    pub(crate) async fn send(&mut self, outputs: impl FnOnce(&mut Vec<Output>)) -> Result<(), Stopped> {
+    pub(crate) async fn send(
+        &mut self,
+        outputs: impl FnOnce(&mut Vec<Output>),
+    ) -> Result<(), Stopped> {
         loop {
             {
                 let mut state = self.0.state();

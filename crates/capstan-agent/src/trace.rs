@@ -22,10 +22,13 @@ impl TraceParent {
     /// dropped, as the specification wants it.
     pub fn parse(parent: &str, state: Option<&str>) -> Option<Self> {
         let is_plain = |state: &&str| {
-            (1..=LONGEST_STATE).contains(&state.len()) && state.bytes().all(|b| matches!(b, b' '..=b'~'))
+            (1..=LONGEST_STATE).contains(&state.len())
+                && state.bytes().all(|b| matches!(b, b' '..=b'~'))
         };
-        is_parent(parent)
-            .then(|| Self { parent: parent.to_owned(), state: state.filter(is_plain).map(str::to_owned) })
+        is_parent(parent).then(|| Self {
+            parent: parent.to_owned(),
+            state: state.filter(is_plain).map(str::to_owned),
+        })
     }
 
     /// `<version>-<trace id>-<span id>-<flags>`.

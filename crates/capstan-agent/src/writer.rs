@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
-    CitationBlock, DecodeError, ErrorSeverity, Fault, MarkdownBlock, MediaCarousel, PresentationEventType,
-    ProgressUpdate, RawObject, StreamError, ThoughtTrace, UserError, event,
+    CitationBlock, DecodeError, ErrorSeverity, Fault, MarkdownBlock, MediaCarousel,
+    PresentationEventType, ProgressUpdate, RawObject, StreamError, ThoughtTrace, UserError, event,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -31,7 +31,9 @@ pub(crate) async fn answer(shared: &Shared, client: &mut TcpStream) -> io::Resul
         Err(error @ HeadError::TooLarge) => {
             return say(&mut out, 431, "Request Header Fields Too Large", &error).await;
         }
-        Err(error @ HeadError::Malformed(_)) => return say(&mut out, 400, "Bad Request", &error).await,
+        Err(error @ HeadError::Malformed(_)) => {
+            return say(&mut out, 400, "Bad Request", &error).await;
+        }
     };
     let fate = shared.covers(&request).then(|| shared.draw());
     if let Some(refusal) = fate.as_ref().and_then(|fate| shared.refusal(&request, fate)) {
@@ -143,7 +145,10 @@ impl Exchange<'_> {
     }
 
     /// The final head, with interim ones passed on.
-    async fn read_head(&mut self, buffer: &mut BytesMut) -> io::Result<Result<Response, HeadError>> {
+    async fn read_head(
+        &mut self,
+        buffer: &mut BytesMut,
+    ) -> io::Result<Result<Response, HeadError>> {
         loop {
             let response = match Response::read(&mut self.from_upstream, buffer).await {
                 Ok(response) => response,
@@ -227,8 +232,13 @@ impl Exchange<'_> {
     ) -> io::Result<Hangup> {
         let Shared { ledger, memory, .. } = self.shared;
         let keep = key.map(|key| (memory, key));
-        let mut passage =
-            Passage { scanner: Scanner::default(), stall: fate.stall, stop: fate.stop, ledger, keep };
+        let mut passage = Passage {
+            scanner: Scanner::default(),
+            stall: fate.stall,
+            stop: fate.stop,
+            ledger,
+            keep,
+        };
         loop {
             match framing.next(&mut buffer) {
                 Ok(Piece::Data(data)) => {

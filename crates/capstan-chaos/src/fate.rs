@@ -81,10 +81,12 @@ impl Fate {
         Self {
             refuse: dice(1).hit(faults.refuse.rate, |dice| refusal(&faults.refuse, dice)),
             delay: dice(2).hit(faults.delay.rate, |dice| dice.time(&faults.delay.time)),
-            throttle: dice(3).hit(faults.throttle.rate, |_| faults.throttle.bytes_per_second.max(1)),
+            throttle: dice(3)
+                .hit(faults.throttle.rate, |_| faults.throttle.bytes_per_second.max(1)),
             drip: dice(4).hit(faults.drip.rate, |_| ()).is_some(),
             repeat: dice(5).hit(faults.repeat.rate, |_| faults.repeat.packets),
-            stall: dice(6).hit(faults.stall.rate, |dice| stalling(&faults.stall, faults.cut.with, dice)),
+            stall: dice(6)
+                .hit(faults.stall.rate, |dice| stalling(&faults.stall, faults.cut.with, dice)),
             stop: dice(7)
                 .hit(faults.cut.rate, |dice| cut(faults, dice))
                 .or_else(|| dice(8).hit(faults.end.rate, |dice| end(&faults.end.after, dice))),
@@ -214,8 +216,12 @@ mod tests {
 
     #[test]
     fn one_rate_does_not_move_the_other_kinds() {
-        let calm = Faults { delay: crate::Delay { rate: 0.0, ..Faults::brutal().delay }, ..Faults::brutal() };
-        let without_delay = fates(&Faults::brutal(), 3).into_iter().map(|fate| Fate { delay: None, ..fate });
+        let calm = Faults {
+            delay: crate::Delay { rate: 0.0, ..Faults::brutal().delay },
+            ..Faults::brutal()
+        };
+        let without_delay =
+            fates(&Faults::brutal(), 3).into_iter().map(|fate| Fate { delay: None, ..fate });
         assert!(without_delay.eq(fates(&calm, 3)));
     }
 

@@ -185,12 +185,22 @@ impl Faults {
     /// Everything passes. A start for settings of one's own, with parameters that only want a rate.
     pub fn none() -> Self {
         Self {
-            refuse: Refuse { rate: 0.0, statuses: vec![502, 503], retry_after: None, when: When::Any },
+            refuse: Refuse {
+                rate: 0.0,
+                statuses: vec![502, 503],
+                retry_after: None,
+                when: When::Any,
+            },
             delay: Delay { rate: 0.0, time: millis(500, 500) },
             throttle: Throttle { rate: 0.0, bytes_per_second: 1000 },
             drip: Drip { rate: 0.0 },
             repeat: Repeat { rate: 0.0, packets: 3 },
-            stall: Stall { rate: 0.0, after: EARLY, time: millis(2000, 2000), then: Then::Continue },
+            stall: Stall {
+                rate: 0.0,
+                after: EARLY,
+                time: millis(2000, 2000),
+                then: Then::Continue,
+            },
             cut: Cut { rate: 0.0, after: EARLY, at: At::Exact, with: With::Reset },
             end: End { rate: 0.0, after: EARLY },
             budget: None,
@@ -204,12 +214,22 @@ impl Faults {
     pub fn brutal() -> Self {
         let early = After::Packets(0..=12);
         Self {
-            refuse: Refuse { rate: 0.2, statuses: vec![502, 503], retry_after: None, when: When::Resuming },
+            refuse: Refuse {
+                rate: 0.2,
+                statuses: vec![502, 503],
+                retry_after: None,
+                when: When::Resuming,
+            },
             delay: Delay { rate: 0.25, time: millis(50, 500) },
             throttle: Throttle { rate: 0.1, bytes_per_second: 4000 },
             drip: Drip { rate: 0.25 },
             repeat: Repeat { rate: 0.5, packets: 5 },
-            stall: Stall { rate: 0.15, after: early.clone(), time: millis(100, 2000), then: Then::Any },
+            stall: Stall {
+                rate: 0.15,
+                after: early.clone(),
+                time: millis(100, 2000),
+                then: Then::Any,
+            },
             cut: Cut { rate: 0.4, after: early.clone(), at: At::Any, with: With::Any },
             end: End { rate: 0.2, after: early },
             ..Self::none()

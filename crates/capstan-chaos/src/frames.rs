@@ -149,8 +149,8 @@ mod tests {
     #[test]
     fn frames_are_copied_exactly_whatever_their_line_ends() {
         for end in ["\n", "\r\n", "\r"] {
-            let [one, two] =
-                ["id: a:1\ndata: x\n\n", "event: e\nid:a:2\ndata\n\n"].map(|f| f.replace('\n', end));
+            let [one, two] = ["id: a:1\ndata: x\n\n", "event: e\nid:a:2\ndata\n\n"]
+                .map(|f| f.replace('\n', end));
             let text = format!("{one}:{end}{two}z");
             assert_eq!(scan(&text), [packet("a:1", &one), packet("a:2", &two)], "{end:?}");
         }

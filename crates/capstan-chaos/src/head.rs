@@ -63,7 +63,8 @@ impl<L> Head<L> {
 
     /// Whether any value of a field mentions a word.
     fn mentions(&self, name: &str, word: &str) -> bool {
-        let has_word = |value: &[u8]| String::from_utf8_lossy(value).to_ascii_lowercase().contains(word);
+        let has_word =
+            |value: &[u8]| String::from_utf8_lossy(value).to_ascii_lowercase().contains(word);
         self.fields.iter().any(|(known, value)| known.eq_ignore_ascii_case(name) && has_word(value))
     }
 
@@ -94,7 +95,10 @@ impl<L> Head<L> {
 
 impl Request {
     /// Reads a request's head. What follows it stays in `buffer`.
-    pub(crate) async fn read(from: impl AsyncRead + Unpin, buffer: &mut BytesMut) -> Result<Self, HeadError> {
+    pub(crate) async fn read(
+        from: impl AsyncRead + Unpin,
+        buffer: &mut BytesMut,
+    ) -> Result<Self, HeadError> {
         read(from, buffer, Self::parse).await
     }
 
@@ -118,7 +122,8 @@ impl Request {
     /// Whether it seems to want a stream: it says so, or it posts and takes anything.
     pub(crate) fn wants_stream(&self) -> bool {
         let takes_anything = self.get("accept").is_none() || self.mentions("accept", "*/*");
-        self.mentions("accept", "text/event-stream") || (self.line.method == "POST" && takes_anything)
+        self.mentions("accept", "text/event-stream")
+            || (self.line.method == "POST" && takes_anything)
     }
 
     pub(crate) fn is_head(&self) -> bool {
@@ -132,7 +137,10 @@ impl Request {
 
 impl Response {
     /// Reads a response's head. What follows it stays in `buffer`.
-    pub(crate) async fn read(from: impl AsyncRead + Unpin, buffer: &mut BytesMut) -> Result<Self, HeadError> {
+    pub(crate) async fn read(
+        from: impl AsyncRead + Unpin,
+        buffer: &mut BytesMut,
+    ) -> Result<Self, HeadError> {
         read(from, buffer, Self::parse).await
     }
 
@@ -217,10 +225,8 @@ mod tests {
 
     #[test]
     fn a_head_is_forwarded_without_what_concerns_one_connection() {
-        let text =
-            "POST /v1/assist?x=1 HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nX-A: 1\r\nx-a: 2\r\n\r\n";
-        let expected =
-            "POST /v1/assist?x=1 HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nx-a: 2\r\nconnection: close\r\n\r\n";
+        let text = "POST /v1/assist?x=1 HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nX-A: 1\r\nx-a: 2\r\n\r\n";
+        let expected = "POST /v1/assist?x=1 HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nx-a: 2\r\nconnection: close\r\n\r\n";
         assert_eq!(request(text).to_bytes(), expected.as_bytes());
     }
 
@@ -239,7 +245,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_no_head_is_refused() {
-        let read = async |bytes: &[u8]| Request::read(bytes, &mut BytesMut::new()).await.unwrap_err();
+        let read =
+            async |bytes: &[u8]| Request::read(bytes, &mut BytesMut::new()).await.unwrap_err();
         assert!(matches!(read(b"").await, HeadError::Ended));
         assert!(matches!(read(b"GET / HTTP/1.1\r\n").await, HeadError::Ended));
         assert!(matches!(read(b"\x16\x03\x01\x02\x00").await, HeadError::Malformed(_)));

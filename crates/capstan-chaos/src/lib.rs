@@ -1,5 +1,8 @@
 #![doc = include_str!("../README.md")]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 mod exchange;
 mod fate;
@@ -17,7 +20,8 @@ mod upstream;
 
 pub use fate::{Fate, Refusal, Stalling, Stopping};
 pub use faults::{
-    After, At, Cut, Delay, Drip, End, Faults, Hangup, Refuse, Repeat, Stall, Then, Throttle, When, With,
+    After, At, Cut, Delay, Drip, End, Faults, Hangup, Refuse, Repeat, Stall, Then, Throttle, When,
+    With,
 };
 pub use ledger::{Handle, Tally};
 pub use proxy::Chaos;

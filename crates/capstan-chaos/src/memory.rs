@@ -57,7 +57,9 @@ impl Memory {
     /// The last `count` packets of the stream up to and with this id.
     pub(crate) fn recall(&self, key: StreamKey, id: &[u8], count: usize) -> Vec<Bytes> {
         let state = self.state();
-        let Some(stream) = state.streams.iter().find(|stream| stream.key == key) else { return Vec::new() };
+        let Some(stream) = state.streams.iter().find(|stream| stream.key == key) else {
+            return Vec::new();
+        };
         let seen = stream.position(id).map_or(0, |position| position + 1);
         let seen = stream.packets.iter().take(seen).skip(seen.saturating_sub(count));
         seen.map(|(_, bytes)| bytes.clone()).collect()

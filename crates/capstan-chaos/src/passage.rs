@@ -43,7 +43,11 @@ enum Stop {
 
 impl Passage<'_> {
     /// Writes a piece, or what its fate leaves of it. Returns how to hang up if nothing more may follow.
-    pub(crate) async fn pass<W>(&mut self, data: &[u8], out: &mut Outlet<W>) -> io::Result<Option<Hangup>>
+    pub(crate) async fn pass<W>(
+        &mut self,
+        data: &[u8],
+        out: &mut Outlet<W>,
+    ) -> io::Result<Option<Hangup>>
     where
         W: AsyncWrite + Unpin,
     {
@@ -98,8 +102,9 @@ impl Passage<'_> {
     }
 
     fn strike_stop(&mut self, next: u8) -> Option<Stop> {
-        let stop =
-            self.stop.take_if(|stop| stop.place().is_some_and(|p| p.is_before(next, &self.scanner)))?;
+        let stop = self
+            .stop
+            .take_if(|stop| stop.place().is_some_and(|p| p.is_before(next, &self.scanner)))?;
         match stop {
             Stopping::Cut(_, hangup) => {
                 self.ledger.spend(|tally| &mut tally.cuts).then_some(Stop::Cut(hangup))
@@ -130,8 +135,13 @@ mod tests {
         let cut = |size: usize| {
             let ledger = Ledger::default();
             let stop = Some(Stopping::Cut(StrikePoint { bytes, packets, spot }, Hangup::Fin));
-            let mut passage =
-                Passage { scanner: Scanner::default(), stall: None, stop, ledger: &ledger, keep: None };
+            let mut passage = Passage {
+                scanner: Scanner::default(),
+                stall: None,
+                stop,
+                ledger: &ledger,
+                keep: None,
+            };
             let mut left = Vec::new();
             for piece in BODY.as_bytes().chunks(size) {
                 let step = passage.walk(piece);
@@ -181,7 +191,8 @@ mod tests {
         let place = StrikePoint { bytes: 0, packets: 0, spot: Spot::Here };
         let stall = Some(Stalling { place, time: Duration::MAX, then: Some(Hangup::Reset) });
         let stop = Some(Stopping::End(place));
-        let mut passage = Passage { scanner: Scanner::default(), stall, stop, ledger: &ledger, keep: None };
+        let mut passage =
+            Passage { scanner: Scanner::default(), stall, stop, ledger: &ledger, keep: None };
         assert_eq!(passage.walk(b"abc"), Step { passed: 3, stall: None, stop: None });
     }
 }

@@ -43,7 +43,9 @@ impl Chaos {
     /// A proxy in front of `upstream`. The same seed breaks the n-th stream in the same way.
     pub fn new(upstream: Upstream, faults: Faults, seed: u64) -> Self {
         let ledger = Ledger::new(faults.budget);
-        Self { shared: Arc::new(Shared { upstream, faults, seed, ledger, memory: Memory::default() }) }
+        Self {
+            shared: Arc::new(Shared { upstream, faults, seed, ledger, memory: Memory::default() }),
+        }
     }
 
     /// A look at what happens, while it serves and after.

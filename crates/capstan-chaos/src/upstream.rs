@@ -21,7 +21,9 @@ impl Upstream {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadUpstream {
     /// TLS hides the frames.
-    #[error("only plain http can be broken on purpose, not {0}; expected HOST:PORT or http://HOST:PORT")]
+    #[error(
+        "only plain http can be broken on purpose, not {0}; expected HOST:PORT or http://HOST:PORT"
+    )]
     NotPlain(String),
     /// Paths are the request's own.
     #[error("expected HOST:PORT or http://HOST:PORT, without the path {0}")]
@@ -47,7 +49,11 @@ impl FromStr for Upstream {
         let (host, port) = rest.rsplit_once(':').ok_or(BadUpstream::NoPort)?;
         let is_host = !host.is_empty() && !host.contains(['@', ' ']);
         let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
-        if is_host && is_port { Ok(Self { address: rest.to_owned() }) } else { Err(BadUpstream::NoPort) }
+        if is_host && is_port {
+            Ok(Self { address: rest.to_owned() })
+        } else {
+            Err(BadUpstream::NoPort)
+        }
     }
 }
 
@@ -69,9 +75,12 @@ mod tests {
 
     #[test]
     fn a_host_and_port_with_or_without_scheme() {
-        for text in
-            ["localhost:8787", "http://localhost:8787", "http://localhost:8787/", "HTTP://localhost:8787"]
-        {
+        for text in [
+            "localhost:8787",
+            "http://localhost:8787",
+            "http://localhost:8787/",
+            "HTTP://localhost:8787",
+        ] {
             assert_eq!(text.parse::<Upstream>().unwrap().to_string(), "http://localhost:8787");
         }
         assert_eq!("[::1]:80".parse::<Upstream>().unwrap().address(), "[::1]:80");
@@ -82,7 +91,9 @@ mod tests {
         let error = |text: &str| text.parse::<Upstream>().unwrap_err();
         assert_eq!(error("https://example.com"), BadUpstream::NotPlain("https".into()));
         assert_eq!(error("http://localhost:1/v1"), BadUpstream::HasPath("/v1".into()));
-        for text in ["", ":", "localhost", "localhost:", "localhost:0", "localhost:99999", "user@host:1"] {
+        for text in
+            ["", ":", "localhost", "localhost:", "localhost:0", "localhost:99999", "user@host:1"]
+        {
             assert_eq!(error(text), BadUpstream::NoPort, "{text}");
         }
     }

@@ -33,8 +33,7 @@ async fn asked(lab: &Lab, method: &str, params: &Value) -> Result<(Exchange, Val
 
 async fn run(lab: &Lab) -> Result<&Recording, NotPassed> {
     let id = Uuid::now_v7();
-    let message =
-        json!({ "message": { "messageId": id, "role": "ROLE_USER", "parts": [{ "text": lab.query() }] } });
+    let message = json!({ "message": { "messageId": id, "role": "ROLE_USER", "parts": [{ "text": lab.query() }] } });
     let question = Question { id, body: message.to_string() };
     let ask = call(lab, "SendStreamingMessage", &message).header("accept", "text/event-stream");
     share(&lab.a2a, lab.record(question, ask)).await
@@ -54,9 +53,11 @@ fn text(parts: Option<&Value>) -> String {
 pub(crate) async fn card(lab: &Lab) -> Outcome {
     let exchange = lab.send(&Ask::get(card_path(lab))).await?;
     let card = exchange.json();
-    let offers = card.get("supportedInterfaces").and_then(Value::as_array).cloned().unwrap_or_default();
-    let is_absolute =
-        |offer: &Value| offer.get("url").and_then(Value::as_str).is_some_and(|url| url.starts_with("http"));
+    let offers =
+        card.get("supportedInterfaces").and_then(Value::as_array).cloned().unwrap_or_default();
+    let is_absolute = |offer: &Value| {
+        offer.get("url").and_then(Value::as_str).is_some_and(|url| url.starts_with("http"))
+    };
     let streams = card.pointer("/capabilities/streaming") == Some(&Value::Bool(true));
     exchange.expect(
         !offers.is_empty() && offers.iter().all(is_absolute) && streams,
@@ -68,12 +69,17 @@ pub(crate) async fn stream(lab: &Lab) -> Outcome {
     let run = run(lab).await?;
     run.exchange.expect(run.exchange.is_stream(), "200 and a stream")?;
     let events: Vec<Value> = run.packets().iter().map(|frame| frame.json()).collect();
-    let is_answer =
-        |event: &Value| event.get("jsonrpc") == Some(&json!("2.0")) && event.get("id") == Some(&json!(CALL));
-    run.exchange.expect(events.iter().all(is_answer), "jsonrpc and the id of the call in every event")?;
+    let is_answer = |event: &Value| {
+        event.get("jsonrpc") == Some(&json!("2.0")) && event.get("id") == Some(&json!(CALL))
+    };
+    run.exchange
+        .expect(events.iter().all(is_answer), "jsonrpc and the id of the call in every event")?;
     let begins = events.first().is_some_and(|event| event.pointer("/result/task/id").is_some());
-    let last = events.last().and_then(|event| event.pointer("/result/statusUpdate/status/state")?.as_str());
-    let is_over = last.is_some_and(|state| state != "TASK_STATE_WORKING") && run.exchange.end == End::Clean;
+    let last = events
+        .last()
+        .and_then(|event| event.pointer("/result/statusUpdate/status/state")?.as_str());
+    let is_over =
+        last.is_some_and(|state| state != "TASK_STATE_WORKING") && run.exchange.end == End::Clean;
     run.exchange.expect(begins && is_over, "the task first, its last status last")
 }
 
@@ -88,13 +94,15 @@ pub(crate) async fn get(lab: &Lab) -> Outcome {
         streamed.push_str(&text(update.pointer("/artifact/parts")));
     }
     let (exchange, told) = asked(lab, "GetTask", &json!({ "id": task(run)? })).await?;
-    let artifacts = told.pointer("/result/artifacts").and_then(Value::as_array).cloned().unwrap_or_default();
+    let artifacts =
+        told.pointer("/result/artifacts").and_then(Value::as_array).cloned().unwrap_or_default();
     let kept: String = artifacts.iter().map(|artifact| text(artifact.get("parts"))).collect();
     exchange.expect(kept == streamed, "the text that was streamed")
 }
 
 pub(crate) async fn old(lab: &Lab) -> Outcome {
-    let (exchange, told) = asked(lab, "tasks/get", &json!({ "id": task(run(lab).await?)? })).await?;
+    let (exchange, told) =
+        asked(lab, "tasks/get", &json!({ "id": task(run(lab).await?)? })).await?;
     let state = told.pointer("/result/status/state").and_then(Value::as_str);
     let is_so = told.pointer("/result/kind") == Some(&json!("task"))
         && state.is_some_and(|state| !state.contains('_'));
@@ -115,7 +123,8 @@ pub(crate) async fn resume(lab: &Lab) -> Outcome {
     let Some(id) = packets.get(half).and_then(|frame| frame.field("id")) else {
         return Err(NotPassed::skip("events have no ids: this server does not have the extension"));
     };
-    let exchange = lab.send(&call(lab, "SubscribeToTask", &json!({ "id": task(run)? })).after(id)).await?;
+    let exchange =
+        lab.send(&call(lab, "SubscribeToTask", &json!({ "id": task(run)? })).after(id)).await?;
     exchange.expect(exchange.is_stream(), "200 and a stream")?;
     let came = exchange.frames().frames;
     let came: Vec<&str> =
@@ -127,7 +136,10 @@ pub(crate) async fn over(lab: &Lab) -> Outcome {
     let id = json!({ "id": task(run(lab).await?)? });
     for (method, code) in [("SubscribeToTask", -32004), ("CancelTask", -32002)] {
         let (exchange, told) = asked(lab, method, &id).await?;
-        exchange.expect(told.pointer("/error/code") == Some(&json!(code)), format!("the error {code}"))?;
+        exchange.expect(
+            told.pointer("/error/code") == Some(&json!(code)),
+            format!("the error {code}"),
+        )?;
     }
     Ok(())
 }

@@ -9,8 +9,10 @@ use crate::question::Question;
 use crate::wire::{Ask, End, Exchange};
 
 fn ask(lab: &Lab, chat: Uuid, query: &str) -> (Question, Ask) {
-    let message = json!({ "id": "m1", "role": "user", "parts": [{ "type": "text", "text": query }] });
-    let body = json!({ "id": chat, "messages": [message], "trigger": "submit-message" }).to_string();
+    let message =
+        json!({ "id": "m1", "role": "user", "parts": [{ "type": "text", "text": query }] });
+    let body =
+        json!({ "id": chat, "messages": [message], "trigger": "submit-message" }).to_string();
     let ask = Ask::post(lab.below("ai-sdk/chat"), body.clone());
     (Question { id: chat, body }, ask)
 }
@@ -36,7 +38,8 @@ fn chunks(exchange: &Exchange) -> Vec<String> {
 
 pub(crate) async fn answer(lab: &Lab) -> Outcome {
     let exchange = &run(lab).await?.exchange;
-    let is_so = exchange.is_stream() && exchange.header("x-vercel-ai-ui-message-stream") == Some("v1");
+    let is_so =
+        exchange.is_stream() && exchange.header("x-vercel-ai-ui-message-stream") == Some("v1");
     exchange.expect(is_so, "200, a stream, and x-vercel-ai-ui-message-stream: v1")
 }
 
@@ -47,8 +50,8 @@ pub(crate) async fn order(lab: &Lab) -> Outcome {
     let begins = kind(Some(0)).as_deref() == Some("start")
         && packets.first().is_some_and(|frame| frame.text("messageId").is_some());
     run.exchange.expect(begins, "start with a messageId first")?;
-    let is_done =
-        packets.last().is_some_and(|frame| frame.data() == "[DONE]") && run.exchange.end == End::Clean;
+    let is_done = packets.last().is_some_and(|frame| frame.data() == "[DONE]")
+        && run.exchange.end == End::Clean;
     let is_finished = kind(packets.len().checked_sub(2)).as_deref() == Some("finish");
     run.exchange.expect(is_done && is_finished, "finish, [DONE], and the end of the body")
 }
@@ -68,7 +71,8 @@ pub(crate) async fn nothing(lab: &Lab) -> Outcome {
 }
 
 pub(crate) async fn stop(lab: &Lab) -> Outcome {
-    let (question, ask) = ask(lab, Uuid::now_v7(), lab.target.queries.slow.as_deref().unwrap_or_default());
+    let (question, ask) =
+        ask(lab, Uuid::now_v7(), lab.target.queries.slow.as_deref().unwrap_or_default());
     let mut live = lab.open(&ask).await?;
     live.read_until(|seen| String::from_utf8_lossy(&seen.body).contains("text-delta")).await;
     let stopped = lab.send(&Ask::delete(stream(lab, question.id))).await?;

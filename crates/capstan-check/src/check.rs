@@ -106,7 +106,9 @@ impl Use {
                 (queries.slow.is_some(), "no query is known to take long: --slow-query")
             }
             Self::Quiet if !target.slow => (false, "takes 20 s: --slow"),
-            Self::Quiet => (queries.quiet.is_some(), "no query is known to be silent: --quiet-query"),
+            Self::Quiet => {
+                (queries.quiet.is_some(), "no query is known to be silent: --quiet-query")
+            }
             Self::Key => (target.has_key(), "no tenant's key: --key"),
             Self::OtherKey | Self::OtherRun => {
                 (target.has_other_key(), "no second tenant's key: --other-key")

@@ -51,7 +51,9 @@ pub(crate) async fn offset(lab: &Lab) -> Outcome {
 pub(crate) async fn head(lab: &Lab) -> Outcome {
     let (path, whole) = whole(lab).await?;
     let exchange = lab.send(&Ask::new(Method::HEAD, path)).await?;
-    let is_so = exchange.status == 200 && exchange.header(NEXT) == whole.header(NEXT) && is_closed(&exchange);
+    let is_so = exchange.status == 200
+        && exchange.header(NEXT) == whole.header(NEXT)
+        && is_closed(&exchange);
     exchange.expect(is_so, "200, the last offset, and Stream-Closed")
 }
 

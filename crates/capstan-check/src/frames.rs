@@ -46,19 +46,22 @@ pub(crate) struct Frames {
 impl Frames {
     pub(crate) fn read(body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
-        let (mut out, mut open) = (Self::default(), Frame { raw: String::new(), fields: Vec::new() });
+        let (mut out, mut open) =
+            (Self::default(), Frame { raw: String::new(), fields: Vec::new() });
         let mut rest = &*text;
         while let Some((line, end, behind)) = split_line(rest) {
             rest = behind;
             if line.is_empty() {
                 open.raw.push_str(end);
                 let is_frame = !open.fields.is_empty();
-                let frame = std::mem::replace(&mut open, Frame { raw: String::new(), fields: Vec::new() });
+                let frame =
+                    std::mem::replace(&mut open, Frame { raw: String::new(), fields: Vec::new() });
                 out.frames.extend(is_frame.then_some(frame));
             } else if !line.starts_with(':') {
                 open.raw.extend([line, end]);
                 let (name, value) = line.split_once(':').unwrap_or((line, ""));
-                open.fields.push((name.to_owned(), value.strip_prefix(' ').unwrap_or(value).to_owned()));
+                open.fields
+                    .push((name.to_owned(), value.strip_prefix(' ').unwrap_or(value).to_owned()));
             }
         }
         out.rest = open.raw + rest;

@@ -18,7 +18,8 @@ pub(crate) async fn malformed(lab: &Lab) -> Outcome {
 pub(crate) async fn place(lab: &Lab) -> Outcome {
     let exchange = lab.send(&Ask::post(&*lab.assist, "{\"request_id\": 7}")).await?;
     exchange.expect(exchange.status == 400, "400")?;
-    let detail = exchange.json().get("detail").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let detail =
+        exchange.json().get("detail").and_then(Value::as_str).unwrap_or_default().to_owned();
     let names = ["request_id", "context", "payload"];
     exchange.expect(
         names.iter().any(|name| detail.contains(name)),
@@ -56,7 +57,8 @@ pub(crate) async fn problem(lab: &Lab) -> Outcome {
     each(lab, "Content-Type: application/problem+json", |refusal, _| {
         refusal.media_type() == capstan_protocol::problem::CONTENT_TYPE
     })?;
-    const TEXTS: [&str; 7] = ["type", "title", "detail", "code", "severity", "domain", "request_id"];
+    const TEXTS: [&str; 7] =
+        ["type", "title", "detail", "code", "severity", "domain", "request_id"];
     each(
         lab,
         "type, title, status, detail, code, severity, domain, retryable and request_id",
@@ -72,7 +74,8 @@ pub(crate) async fn problem(lab: &Lab) -> Outcome {
 pub(crate) async fn catalogue(lab: &Lab) -> Outcome {
     each(lab, "status, type and domain of the catalogue's row", |_, json| {
         let said = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or_default();
-        let Some(kind) = FaultKind::parse(said("code")).filter(|kind| kind.entry().code == said("code"))
+        let Some(kind) =
+            FaultKind::parse(said("code")).filter(|kind| kind.entry().code == said("code"))
         else {
             return true;
         };
@@ -96,23 +99,34 @@ pub(crate) async fn retry_after(lab: &Lab) -> Outcome {
         let said = json.get("retry_after").map(Value::to_string);
         said.as_deref() == refusal.header("retry-after")
     })?;
-    let has_wait = lab.refusals()?.iter().any(|refusal| refusal.json().get("retry_after").is_some());
-    if has_wait { Ok(()) } else { Err(NotPassed::skip("no refusal had a wait: --fault-query with one")) }
+    let has_wait =
+        lab.refusals()?.iter().any(|refusal| refusal.json().get("retry_after").is_some());
+    if has_wait {
+        Ok(())
+    } else {
+        Err(NotPassed::skip("no refusal had a wait: --fault-query with one"))
+    }
 }
 
 /// The problem's type is a page that a person can read.
 pub(crate) async fn page(lab: &Lab) -> Outcome {
     let refusals = lab.refusals()?;
-    let kind = refusals.iter().find_map(|refusal| Some(refusal.json().get("type")?.as_str()?.to_owned()));
+    let kind =
+        refusals.iter().find_map(|refusal| Some(refusal.json().get("type")?.as_str()?.to_owned()));
     let Some(kind) = kind.filter(|kind| kind.starts_with('/')) else {
         return Err(NotPassed::skip("problems have no type below this server"));
     };
     let exchange = lab.send(&Ask::get(kind).header("accept", "text/html")).await?;
-    exchange.expect(exchange.status == 200 && exchange.media_type() == "text/html", "200 and a page")
+    exchange
+        .expect(exchange.status == 200 && exchange.media_type() == "text/html", "200 and a page")
 }
 
 fn offered(exchange: &Exchange, what: &str) -> Outcome {
-    if exchange.status == 404 { Err(NotPassed::skip(format!("not offered: {what}"))) } else { Ok(()) }
+    if exchange.status == 404 {
+        Err(NotPassed::skip(format!("not offered: {what}")))
+    } else {
+        Ok(())
+    }
 }
 
 pub(crate) async fn health(lab: &Lab) -> Outcome {
@@ -147,7 +161,8 @@ fn lists(exchange: &Exchange, header: &str, wanted: &[&str]) -> Outcome {
     match missing {
         None => Ok(()),
         Some(name) => {
-            Err(exchange.broken(format!("{header} that lists {name}"), format!("{header}: {value}")))
+            Err(exchange
+                .broken(format!("{header} that lists {name}"), format!("{header}: {value}")))
         }
     }
 }

@@ -101,11 +101,14 @@ impl Lab {
         request = ask.body.iter().cloned().fold(request, reqwest::RequestBuilder::body);
         let deadline = Instant::now() + self.target.timeout;
         let response = match tokio::time::timeout_at(deadline, request.send()).await {
-            Ok(response) => response.map_err(|error| wrong(format!("no answer: {}", innermost(error))))?,
+            Ok(response) => {
+                response.map_err(|error| wrong(format!("no answer: {}", innermost(error))))?
+            }
             Err(_) => return Err(wrong(format!("no answer within {:?}", self.target.timeout))),
         };
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let seen = Exchange { sent: ask.to_string(), status, headers, body: Vec::new(), end: End::Left };
+        let seen =
+            Exchange { sent: ask.to_string(), status, headers, body: Vec::new(), end: End::Left };
         Ok(Live { response, seen, deadline })
     }
 
@@ -131,7 +134,11 @@ impl Lab {
     /// The refusals so far.
     pub(crate) fn refusals(&self) -> Result<Vec<Exchange>, NotPassed> {
         let all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if all.is_empty() { Err(NotPassed::skip("nothing was refused as it should be")) } else { Ok(all) }
+        if all.is_empty() {
+            Err(NotPassed::skip("nothing was refused as it should be"))
+        } else {
+            Ok(all)
+        }
     }
 
     /// From here on this is shown to nobody.
@@ -162,7 +169,8 @@ impl Lab {
         let question = Question::cap(self.query());
         // A trace id that differs from the key, and every chance to compress.
         let ask = self.ask(&question).header("x-request-id", format!("check-{}", Uuid::now_v7()));
-        share(&self.plain, self.record(question, ask.header("accept-encoding", "gzip, br, zstd"))).await
+        share(&self.plain, self.record(question, ask.header("accept-encoding", "gzip, br, zstd")))
+            .await
     }
 
     /// The run that fails.
@@ -186,7 +194,11 @@ impl Lab {
         share(&self.agui_fault, self.record(question, ask)).await
     }
 
-    pub(crate) async fn record(&self, question: Question, ask: Ask) -> Result<Recording, NotPassed> {
+    pub(crate) async fn record(
+        &self,
+        question: Question,
+        ask: Ask,
+    ) -> Result<Recording, NotPassed> {
         let exchange = self.send(&ask).await?;
         let Frames { frames, rest } = exchange.frames();
         Ok(Recording { question, ask, exchange, frames, rest })
@@ -227,7 +239,8 @@ impl Recording {
         let packets = self.packets();
         let said = packets.first().and_then(|frame| frame.text("stream_id"));
         let said = said.as_deref().or_else(|| self.exchange.header("x-stream-id"));
-        said.and_then(|id| id.parse().ok()).ok_or_else(|| NotPassed::skip("the stream's id is not known"))
+        said.and_then(|id| id.parse().ok())
+            .ok_or_else(|| NotPassed::skip("the stream's id is not known"))
     }
 
     pub(crate) fn seqs(&self) -> Result<Vec<u64>, NotPassed> {
@@ -240,8 +253,8 @@ impl Recording {
     pub(crate) fn transcript(&self) -> Result<Transcript, NotPassed> {
         let mut transcript = Transcript::default();
         for frame in self.packets() {
-            let packet =
-                StreamPacket::decode(frame.data()).map_err(|_| NotPassed::skip("needs cap.packets"))?;
+            let packet = StreamPacket::decode(frame.data())
+                .map_err(|_| NotPassed::skip("needs cap.packets"))?;
             transcript.take(&packet);
         }
         Ok(transcript)

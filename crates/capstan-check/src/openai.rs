@@ -56,14 +56,17 @@ pub(crate) async fn answer(lab: &Lab) -> Outcome {
     let odd = run.frames.iter().find(|frame| !is_plain(frame));
     match odd {
         None => Ok(()),
-        Some(frame) => Err(run.exchange.broken("events with an object and without an id", &frame.raw)),
+        Some(frame) => {
+            Err(run.exchange.broken("events with an object and without an id", &frame.raw))
+        }
     }
 }
 
 pub(crate) async fn order(lab: &Lab) -> Outcome {
     let run = response(lab).await?;
     let kinds = kinds(run);
-    let begins = kinds.iter().map(String::as_str).take(2).eq(["response.created", "response.in_progress"]);
+    let begins =
+        kinds.iter().map(String::as_str).take(2).eq(["response.created", "response.in_progress"]);
     run.exchange.expect(begins, "response.created and response.in_progress first")?;
     let number = |frame: &&Frame| frame.json().get("sequence_number").and_then(Value::as_u64);
     let numbers: Option<Vec<u64>> = run.packets().iter().map(number).collect();
@@ -75,10 +78,12 @@ pub(crate) async fn terminal(lab: &Lab) -> Outcome {
     let run = response(lab).await?;
     let kinds = kinds(run);
     let is_terminal = |kind: &String| TERMINAL.contains(&kind.as_str());
-    let is_so =
-        kinds.last().is_some_and(is_terminal) && kinds.iter().filter(|kind| is_terminal(kind)).count() == 1;
-    run.exchange
-        .expect(is_so && run.exchange.end == End::Clean, "one terminal event, then the end of the body")
+    let is_so = kinds.last().is_some_and(is_terminal)
+        && kinds.iter().filter(|kind| is_terminal(kind)).count() == 1;
+    run.exchange.expect(
+        is_so && run.exchange.end == End::Clean,
+        "one terminal event, then the end of the body",
+    )
 }
 
 pub(crate) async fn resume(lab: &Lab) -> Outcome {
@@ -89,8 +94,9 @@ pub(crate) async fn resume(lab: &Lab) -> Outcome {
     let (Some(id), Some(number)) = (id_of(run), number) else {
         return Err(NotPassed::skip("no id, or no numbers"));
     };
-    let exchange =
-        lab.send(&Ask::get(format!("{RESPONSES}/{id}?stream=true&starting_after={number}"))).await?;
+    let exchange = lab
+        .send(&Ask::get(format!("{RESPONSES}/{id}?stream=true&starting_after={number}")))
+        .await?;
     exchange.expect(exchange.is_stream(), "200 and a stream")?;
     let came = exchange.frames().frames;
     compare(
@@ -103,7 +109,9 @@ pub(crate) async fn resume(lab: &Lab) -> Outcome {
 pub(crate) async fn once(lab: &Lab) -> Outcome {
     let run = response(lab).await?;
     let again = lab.record(run.question.clone(), run.ask.clone()).await?;
-    again.exchange.expect(id_of(&again).is_some() && id_of(&again) == id_of(run), "the same response")
+    again
+        .exchange
+        .expect(id_of(&again).is_some() && id_of(&again) == id_of(run), "the same response")
 }
 
 pub(crate) async fn error(lab: &Lab) -> Outcome {
@@ -124,9 +132,11 @@ pub(crate) async fn chat(lab: &Lab) -> Outcome {
     let run = share(&lab.chat, make).await?;
     run.exchange.expect(run.exchange.is_stream(), "200 and a stream")?;
     let packets = run.packets();
-    let finished = packets
-        .iter()
-        .filter(|frame| frame.json().pointer("/choices/0/finish_reason").is_some_and(Value::is_string));
-    let is_so = finished.count() == 1 && packets.last().is_some_and(|frame| frame.data() == "[DONE]");
-    run.exchange.expect(is_so && run.exchange.end == End::Clean, "one finish_reason, and [DONE] at the end")
+    let finished = packets.iter().filter(|frame| {
+        frame.json().pointer("/choices/0/finish_reason").is_some_and(Value::is_string)
+    });
+    let is_so =
+        finished.count() == 1 && packets.last().is_some_and(|frame| frame.data() == "[DONE]");
+    run.exchange
+        .expect(is_so && run.exchange.end == End::Clean, "one finish_reason, and [DONE] at the end")
 }

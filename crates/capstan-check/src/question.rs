@@ -30,11 +30,11 @@ impl Question {
 
     pub(crate) fn v2(query: &str) -> Self {
         let id = Uuid::now_v7();
-        let context =
-            json!({ "session_id": format!("check-{id}"), "user": { "id": "check", "name": "Check" } });
+        let context = json!({ "session_id": format!("check-{id}"), "user": { "id": "check", "name": "Check" } });
         Self {
             id,
-            body: json!({ "request_id": id, "context": context, "payload": { "query": query } }).to_string(),
+            body: json!({ "request_id": id, "context": context, "payload": { "query": query } })
+                .to_string(),
         }
     }
 

@@ -35,7 +35,10 @@ pub enum Progress<'a> {
 
 /// Tries all checks, or those that the target names with what they depend on. Dropping the future leaves runs that were
 /// started to themselves.
-pub async fn run(target: Target, mut watch: impl FnMut(Progress<'_>)) -> Result<Report, Unreachable> {
+pub async fn run(
+    target: Target,
+    mut watch: impl FnMut(Progress<'_>),
+) -> Result<Report, Unreachable> {
     let chosen = choose(&target.only)?;
     let (lab, environment) = prepare(target).await?;
     let has = |face| match face {
@@ -97,7 +100,8 @@ fn unknown(id: &str) -> Unreachable {
 }
 
 fn count_runs<'a>(target: &Target, checks: impl Iterator<Item = &'a Check>) -> usize {
-    let possible = checks.filter(|check| check.uses.iter().all(|used| used.missing(target).is_none()));
+    let possible =
+        checks.filter(|check| check.uses.iter().all(|used| used.missing(target).is_none()));
     let mut runs: Vec<Use> = Vec::new();
     for used in possible.flat_map(|check| check.uses) {
         if used.is_run() && !runs.contains(used) {
@@ -115,7 +119,8 @@ fn obstacle(check: &Check, has_face: bool, lab: &Lab, before: &[Judged]) -> Opti
     if let Some(reason) = check.uses.iter().find_map(|used| used.missing(&lab.target)) {
         return Some(reason.to_owned());
     }
-    let has_passed = |id: &&&str| before.iter().any(|b| b.id == **id && b.verdict == Verdict::Passed);
+    let has_passed =
+        |id: &&&str| before.iter().any(|b| b.id == **id && b.verdict == Verdict::Passed);
     check.after.iter().find(|id| !has_passed(id)).map(|id| format!("needs {id}"))
 }
 
@@ -144,8 +149,11 @@ async fn prepare(target: Target) -> Result<(Lab, Environment), Unreachable> {
     if assist.is_none() && agui.is_none() {
         return Err(no_face(&lab.target));
     }
-    let others =
-        if lab.target.others && lab.target.faces == Faces::Auto { others(&lab).await } else { Vec::new() };
+    let others = if lab.target.others && lab.target.faces == Faces::Auto {
+        others(&lab).await
+    } else {
+        Vec::new()
+    };
     let is_demo = is_demo(&lab).await;
     if is_demo {
         lab.target.queries = std::mem::take(&mut lab.target.queries).or_demo();

@@ -59,7 +59,10 @@ pub(crate) async fn keys(lab: &Lab) -> Outcome {
     if is_so {
         Ok(())
     } else {
-        Err(exchange.broken("a run of its own: request ids are scoped by tenant", format!("stream {stream}")))
+        Err(exchange.broken(
+            "a run of its own: request ids are scoped by tenant",
+            format!("stream {stream}"),
+        ))
     }
 }
 
@@ -94,7 +97,8 @@ pub(crate) async fn forged(lab: &Lab) -> Outcome {
     let stream = lab.plain().await?.stream()?;
     let ticket = issue(lab, stream).await?;
     let last = if ticket.ends_with('0') { "1" } else { "0" };
-    let forged = format!("{}{last}", ticket.get(..ticket.len().saturating_sub(1)).unwrap_or_default());
+    let forged =
+        format!("{}{last}", ticket.get(..ticket.len().saturating_sub(1)).unwrap_or_default());
     lab.keep_secret(&forged);
     let ask = Ask::get(format!("{}?ticket={forged}", path(stream))).by(Who::Nobody);
     lab.refused(&ask, 403, "tenant_unauthorized").await

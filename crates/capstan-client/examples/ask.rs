@@ -10,7 +10,8 @@ use uuid::Uuid;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::process::ExitCode {
     let mut arguments = std::env::args().skip(1);
-    let (url, message) = (arguments.next().unwrap_or_default(), arguments.next().unwrap_or_default());
+    let (url, message) =
+        (arguments.next().unwrap_or_default(), arguments.next().unwrap_or_default());
     let retries = arguments.next().and_then(|retries| retries.parse().ok()).unwrap_or(3);
     match ask(&url, &message, retries).await {
         Ok(()) => std::process::ExitCode::SUCCESS,

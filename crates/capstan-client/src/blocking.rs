@@ -36,7 +36,10 @@ impl CapClient {
 
     /// The packets of a run; see [`crate::CapClient::assist`].
     pub fn assist<E: Envelope>(&self, request: &E) -> Packets {
-        Packets { inner: self.enter(|| self.inner.assist(request)), runtime: Arc::clone(&self.runtime) }
+        Packets {
+            inner: self.enter(|| self.inner.assist(request)),
+            runtime: Arc::clone(&self.runtime),
+        }
     }
 
     /// The text of an answer; see [`crate::CapClient::chat`].
@@ -54,7 +57,10 @@ impl CapClient {
 
     /// Follows a stream that exists; see [`crate::CapClient::attach`].
     pub fn attach(&self, cursor: Cursor) -> Packets {
-        Packets { inner: self.enter(|| self.inner.attach(cursor)), runtime: Arc::clone(&self.runtime) }
+        Packets {
+            inner: self.enter(|| self.inner.attach(cursor)),
+            runtime: Arc::clone(&self.runtime),
+        }
     }
 
     /// The agents of the server; see [`crate::CapClient::agents`].

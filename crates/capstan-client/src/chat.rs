@@ -1,6 +1,8 @@
 //! Text in, text out.
 
-use capstan_protocol::{Close, Event, EventView, Payload, StreamError, StreamPacket, Transcript, event};
+use capstan_protocol::{
+    Close, Event, EventView, Payload, StreamError, StreamPacket, Transcript, event,
+};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -83,7 +85,9 @@ impl ChatStream {
 fn text_of(packet: StreamPacket) -> Result<Option<String>, CapError> {
     match packet.payload {
         Payload::Delta(text) => Ok(Some(text)),
-        Payload::Event(raw) if matches!(Event::of(&raw).view(), EventView::Reset(_)) => Err(reset()),
+        Payload::Event(raw) if matches!(Event::of(&raw).view(), EventView::Reset(_)) => {
+            Err(reset())
+        }
         Payload::Event(_) | Payload::Error(_) | Payload::Close(_) => Ok(None),
     }
 }

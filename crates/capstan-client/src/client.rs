@@ -89,7 +89,8 @@ impl CapClient {
         }
         let transport = match &options.transport {
             Some(transport) => Arc::clone(transport),
-            None => transport::usual(options.connect_timeout).map_err(|e| CapError::connection(e.0, 0))?,
+            None => transport::usual(options.connect_timeout)
+                .map_err(|e| CapError::connection(e.0, 0))?,
         };
         let headers = headers(api_key, &options)?;
         Ok(Self { base, headers, options, transport })
@@ -113,9 +114,11 @@ impl CapClient {
     pub fn chat_in(&self, conversation: Uuid, message: &str) -> ChatStream {
         let packets = match self.options.policy.profile {
             Profile::V1 => self.assist(&self.question(conversation, message)),
-            Profile::V2 => {
-                self.assist(&v2::ServiceRequest::query(conversation, &self.options.user.user_id, message))
-            }
+            Profile::V2 => self.assist(&v2::ServiceRequest::query(
+                conversation,
+                &self.options.user.user_id,
+                message,
+            )),
         };
         ChatStream::new(packets, conversation)
     }
@@ -177,7 +180,8 @@ impl CapClient {
 
     pub(crate) fn url(&self, path: &str) -> Url {
         let mut url = self.base.clone();
-        let whole = format!("{}/{}", url.path().trim_end_matches('/'), path.trim_start_matches('/'));
+        let whole =
+            format!("{}/{}", url.path().trim_end_matches('/'), path.trim_start_matches('/'));
         url.set_path(&whole);
         url
     }
@@ -196,7 +200,8 @@ impl CapClient {
 fn headers(api_key: &str, options: &Options) -> Result<HeaderMap, CapError> {
     let mut headers = options.headers.clone();
     if !api_key.is_empty() {
-        let wrong = |_| CapError::connection("the key holds characters that no header can carry", 0);
+        let wrong =
+            |_| CapError::connection("the key holds characters that no header can carry", 0);
         let mut key = HeaderValue::from_str(&format!("Bearer {api_key}")).map_err(wrong)?;
         key.set_sensitive(true);
         headers.insert(header::AUTHORIZATION, key);

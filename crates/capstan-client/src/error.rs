@@ -55,18 +55,28 @@ pub struct RuntimeError {
 
 impl CapError {
     pub(crate) fn connection(message: impl Into<String>, retries: u32) -> Self {
-        Self::Connection(ConnectionError { message: message.into(), retries, ..ConnectionError::default() })
+        Self::Connection(ConnectionError {
+            message: message.into(),
+            retries,
+            ..ConnectionError::default()
+        })
     }
 
     /// The call took longer than it may.
     pub(crate) fn late(deadline: Duration, retries: u32) -> Self {
         let message = format!("not done within the deadline of {} s", deadline.as_secs_f64());
-        Self::Connection(ConnectionError { message, retries, address: None, deadline: Some(deadline) })
+        Self::Connection(ConnectionError {
+            message,
+            retries,
+            address: None,
+            deadline: Some(deadline),
+        })
     }
 
     /// A redirect that is not followed. Only its origin is told: the rest may be a secret.
     pub(crate) fn redirected(status: u16, location: Option<&str>) -> Self {
-        let target = location.and_then(|location| Url::parse(location).ok()).map(|url| address(&url));
+        let target =
+            location.and_then(|location| Url::parse(location).ok()).map(|url| address(&url));
         let target = target.map_or(String::new(), |target| format!(" to {target}"));
         Self::protocol(format!(
             "status {status}: redirected{target}, which is not followed, since what is asked would go there; if that \
@@ -77,7 +87,9 @@ impl CapError {
     /// The same failure with the server that it is about.
     pub(crate) fn at(self, url: &Url) -> Self {
         match self {
-            Self::Connection(e) => Self::Connection(ConnectionError { address: Some(address(url)), ..e }),
+            Self::Connection(e) => {
+                Self::Connection(ConnectionError { address: Some(address(url)), ..e })
+            }
             other @ (Self::Protocol(_) | Self::Runtime(_)) => other,
         }
     }
@@ -89,14 +101,27 @@ impl CapError {
     /// The failure of a run, as its stream tells it.
     pub fn stream(error: StreamError) -> Self {
         let retry_after = error.retry_after().and_then(|s| Duration::try_from_secs_f64(s).ok());
-        Self::Runtime(Box::new(RuntimeError { error: Some(error), retry_after, ..RuntimeError::default() }))
+        Self::Runtime(Box::new(RuntimeError {
+            error: Some(error),
+            retry_after,
+            ..RuntimeError::default()
+        }))
     }
 
-    pub(crate) fn refused(status: u16, problem: Option<Problem>, retry_after: Option<Duration>) -> Self {
+    pub(crate) fn refused(
+        status: u16,
+        problem: Option<Problem>,
+        retry_after: Option<Duration>,
+    ) -> Self {
         let told = problem.as_ref().and_then(|p| p.retry_after).map(Duration::from_secs);
         let retry_after = retry_after.or(told);
         let status = Some(status);
-        Self::Runtime(Box::new(RuntimeError { status, problem, retry_after, ..RuntimeError::default() }))
+        Self::Runtime(Box::new(RuntimeError {
+            status,
+            problem,
+            retry_after,
+            ..RuntimeError::default()
+        }))
     }
 
     /// The failure of the server, if it is one.
@@ -123,7 +148,8 @@ impl RuntimeError {
     /// The code of the failure: the stream's, else the problem's, else one for the status.
     pub fn code(&self) -> &str {
         let stream = self.error.as_ref().map(|error| error.code.as_str());
-        let problem = self.problem.as_ref().map(|p| p.code.as_str()).filter(|code| !code.is_empty());
+        let problem =
+            self.problem.as_ref().map(|p| p.code.as_str()).filter(|code| !code.is_empty());
         stream.or(problem).unwrap_or("http_error")
     }
 
@@ -143,7 +169,8 @@ impl RuntimeError {
             return error.message.clone();
         }
         let problem = self.problem.as_ref();
-        let told = problem.and_then(|p| p.detail.clone()).or_else(|| problem.map(|p| p.title.clone()));
+        let told =
+            problem.and_then(|p| p.detail.clone()).or_else(|| problem.map(|p| p.title.clone()));
         told.filter(|text| !text.is_empty()).unwrap_or_else(|| {
             format!("The server answered with status {}.", self.status.unwrap_or_default())
         })
@@ -167,7 +194,11 @@ fn address(url: &Url) -> String {
 }
 
 fn is_retryable_error(error: &StreamError) -> bool {
-    let told = error.details.as_ref().and_then(|details| details.get("retryable")).and_then(|v| v.as_bool());
+    let told = error
+        .details
+        .as_ref()
+        .and_then(|details| details.get("retryable"))
+        .and_then(|v| v.as_bool());
     let kind = || FaultKind::parse(&error.code).map(|kind| kind.entry().retryable);
     let agui = || AguiErrorCode::ALL.into_iter().find(|code| code.as_str() == error.code);
     told.or_else(kind)
@@ -242,7 +273,8 @@ mod tests {
 
     #[test]
     fn a_connection_error_names_the_address_and_what_to_do() {
-        let told = CapError::connection("cannot connect: Connection refused", 3).at(&server()).to_string();
+        let told =
+            CapError::connection("cannot connect: Connection refused", 3).at(&server()).to_string();
         assert_eq!(
             told,
             "no connection to http://localhost:8787: cannot connect: Connection refused (tried again 3 times); check the \
@@ -254,9 +286,9 @@ mod tests {
     fn a_protocol_error_says_to_check_versions_or_to_report_it() {
         let told = CapError::protocol("op: unknown").to_string();
         let version = env!("CARGO_PKG_VERSION");
-        assert!(
-            told.ends_with(&format!("check that client ({version}) and server fit together, or report it"))
-        );
+        assert!(told.ends_with(&format!(
+            "check that client ({version}) and server fit together, or report it"
+        )));
     }
 
     #[test]
@@ -273,7 +305,8 @@ mod tests {
 
     #[test]
     fn of_a_redirect_only_the_origin_is_told() {
-        let told = CapError::redirected(307, Some("https://other.example/assist?token=secret")).to_string();
+        let told = CapError::redirected(307, Some("https://other.example/assist?token=secret"))
+            .to_string();
         assert!(
             told.contains("status 307: redirected to https://other.example, which is not followed"),
             "{told}"

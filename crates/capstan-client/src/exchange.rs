@@ -83,7 +83,8 @@ impl CapClient {
             ..300 => read_whole(response.body).await,
             300..400 => Err(CapError::redirected(status, text(header::LOCATION))),
             400.. => {
-                let retry_after = text(header::RETRY_AFTER).and_then(|seconds| seconds.parse().ok());
+                let retry_after =
+                    text(header::RETRY_AFTER).and_then(|seconds| seconds.parse().ok());
                 let problem = read_up_to(response.body, PROBLEM_BYTES).await;
                 let problem = serde_json::from_slice::<Problem>(&problem).ok();
                 Err(CapError::refused(status, problem, retry_after.map(Duration::from_secs)))
@@ -97,7 +98,9 @@ async fn read_whole(mut body: Body) -> Result<Vec<u8>, CapError> {
     while let Some(chunk) = body.next().await {
         bytes.extend_from_slice(&chunk.map_err(|e| CapError::connection(e.0, 0))?);
         if bytes.len() > ANSWER_BYTES {
-            return Err(CapError::protocol(format!("the answer is longer than {ANSWER_BYTES} bytes")));
+            return Err(CapError::protocol(format!(
+                "the answer is longer than {ANSWER_BYTES} bytes"
+            )));
         }
     }
     Ok(bytes)

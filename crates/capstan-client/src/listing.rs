@@ -81,7 +81,11 @@ impl CapClient {
     }
 
     /// The tenant's runs, newest first: at most `limit` of them, older than `before`.
-    pub async fn streams(&self, before: Option<Uuid>, limit: usize) -> Result<StreamPage, CapError> {
+    pub async fn streams(
+        &self,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<StreamPage, CapError> {
         let mut url = self.versioned("/streams");
         url.query_pairs_mut().append_pair("limit", &limit.to_string());
         if let Some(before) = before {

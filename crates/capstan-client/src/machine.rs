@@ -191,7 +191,8 @@ impl Machine {
     }
 
     fn check_deadline(&mut self, now: Duration) {
-        let is_late = self.deadline().is_some_and(|end| end <= now) && !matches!(self.state, State::Over);
+        let is_late =
+            self.deadline().is_some_and(|end| end <= now) && !matches!(self.state, State::Over);
         if let (true, Some(limit)) = (is_late, self.policy.deadline) {
             self.queue.clear();
             self.fail(CapError::late(limit, self.retries));
@@ -213,8 +214,10 @@ impl Machine {
             self.fail(CapError::redirected(head.status, head.location));
         } else if !essence.eq_ignore_ascii_case("text/event-stream") {
             let found = if essence.is_empty() { "none" } else { essence };
-            let message =
-                format!("status {}, content type: expected text/event-stream, found {found}", head.status);
+            let message = format!(
+                "status {}, content type: expected text/event-stream, found {found}",
+                head.status
+            );
             self.fail(CapError::protocol(message));
         } else {
             self.was_open = true;
@@ -229,7 +232,8 @@ impl Machine {
     /// The server refused. On the first connection that is final; on a later one a deploy or a proxy may have answered.
     pub fn refused(&mut self, refusal: Refusal<'_>, now: Duration) {
         let problem = serde_json::from_slice::<Problem>(refusal.body).ok();
-        let header = refusal.retry_after.and_then(|text| text.trim().parse().ok()).map(Duration::from_secs);
+        let header =
+            refusal.retry_after.and_then(|text| text.trim().parse().ok()).map(Duration::from_secs);
         let error = CapError::refused(refusal.status, problem, header);
         let passes = self.was_open && matches!(refusal.status, 429 | 502 | 503 | 504);
         let wait = error.retry_after();
@@ -262,8 +266,10 @@ impl Machine {
         }
         self.packets.close();
         if !self.packets.can_resume() {
-            return self
-                .fail(CapError::connection(format!("{why}, and the server gives no place to resume at"), 0));
+            return self.fail(CapError::connection(
+                format!("{why}, and the server gives no place to resume at"),
+                0,
+            ));
         }
         match self.pending.take() {
             Some(error) => self.transient(*error, now),
@@ -274,7 +280,8 @@ impl Machine {
     /// A TRANSIENT error was the last word of a body: the run waits for us to come back.
     fn transient(&mut self, error: StreamError, now: Duration) {
         self.transients += 1;
-        let wait = error.retry_after().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let wait =
+            error.retry_after().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         if self.transients > self.policy.max_retries || self.is_too_long(wait) {
             return self.fail(CapError::stream(error));
         }
@@ -294,7 +301,8 @@ impl Machine {
     fn wait(&mut self, because: String, floor: Option<Duration>, now: Duration) {
         let policy = &self.policy;
         let delay = policy.backoff.delay(self.retries, self.random.f64());
-        let floors = [floor, self.packets.retry()].into_iter().flatten().map(|floor| policy.clamp(floor));
+        let floors =
+            [floor, self.packets.retry()].into_iter().flatten().map(|floor| policy.clamp(floor));
         let wait = floors.fold(delay, Duration::max);
         self.state = State::Waiting(now.saturating_add(wait));
         self.queue.push_back(Action::Notice(Notice::Retrying { wait, because }));
@@ -325,7 +333,9 @@ impl Machine {
 
     fn take(&mut self, packet: StreamPacket, now: Duration) -> Action {
         match self.seen.order(&packet) {
-            Order::Repeat if matches!(packet.payload, Payload::Close(_)) => return self.over(Action::Done),
+            Order::Repeat if matches!(packet.payload, Payload::Close(_)) => {
+                return self.over(Action::Done);
+            }
             Order::Repeat => return Action::Notice(Notice::Duplicate { seq: packet.seq }),
             Order::Next => {}
             Order::Gap { expected } => {

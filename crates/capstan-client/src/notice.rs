@@ -56,12 +56,14 @@ impl Notice {
     /// Whether it belongs into a log at the level of warnings; the rest is for who looks closely.
     pub fn is_warning(&self) -> bool {
         match self {
-            Self::Retrying { .. } | Self::Gap { .. } | Self::AttemptFailed { .. } | Self::Warning { .. } => {
-                true
-            }
-            Self::Connecting { .. } | Self::Connected | Self::Resumed { .. } | Self::Duplicate { .. } => {
-                false
-            }
+            Self::Retrying { .. }
+            | Self::Gap { .. }
+            | Self::AttemptFailed { .. }
+            | Self::Warning { .. } => true,
+            Self::Connecting { .. }
+            | Self::Connected
+            | Self::Resumed { .. }
+            | Self::Duplicate { .. } => false,
         }
     }
 }
@@ -70,14 +72,22 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connecting { cursor: None } => f.write_str("connecting"),
-            Self::Connecting { cursor: Some(cursor) } => write!(f, "connecting, to resume after {cursor}"),
+            Self::Connecting { cursor: Some(cursor) } => {
+                write!(f, "connecting, to resume after {cursor}")
+            }
             Self::Connected => f.write_str("connected"),
             Self::Resumed { cursor } => write!(f, "resumed after {cursor}"),
             Self::Retrying { wait, because } => {
-                write!(f, "Connection dropped. Retrying in {:.1} seconds: {because}", wait.as_secs_f64())
+                write!(
+                    f,
+                    "Connection dropped. Retrying in {:.1} seconds: {because}",
+                    wait.as_secs_f64()
+                )
             }
             Self::Duplicate { seq } => write!(f, "packet {seq} came again and was dropped"),
-            Self::Gap { expected, found } => write!(f, "packet {found} came where {expected} was due"),
+            Self::Gap { expected, found } => {
+                write!(f, "packet {found} came where {expected} was due")
+            }
             Self::AttemptFailed { error } => write!(f, "an attempt failed: {error}"),
             Self::Warning { error } => write!(f, "the agent warns: {error}"),
         }

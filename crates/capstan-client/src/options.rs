@@ -192,7 +192,10 @@ mod tests {
         assert_eq!((seconds(options.connect_timeout), seconds(options.read_timeout)), (10.0, 60.0));
         assert_eq!((seconds(options.ask_timeout), options.policy.deadline), (3600.0, None));
         assert_eq!((options.policy.max_retries, seconds(options.policy.backoff.first)), (3, 0.5));
-        assert_eq!((seconds(options.policy.backoff.max), seconds(options.policy.max_wait)), (30.0, 30.0));
+        assert_eq!(
+            (seconds(options.policy.backoff.max), seconds(options.policy.max_wait)),
+            (30.0, 30.0)
+        );
         assert_eq!(options.path, "/assist");
     }
 }

@@ -172,7 +172,8 @@ impl PacketStream {
     }
 
     fn open(&mut self, response: Response) {
-        let text = |name| response.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let text =
+            |name| response.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let named = text(HeaderName::from_static("x-stream-id")).and_then(|id| id.parse().ok());
         self.stream_id = named.or(self.stream_id);
         let content_type = text(header::CONTENT_TYPE).unwrap_or_default();
@@ -196,7 +197,8 @@ impl PacketStream {
         }
         Box::pin(async move {
             let silent = |_| TransportError(format!("no answer within {} s", limit.as_secs_f64()));
-            let response = tokio::time::timeout(limit, transport.send(request)).await.map_err(silent)??;
+            let response =
+                tokio::time::timeout(limit, transport.send(request)).await.map_err(silent)??;
             if response.status < 400 {
                 return Ok(Answer::Open(response));
             }
@@ -243,8 +245,9 @@ impl PacketStream {
 
     async fn sleep(&mut self, until: Duration) {
         if !matches!(self.under, Under::Sleeping(_)) {
-            self.under =
-                Under::Sleeping(Box::pin(tokio::time::sleep(until.saturating_sub(self.epoch.elapsed()))));
+            self.under = Under::Sleeping(Box::pin(tokio::time::sleep(
+                until.saturating_sub(self.epoch.elapsed()),
+            )));
         }
         let Under::Sleeping(sleep) = &mut self.under else { return };
         sleep.await;

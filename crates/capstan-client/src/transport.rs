@@ -79,6 +79,7 @@ pub(crate) fn usual(connect_timeout: Duration) -> Result<Arc<dyn Transport>, Tra
 /// The transport of whoever names none.
 #[cfg(not(feature = "reqwest"))]
 pub(crate) fn usual(_connect_timeout: Duration) -> Result<Arc<dyn Transport>, TransportError> {
-    let what = "no transport: name one in the options, or build capstan-client with its feature `reqwest`";
+    let what =
+        "no transport: name one in the options, or build capstan-client with its feature `reqwest`";
     Err(TransportError(what.to_owned()))
 }

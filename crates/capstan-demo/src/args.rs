@@ -100,7 +100,8 @@ impl<'a> Args<'a> {
     pub(super) fn duration_option(&self, name: &str) -> Result<Option<Duration>, Validation> {
         let parse = |value| {
             parse_duration(value).ok_or_else(|| {
-                let problem = format!("{} is not a duration; `10ms`, `2s` and `1.5s` are.", short(value));
+                let problem =
+                    format!("{} is not a duration; `10ms`, `2s` and `1.5s` are.", short(value));
                 self.wrong(name, &problem)
             })
         };
@@ -111,8 +112,10 @@ impl<'a> Args<'a> {
     pub(super) fn wait_option(&self, name: &str) -> Result<Option<Duration>, Validation> {
         let parse = |value| {
             parse_seconds(value, 1.0).or_else(|| parse_duration(value)).ok_or_else(|| {
-                let problem =
-                    format!("{} is not a number of seconds; `2`, `1.5` and `500ms` are.", short(value));
+                let problem = format!(
+                    "{} is not a number of seconds; `2`, `1.5` and `500ms` are.",
+                    short(value)
+                );
                 self.wrong(name, &problem)
             })
         };
@@ -175,7 +178,9 @@ mod tests {
 
     #[test]
     fn durations_have_a_unit_and_may_have_a_fraction() {
-        for (text, millis) in [("10ms", 10), ("2s", 2_000), ("1.5s", 1_500), ("0s", 0), ("0.5ms", 0)] {
+        for (text, millis) in
+            [("10ms", 10), ("2s", 2_000), ("1.5s", 1_500), ("0s", 0), ("0.5ms", 0)]
+        {
             assert_eq!(parse_duration(text).unwrap().as_millis(), millis, "{text}");
         }
         assert_eq!(parse_duration("10ms"), Some(Duration::from_millis(10)));
@@ -183,9 +188,21 @@ mod tests {
 
     #[test]
     fn what_is_no_duration_is_refused() {
-        for text in
-            ["", "10", "ms", "s", ".s", "-1s", "+1s", "infs", "NaNs", "1e3s", "1h", "1.2.3s", "31536001s"]
-        {
+        for text in [
+            "",
+            "10",
+            "ms",
+            "s",
+            ".s",
+            "-1s",
+            "+1s",
+            "infs",
+            "NaNs",
+            "1e3s",
+            "1h",
+            "1.2.3s",
+            "31536001s",
+        ] {
             assert_eq!(parse_duration(text), None, "{text}");
         }
     }
@@ -198,7 +215,10 @@ mod tests {
 
     #[test]
     fn a_known_word_is_proposed_or_nothing_is_said() {
-        assert_eq!(did_you_mean("/tokns", ["/help", "/tokens"].into_iter()), " Did you mean `/tokens`?");
+        assert_eq!(
+            did_you_mean("/tokns", ["/help", "/tokens"].into_iter()),
+            " Did you mean `/tokens`?"
+        );
         assert_eq!(did_you_mean("xyzzy", ["/help", "/tokens"].into_iter()), "");
     }
 }

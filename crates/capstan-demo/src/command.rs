@@ -121,8 +121,10 @@ impl Command {
         if !name.starts_with('/') {
             return Ok(None);
         }
-        let row =
-            COMMANDS.iter().find(|row| row.name.eq_ignore_ascii_case(name)).ok_or_else(|| unknown(name))?;
+        let row = COMMANDS
+            .iter()
+            .find(|row| row.name.eq_ignore_ascii_case(name))
+            .ok_or_else(|| unknown(name))?;
         let mut args = Args::new(row, typed.trim_start())?;
         let command = (row.read)(&mut args)?;
         args.finish()?;
@@ -132,8 +134,10 @@ impl Command {
 
 fn unknown(name: &str) -> Validation {
     let hint = did_you_mean(name, COMMANDS.iter().map(|row| row.name));
-    let message =
-        format!("{} is not a command of the demo agent.{hint} `/help` lists them all.", short(name));
+    let message = format!(
+        "{} is not a command of the demo agent.{hint} `/help` lists them all.",
+        short(name)
+    );
     Validation { message }
 }
 
@@ -175,7 +179,9 @@ mod tests {
     #[test]
     fn options_stand_anywhere_and_may_be_written_with_an_equals_sign() {
         let expected = Command::Tokens { count: 5, delay: Duration::from_millis(10) };
-        for text in ["/tokens 5 --delay 10ms", "/tokens --delay 10ms 5", " /TOKENS 5\t--delay=10ms\n"] {
+        for text in
+            ["/tokens 5 --delay 10ms", "/tokens --delay 10ms 5", " /TOKENS 5\t--delay=10ms\n"]
+        {
             assert_eq!(parse(text), expected, "{text}");
         }
     }
@@ -198,7 +204,10 @@ mod tests {
     fn waits_are_plain_seconds_or_have_a_unit() {
         for (text, millis) in [("2", 2_000), ("1.5", 1_500), ("2s", 2_000), ("500ms", 500)] {
             let wait = Some(Duration::from_millis(millis));
-            assert_eq!(parse(&format!("/flaky 1 --wait {text}")), Command::Flaky { failures: 1, wait });
+            assert_eq!(
+                parse(&format!("/flaky 1 --wait {text}")),
+                Command::Flaky { failures: 1, wait }
+            );
         }
     }
 
@@ -237,13 +246,17 @@ mod tests {
 
     #[test]
     fn a_long_mistake_is_not_quoted_in_full() {
-        let Validation { message } = Command::parse(&format!("/{}", "x".repeat(1_000_000))).unwrap_err();
+        let Validation { message } =
+            Command::parse(&format!("/{}", "x".repeat(1_000_000))).unwrap_err();
         assert!(message.len() < 300);
     }
 
     #[test]
     fn a_million_deltas_are_the_most() {
-        assert_eq!(parse("/tokens 1000000"), Command::Tokens { count: 1_000_000, delay: Duration::ZERO });
+        assert_eq!(
+            parse("/tokens 1000000"),
+            Command::Tokens { count: 1_000_000, delay: Duration::ZERO }
+        );
         assert!(Command::parse("/tokens 1000001").is_err());
     }
 }

@@ -25,7 +25,9 @@ impl Command {
             Self::Help => voice.answer(&command::help()).await,
             Self::Echo { text } => echo(voice, &text).await,
             Self::Tokens { count, delay } => tokens(voice, count, delay).await,
-            Self::Fault { kind, after, retry_after } => fail(voice, fault(kind, retry_after), after).await,
+            Self::Fault { kind, after, retry_after } => {
+                fail(voice, fault(kind, retry_after), after).await
+            }
             Self::Warn => warn(voice).await,
             Self::UserError => user_error(voice).await,
             Self::Events => showcase::events(voice).await,
@@ -115,8 +117,12 @@ async fn ask(
     if let Some(answer) = turn.answer(DECISION) {
         let said = answer.payload.as_ref().map_or("nothing", RawJson::get);
         return match answer.status {
-            ResumeStatus::Resolved => voice.answer(&format!("You answered {said}, so I go on.")).await,
-            ResumeStatus::Cancelled => voice.answer("You would rather not say, so I leave it at that.").await,
+            ResumeStatus::Resolved => {
+                voice.answer(&format!("You answered {said}, so I go on.")).await
+            }
+            ResumeStatus::Cancelled => {
+                voice.answer("You would rather not say, so I leave it at that.").await
+            }
         };
     }
     voice.answer("Before I go on I need a decision of yours.").await?;

@@ -44,14 +44,20 @@ const CLOSINGS: &[Sentence] = &[
             count(t.words, "word")
         )
     },
-    |_| "A real model would now know more, but hardly sooner; `/help` shows what else I can do.".to_owned(),
+    |_| {
+        "A real model would now know more, but hardly sooner; `/help` shows what else I can do."
+            .to_owned()
+    },
     |t| {
         format!(
             "Ask me about {} again and I will say the same, which is more than most can promise; see `/help`.",
             t.main
         )
     },
-    |_| "I am only the demo, but I never lose my thread; `/help` lists the ways to make me try.".to_owned(),
+    |_| {
+        "I am only the demo, but I never lose my thread; `/help` lists the ways to make me try."
+            .to_owned()
+    },
 ];
 /// Goes with every topic.
 const LONE_WORDS_FRIEND: &str = "patience";
@@ -59,11 +65,11 @@ const SILENCE: &str = "You said nothing, and said it well. Ask me anything, or s
 
 /// Words that a sentence cannot be about.
 const SMALL_WORDS: &[&str] = &[
-    "a", "about", "am", "an", "and", "are", "as", "at", "be", "but", "by", "can", "could", "did", "do",
-    "does", "for", "from", "had", "has", "have", "how", "i", "if", "in", "is", "it", "its", "me", "my", "no",
-    "not", "of", "on", "or", "please", "should", "so", "tell", "that", "the", "their", "them", "then",
-    "there", "they", "this", "to", "was", "we", "were", "what", "when", "where", "which", "who", "why",
-    "will", "with", "would", "you", "your",
+    "a", "about", "am", "an", "and", "are", "as", "at", "be", "but", "by", "can", "could", "did",
+    "do", "does", "for", "from", "had", "has", "have", "how", "i", "if", "in", "is", "it", "its",
+    "me", "my", "no", "not", "of", "on", "or", "please", "should", "so", "tell", "that", "the",
+    "their", "them", "then", "there", "they", "this", "to", "was", "we", "were", "what", "when",
+    "where", "which", "who", "why", "will", "with", "would", "you", "your",
 ];
 
 /// Answers a turn of plain text.
@@ -84,7 +90,9 @@ pub(super) fn compose(turn: &Turn) -> String {
 /// A turn is what the user said and what came of it, so the user's messages are counted.
 fn turns_before(turn: &Turn) -> Option<String> {
     let before = turn.history.iter().filter(|message| message.role == Role::User).count();
-    (before > 0).then(|| format!("We have had {} before this one, and I kept count.", count(before, "turn")))
+    (before > 0).then(|| {
+        format!("We have had {} before this one, and I kept count.", count(before, "turn"))
+    })
 }
 
 impl Topic {
@@ -97,7 +105,8 @@ impl Topic {
         }
         let main = pick(&candidates, seed >> 48)?.clone();
         candidates.retain(|word| *word != main);
-        let other = pick(&candidates, seed >> 40).cloned().unwrap_or_else(|| LONE_WORDS_FRIEND.to_owned());
+        let other =
+            pick(&candidates, seed >> 40).cloned().unwrap_or_else(|| LONE_WORDS_FRIEND.to_owned());
         // Quoted, a verb or an adjective can stand where a sentence wants a noun.
         let quote = |word| format!("“{word}”");
         Some(Self { main: quote(main), other: quote(other), words })
@@ -140,8 +149,9 @@ fn pick<T>(options: &[T], seed: u64) -> Option<&T> {
 
 /// FNV-1a, because the hashers of the standard library may change with the compiler.
 fn fnv(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]

@@ -31,7 +31,11 @@ pub(super) async fn events(voice: &mut Voice<'_>) -> Outcome {
 }
 
 fn progress(status: ProgressStatus, part: f64) -> ProgressUpdate {
-    ProgressUpdate { label: "Searching the harbour library".into(), status, progress_percent: Some(part) }
+    ProgressUpdate {
+        label: "Searching the harbour library".into(),
+        status,
+        progress_percent: Some(part),
+    }
 }
 
 fn citations() -> Result<CitationBlock, ParseError> {

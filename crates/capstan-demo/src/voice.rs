@@ -96,7 +96,9 @@ mod tests {
 
     #[test]
     fn words_join_to_the_text_they_were_cut_from() {
-        for text in ["", "one", "one two", "a  b\n\n  c ", "\u{2003}wide\u{2003}spaces", "日本語 text"] {
+        for text in
+            ["", "one", "one two", "a  b\n\n  c ", "\u{2003}wide\u{2003}spaces", "日本語 text"]
+        {
             assert_eq!(words(text).collect::<String>(), text);
         }
     }

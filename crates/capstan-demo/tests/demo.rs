@@ -51,7 +51,8 @@ fn usage_of(attempt: &Attempt) -> serde_json::Value {
 
 #[tokio::test]
 async fn the_same_message_gives_the_same_chunks_in_every_attempt() {
-    for text in ["Why is the sea salty?", "hello", "", "日本語", "/help", "/warn", "/tokens 20"] {
+    for text in ["Why is the sea salty?", "hello", "", "日本語", "/help", "/warn", "/tokens 20"]
+    {
         let expected = first(text).await;
         for number in 1..=3 {
             assert_eq!(attempt(text, number).await.outputs, expected.outputs, "{text}");
@@ -113,12 +114,16 @@ async fn words_come_at_reading_pace() {
 #[tokio::test]
 async fn a_question_is_asked_once_and_its_answer_is_taken() {
     let asked = first("/ask Paint it blue? --expires 60").await;
-    let Some(Output::Interrupt(question)) = asked.outputs.last() else { panic!("it asks at the end") };
-    assert_eq!((question.id.as_str(), question.message.as_deref()), ("decision", Some("Paint it blue?")));
+    let Some(Output::Interrupt(question)) = asked.outputs.last() else {
+        panic!("it asks at the end")
+    };
+    assert_eq!(
+        (question.id.as_str(), question.message.as_deref()),
+        ("decision", Some("Paint it blue?"))
+    );
     assert!(question.deadline().unwrap() > capstan_protocol::Timestamp::now());
     let mut turn = Turn::new("/ask");
-    let answer =
-        json!([{ "interruptId": "decision", "status": "resolved", "payload": { "approved": true } }]);
+    let answer = json!([{ "interruptId": "decision", "status": "resolved", "payload": { "approved": true } }]);
     turn.answers = serde_json::from_str::<Vec<_>>(&answer.to_string()).unwrap().into();
     let answered = run(&Demo::with_delay(Duration::ZERO), turn).await;
     assert_eq!(answered.text(), r#"You answered {"approved":true}, so I go on."#);
@@ -170,8 +175,12 @@ async fn tokens_come_at_the_delay_asked_for() {
 #[tokio::test]
 async fn every_code_in_every_spelling_ends_the_run_with_its_fault() {
     for entry in CATALOGUE {
-        let spellings =
-            [entry.code.to_owned(), entry.slug.to_owned(), entry.code.to_uppercase(), entry.problem_type()];
+        let spellings = [
+            entry.code.to_owned(),
+            entry.slug.to_owned(),
+            entry.code.to_uppercase(),
+            entry.problem_type(),
+        ];
         for (after, spelling) in spellings.iter().enumerate() {
             let attempt = first(&format!("/fault {spelling} --after {after}")).await;
             assert_eq!(attempt.deltas().len(), after);
@@ -201,8 +210,10 @@ async fn a_fault_waits_as_long_as_asked_in_whole_seconds() {
 #[tokio::test]
 async fn a_warning_comes_in_the_middle_and_the_run_goes_on() {
     let attempt = first("/warn").await;
-    let at = attempt.outputs.iter().position(|output| matches!(output, Output::Warning(_))).unwrap();
-    let is_text = |outputs: &[Output]| outputs.iter().any(|output| matches!(output, Output::Delta(_)));
+    let at =
+        attempt.outputs.iter().position(|output| matches!(output, Output::Warning(_))).unwrap();
+    let is_text =
+        |outputs: &[Output]| outputs.iter().any(|output| matches!(output, Output::Delta(_)));
     assert!(is_text(&attempt.outputs[..at]) && is_text(&attempt.outputs[at..]));
     attempt.outcome.unwrap();
 }
@@ -223,7 +234,12 @@ async fn events_show_every_view_that_an_agent_can_write() {
     for view in views(&attempt) {
         kinds.push(match view {
             EventView::Citations(block) => {
-                assert!(block.citations.iter().all(|c| c.uri.as_str().starts_with("https://example.org/")));
+                assert!(
+                    block
+                        .citations
+                        .iter()
+                        .all(|c| c.uri.as_str().starts_with("https://example.org/"))
+                );
                 PresentationEventType::CitationBlock.as_str()
             }
             EventView::Progress(update) => {
@@ -240,8 +256,10 @@ async fn events_show_every_view_that_an_agent_can_write() {
             }
         });
     }
-    for kind in
-        PresentationEventType::ALL.map(PresentationEventType::as_str).into_iter().chain(["user_error"])
+    for kind in PresentationEventType::ALL
+        .map(PresentationEventType::as_str)
+        .into_iter()
+        .chain(["user_error"])
     {
         assert!(kinds.contains(&kind), "{kind}");
     }
@@ -294,7 +312,10 @@ async fn a_hanging_run_says_nothing_until_it_is_stopped() {
 async fn a_panic_panics() {
     let panicking = tokio::spawn(async { first("/panic").await });
     let Err(error) = panicking.await else { panic!("it should have") };
-    assert_eq!(Fault::from_panic(error.into_panic().as_ref()).kind(), FaultKind::AgentExecutionError);
+    assert_eq!(
+        Fault::from_panic(error.into_panic().as_ref()).kind(),
+        FaultKind::AgentExecutionError
+    );
 }
 
 #[tokio::test]

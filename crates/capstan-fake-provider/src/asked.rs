@@ -16,10 +16,13 @@ pub(crate) struct Asked {
 
 impl Asked {
     pub(crate) fn of(body: &Value) -> Self {
-        let messages =
-            [body.get("messages"), body.get("input")].into_iter().flatten().find_map(Value::as_array);
+        let messages = [body.get("messages"), body.get("input")]
+            .into_iter()
+            .flatten()
+            .find_map(Value::as_array);
         let messages = messages.map(Vec::as_slice).unwrap_or_default();
-        let last = messages.last().filter(|last| last.get("role").is_some_and(|role| role == "assistant"));
+        let last =
+            messages.last().filter(|last| last.get("role").is_some_and(|role| role == "assistant"));
         let words = |message: &Value| text_of(message.get("content")).split_whitespace().count();
         Self {
             model: body.get("model").and_then(Value::as_str).unwrap_or_default().to_owned(),

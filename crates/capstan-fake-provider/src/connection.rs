@@ -54,7 +54,11 @@ impl Connection {
 
     /// Does what is to be done; `token` is called for each token that went out. Says how it ended, and whether the
     /// connection can serve again.
-    pub(crate) async fn perform(&mut self, steps: Vec<Step>, mut token: impl FnMut()) -> (Ending, bool) {
+    pub(crate) async fn perform(
+        &mut self,
+        steps: Vec<Step>,
+        mut token: impl FnMut(),
+    ) -> (Ending, bool) {
         let mut packing = Packing::Plain;
         for step in steps {
             let done = match step {
@@ -116,7 +120,8 @@ impl Connection {
     }
 
     async fn open(&mut self, packing: &Packing) -> io::Result<()> {
-        let encoding = packing.name().map(|name| format!("content-encoding: {name}\r\n")).unwrap_or_default();
+        let encoding =
+            packing.name().map(|name| format!("content-encoding: {name}\r\n")).unwrap_or_default();
         let head = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n{encoding}\r\n"
         );
@@ -176,7 +181,8 @@ fn parse(bytes: &[u8]) -> Option<Option<(Request, usize)>> {
     let length: usize = length.map_or(Some(0), |(_, length)| length.trim().parse().ok())?;
     let end = at.checked_add(length).filter(|end| *end <= LONGEST)?;
     let Some(body) = bytes.get(at..end) else { return Some(None) };
-    let (path, query) = head.path.map(|path| path.split_once('?').unwrap_or((path, ""))).unwrap_or_default();
+    let (path, query) =
+        head.path.map(|path| path.split_once('?').unwrap_or((path, ""))).unwrap_or_default();
     let request = Request {
         method: head.method.unwrap_or_default().to_owned(),
         path: path.to_owned(),
@@ -190,7 +196,9 @@ fn parse(bytes: &[u8]) -> Option<Option<(Request, usize)>> {
 impl Request {
     /// Whether the other side wants the connection to be closed after it.
     pub(crate) fn is_last(&self) -> bool {
-        self.headers.iter().any(|(name, value)| name == "connection" && value.eq_ignore_ascii_case("close"))
+        self.headers
+            .iter()
+            .any(|(name, value)| name == "connection" && value.eq_ignore_ascii_case("close"))
     }
 
     pub(crate) fn json(&self) -> Value {

@@ -26,9 +26,11 @@ pub(crate) fn answer(request: &Request, shared: &Shared) -> Step {
             Err(error) => document(400, json!({ "error": { "message": error.to_string() } })),
         },
         ("GET", path) if path.ends_with("/models") => {
-            let model =
-                |row: &crate::fault::Row| json!({ "id": row.name, "object": "model", "owned_by": "fake" });
-            document(200, json!({ "object": "list", "data": FAULTS.iter().map(model).collect::<Vec<_>>() }))
+            let model = |row: &crate::fault::Row| json!({ "id": row.name, "object": "model", "owned_by": "fake" });
+            document(
+                200,
+                json!({ "object": "list", "data": FAULTS.iter().map(model).collect::<Vec<_>>() }),
+            )
         }
         (method, path) => {
             let message = format!(

@@ -76,7 +76,11 @@ const fn row(fault: Fault, name: &'static str, what: &'static str) -> Row {
 
 /// Every fault; beside these, `status-` with any number from 300 to 599.
 pub const FAULTS: &[Row] = &[
-    row(Fault::RefuseConnection, "refuse-connection", "nobody listens: for `seconds`, or until the end"),
+    row(
+        Fault::RefuseConnection,
+        "refuse-connection",
+        "nobody listens: for `seconds`, or until the end",
+    ),
     row(
         Fault::ResetBeforeHeaders,
         "reset-before-headers",
@@ -87,7 +91,11 @@ pub const FAULTS: &[Row] = &[
         "close-before-headers",
         "the request is read, then the connection is closed",
     ),
-    row(Fault::Silent, "silent", "nothing is ever answered; with `seconds`, the connection closes then"),
+    row(
+        Fault::Silent,
+        "silent",
+        "nothing is ever answered; with `seconds`, the connection closes then",
+    ),
     row(Fault::Status(429), "status-429", "too many requests; `retry_after` becomes its header"),
     row(Fault::Status(500), "status-500", "the server failed"),
     row(Fault::Status(503), "status-503", "the server is overloaded"),
@@ -98,7 +106,11 @@ pub const FAULTS: &[Row] = &[
     row(Fault::InvalidRequest, "invalid-request", "400: the request is wrong"),
     row(Fault::ContextLength, "context-length", "400: the conversation is too long"),
     row(Fault::ContentFilter, "content-filter", "400: refused by content"),
-    row(Fault::Moderation, "moderation", "403: a moderation before the model has flagged the input"),
+    row(
+        Fault::Moderation,
+        "moderation",
+        "403: a moderation before the model has flagged the input",
+    ),
     row(Fault::ShouldNotRetry, "should-not-retry", "500 with `x-should-retry: false`"),
     row(
         Fault::RetryDelay,
@@ -120,7 +132,11 @@ pub const FAULTS: &[Row] = &[
     ),
     row(Fault::Gzip, "gzip", "the stream comes compressed with gzip, asked for or not"),
     row(Fault::Zstd, "zstd", "the stream comes compressed with zstd, asked for or not"),
-    row(Fault::SlowFirstToken, "slow-first-token", "headers at once, the first token after `seconds` (20)"),
+    row(
+        Fault::SlowFirstToken,
+        "slow-first-token",
+        "headers at once, the first token after `seconds` (20)",
+    ),
     row(Fault::SlowTokens, "slow-tokens", "`seconds` (1) before each token"),
     row(Fault::ResetMidStream, "reset-mid-stream", "the connection is reset `after` tokens (20)"),
     row(Fault::CloseMidStream, "close-mid-stream", "the connection is closed `after` tokens (20)"),
@@ -139,7 +155,11 @@ pub const FAULTS: &[Row] = &[
         "empty-deltas-mid-stream",
         "nothing but empty deltas comes `after` tokens (20), one each `seconds` (1)",
     ),
-    row(Fault::Truncated, "truncated", "the body ends well-formed `after` tokens (20), without a finish"),
+    row(
+        Fault::Truncated,
+        "truncated",
+        "the body ends well-formed `after` tokens (20), without a finish",
+    ),
     row(
         Fault::DoneWithoutFinish,
         "done-without-finish",
@@ -150,13 +170,21 @@ pub const FAULTS: &[Row] = &[
     row(Fault::NoDone, "no-done", "complete, with its finish, but the last event is missing"),
     row(Fault::NoUsage, "no-usage", "complete, but nothing says what it took"),
     row(Fault::ErrorInStream, "error-in-stream", "an error event `after` tokens (20)"),
-    row(Fault::RateLimitInStream, "rate-limit-in-stream", "a rate limit's error event `after` tokens (20)"),
+    row(
+        Fault::RateLimitInStream,
+        "rate-limit-in-stream",
+        "a rate limit's error event `after` tokens (20)",
+    ),
     row(
         Fault::ErrorObjectInStream,
         "error-object-in-stream",
         "`{\"object\":\"error\"}` `after` tokens (20), then done",
     ),
-    row(Fault::DetailInStream, "detail-in-stream", "`{\"detail\":…}` `after` tokens (20), then done"),
+    row(
+        Fault::DetailInStream,
+        "detail-in-stream",
+        "`{\"detail\":…}` `after` tokens (20), then done",
+    ),
     row(
         Fault::ErrorCodeInStream,
         "error-code-in-stream",
@@ -174,7 +202,11 @@ pub const FAULTS: &[Row] = &[
     ),
     row(Fault::FinishNull, "finish-null", "each chunk's finish_reason is the text \"null\""),
     row(Fault::SameIndexToolCalls, "same-index-tool-calls", "several tool calls share the index 0"),
-    row(Fault::NoIndexToolCalls, "no-index-tool-calls", "tool calls come whole and without an index"),
+    row(
+        Fault::NoIndexToolCalls,
+        "no-index-tool-calls",
+        "tool calls come whole and without an index",
+    ),
     row(Fault::LegacyFunctionCall, "legacy-function-call", "a tool call comes as `function_call`"),
     row(Fault::ContentParts, "content-parts", "content is a list of parts"),
     row(Fault::MessageForDelta, "message-for-delta", "`message` stands where `delta` should"),

@@ -52,7 +52,8 @@ impl Packing {
         match self {
             Self::Plain => Vec::new(),
             Self::Gzip { crc, len } => {
-                [stored(&[], true), (!crc).to_le_bytes().to_vec(), len.to_le_bytes().to_vec()].concat()
+                [stored(&[], true), (!crc).to_le_bytes().to_vec(), len.to_le_bytes().to_vec()]
+                    .concat()
             }
             Self::Zstd => vec![1, 0, 0],
         }
@@ -95,7 +96,8 @@ mod tests {
         bytes.extend(packing.pack(b"two"));
         bytes.extend(packing.tail());
         let (input, output) = (Stdio::piped(), Stdio::piped());
-        let mut child = Command::new(program).arg("-dc").stdin(input).stdout(output).spawn().ok()?;
+        let mut child =
+            Command::new(program).arg("-dc").stdin(input).stdout(output).spawn().ok()?;
         child.stdin.take().unwrap().write_all(&bytes).unwrap();
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{program}");

@@ -48,6 +48,7 @@ const KEYS: [&str; 3] = ["authorization", "x-api-key", "api-key"];
 pub(crate) fn header(name: &str, value: &[u8]) -> (String, String) {
     let name = name.to_ascii_lowercase();
     let is_key = KEYS.contains(&name.as_str());
-    let value = if is_key { "[key]".to_owned() } else { String::from_utf8_lossy(value).into_owned() };
+    let value =
+        if is_key { "[key]".to_owned() } else { String::from_utf8_lossy(value).into_owned() };
     (name, value)
 }

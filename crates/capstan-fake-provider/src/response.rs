@@ -50,7 +50,12 @@ pub(crate) enum Step {
 }
 
 /// All that happens to a call.
-pub(crate) fn steps(shape: Shape, asked: &Asked, script: &Script, rule: Option<&Rule>) -> Vec<Step> {
+pub(crate) fn steps(
+    shape: Shape,
+    asked: &Asked,
+    script: &Script,
+    rule: Option<&Rule>,
+) -> Vec<Step> {
     let answer = asked.answer(&script.answer);
     let plain = Rule::new(Fault::NoUsage);
     let (fault, rule) = (rule.map(|rule| rule.fault), rule.unwrap_or(&plain));
@@ -68,7 +73,8 @@ pub(crate) fn steps(shape: Shape, asked: &Asked, script: &Script, rule: Option<&
 pub(crate) fn resumed(script: &Script, after: usize) -> Vec<Step> {
     let asked = Asked::of(&json!({ "model": "kept", "stream": true }));
     let frames = Shape::Responses.frames(&asked, &script.answer, None).into_iter().skip(after + 1);
-    let write = |frame: Frame| Step::Write { bytes: frame.bytes(), is_token: frame.mark == Mark::Token };
+    let write =
+        |frame: Frame| Step::Write { bytes: frame.bytes(), is_token: frame.mark == Mark::Token };
     let mut steps = vec![Step::Open(Packing::Plain)];
     steps.extend(frames.map(write));
     steps.push(Step::End);
@@ -86,9 +92,11 @@ fn refused(shape: Shape, asked: &Asked, fault: Option<Fault>, rule: &Rule) -> Op
         Some(Fault::Html) => page(200),
         Some(Fault::Html502) => page(502),
         Some(Fault::Moderation) => json_response(403, &moderation(), Vec::new()),
-        Some(Fault::ShouldNotRetry) => {
-            json_response(500, &shape.error(complaint(500)), vec![("x-should-retry", "false".into())])
-        }
+        Some(Fault::ShouldNotRetry) => json_response(
+            500,
+            &shape.error(complaint(500)),
+            vec![("x-should-retry", "false".into())],
+        ),
         Some(Fault::RetryDelay) => {
             json_response(429, &retry_delay(rule.retry_after.unwrap_or(2)), Vec::new())
         }
@@ -119,8 +127,9 @@ const TRAILING: Complaint = Complaint {
 };
 
 fn complaint_of(fault: Fault) -> Option<Complaint> {
-    let invalid =
-        |code, message| Some(Complaint { status: 400, kind: "invalid_request_error", code, message });
+    let invalid = |code, message| {
+        Some(Complaint { status: 400, kind: "invalid_request_error", code, message })
+    };
     #[allow(clippy::wildcard_enum_match_arm)] // All others are no refusals.
     match fault {
         Fault::Status(status) => Some(complaint(status)),
@@ -137,9 +146,10 @@ fn complaint_of(fault: Fault) -> Option<Complaint> {
             Some("context_length_exceeded"),
             "This model's maximum context length is 8192 tokens; prompt is too long.",
         ),
-        Fault::ContentFilter => {
-            invalid(Some("content_policy_violation"), "Refused as a result of our content filtering policy.")
-        }
+        Fault::ContentFilter => invalid(
+            Some("content_policy_violation"),
+            "Refused as a result of our content filtering policy.",
+        ),
         _ => None,
     }
 }
@@ -159,7 +169,8 @@ fn complaint(status: u16) -> Complaint {
 
 /// As a router tells it that asks a moderation first.
 fn moderation() -> Value {
-    let metadata = json!({ "reasons": ["violence"], "flagged_input": "…", "provider_name": "fake" });
+    let metadata =
+        json!({ "reasons": ["violence"], "flagged_input": "…", "provider_name": "fake" });
     json!({ "error": { "code": 403, "message": "Your chosen model requires moderation and your input was flagged.", "metadata": metadata } })
 }
 
@@ -224,7 +235,8 @@ impl Stream<'_> {
     /// The frames that a fault leaves, and how it ends.
     fn broken(&self, frames: Vec<Frame>, fault: Option<Fault>) -> (Vec<Frame>, Step) {
         let every = self.rule.seconds.unwrap_or(SLOW);
-        let without = |mark: Mark| frames.iter().filter(|frame| frame.mark != mark).cloned().collect();
+        let without =
+            |mark: Mark| frames.iter().filter(|frame| frame.mark != mark).cloned().collect();
         match fault {
             Some(Fault::ResetMidStream) => (self.first(frames), Step::Reset),
             Some(Fault::CloseMidStream) => (self.first(frames), Step::Close),
@@ -232,9 +244,10 @@ impl Stream<'_> {
             Some(Fault::PingsMidStream) => {
                 (self.first(frames), Step::Pulse { bytes: self.shape.ping(), every })
             }
-            Some(Fault::EmptyDeltasMidStream) => {
-                (self.first(frames), Step::Pulse { bytes: self.shape.empty_delta(self.asked), every })
-            }
+            Some(Fault::EmptyDeltasMidStream) => (
+                self.first(frames),
+                Step::Pulse { bytes: self.shape.empty_delta(self.asked), every },
+            ),
             Some(Fault::Truncated) => (self.first(frames), Step::End),
             Some(Fault::DoneWithoutFinish) => (self.then_done(frames, None), Step::End),
             Some(Fault::Empty) => {
@@ -287,7 +300,8 @@ impl Stream<'_> {
     }
 
     fn then_done(&self, frames: Vec<Frame>, data: Option<String>) -> Vec<Frame> {
-        let done: Vec<Frame> = frames.iter().filter(|frame| frame.mark == Mark::Done).cloned().collect();
+        let done: Vec<Frame> =
+            frames.iter().filter(|frame| frame.mark == Mark::Done).cloned().collect();
         let mut kept = self.first(frames);
         kept.extend(data.map(|data| Frame { mark: Mark::Finish, event: None, data }));
         kept.extend(done);

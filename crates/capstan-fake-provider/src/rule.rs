@@ -52,7 +52,14 @@ pub enum RuleError {
 impl Rule {
     /// A fault that always strikes.
     pub fn new(fault: Fault) -> Self {
-        Self { fault, when: When::Always, model: None, after: None, seconds: None, retry_after: None }
+        Self {
+            fault,
+            when: When::Always,
+            model: None,
+            after: None,
+            seconds: None,
+            retry_after: None,
+        }
     }
 
     /// After so many tokens.
@@ -117,14 +124,19 @@ impl FromStr for When {
     fn from_str(text: &str) -> Result<Self, RuleError> {
         let number = |text: &str| text.parse::<usize>().ok().filter(|nth| *nth > 0);
         let read = if let Some(percent) = text.strip_suffix('%') {
-            let percent = percent.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
+            let percent =
+                percent.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
             percent.map(|percent| Self::Share(percent / 100.0))
         } else if let Some(seconds) = text.strip_suffix('s') {
-            let time = seconds.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            let time =
+                seconds.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
             time.map(Self::Within)
         } else if let Some((first, last)) = text.split_once('-') {
             let last = if last.is_empty() { Some(usize::MAX) } else { number(last) };
-            number(first).zip(last).filter(|(first, last)| first <= last).map(|(a, b)| Self::Calls(a, b))
+            number(first)
+                .zip(last)
+                .filter(|(first, last)| first <= last)
+                .map(|(a, b)| Self::Calls(a, b))
         } else {
             number(text).map(|nth| Self::Calls(nth, nth))
         };
@@ -152,8 +164,14 @@ mod tests {
 
     #[test]
     fn a_rule_reads_as_it_is_written() {
-        for text in ["silent", "status-503@1", "status-503@2-5", "truncated@2-", "gzip@30%", "status-429@60s"]
-        {
+        for text in [
+            "silent",
+            "status-503@1",
+            "status-503@2-5",
+            "truncated@2-",
+            "gzip@30%",
+            "status-429@60s",
+        ] {
             assert_eq!(text.parse::<Rule>().unwrap().to_string(), text);
         }
         for wrong in ["silent@", "silent@0", "silent@5-2", "silent@x", "silent@120%", "silence@1"] {
@@ -169,7 +187,9 @@ mod tests {
         };
         assert!(strikes("silent@2-3", 2, 0, 0) && !strikes("silent@2-3", 4, 0, 0));
         assert!(strikes("silent@60s", 9, 0, 59) && !strikes("silent@60s", 9, 0, 60));
-        let struck = |seed| (1..=1000).filter(|nth| strikes("silent@30%", *nth, seed, 0)).collect::<Vec<_>>();
+        let struck = |seed| {
+            (1..=1000).filter(|nth| strikes("silent@30%", *nth, seed, 0)).collect::<Vec<_>>()
+        };
         assert!((250..350).contains(&struck(1).len()), "{}", struck(1).len());
         assert_eq!(struck(1), struck(1));
         assert_ne!(struck(1), struck(2));

@@ -65,7 +65,8 @@ impl Script {
         };
         Ok(Self {
             answer: file.answer,
-            token_interval: duration(file.token_interval).ok_or(ScriptError::Seconds("token_interval"))?,
+            token_interval: duration(file.token_interval)
+                .ok_or(ScriptError::Seconds("token_interval"))?,
             seed: file.seed,
             faults: file.faults.into_iter().enumerate().map(rule).collect::<Result<_, _>>()?,
         })
@@ -110,9 +111,12 @@ enum EntryError {
 
 impl Entry {
     fn rule(self) -> Result<Rule, EntryError> {
-        let fault = self.fault.parse().map_err(|error| EntryError::Rule(RuleError::Fault(error)))?;
-        let when = self.when.map_or(Ok(When::Always), |when| when.parse()).map_err(EntryError::Rule)?;
-        let seconds = self.seconds.map(|seconds| duration(seconds).ok_or(EntryError::Seconds)).transpose()?;
+        let fault =
+            self.fault.parse().map_err(|error| EntryError::Rule(RuleError::Fault(error)))?;
+        let when =
+            self.when.map_or(Ok(When::Always), |when| when.parse()).map_err(EntryError::Rule)?;
+        let seconds =
+            self.seconds.map(|seconds| duration(seconds).ok_or(EntryError::Seconds)).transpose()?;
         Ok(Rule {
             when,
             model: self.model,
@@ -149,7 +153,10 @@ mod tests {
         "#;
         let script = Script::parse(text).unwrap();
         assert_eq!((script.seed, script.token_interval), (7, Duration::from_millis(2)));
-        assert_eq!((script.answer.text.as_str(), script.answer.tool_calls.len()), ("Hello there", 1));
+        assert_eq!(
+            (script.answer.text.as_str(), script.answer.tool_calls.len()),
+            ("Hello there", 1)
+        );
         let first = Rule { when: When::Calls(1, 2), ..Rule::new(Fault::Status(429)) };
         let second = Rule::new(Fault::ResetMidStream).after(1).seconds(Duration::from_millis(500));
         assert_eq!(script.faults, [first.model("gpt").retry_after(2), second]);

@@ -108,7 +108,8 @@ impl Drop for FakeProvider {
 impl Shared {
     fn new(script: Script) -> Self {
         let now = Instant::now();
-        let state = State { calls: Vec::new(), nth: HashMap::new(), began: now, set: now, refusals: 0 };
+        let state =
+            State { calls: Vec::new(), nth: HashMap::new(), began: now, set: now, refusals: 0 };
         let (changes, ended) = (watch::Sender::new(()), broadcast::Sender::new(FOLLOWED));
         Self { script: Mutex::new(script), state: Mutex::new(state), changes, ended }
     }
@@ -169,7 +170,8 @@ impl Shared {
         *nth += 1;
         let (nth, since) = (*nth, state.set.elapsed());
         let named = named(&asked.model);
-        let mut rules = faults.into_iter().filter(|rule| rule.fault != Fault::RefuseConnection).chain(named);
+        let mut rules =
+            faults.into_iter().filter(|rule| rule.fault != Fault::RefuseConnection).chain(named);
         let rule = rules.find(|rule| rule.strikes(&asked.model, nth, seed, since));
         let number = state.calls.len() + 1;
         let at = state.began.elapsed().as_secs_f64();
@@ -341,7 +343,8 @@ struct Open<'a> {
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        if let Some(call) = self.shared.update(self.number, |call| call.ending = Some(self.ending)) {
+        if let Some(call) = self.shared.update(self.number, |call| call.ending = Some(self.ending))
+        {
             // Nobody need follow.
             let _ = self.shared.ended.send(call);
         }

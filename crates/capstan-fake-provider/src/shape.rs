@@ -67,10 +67,14 @@ impl Shape {
     /// The protocol that is spoken at a path.
     pub(crate) fn at(path: &str) -> Option<Self> {
         let path = path.trim_end_matches('/');
-        [("/chat/completions", Self::Chat), ("/responses", Self::Responses), ("/messages", Self::Messages)]
-            .into_iter()
-            .find(|(end, _)| path.ends_with(end))
-            .map(|(_, shape)| shape)
+        [
+            ("/chat/completions", Self::Chat),
+            ("/responses", Self::Responses),
+            ("/messages", Self::Messages),
+        ]
+        .into_iter()
+        .find(|(end, _)| path.ends_with(end))
+        .map(|(_, shape)| shape)
     }
 
     pub(crate) fn name(self) -> &'static str {

@@ -22,7 +22,12 @@ async fn send(
     path: &str,
     body: &Value,
 ) -> Result<reqwest::Response, reqwest::Error> {
-    client().post(format!("{}/{path}", provider.url())).bearer_auth("sk-secret").json(body).send().await
+    client()
+        .post(format!("{}/{path}", provider.url()))
+        .bearer_auth("sk-secret")
+        .json(body)
+        .send()
+        .await
 }
 
 /// The body, and whether it came to an end by HTTP's rules.
@@ -47,7 +52,10 @@ fn text(body: &str) -> String {
     let events = data.filter_map(|data| serde_json::from_str::<Value>(data).ok());
     let pointers = ["/choices/0/delta/content", "/delta/text", "/delta"];
     let text = |event: Value| {
-        pointers.iter().find_map(|at| event.pointer(at)?.as_str().map(str::to_owned)).unwrap_or_default()
+        pointers
+            .iter()
+            .find_map(|at| event.pointer(at)?.as_str().map(str::to_owned))
+            .unwrap_or_default()
     };
     events.map(text).collect()
 }
@@ -78,14 +86,19 @@ async fn a_fault_strikes_by_the_number_of_the_call_and_by_the_name_of_the_model(
     for model in ["a", "a", "b", "a", "some/status-418@1", "some/status-418@1"] {
         statuses.push(send(&provider, PATHS[0], &question(model)).await.unwrap().status().as_u16());
     }
-    assert_eq!(statuses, [200, 503, 200, 200, 418, 503], "the script's rule comes before the model's name");
+    assert_eq!(
+        statuses,
+        [200, 503, 200, 200, 418, 503],
+        "the script's rule comes before the model's name"
+    );
 }
 
 #[tokio::test]
 async fn what_goes_wrong_is_changed_while_it_runs() {
     let provider = start(Script::default()).await;
-    let put =
-        |rules: &'static str| client().put(format!("{}/fake/faults", provider.url())).body(rules).send();
+    let put = |rules: &'static str| {
+        client().put(format!("{}/fake/faults", provider.url())).body(rules).send()
+    };
     assert_eq!(put("status-429@1, wrong-key").await.unwrap().status(), 200);
     for expected in [429, 401, 401] {
         assert_eq!(send(&provider, PATHS[0], &question("m")).await.unwrap().status(), expected);
@@ -95,9 +108,16 @@ async fn what_goes_wrong_is_changed_while_it_runs() {
     assert!(refused.text().await.unwrap().contains("no fault is called \\\"silence\\\""));
     put("none").await.unwrap();
     assert_eq!(send(&provider, PATHS[0], &question("m")).await.unwrap().status(), 200);
-    let told: Value =
-        client().get(format!("{}/fake/calls", provider.url())).send().await.unwrap().json().await.unwrap();
-    let faults: Vec<&Value> = told["calls"].as_array().unwrap().iter().map(|call| &call["fault"]).collect();
+    let told: Value = client()
+        .get(format!("{}/fake/calls", provider.url()))
+        .send()
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
+    let faults: Vec<&Value> =
+        told["calls"].as_array().unwrap().iter().map(|call| &call["fault"]).collect();
     assert_eq!(json!(faults), json!(["status-429", "wrong-key", "wrong-key", null]));
 }
 
@@ -115,7 +135,11 @@ async fn a_stream_breaks_after_as_many_tokens_as_it_is_told() {
         let provider = start(Script::default().fault(Rule::new(fault).after(3))).await;
         for path in PATHS {
             let (body, is_whole) = read(send(&provider, path, &question("m")).await.unwrap()).await;
-            assert_eq!((text(&body), is_whole), (said.clone(), ends_well), "{fault} {path}: {body}");
+            assert_eq!(
+                (text(&body), is_whole),
+                (said.clone(), ends_well),
+                "{fault} {path}: {body}"
+            );
             let is_finished =
                 ["\"stop\"", "end_turn", "response.completed"].iter().any(|end| body.contains(end));
             assert!(!is_finished, "{fault} {path}: {body}");
@@ -131,7 +155,9 @@ async fn before_the_headers_a_connection_is_refused_reset_or_closed() {
         let error = loop {
             // The port of the first may be open for a moment.
             match send(&provider, PATHS[0], &question("m")).await {
-                Err(error) if fault != Fault::RefuseConnection || error.is_connect() => break error,
+                Err(error) if fault != Fault::RefuseConnection || error.is_connect() => {
+                    break error;
+                }
                 _ => {}
             }
         };
@@ -143,9 +169,12 @@ async fn before_the_headers_a_connection_is_refused_reset_or_closed() {
 
 #[tokio::test]
 async fn who_hangs_up_is_on_record() {
-    for fault in [Fault::Silent, Fault::StallMidStream, Fault::SlowFirstToken, Fault::PingsMidStream] {
+    for fault in
+        [Fault::Silent, Fault::StallMidStream, Fault::SlowFirstToken, Fault::PingsMidStream]
+    {
         let pace = Duration::from_millis(5);
-        let rule = Rule { seconds: (fault == Fault::PingsMidStream).then_some(pace), ..Rule::new(fault) };
+        let rule =
+            Rule { seconds: (fault == Fault::PingsMidStream).then_some(pace), ..Rule::new(fault) };
         let provider = start(Script::default().fault(rule)).await;
         let calling = tokio::spawn(send_owned(provider.url()));
         provider.until(|calls| calls.len() == 1).await;
@@ -162,19 +191,25 @@ async fn send_owned(url: String) {
 
 #[tokio::test]
 async fn an_assistant_message_at_the_end_is_gone_on_from_or_refused() {
-    let provider = start(Script::default().fault(Rule::new(Fault::RefusesPrefill).model("strict"))).await;
-    let words: Vec<String> = Answer::default().text.split_inclusive(' ').map(str::to_owned).collect();
+    let provider =
+        start(Script::default().fault(Rule::new(Fault::RefusesPrefill).model("strict"))).await;
+    let words: Vec<String> =
+        Answer::default().text.split_inclusive(' ').map(str::to_owned).collect();
     let said = words[..10].concat();
     let ask = |model: &str, said: &str| {
         let mut body = question(model);
-        body["messages"].as_array_mut().unwrap().push(json!({ "role": "assistant", "content": said }));
+        body["messages"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({ "role": "assistant", "content": said }));
         body
     };
     let (body, _) = read(send(&provider, PATHS[0], &ask("m", &said)).await.unwrap()).await;
     assert_eq!(text(&body), words[10..].concat());
     let trailing = send(&provider, PATHS[2], &ask("m", &said)).await.unwrap();
     assert_eq!(trailing.status(), 400, "{}", trailing.text().await.unwrap());
-    let (body, _) = read(send(&provider, PATHS[2], &ask("m", said.trim_end())).await.unwrap()).await;
+    let (body, _) =
+        read(send(&provider, PATHS[2], &ask("m", said.trim_end())).await.unwrap()).await;
     assert_eq!(text(&body), format!(" {}", words[10..].concat()));
     assert_eq!(send(&provider, PATHS[0], &ask("strict", &said)).await.unwrap().status(), 400);
     assert_eq!(send(&provider, PATHS[0], &question("strict")).await.unwrap().status(), 200);
@@ -205,14 +240,15 @@ async fn tool_calls_come_as_each_shape_and_each_odd_server_writes_them() {
 #[tokio::test]
 async fn every_fault_makes_a_difference() {
     let call = ToolCall { name: "pay".into(), arguments: serde_json::Map::new() };
-    let script =
-        Script::default().answer(Answer { tool_calls: vec![call.clone(), call], ..Answer::default() });
+    let script = Script::default()
+        .answer(Answer { tool_calls: vec![call.clone(), call], ..Answer::default() });
     let provider = start(script).await;
     let healthy = seen(provider.url(), "m").await;
     // These two are tested above: one closes the port, the other needs a prefill.
     let is_tried = |fault| !matches!(fault, Fault::RefuseConnection | Fault::RefusesPrefill);
     let rows = FAULTS.iter().filter(|row| is_tried(row.fault));
-    let tried: Vec<_> = rows.map(|row| (row.name, tokio::spawn(seen(provider.url(), row.name)))).collect();
+    let tried: Vec<_> =
+        rows.map(|row| (row.name, tokio::spawn(seen(provider.url(), row.name)))).collect();
     for (name, seen) in tried {
         assert_ne!(seen.await.unwrap(), healthy, "{name}");
     }
@@ -223,9 +259,12 @@ async fn seen(url: String, model: &'static str) -> String {
     let call = async {
         let sent = client().post(format!("{url}/{}", PATHS[0])).json(&question(model)).send().await;
         let Ok(response) = sent else { return "no response".to_owned() };
-        let head = format!("{} {:?}", response.status(), response.headers().get("content-encoding"));
+        let head =
+            format!("{} {:?}", response.status(), response.headers().get("content-encoding"));
         let (body, is_whole) = read(response).await;
         format!("{head} {is_whole} {}", body.replace(model, "m"))
     };
-    tokio::time::timeout(Duration::from_millis(500), call).await.unwrap_or_else(|_| "too long".to_owned())
+    tokio::time::timeout(Duration::from_millis(500), call)
+        .await
+        .unwrap_or_else(|_| "too long".to_owned())
 }

@@ -46,7 +46,8 @@ impl Caller {
     /// Refuses what its key or token is not for.
     pub(crate) fn check(&self, operation: Operation) -> Result<(), Fault> {
         let Some(scope) = self.scopes.lacks(operation) else { return Ok(()) };
-        let message = format!("The key or token may not do this: it lacks the scope `{}`.", scope.word());
+        let message =
+            format!("The key or token may not do this: it lacks the scope `{}`.", scope.word());
         let fault = Fault::new(FaultKind::TenantUnauthorized).with_message(message);
         Err(fault.with_detail(LACKS, scope.word()))
     }
@@ -207,10 +208,15 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// Without tenants only this machine may ask: a foreign Host is DNS rebinding, a foreign Origin another site's page.
 /// A server that is open to everybody has nothing to guard in this way; [`cors`] still holds.
-pub(crate) async fn guard_loopback(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard_loopback(
+    State(app): State<App>,
+    request: Request,
+    next: Next,
+) -> Response {
     if app.settings.is_local() && !app.settings.open {
         let headers = request.headers();
-        let is_foreign_origin = headers.get(header::ORIGIN).is_some_and(|origin| !app.allows_origin(origin));
+        let is_foreign_origin =
+            headers.get(header::ORIGIN).is_some_and(|origin| !app.allows_origin(origin));
         if is_foreign_host(request.uri(), headers) || is_foreign_origin {
             let fault = Fault::new(FaultKind::TenantUnauthorized).with_message(
                 "Without tenants this server answers only to this machine: check Host and Origin.",
@@ -235,7 +241,8 @@ fn names_loopback(host: &HeaderValue) -> bool {
 
 fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    bare.eq_ignore_ascii_case("localhost")
+        || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 impl App {
@@ -329,9 +336,10 @@ mod tests {
         ] {
             assert!(names_a_key(name), "{name}");
         }
-        for name in
-            ["ticket", "after", "before", "limit", "profile", "face", "from", "purge", "monkey", "keys"]
-        {
+        for name in [
+            "ticket", "after", "before", "limit", "profile", "face", "from", "purge", "monkey",
+            "keys",
+        ] {
             assert!(!names_a_key(name), "{name}");
         }
     }
@@ -351,7 +359,8 @@ mod tests {
         for host in [&b"localhost"[..], b"127.0.0.1:8787", b"[::1]:8787"] {
             assert!(names_loopback(&HeaderValue::from_bytes(host).unwrap()));
         }
-        for host in [&b"\xff"[..], b"", b"localhost, example.org", b"local host", b"example.org:80"] {
+        for host in [&b"\xff"[..], b"", b"localhost, example.org", b"local host", b"example.org:80"]
+        {
             assert!(!names_loopback(&HeaderValue::from_bytes(host).unwrap()));
         }
     }

@@ -110,7 +110,8 @@ impl Told {
 impl Audit {
     /// Somebody was refused for what they showed, or for what it allows.
     pub(crate) fn refused(&self, who: Who, fault: &Fault, method: &Method, path: &str) {
-        let (is_told, untold) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
+        let (is_told, untold) =
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
         if untold > 0 {
             tracing::info!(target: AUDIT, untold, "more refusals than are told one by one");
         }

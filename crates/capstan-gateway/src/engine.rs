@@ -183,7 +183,8 @@ impl Engine {
     pub(crate) fn agent_for(&self, path: Option<&str>, ask: &Ask) -> Result<&Registered, Fault> {
         if let Some(name) = path.or(ask.agent.as_deref()) {
             return self.agent(name).ok_or_else(|| {
-                Fault::new(FaultKind::AgentNotFound).with_message(format!("No agent is called {name:?}."))
+                Fault::new(FaultKind::AgentNotFound)
+                    .with_message(format!("No agent is called {name:?}."))
             });
         }
         let named = ask.agent_id.and_then(|id| self.agents.iter().find(|a| a.id == id));
@@ -238,8 +239,10 @@ impl Engine {
 
     /// What a run was asked, from the body that is kept with it.
     pub(crate) fn asked(&self, run: &Run, body: &[u8]) -> Result<Ask, Fault> {
-        let unknown =
-            || Fault::new(FaultKind::AgentExecutionError).with_message("The run is of an unknown face.");
+        let unknown = || {
+            Fault::new(FaultKind::AgentExecutionError)
+                .with_message("The run is of an unknown face.")
+        };
         let ask = self.protocols.decode(&run.face, body).ok_or_else(unknown)??;
         // The face may have found these elsewhere than in the body.
         let previous = run.previous_response.as_deref().and_then(|stream| stream.parse().ok());
@@ -262,7 +265,8 @@ impl Engine {
     /// The same for a run that somebody has left: between its claim and that record there is room for a crash.
     async fn prepare_again(&self, run: &Run) -> Result<(), Fault> {
         if self.before_work.concerns(run) {
-            let body = self.journal.store().body(run.stream_id).await.map_err(faults::journal_fault)?;
+            let body =
+                self.journal.store().body(run.stream_id).await.map_err(faults::journal_fault)?;
             // What cannot be read any more ends as it may; there is nobody to tell.
             if let Ok(ask) = self.asked(run, &body.unwrap_or_default()) {
                 self.before_work.prepare(run, &ask).await;

@@ -137,7 +137,13 @@ pub(crate) trait Face: Send + Sync + 'static {
 
     /// Adds to a question what its body does not tell: what stands in the head of its request, or in the journal. What
     /// the run's record keeps of it (session, chat, previous run) need not be found again.
-    async fn complete(&self, _app: &App, _tenant: &str, _parts: &Parts, _ask: &mut Ask) -> Result<(), Fault> {
+    async fn complete(
+        &self,
+        _app: &App,
+        _tenant: &str,
+        _parts: &Parts,
+        _ask: &mut Ask,
+    ) -> Result<(), Fault> {
         Ok(())
     }
 

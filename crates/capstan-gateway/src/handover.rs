@@ -35,12 +35,15 @@ pub(crate) struct Lasting;
 /// Whether an answer to this request may be handed over, and what becomes of the connection then.
 pub(crate) fn after<B>(request: &Request<B>) -> Option<After> {
     let is_possible = request.version() == Version::HTTP_11 && request.method() != Method::HEAD;
-    let closes = request.headers().get_all(CONNECTION).iter().any(|value| is_close(value.as_bytes()));
+    let closes =
+        request.headers().get_all(CONNECTION).iter().any(|value| is_close(value.as_bytes()));
     is_possible.then_some(if closes { After::Close } else { After::GoOn })
 }
 
 fn is_close(connection: &[u8]) -> bool {
-    connection.split(|byte| *byte == b',').any(|word| word.trim_ascii().eq_ignore_ascii_case(b"close"))
+    connection
+        .split(|byte| *byte == b',')
+        .any(|word| word.trim_ascii().eq_ignore_ascii_case(b"close"))
 }
 
 /// A request's body that notes when it was read to its end. What is left of one would be taken for the next request.
@@ -299,13 +302,18 @@ impl Chunks {
         self.tail.is_empty()
     }
 
-    fn poll_write<S>(&mut self, socket: &mut Socket<S>, cx: &mut Context<'_>) -> Poll<io::Result<()>>
+    fn poll_write<S>(
+        &mut self,
+        socket: &mut Socket<S>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         while !self.is_written() {
             let mut slices = [IoSlice::new(&[]); GATHERED_PIECES + 2];
-            let parts = iter::once(self.head.rest()).chain(self.pieces.iter().map(|piece| &piece[..]));
+            let parts =
+                iter::once(self.head.rest()).chain(self.pieces.iter().map(|piece| &piece[..]));
             let parts = parts.chain(iter::once(self.tail));
             let count = self.pieces.len() + 2;
             slices.iter_mut().zip(parts).for_each(|(slice, part)| *slice = IoSlice::new(part));
@@ -379,7 +387,8 @@ mod tests {
     async fn sent(pieces: Vec<io::Result<Bytes>>, room: usize) -> (Vec<u8>, io::Result<()>) {
         let (mut peer, socket) = duplex(room);
         let mut socket = Socket::new(socket, Handover::default());
-        let sending = async move { send(&mut socket, Body::from_stream(stream::iter(pieces))).await };
+        let sending =
+            async move { send(&mut socket, Body::from_stream(stream::iter(pieces))).await };
         let mut wire = Vec::new();
         let (ended, read) = tokio::join!(sending, peer.read_to_end(&mut wire));
         read.unwrap();
@@ -390,7 +399,8 @@ mod tests {
     fn unchunked(mut wire: &[u8]) -> (Vec<u8>, bool) {
         let mut whole = Vec::new();
         while let Some(line) = wire.windows(2).position(|pair| pair == b"\r\n") {
-            let size = usize::from_str_radix(std::str::from_utf8(&wire[..line]).unwrap(), 16).unwrap();
+            let size =
+                usize::from_str_radix(std::str::from_utf8(&wire[..line]).unwrap(), 16).unwrap();
             wire = &wire[line + 2..];
             whole.extend_from_slice(&wire[..size]);
             assert_eq!(&wire[size..size + 2], b"\r\n");
@@ -406,7 +416,8 @@ mod tests {
     #[tokio::test]
     async fn a_body_goes_over_whole_whatever_its_pieces_and_however_little_is_taken_at_once() {
         let sizes = [0, 1, 15, 16, 255, 9_000, 0, 70_000].into_iter().chain([3; 40]);
-        let pieces: Vec<Bytes> = sizes.zip(b'a'..).map(|(size, byte)| vec![byte; size].into()).collect();
+        let pieces: Vec<Bytes> =
+            sizes.zip(b'a'..).map(|(size, byte)| vec![byte; size].into()).collect();
         let whole = pieces.concat();
         for room in [1, 7, 1_000, 1_000_000] {
             let (wire, ended) = sent(pieces.iter().cloned().map(Ok).collect(), room).await;
@@ -465,7 +476,8 @@ mod tests {
         let mut socket = Socket::new(socket, Handover::default());
         let asking = async {
             tokio::io::AsyncWriteExt::write_all(&mut peer, b"the next request").await.unwrap();
-            tokio::time::timeout(std::time::Duration::from_millis(1), std::future::pending::<()>()).await
+            tokio::time::timeout(std::time::Duration::from_millis(1), std::future::pending::<()>())
+                .await
         };
         tokio::select! {
             ended = send(&mut socket, lasting()) => panic!("{ended:?}"),
@@ -479,7 +491,8 @@ mod tests {
     #[test]
     fn what_becomes_of_a_connection_is_what_its_request_says() {
         let after = |method: &str, version, connection: &str| {
-            let request = Request::builder().method(method).version(version).header(CONNECTION, connection);
+            let request =
+                Request::builder().method(method).version(version).header(CONNECTION, connection);
             after(&request.body(()).unwrap())
         };
         assert_eq!(after("GET", Version::HTTP_11, "keep-alive"), Some(After::GoOn));

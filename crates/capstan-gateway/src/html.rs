@@ -8,8 +8,7 @@ use http::{HeaderName, header};
 pub(crate) const STYLE: &str = include_str!("html/style.css");
 
 /// Nothing runs, nothing is loaded but the style.
-const POLICY: &str =
-    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const HEADERS: [(HeaderName, &str); 2] =
     [(header::CONTENT_SECURITY_POLICY, POLICY), (header::REFERRER_POLICY, "no-referrer")];
@@ -45,8 +44,10 @@ pub(crate) fn prose(text: &str) -> String {
 
 fn block(text: &str) -> String {
     if text.starts_with("- ") {
-        let items: String =
-            text.lines().map(|line| format!("<li>{}</li>", inline(line.trim_start_matches("- ")))).collect();
+        let items: String = text
+            .lines()
+            .map(|line| format!("<li>{}</li>", inline(line.trim_start_matches("- "))))
+            .collect();
         return format!("<ul>{items}</ul>");
     }
     format!("<p>{}</p>", inline(text))
@@ -56,7 +57,11 @@ fn block(text: &str) -> String {
 pub(crate) fn inline(text: &str) -> String {
     let pieces = text.split('`').enumerate();
     pieces
-        .map(|(n, piece)| if n % 2 == 1 { format!("<code>{}</code>", escape(piece)) } else { escape(piece) })
+        .map(
+            |(n, piece)| {
+                if n % 2 == 1 { format!("<code>{}</code>", escape(piece)) } else { escape(piece) }
+            },
+        )
         .collect()
 }
 

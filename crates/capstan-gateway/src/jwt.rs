@@ -102,7 +102,8 @@ impl KeySet {
         if text.len() > MOST_KEY_BYTES {
             return Err(format!("a set of keys has at most {MOST_KEY_BYTES} bytes"));
         }
-        let set: Set = serde_json::from_slice(text).map_err(|_| "this is not a JSON Web Key Set")?;
+        let set: Set =
+            serde_json::from_slice(text).map_err(|_| "this is not a JSON Web Key Set")?;
         if set.keys.len() > MOST_KEYS {
             return Err(format!("a set of keys has at most {MOST_KEYS} of them"));
         }
@@ -193,7 +194,12 @@ impl Jwt {
     }
 
     /// Who shows this token at this time, or why it does not count.
-    pub(crate) fn check(&self, token: &str, tenants: &Tenants, now: Timestamp) -> Result<Claims, Fault> {
+    pub(crate) fn check(
+        &self,
+        token: &str,
+        tenants: &Tenants,
+        now: Timestamp,
+    ) -> Result<Claims, Fault> {
         let unfit = || refused("The token is not one that this server takes.");
         if token.len() > LONGEST_TOKEN {
             return Err(unfit());
@@ -307,7 +313,9 @@ fn scopes(claims: &Map<String, Value>, is_required: bool) -> Scopes {
     let of_words = |words: &str| words.split(' ').filter_map(Scope::of_word).collect::<Vec<_>>();
     match claims.get("scope").or_else(|| claims.get("scp")) {
         Some(Value::String(words)) => of_words(words).into_iter().collect(),
-        Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).flat_map(of_words).collect(),
+        Some(Value::Array(list)) => {
+            list.iter().filter_map(Value::as_str).flat_map(of_words).collect()
+        }
         None if !is_required => Scopes::ALL,
         _ => Scopes::NONE,
     }

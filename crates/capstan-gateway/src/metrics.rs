@@ -95,7 +95,8 @@ const OUTCOMES: [&str; 6] =
 impl Metrics {
     pub(crate) fn new(faces: &[Arc<dyn Face>]) -> Self {
         let mut registry = Registry::with_prefix("capstan");
-        let (runs, faults) = (Family::<Ended, Counter>::default(), Family::<Failed, Counter>::default());
+        let (runs, faults) =
+            (Family::<Ended, Counter>::default(), Family::<Failed, Counter>::default());
         registry.register("runs", "Runs that ended, by outcome and agent", runs.clone());
         registry.register("faults", "Faults, by code and agent", faults.clone());
         let tokens = Family::<Label, Counter>::default();
@@ -113,13 +114,17 @@ impl Metrics {
         let by_op = Family::<Label, Counter>::default();
         registry.register("packets", "Packets written, by op", by_op.clone());
         // Looked up once: a packet must not cost a search.
-        let packets =
-            StreamOpCode::ALL.map(|op| by_op.get_or_create_owned(&Label { name: op.as_str().to_owned() }));
+        let packets = StreamOpCode::ALL
+            .map(|op| by_op.get_or_create_owned(&Label { name: op.as_str().to_owned() }));
         let by_type = Family::<FaceLabel, Counter>::default();
         registry.register("face_events", "Events of faces sent, by face and type", by_type.clone());
-        let types = faces.iter().flat_map(|face| face.event_types().iter().map(|kind| (face.name(), *kind)));
+        let types = faces
+            .iter()
+            .flat_map(|face| face.event_types().iter().map(|kind| (face.name(), *kind)));
         let face_events = types
-            .map(|(face, kind)| ((face, kind), by_type.get_or_create_owned(&FaceLabel::new(face, kind))))
+            .map(|(face, kind)| {
+                ((face, kind), by_type.get_or_create_owned(&FaceLabel::new(face, kind)))
+            })
             .collect();
         let face_errors = Family::<FaceLabel, Counter>::default();
         registry.register(
@@ -143,8 +148,10 @@ impl Metrics {
         );
         let stalled_readers =
             counter("stalled_readers", "Connections that were cut because nothing was read");
-        let damaged_reads = counter("damaged_reads", "Readers that met a damaged place of the journal");
-        let clock_steps = counter("clock_steps", "Times that the clock was set while the server ran");
+        let damaged_reads =
+            counter("damaged_reads", "Readers that met a damaged place of the journal");
+        let clock_steps =
+            counter("clock_steps", "Times that the clock was set while the server ran");
         let console = Family::<Label, Counter>::default();
         registry.register(
             "console",
@@ -223,7 +230,9 @@ impl Metrics {
 
     /// A failed attempt, or a request that was refused.
     pub(crate) fn fault(&self, kind: FaultKind, agent: &str) {
-        self.faults.get_or_create(&Failed { code: kind.entry().code, agent: agent.to_owned() }).inc();
+        self.faults
+            .get_or_create(&Failed { code: kind.entry().code, agent: agent.to_owned() })
+            .inc();
     }
 
     /// Takes over what the engine has counted itself.
@@ -273,7 +282,9 @@ impl RunObserver for Metrics {
             Happened::AttemptBegan => self.attempt_began(agent),
             Happened::FirstPacket { after } => self.first_packet(agent, after),
             Happened::Appended { took } => self.append_seconds.observe(took.as_secs_f64()),
-            Happened::CallEnded { call, output_tokens } => self.routes.call_ended(agent, call, output_tokens),
+            Happened::CallEnded { call, output_tokens } => {
+                self.routes.call_ended(agent, call, output_tokens)
+            }
             Happened::AttemptFailed { fault } => self.fault(fault.kind(), agent),
             Happened::JournalRefused { kind } => self.fault(kind, agent),
             Happened::Ended => {
@@ -342,8 +353,10 @@ mod tests {
             is_left: true,
         };
         metrics.routes.call_ended("r", &call, None);
-        let state =
-            capstan_agent::MemberState { name: "m".into(), breaker: capstan_agent::BreakerState::Open };
+        let state = capstan_agent::MemberState {
+            name: "m".into(),
+            breaker: capstan_agent::BreakerState::Open,
+        };
         metrics.routes.stand("r", &[state]);
         let text = metrics.encode();
         let described = |mark: &str| {

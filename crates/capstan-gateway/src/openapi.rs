@@ -19,7 +19,8 @@ use crate::scopes::Operation;
 pub(crate) use bodies::{Body, of_user};
 use document::document;
 pub(crate) use headers::{
-    ALLOW_RESET, CURSOR, ETAG, Header, KNOWN_TAG, REQUEST_ID, STREAM_ID, STREAM_TICKET, TENANT_ID, WAIT,
+    ALLOW_RESET, CURSOR, ETAG, Header, KNOWN_TAG, REQUEST_ID, STREAM_ID, STREAM_TICKET, TENANT_ID,
+    WAIT,
 };
 pub(crate) use page::page;
 pub(crate) use parameters::{AGENT, FILE, PathParameter, SESSION, SLUG, STREAM, TENANT, VIEW};
@@ -109,17 +110,22 @@ pub(crate) struct Tag {
 impl Tag {
     pub(crate) const RUNS: Self =
         Self { name: "Runs", says: "Start a run, or attach to one that was started." };
-    pub(crate) const STREAMS: Self =
-        Self { name: "Streams", says: "Watch, list, page through, stop and erase the streams of runs." };
+    pub(crate) const STREAMS: Self = Self {
+        name: "Streams",
+        says: "Watch, list, page through, stop and erase the streams of runs.",
+    };
     pub(crate) const SESSIONS: Self =
         Self { name: "Sessions", says: "What a conversation remembers, and how it is forgotten." };
-    pub(crate) const FAULTS: Self =
-        Self { name: "Faults", says: "The catalogue: every way in which a request or a run can fail." };
+    pub(crate) const FAULTS: Self = Self {
+        name: "Faults",
+        says: "The catalogue: every way in which a request or a run can fail.",
+    };
     pub(crate) const CONSOLE: Self = Self {
         name: "Console",
         says: "What runs, and why it failed: for tenants of their own, for operators of those they look after.",
     };
-    pub(crate) const SERVER: Self = Self { name: "Server", says: "How the server feels, and its pages." };
+    pub(crate) const SERVER: Self =
+        Self { name: "Server", says: "How the server feels, and its pages." };
 }
 
 /// One way to answer.

@@ -115,8 +115,11 @@ impl FromRequestParts<App> for Operator {
         if let Some(operator) = presented.and_then(|key| app.settings.operators.holder_of(key)) {
             return Ok(operator);
         }
-        let kind =
-            if presented.is_some() { FaultKind::TenantUnauthorized } else { FaultKind::TenantRequired };
+        let kind = if presented.is_some() {
+            FaultKind::TenantUnauthorized
+        } else {
+            FaultKind::TenantRequired
+        };
         let fault = Fault::new(kind).with_message("This is for operators.");
         app.audit.refused(Who::stranger(presented), &fault, &parts.method, parts.uri.path());
         Err(fault.into())
@@ -144,7 +147,9 @@ mod tests {
         assert!(!some.may_to(Right::Content, "acme") && !some.may(Right::Act));
         let all = Operator { tenants: vec![EVERY_TENANT.into()], ..some };
         let operators = Operators::from(vec![all]);
-        assert!(operators.holder_of("k").is_some_and(|operator| operator.may_to(Right::Look, "other")));
+        assert!(
+            operators.holder_of("k").is_some_and(|operator| operator.may_to(Right::Look, "other"))
+        );
         assert!(operators.holder_of("").is_none() && operators.holder_of("kk").is_none());
         operators.clone().replace(Vec::new());
         assert!(operators.holder_of("k").is_none());

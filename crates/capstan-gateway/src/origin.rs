@@ -44,7 +44,9 @@ mod tests {
     #[test]
     fn origins_are_equal_by_scheme_host_and_port() {
         let own = Origin::parse("http://Hooks.internal:80").unwrap();
-        for same in ["http://hooks.internal/", "http://hooks.internal/a?b", "HTTP://hooks.internal.:80/"] {
+        for same in
+            ["http://hooks.internal/", "http://hooks.internal/a?b", "HTTP://hooks.internal.:80/"]
+        {
             assert_eq!(Origin::of_url(same).as_ref(), Some(&own), "{same}");
         }
         for other in [

@@ -53,7 +53,9 @@ pub(crate) async fn count(State(app): State<App>, mut request: Request, next: Ne
     let response = next.run(request).await;
     let Some(name) = payer.0.get() else { return response };
     let size = response.body().size_hint().exact().filter(|size| *size > SMALL);
-    let Some(size) = size.filter(|_| response.extensions().get::<Paid>().is_none()) else { return response };
+    let Some(size) = size.filter(|_| response.extensions().get::<Paid>().is_none()) else {
+        return response;
+    };
     let mut load = app.limiter.load(name);
     if let Err(fault) = load.grow(size as usize, &app.settings.limits) {
         return Refusal::from(fault).into_response();

@@ -62,7 +62,8 @@ impl Passages {
         let mut living = self.living.lock().await;
         if living.as_ref().is_none_or(|(asked, _)| asked.elapsed() >= LOOK_EVERY / 2) {
             let Ok(replicas) = app.journal.store().replicas().await else { return true };
-            let alive = replicas.into_iter().filter(|one| one.standing != Standing::Gone).map(|one| one.id);
+            let alive =
+                replicas.into_iter().filter(|one| one.standing != Standing::Gone).map(|one| one.id);
             *living = Some((Instant::now(), alive.collect()));
         }
         living.as_ref().is_none_or(|(_, alive)| alive.contains(&peer))
@@ -119,7 +120,8 @@ async fn carry(app: &App, tenant: &str, peer: Peer, request: Request) -> Result<
         return Err(unreachable(GONE));
     };
     let room = Arc::clone(&passages.room).try_acquire_owned();
-    let room = room.map_err(|_| unreachable("Too many requests are passed on to another server."))?;
+    let room =
+        room.map_err(|_| unreachable("Too many requests are passed on to another server."))?;
     let request = marked(app, tenant, url, request).await?;
     let mut look = every(LOOK_EVERY);
     let passing = way.pass(request);
@@ -154,7 +156,8 @@ async fn marked(app: &App, tenant: &str, url: &str, request: Request) -> Result<
     let mark = Marks::of(app).await?.make(tenant, &request, app.wall.now());
     let (mut head, body) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-    head.uri = format!("{}{path}", url.trim_end_matches('/')).parse::<Uri>().map_err(Fault::from_error)?;
+    head.uri =
+        format!("{}{path}", url.trim_end_matches('/')).parse::<Uri>().map_err(Fault::from_error)?;
     head.version = http::Version::default();
     drop_hop_by_hop(&mut head.headers);
     // It is said anew, of the other process.
@@ -194,7 +197,12 @@ fn drop_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 /// The other's answer, cut off as soon as that process is gone.
-fn returned(app: &App, peer: Uuid, response: http::Response<Body>, room: OwnedSemaphorePermit) -> Response {
+fn returned(
+    app: &App,
+    peer: Uuid,
+    response: http::Response<Body>,
+    room: OwnedSemaphorePermit,
+) -> Response {
     let (mut head, body) = response.into_parts();
     drop_hop_by_hop(&mut head.headers);
     // This process's own layers say these.

@@ -76,7 +76,8 @@ pub(crate) async fn answer(
     let begun = app.limiter.heavy.begin(&caller.tenant, body.len()).await;
     let decode = || face.resume_point(parts).and_then(|point| Ok((point, face.decode(&body)?)));
     let decoded = heavy::aside(body.len(), decode);
-    let (point, mut ask) = decoded.map_err(|fault| face::refusal(app, face, fault, Asker::Unread(parts)))?;
+    let (point, mut ask) =
+        decoded.map_err(|fault| face::refusal(app, face, fault, Asker::Unread(parts)))?;
     let completed = face.complete(app, &caller.tenant, parts, &mut ask).await;
     if let Err(fault) = completed.and_then(|()| ask.check()) {
         return Err(face::refusal(app, face, fault, Asker::Client(parts, &ask)));
@@ -140,7 +141,11 @@ fn mark_of(parts: &Parts) -> Option<String> {
 }
 
 /// Answers a viewer that only looks.
-pub(crate) async fn watch(app: &App, face: &dyn Face, opening: Opening<'_>) -> Result<Response, Fault> {
+pub(crate) async fn watch(
+    app: &App,
+    face: &dyn Face,
+    opening: Opening<'_>,
+) -> Result<Response, Fault> {
     app.metrics.resumed(opening.point);
     opening.point.in_run(opening.run)?;
     let slot = app.limiter.take_reader(&opening.run.tenant, &app.settings.limits)?;
@@ -183,8 +188,12 @@ async fn read_body(app: &App, tenant: &str, body: Body, load: &mut Load) -> Resu
     match tokio::time::timeout(app.settings.timeouts.request, taking).await {
         Ok(Ok(Ok(bytes))) => bytes.ok_or_else(too_large),
         Ok(Ok(Err(fault))) => Err(fault),
-        Ok(Err(_)) => Err(Fault::new(FaultKind::InvalidRequest).with_message("document: the body broke off")),
-        Err(_) => Err(Fault::new(FaultKind::Timeout).with_message("The request took too long to arrive.")),
+        Ok(Err(_)) => {
+            Err(Fault::new(FaultKind::InvalidRequest).with_message("document: the body broke off"))
+        }
+        Err(_) => {
+            Err(Fault::new(FaultKind::Timeout).with_message("The request took too long to arrive."))
+        }
     }
 }
 
@@ -224,7 +233,8 @@ async fn take(
 /// Whether a header that is a list has this item, parameters aside.
 pub(crate) fn header_lists(headers: &HeaderMap, name: &str, wanted: &str) -> bool {
     let values = headers.get_all(name).into_iter().filter_map(|v| v.to_str().ok());
-    let mut items =
-        values.flat_map(|v| v.split(',')).map(|item| item.split(';').next().unwrap_or_default().trim());
+    let mut items = values
+        .flat_map(|v| v.split(','))
+        .map(|item| item.split(';').next().unwrap_or_default().trim());
     items.any(|item| item.eq_ignore_ascii_case(wanted))
 }

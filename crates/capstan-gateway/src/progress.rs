@@ -30,7 +30,8 @@ impl Progress {
 
     /// A piece is there.
     pub(crate) fn hand_over(&self) {
-        self.count.store((self.count.load(Ordering::Relaxed) | 1).wrapping_add(2), Ordering::Relaxed);
+        self.count
+            .store((self.count.load(Ordering::Relaxed) | 1).wrapping_add(2), Ordering::Relaxed);
     }
 
     /// There is nothing to take.
@@ -65,7 +66,8 @@ pub(crate) async fn until_stalled(patience: Duration, work: impl Future) -> bool
             return Poll::Pending;
         }
         let known = waiting.take().filter(|(since, _)| *since == count);
-        let (_, timer) = waiting.insert(known.unwrap_or_else(|| (count, Box::pin(sleep(patience)))));
+        let (_, timer) =
+            waiting.insert(known.unwrap_or_else(|| (count, Box::pin(sleep(patience)))));
         ready!(timer.as_mut().poll(context));
         progress.stalled.set();
         Poll::Ready(false)

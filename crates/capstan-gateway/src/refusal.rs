@@ -94,8 +94,9 @@ impl IntoResponse for Refusal {
 /// The fault of a response that was refused for want of a credential, or of what it allows.
 pub(crate) fn refused_by_credentials(response: &Response) -> Option<&Fault> {
     let extensions = response.extensions();
-    let is_by =
-        |fault: &&Fault| matches!(fault.kind(), FaultKind::TenantRequired | FaultKind::TenantUnauthorized);
+    let is_by = |fault: &&Fault| {
+        matches!(fault.kind(), FaultKind::TenantRequired | FaultKind::TenantUnauthorized)
+    };
     extensions.get::<Fault>().filter(is_by).filter(|_| extensions.get::<OfARun>().is_none())
 }
 
@@ -116,8 +117,9 @@ fn request_id(request: &Request) -> String {
     /// Longer ids are somebody's attempt to fill a log.
     const LONGEST: usize = 128;
     let given = request.headers().get("x-request-id").and_then(|id| id.to_str().ok());
-    let is_plain =
-        |id: &&str| !id.is_empty() && id.len() <= LONGEST && id.bytes().all(|b| b.is_ascii_graphic());
+    let is_plain = |id: &&str| {
+        !id.is_empty() && id.len() <= LONGEST && id.bytes().all(|b| b.is_ascii_graphic())
+    };
     given.filter(is_plain).map_or_else(|| Uuid::now_v7().to_string(), str::to_owned)
 }
 
@@ -126,7 +128,8 @@ pub(crate) async fn render(State(app): State<App>, mut request: Request, next: N
     let id = request_id(&request);
     request.extensions_mut().insert(RequestId(id.clone()));
     let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
-    let (method, path, started) = (request.method().clone(), request.uri().path().to_owned(), Instant::now());
+    let (method, path, started) =
+        (request.method().clone(), request.uri().path().to_owned(), Instant::now());
     // On every line of the request and of the run that it starts, whatever level is logged.
     let span = tracing::error_span!("request", request_id = %id, tenant = tracing::field::Empty);
     let mut response = next.run(request).instrument(span.clone()).await;
@@ -140,7 +143,8 @@ pub(crate) async fn render(State(app): State<App>, mut request: Request, next: N
         if response.extensions().get::<OfARun>().is_none() {
             app.metrics.fault(fault.kind(), NO_AGENT);
             let tenant = response.extensions_mut().remove::<OfTenant>().map(|OfTenant(name)| name);
-            let (request_id, status, is_of_console) = (id.clone(), fault.status(), is_of_console(&path));
+            let (request_id, status, is_of_console) =
+                (id.clone(), fault.status(), is_of_console(&path));
             let refused = Refused { request_id, tenant, route, status, ms, is_of_console };
             app.console.refused(&app, refused, &fault);
         }

@@ -16,7 +16,9 @@ use crate::console::patience;
 use crate::face::{self, Face};
 use crate::openapi::{Described, Routes};
 use crate::refusal::Refusal;
-use crate::routes::{agents, console, docs, errors, health, page, replicas, sessions, streams, tickets};
+use crate::routes::{
+    agents, console, docs, errors, health, page, replicas, sessions, streams, tickets,
+};
 use crate::{access, paid_body, passage, refusal};
 
 /// Routes that ask whose request it is: those of the faces, and those that serve all of them.
@@ -55,7 +57,11 @@ fn open(faces: &[Arc<dyn Face>]) -> Routes {
 pub(crate) fn described() -> Vec<Described> {
     let faces = face::all();
     let open = open(&faces).described(false).chain(console_pages().described(false));
-    for_tenants(&faces).described(true).chain(console::routes().described(true)).chain(open).collect()
+    for_tenants(&faces)
+        .described(true)
+        .chain(console::routes().described(true))
+        .chain(open)
+        .collect()
 }
 
 /// What is behind a door.
@@ -175,7 +181,8 @@ async fn last_answer(mut response: Response) -> Response {
 
 async fn no_storing(mut response: Response) -> Response {
     let headers = response.headers_mut();
-    let content = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let content =
+        headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_json = content.starts_with("application/") && content.contains("json");
     if is_json && !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -82,7 +82,8 @@ impl Service {
     async fn recover(app: App) -> io::Result<Self> {
         let here = app.clone();
         // Recovery waits for the journal as well.
-        let counting = tokio::spawn(async move { here.metrics.journal.watch(&**here.journal.store()).await });
+        let counting =
+            tokio::spawn(async move { here.metrics.journal.watch(&**here.journal.store()).await });
         let counting = AbortOnDropHandle::new(counting);
         if !app.journal.store().is_shared() {
             console::rollups::remember(&app).await;
@@ -122,7 +123,8 @@ pub async fn serve(
     let app = gateway.into_app();
     let main = if of_console.is_empty() { Behind::All } else { Behind::NoConsole };
     let listeners = listeners.into_iter().map(|listener| (listener, main));
-    let listeners = listeners.chain(of_console.into_iter().map(|listener| (listener, Behind::Console)));
+    let listeners =
+        listeners.chain(of_console.into_iter().map(|listener| (listener, Behind::Console)));
     // Streams are served, and questions about health answered, while recovery is at work.
     let (connections, doors) = (TaskTracker::new(), Doors::new(&app.settings.limits));
     for (listener, behind) in listeners {
@@ -214,7 +216,13 @@ where
     }
 }
 
-async fn accept(app: App, listener: TcpListener, routers: Routers, connections: TaskTracker, doors: Doors) {
+async fn accept(
+    app: App,
+    listener: TcpListener,
+    routers: Routers,
+    connections: TaskTracker,
+    doors: Doors,
+) {
     loop {
         let accepted = tokio::select! {
             () = app.closing.cancelled() => return,
@@ -230,7 +238,11 @@ async fn accept(app: App, listener: TcpListener, routers: Routers, connections: 
                 // The very future, not one that awaits it: that would hold it twice, for every idle viewer.
                 let work = connection(app.clone(), socket, peer, inside, entry);
                 let has_lanes = app.engine.settings.has_lanes;
-                connections.spawn(if has_lanes { InLane::connection(work) } else { InLane::without(work) });
+                connections.spawn(if has_lanes {
+                    InLane::connection(work)
+                } else {
+                    InLane::without(work)
+                });
                 // One at a time: nobody waits behind a crowd that comes at once.
                 tokio::task::yield_now().await;
             }
@@ -290,8 +302,9 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (activity, handover) = (Arc::<Activity>::default(), Handover::default());
-    let mut idle =
-        pin!(activity.clone().idle(app.settings.timeouts.request, app.settings.timeouts.idle_connection));
+    let mut idle = pin!(
+        activity.clone().idle(app.settings.timeouts.request, app.settings.timeouts.idle_connection)
+    );
     let mut socket = Socket::new(socket, handover.clone());
     let is_http2 = tokio::select! {
         begins = socket.begins_as_http2() => begins,
@@ -308,11 +321,15 @@ where
         let handover = handover::after(&request).map(|after| (here.clone(), after));
         let (head, body) = request.into_parts();
         let (body, is_read) = Noted::new(body);
-        let (answering, stalled) = (router.oneshot(Request::from_parts(head, body)), stalled.clone());
+        let (answering, stalled) =
+            (router.oneshot(Request::from_parts(head, body)), stalled.clone());
         async move {
-            let response = answering.await.map(|response| under_way.until_sent(goes_by(&stalled, response)));
+            let response =
+                answering.await.map(|response| under_way.until_sent(goes_by(&stalled, response)));
             response.map(|response| match handover {
-                Some((handover, after)) if is_read.load(Ordering::Relaxed) => handover.offer(response, after),
+                Some((handover, after)) if is_read.load(Ordering::Relaxed) => {
+                    handover.offer(response, after)
+                }
                 Some(_) | None => response,
             })
         }
@@ -390,7 +407,8 @@ async fn http2<S, Q>(
         >,
 {
     let ping = Some(app.settings.timeouts.ping).filter(|ping| !ping.is_zero());
-    let mut builder = http2::Builder::new(Answering { app: app.clone(), connection: Seat::current() });
+    let mut builder =
+        http2::Builder::new(Answering { app: app.clone(), connection: Seat::current() });
     builder
         .timer(TokioTimer::new())
         // A peer that is gone without a word is found out.

@@ -30,7 +30,11 @@ impl<S, F: FnMut(&S)> StallTimeout<S, F> {
     }
 
     /// What a write came to, or its failure if it has waited for too long.
-    fn judge(&mut self, cx: &mut Context<'_>, write: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn judge(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         if write.is_ready() || self.patience.is_zero() {
             self.waiting = None;
             return write;
@@ -44,7 +48,11 @@ impl<S, F: FnMut(&S)> StallTimeout<S, F> {
 }
 
 impl<S: AsyncWrite + Unpin, F: FnMut(&S) + Unpin> AsyncWrite for StallTimeout<S, F> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let write = Pin::new(&mut self.socket).poll_write(cx, bytes);
         self.judge(cx, write)
     }

@@ -189,7 +189,8 @@ impl Tenants {
     /// What is kept, with what holds for single tenants.
     pub(crate) fn retention(&self, for_all: &Retention, unstored_bytes: u64) -> Retention {
         let tenants = self.current();
-        let own = tenants.iter().filter_map(|t| Some((&t.name, t.retention(for_all, unstored_bytes)?)));
+        let own =
+            tenants.iter().filter_map(|t| Some((&t.name, t.retention(for_all, unstored_bytes)?)));
         let own = own.flat_map(|(name, own)| [(name.clone(), own), (deliveries_of(name), own)]);
         Retention { tenants: own.collect(), ..for_all.clone() }
     }
@@ -227,7 +228,8 @@ impl Tenants {
     /// The keys of a tenant that may read.
     pub(crate) fn reading_keys_of(&self, name: &str) -> Vec<KeyHash> {
         let tenants = self.current();
-        let keys = tenants.iter().filter(|tenant| tenant.name == name).flat_map(|tenant| &tenant.keys);
+        let keys =
+            tenants.iter().filter(|tenant| tenant.name == name).flat_map(|tenant| &tenant.keys);
         keys.filter(|key| key.scopes.has(Scope::Read)).map(|key| key.hash.clone()).collect()
     }
 }
@@ -274,9 +276,13 @@ mod tests {
 
     #[test]
     fn each_of_a_tenants_keys_opens_until_the_tenants_are_replaced() {
-        let tenants = Tenants::from(vec![Tenant::new("a", vec![KeyHash::of("old"), KeyHash::of("new")])]);
+        let tenants =
+            Tenants::from(vec![Tenant::new("a", vec![KeyHash::of("old"), KeyHash::of("new")])]);
         let name = |key: &str| tenants.holder_of(key).map(|(tenant, _)| tenant);
-        assert_eq!((name("old"), name("new"), name("")), (Some("a".into()), Some("a".into()), None));
+        assert_eq!(
+            (name("old"), name("new"), name("")),
+            (Some("a".into()), Some("a".into()), None)
+        );
         tenants.clone().replace(vec![Tenant::new("a", vec![KeyHash::of("new")])]);
         assert_eq!((name("old"), name("new")), (None, Some("a".into())));
     }
@@ -285,12 +291,15 @@ mod tests {
     fn a_tenants_own_rule_goes_before_the_one_for_all_and_what_is_not_stored_is_kept_briefly() {
         let minutes = |n: u64| Duration::from_secs(n * 60);
         let plain = Tenant::new("plain", vec![]);
-        let own = Tenant { max_age: Some(minutes(60)), max_bytes: Some(7), ..Tenant::new("own", vec![]) };
+        let own =
+            Tenant { max_age: Some(minutes(60)), max_bytes: Some(7), ..Tenant::new("own", vec![]) };
         let brief = Tenant { no_store: true, ..Tenant::new("brief", vec![]) };
-        let longer = Tenant { no_store: true, max_age: Some(minutes(90)), ..Tenant::new("longer", vec![]) };
+        let longer =
+            Tenant { no_store: true, max_age: Some(minutes(90)), ..Tenant::new("longer", vec![]) };
         let tenants = Tenants::from(vec![plain, own, brief, longer]);
         let found = tenants.retention(&Retention::default(), 100);
-        let rules: Vec<_> = found.tenants.iter().map(|(n, r)| (n.as_str(), r.max_age, r.max_bytes)).collect();
+        let rules: Vec<_> =
+            found.tenants.iter().map(|(n, r)| (n.as_str(), r.max_age, r.max_bytes)).collect();
         // What is still to be delivered for a tenant goes by its rule.
         let expected = [
             ("brief", minutes(15), Some(50)),
@@ -302,7 +311,9 @@ mod tests {
         ];
         assert_eq!(rules, expected);
         assert!(
-            tenants.is_unstored("brief") && !tenants.is_unstored("own") && !tenants.is_unstored("nobody")
+            tenants.is_unstored("brief")
+                && !tenants.is_unstored("own")
+                && !tenants.is_unstored("nobody")
         );
     }
 }

@@ -49,7 +49,8 @@ impl Tickets {
     }
 
     fn new(secret: &[u8]) -> Result<Self, Fault> {
-        let mac = Hmac::new_from_slice(secret).map_err(|_| Fault::new(FaultKind::JournalUnavailable))?;
+        let mac =
+            Hmac::new_from_slice(secret).map_err(|_| Fault::new(FaultKind::JournalUnavailable))?;
         Ok(Self(mac))
     }
 
@@ -137,13 +138,17 @@ mod tests {
 
     #[test]
     fn a_ticket_is_for_one_stream_of_one_tenant_and_for_minutes() {
-        let (tickets, stream, key) = (Tickets::new(b"secret").unwrap(), Uuid::now_v7(), KeyHash::of("k"));
+        let (tickets, stream, key) =
+            (Tickets::new(b"secret").unwrap(), Uuid::now_v7(), KeyHash::of("k"));
         let keys = |_: &str| vec![KeyHash::of("other"), key.clone()];
         let ticket = tickets.issue(Holder { tenant: "acmé.1", key: &key }, stream, at(1000)).text;
         let last = 1000 + VALID_SECONDS - 1;
         assert_eq!(tickets.check(&ticket, stream, at(last), keys).as_deref(), Some("acmé.1"));
         assert_eq!(tickets.check(&ticket, stream, at(last + 1), keys), None);
-        assert_eq!(tickets.check(&ticket, stream, at(1000 - CLOCKS_APART), keys).as_deref(), Some("acmé.1"));
+        assert_eq!(
+            tickets.check(&ticket, stream, at(1000 - CLOCKS_APART), keys).as_deref(),
+            Some("acmé.1")
+        );
         assert_eq!(
             tickets.check(&ticket, stream, at(1000 - CLOCKS_APART - 1), keys),
             None,
@@ -160,7 +165,8 @@ mod tests {
 
     #[test]
     fn a_ticket_that_was_changed_anywhere_is_none() {
-        let (tickets, stream, key) = (Tickets::new(b"secret").unwrap(), Uuid::now_v7(), KeyHash::of("k"));
+        let (tickets, stream, key) =
+            (Tickets::new(b"secret").unwrap(), Uuid::now_v7(), KeyHash::of("k"));
         let keys = |_: &str| vec![KeyHash::of("other"), key.clone()];
         let ticket = tickets.issue(Holder { tenant: "acme", key: &key }, stream, at(1000)).text;
         for place in 0..ticket.len() {
@@ -169,7 +175,9 @@ mod tests {
             let changed = String::from_utf8(changed).unwrap();
             assert_eq!(tickets.check(&changed, stream, at(1000), keys), None, "{changed}");
         }
-        for wrong in ["", ".", "..", "1..", "x.y.z", &ticket[..ticket.len() - 2], &format!("{ticket}00")] {
+        for wrong in
+            ["", ".", "..", "1..", "x.y.z", &ticket[..ticket.len() - 2], &format!("{ticket}00")]
+        {
             assert_eq!(tickets.check(wrong, stream, at(1000), keys), None, "{wrong}");
         }
     }

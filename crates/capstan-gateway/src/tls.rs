@@ -62,7 +62,10 @@ fn read(certificate: &[u8], key: &[u8]) -> io::Result<Arc<ServerConfig>> {
     // Named, since a process may know several providers, and then there is no default.
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let build = || -> Result<ServerConfig, rustls::Error> {
-        builder.with_safe_default_protocol_versions()?.with_no_client_auth().with_single_cert(chain, key)
+        builder
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
     };
     let mut config =
         build().map_err(|error| wrong(&format!("certificate and key cannot be used: {error}")))?;

@@ -32,9 +32,15 @@ mod tests {
     fn a_request_is_a_part_of_one_trace_or_none() {
         assert_eq!(context_of(&headers(&[])), None);
         assert_eq!(context_of(&headers(&[("traceparent", PARENT), ("traceparent", PARENT)])), None);
-        assert_eq!(context_of(&headers(&[("traceparent", "nonsense"), ("tracestate", "a=1")])), None);
-        let both =
-            context_of(&headers(&[("traceparent", PARENT), ("tracestate", "a=1"), ("tracestate", "b=2")]));
+        assert_eq!(
+            context_of(&headers(&[("traceparent", "nonsense"), ("tracestate", "a=1")])),
+            None
+        );
+        let both = context_of(&headers(&[
+            ("traceparent", PARENT),
+            ("tracestate", "a=1"),
+            ("tracestate", "b=2"),
+        ]));
         assert_eq!(both, TraceParent::parse(PARENT, Some("a=1,b=2")));
     }
 }

@@ -65,7 +65,11 @@ impl Webhook {
     pub fn new(url: impl Into<String>, secret: &str) -> Option<Self> {
         let secret = BASE64_STANDARD.decode(secret.strip_prefix(SECRET_PREFIX)?).ok()?;
         let is_long_enough = SECRET_BYTES.contains(&secret.len());
-        is_long_enough.then(|| Self { url: url.into(), allow_private: false, secret: secret.into() })
+        is_long_enough.then(|| Self {
+            url: url.into(),
+            allow_private: false,
+            secret: secret.into(),
+        })
     }
 
     /// To an address that a client has named. It is not signed: the tenant's secret vouches for the tenant's own webhook
@@ -90,7 +94,9 @@ impl Webhook {
     /// The signature of a message.
     fn sign(&self, id: &str, at: i64, body: &str) -> String {
         // A key of any length will do.
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.secret) else { return String::new() };
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.secret) else {
+            return String::new();
+        };
         mac.update(format!("{id}.{at}.{body}").as_bytes());
         format!("v1,{}", BASE64_STANDARD.encode(mac.finalize().into_bytes()))
     }
@@ -160,11 +166,14 @@ impl Agent for Bag {
         match sender.post(&parcel.to, &parcel.headers, parcel.body.into()).await {
             Ok(200..300) => Ok(out.delta("delivered").await?),
             // Its receiver is gone for good, and says so.
-            Ok(410) => Err(refused("410").with_severity(capstan_protocol::ErrorSeverity::Fatal).into()),
-            Ok(status) => Err(later(refused(&status.to_string()), turn.attempt)),
-            Err(why) => {
-                Err(later(Fault::new(FaultKind::UpstreamUnreachable).with_message(why), turn.attempt))
+            Ok(410) => {
+                Err(refused("410").with_severity(capstan_protocol::ErrorSeverity::Fatal).into())
             }
+            Ok(status) => Err(later(refused(&status.to_string()), turn.attempt)),
+            Err(why) => Err(later(
+                Fault::new(FaultKind::UpstreamUnreachable).with_message(why),
+                turn.attempt,
+            )),
         }
     }
 
@@ -182,7 +191,11 @@ async fn parcel(app: &App, turn: &Turn, out: &mut Writer) -> Result<Option<Parce
         }
         let run = ended(app, stream, out).await?;
         let mut parcel = push::parcel(app, &run, turn).await?;
-        parcel.headers.extend(parcel.to.headers(&format!("evt_{}", turn.run.simple()), at(), &parcel.body));
+        parcel.headers.extend(parcel.to.headers(
+            &format!("evt_{}", turn.run.simple()),
+            at(),
+            &parcel.body,
+        ));
         return Ok(Some(parcel));
     }
     let stream: Uuid = turn.text().parse().map_err(|_| Fault::new(FaultKind::StreamNotFound))?;
@@ -195,7 +208,8 @@ async fn parcel(app: &App, turn: &Turn, out: &mut Writer) -> Result<Option<Parce
 }
 
 fn refused(status: &str) -> Fault {
-    Fault::new(FaultKind::UpstreamError).with_message(format!("The webhook's receiver answered {status}."))
+    Fault::new(FaultKind::UpstreamError)
+        .with_message(format!("The webhook's receiver answered {status}."))
 }
 
 /// Not at once: the wait doubles.
@@ -296,7 +310,8 @@ pub(crate) struct Delivery<'a> {
 /// receiver that is away takes none of their places.
 pub(crate) async fn begin(app: &App, tenant: &str, delivery: Delivery<'_>) -> Result<(), Fault> {
     let Delivery { face, key, body, ask, chat } = delivery;
-    let (tenant, stream, store) = (tenants::deliveries_of(tenant), Uuid::now_v7(), app.journal.store());
+    let (tenant, stream, store) =
+        (tenants::deliveries_of(tenant), Uuid::now_v7(), app.journal.store());
     if store.is_shared() && app.settings.tenants.is_unstored(&tenant) {
         store.home(&tenant, true).await.map_err(journal_fault)?;
     }
@@ -324,7 +339,8 @@ pub(crate) async fn begin(app: &App, tenant: &str, delivery: Delivery<'_>) -> Re
     })?;
     if claimed.is_new {
         // It mostly waits, so it takes no place of a run.
-        let room = Room { slot: Some(Slot::none(&app.limiter, &tenant)), load: app.limiter.load(&tenant) };
+        let room =
+            Room { slot: Some(Slot::none(&app.limiter, &tenant)), load: app.limiter.load(&tenant) };
         relay::spawn(app, app.courier.clone(), claimed.run, Arc::new(ask), None, room, None);
     }
     Ok(())
@@ -337,8 +353,10 @@ mod tests {
     #[test]
     fn a_signature_is_the_specifications() {
         // The example of the Standard Webhooks specification.
-        let webhook = Webhook::new("https://a.example", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
-        let signed = webhook.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, r#"{"test": 2432232314}"#);
+        let webhook =
+            Webhook::new("https://a.example", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        let signed =
+            webhook.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, r#"{"test": 2432232314}"#);
         assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
         assert!(!format!("{webhook:?}").contains("MfKQ"));
         for wrong in ["MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_!", "whsec_c2hvcnQ="] {

@@ -63,12 +63,15 @@ fn watch_idly(readers: usize, megabytes: usize, most: u64) {
     let server = Server::start(folder.path());
     // Frames have some 240 bytes.
     let deltas = (megabytes * 4_334 / STREAMS).to_string();
-    let mut writers: Vec<_> = (0..STREAMS).map(|_| BufReader::new(server.ask("talker", &deltas))).collect();
+    let mut writers: Vec<_> =
+        (0..STREAMS).map(|_| BufReader::new(server.ask("talker", &deltas))).collect();
     let streams: Vec<String> = writers.iter_mut().map(stream_id).collect();
-    let readers: Vec<_> = streams.iter().cycle().take(readers).map(|stream| server.watch(stream)).collect();
+    let readers: Vec<_> =
+        streams.iter().cycle().take(readers).map(|stream| server.watch(stream)).collect();
     let before = server.held();
     server.post("starter").read_to_end(&mut Vec::new()).unwrap();
-    let bytes: usize = writers.iter_mut().map(|writer| writer.read_to_end(&mut Vec::new()).unwrap()).sum();
+    let bytes: usize =
+        writers.iter_mut().map(|writer| writer.read_to_end(&mut Vec::new()).unwrap()).sum();
     server.wait_for_the_runs_to_be_over();
     let after = server.held();
     assert!(bytes > megabytes * 1_000_000, "{bytes} bytes were written");
@@ -96,7 +99,8 @@ fn mumble(packets: usize, megabytes: u64) {
     // What is made once is made before.
     server.post("starter").read_to_end(&mut Vec::new()).unwrap();
     let before = server.held();
-    let unread: Vec<_> = (0..MUMBLERS).map(|_| server.ask("mumbler", &packets.to_string())).collect();
+    let unread: Vec<_> =
+        (0..MUMBLERS).map(|_| server.ask("mumbler", &packets.to_string())).collect();
     server.post("listener").read_to_end(&mut Vec::new()).unwrap();
     let after = server.held();
     let packets = (unread.len() * packets) as u64;
@@ -136,7 +140,13 @@ fn a_held_run_keeps_the_text_of_its_request_and_no_tree_of_it() {
     };
     let agui = |rest: String| {
         let user = r#"{"id":"1","role":"user","content":"Hi"}"#;
-        ("ag-ui", format!(r#"{{"threadId":"t","runId":"{}","messages":[{user}],{rest}}}"#, Uuid::now_v7()))
+        (
+            "ag-ui",
+            format!(
+                r#"{{"threadId":"t","runId":"{}","messages":[{user}],{rest}}}"#,
+                Uuid::now_v7()
+            ),
+        )
     };
     let bodies = [
         cap(format!(r#""query":"Hi","anything":{tree}"#)),
@@ -194,7 +204,8 @@ fn runs_and_half_sent_bodies_take_no_more_memory_than_they_may() {
     let half: Vec<_> = (0..60)
         .map(|_| {
             let mut socket = TcpStream::connect(&server.address).unwrap();
-            let head = "host: localhost\r\ncontent-type: application/json\r\ncontent-length: 4000000";
+            let head =
+                "host: localhost\r\ncontent-type: application/json\r\ncontent-length: 4000000";
             write!(socket, "POST /v1/agents/talker/assist HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
             socket.write_all(&vec![b' '; 1_000_000]).unwrap();
             socket
@@ -265,7 +276,8 @@ fn read_session(turns: usize, many: usize) {
     let read_all = || {
         let (mut from, mut bytes, mut found) = (0, 0, 0);
         loop {
-            let (head, body) = whole(server.send(&format!("GET /v1/sessions/{session}?from={from}"), ""));
+            let (head, body) =
+                whole(server.send(&format!("GET /v1/sessions/{session}?from={from}"), ""));
             assert!(head.contains(" 200 "), "{head}");
             bytes += body.len();
             let page: Value = serde_json::from_str(&body).unwrap();
@@ -287,7 +299,8 @@ fn read_session(turns: usize, many: usize) {
     println!("four readers of {turns} MB: {growth} bytes at most");
     assert!(growth < 64 * MB, "{growth} bytes");
     // Who asks and does not read holds no more than a tenant's requests may take.
-    let idle: Vec<_> = (0..many).map(|_| server.send(&format!("GET /v1/sessions/{session}"), "")).collect();
+    let idle: Vec<_> =
+        (0..many).map(|_| server.send(&format!("GET /v1/sessions/{session}"), "")).collect();
     let answers: Vec<_> = idle
         .into_iter()
         .map(|socket| {
@@ -322,12 +335,16 @@ fn write_book(megabytes: usize, limit: u64) {
     let server = Server::telling(folder.path(), limit * MB);
     let before = server.peak();
     let body = cap_body(&format!(r#""query":"{megabytes}""#));
-    let (head, problem) = whole(server.send_as("application/json", "POST /v1/agents/book/assist", &body));
+    let (head, problem) =
+        whole(server.send_as("application/json", "POST /v1/agents/book/assist", &body));
     assert!(head.contains(" 406 "), "{head}");
     let problem: Value = serde_json::from_str(&problem).unwrap();
     assert_eq!(problem["code"], "answer_too_large");
     let stream = problem["details"]["stream_id"].as_str().unwrap();
-    assert!(problem["detail"].as_str().unwrap().contains(&format!("/v1/streams/{stream}")), "{problem}");
+    assert!(
+        problem["detail"].as_str().unwrap().contains(&format!("/v1/streams/{stream}")),
+        "{problem}"
+    );
     server.wait_for_the_runs_to_be_over();
     let growth = server.peak().saturating_sub(before);
     println!("an answer of {megabytes} MB in JSON mode: {growth} bytes at most");
@@ -335,7 +352,8 @@ fn write_book(megabytes: usize, limit: u64) {
     // The stream holds all of it; who asks for one object again is told so again.
     let (_, list) = whole(server.send("GET /v1/streams?limit=1000", ""));
     let list: Value = serde_json::from_str(&list).unwrap();
-    let run = list["streams"].as_array().unwrap().iter().find(|run| run["stream_id"] == stream).unwrap();
+    let run =
+        list["streams"].as_array().unwrap().iter().find(|run| run["stream_id"] == stream).unwrap();
     assert_eq!((&run["state"], &run["reason"]), (&json!("closed"), &json!("completed")), "{run}");
     let mut told = BufReader::new(server.send(&format!("GET /v1/streams/{stream}"), ""));
     let (mut bytes, mut chunk) = (0, vec![0; 1 << 20]);
@@ -373,7 +391,8 @@ fn runs_that_wait_hold_none_of_their_bodies_and_a_listing_none_either() {
     let (count, size) = waiting();
     assert_eq!(count, RUNS);
     assert!(size < 100_000, "the listing has {size} bytes");
-    let (grown, growth) = (server.held().saturating_sub(held), server.peak().saturating_sub(before));
+    let (grown, growth) =
+        (server.held().saturating_sub(held), server.peak().saturating_sub(before));
     println!("{RUNS} runs that wait with bodies of 4 MB: {grown} bytes kept, {growth} at most");
     assert!(grown < 8 * MB, "{grown} bytes kept");
     assert!(growth < 64 * MB, "{growth} bytes");
@@ -394,8 +413,12 @@ fn serves_when_told_to() {
         let timeouts = Timeouts { stalled_reader: Duration::ZERO, ..Timeouts::default() };
         // Bodies that are all structure are refused by default; where there is no limit, it is measured what they would take.
         let mut limits = match std::env::var(IN_FLIGHT) {
-            Ok(most) => Limits { bytes_in_flight_per_tenant: most.parse().unwrap(), ..Limits::default() },
-            Err(_) => Limits { body_values: usize::MAX, bytes_per_stream: 1 << 30, ..Limits::default() },
+            Ok(most) => {
+                Limits { bytes_in_flight_per_tenant: most.parse().unwrap(), ..Limits::default() }
+            }
+            Err(_) => {
+                Limits { body_values: usize::MAX, bytes_per_stream: 1 << 30, ..Limits::default() }
+            }
         };
         if let Ok(most) = std::env::var(WHOLE) {
             limits.whole_bytes = most.parse().unwrap();
@@ -565,7 +588,10 @@ impl Server {
         let session = Uuid::now_v7();
         let context = SessionContext::new(session, UserContext::new("u"));
         let request = ServiceRequest::new(context, AgentRequest::query(session, text));
-        self.send(&format!("POST /v1/agents/{agent}/assist"), &serde_json::to_string(&request).unwrap())
+        self.send(
+            &format!("POST /v1/agents/{agent}/assist"),
+            &serde_json::to_string(&request).unwrap(),
+        )
     }
 
     fn send(&self, line: &str, body: &str) -> TcpStream {
@@ -578,7 +604,8 @@ impl Server {
             "host: localhost\r\nconnection: close\r\ncontent-type: application/json\r\naccept: {accept}"
         );
         let length = body.len();
-        write!(socket, "{line} HTTP/1.1\r\n{head}\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+        write!(socket, "{line} HTTP/1.1\r\n{head}\r\ncontent-length: {length}\r\n\r\n{body}")
+            .unwrap();
         socket
     }
 

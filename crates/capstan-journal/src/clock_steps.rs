@@ -83,17 +83,29 @@ mod tests {
         let set = steps(&[(before, after)]);
         assert!(!is_past(&set, before - 1, HOUR, after + 60), "a stream of seconds");
         assert!(!is_past(&set, before - HOUR + 61, HOUR, after + 60));
-        assert!(is_past(&set, before - HOUR + 60, HOUR, after + 60), "what was old before it was set");
+        assert!(
+            is_past(&set, before - HOUR + 60, HOUR, after + 60),
+            "what was old before it was set"
+        );
         // What came after it goes by the new time alone.
-        assert!(is_past(&set, after, HOUR, after + HOUR) && !is_past(&set, after + 1, HOUR, after + HOUR));
+        assert!(
+            is_past(&set, after, HOUR, after + HOUR)
+                && !is_past(&set, after + 1, HOUR, after + HOUR)
+        );
     }
 
     #[test]
     fn a_step_back_makes_nothing_older() {
         let (before, after) = (1000 * DAY, 999 * DAY);
         let set = steps(&[(before, after)]);
-        assert!(!is_past(&set, after + 1, HOUR, after + 60), "a stream of seconds, by the new time");
-        assert!(!is_past(&set, before - 1, HOUR, after + 60), "a stream of seconds, by the old one");
+        assert!(
+            !is_past(&set, after + 1, HOUR, after + 60),
+            "a stream of seconds, by the new time"
+        );
+        assert!(
+            !is_past(&set, before - 1, HOUR, after + 60),
+            "a stream of seconds, by the old one"
+        );
         assert!(is_past(&set, after - HOUR, HOUR, after + 60));
         assert!(is_past(&set, after + 1, HOUR, after + HOUR + 1));
     }

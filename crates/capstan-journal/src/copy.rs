@@ -105,10 +105,12 @@ pub async fn copy(
 
 async fn check_unused(store: &dyn Store) -> Result<(), JournalError> {
     let others = store.replicas().await?;
-    let Some(other) = others.iter().find(|one| !one.is_self && one.standing != Standing::Gone) else {
+    let Some(other) = others.iter().find(|one| !one.is_self && one.standing != Standing::Gone)
+    else {
         return Ok(());
     };
-    let message = format!("{} uses the journal; stop it first, or wait until its lease is over", other.name);
+    let message =
+        format!("{} uses the journal; stop it first, or wait until its lease is over", other.name);
     Err(JournalError::new(ErrorKind::Unavailable, message))
 }
 
@@ -192,7 +194,10 @@ async fn frames_of(store: &dyn Store, stream: Uuid) -> Result<Vec<Frame>, Journa
 
 /// For stores that are not worth it.
 pub(crate) fn not_copied() -> JournalError {
-    JournalError::new(ErrorKind::Unsupported, "only journals on disk and in PostgreSQL can be copied")
+    JournalError::new(
+        ErrorKind::Unsupported,
+        "only journals on disk and in PostgreSQL can be copied",
+    )
 }
 
 impl Kept {

@@ -25,7 +25,8 @@ enum Shape {
 impl Frames {
     /// Frames that lie one behind the other, and where each of them ends. `None` if that cannot be.
     pub fn joined(bytes: Bytes, ends: Vec<u32>) -> Option<Self> {
-        let is_whole = ends.is_sorted() && ends.last().map_or(0, |last| *last as usize) == bytes.len();
+        let is_whole =
+            ends.is_sorted() && ends.last().map_or(0, |last| *last as usize) == bytes.len();
         is_whole.then_some(Self(Shape::Joined { bytes, ends }))
     }
 
@@ -97,7 +98,9 @@ impl FromIterator<Bytes> for Frames {
         let mut frames = frames.into_iter();
         Self(match (frames.next(), frames.next()) {
             (Some(only), None) => Shape::One(only),
-            (first, second) => Shape::Several(first.into_iter().chain(second).chain(frames).collect()),
+            (first, second) => {
+                Shape::Several(first.into_iter().chain(second).chain(frames).collect())
+            }
         })
     }
 }

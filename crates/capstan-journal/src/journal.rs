@@ -68,7 +68,12 @@ impl Journal {
 
     /// Appends frames, then wakes readers; see [`Store::append`]. Once begun it is carried out, even if the future is
     /// dropped. While the store cannot write it is held back.
-    pub async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
+    pub async fn append(
+        &self,
+        stream: Uuid,
+        attempt: u32,
+        frames: Vec<Frame>,
+    ) -> Result<(), JournalError> {
         let (store, lease) = (self.store.clone(), self.lease(stream));
         let standing = (attempt, RunState::Running);
         Finish::new(async move {
@@ -169,7 +174,10 @@ impl Journal {
     /// The same journal, but what tenants claim of whom this says yes lives in memory only, as long as what is
     /// returned. It is asked at each claim, so that the answer may change.
     #[must_use]
-    pub fn keeping_in_memory(self, is_private: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+    pub fn keeping_in_memory(
+        self,
+        is_private: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> Self {
         let store: Arc<dyn Store> = Arc::new(SplitStore::new(self.store, Arc::new(is_private)));
         self.tails.split(&store);
         Self { store, tails: self.tails }

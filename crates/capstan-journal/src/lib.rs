@@ -1,5 +1,8 @@
 #![doc = include_str!("../README.md")]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 pub mod backend;
 mod clock_steps;
@@ -37,7 +40,9 @@ pub use news::{News, Tenure, Watch, Watched};
 pub use page::{Budget, Query, RunPage, Status};
 pub use quota::{Over, Quota, Refused, Usage};
 pub use reader::{Reader, Step};
-pub use replica::{BreakerNotice, Elsewhere, Home, Load, Noted, Peer, Replica, ReplicaState, Standing};
+pub use replica::{
+    BreakerNotice, Elsewhere, Home, Load, Noted, Peer, Replica, ReplicaState, Standing,
+};
 pub use retention::{Expired, Retention, TenantRetention};
 pub use rollup::{Counts, FIRST_PACKET_MS, Rollup, RollupKey};
 pub use run::{

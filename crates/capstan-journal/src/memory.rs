@@ -124,7 +124,10 @@ impl State {
             let asked = self.streams.get(&asker).map(|stream| stream.run.clone());
             let answered = rules::answer(asked, &claim)?;
             self.admit(&claim, quota)?;
-            self.streams.get_mut(&asker).into_iter().for_each(|stream| stream.run = answered.clone());
+            self.streams
+                .get_mut(&asker)
+                .into_iter()
+                .for_each(|stream| stream.run = answered.clone());
         } else {
             self.admit(&claim, quota)?;
         }
@@ -133,8 +136,10 @@ impl State {
         self.claims.insert(key, Held { stream: claim.stream_id, gone_at: None });
         self.open.add(&run, claim.body.len() as u64);
         self.weigh(&claim.tenant, 0, claim.body.len() as u64);
-        self.streams
-            .insert(claim.stream_id, Stream { run: run.clone(), body: claim.body, frames: Vec::new() });
+        self.streams.insert(
+            claim.stream_id,
+            Stream { run: run.clone(), body: claim.body, frames: Vec::new() },
+        );
         Ok(Claimed { run, is_new: true })
     }
 
@@ -163,7 +168,9 @@ impl State {
 
     /// What is kept of a tenant has changed.
     fn weigh(&mut self, tenant: &str, before: u64, after: u64) {
-        self.hold(tenant, |held| held.bytes = held.bytes.saturating_add(after).saturating_sub(before));
+        self.hold(tenant, |held| {
+            held.bytes = held.bytes.saturating_add(after).saturating_sub(before)
+        });
     }
 
     fn hold(&mut self, tenant: &str, change: impl FnOnce(&mut HeldBy)) {
@@ -264,8 +271,9 @@ impl State {
         });
         let is_idle = |key: &(String, String)| self.open.usage(&key.0, &key.1).messages == 0;
         let unused = self.sessions.iter().filter(|(key, _)| is_idle(key));
-        let unused =
-            unused.map(|(key, session)| (session.used_at, Kept::Session(key.clone()), &key.0, session.bytes));
+        let unused = unused.map(|(key, session)| {
+            (session.used_at, Kept::Session(key.clone()), &key.0, session.bytes)
+        });
         let mut all: Vec<_> = closed.chain(unused).collect();
         all.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         let mut judge = Judge::new(retention, now, &sizes);
@@ -288,8 +296,9 @@ impl Session {
     /// Keeps a turn under the next number; how many bytes it takes.
     fn push(&mut self, turn: StoredTurn) -> Result<u64, JournalError> {
         let (number, stream) = (self.last_turn + 1, turn.stream_id);
-        let text =
-            serde_json::to_string(&StoredTurn { number, ..turn }).map_err(unreadable)?.into_boxed_str();
+        let text = serde_json::to_string(&StoredTurn { number, ..turn })
+            .map_err(unreadable)?
+            .into_boxed_str();
         let bytes = text.len() as u64;
         self.turns.push(KeptTurn { number, stream, text });
         (self.last_turn, self.bytes) = (number, self.bytes + bytes);
@@ -333,7 +342,12 @@ impl Store for MemoryStore {
         Ok(self.lock().streams.get(&stream).map(|stream| stream.body.clone()))
     }
 
-    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
+    async fn append(
+        &self,
+        stream: Uuid,
+        attempt: u32,
+        frames: Vec<Frame>,
+    ) -> Result<(), JournalError> {
         self.write()?.append(stream, attempt, frames)
     }
 
@@ -384,12 +398,19 @@ impl Store for MemoryStore {
 
     async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
         let state = self.lock();
-        let Some(held) = state.claims.get(&(tenant.to_owned(), key.to_owned())) else { return Ok(None) };
+        let Some(held) = state.claims.get(&(tenant.to_owned(), key.to_owned())) else {
+            return Ok(None);
+        };
         let stream = state.streams.get(&held.stream);
         Ok(Some(stream.map_or(Found::Expired, |stream| Found::Run(shown(stream.run.clone())))))
     }
 
-    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
+    async fn list(
+        &self,
+        tenant: &str,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError> {
         let state = self.lock();
         let older = state.streams.range(..before.unwrap_or(Uuid::max())).rev();
         let own = older.filter(|(_, stream)| stream.run.tenant == tenant);
@@ -420,7 +441,11 @@ impl Store for MemoryStore {
         limit: usize,
     ) -> Result<Vec<Run>, JournalError> {
         let state = self.lock();
-        let older = state.streams.range(..before.unwrap_or(Uuid::max())).rev().map(|(_, stream)| &stream.run);
+        let older = state
+            .streams
+            .range(..before.unwrap_or(Uuid::max()))
+            .rev()
+            .map(|(_, stream)| &stream.run);
         let own = older.filter(|run| run.tenant == tenant && kind.names(run, name));
         Ok(own.take(limit).map(|run| shown(run.clone())).collect())
     }
@@ -483,7 +508,8 @@ impl Store for MemoryStore {
 
     async fn purge(&self, stream: Uuid, now: Timestamp) -> Result<bool, JournalError> {
         let mut state = self.write()?;
-        let closed = state.streams.get(&stream).map(|stream| &stream.run).filter(|run| !run.is_open());
+        let closed =
+            state.streams.get(&stream).map(|stream| &stream.run).filter(|run| !run.is_open());
         let Some(Run { tenant, session, .. }) = closed.cloned() else { return Ok(false) };
         state.retire(stream, now);
         let key = (tenant, session);
@@ -529,7 +555,8 @@ impl Store for MemoryStore {
 
     async fn secret(&self) -> Result<Secret, JournalError> {
         let made = Secret::random().map_err(|error| {
-            JournalError::new(ErrorKind::Unavailable, "the system has no random numbers").caused_by(error)
+            JournalError::new(ErrorKind::Unavailable, "the system has no random numbers")
+                .caused_by(error)
         })?;
         Ok(self.secret.get_or_init(|| made).clone())
     }

@@ -188,7 +188,10 @@ mod tests {
         first.wait(running);
         second.wait(running);
         first.wait(running);
-        assert_eq!((watched.newly_awaited().await, watched.awaited()), (vec![stream], vec![stream]));
+        assert_eq!(
+            (watched.newly_awaited().await, watched.awaited()),
+            (vec![stream], vec![stream])
+        );
         watched.heard(stream, running);
         watched.heard(stream, waiting);
         assert!(watched.awaited().is_empty(), "nobody writes what waits");

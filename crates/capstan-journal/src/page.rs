@@ -131,14 +131,18 @@ impl Query {
 
     /// Whether a run belongs to what is asked for, wherever it lies.
     pub fn matches(&self, run: &Run) -> bool {
-        let is =
-            |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
+        let is = |wanted: &Option<String>, found: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == found)
+        };
         self.tenants.as_ref().is_none_or(|tenants| tenants.contains(&run.tenant))
             && is(&self.agent, &run.agent)
             && is(&self.session, &run.session)
             && self.status.is_none_or(|status| status == Status::of(run))
             && self.fault.as_deref().is_none_or(|code| faults_of(run).any(|fault| fault == code))
-            && self.request_id.as_deref().is_none_or(|id| request_ids_of(run).any(|known| known == id))
+            && self
+                .request_id
+                .as_deref()
+                .is_none_or(|id| request_ids_of(run).any(|known| known == id))
             && self.trace_id.as_deref().is_none_or(|id| trace_ids_of(run).any(|known| known == id))
     }
 
@@ -232,8 +236,9 @@ impl Pager {
 
     /// Whether one more may be looked at.
     pub fn goes_on(&self) -> bool {
-        let is_late =
-            || self.looked_at.is_multiple_of(Self::PACE) && self.began.elapsed() >= self.budget.time;
+        let is_late = || {
+            self.looked_at.is_multiple_of(Self::PACE) && self.began.elapsed() >= self.budget.time
+        };
         // A page of nothing would be asked for again and again.
         self.looked_at == 0
             || (self.runs.len() < self.limit && self.looked_at < self.budget.records && !is_late())

@@ -129,8 +129,9 @@ impl Quota {
     /// refusal must not use it up.
     pub fn check(&self, used: &Usage, body_bytes: u64) -> Result<(), Refused> {
         let is_full = |used: u64, most: Option<u64>| most.is_some_and(|most| used >= most);
-        let is_over =
-            |used: u64, most: Option<u64>| most.is_some_and(|most| used.saturating_add(body_bytes) > most);
+        let is_over = |used: u64, most: Option<u64>| {
+            most.is_some_and(|most| used.saturating_add(body_bytes) > most)
+        };
         let over = if is_full(used.messages, self.messages_per_session) {
             Over::Messages
         } else if is_over(used.session_bytes, self.bytes_per_session) {
@@ -194,8 +195,11 @@ impl<K: Eq + Hash> Rates<K> {
     /// Takes one, or tells how long it has to wait.
     pub fn take(&mut self, tenant: K, quota: &Quota, now: Instant) -> Result<(), Refused> {
         let Some(per_minute) = quota.per_minute else { return Ok(()) };
-        let until = self.until.get(&tenant).copied().unwrap_or(now).max(now) + MINUTE / per_minute.get();
-        if let Some(wait) = until.duration_since(now).checked_sub(MINUTE).filter(|wait| !wait.is_zero()) {
+        let until =
+            self.until.get(&tenant).copied().unwrap_or(now).max(now) + MINUTE / per_minute.get();
+        if let Some(wait) =
+            until.duration_since(now).checked_sub(MINUTE).filter(|wait| !wait.is_zero())
+        {
             return Err(Refused { over: Over::Rate, wait: Some(wait) });
         }
         self.until.insert(tenant, until);
@@ -295,11 +299,15 @@ mod tests {
         let (mut rates, quota, now) = (Rates::default(), per_minute(6), Instant::now());
         let mut take = |seconds: u64| rates.take("t", &quota, now + Duration::from_secs(seconds));
         assert!((0..6).all(|_| take(0).is_ok()));
-        let wait = |seconds| Err(Refused { over: Over::Rate, wait: Some(Duration::from_secs(seconds)) });
+        let wait =
+            |seconds| Err(Refused { over: Over::Rate, wait: Some(Duration::from_secs(seconds)) });
         assert_eq!(take(0), wait(10));
         assert_eq!(take(7), wait(3), "a refusal costs nothing");
         assert_eq!((take(10), take(10)), (Ok(()), wait(10)));
-        assert!((0..6).all(|_| take(3600).is_ok()), "what was not used for long is one minute's at most");
+        assert!(
+            (0..6).all(|_| take(3600).is_ok()),
+            "what was not used for long is one minute's at most"
+        );
         assert_eq!(take(3600), wait(10));
     }
 
@@ -314,7 +322,8 @@ mod tests {
 
     #[test]
     fn what_lies_elsewhere_counts_and_a_session_there_is_known() {
-        let quota = Quota { sessions: Some(3), bytes: Some(100), running: Some(1), ..Quota::UNLIMITED };
+        let quota =
+            Quota { sessions: Some(3), bytes: Some(100), running: Some(1), ..Quota::UNLIMITED };
         let other = Usage { sessions: 2, bytes: 70, running: 2, ..Usage::default() };
         let now = Timestamp::now();
         let left = quota.less(&other, now);
@@ -333,6 +342,9 @@ mod tests {
         assert_eq!(quota.check(&used, 31), Err(Over::SessionBytes.into()));
         let elsewhere = Usage { session_bytes: 0, ..used };
         assert_eq!(quota.check(&elsewhere, 41), Err(Over::Bytes.into()));
-        assert_eq!(quota.check(&Usage { bytes: u64::MAX, ..elsewhere }, 1), Err(Over::Bytes.into()));
+        assert_eq!(
+            quota.check(&Usage { bytes: u64::MAX, ..elsewhere }, 1),
+            Err(Over::Bytes.into())
+        );
     }
 }

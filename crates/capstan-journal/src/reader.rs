@@ -152,7 +152,8 @@ impl Reader {
 
     /// A step brought so much of what it could.
     fn pace(&mut self, bytes: usize, most: usize) {
-        self.stride = if bytes > most / 2 { (self.stride * 2).min(LONG_STEP_BYTES) } else { STEP_BYTES };
+        self.stride =
+            if bytes > most / 2 { (self.stride * 2).min(LONG_STEP_BYTES) } else { STEP_BYTES };
     }
 
     /// Room for a long step, if the next one should be long and there is any.

@@ -109,7 +109,8 @@ impl<'a> Judge<'a> {
             let size = sizes.get(tenant).copied().unwrap_or(0);
             (tenant.as_str(), over(size, own.max_bytes))
         };
-        let over_by_tenant = retention.tenants.iter().map(own).filter(|(_, over)| *over > 0).collect();
+        let over_by_tenant =
+            retention.tenants.iter().map(own).filter(|(_, over)| *over > 0).collect();
         let total = sizes.values().fold(0, |sum: u64, size| sum.saturating_add(*size));
         Self { retention, now, over: over(total, retention.max_bytes), over_by_tenant }
     }
@@ -118,7 +119,9 @@ impl<'a> Judge<'a> {
     pub fn is_due(&mut self, tenant: &str, closed_at: Timestamp, size: u64) -> bool {
         let own = self.over_by_tenant.get_mut(tenant);
         let is_over = size > 0 && (self.over > 0 || own.as_ref().is_some_and(|over| **over > 0));
-        if !is_over && !self.retention.is_past(closed_at, self.retention.max_age_of(tenant), self.now) {
+        if !is_over
+            && !self.retention.is_past(closed_at, self.retention.max_age_of(tenant), self.now)
+        {
             return false;
         }
         self.over = self.over.saturating_sub(size);

@@ -60,7 +60,8 @@ impl Ring {
             (None, _) | (_, None) => return Look::AskStore,
         }
         let first = self.frames.front().map_or(u64::MAX, |frame| frame.seq);
-        let Some(skip) = cursor.saturating_add(1).checked_sub(first).and_then(|n| usize::try_from(n).ok())
+        let Some(skip) =
+            cursor.saturating_add(1).checked_sub(first).and_then(|n| usize::try_from(n).ok())
         else {
             return Look::AskStore;
         };
@@ -71,8 +72,13 @@ impl Ring {
             last = if fits { Some(frame.seq) } else { last };
             fits
         };
-        let found: Frames =
-            self.frames.iter().skip(skip).take_while(fits).map(|frame| frame.bytes.clone()).collect();
+        let found: Frames = self
+            .frames
+            .iter()
+            .skip(skip)
+            .take_while(fits)
+            .map(|frame| frame.bytes.clone())
+            .collect();
         last.map_or(Look::AskStore, |last| Look::Frames(found, last))
     }
 
@@ -108,8 +114,9 @@ impl Ring {
         if self.followed.is_none() {
             return false;
         }
-        let follows =
-            |last: u64| frames.iter().find(|frame| frame.seq > last).map(|frame| frame.seq == last + 1);
+        let follows = |last: u64| {
+            frames.iter().find(|frame| frame.seq > last).map(|frame| frame.seq == last + 1)
+        };
         match (self.last_seq, frames.is_empty()) {
             // Too long to be told.
             (_, true) => self.forget(),
@@ -128,7 +135,8 @@ impl Ring {
 
     /// Takes in what the store says of a stream that others write; true if that is new here.
     pub(crate) fn hear_of(&mut self, standing: Standing, last_seq: u64) -> bool {
-        let is_known = self.standing >= Some(standing) && self.last_seq.is_none_or(|last| last >= last_seq);
+        let is_known =
+            self.standing >= Some(standing) && self.last_seq.is_none_or(|last| last >= last_seq);
         if self.followed.is_none() || is_known { false } else { self.is_behind(standing) }
     }
 

@@ -10,7 +10,8 @@ pub const KEPT_HOURS: i64 = 30 * 24;
 const HOUR: i64 = 3_600_000_000;
 
 /// Times to the first packet are counted by how long they took, in milliseconds; the last bucket is for longer ones.
-pub const FIRST_PACKET_MS: [u64; 11] = [50, 100, 200, 400, 800, 1500, 3000, 6000, 12_000, 30_000, 60_000];
+pub const FIRST_PACKET_MS: [u64; 11] =
+    [50, 100, 200, 400, 800, 1500, 3000, 6000, 12_000, 30_000, 60_000];
 
 /// What is counted together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -64,7 +65,15 @@ impl Counts {
 
     /// In an order that never changes: what is new comes last.
     pub fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
-        let own = [self.runs, self.attempts, self.calls, self.fatal, self.healed, self.refused, self.tokens];
+        let own = [
+            self.runs,
+            self.attempts,
+            self.calls,
+            self.fatal,
+            self.healed,
+            self.refused,
+            self.tokens,
+        ];
         own.into_iter().chain(self.first_packet)
     }
 
@@ -134,7 +143,9 @@ impl Hours {
             counts: *counts,
         };
         hours
-            .flat_map(|(hour, rows)| rows.iter().map(move |(key, counts)| rollup(hour, key, counts)))
+            .flat_map(|(hour, rows)| {
+                rows.iter().map(move |(key, counts)| rollup(hour, key, counts))
+            })
             .collect()
     }
 

@@ -470,7 +470,8 @@ fn text_bytes(value: &Value) -> usize {
         Value::String(text) => text.len() + 2,
         Value::Array(values) => values.iter().map(text_bytes).sum::<usize>() + 2,
         Value::Object(members) => {
-            members.iter().map(|(name, value)| name.len() + 4 + text_bytes(value)).sum::<usize>() + 2
+            members.iter().map(|(name, value)| name.len() + 4 + text_bytes(value)).sum::<usize>()
+                + 2
         }
     }
 }
@@ -497,7 +498,8 @@ impl NameKind {
             Self::Key => run.key == name,
             Self::Session => run.session == name,
             Self::RequestId => {
-                let attempts = run.attempts.iter().filter_map(|attempt| attempt.request_id.as_deref());
+                let attempts =
+                    run.attempts.iter().filter_map(|attempt| attempt.request_id.as_deref());
                 run.request_id.as_deref().into_iter().chain(attempts).any(|id| id == name)
             }
             Self::Chat => run.chat.as_deref() == Some(name),
@@ -511,17 +513,23 @@ mod hex {
     use serde::{Deserialize, Deserializer, Serializer, de};
     use uuid::Uuid;
 
-    pub(super) fn serialize<S: Serializer>(hash: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        hash: &[u8; 32],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         let whole = hash.map(|byte| format!("{byte:02x}")).concat();
         serializer.serialize_str(&whole)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<[u8; 32], D::Error> {
         let text = String::deserialize(deserializer)?;
         // Two UUIDs in their simple form are 32 bytes in hexadecimal: no crate and no digits by hand.
         let parse = || {
             let (high, low) = text.split_at_checked(32)?;
-            let halves = [Uuid::try_parse(high).ok()?.into_bytes(), Uuid::try_parse(low).ok()?.into_bytes()];
+            let halves =
+                [Uuid::try_parse(high).ok()?.into_bytes(), Uuid::try_parse(low).ok()?.into_bytes()];
             <[u8; 32]>::try_from(halves.concat()).ok()
         };
         parse().ok_or_else(|| de::Error::custom("a hash is 64 hexadecimal digits"))

@@ -20,9 +20,9 @@ use uuid::Uuid;
 use crate::backend::rules::expired;
 use crate::memory::MemoryStore;
 use crate::{
-    BreakerNotice, Claim, Claimed, Elsewhere, Expired, Found, Frame, Frames, Health, Home, JournalError,
-    Load, NameKind, News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage, RunState,
-    Secret, Stats, Store, StoredTurn, Tenure, Usage, Watch,
+    BreakerNotice, Claim, Claimed, Elsewhere, Expired, Found, Frame, Frames, Health, Home,
+    JournalError, Load, NameKind, News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run,
+    RunPage, RunState, Secret, Stats, Store, StoredTurn, Tenure, Usage, Watch,
 };
 
 /// Says of whom nothing may be stored.
@@ -43,7 +43,13 @@ const CLAIMING: usize = 64;
 impl SplitStore {
     pub(crate) fn new(stored: Arc<dyn Store>, is_private: IsPrivate) -> Self {
         let claiming = std::array::from_fn(|_| Mutex::new(()));
-        Self { stored, memory: MemoryStore::default(), is_used: AtomicBool::new(false), is_private, claiming }
+        Self {
+            stored,
+            memory: MemoryStore::default(),
+            is_used: AtomicBool::new(false),
+            is_private,
+            claiming,
+        }
     }
 
     /// What is in memory, if anything can be.
@@ -56,7 +62,8 @@ impl SplitStore {
         let (tenant, key, stream) = (claim.tenant.clone(), noted_key(&claim.key), claim.stream_id);
         let _claiming = self.claiming(&key).lock().await;
         if self.memory.find(&tenant, &claim.key).await?.is_none()
-            && let Noted::Taken(_) = self.stored.note(&tenant, &key, stream, claim.created_at).await?
+            && let Noted::Taken(_) =
+                self.stored.note(&tenant, &key, stream, claim.created_at).await?
             && self.memory.find(&tenant, &claim.key).await?.is_none()
         {
             // The process that had it is gone, and all that it knew.
@@ -70,7 +77,9 @@ impl SplitStore {
     }
 
     fn claiming(&self, noted: &str) -> &Mutex<()> {
-        let hash = noted.bytes().fold(0_usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+        let hash = noted
+            .bytes()
+            .fold(0_usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
         let [first, ..] = &self.claiming;
         self.claiming.get(hash % CLAIMING).unwrap_or(first)
     }
@@ -131,7 +140,12 @@ impl Store for SplitStore {
         self.home_of(stream).body(stream).await
     }
 
-    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
+    async fn append(
+        &self,
+        stream: Uuid,
+        attempt: u32,
+        frames: Vec<Frame>,
+    ) -> Result<(), JournalError> {
         self.home_of(stream).append(stream, attempt, frames).await
     }
 
@@ -199,11 +213,19 @@ impl Store for SplitStore {
     }
 
     async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError> {
-        Ok(self.memory.is_expired(tenant, stream).await? || self.stored.is_expired(tenant, stream).await?)
+        Ok(self.memory.is_expired(tenant, stream).await?
+            || self.stored.is_expired(tenant, stream).await?)
     }
 
-    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
-        let Some(memory) = self.memory() else { return self.stored.list(tenant, before, limit).await };
+    async fn list(
+        &self,
+        tenant: &str,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError> {
+        let Some(memory) = self.memory() else {
+            return self.stored.list(tenant, before, limit).await;
+        };
         let runs = memory.list(tenant, before, limit).await?;
         Ok(newest(runs, self.stored.list(tenant, before, limit).await?, limit))
     }
@@ -281,7 +303,8 @@ impl Store for SplitStore {
         let mut turns = memory.turns(tenant, session, 0, usize::MAX, usize::MAX).await?;
         turns.extend(self.stored.turns(tenant, session, 0, usize::MAX, usize::MAX).await?);
         turns.sort_by_key(|turn| turn.stream_id);
-        let numbered = turns.into_iter().zip(1..).map(|(turn, number)| StoredTurn { number, ..turn });
+        let numbered =
+            turns.into_iter().zip(1..).map(|(turn, number)| StoredTurn { number, ..turn });
         Ok(numbered.filter(|turn| turn.number >= from).take(limit).collect())
     }
 
@@ -490,7 +513,10 @@ mod tests {
 
     #[tokio::test]
     async fn memory_is_asked_only_once_somebody_may_not_be_stored() {
-        let split = SplitStore::new(Arc::new(MemoryStore::default()), Arc::new(|tenant| tenant == "private"));
+        let split = SplitStore::new(
+            Arc::new(MemoryStore::default()),
+            Arc::new(|tenant| tenant == "private"),
+        );
         let claim = |tenant: &str| Claim::new(tenant, "k", Uuid::now_v7(), Timestamp::now());
         // Nobody can put anything there behind its back; whoever asks would find it.
         let hidden = claim("acme");

@@ -9,9 +9,10 @@ use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::{
-    ArmedBy, BreakerNotice, Claim, Elsewhere, ErrorKind, Expired, Frame, Frames, Health, Home, JournalError,
-    Kept, KeptSession, Load, NameKind, News, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run,
-    RunPage, RunState, Secret, Stats, StoredTurn, Tenure, Usage, Watch, copy,
+    ArmedBy, BreakerNotice, Claim, Elsewhere, ErrorKind, Expired, Frame, Frames, Health, Home,
+    JournalError, Kept, KeptSession, Load, NameKind, News, Noted, Query, Quota, ReplicaState,
+    Retention, Rollup, Run, RunPage, RunState, Secret, Stats, StoredTurn, Tenure, Usage, Watch,
+    copy,
 };
 
 /// The answer to a claim.
@@ -53,7 +54,12 @@ pub trait Store: Send + Sync + 'static {
     /// Appends frames, durable by the store's setting before it returns; all of them or none.
     ///
     /// `Fenced` if the run is not running this attempt, `OutOfOrder` if a seq is not the last one plus one.
-    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError>;
+    async fn append(
+        &self,
+        stream: Uuid,
+        attempt: u32,
+        frames: Vec<Frame>,
+    ) -> Result<(), JournalError>;
 
     /// Compare-and-set on (state, attempt): writes record and frames together, synced. False if somebody was first,
     /// and always for a closed run. A run that ends leaves its turn to its session, in the same step: who has seen the
@@ -117,7 +123,12 @@ pub trait Store: Send + Sync + 'static {
     async fn is_expired(&self, tenant: &str, stream: Uuid) -> Result<bool, JournalError>;
 
     /// A tenant's runs, newest first, older than `before`.
-    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError>;
+    async fn list(
+        &self,
+        tenant: &str,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError>;
 
     /// A tenant's runs with a name, newest first, older than `before`.
     async fn named(
@@ -142,7 +153,8 @@ pub trait Store: Send + Sync + 'static {
     /// Runs that wait for a gateway, any gateway, to go on with them.
     async fn unarmed(&self, limit: usize) -> Result<Vec<Run>, JournalError> {
         let open = self.open_runs().await?.into_iter();
-        let is_unarmed = |run: &Run| run.state == RunState::Waiting && run.armed_by == ArmedBy::Gateway;
+        let is_unarmed =
+            |run: &Run| run.state == RunState::Waiting && run.armed_by == ArmedBy::Gateway;
         Ok(open.filter(is_unarmed).take(limit).collect())
     }
 

@@ -56,7 +56,13 @@ struct Entry {
 impl Tails {
     pub(crate) fn new(limits: TailLimits) -> Self {
         let room = Arc::new(Semaphore::new(LONG_STEPS_BYTES / PIECE));
-        Self { tails: Mutex::default(), total: AtomicUsize::new(0), limits, room, split: OnceLock::new() }
+        Self {
+            tails: Mutex::default(),
+            total: AtomicUsize::new(0),
+            limits,
+            room,
+            split: OnceLock::new(),
+        }
     }
 
     /// From here on this store says who follows what.
@@ -93,8 +99,11 @@ impl Tails {
             News::Fenced => {
                 let split = self.split.get().and_then(Weak::upgrade);
                 let store = split.as_deref().unwrap_or(store);
-                let rings: Vec<_> =
-                    self.lock().iter().map(|(stream, entry)| (*stream, entry.ring.clone())).collect();
+                let rings: Vec<_> = self
+                    .lock()
+                    .iter()
+                    .map(|(stream, entry)| (*stream, entry.ring.clone()))
+                    .collect();
                 for (stream, ring) in rings {
                     self.change(&ring, |ring| {
                         ring.follow(store.watch(stream));
@@ -217,7 +226,8 @@ impl Lease {
     pub(crate) fn note(&self, standing: Standing, frames: &[Frame]) {
         let max_size = self.tails.limits.stream_bytes;
         // While it runs here nobody else writes it; afterwards anybody may go on with it.
-        let watch = if standing.1 == RunState::Running { None } else { self.store.watch(self.stream) };
+        let watch =
+            if standing.1 == RunState::Running { None } else { self.store.watch(self.stream) };
         self.tails.change(&self.ring, |ring| {
             match watch {
                 Some(watch) => ring.hand_over(watch),

@@ -150,7 +150,8 @@ mod tests {
 
     #[test]
     fn the_longer_of_both_waits_is_told() {
-        let quota = Quota { tokens_per_minute: Some(10), tokens_per_day: Some(100), ..Quota::UNLIMITED };
+        let quota =
+            Quota { tokens_per_minute: Some(10), tokens_per_day: Some(100), ..Quota::UNLIMITED };
         let wait = |over, seconds| Err(Refused { over, wait: Some(Duration::from_secs(seconds)) });
         let mut used = used(9, at(30));
         assert_eq!(quota.check_tokens(&used, at(30)), Ok(()));

@@ -22,6 +22,7 @@ mod line;
 pub use assembler::{Assembler, Message, Outcome};
 pub use error::{AdrError, AssistantError};
 pub use frame::{
-    AssistantMessage, Block, Frame, RateLimitEvent, ResultMessage, StreamEvent, SystemMessage, UserMessage,
+    AssistantMessage, Block, Frame, RateLimitEvent, ResultMessage, StreamEvent, SystemMessage,
+    UserMessage,
 };
 pub use line::Line;

@@ -57,7 +57,8 @@ mod tests {
         let delays: Vec<_> = (0..8).map(|step| plain.delay(step, 0.5).as_millis()).collect();
         assert_eq!(delays, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
         for step in 0..100 {
-            let (least, most) = (Backoff::DEFAULT.delay(step, 0.0), Backoff::DEFAULT.delay(step, 1.0));
+            let (least, most) =
+                (Backoff::DEFAULT.delay(step, 0.0), Backoff::DEFAULT.delay(step, 1.0));
             assert_eq!((least * 2, most), (plain.delay(step, 0.5), plain.delay(step, 0.5)));
         }
     }

@@ -53,7 +53,9 @@ pub struct CursorError;
 
 impl fmt::Display for CursorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a cursor: expected <stream_id>:<seq>, <stream_id>:<seq>.<k> or a bare <stream_id>")
+        f.write_str(
+            "not a cursor: expected <stream_id>:<seq>, <stream_id>:<seq>.<k> or a bare <stream_id>",
+        )
     }
 }
 

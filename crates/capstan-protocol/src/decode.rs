@@ -101,7 +101,10 @@ pub(crate) fn quick<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
 }
 
 /// [`from_str`] for documents that may nest deeper than [`MAX_DEPTH`].
-pub(crate) fn from_str_within<T: DeserializeOwned>(text: &str, depth: usize) -> Result<T, DecodeError> {
+pub(crate) fn from_str_within<T: DeserializeOwned>(
+    text: &str,
+    depth: usize,
+) -> Result<T, DecodeError> {
     json::check(text, depth)?;
     let mut reader = serde_json::Deserializer::from_str(text);
     reader.disable_recursion_limit();
@@ -114,7 +117,11 @@ pub(crate) fn from_str_within<T: DeserializeOwned>(text: &str, depth: usize) -> 
 /// [`from_str`] for bytes; text that is not UTF-8 is a syntax error.
 pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     let text = std::str::from_utf8(bytes).map_err(|e| {
-        DecodeError::new(DecodeErrorKind::Syntax, "", format!("not UTF-8 at byte {}", e.valid_up_to()))
+        DecodeError::new(
+            DecodeErrorKind::Syntax,
+            "",
+            format!("not UTF-8 at byte {}", e.valid_up_to()),
+        )
     })?;
     from_str(text)
 }
@@ -155,7 +162,11 @@ fn locate<T: DeserializeOwned>(text: &str) -> DecodeError {
 fn path_of(path: &serde_path_to_error::Path) -> String {
     let text = path.to_string();
     // The crate prints `.` for the root and `?` for a segment it could not name.
-    if text == "." { String::new() } else { text.trim_end_matches(".?").trim_end_matches('?').to_owned() }
+    if text == "." {
+        String::new()
+    } else {
+        text.trim_end_matches(".?").trim_end_matches('?').to_owned()
+    }
 }
 
 /// Turns serde's wording into ours; one place, so that every model speaks alike.
@@ -163,10 +174,16 @@ fn explain(path: &str, message: &str, json: Option<&serde_json::Error>) -> Decod
     use DecodeErrorKind as Kind;
     let message = strip_position(message);
     if message.contains("recursion limit exceeded") {
-        return DecodeError::new(Kind::Depth, path, format!("nested deeper than {MAX_DEPTH} levels"));
+        return DecodeError::new(
+            Kind::Depth,
+            path,
+            format!("nested deeper than {MAX_DEPTH} levels"),
+        );
     }
     if json.is_some_and(|e| e.is_syntax() || e.is_eof()) {
-        let place = json.map(|e| format!(" at line {} column {}", e.line(), e.column())).unwrap_or_default();
+        let place = json
+            .map(|e| format!(" at line {} column {}", e.line(), e.column()))
+            .unwrap_or_default();
         return DecodeError::new(Kind::Syntax, path, format!("not valid JSON: {message}{place}"));
     }
     if let Some((inner, what)) = unseal(message) {
@@ -183,15 +200,22 @@ fn explain(path: &str, message: &str, json: Option<&serde_json::Error>) -> Decod
         return DecodeError::new(Kind::UnknownMember, child(path, name), what);
     }
     if let Some(name) = quoted(message, "unknown variant ") {
-        let what = format!("unknown variant {name:?}{}", expected(message, "or").unwrap_or_default());
+        let what =
+            format!("unknown variant {name:?}{}", expected(message, "or").unwrap_or_default());
         return DecodeError::new(Kind::Value, path, what);
     }
     for prefix in ["invalid type: ", "invalid value: ", "invalid length "] {
-        if let Some((found, wanted)) = message.strip_prefix(prefix).and_then(|m| m.split_once(", expected "))
+        if let Some((found, wanted)) =
+            message.strip_prefix(prefix).and_then(|m| m.split_once(", expected "))
         {
             let found = found.replace('`', "");
-            let wanted = if wanted.starts_with("struct ") { "an object" } else { plain_type(wanted) };
-            return DecodeError::new(Kind::Value, path, format!("expected {wanted}, found {found}"));
+            let wanted =
+                if wanted.starts_with("struct ") { "an object" } else { plain_type(wanted) };
+            return DecodeError::new(
+                Kind::Value,
+                path,
+                format!("expected {wanted}, found {found}"),
+            );
         }
     }
     DecodeError::new(Kind::Value, path, message)

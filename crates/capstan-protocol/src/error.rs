@@ -58,7 +58,11 @@ pub struct StreamError {
 
 impl StreamError {
     /// An error without details.
-    pub fn new(code: impl Into<String>, message: impl Into<String>, severity: ErrorSeverity) -> Self {
+    pub fn new(
+        code: impl Into<String>,
+        message: impl Into<String>,
+        severity: ErrorSeverity,
+    ) -> Self {
         Self { code: code.into(), message: message.into(), severity, details: None }
     }
 

@@ -103,7 +103,8 @@ fn split_plain(text: &str) -> Option<(&str, &str)> {
     let at = match word {
         Some((at, marks)) => at * 8 + marks.trailing_zeros() as usize / 8,
         None => {
-            words.len() * 8 + tail.iter().take_while(|byte| !matches!(byte, ..0x20 | b'"' | b'\\')).count()
+            words.len() * 8
+                + tail.iter().take_while(|byte| !matches!(byte, ..0x20 | b'"' | b'\\')).count()
         }
     };
     text.split_at_checked(at)
@@ -157,7 +158,9 @@ mod tests {
         write_string(&mut out, text);
         let json = String::from_utf8(out).unwrap();
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
-        assert!(!json.chars().any(|c| matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')));
+        assert!(
+            !json.chars().any(|c| matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}'))
+        );
     }
 
     #[test]
@@ -184,7 +187,9 @@ mod tests {
             "\u{80}\u{a2}\u{dc}",
         ];
         // At every place of a word, with and without another behind it.
-        for (part, before) in parts.iter().flat_map(|part| (0..10).map(move |before| (part, before))) {
+        for (part, before) in
+            parts.iter().flat_map(|part| (0..10).map(move |before| (part, before)))
+        {
             for after in ["", "é", "12345678", "\\n1234567", "1234567\""] {
                 let inner = format!("{}{part}{after}", "x".repeat(before));
                 let expected = serde_json::from_str::<String>(&format!("\"{inner}\"")).ok();

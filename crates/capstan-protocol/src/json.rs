@@ -29,18 +29,23 @@ impl RawObject {
     pub(crate) fn from_raw_within(raw: Box<RawValue>, depth: usize) -> Result<Self, DecodeError> {
         let text = raw.get();
         if !text.starts_with('{') {
-            return Err(DecodeError::value("", format!("expected an object, found {}", kind_of(text))));
+            return Err(DecodeError::value(
+                "",
+                format!("expected an object, found {}", kind_of(text)),
+            ));
         }
         if check(text, depth)?.is_compact {
             return Ok(Self(raw));
         }
-        RawValue::from_string(compact(text)).map(Self).map_err(|e| DecodeError::value("", e.to_string()))
+        RawValue::from_string(compact(text))
+            .map(Self)
+            .map_err(|e| DecodeError::value("", e.to_string()))
     }
 
     /// Serialises a value that becomes a JSON object.
     pub fn from_serialize(value: &impl Serialize) -> Result<Self, DecodeError> {
-        let raw =
-            serde_json::value::to_raw_value(value).map_err(|e| DecodeError::value("", e.to_string()))?;
+        let raw = serde_json::value::to_raw_value(value)
+            .map_err(|e| DecodeError::value("", e.to_string()))?;
         Self::from_raw(raw)
     }
 
@@ -259,9 +264,11 @@ fn check_escape(bytes: &[u8], at: usize) -> Result<usize, DecodeError> {
     };
     match unit(at) {
         Some(0xD800..=0xDBFF) if matches!(unit(at + 6), Some(0xDC00..=0xDFFF)) => Ok(at + 12),
-        Some(0xD800..=0xDFFF) | None => {
-            Err(DecodeError::new(DecodeErrorKind::Syntax, "", "not valid JSON: lone surrogate in a string"))
-        }
+        Some(0xD800..=0xDFFF) | None => Err(DecodeError::new(
+            DecodeErrorKind::Syntax,
+            "",
+            "not valid JSON: lone surrogate in a string",
+        )),
         Some(_) => Ok(at + 6),
     }
 }

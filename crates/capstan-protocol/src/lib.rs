@@ -1,5 +1,8 @@
 #![doc = include_str!("../README.md")]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 pub mod agui;
 pub mod assistant;
@@ -31,9 +34,9 @@ pub use cursor::{Cursor, CursorError, LastEventId};
 pub use decode::{DecodeError, DecodeErrorKind};
 pub use error::{ErrorSeverity, StreamError};
 pub use event::{
-    CitationBlock, CitationItem, ErrorDomain, Event, EventView, MarkdownBlock, MediaCarousel, MediaItem,
-    PresentationEvent, PresentationEventType, ProgressStatus, ProgressUpdate, StreamReset, ThoughtTrace,
-    UserError,
+    CitationBlock, CitationItem, ErrorDomain, Event, EventView, MarkdownBlock, MediaCarousel,
+    MediaItem, PresentationEvent, PresentationEventType, ProgressStatus, ProgressUpdate,
+    StreamReset, ThoughtTrace, UserError,
 };
 pub use fault::{AguiErrorCode, CATALOGUE, Exposure, Fault, FaultKind};
 pub use json::{RawJson, RawObject};

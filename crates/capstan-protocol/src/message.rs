@@ -224,7 +224,9 @@ impl ChatMessage {
     pub fn text(&self) -> String {
         self.parts
             .iter()
-            .filter_map(|p| if let Part::Text { content } = p { Some(content.as_str()) } else { None })
+            .filter_map(
+                |p| if let Part::Text { content } = p { Some(content.as_str()) } else { None },
+            )
             .collect()
     }
 }
@@ -242,7 +244,9 @@ mod tests {
             r#"{"id":"c","content":[1],"response":{"n":1e999},"type":"tool_call_response"}"#,
         ];
         for text in texts {
-            let Part::ToolCallResponse { response, id } = from_str(text).unwrap() else { panic!("{text}") };
+            let Part::ToolCallResponse { response, id } = from_str(text).unwrap() else {
+                panic!("{text}")
+            };
             assert_eq!((response.get(), id.as_deref()), (r#"{"n":1e999}"#, Some("c")));
         }
         let call = r#"{"type":"tool_call","name":"f","arguments":{"a":10000000000000000000000}}"#;
@@ -269,6 +273,9 @@ mod tests {
             assert_eq!(from_str::<Part>(text).unwrap_err().to_string(), what, "{text}");
         }
         let unknown = from_str::<Part>(r#"{"type":"song"}"#).unwrap_err().to_string();
-        assert!(unknown.starts_with(r#"type: unknown variant "song", expected text, blob"#), "{unknown}");
+        assert!(
+            unknown.starts_with(r#"type: unknown variant "song", expected text, blob"#),
+            "{unknown}"
+        );
     }
 }

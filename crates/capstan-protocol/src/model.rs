@@ -88,7 +88,10 @@ trait Described {}
 #[cfg(not(feature = "schema"))]
 impl<T> Described for T {}
 
-const fn model<T: DeserializeOwned + Serialize + Described>(profile: Profile, name: &'static str) -> Model {
+const fn model<T: DeserializeOwned + Serialize + Described>(
+    profile: Profile,
+    name: &'static str,
+) -> Model {
     judged::<T>(profile, name, check::<T>)
 }
 

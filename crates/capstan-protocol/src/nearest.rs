@@ -14,8 +14,12 @@ const LONGEST: usize = 40;
 /// ```
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word: String = word.chars().take(LONGEST).collect::<String>().to_lowercase();
-    let scored = known.into_iter().map(|known| (strsim::jaro_winkler(&word, &known.to_lowercase()), known));
-    scored.filter(|(score, _)| *score > ALIKE).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
+    let scored =
+        known.into_iter().map(|known| (strsim::jaro_winkler(&word, &known.to_lowercase()), known));
+    scored
+        .filter(|(score, _)| *score > ALIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, known)| known)
 }
 
 #[cfg(test)]

@@ -154,7 +154,9 @@ impl Payload {
         let payload = match op {
             StreamOpCode::Delta => decode::from_str(text).map(Self::Delta),
             StreamOpCode::Event => object().map(Self::Event),
-            StreamOpCode::Error if !text.starts_with('{') => Err(DecodeError::value("", not_an_error(text))),
+            StreamOpCode::Error if !text.starts_with('{') => {
+                Err(DecodeError::value("", not_an_error(text)))
+            }
             StreamOpCode::Error if depth > decode::MAX_DEPTH => {
                 decode::from_str_within(text, depth).map(Self::Error)
             }
@@ -177,7 +179,9 @@ impl Payload {
         match self {
             Self::Delta(text) => escape::write_string(out, text),
             Self::Event(event) => escape::write_json(out, event.get()),
-            Self::Error(error) => escape::write_json(out, &serde_json::to_string(error).unwrap_or_default()),
+            Self::Error(error) => {
+                escape::write_json(out, &serde_json::to_string(error).unwrap_or_default())
+            }
             Self::Close(Close::Reason(reason)) => escape::write_string(out, reason),
             Self::Close(Close::Report(report)) => escape::write_json(out, report.get()),
             Self::Close(Close::Unstated) => escape::write_string(out, Close::COMPLETED),
@@ -187,7 +191,10 @@ impl Payload {
 
 /// RFC 005's first and third rule, with the way out.
 pub(crate) fn not_an_error(text: &str) -> String {
-    format!("expected a StreamError object {{code, message, severity, details?}}, found {}", kind_of(text))
+    format!(
+        "expected a StreamError object {{code, message, severity, details?}}, found {}",
+        kind_of(text)
+    )
 }
 
 /// One packet of a stream.
@@ -276,7 +283,9 @@ fn write_members(
     payload: &Payload,
 ) {
     out.extend_from_slice(b"{\"stream_id\":\"");
-    out.extend_from_slice(stream_id.as_hyphenated().encode_lower(&mut Uuid::encode_buffer()).as_bytes());
+    out.extend_from_slice(
+        stream_id.as_hyphenated().encode_lower(&mut Uuid::encode_buffer()).as_bytes(),
+    );
     out.extend_from_slice(b"\",\"seq\":");
     out.extend_from_slice(itoa::Buffer::new().format(seq).as_bytes());
     out.extend_from_slice(b",\"op\":\"");

@@ -129,8 +129,13 @@ mod tests {
             (read.tool_choice, read.effort),
             (Some(ToolChoice::Tool("f".into())), Some(Effort::XHigh))
         );
-        let Some(ResponseFormat::JsonSchema(form)) = read.response_format else { panic!("no form") };
-        assert_eq!((form.name.as_str(), form.schema.to_value(), form.strict), ("answer", schema, false));
+        let Some(ResponseFormat::JsonSchema(form)) = read.response_format else {
+            panic!("no form")
+        };
+        assert_eq!(
+            (form.name.as_str(), form.schema.to_value(), form.strict),
+            ("answer", schema, false)
+        );
         assert_eq!(super::tests::read(&json!({})).unwrap(), Parameters::default());
     }
 

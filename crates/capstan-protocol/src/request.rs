@@ -72,7 +72,14 @@ impl SessionContext {
     /// A session of `user` that is not bound to a particular agent and has no permissions.
     pub fn new(session_id: Uuid, user: UserContext) -> Self {
         let (agent_id, trace) = (Uuid::nil(), TraceContext::root());
-        Self { session_id, agent_id, user, trace, permissions: Vec::new(), created_at: Timestamp::now() }
+        Self {
+            session_id,
+            agent_id,
+            user,
+            trace,
+            permissions: Vec::new(),
+            created_at: Timestamp::now(),
+        }
     }
 }
 
@@ -192,7 +199,11 @@ impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for AgentRequest<T> {
 }
 
 /// The lineage rule of both profiles.
-pub(crate) fn root_of(own: Uuid, root: Option<Uuid>, has_parent: bool) -> Result<Uuid, DecodeError> {
+pub(crate) fn root_of(
+    own: Uuid,
+    root: Option<Uuid>,
+    has_parent: bool,
+) -> Result<Uuid, DecodeError> {
     match root {
         Some(root) => Ok(root),
         None if has_parent => Err(DecodeError::new(

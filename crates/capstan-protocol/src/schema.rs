@@ -11,8 +11,12 @@ fn make_optional(schema: &mut Schema, names: &[&str]) {
 
 /// `AgentRequest` of both profiles: ids, time and the empty collections are filled in, and a null root is none.
 pub(crate) fn agent_request(schema: &mut Schema) {
-    make_optional(schema, &["request_id", "root_request_id", "timestamp", "metadata", "files", "meta"]);
-    let root = schema.get_mut("properties").and_then(|properties| properties.get_mut("root_request_id"));
+    make_optional(
+        schema,
+        &["request_id", "root_request_id", "timestamp", "metadata", "files", "meta"],
+    );
+    let root =
+        schema.get_mut("properties").and_then(|properties| properties.get_mut("root_request_id"));
     if let Some(kind) = root.and_then(|root| root.get_mut("type")) {
         *kind = serde_json::json!(["string", "null"]);
     }

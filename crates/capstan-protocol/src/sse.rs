@@ -5,5 +5,6 @@ mod encoder;
 
 pub use decoder::{Decoder, Frame, FrameTooLarge};
 pub use encoder::{
-    EVENT_NAME, HEARTBEAT, decode_packet, encode_json, encode_opening, encode_packet, encode_packet_v2,
+    EVENT_NAME, HEARTBEAT, decode_packet, encode_json, encode_opening, encode_packet,
+    encode_packet_v2,
 };

@@ -82,27 +82,38 @@ impl Timestamp {
         let [century, year, month, day] = pairs([y1, y2, y3, y4, m1, m2, d1, d2])?;
         let [hour, minute, second, _] = pairs([h1, h2, n1, n2, s1, s2, b'0', b'0'])?;
         let year = century * 100 + year;
-        let in_range = year >= 1 && (1..=12).contains(&month) && hour < 24 && minute < 60 && second < 60;
+        let in_range =
+            year >= 1 && (1..=12).contains(&month) && hour < 24 && minute < 60 && second < 60;
         if !in_range || day < 1 || day > days_in_month(year, month) {
             return None;
         }
         let (fraction, rest) = take_fraction(rest)?;
         let (offset, rest) = take_offset(rest)?;
         let days = days_from_civil(year, month, day);
-        let seconds = days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second - i64::from(offset) * 60;
-        Some((Self { micros: seconds * MICROS_PER_SECOND + fraction, offset_minutes: offset }, rest))
+        let seconds =
+            days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second - i64::from(offset) * 60;
+        Some((
+            Self { micros: seconds * MICROS_PER_SECOND + fraction, offset_minutes: offset },
+            rest,
+        ))
     }
 
     /// Writes the canonical form: six digits of fraction or none, `Z` for a zero offset.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         let local = self.micros + i64::from(self.offset_minutes) * 60 * MICROS_PER_SECOND;
-        let (seconds, micros) = (local.div_euclid(MICROS_PER_SECOND), local.rem_euclid(MICROS_PER_SECOND));
-        let (days, second) = (seconds.div_euclid(SECONDS_PER_DAY), seconds.rem_euclid(SECONDS_PER_DAY));
+        let (seconds, micros) =
+            (local.div_euclid(MICROS_PER_SECOND), local.rem_euclid(MICROS_PER_SECOND));
+        let (days, second) =
+            (seconds.div_euclid(SECONDS_PER_DAY), seconds.rem_euclid(SECONDS_PER_DAY));
         let (year, month, day) = civil_from_days(days);
         push_digits(out, year, 4);
-        for (sign, value) in
-            [(b'-', month), (b'-', day), (b'T', second / 3600), (b':', second / 60 % 60), (b':', second % 60)]
-        {
+        for (sign, value) in [
+            (b'-', month),
+            (b'-', day),
+            (b'T', second / 3600),
+            (b':', second / 60 % 60),
+            (b':', second % 60),
+        ] {
             out.push(sign);
             push_digits(out, value, 2);
         }
@@ -198,7 +209,8 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
@@ -258,7 +270,8 @@ impl<'de> Deserialize<'de> for Timestamp {
                 f.write_str("an RFC 3339 timestamp with an offset, such as 2026-02-03T10:15:37Z")
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Timestamp, E> {
-                Timestamp::parse(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+                Timestamp::parse(text)
+                    .ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
             }
         }
         deserializer.deserialize_str(Visitor)

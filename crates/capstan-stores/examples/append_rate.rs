@@ -13,7 +13,8 @@ const FRAMES: u64 = 200_000;
 async fn write(journal: Journal, id: Uuid, frames: u64, per_append: u64) {
     let bytes = bytes::Bytes::from(vec![b'x'; 200]);
     for first in (1..=frames).step_by(per_append as usize) {
-        let some = (first..first + per_append).map(|seq| Frame { seq, bytes: bytes.clone() }).collect();
+        let some =
+            (first..first + per_append).map(|seq| Frame { seq, bytes: bytes.clone() }).collect();
         journal.append(id, 1, some).await.unwrap();
     }
 }
@@ -39,7 +40,9 @@ async fn measure(durability: Durability, streams: u64, per_append: u64, frames: 
         writer.await.unwrap();
     }
     let rate = (each * streams) as f64 / start.elapsed().as_secs_f64();
-    println!("{durability:?}: {streams:4} streams, {per_append:3} frames an append: {rate:9.0} frames/s");
+    println!(
+        "{durability:?}: {streams:4} streams, {per_append:3} frames an append: {rate:9.0} frames/s"
+    );
     replay(&url, journal, ids.first().copied().unwrap_or_default(), each).await;
 }
 
@@ -70,6 +73,7 @@ async fn main() {
         measure(Durability::Process, streams, per_append, FRAMES).await;
     }
     for (streams, per_append) in [(1, 1), (100, 1), (1000, 1)] {
-        measure(Durability::Power, streams, per_append, FRAMES / 20 * u64::min(streams, 20) / 4).await;
+        measure(Durability::Power, streams, per_append, FRAMES / 20 * u64::min(streams, 20) / 4)
+            .await;
     }
 }

@@ -17,8 +17,11 @@ use capstan_stores::{Options, connect};
 async fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [url, count, tenants @ ..] = &words[..] else { panic!("fill URL COUNT [TENANT...]") };
-    let tenants: Vec<&str> =
-        if tenants.is_empty() { vec!["local"] } else { tenants.iter().map(String::as_str).collect() };
+    let tenants: Vec<&str> = if tenants.is_empty() {
+        vec!["local"]
+    } else {
+        tenants.iter().map(String::as_str).collect()
+    };
     let store = connect(url, Options::default(), Replica::default()).await.unwrap();
     filled::Filling::new(&tenants, count.parse().unwrap()).fill(&store).await;
     store.close().await.unwrap();

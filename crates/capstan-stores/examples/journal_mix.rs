@@ -53,7 +53,9 @@ impl Load {
             return;
         }
         loop {
-            let due = Duration::from_secs_f64(self.written.load(Ordering::Relaxed) as f64 / self.rate as f64);
+            let due = Duration::from_secs_f64(
+                self.written.load(Ordering::Relaxed) as f64 / self.rate as f64,
+            );
             let Some(ahead) = due.checked_sub(self.start.elapsed()) else { return };
             tokio::time::sleep(ahead.min(Duration::from_millis(50))).await;
         }
@@ -87,7 +89,8 @@ impl Load {
             while seq < packets && !self.is_over.load(Ordering::Relaxed) {
                 self.pace().await;
                 let count = (1 + random.below(8)).min(packets - seq);
-                let frames = (seq + 1..=seq + count).map(|seq| Frame { seq, bytes: text.clone() }).collect();
+                let frames =
+                    (seq + 1..=seq + count).map(|seq| Frame { seq, bytes: text.clone() }).collect();
                 let start = Instant::now();
                 self.store.append(id, 1, frames).await.unwrap();
                 appends.push(start.elapsed().as_micros() as u32);
@@ -128,7 +131,9 @@ fn found(folder: &Path, words: &[Uuid]) -> usize {
             continue;
         }
         let bytes = std::fs::read(&path).unwrap_or_default();
-        for place in bytes.windows(5).enumerate().filter(|(_, part)| part == b"word-").map(|(at, _)| at + 5) {
+        for place in
+            bytes.windows(5).enumerate().filter(|(_, part)| part == b"word-").map(|(at, _)| at + 5)
+        {
             let word = bytes.get(place..place + 36).and_then(|word| std::str::from_utf8(word).ok());
             seen.extend(word.filter(|word| words.contains(*word)).map(str::to_owned));
         }
@@ -145,8 +150,9 @@ fn of_process(file: &str, name: &str) -> u64 {
 
 fn quantiles(mut times: Vec<u32>) -> String {
     times.sort_unstable();
-    let at =
-        |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or(0) as f64 / 1000.0;
+    let at = |share: f64| {
+        times.get((times.len() as f64 * share) as usize).copied().unwrap_or(0) as f64 / 1000.0
+    };
     let max = times.last().copied().unwrap_or(0) as f64 / 1000.0;
     format!("p50 {:.3} / p99 {:.2} / max {max:.0} ms", at(0.5), at(0.99))
 }
@@ -167,7 +173,8 @@ async fn main() {
         start: Instant::now(),
     };
     let load = Arc::new(load);
-    let writers: Vec<_> = (0..WRITERS).map(|number| tokio::spawn(load.clone().write(number))).collect();
+    let writers: Vec<_> =
+        (0..WRITERS).map(|number| tokio::spawn(load.clone().write(number))).collect();
     let own = TenantRetention { max_age: Duration::from_secs(1 << 30), max_bytes: None };
     let small = TenantRetention { max_age: Duration::from_secs(1 << 30), max_bytes: Some(KEPT) };
     let tenants = [("for ever".to_owned(), own), ("usual".to_owned(), small)].into();
@@ -197,7 +204,11 @@ async fn main() {
         purged.extend(gone);
     }
     let written = load.written.load(Ordering::Relaxed);
-    println!("{} MB in {elapsed:.0} s: {:.0} MB/s", written / MB, written as f64 / MB as f64 / elapsed);
+    println!(
+        "{} MB in {elapsed:.0} s: {:.0} MB/s",
+        written / MB,
+        written as f64 / MB as f64 / elapsed
+    );
     println!("append {}; claim and end {}", quantiles(appends), quantiles(syncs));
     println!(
         "worst disk {} MB for {} kept, over the limit by {}",
@@ -209,7 +220,12 @@ async fn main() {
     tokio::time::sleep(Duration::from_secs(12)).await;
     println!("after 12 s: disk {} MB, kept {} MB", disk(&folder) / MB, kept(&store).await / MB);
     println!("bytes written / payload {:.2}", of_process("io", "wchar:") as f64 / written as f64);
-    println!("purged {}, found {}; RSS peak {} MB", purged.len(), found(&folder, &purged), rss / 1024);
+    println!(
+        "purged {}, found {}; RSS peak {} MB",
+        purged.len(),
+        found(&folder, &purged),
+        rss / 1024
+    );
     drop(load);
     store.close().await.unwrap();
     drop(store);

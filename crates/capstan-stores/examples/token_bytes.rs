@@ -12,12 +12,15 @@ use capstan_stores::{Durability, open};
 use uuid::Uuid;
 
 /// What an agent says, and how a model would cut it.
-const WORDS: [&str; 12] =
-    ["The ", "capstan ", "is ", "a ", "vert", "ical ", "wind", "lass ", "that ", "turns ", "on ", "deck. "];
+const WORDS: [&str; 12] = [
+    "The ", "capstan ", "is ", "a ", "vert", "ical ", "wind", "lass ", "that ", "turns ", "on ",
+    "deck. ",
+];
 
 fn token(stream_id: Uuid, seq: u64) -> Frame {
     let text = WORDS.get(seq as usize % WORDS.len()).copied().unwrap_or_default().to_owned();
-    let packet = StreamPacket { stream_id, seq, t: Timestamp::now(), payload: Payload::Delta(text) };
+    let packet =
+        StreamPacket { stream_id, seq, t: Timestamp::now(), payload: Payload::Delta(text) };
     let mut bytes = Vec::new();
     sse::encode_packet(&packet, &mut bytes);
     Frame::new(seq, bytes)
@@ -37,9 +40,13 @@ async fn write(store: Arc<dyn Store>, id: Uuid, tokens: u64) -> u64 {
 fn size(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).unwrap().flatten();
     entries
-        .map(
-            |entry| if entry.path().is_dir() { size(&entry.path()) } else { entry.metadata().unwrap().len() },
-        )
+        .map(|entry| {
+            if entry.path().is_dir() {
+                size(&entry.path())
+            } else {
+                entry.metadata().unwrap().len()
+            }
+        })
         .sum()
 }
 
@@ -53,7 +60,8 @@ async fn measure(streams: u64, tokens: u64) {
         store.claim(claim, &Quota::UNLIMITED).await.unwrap();
     }
     let start = Instant::now();
-    let writers: Vec<_> = ids.iter().map(|id| tokio::spawn(write(store.clone(), *id, tokens))).collect();
+    let writers: Vec<_> =
+        ids.iter().map(|id| tokio::spawn(write(store.clone(), *id, tokens))).collect();
     let mut sent = 0;
     for writer in writers {
         sent += writer.await.unwrap();

@@ -184,7 +184,10 @@ impl DiskStore {
     }
 
     /// Sends a command to the writer and waits for its answer.
-    async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command + Send) -> Result<T, JournalError> {
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(Reply<T>) -> Command + Send,
+    ) -> Result<T, JournalError> {
         let (reply, answer) = oneshot::channel();
         let command = command(reply);
         let commands = self.commands.as_ref().ok_or_else(closed)?;
@@ -270,7 +273,9 @@ impl DiskStore {
     fn mark_lost(&self, lost: Vec<(Uuid, u64)>, unrecorded: Vec<Uuid>) -> Result<(), JournalError> {
         let (reply, answer) = oneshot::channel();
         let commands = self.commands.as_ref().ok_or_else(closed)?;
-        commands.blocking_send(Command::MarkLost { lost, unrecorded, reply }).map_err(|_| self.ended())?;
+        commands
+            .blocking_send(Command::MarkLost { lost, unrecorded, reply })
+            .map_err(|_| self.ended())?;
         answer.blocking_recv().map_err(|_| self.ended())?
     }
 
@@ -332,7 +337,8 @@ impl Drop for DiskStore {
 }
 
 fn no_thread(error: std::io::Error) -> JournalError {
-    JournalError::new(ErrorKind::Unavailable, "cannot start a thread of the journal").caused_by(error)
+    JournalError::new(ErrorKind::Unavailable, "cannot start a thread of the journal")
+        .caused_by(error)
 }
 
 fn closed() -> JournalError {

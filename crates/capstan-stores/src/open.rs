@@ -36,7 +36,11 @@ pub fn open(url: &str, durability: Durability) -> Result<Arc<dyn Store>, Journal
 /// Opens the store that a URL names, be it one that many processes share: `postgres://…`, with the feature `postgres`.
 ///
 /// Blocks as [`open`] does if it is a folder. Within a runtime.
-pub async fn connect(url: &str, options: Options, replica: Replica) -> Result<Arc<dyn Store>, JournalError> {
+pub async fn connect(
+    url: &str,
+    options: Options,
+    replica: Replica,
+) -> Result<Arc<dyn Store>, JournalError> {
     match parse(url)? {
         #[cfg(feature = "postgres")]
         Backend::Postgres(url) => {
@@ -55,9 +59,10 @@ pub fn open_with(url: &str, options: Options) -> Result<Arc<dyn Store>, JournalE
         Backend::Memory => Ok(Arc::new(MemoryStore::default())),
         Backend::Disk(folder) => Ok(Arc::new(DiskStore::open(folder, options)?)),
         #[cfg(feature = "postgres")]
-        Backend::Postgres(_) => {
-            Err(JournalError::new(ErrorKind::Unsupported, "a journal in PostgreSQL has to be connected to"))
-        }
+        Backend::Postgres(_) => Err(JournalError::new(
+            ErrorKind::Unsupported,
+            "a journal in PostgreSQL has to be connected to",
+        )),
     }
 }
 
@@ -90,6 +95,7 @@ fn parse(url: &str) -> Result<Backend<'_>, JournalError> {
 }
 
 fn unknown(url: &str) -> JournalError {
-    let message = format!("unknown journal {url:?}: expected memory:, disk:<folder> or postgres://…");
+    let message =
+        format!("unknown journal {url:?}: expected memory:, disk:<folder> or postgres://…");
     JournalError::new(ErrorKind::Unsupported, message)
 }

@@ -9,7 +9,9 @@ const MOST_OF_A_BYTE: usize = 255;
 /// The same, if it can be made shorter.
 pub(crate) fn pack(plain: &[u8]) -> Option<Vec<u8>> {
     let is_worth_it = plain.len() >= LEAST;
-    is_worth_it.then(|| lz4_flex::block::compress(plain)).filter(|packed| packed.len() < plain.len())
+    is_worth_it
+        .then(|| lz4_flex::block::compress(plain))
+        .filter(|packed| packed.len() < plain.len())
 }
 
 /// What was packed, which had this size; `None` if it cannot be that.
@@ -41,9 +43,12 @@ mod tests {
     #[test]
     fn what_is_short_or_cannot_be_shorter_is_left_alone() {
         assert_eq!(pack(&[b'x'; LEAST - 1]), None);
-        let next = |state: &u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
-        let noise: Vec<u8> =
-            std::iter::successors(Some(7_u64), next).map(|state| (state >> 56) as u8).take(5000).collect();
+        let next =
+            |state: &u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        let noise: Vec<u8> = std::iter::successors(Some(7_u64), next)
+            .map(|state| (state >> 56) as u8)
+            .take(5000)
+            .collect();
         assert_eq!(pack(&noise), None);
     }
 }

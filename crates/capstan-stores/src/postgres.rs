@@ -126,9 +126,14 @@ struct Shared {
 
 impl PostgresStore {
     /// Connects, prepares the database if need be, and takes a seat.
-    pub(crate) async fn open(url: &str, options: Options, replica: Replica) -> Result<Self, JournalError> {
+    pub(crate) async fn open(
+        url: &str,
+        options: Options,
+        replica: Replica,
+    ) -> Result<Self, JournalError> {
         let target = Target::parse(url)?;
-        let listen = replica.listen_url.as_deref().map_or_else(|| Ok(target.clone()), Target::parse)?;
+        let listen =
+            replica.listen_url.as_deref().map_or_else(|| Ok(target.clone()), Target::parse)?;
         let link = Link::open_with(&target, MIGRATION, None).await.map_err(unreachable)?;
         let schema = schema::prepare(&link).await?;
         let seat = Seat { id: Uuid::new_v4(), is_held: true };
@@ -193,7 +198,12 @@ impl PostgresStore {
             Task::spawn(poll::run(here())),
             Task::spawn(pulse::run(here())),
         ];
-        Self { shared, news: Mutex::new(Some(heard)), stops: Mutex::new(Some(asked)), _tasks: tasks }
+        Self {
+            shared,
+            news: Mutex::new(Some(heard)),
+            stops: Mutex::new(Some(asked)),
+            _tasks: tasks,
+        }
     }
 }
 
@@ -230,7 +240,8 @@ impl Shared {
 
     fn well(&self) {
         if self.is_seated() && !self.is_closed() {
-            self.health.send_if_modified(|health| std::mem::replace(health, Health::Well) != Health::Well);
+            self.health
+                .send_if_modified(|health| std::mem::replace(health, Health::Well) != Health::Well);
         }
     }
 
@@ -300,7 +311,10 @@ fn closed() -> JournalError {
 }
 
 fn unreachable(failure: Failure) -> JournalError {
-    JournalError::new(ErrorKind::Unavailable, format!("the journal's database cannot be reached: {failure}"))
+    JournalError::new(
+        ErrorKind::Unavailable,
+        format!("the journal's database cannot be reached: {failure}"),
+    )
 }
 
 /// Brings a database to the tables that this build needs; how far it has come.

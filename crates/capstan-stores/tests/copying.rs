@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use capstan_journal::{
-    Claim, Copied, ErrorKind, Found, Frame, NameKind, Quota, Replica, Run, RunState, Store, StoredTurn, copy,
+    Claim, Copied, ErrorKind, Found, Frame, NameKind, Quota, Replica, Run, RunState, Store,
+    StoredTurn, copy,
 };
 use capstan_protocol::Timestamp;
 use capstan_stores::{Durability, open};
@@ -38,7 +39,8 @@ async fn claimed(store: &dyn Store, tenant: &str, key: &str) -> Run {
 async fn ended(store: &dyn Store, run: &Run, state: RunState, said: bool) {
     let now = Timestamp::now();
     let closed_at = (state == RunState::Closed).then_some(now);
-    let to = Run { state, updated_at: now, closed_at, reason: Some("completed".into()), ..run.clone() };
+    let to =
+        Run { state, updated_at: now, closed_at, reason: Some("completed".into()), ..run.clone() };
     let turn = said.then(|| StoredTurn::new(run.stream_id, now, 2, json!({"messages": [run.key]})));
     assert!(store.transition((RunState::Running, 1), to, frames(300, 301), turn).await.unwrap());
 }
@@ -59,7 +61,10 @@ async fn fill(store: &dyn Store) -> Vec<Run> {
     runs
 }
 
-async fn quietly(from: &dyn Store, to: &dyn Store) -> Result<Copied, capstan_journal::JournalError> {
+async fn quietly(
+    from: &dyn Store,
+    to: &dyn Store,
+) -> Result<Copied, capstan_journal::JournalError> {
     copy(from, to, |_| {}).await
 }
 
@@ -96,7 +101,11 @@ async fn a_journal_is_copied_there_and_back_and_again_without_harm() {
     // A copy that was broken off: some are there already.
     let postgres = database.store(Durability::Process, Replica::default()).await;
     let copied = quietly(&*source, &*postgres).await.unwrap();
-    assert_eq!((copied.runs, copied.known, copied.sessions, copied.turns), (12, 0, 2, 6), "{copied}");
+    assert_eq!(
+        (copied.runs, copied.known, copied.sessions, copied.turns),
+        (12, 0, 2, 6),
+        "{copied}"
+    );
     assert_eq!(copied.packets, 10 * 301 + 301 + 299);
     assert_alike(&*source, &*postgres, &runs).await;
     database.sql("delete from capstan.blocks where stream in (select stream from capstan.runs where key in ('k3', 'k4'))");

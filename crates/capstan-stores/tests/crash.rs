@@ -16,7 +16,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
 use capstan_journal::{
-    Claim, ErrorKind, Found, Frame, Journal, Quota, Retention, Run, RunState, Step, Store, TailLimits,
+    Claim, ErrorKind, Found, Frame, Journal, Quota, Retention, Run, RunState, Step, Store,
+    TailLimits,
 };
 use capstan_protocol::{Payload, StreamPacket, Timestamp, sse};
 use capstan_stores::{Durability, open};
@@ -26,7 +27,8 @@ const FOLDER: &str = "CAPSTAN_TEST_FOLDER";
 const FRAMES_PER_STREAM: u64 = 60;
 
 fn frame(stream: Uuid, seq: u64) -> Frame {
-    let (t, payload) = (Timestamp::from_micros(0), Payload::Delta("x".repeat((seq * 37 % 400) as usize)));
+    let (t, payload) =
+        (Timestamp::from_micros(0), Payload::Delta("x".repeat((seq * 37 % 400) as usize)));
     let mut bytes = Vec::new();
     sse::encode_packet(&StreamPacket { stream_id: stream, seq, t, payload }, &mut bytes);
     Frame::new(seq, bytes)
@@ -65,7 +67,10 @@ async fn write_streams(journal: Journal) {
         }
         let to = Run { state: RunState::Closed, ..run };
         assert!(
-            journal.transition((RunState::Running, 1), to, vec![frame(id, seq + 1)], None).await.unwrap()
+            journal
+                .transition((RunState::Running, 1), to, vec![frame(id, seq + 1)], None)
+                .await
+                .unwrap()
         );
         println!("closed {id} {}", seq + 1);
         viewer.await.unwrap();
@@ -152,7 +157,9 @@ fn holds(folder: &Path, word: &str) -> bool {
     while let Some(path) = paths.pop() {
         if path.is_dir() {
             paths.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
-        } else if memchr::memmem::find(&std::fs::read(&path).unwrap_or_default(), word.as_bytes()).is_some() {
+        } else if memchr::memmem::find(&std::fs::read(&path).unwrap_or_default(), word.as_bytes())
+            .is_some()
+        {
             return true;
         }
     }
@@ -253,12 +260,15 @@ async fn a_second_process_is_refused_and_told_who_holds_the_folder() {
 #[cfg(failpoints)]
 #[tokio::test]
 async fn a_process_that_dies_at_a_failpoint_has_stored_what_comes_before_it() {
-    for failpoint in ["after_claim", "after_claim:3", "after_append:1", "after_append:40", "before_wake:7"] {
+    for failpoint in
+        ["after_claim", "after_claim:3", "after_append:1", "after_append:40", "before_wake:7"]
+    {
         let folder = tempfile::tempdir().unwrap();
         let (store, acknowledged) = die_at(folder.path(), failpoint).await;
         let open = store.open_runs().await.unwrap();
-        let is_unheard =
-            |run: &&Run| acknowledged.get(&run.stream_id).is_none_or(|(last, ..)| *last < run.last_seq);
+        let is_unheard = |run: &&Run| {
+            acknowledged.get(&run.stream_id).is_none_or(|(last, ..)| *last < run.last_seq)
+        };
         assert!(open.iter().find(is_unheard).is_some(), "{failpoint}: stored, but told nobody");
         for run in open {
             let again = Claim::new("local", run.key, Uuid::now_v7(), Timestamp::now());

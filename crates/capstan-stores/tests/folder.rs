@@ -19,7 +19,9 @@ fn an_unknown_url_names_the_known_ones() {
     for url in ["redis://localhost", "disk:", "memory:x", "", "journal"] {
         let error = open(url, Durability::Process).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.to_string().contains("memory:") && error.to_string().contains("disk:<folder>"));
+        assert!(
+            error.to_string().contains("memory:") && error.to_string().contains("disk:<folder>")
+        );
     }
 }
 
@@ -121,9 +123,14 @@ fn fixture(name: &str) -> (tempfile::TempDir, BTreeMap<Uuid, String>) {
         fs::copy(fixtures.join(name).join(file), temp.path().join(file)).unwrap();
     }
     let all = fs::read_to_string(fixtures.join(name).with_extension("sse")).unwrap();
-    let responses =
-        all.split("retry: 500\nid: ").skip(1).map(|response| response.split_once(":0\n\n").unwrap());
-    (temp, responses.map(|(stream, packets)| (stream.parse().unwrap(), packets.to_owned())).collect())
+    let responses = all
+        .split("retry: 500\nid: ")
+        .skip(1)
+        .map(|response| response.split_once(":0\n\n").unwrap());
+    (
+        temp,
+        responses.map(|(stream, packets)| (stream.parse().unwrap(), packets.to_owned())).collect(),
+    )
 }
 
 async fn read(store: &dyn Store, stream: Uuid) -> String {
@@ -143,7 +150,8 @@ async fn go_on(store: &dyn Store, stream: Uuid) -> Uuid {
             .unwrap()
             .run;
     }
-    let (stream_id, seq, payload) = (run.stream_id, run.last_seq + 1, Payload::Delta("more".into()));
+    let (stream_id, seq, payload) =
+        (run.stream_id, run.last_seq + 1, Payload::Delta("more".into()));
     let mut bytes = Vec::new();
     sse::encode_packet(&StreamPacket { stream_id, seq, t: Timestamp::now(), payload }, &mut bytes);
     store.append(stream_id, run.attempt, vec![Frame::new(seq, bytes)]).await.unwrap();
@@ -163,8 +171,12 @@ async fn folders_of_the_formats_before_are_read_and_go_on_and_older_builds_are_k
                 .eq(packets.iter().copied())
         );
         for _ in 0..3 {
-            let store = open(&format!("disk:{}", temp.path().display()), Durability::Process).unwrap();
-            assert_eq!(fs::read_to_string(temp.path().join("format")).unwrap(), "capstan-journal 5\n");
+            let store =
+                open(&format!("disk:{}", temp.path().display()), Durability::Process).unwrap();
+            assert_eq!(
+                fs::read_to_string(temp.path().join("format")).unwrap(),
+                "capstan-journal 5\n"
+            );
             for (stream, seen) in known.clone() {
                 assert!(read(&*store, stream).await.starts_with(&seen), "{name}: {stream}");
                 let longer = go_on(&*store, stream).await;

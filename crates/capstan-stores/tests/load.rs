@@ -32,7 +32,10 @@ async fn ten_thousand_commits_leave_memory_disk_and_closing_in_bounds() {
             let claim = Claim::new("local", format!("k{writer}"), Uuid::now_v7(), Timestamp::now());
             store.claim(claim.clone(), &Quota::UNLIMITED).await.unwrap();
             for seq in 1..=COMMITS / WRITERS {
-                store.append(claim.stream_id, 1, vec![Frame::new(seq, vec![b'x'; PACKET])]).await.unwrap();
+                store
+                    .append(claim.stream_id, 1, vec![Frame::new(seq, vec![b'x'; PACKET])])
+                    .await
+                    .unwrap();
             }
         })
     });

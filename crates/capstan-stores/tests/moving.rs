@@ -51,7 +51,9 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn holds(folder: &Path, word: &str) -> bool {
-    files(folder).iter().any(|file| memchr::memmem::find(&fs::read(file).unwrap(), word.as_bytes()).is_some())
+    files(folder)
+        .iter()
+        .any(|file| memchr::memmem::find(&fs::read(file).unwrap(), word.as_bytes()).is_some())
 }
 
 async fn assert_carried_over(folder: &Path) {
@@ -73,7 +75,10 @@ async fn assert_carried_over(folder: &Path) {
         }
         let bytes: usize = frames.iter().map(|frame| frame.bytes.len()).sum();
         assert_eq!(run.bytes, bytes as u64);
-        assert_eq!(store.body(id(number)).await.unwrap().unwrap(), format!("{{\"query\":\"{name}\"}}"));
+        assert_eq!(
+            store.body(id(number)).await.unwrap().unwrap(),
+            format!("{{\"query\":\"{name}\"}}")
+        );
         let again = Claim::new("local", run.key, Uuid::now_v7(), Timestamp::now());
         assert!(!store.claim(again, &Quota::UNLIMITED).await.unwrap().is_new, "{name} runs once");
     }
@@ -81,18 +86,25 @@ async fn assert_carried_over(folder: &Path) {
         let key = format!("key-{gone}");
         assert_eq!(store.find("local", &key).await.unwrap(), Some(Found::Expired));
         let again = Claim::new("local", key, Uuid::now_v7(), Timestamp::now());
-        assert_eq!(store.claim(again, &Quota::UNLIMITED).await.unwrap_err().kind(), ErrorKind::Expired);
+        assert_eq!(
+            store.claim(again, &Quota::UNLIMITED).await.unwrap_err().kind(),
+            ErrorKind::Expired
+        );
     }
     assert!(store.is_expired("local", id(3)).await.unwrap());
     let turns = store.turns("local", "session", 0, 99, usize::MAX).await.unwrap();
-    let said: Vec<_> = turns.iter().map(|turn| (turn.number, turn.said["assistant"].clone())).collect();
+    let said: Vec<_> =
+        turns.iter().map(|turn| (turn.number, turn.said["assistant"].clone())).collect();
     assert_eq!(said, [(1, "answer of closed".into()), (2, "answer of second".into())]);
     assert_eq!(
         (turns[0].said["is_partial"].clone(), turns[1].said["is_partial"].clone()),
         (false.into(), true.into())
     );
     assert_eq!(store.list("local", None, 99).await.unwrap().len(), 4);
-    assert_eq!(store.named("local", NameKind::Session, "session", None, 99).await.unwrap().len(), 4);
+    assert_eq!(
+        store.named("local", NameKind::Session, "session", None, 99).await.unwrap().len(),
+        4
+    );
     assert_eq!(store.open_runs().await.unwrap().len(), 2);
     // The run was claimed before any turn was there.
     assert_eq!(store.run(id(1)).await.unwrap().unwrap().turns_before, 0);
@@ -112,7 +124,8 @@ async fn a_folder_of_format_2_is_carried_over_and_words_purged_there_are_gone() 
     assert_carried_over(temp.path()).await;
     // Retention works on what was moved.
     let store = open(&url(temp.path()), Durability::Process).unwrap();
-    let expired = store.expire(&Retention::default(), Timestamp::from_micros(i64::MAX / 2)).await.unwrap();
+    let expired =
+        store.expire(&Retention::default(), Timestamp::from_micros(i64::MAX / 2)).await.unwrap();
     assert_eq!((expired.streams, expired.claims), (2, 2));
     assert_eq!(expired.sessions, 0, "runs of it are open");
 }

@@ -44,7 +44,10 @@ async fn nothing_of_a_private_tenant_reaches_the_disk() {
         }
         let bytes = std::fs::read(&path).unwrap();
         for word in ["quinquereme", "secret-key", "private"] {
-            assert!(!bytes.windows(word.len()).any(|part| part == word.as_bytes()), "{word} in {path:?}");
+            assert!(
+                !bytes.windows(word.len()).any(|part| part == word.as_bytes()),
+                "{word} in {path:?}"
+            );
         }
     }
 }
@@ -53,7 +56,8 @@ async fn nothing_of_a_private_tenant_reaches_the_disk() {
 async fn a_rule_that_changes_loses_no_stream_and_starts_none_twice() {
     let is_private = Arc::new(AtomicBool::new(false));
     let rule = Arc::clone(&is_private);
-    let journal = Journal::new(open("memory:", Durability::Process).unwrap(), TailLimits::default());
+    let journal =
+        Journal::new(open("memory:", Durability::Process).unwrap(), TailLimits::default());
     let journal = journal.keeping_in_memory(move |_| rule.load(Ordering::SeqCst));
     let mut runs = Vec::new();
     for (key, rule) in [("1", false), ("2", true), ("3", false)] {
@@ -85,7 +89,8 @@ async fn a_rule_that_changes_loses_no_stream_and_starts_none_twice() {
 async fn a_run_knows_the_turns_from_before_the_rule_changed() {
     let is_private = Arc::new(AtomicBool::new(false));
     let rule = Arc::clone(&is_private);
-    let journal = Journal::new(open("memory:", Durability::Process).unwrap(), TailLimits::default());
+    let journal =
+        Journal::new(open("memory:", Durability::Process).unwrap(), TailLimits::default());
     let journal = journal.keeping_in_memory(move |_| rule.load(Ordering::SeqCst));
     for (n, rule) in [false, false, true, true, false].into_iter().enumerate() {
         is_private.store(rule, Ordering::SeqCst);

@@ -13,7 +13,9 @@ mod wire;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use capstan_agent::{About, Agent, CancelReason, Clock, Endpoint, Outcome, Timer, Turn, Work, Writer};
+use capstan_agent::{
+    About, Agent, CancelReason, Clock, Endpoint, Outcome, Timer, Turn, Work, Writer,
+};
 use capstan_protocol::{ErrorSeverity, Fault};
 use reqwest::Client;
 use serde::Deserialize;
@@ -62,7 +64,10 @@ struct Found {
 
 pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
     if config.binding.is_some() && config.protocol.is_none() {
-        return Err(ConfigError::at("binding", "goes with `protocol`; without it the card tells both"));
+        return Err(ConfigError::at(
+            "binding",
+            "goes with `protocol`; without it the card tells both",
+        ));
     }
     let (url, client) = (http::base_url(&config.url)?, http::client(common.times.connect)?);
     let secret = ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?;
@@ -101,7 +106,11 @@ impl A2a {
             return Ok(known);
         }
         let reading = card::read(&self.client, &self.url, &self.secret);
-        let read = self.common.clock.within(Timer::FirstToken, self.common.times.first_token, reading).await;
+        let read = self
+            .common
+            .clock
+            .within(Timer::FirstToken, self.common.times.first_token, reading)
+            .await;
         let interface = read.ok_or_else(|| http::timed_out(Timer::FirstToken))??;
         let found = self.make(interface).map_err(Fault::from_error)?;
         Ok(self.keep(found))
@@ -114,7 +123,9 @@ impl A2a {
                 Ok(found) => return Ok(found),
                 Err(failed) => failed.refused(),
             };
-            let Some(wait) = retries.wait(&failed, turn.attempt, made) else { return Err(failed.fault) };
+            let Some(wait) = retries.wait(&failed, turn.attempt, made) else {
+                return Err(failed.fault);
+            };
             failed.log_retry(turn, made, wait);
             clock.sleep(Timer::Again, wait).await;
         }

@@ -36,7 +36,8 @@ struct AgUi {
 
 pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, ConfigError> {
     let secret = ApiKey::find(config.key_env.as_deref(), config.key_file.as_deref(), None)?;
-    let dialect = AgUi { url: http::base_url(&config.url)?, system: config.system, secret: secret.clone() };
+    let dialect =
+        AgUi { url: http::base_url(&config.url)?, system: config.system, secret: secret.clone() };
     Ok(Box::new(HttpAgent::new(dialect, secret, common)?))
 }
 

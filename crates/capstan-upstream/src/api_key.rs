@@ -27,7 +27,11 @@ impl ApiKey {
 
     /// Finds the key that a configuration names; `usual` is the variable that is tried when it names none. A variable
     /// that is not set is no mistake: [`missing_key`](crate::missing_key) tells of it.
-    pub fn find(env: Option<&str>, file: Option<&str>, usual: Option<&str>) -> Result<Self, ConfigError> {
+    pub fn find(
+        env: Option<&str>,
+        file: Option<&str>,
+        usual: Option<&str>,
+    ) -> Result<Self, ConfigError> {
         let key = match (env, file) {
             (Some(_), Some(_)) => {
                 return Err(ConfigError::at("key_file", "give key_env or key_file, not both"));
@@ -51,10 +55,12 @@ impl ApiKey {
 
     /// The keys in the environment of a process, by their names: our own, and what is added to it.
     pub(crate) fn in_environment(added: &BTreeMap<String, String>) -> Vec<Self> {
-        let own = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let own = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
         let added = added.iter().map(|(name, value)| (name.clone(), value.clone()));
-        let names_key = |name: &str| KEY_WORDS.iter().any(|word| name.to_ascii_uppercase().contains(word));
+        let names_key =
+            |name: &str| KEY_WORDS.iter().any(|word| name.to_ascii_uppercase().contains(word));
         own.chain(added)
             .filter(|(name, value)| names_key(name) && value.len() >= SHORTEST)
             .map(|(_, value)| Self(Some(value)))
@@ -128,7 +134,10 @@ mod tests {
 
     #[test]
     fn a_variable_that_is_not_set_is_no_mistake_and_a_file_that_is_not_there_is_one() {
-        assert_eq!(ApiKey::find(Some("CAPSTAN_NO_SUCH_KEY"), None, Some("PATH")).unwrap().expose(), "");
+        assert_eq!(
+            ApiKey::find(Some("CAPSTAN_NO_SUCH_KEY"), None, Some("PATH")).unwrap().expose(),
+            ""
+        );
         assert_eq!(ApiKey::find(None, None, Some("CAPSTAN_NO_SUCH_KEY")).unwrap().expose(), "");
         let missing = ApiKey::find(None, Some("/no/such/file"), Some("PATH")).unwrap_err();
         assert_eq!(missing.key(), Some("key_file"));

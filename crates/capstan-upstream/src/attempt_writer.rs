@@ -136,7 +136,9 @@ impl<'a> AttemptWriter<'a> {
                 outputs.iter_mut().for_each(|output| self.count(output));
             }
             // Nothing is in the way of what follows the first token.
-            Some(seat) if self.has_written && seat.seam.is_none() => seat.pieces += outputs.len() as u64,
+            Some(seat) if self.has_written && seat.seam.is_none() => {
+                seat.pieces += outputs.len() as u64
+            }
             Some(_) => {
                 for output in mem::take(outputs) {
                     self.say_seated(output).await?;
@@ -208,7 +210,9 @@ impl<'a> AttemptWriter<'a> {
     pub(crate) async fn open(&mut self) -> Result<&mut Writer, Stopped> {
         self.has_written = true;
         if let (Out::Waiting, Some(seat)) = (&self.out, &mut self.seat) {
-            let Some(mut writer) = seat.floor.take(seat.number) else { return std::future::pending().await };
+            let Some(mut writer) = seat.floor.take(seat.number) else {
+                return std::future::pending().await;
+            };
             seat.first_token = Some(seat.clock.instant() - seat.began);
             seat.held.insert(0, Output::Member(Arc::clone(&seat.member)));
             let said = writer.put_all(&mut seat.held).await;
@@ -284,8 +288,9 @@ mod tests {
     async fn before_an_answer_nothing_is_said_and_only_one_gets_the_floor() {
         let (writer, mut inbox) = channel(16);
         let floor = Floor::new(writer);
-        let seat =
-            |name: &str, number| Seat::new(name.into(), Arc::clone(&floor), number, Clock::default(), None);
+        let seat = |name: &str, number| {
+            Seat::new(name.into(), Arc::clone(&floor), number, Clock::default(), None)
+        };
         let mut a = AttemptWriter::seated(seat("a", 1));
         let mut b = AttemptWriter::seated(seat("b", 2));
         a.say(&mut vec![Output::Model("m-a".into())]).await.unwrap();
@@ -294,7 +299,8 @@ mod tests {
         let mut late = vec![Output::Delta("late".into())];
         let late = tokio::time::timeout(Duration::from_millis(1), a.say(&mut late)).await;
         assert!(late.is_err(), "it waits to be hung up");
-        let said = [Output::Member("b".into()), Output::Model("m-b".into()), Output::Delta("hi".into())];
+        let said =
+            [Output::Member("b".into()), Output::Model("m-b".into()), Output::Delta("hi".into())];
         for output in said {
             assert_eq!(inbox.recv().await, Some(output));
         }

@@ -32,7 +32,8 @@ pub(crate) enum Body {
 impl Body {
     /// A body by the encoding that its head declares; one that nobody can unpack will not be better next time.
     pub(crate) fn of(response: Response) -> Result<Self, Fault> {
-        let encoding = response.headers().get(CONTENT_ENCODING).and_then(|value| value.to_str().ok());
+        let encoding =
+            response.headers().get(CONTENT_ENCODING).and_then(|value| value.to_str().ok());
         let encoding = encoding.unwrap_or_default().trim().to_ascii_lowercase();
         if matches!(encoding.as_str(), "" | "identity") {
             return Ok(Self::Plain(response));
@@ -75,5 +76,9 @@ fn unreadable(what: String) -> Fault {
 fn broken(error: io::Error) -> Fault {
     let is_ours = error.get_ref().is_some_and(|inner| inner.is::<reqwest::Error>());
     let is_cut = is_ours || error.kind() == io::ErrorKind::UnexpectedEof;
-    if is_cut { cut_by(&error) } else { malformed(format!("a body that cannot be unpacked: {error}")) }
+    if is_cut {
+        cut_by(&error)
+    } else {
+        malformed(format!("a body that cannot be unpacked: {error}"))
+    }
 }

@@ -57,7 +57,9 @@ impl<R: AsyncBufRead + Unpin> AsyncRead for BrotliDecoder<R> {
                     return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                 }
                 BrotliResult::NeedsMoreInput => Next::Input,
-                BrotliResult::ResultFailure => return Poll::Ready(Err(io::Error::other("not brotli"))),
+                BrotliResult::ResultFailure => {
+                    return Poll::Ready(Err(io::Error::other("not brotli")));
+                }
             };
         }
         Poll::Ready(Ok(()))
@@ -68,8 +70,16 @@ impl<R: AsyncBufRead + Unpin> AsyncRead for BrotliDecoder<R> {
 fn unpack(state: &mut State, input: &[u8], room: &mut ReadBuf<'_>) -> (usize, BrotliResult) {
     let output = room.initialize_unfilled();
     let (mut left, mut used, mut free, mut written) = (input.len(), 0, output.len(), 0);
-    let result =
-        BrotliDecompressStream(&mut left, &mut used, input, &mut free, &mut written, output, &mut 0, state);
+    let result = BrotliDecompressStream(
+        &mut left,
+        &mut used,
+        input,
+        &mut free,
+        &mut written,
+        output,
+        &mut 0,
+        state,
+    );
     room.advance(written);
     (used, result)
 }

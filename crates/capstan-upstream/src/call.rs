@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_agent::{
-    About, Agent, CallBegan, Cancel, CancelReason, Clock, Endpoint, Outcome, Output, Stopped, Timer, Turn,
-    Writer,
+    About, Agent, CallBegan, Cancel, CancelReason, Clock, Endpoint, Outcome, Output, Stopped,
+    Timer, Turn, Writer,
 };
 use capstan_protocol::fault::Upstream;
 use capstan_protocol::{ErrorSeverity, Fault, FaultKind, sse};
@@ -116,7 +116,8 @@ impl<D: Dialect> HttpAgent<D> {
         turn: &Turn,
         out: &mut AttemptWriter<'_>,
     ) -> Result<(), FailedCall> {
-        let mut seen = Upstream { host: Some(http::host_of(self.dialect.url())), ..Upstream::default() };
+        let mut seen =
+            Upstream { host: Some(http::host_of(self.dialect.url())), ..Upstream::default() };
         let called = self.exchange(headers, body, times, turn, out, &mut seen).await;
         called.map_err(|failed| FailedCall {
             fault: http::with_log_details(failed.fault, seen, &self.secret),
@@ -157,7 +158,9 @@ impl<D: Dialect> HttpAgent<D> {
             let Some(resume) = self.dialect.resume(&mut decoder, resumed) else { break };
             out.alive()?;
             match self.resume(resume, headers).await {
-                Resumed::On(response) => read = self.read(response, began, times, &mut decoder, out).await,
+                Resumed::On(response) => {
+                    read = self.read(response, began, times, &mut decoder, out).await
+                }
                 Resumed::Never if self.dialect.is_last_word(&decoder) => break,
                 Resumed::Never | Resumed::NotNow => {}
             }
@@ -192,7 +195,8 @@ impl<D: Dialect> HttpAgent<D> {
     async fn accept(&self, response: Response) -> Result<Response, FailedCall> {
         let status = response.status().as_u16();
         let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let essence = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_owned();
+        let essence =
+            kind.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_owned();
         // A document may be the answer, or an error: its reader finds out.
         if (200..300).contains(&status) && essence != "text/html" {
             return Ok(response);
@@ -212,7 +216,9 @@ impl<D: Dialect> HttpAgent<D> {
         let mut bytes = Vec::new();
         let Ok(mut body) = Body::of(response) else { return bytes };
         let until = Instant::now() + self.times.idle;
-        while let Some(Ok(Some(chunk))) = self.clock.within(Timer::Idle, left(until), body.chunk()).await {
+        while let Some(Ok(Some(chunk))) =
+            self.clock.within(Timer::Idle, left(until), body.chunk()).await
+        {
             bytes.extend_from_slice(&chunk);
             if bytes.len() >= REFUSAL_BYTES {
                 break;
@@ -237,7 +243,8 @@ impl<D: Dialect> HttpAgent<D> {
                 None => (Timer::FirstToken, began + times.first_token),
                 Some(at) => (Timer::Idle, at + times.idle),
             };
-            let (limit, until) = if total < patience { (Timer::Total, total) } else { (limit, patience) };
+            let (limit, until) =
+                if total < patience { (Timer::Total, total) } else { (limit, patience) };
             let step = reading.step(limit, until, &mut outputs).await;
             let is_mute = outputs.is_empty();
             out.say(&mut outputs).await?;
@@ -276,7 +283,11 @@ impl<D: Dialect> HttpAgent<D> {
         Ok(out.say(&mut outputs).await?)
     }
 
-    fn prepare(&self, turn: &Turn, prefill: Option<(Prefill, &str)>) -> Result<(HeaderMap, Bytes), Fault> {
+    fn prepare(
+        &self,
+        turn: &Turn,
+        prefill: Option<(Prefill, &str)>,
+    ) -> Result<(HeaderMap, Bytes), Fault> {
         let mut body = self.dialect.body(turn)?;
         if let Some((prefill, said)) = prefill {
             prefill.apply(&mut body, said);
@@ -299,15 +310,20 @@ impl<D: Dialect> Agent for HttpAgent<D> {
             made += 1;
             writer.begin_call();
             if let Some(out) = writer.writer() {
-                out.call(CallBegan { member: None, about: self.dialect.about(), receipt: None }).await?;
+                out.call(CallBegan { member: None, about: self.dialect.about(), receipt: None })
+                    .await?;
             }
             let called = self.call_logged(&headers, &body, self.times, &turn, &mut writer).await;
             let Err(failed) = called else {
                 return Ok(());
             };
-            let wait = self.retries.wait(&failed, turn.attempt, made).filter(|_| !writer.has_written());
+            let wait =
+                self.retries.wait(&failed, turn.attempt, made).filter(|_| !writer.has_written());
             let Some(wait) = wait else {
-                return Err(self.retries.verdict(failed.fault, turn.attempt, writer.has_written()).into());
+                return Err(self
+                    .retries
+                    .verdict(failed.fault, turn.attempt, writer.has_written())
+                    .into());
             };
             failed.log_retry(&turn, made, wait);
             self.clock.sleep(Timer::Again, wait).await;
@@ -392,7 +408,12 @@ impl<'a, D: Decode> Reading<'a, D> {
 
     /// What one read of the network brings, before the limit strikes: all of its frames, and the most that one of
     /// them meant.
-    async fn step(&mut self, limit: Timer, until: Instant, out: &mut Vec<Output>) -> Result<Step, Fault> {
+    async fn step(
+        &mut self,
+        limit: Timer,
+        until: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<Step, Fault> {
         let chunk = self.clock.within(limit, left(until), self.body.chunk()).await;
         match chunk.ok_or_else(|| timed_out(limit))? {
             Ok(Some(bytes)) => self.take(&bytes, out),
@@ -442,9 +463,8 @@ impl<'a, D: Decode> Reading<'a, D> {
     /// Lets the response end behind our back: its connection can then be used again.
     fn drain(self) {
         let mut body = self.body;
-        tokio::spawn(tokio::time::timeout(
-            DRAIN,
-            async move { while let Ok(Some(_)) = body.chunk().await {} },
-        ));
+        tokio::spawn(tokio::time::timeout(DRAIN, async move {
+            while let Ok(Some(_)) = body.chunk().await {}
+        }));
     }
 }

@@ -15,7 +15,8 @@ use capstan_agent::{
 use capstan_client::{CapClient, CapError, Options, PacketStream, RuntimeError};
 use capstan_protocol::fault::{Cause, Upstream};
 use capstan_protocol::{
-    Close, ErrorSeverity, Event, EventView, Fault, FaultKind, Payload, Profile, StreamError, StreamPacket,
+    Close, ErrorSeverity, Event, EventView, Fault, FaultKind, Payload, Profile, StreamError,
+    StreamPacket,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -104,10 +105,15 @@ impl Agent for Cap {
         let client = self.client(&turn, calls.clone())?;
         let mut writer = AttemptWriter::new(out);
         loop {
-            let Err(failed) = self.once(&turn, &client, &calls, &mut writer).await else { return Ok(()) };
+            let Err(failed) = self.once(&turn, &client, &calls, &mut writer).await else {
+                return Ok(());
+            };
             let wait = self.retries.wait(&failed, turn.attempt, calls.made());
             let Some(wait) = wait.filter(|_| !writer.has_written()) else {
-                return Err(self.retries.verdict(failed.fault, turn.attempt, writer.has_written()).into());
+                return Err(self
+                    .retries
+                    .verdict(failed.fault, turn.attempt, writer.has_written())
+                    .into());
             };
             failed.log_retry(&turn, calls.made(), wait);
             self.clock.sleep(Timer::Again, wait).await;
@@ -194,7 +200,8 @@ impl Cap {
         let mut has_begun = false;
         loop {
             let is_total = has_begun || total < first;
-            let (limit, until) = if is_total { (Timer::Total, total) } else { (Timer::FirstToken, first) };
+            let (limit, until) =
+                if is_total { (Timer::Total, total) } else { (Timer::FirstToken, first) };
             let next = tokio::select! {
                 biased;
                 // Long before the first packet, if that takes its time.
@@ -297,7 +304,10 @@ impl Reader {
                 vec![Output::Event { kind: event.kind.unwrap_or_default(), payload }]
             }
             Payload::Error(error) => {
-                vec![Output::Warning(Box::new(StreamError { severity: ErrorSeverity::Warning, ..*error }))]
+                vec![Output::Warning(Box::new(StreamError {
+                    severity: ErrorSeverity::Warning,
+                    ..*error
+                }))]
             }
             Payload::Close(close) => closed(&close),
         }
@@ -314,10 +324,18 @@ fn closed(close: &Close) -> Vec<Output> {
     }
     if let Close::Report(report) = close {
         let report = report.to_map();
-        outputs
-            .extend(report.get("model").and_then(Value::as_str).map(|model| Output::Model(model.to_owned())));
-        outputs
-            .extend(report.get("usage").and_then(Value::as_object).map(|usage| Output::Usage(usage.clone())));
+        outputs.extend(
+            report
+                .get("model")
+                .and_then(Value::as_str)
+                .map(|model| Output::Model(model.to_owned())),
+        );
+        outputs.extend(
+            report
+                .get("usage")
+                .and_then(Value::as_object)
+                .map(|usage| Output::Usage(usage.clone())),
+        );
     }
     outputs
 }

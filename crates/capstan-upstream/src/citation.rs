@@ -10,9 +10,15 @@ use crate::thoughts::make;
 const CERTAIN: f64 = 1.0;
 
 /// A block of one source; one without an address of its own is named by `place`.
-pub(crate) fn block(url: Option<&str>, place: &str, title: &str, snippet: Option<&str>) -> Option<Output> {
-    let uri =
-        url.and_then(|url| Url::parse(url).ok()).or_else(|| Url::parse(&format!("urn:{place}")).ok())?;
+pub(crate) fn block(
+    url: Option<&str>,
+    place: &str,
+    title: &str,
+    snippet: Option<&str>,
+) -> Option<Output> {
+    let uri = url
+        .and_then(|url| Url::parse(url).ok())
+        .or_else(|| Url::parse(&format!("urn:{place}")).ok())?;
     let item = CitationItem {
         source_id: url.map_or_else(|| place.to_owned(), str::to_owned),
         title: if title.is_empty() { uri.to_string() } else { title.to_owned() },

@@ -81,7 +81,9 @@ impl Agent for Command {
         let mut writer = AttemptWriter::new(out);
         let attempt = turn.attempt;
         let called = self.start(&turn, &mut writer).await;
-        called.map_err(|failed| self.retries.verdict(failed.fault, attempt, writer.has_written()).into())
+        called.map_err(|failed| {
+            self.retries.verdict(failed.fault, attempt, writer.has_written()).into()
+        })
     }
 
     fn max_attempts(&self) -> u32 {
@@ -118,7 +120,11 @@ impl Command {
         Err(fault.with_upstream(seen).into())
     }
 
-    async fn listen(&self, process: &mut Process, out: &mut AttemptWriter<'_>) -> Result<(), Fault> {
+    async fn listen(
+        &self,
+        process: &mut Process,
+        out: &mut AttemptWriter<'_>,
+    ) -> Result<(), Fault> {
         let began = Instant::now();
         let mut lines = Lines::new(self.config.max_line_bytes.unwrap_or(DEFAULT_MAX_LINE_BYTES));
         let mut decoder = Decoder::new();
@@ -127,7 +133,8 @@ impl Command {
         loop {
             buffer.clear();
             let (limit, until) = self.patience(began, heard_at, ends_at);
-            match self.clock.within(limit, left(until), process.output.read_buf(&mut buffer)).await {
+            match self.clock.within(limit, left(until), process.output.read_buf(&mut buffer)).await
+            {
                 // It said its result and lingers: that is the end.
                 None if ends_at.is_some() => break,
                 None => return Err(timed_out(limit)),

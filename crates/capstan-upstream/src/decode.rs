@@ -43,7 +43,8 @@ pub trait Decode: Send {
 /// An event that is called an error, whatever its data looks like.
 pub(crate) fn told(data: &str, secret: &ApiKey) -> Fault {
     let value = serde_json::from_str(data).unwrap_or_else(|_| Value::from(data));
-    let told = UpstreamFailure::found_in(&value).unwrap_or_else(|| UpstreamFailure::from_error(&value));
+    let told =
+        UpstreamFailure::found_in(&value).unwrap_or_else(|| UpstreamFailure::from_error(&value));
     told.to_fault(secret)
 }
 

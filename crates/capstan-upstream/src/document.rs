@@ -44,7 +44,8 @@ impl Document {
     ) -> Result<(), Fault> {
         let text = String::from_utf8_lossy(&self.0);
         let text = text.trim_start_matches('\u{feff}');
-        let value = serde_json::from_str::<Value>(text).or_else(|_| serde_json::from_str(&mend(text)));
+        let value =
+            serde_json::from_str::<Value>(text).or_else(|_| serde_json::from_str(&mend(text)));
         let Ok(value) = value else { return chunks(text, decoder, out) };
         if let Some(fault) = decoder.refusal(&value) {
             return Err(fault);
@@ -65,7 +66,8 @@ impl Document {
 /// Chunks one behind the other.
 fn chunks(text: &str, decoder: &mut impl Decode, out: &mut Vec<Output>) -> Result<(), Fault> {
     for chunk in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
-        let chunk = chunk.map_err(|error| malformed(format!("a document that is not JSON: {error}")))?;
+        let chunk =
+            chunk.map_err(|error| malformed(format!("a document that is not JSON: {error}")))?;
         decoder.frame("", chunk.get(), out)?;
     }
     ended(decoder)

@@ -55,7 +55,8 @@ impl UpstreamFailure {
             Value::Array(items) => !items.is_empty(),
             Value::Bool(true) | Value::Number(_) => true,
         };
-        let named = ["error", "errors", "fault"].iter().find_map(|name| object.get(*name).filter(is_told));
+        let named =
+            ["error", "errors", "fault"].iter().find_map(|name| object.get(*name).filter(is_told));
         if let Some(error) = named {
             let first = error.as_array().and_then(|errors| errors.first()).unwrap_or(error);
             return Some(Self::from_error(first).or(Self::from_error(document)));
@@ -71,7 +72,8 @@ impl UpstreamFailure {
             || object.get("success") == Some(&Value::Bool(false))
             || object.get("detail").is_some_and(|detail| !detail.is_null())
             || SIGNS.iter().any(|name| object.contains_key(*name))
-            || says("message") && NUMBERS.iter().chain(&["type"]).any(|name| object.contains_key(*name));
+            || says("message")
+                && NUMBERS.iter().chain(&["type"]).any(|name| object.contains_key(*name));
         (is_failure && !is_answer).then(|| Self::from_error(document))
     }
 
@@ -84,8 +86,9 @@ impl UpstreamFailure {
         let mut words: Vec<String> = WORDS.iter().filter_map(text_at).collect();
         words.extend(error.pointer("/innererror/code").and_then(Value::as_str).map(str::to_owned));
         // A router's way to say that a moderation stands before the model.
-        let is_flagged =
-            ["/metadata/reasons", "/metadata/flagged_input"].iter().any(|at| error.pointer(at).is_some());
+        let is_flagged = ["/metadata/reasons", "/metadata/flagged_input"]
+            .iter()
+            .any(|at| error.pointer(at).is_some());
         words.extend(is_flagged.then(|| "moderation".to_owned()));
         let number = |name: &&str| {
             let value = error.get(*name)?;
@@ -118,8 +121,10 @@ impl UpstreamFailure {
 
 /// Prose one step further in: `{"detail": [{"msg": …}]}`, `{"detail": {"message": …}}`, `{"error": {"error": …}}`.
 fn inner_prose(error: &Value) -> Option<String> {
-    let inner = ["detail", "error", "message", "metadata"].iter().filter_map(|name| error.get(*name));
-    let first = |value: &Value| value.as_array().and_then(|list| list.first()).unwrap_or(value).clone();
+    let inner =
+        ["detail", "error", "message", "metadata"].iter().filter_map(|name| error.get(*name));
+    let first =
+        |value: &Value| value.as_array().and_then(|list| list.first()).unwrap_or(value).clone();
     let prose = |value: Value| {
         PROSE.iter().chain(&["raw"]).find_map(|name| Some(value.get(*name)?.as_str()?.to_owned()))
     };
@@ -128,8 +133,9 @@ fn inner_prose(error: &Value) -> Option<String> {
 
 /// A wait among an error's members: Google's `retryDelay` stands in its details.
 fn wait_in(error: &Value) -> Option<Duration> {
-    let seconds =
-        |value: &Value| value.as_f64().or_else(|| value.as_str()?.trim_end_matches('s').parse().ok());
+    let seconds = |value: &Value| {
+        value.as_f64().or_else(|| value.as_str()?.trim_end_matches('s').parse().ok())
+    };
     let at = |object: &Value| {
         let whole = ["retryDelay", "retry_after", "retryAfter", "retry_after_seconds"];
         let whole = whole.iter().find_map(|name| object.get(*name).and_then(seconds));
@@ -225,7 +231,10 @@ mod tests {
     fn a_wait_is_read_from_details_and_from_prose() {
         let google = json!({ "error": { "code": 429, "message": "Quota exceeded", "status": "RESOURCE_EXHAUSTED",
             "details": [{ "@type": "x/QuotaFailure" }, { "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7.5s" }] } });
-        assert_eq!(UpstreamFailure::found_in(&google).unwrap().wait, Some(Duration::from_millis(7500)));
+        assert_eq!(
+            UpstreamFailure::found_in(&google).unwrap().wait,
+            Some(Duration::from_millis(7500))
+        );
         for (text, millis) in [
             ("Rate limit reached. Please try again in 1.242s. Visit", Some(1242)),
             ("Please try again in 20ms.", Some(20)),

@@ -36,7 +36,8 @@ impl FarRuns {
     pub(crate) fn new(client: Client, address: &Url, secret: ApiKey) -> Self {
         let mut base = address.clone();
         let path = base.path().trim_end_matches('/');
-        let above = path.split_once("/v1/").map(|(above, _)| above).or_else(|| path.strip_suffix("/v1"));
+        let above =
+            path.split_once("/v1/").map(|(above, _)| above).or_else(|| path.strip_suffix("/v1"));
         let above = above.unwrap_or(path).to_owned();
         base.set_path(&above);
         base.set_query(None);
@@ -121,7 +122,12 @@ mod tests {
     fn a_run_is_ended_beside_the_route_that_started_it() {
         let base = |address: &str| {
             let client = crate::http::client(std::time::Duration::ZERO).unwrap();
-            FarRuns::new(client, &Url::parse(address).unwrap(), ApiKey::find(None, None, None).unwrap()).base
+            FarRuns::new(
+                client,
+                &Url::parse(address).unwrap(),
+                ApiKey::find(None, None, None).unwrap(),
+            )
+            .base
         };
         for (address, expected) in [
             ("http://far", "http://far/"),
@@ -136,7 +142,8 @@ mod tests {
 
     #[test]
     fn an_id_that_is_none_of_ours_is_none() {
-        let head = |id: &str| HeaderMap::from_iter([(STREAM_ID.parse().unwrap(), id.parse().unwrap())]);
+        let head =
+            |id: &str| HeaderMap::from_iter([(STREAM_ID.parse().unwrap(), id.parse().unwrap())]);
         assert_eq!(far_id(&head("../admin")), None);
         assert!(far_id(&head("01890000-0000-7000-8000-000000000000")).is_some());
     }

@@ -42,7 +42,8 @@ pub(crate) fn client(connect: Duration) -> Result<Client, ConfigError> {
 fn follow(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     let keeps_body =
         matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
-    let is_same = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
+    let is_same =
+        attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
     let is_short = attempt.previous().len() <= REDIRECTS;
     if keeps_body && is_same && is_short { attempt.follow() } else { attempt.stop() }
 }
@@ -70,7 +71,8 @@ pub(crate) fn join(base: &Url, path: &str) -> Url {
 
 /// The trace that a call belongs to, in the headers that carry it.
 pub(crate) fn trace_headers(turn: &Turn) -> HeaderMap {
-    let header = |(name, value)| Some((HeaderName::from_static(name), HeaderValue::from_str(value).ok()?));
+    let header =
+        |(name, value)| Some((HeaderName::from_static(name), HeaderValue::from_str(value).ok()?));
     turn.trace.iter().flat_map(TraceParent::headers).filter_map(header).collect()
 }
 
@@ -87,7 +89,8 @@ pub(crate) fn endpoint(url: &Url, key: &ApiKey) -> Endpoint {
 /// The server's id of a request, for the log. It is the server's word, so it may repeat a key.
 pub(crate) fn request_id(headers: &HeaderMap, key: &ApiKey) -> Option<String> {
     let id = REQUEST_IDS.iter().find_map(|name| headers.get(*name)?.to_str().ok())?;
-    let is_plain = !id.is_empty() && id.len() <= LONGEST_ID && id.bytes().all(|b| b.is_ascii_graphic());
+    let is_plain =
+        !id.is_empty() && id.len() <= LONGEST_ID && id.bytes().all(|b| b.is_ascii_graphic());
     is_plain.then(|| key.scrub(id))
 }
 
@@ -136,7 +139,8 @@ pub(crate) fn cut(error: reqwest::Error) -> Fault {
 /// The same, seen through whoever unpacks it. Its words may hold an address.
 pub(crate) fn cut_by(error: &std::io::Error) -> Fault {
     let chain = vec!["a compressed body broke off".into(), error.kind().to_string()];
-    Fault::new(FaultKind::UpstreamTruncated).with_cause(Cause { error_type: "io::Error".into(), chain })
+    Fault::new(FaultKind::UpstreamTruncated)
+        .with_cause(Cause { error_type: "io::Error".into(), chain })
 }
 
 fn cause_of(error: &reqwest::Error) -> Cause {

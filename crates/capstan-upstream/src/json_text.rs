@@ -67,7 +67,8 @@ impl Halves {
         }
         let last = inner.len().checked_sub(6).and_then(|at| inner.get(at..)).and_then(unit);
         let is_escaped =
-            trailing_backslashes(inner.len().checked_sub(6).and_then(|at| inner.get(..at))) % 2 == 1;
+            trailing_backslashes(inner.len().checked_sub(6).and_then(|at| inner.get(..at))) % 2
+                == 1;
         match last.filter(|last| (0xD800..=0xDBFF).contains(last) && !is_escaped) {
             Some(half) => {
                 self.0 = Some(half);

@@ -63,7 +63,8 @@ pub const KINDS: &[Kind] = &[
         timeouts: CallTimeouts::PROVIDER,
         key_env: Some(anthropic::DEFAULTS.key_env),
         build: |keys, common| {
-            let config = own(keys).map_err(|error: ConfigError| error.without(&["api", "finish"]))?;
+            let config =
+                own(keys).map_err(|error: ConfigError| error.without(&["api", "finish"]))?;
             anthropic::build(config, common)
         },
     },
@@ -169,7 +170,10 @@ pub struct AgentTable {
 /// Makes the agents of a configuration, in its order; a mistake is told with the place of its table.
 ///
 /// Routes use the others by their names. A route within a route stands for its members.
-pub fn build_all(tables: &[AgentTable], clock: &Clock) -> Result<Vec<Box<dyn Agent>>, (usize, ConfigError)> {
+pub fn build_all(
+    tables: &[AgentTable],
+    clock: &Clock,
+) -> Result<Vec<Box<dyn Agent>>, (usize, ConfigError)> {
     build_all_with(tables, clock, &Breakers::default())
 }
 
@@ -185,8 +189,8 @@ pub fn build_all_with(
             let config = own(table.keys.clone()).map_err(|error| (at, error))?;
             routes.insert(table.name.clone(), config);
         } else {
-            let agent =
-                callee(&table.kind, table.keys.clone(), clock.clone()).map_err(|error| (at, error))?;
+            let agent = callee(&table.kind, table.keys.clone(), clock.clone())
+                .map_err(|error| (at, error))?;
             plain.insert(table.name.clone(), Arc::<dyn Callee>::from(agent));
         }
     }
@@ -236,14 +240,21 @@ pub fn build(kind: &str, keys: Map<String, Value>) -> Result<Box<dyn Agent>, Con
 }
 
 /// The same, with a clock to wait by.
-pub fn build_with(kind: &str, keys: Map<String, Value>, clock: Clock) -> Result<Box<dyn Agent>, ConfigError> {
+pub fn build_with(
+    kind: &str,
+    keys: Map<String, Value>,
+    clock: Clock,
+) -> Result<Box<dyn Agent>, ConfigError> {
     callee(kind, keys, clock).map(|callee| callee as Box<dyn Agent>)
 }
 
 fn callee(kind: &str, mut keys: Keys, clock: Clock) -> Result<Box<dyn Callee>, ConfigError> {
     let Some(row) = KINDS.iter().find(|row| row.name == kind) else {
         let known = KINDS.iter().map(|row| row.name.to_owned()).collect();
-        return Err(ConfigError { known, ..ConfigError::at("kind", format!("unknown kind {kind:?}")) });
+        return Err(ConfigError {
+            known,
+            ..ConfigError::at("kind", format!("unknown kind {kind:?}"))
+        });
     };
     for name in ["key", "api_key", "apikey", "token"] {
         if keys.contains_key(name) {
@@ -268,7 +279,8 @@ pub fn missing_key<'a>(kind: &str, keys: &'a Map<String, Value>) -> Option<&'a s
 }
 
 fn take_common(keys: &mut Keys) -> Keys {
-    let taken = COMMON.iter().filter_map(|name| Some(((*name).to_owned(), keys.get_mut(*name)?.take())));
+    let taken =
+        COMMON.iter().filter_map(|name| Some(((*name).to_owned(), keys.get_mut(*name)?.take())));
     let taken = taken.collect();
     keys.retain(|name, _| !COMMON.contains(&name.as_str()));
     taken
@@ -286,7 +298,8 @@ fn common(config: CommonConfig, row: &Kind, clock: Clock) -> Result<Common, Conf
         let message = format!("must be between 1 and max_calls ({})", retries.max_calls);
         return Err(ConfigError::at("attempts", message));
     }
-    let wrong = |name: &str| ConfigError::at("timeouts", format!("{name}: expected a number of seconds"));
+    let wrong =
+        |name: &str| ConfigError::at("timeouts", format!("{name}: expected a number of seconds"));
     let times = config.timeouts.over(row.timeouts).map_err(wrong)?;
     Ok(Common { retries, times, clock })
 }
@@ -370,7 +383,9 @@ impl ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.key {
-            Some(key) if !self.message.contains(key.as_str()) => write!(f, "{key}: {}", self.message),
+            Some(key) if !self.message.contains(key.as_str()) => {
+                write!(f, "{key}: {}", self.message)
+            }
             _ => f.write_str(&self.message),
         }
     }

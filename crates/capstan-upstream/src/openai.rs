@@ -37,7 +37,10 @@ pub(crate) fn build(config: Config, common: &Common) -> Result<Box<dyn Callee>, 
     let (api, finish) = (config.api.unwrap_or_default(), config.finish);
     if api == Api::Responses {
         if finish.is_some() {
-            return Err(ConfigError::at("finish", "the Responses API always says how an answer ends"));
+            return Err(ConfigError::at(
+                "finish",
+                "the Responses API always says how an answer ends",
+            ));
         }
         return responses::build(config, common);
     }
@@ -63,7 +66,10 @@ impl Dialect for OpenAi {
         body.insert("model".into(), self.provider.model.as_str().into());
         body.insert("stream".into(), true.into());
         body.insert("stream_options".into(), serde_json::json!({ "include_usage": true }));
-        body.insert("messages".into(), request::messages(turn, self.provider.system.as_deref())?.into());
+        body.insert(
+            "messages".into(),
+            request::messages(turn, self.provider.system.as_deref())?.into(),
+        );
         Ok(self.provider.body(body, asked::of(turn)))
     }
 
@@ -76,7 +82,9 @@ impl Dialect for OpenAi {
     }
 
     fn prefill(&self) -> Prefill {
-        self.provider.prefill.unwrap_or_else(|| Prefill::of_chat(&self.provider.url, &self.provider.model))
+        self.provider
+            .prefill
+            .unwrap_or_else(|| Prefill::of_chat(&self.provider.url, &self.provider.model))
     }
 
     fn about(&self) -> About {

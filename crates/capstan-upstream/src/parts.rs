@@ -11,7 +11,8 @@ pub(crate) fn messages(turn: &Turn) -> impl Iterator<Item = (usize, &ChatMessage
 /// What the caller wants to be known besides, as a text for a system message.
 pub(crate) fn context(turn: &Turn) -> Option<String> {
     let facts = turn.context.iter().map(|fact| format!("\n- {}: {}", fact.description, fact.value));
-    (!turn.context.is_empty()).then(|| format!("Context of this conversation:{}", facts.collect::<String>()))
+    (!turn.context.is_empty())
+        .then(|| format!("Context of this conversation:{}", facts.collect::<String>()))
 }
 
 /// A tool's answer as text; a text goes without its quotes.
@@ -52,7 +53,11 @@ fn kind(part: &Part) -> &'static str {
 }
 
 /// The media type of a blob; without one its bytes mean nothing to a provider.
-pub(crate) fn mime<'a>(place: PartPath, part: &Part, mime: &'a Option<String>) -> Result<&'a str, Fault> {
+pub(crate) fn mime<'a>(
+    place: PartPath,
+    part: &Part,
+    mime: &'a Option<String>,
+) -> Result<&'a str, Fault> {
     mime.as_deref().ok_or_else(|| refused(place, part, "needs a mime_type for this agent"))
 }
 

@@ -80,7 +80,8 @@ impl Prefill {
 fn generation(model: &str) -> Option<(u32, u32)> {
     let name = model.get(model.find("claude-")? + "claude-".len()..)?;
     let numbers = name.split(['-', '.', '@', ':', '_']).skip_while(|word| !is_small(word));
-    let mut numbers = numbers.take_while(|word| is_small(word)).filter_map(|word| word.parse().ok());
+    let mut numbers =
+        numbers.take_while(|word| is_small(word)).filter_map(|word| word.parse().ok());
     Some((numbers.next()?, numbers.next().unwrap_or(0)))
 }
 
@@ -125,9 +126,18 @@ mod tests {
     #[test]
     fn other_servers_are_known_by_their_address() {
         let of = |url: &str, model: &str| Prefill::of_chat(&Url::parse(url).unwrap(), model);
-        assert_eq!(of("https://api.mistral.ai/v1/chat/completions", "mistral-large-latest"), Prefill::Prefix);
-        assert_eq!(of("https://api.deepseek.com/beta/chat/completions", "deepseek-chat"), Prefill::Prefix);
-        assert_eq!(of("https://api.deepseek.com/v1/chat/completions", "deepseek-chat"), Prefill::Off);
+        assert_eq!(
+            of("https://api.mistral.ai/v1/chat/completions", "mistral-large-latest"),
+            Prefill::Prefix
+        );
+        assert_eq!(
+            of("https://api.deepseek.com/beta/chat/completions", "deepseek-chat"),
+            Prefill::Prefix
+        );
+        assert_eq!(
+            of("https://api.deepseek.com/v1/chat/completions", "deepseek-chat"),
+            Prefill::Off
+        );
         assert_eq!(of("https://api.openai.com/v1/chat/completions", "gpt-5"), Prefill::Off);
     }
 
@@ -138,7 +148,10 @@ mod tests {
             prefill.apply(&mut body, "Well");
             body
         };
-        assert_eq!(told(Prefill::Plain)["messages"][1], json!({ "role": "assistant", "content": "Well" }));
+        assert_eq!(
+            told(Prefill::Plain)["messages"][1],
+            json!({ "role": "assistant", "content": "Well" })
+        );
         assert_eq!(told(Prefill::Prefix)["messages"][1]["prefix"], true);
         assert_eq!(told(Prefill::Partial)["messages"][1]["partial"], true);
         let vllm = told(Prefill::ContinueFinalMessage);

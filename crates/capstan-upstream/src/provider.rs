@@ -83,7 +83,8 @@ pub(crate) struct Provider {
 
 impl Provider {
     pub(crate) fn new(config: Config, defaults: &Defaults) -> Result<Self, ConfigError> {
-        if let Some(name) = defaults.ours.iter().find(|name| config.parameters.contains_key(**name)) {
+        if let Some(name) = defaults.ours.iter().find(|name| config.parameters.contains_key(**name))
+        {
             return Err(ConfigError::at("parameters", format!("{name} cannot be set here")));
         }
         if config.model.trim().is_empty() {

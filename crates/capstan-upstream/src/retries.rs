@@ -57,7 +57,11 @@ impl Retries {
     /// assert_eq!(calls, [2, 1, 1]);
     /// ```
     pub fn calls(&self, attempt: u32) -> u32 {
-        if attempt > 1 { 1 } else { self.max_calls.saturating_sub(self.attempts.saturating_sub(1)).max(1) }
+        if attempt > 1 {
+            1
+        } else {
+            self.max_calls.saturating_sub(self.attempts.saturating_sub(1)).max(1)
+        }
     }
 
     /// The wait before the next call of an attempt that has made `made` and said nothing, if there may be one.
@@ -113,8 +117,16 @@ mod tests {
         let wait = retries.wait(&failed(FaultKind::UpstreamError), 1, 1).unwrap();
         assert!((250..=500).contains(&wait.as_millis()), "{wait:?}");
         assert_eq!(retries.wait(&failed(FaultKind::UpstreamAuth), 1, 1), None, "FATAL");
-        assert_eq!(retries.wait(&failed(FaultKind::UpstreamError), 1, 2), None, "the calls are spent");
-        assert_eq!(retries.wait(&failed(FaultKind::UpstreamError), 2, 1), None, "so are a later attempt's");
+        assert_eq!(
+            retries.wait(&failed(FaultKind::UpstreamError), 1, 2),
+            None,
+            "the calls are spent"
+        );
+        assert_eq!(
+            retries.wait(&failed(FaultKind::UpstreamError), 2, 1),
+            None,
+            "so are a later attempt's"
+        );
         let told = |seconds| FailedCall {
             wait: Some(Duration::from_secs(seconds)),
             ..failed(FaultKind::UpstreamError)
@@ -134,7 +146,10 @@ mod tests {
     fn what_has_stalled_is_tried_once_more() {
         let (stall, retries) = (failed(FaultKind::UpstreamTimeout), Retries::PROVIDER);
         assert_eq!(retries.wait(&stall, 1, 1), None, "the next attempt's");
-        assert_eq!(retries.verdict(stall.fault.clone(), 1, true).severity(), ErrorSeverity::Transient);
+        assert_eq!(
+            retries.verdict(stall.fault.clone(), 1, true).severity(),
+            ErrorSeverity::Transient
+        );
         assert_eq!(retries.verdict(stall.fault.clone(), 2, true).severity(), ErrorSeverity::Fatal);
         let alone = Retries { attempts: 1, ..retries };
         assert!(alone.wait(&stall, 1, 1).is_some() && alone.wait(&stall, 1, 2).is_none());

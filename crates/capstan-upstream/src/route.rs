@@ -78,7 +78,8 @@ impl Member {
     /// How it is told to go on, if it can be.
     fn prefill(&self) -> Option<Prefill> {
         let prefill = self.upstream.prefill();
-        (prefill != Prefill::Off && !self.refuses_prefill.load(Ordering::Relaxed)).then_some(prefill)
+        (prefill != Prefill::Off && !self.refuses_prefill.load(Ordering::Relaxed))
+            .then_some(prefill)
     }
 
     fn takes_prefill(&self) -> bool {

@@ -36,7 +36,11 @@ enum State {
 
 impl Seam {
     pub(crate) fn new(sent: &str) -> Self {
-        Self { sent: sent.to_owned(), prefill: sent.trim_end().len(), state: State::Deciding(String::new()) }
+        Self {
+            sent: sent.to_owned(),
+            prefill: sent.trim_end().len(),
+            state: State::Deciding(String::new()),
+        }
     }
 
     /// From here on, pieces are as they come.
@@ -115,17 +119,20 @@ mod tests {
         let mut seam = Seam::new(sent);
         let mut outputs: Vec<Output> = pieces.iter().flat_map(|piece| seam.take(piece)).collect();
         outputs.extend(seam.finish());
-        let text =
-            |output: &Output| if let Output::Delta(text) = output { text.clone() } else { String::new() };
+        let text = |output: &Output| {
+            if let Output::Delta(text) = output { text.clone() } else { String::new() }
+        };
         outputs.iter().map(text).collect()
     }
 
     #[test]
     fn whatever_whitespace_stands_at_the_seam_stands_there_once() {
         let whole = format!("{SENT}It stands upright.");
-        for pieces in
-            [&[" It stands", " upright."][..], &[" ", "It stands upright."], &["It stands upright."]]
-        {
+        for pieces in [
+            &[" It stands", " upright."][..],
+            &[" ", "It stands upright."],
+            &["It stands upright."],
+        ] {
             assert_eq!(told(SENT, pieces), whole, "{pieces:?}");
         }
         let sent = "A list of three things:\n\n";

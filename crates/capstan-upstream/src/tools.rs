@@ -118,9 +118,15 @@ impl Tools {
 
 impl Call {
     fn tell(self, out: &mut Vec<Output>) {
-        out.extend(make("TOOL_CALL_START", &json!({ "toolCallId": self.id, "toolCallName": self.name })));
+        out.extend(make(
+            "TOOL_CALL_START",
+            &json!({ "toolCallId": self.id, "toolCallName": self.name }),
+        ));
         if !self.arguments.is_empty() {
-            out.extend(make("TOOL_CALL_ARGS", &json!({ "toolCallId": self.id, "delta": self.arguments })));
+            out.extend(make(
+                "TOOL_CALL_ARGS",
+                &json!({ "toolCallId": self.id, "delta": self.arguments }),
+            ));
         }
         out.extend(make("TOOL_CALL_END", &json!({ "toolCallId": self.id })));
     }
@@ -141,7 +147,8 @@ pub(crate) fn whole(id: &str, name: &str, input: &Value, out: &mut Vec<Output>) 
 /// What a tool answered.
 pub(crate) fn result(id: &str, content: &Value, is_error: bool, out: &mut Vec<Output>) {
     let text = content.as_str().map_or_else(|| content.to_string(), str::to_owned);
-    let mut data = json!({ "messageId": format!("{id}:result"), "toolCallId": id, "content": text });
+    let mut data =
+        json!({ "messageId": format!("{id}:result"), "toolCallId": id, "content": text });
     if let (true, Some(members)) = (is_error, data.as_object_mut()) {
         members.insert("isError".into(), true.into());
     }
@@ -163,7 +170,10 @@ mod tests {
     }
 
     fn calls(expected: &[(&str, &str)]) -> Vec<(String, String)> {
-        expected.iter().map(|(name, arguments)| ((*name).to_owned(), (*arguments).to_owned())).collect()
+        expected
+            .iter()
+            .map(|(name, arguments)| ((*name).to_owned(), (*arguments).to_owned()))
+            .collect()
     }
 
     #[test]
@@ -185,7 +195,11 @@ mod tests {
             (Some(0), None, None, "{}"),
         ];
         assert_eq!(told(&one_index), two, "the same index");
-        assert_eq!(told(&[(None, Some("1"), f, r#"{"a":1}"#), (None, Some("2"), g, "{}")]), two, "no index");
+        assert_eq!(
+            told(&[(None, Some("1"), f, r#"{"a":1}"#), (None, Some("2"), g, "{}")]),
+            two,
+            "no index"
+        );
         assert_eq!(
             told(&[(None, None, f, r#"{"a":1}"#), (None, None, g, "{}")]),
             two,
@@ -204,7 +218,11 @@ mod tests {
         ];
         assert_eq!(told(&again), two, "id and name with each piece");
         let same = [(Some(0), None, f, r#"{"a":1}"#), (Some(0), None, f, r#"{"a":2}"#)];
-        assert_eq!(told(&same), calls(&[("f", r#"{"a":1}"#), ("f", r#"{"a":2}"#)]), "the same tool twice");
+        assert_eq!(
+            told(&same),
+            calls(&[("f", r#"{"a":1}"#), ("f", r#"{"a":2}"#)]),
+            "the same tool twice"
+        );
         let one_id = [(Some(0), Some("x"), f, r#"{"a":1}"#), (Some(1), Some("x"), g, "{}")];
         assert_eq!(told(&one_id), two, "one id for both");
     }
@@ -213,7 +231,12 @@ mod tests {
     fn an_answer_that_is_cut_short_makes_whole_calls_only() {
         let (mut tools, mut out) = (Tools::default(), Vec::new());
         tools.piece(&CallPiece { index: Some(0), id: Some("1"), name: Some("f"), arguments: "{}" });
-        tools.piece(&CallPiece { index: Some(1), id: Some("2"), name: Some("g"), arguments: "{\"a\":" });
+        tools.piece(&CallPiece {
+            index: Some(1),
+            id: Some("2"),
+            name: Some("g"),
+            arguments: "{\"a\":",
+        });
         tools.end_whole(&mut out);
         assert_eq!(out.len(), 3, "{out:?}");
     }

@@ -71,7 +71,12 @@ const KNOWN: &[(FaultKind, &[&str], &[&str])] = &[
             "insufficient_funds",
             "payment_required",
         ],
-        &["credit balance is too low", "api usage limits", "insufficient balance", "insufficient credits"],
+        &[
+            "credit balance is too low",
+            "api usage limits",
+            "insufficient balance",
+            "insufficient credits",
+        ],
     ),
     (
         FaultKind::UpstreamAuth,
@@ -153,7 +158,12 @@ impl UpstreamFailure {
         let json: Value = serde_json::from_slice(body).unwrap_or_default();
         let mut told = Self::found_in(&json).unwrap_or_else(|| Self {
             // Problem details, as CAP servers send them.
-            words: json.get("code").and_then(Value::as_str).map(str::to_owned).into_iter().collect(),
+            words: json
+                .get("code")
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+                .into_iter()
+                .collect(),
             text: String::from_utf8_lossy(body).into_owned(),
             ..Self::default()
         });
@@ -210,8 +220,9 @@ impl UpstreamFailure {
             return None;
         }
         let text = self.text.to_ascii_lowercase();
-        let has_word =
-            |known: &[&str]| self.words.iter().any(|word| known.iter().any(|k| word.eq_ignore_ascii_case(k)));
+        let has_word = |known: &[&str]| {
+            self.words.iter().any(|word| known.iter().any(|k| word.eq_ignore_ascii_case(k)))
+        };
         let fits = |words: &[&str], phrases: &[&str]| {
             has_word(words) || phrases.iter().any(|phrase| text.contains(phrase))
         };
@@ -240,8 +251,9 @@ impl UpstreamFailure {
 /// A redirect that is not followed, for the log. Only the server is told: the rest of an address may be a secret.
 fn redirected(headers: &HeaderMap) -> String {
     let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
-    let target =
-        location.and_then(|text| Url::parse(text).ok()).map(|url| url.origin().ascii_serialization());
+    let target = location
+        .and_then(|text| Url::parse(text).ok())
+        .map(|url| url.origin().ascii_serialization());
     let target = target.map_or_else(String::new, |origin| format!(" to {origin}"));
     format!(
         "redirected{target}, which is not followed: another server gets neither the key nor the request; if it is the right one, make it the agent's url"
@@ -273,7 +285,9 @@ mod tests {
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         pairs
             .iter()
-            .map(|(name, value)| (name.parse().unwrap(), reqwest::header::HeaderValue::from_static(value)))
+            .map(|(name, value)| {
+                (name.parse().unwrap(), reqwest::header::HeaderValue::from_static(value))
+            })
             .collect()
     }
 
@@ -296,7 +310,8 @@ mod tests {
         let told = UpstreamFailure::from_response(401, &HeaderMap::new(), body);
         let fault = told.to_fault(&ApiKey::from("sk-secret"));
         assert_eq!(fault.kind(), FaultKind::UpstreamAuth);
-        let shown = format!("{fault:?} {:?}", fault.to_stream_error(capstan_protocol::Exposure::Debug));
+        let shown =
+            format!("{fault:?} {:?}", fault.to_stream_error(capstan_protocol::Exposure::Debug));
         assert!(!shown.contains("sk-secret") && shown.contains("[key]"), "{shown}");
     }
 
@@ -310,7 +325,11 @@ mod tests {
         assert_eq!(told(500, &[]), ErrorSeverity::Transient);
         assert_eq!(told(500, &[("x-should-retry", "false")]), ErrorSeverity::Fatal);
         assert_eq!(told(400, &[("x-should-retry", "true")]), ErrorSeverity::Transient);
-        assert_eq!(told(401, &[("x-should-retry", "true")]), ErrorSeverity::Fatal, "a key stays wrong");
+        assert_eq!(
+            told(401, &[("x-should-retry", "true")]),
+            ErrorSeverity::Fatal,
+            "a key stays wrong"
+        );
     }
 
     #[test]
@@ -322,8 +341,9 @@ mod tests {
 
     #[test]
     fn prose_in_the_place_of_a_word_stays_inside() {
-        let told =
-            UpstreamFailure::from_error(&serde_json::json!({ "type": "Oh no: /etc/passwd", "message": "m" }));
+        let told = UpstreamFailure::from_error(
+            &serde_json::json!({ "type": "Oh no: /etc/passwd", "message": "m" }),
+        );
         assert!(told.to_fault(&ApiKey::none()).details().get("upstream_error").is_none());
     }
 }

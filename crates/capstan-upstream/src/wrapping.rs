@@ -57,7 +57,10 @@ mod tests {
     fn what_differs_in_its_text_alone_is_not_read_again() {
         let wrapping = learned(r#"{"id":1, "text": "a\n", "n":[]}"#);
         for text in ["", " b", "größer 😀", "}"] {
-            assert_eq!(wrapping.text(&format!(r#"{{"id":1, "text": "{text}", "n":[]}}"#)), Some(text));
+            assert_eq!(
+                wrapping.text(&format!(r#"{{"id":1, "text": "{text}", "n":[]}}"#)),
+                Some(text)
+            );
         }
     }
 

@@ -120,6 +120,10 @@ impl Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         let is_pipe = error.kind() == io::ErrorKind::BrokenPipe;
-        Self { code: 1, message: if is_pipe { String::new() } else { error.to_string() }, help: None }
+        Self {
+            code: 1,
+            message: if is_pipe { String::new() } else { error.to_string() },
+            help: None,
+        }
     }
 }

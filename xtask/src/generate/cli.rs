@@ -26,7 +26,12 @@ fn section(out: &mut String, command: Command, depth: usize) {
     let name = command.get_bin_name().unwrap_or(command.get_name()).to_owned();
     let help = command.render_long_help().to_string();
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
-    let _ = write!(out, "\n{} `{name}`\n\n```text\n{}\n```\n", "#".repeat(depth), help.join("\n").trim_end());
+    let _ = write!(
+        out,
+        "\n{} `{name}`\n\n```text\n{}\n```\n",
+        "#".repeat(depth),
+        help.join("\n").trim_end()
+    );
     for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
         section(out, inner.clone(), depth.min(3) + 1);
     }

@@ -53,7 +53,8 @@ fn identifier(name: &str) -> String {
 fn declare(out: &mut String, name: &str, schema: &Value) {
     document(out, schema, "");
     if let Some(words) = words(schema) {
-        let members: Vec<_> = words.iter().map(|w| format!("  {}: {w:?},", w.to_uppercase())).collect();
+        let members: Vec<_> =
+            words.iter().map(|w| format!("  {}: {w:?},", w.to_uppercase())).collect();
         let _ = writeln!(out, "export const {name} = {{\n{}\n}} as const;", members.join("\n"));
         let _ = writeln!(out, "export type {name} = (typeof {name})[keyof typeof {name}];\n");
         return;
@@ -75,7 +76,8 @@ fn words(schema: &Value) -> Option<Vec<&str>> {
 
 fn document(out: &mut String, schema: &Value, indent: &str) {
     let Some(text) = schema.get("description").and_then(Value::as_str) else { return };
-    let lines: Vec<_> = text.lines().map(|line| format!("{indent} * {line}").trim_end().to_owned()).collect();
+    let lines: Vec<_> =
+        text.lines().map(|line| format!("{indent} * {line}").trim_end().to_owned()).collect();
     match lines.as_slice() {
         [only] => {
             let _ = writeln!(out, "{indent}/** {} */", only.trim_start().trim_start_matches("* "));
@@ -121,7 +123,10 @@ fn plain(kind: &str, schema: &Map<String, Value>, indent: &str) -> String {
     match kind {
         "integer" => "number".into(),
         "array" => {
-            format!("Array<{}>", schema.get("items").map_or("unknown".into(), |items| type_of(items, indent)))
+            format!(
+                "Array<{}>",
+                schema.get("items").map_or("unknown".into(), |items| type_of(items, indent))
+            )
         }
         "object" => object(schema, indent),
         other => other.to_owned(),
@@ -132,7 +137,8 @@ fn object(schema: &Map<String, Value>, indent: &str) -> String {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
         return "Record<string, unknown>".into();
     };
-    let required = schema.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let required =
+        schema.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let inner = format!("{indent}  ");
     let mut out = String::from("{\n");
     for (name, property) in properties {
@@ -178,8 +184,11 @@ fn faults() -> String {
         "];\n\n/** Every kind of fault: one row of the catalogue each. */\nexport const CATALOGUE = ",
     );
     let rows: Vec<Value> = CATALOGUE.iter().map(row_for_users).collect();
-    let _ = writeln!(out, "{} as const;\n", serde_json::to_string_pretty(&rows).unwrap_or_default());
-    out.push_str("/** One row of the catalogue. */\nexport type Fault = (typeof CATALOGUE)[number];\n\n");
+    let _ =
+        writeln!(out, "{} as const;\n", serde_json::to_string_pretty(&rows).unwrap_or_default());
+    out.push_str(
+        "/** One row of the catalogue. */\nexport type Fault = (typeof CATALOGUE)[number];\n\n",
+    );
     out.push_str("/** The wire codes. */\nexport type FaultCode = Fault[\"code\"];\n");
     out
 }
@@ -198,7 +207,9 @@ fn row_for_users(entry: &Entry) -> Value {
 fn fault_help() -> String {
     let mut out = String::from(HEADER);
     out.push_str("import type { FaultCode } from \"./faults.js\";\n\n");
-    out.push_str("/** What each kind of fault means and what a client should do, for developers. */\n");
+    out.push_str(
+        "/** What each kind of fault means and what a client should do, for developers. */\n",
+    );
     let help = |entry: &Entry| {
         let texts = serde_json::json!({ "meaning": entry.meaning, "remedy": entry.remedy });
         (entry.code.to_owned(), texts)

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::common::{OPENING, PACKETS, Proxy, Upstream, body, proxy, stream};
 use capstan_chaos::{
-    After, At, Cut, Delay, Drip, End, Faults, Refuse, Repeat, Stall, Tally, Then, Throttle, When, With,
+    After, At, Cut, Delay, Drip, End, Faults, Refuse, Repeat, Stall, Tally, Then, Throttle, When,
+    With,
 };
 use tokio::time::Instant;
 
@@ -43,7 +44,8 @@ async fn a_cut_falls_right_behind_a_packet() {
 #[tokio::test]
 async fn a_cut_falls_after_an_exact_number_of_bytes() {
     for bytes in [0, 1, 20, 33] {
-        let answer = proxy(cut(After::Bytes(bytes..=bytes), At::Exact, With::Fin)).await.get().await;
+        let answer =
+            proxy(cut(After::Bytes(bytes..=bytes), At::Exact, With::Fin)).await.get().await;
         assert_eq!(answer.dechunk(), (body().as_bytes()[..bytes as usize].to_vec(), false));
     }
 }
@@ -53,7 +55,11 @@ async fn a_cut_falls_inside_a_frame() {
     let answer = proxy(cut(after(1), At::Frame, With::Fin)).await.get().await;
     let (data, is_whole) = answer.dechunk();
     let whole = OPENING.len() + PACKETS[0].len();
-    assert!(!is_whole && data.len() > whole && data.len() < whole + PACKETS[1].len(), "{}", data.len());
+    assert!(
+        !is_whole && data.len() > whole && data.len() < whole + PACKETS[1].len(),
+        "{}",
+        data.len()
+    );
     assert!(body().as_bytes().starts_with(&data));
 }
 
@@ -71,7 +77,10 @@ async fn a_cut_falls_before_the_head() {
     let answer = proxy(cut(after(0), At::Head, With::Fin)).await.get().await;
     assert_eq!((answer.bytes.as_slice(), answer.end), (b"".as_slice(), Ok(())));
     let answer = proxy(cut(after(0), At::Head, With::Reset)).await.get().await;
-    assert_eq!((answer.bytes.as_slice(), answer.end), (b"".as_slice(), Err(ErrorKind::ConnectionReset)));
+    assert_eq!(
+        (answer.bytes.as_slice(), answer.end),
+        (b"".as_slice(), Err(ErrorKind::ConnectionReset))
+    );
 }
 
 #[tokio::test]
@@ -139,7 +148,8 @@ async fn nothing_is_repeated_beyond_the_cursor_or_to_a_stranger() {
     let faults = Faults { repeat, ..cut(after(2), At::Exact, With::Fin) };
     let proxy = proxy(faults).await;
     let cut_body = format!("{OPENING}{}{}", PACKETS[0], PACKETS[1]);
-    let data = async |cursor: &str| String::from_utf8(proxy.resume(cursor).await.dechunk().0).unwrap();
+    let data =
+        async |cursor: &str| String::from_utf8(proxy.resume(cursor).await.dechunk().0).unwrap();
     assert_eq!(data("s:2").await, cut_body, "nothing has passed before");
     assert_eq!(data("s:1").await, format!("{}{cut_body}", PACKETS[0]));
     assert_eq!(data("s").await, cut_body);
@@ -161,7 +171,11 @@ async fn a_throttled_body_takes_its_time_and_arrives_whole() {
     let answer = proxy.get().await;
     assert_eq!(answer.text(), body());
     // The first pieces go out at once, so that the last ones' wait may not be seen.
-    assert!(start.elapsed().as_secs() >= answer.bytes.len() as u64 / 10 - 1, "{:?}", start.elapsed());
+    assert!(
+        start.elapsed().as_secs() >= answer.bytes.len() as u64 / 10 - 1,
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,7 +189,12 @@ async fn a_delayed_response_comes_late_and_whole() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stalled_body_goes_on_after_a_while() {
-    let stall = Stall { rate: 1.0, after: After::Bytes(30..=30), time: seconds(3600), then: Then::Continue };
+    let stall = Stall {
+        rate: 1.0,
+        after: After::Bytes(30..=30),
+        time: seconds(3600),
+        then: Then::Continue,
+    };
     let proxy = proxy(Faults { stall, ..Faults::none() }).await;
     let start = Instant::now();
     assert_eq!(proxy.get().await.text(), body());

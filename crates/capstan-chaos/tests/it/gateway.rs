@@ -18,7 +18,8 @@ use uuid::Uuid;
 async fn gateway() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let journal = Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
+    let journal =
+        Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
     let gateway = Gateway::new(journal).agent("demo", Demo::with_delay(Duration::ZERO));
     tokio::spawn(serve(gateway, vec![listener], std::future::pending()));
     address
@@ -27,7 +28,8 @@ async fn gateway() -> SocketAddr {
 /// Posts a message, optionally at a cursor.
 async fn post(proxy: &Proxy, request: &ServiceRequest, cursor: &str) -> Answer {
     let body = serde_json::to_string(request).unwrap();
-    let cursor = if cursor.is_empty() { String::new() } else { format!("last-event-id: {cursor}\r\n") };
+    let cursor =
+        if cursor.is_empty() { String::new() } else { format!("last-event-id: {cursor}\r\n") };
     let head = "POST /v1/assist HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     proxy.send(&format!("{head}{cursor}content-length: {}\r\n\r\n{body}", body.len())).await
 }

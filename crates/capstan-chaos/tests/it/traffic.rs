@@ -7,7 +7,8 @@ use capstan_chaos::{After, At, Cut, Faults, With};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-const HEALTH: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+const HEALTH: &[u8] =
+    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
 
 fn cut_at_once() -> Faults {
     let cut = Cut { rate: 1.0, after: After::Bytes(1..=1), at: At::Exact, with: With::Fin };
@@ -19,7 +20,10 @@ async fn what_is_no_stream_passes_untouched_unless_asked() {
     let upstream = Upstream::start(HEALTH.to_vec()).await;
     let proxy = Proxy::start(upstream.address, cut_at_once()).await;
     let answer = proxy.send("GET /health HTTP/1.1\r\n\r\n").await;
-    assert!(answer.bytes.ends_with(b"content-length: 2\r\nconnection: close\r\n\r\n{}"), "{answer:?}");
+    assert!(
+        answer.bytes.ends_with(b"content-length: 2\r\nconnection: close\r\n\r\n{}"),
+        "{answer:?}"
+    );
     assert_eq!(proxy.handle.tally().streams, 0);
 
     let proxy = Proxy::start(upstream.address, Faults { all: true, ..cut_at_once() }).await;
@@ -88,7 +92,8 @@ async fn answers_without_a_body_have_none() {
 
 #[tokio::test]
 async fn a_truncated_or_malformed_upstream_body_stays_broken() {
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let head =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     for rest in ["5\r\nabc", "5\r\nabcde\r\n", "3\r\nabcXX", "zz\r\n"] {
         let upstream = Upstream::start(format!("{head}{rest}").into_bytes()).await;
         let proxy = Proxy::start(upstream.address, Faults::none()).await;
@@ -128,11 +133,17 @@ async fn strange_traffic_is_answered_or_dropped_and_the_proxy_lives_on() {
 
 #[tokio::test]
 async fn a_strange_upstream_is_a_502_or_an_early_end() {
-    for (response, status) in [("nonsense", "HTTP/1.1 502 "), ("", ""), ("HTTP/1.1 200 OK\r\nx", "")] {
+    for (response, status) in
+        [("nonsense", "HTTP/1.1 502 "), ("", ""), ("HTTP/1.1 200 OK\r\nx", "")]
+    {
         let upstream = Upstream::start(response.as_bytes().to_vec()).await;
         let answer = Proxy::start(upstream.address, Faults::none()).await.get().await;
         assert_eq!(answer.head().get(..status.len()), Some(status), "{response:?}");
-        assert_eq!((answer.end, answer.bytes.is_empty()), (Ok(()), status.is_empty()), "{response:?}");
+        assert_eq!(
+            (answer.end, answer.bytes.is_empty()),
+            (Ok(()), status.is_empty()),
+            "{response:?}"
+        );
     }
 }
 
@@ -143,7 +154,10 @@ async fn open_stream() -> (TcpStream, TcpStream) {
     let mut client = TcpStream::connect(proxy.address).await.unwrap();
     client.write_all(b"GET / HTTP/1.1\r\naccept: text/event-stream\r\n\r\n").await.unwrap();
     let (mut server, _) = listener.accept().await.unwrap();
-    server.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n:\n").await.unwrap();
+    server
+        .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n:\n")
+        .await
+        .unwrap();
     let mut seen = Vec::new();
     while !seen.ends_with(b":\n\r\n") {
         assert!(client.read_buf(&mut seen).await.unwrap() > 0);

@@ -21,7 +21,11 @@ fn run_error(run: &Recording) -> Result<&Frame, NotPassed> {
 fn ours(frame: &Frame) -> Result<Value, NotPassed> {
     let json = frame.json();
     let is_ours = json.pointer("/metadata/capstan").is_some() || json.get("http_status").is_some();
-    if is_ours { Ok(json) } else { Err(NotPassed::skip("an extension: RUN_ERROR has a message alone")) }
+    if is_ours {
+        Ok(json)
+    } else {
+        Err(NotPassed::skip("an extension: RUN_ERROR has a message alone"))
+    }
 }
 
 pub(crate) async fn code(lab: &Lab) -> Outcome {
@@ -31,7 +35,11 @@ pub(crate) async fn code(lab: &Lab) -> Outcome {
     let known = code.parse::<AguiErrorCode>().ok();
     let status = json.get("http_status").and_then(Value::as_u64);
     let is_so = known.is_some_and(|code| status == Some(u64::from(code.http_status())));
-    if is_so { Ok(()) } else { Err(run.exchange.broken("one of the ten codes, with its http_status", json)) }
+    if is_so {
+        Ok(())
+    } else {
+        Err(run.exchange.broken("one of the ten codes, with its http_status", json))
+    }
 }
 
 pub(crate) async fn members(lab: &Lab) -> Outcome {
@@ -44,7 +52,8 @@ pub(crate) async fn members(lab: &Lab) -> Outcome {
         && json.get("details").is_some_and(Value::is_object)
         && texts.iter().all(|name| said(name).is_some_and(Value::is_string))
         && said("retryable").is_some_and(Value::is_boolean);
-    let expected = "message, details, and under metadata.capstan kind, severity, domain, retryable and type";
+    let expected =
+        "message, details, and under metadata.capstan kind, severity, domain, retryable and type";
     if is_so { Ok(()) } else { Err(run.exchange.broken(expected, json)) }
 }
 
@@ -68,14 +77,19 @@ pub(crate) async fn unreadable(lab: &Lab) -> Outcome {
 fn only_error(exchange: &Exchange, code: AguiErrorCode) -> Result<Value, NotPassed> {
     let frames = exchange.frames().frames;
     let only = match frames.as_slice() {
-        [only] if exchange.is_stream() && kind(only) == "RUN_ERROR" && only.field("id").is_none() => {
+        [only]
+            if exchange.is_stream() && kind(only) == "RUN_ERROR" && only.field("id").is_none() =>
+        {
             Some(only)
         }
         _ => None,
     };
     let only = only.filter(|frame| frame.text("code").as_deref() == Some(code.as_str()));
     only.map(Frame::json).ok_or_else(|| {
-        exchange.broken(format!("200 and nothing but RUN_ERROR {code}, without an id"), exchange.summary())
+        exchange.broken(
+            format!("200 and nothing but RUN_ERROR {code}, without an id"),
+            exchange.summary(),
+        )
     })
 }
 
@@ -91,8 +105,12 @@ pub(crate) async fn version(lab: &Lab) -> Outcome {
     let other = Question::agui_under(run.question.id, "Something else", Some("1.0"));
     let exchange = lab.send(&lab.ask_agui(&other)).await?;
     let json = only_error(&exchange, AguiErrorCode::InvalidRequest)?;
-    let is_so = json.get("http_status").is_none() && json.pointer("/metadata/capstan/http_status").is_some();
-    exchange.expect(is_so, "http_status under metadata.capstan alone, for a peer with a protocolVersion")
+    let is_so = json.get("http_status").is_none()
+        && json.pointer("/metadata/capstan/http_status").is_some();
+    exchange.expect(
+        is_so,
+        "http_status under metadata.capstan alone, for a peer with a protocolVersion",
+    )
 }
 
 /// One space of keys for both faces.

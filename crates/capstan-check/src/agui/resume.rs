@@ -46,14 +46,18 @@ fn same(exchange: &Exchange, expected: &[&str]) -> Outcome {
 
 pub(crate) async fn resume(lab: &Lab) -> Outcome {
     let all = lab.agui_plain().await?.raw();
-    resumed(lab).await?.iter().try_for_each(|one| same(&one.exchange, all.get(one.had..).unwrap_or_default()))
+    resumed(lab)
+        .await?
+        .iter()
+        .try_for_each(|one| same(&one.exchange, all.get(one.had..).unwrap_or_default()))
 }
 
 /// The terminal event comes again, under no id: ids do not repeat.
 pub(crate) async fn past_end(lab: &Lab) -> Outcome {
     let run = lab.agui_plain().await?;
     let packets = run.packets();
-    let Some((last, id)) = packets.last().and_then(|frame| Some((*frame, frame.field("id")?))) else {
+    let Some((last, id)) = packets.last().and_then(|frame| Some((*frame, frame.field("id")?)))
+    else {
         return Ok(());
     };
     let exchange = lab.send(&lab.ask_agui(&run.question).after(id)).await?;
@@ -69,7 +73,8 @@ pub(crate) async fn attach(lab: &Lab) -> Outcome {
     let (first, again) = (run.exchange.header("x-stream-id"), exchange.header("x-stream-id"));
     let came = format!("X-Stream-ID: {}", again.unwrap_or("none"));
     if first != again {
-        return Err(exchange.broken(format!("the same run, X-Stream-ID: {}", first.unwrap_or("none")), came));
+        return Err(exchange
+            .broken(format!("the same run, X-Stream-ID: {}", first.unwrap_or("none")), came));
     }
     exchange.expect(events(&exchange).last().is_some_and(is_terminal), "a terminal event at last")
 }
@@ -77,7 +82,8 @@ pub(crate) async fn attach(lab: &Lab) -> Outcome {
 /// TanStack's join.
 pub(crate) async fn join(lab: &Lab) -> Outcome {
     let run = lab.agui_plain().await?;
-    let exchange = lab.send(&Ask::get(format!("{}?runId={}&offset=-1", lab.agui, run.question.id))).await?;
+    let exchange =
+        lab.send(&Ask::get(format!("{}?runId={}&offset=-1", lab.agui, run.question.id))).await?;
     same(&exchange, &run.raw())
 }
 
@@ -85,8 +91,9 @@ pub(crate) async fn join(lab: &Lab) -> Outcome {
 pub(crate) async fn other_face(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
     let cursor = format!("{}:0", run.stream()?);
-    let exchange =
-        lab.send(&Ask::get(format!("{}?face=ag-ui", watch::path(run.stream()?))).after(cursor)).await?;
+    let exchange = lab
+        .send(&Ask::get(format!("{}?face=ag-ui", watch::path(run.stream()?))).after(cursor))
+        .await?;
     exchange.expect(exchange.is_stream(), "200 and a stream of events")?;
     let said: String = events(&exchange).iter().filter_map(|frame| frame.text("delta")).collect();
     let expected = run.transcript()?;

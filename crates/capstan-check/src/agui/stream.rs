@@ -34,8 +34,10 @@ pub(crate) async fn answer(lab: &Lab) -> Outcome {
 /// Nobody between server and client may hold events back or rewrite them.
 pub(crate) async fn headers(lab: &Lab) -> Outcome {
     let run = &lab.agui_plain().await?.exchange;
-    let (cache, encoding) = (run.header("cache-control").unwrap_or("none"), run.header("content-encoding"));
-    let is_so = ["no-store", "no-transform"].iter().all(|word| cache.contains(word)) && encoding.is_none();
+    let (cache, encoding) =
+        (run.header("cache-control").unwrap_or("none"), run.header("content-encoding"));
+    let is_so =
+        ["no-store", "no-transform"].iter().all(|word| cache.contains(word)) && encoding.is_none();
     let came = format!("Cache-Control: {cache}, Content-Encoding: {}", encoding.unwrap_or("none"));
     if is_so {
         Ok(())
@@ -56,7 +58,8 @@ pub(crate) async fn lines(lab: &Lab) -> Outcome {
 pub(crate) async fn data(lab: &Lab) -> Outcome {
     let run = lab.agui_plain().await?;
     each(run, "one JSON object as data: no [DONE], nothing empty", |frame| {
-        frame.fields.iter().filter(|(name, _)| name == "data").count() == 1 && frame.json().is_object()
+        frame.fields.iter().filter(|(name, _)| name == "data").count() == 1
+            && frame.json().is_object()
     })
 }
 
@@ -103,9 +106,10 @@ pub(crate) async fn terminal(lab: &Lab) -> Outcome {
     if is_so {
         Ok(())
     } else {
-        Err(run
-            .exchange
-            .broken("exactly one RUN_FINISHED or RUN_ERROR, at last", format!("… {}", kinds.join(" "))))
+        Err(run.exchange.broken(
+            "exactly one RUN_FINISHED or RUN_ERROR, at last",
+            format!("… {}", kinds.join(" ")),
+        ))
     }
 }
 

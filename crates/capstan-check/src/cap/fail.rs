@@ -10,10 +10,13 @@ use crate::lab::{Lab, Recording};
 fn last_error(run: &Recording) -> Result<(&Frame, Vec<&Frame>), NotPassed> {
     let packets = run.packets();
     let is_error = |frame: &&Frame| frame.text("op").as_deref() == Some("ERROR");
-    let at =
-        packets.iter().rposition(is_error).ok_or_else(|| NotPassed::skip("the fault query did not fail"))?;
+    let at = packets
+        .iter()
+        .rposition(is_error)
+        .ok_or_else(|| NotPassed::skip("the fault query did not fail"))?;
     let (before, after) = packets.split_at_checked(at + 1).unwrap_or((&packets, &[]));
-    let error = before.last().copied().ok_or_else(|| NotPassed::skip("the fault query did not fail"))?;
+    let error =
+        before.last().copied().ok_or_else(|| NotPassed::skip("the fault query did not fail"))?;
     Ok((error, after.to_vec()))
 }
 
@@ -31,7 +34,9 @@ pub(crate) async fn error(lab: &Lab) -> Outcome {
     let (error, _) = last_error(run)?;
     match typed(error) {
         Ok(_) => Ok(()),
-        Err(why) => Err(run.exchange.broken(format!("a StreamError object; p.{why}"), error.data())),
+        Err(why) => {
+            Err(run.exchange.broken(format!("a StreamError object; p.{why}"), error.data()))
+        }
     }
 }
 
@@ -54,7 +59,9 @@ pub(crate) async fn close(lab: &Lab) -> Outcome {
     if ops == ["CLOSE"] {
         Ok(())
     } else {
-        Err(run.exchange.broken("CLOSE after an ERROR that is FATAL", format!("after it: {}", ops.join(" "))))
+        Err(run
+            .exchange
+            .broken("CLOSE after an ERROR that is FATAL", format!("after it: {}", ops.join(" "))))
     }
 }
 
@@ -64,8 +71,10 @@ pub(crate) async fn problem(lab: &Lab) -> Outcome {
     let error = error_of(last_error(run)?.0)?;
     let known = FaultKind::parse(&error.code).filter(|kind| kind.entry().code == error.code);
     let exchange = lab.send(&lab.ask(&run.question).header("accept", "application/json")).await?;
-    let is_status = known.map_or(exchange.status >= 400, |kind| exchange.status == kind.entry().status);
-    let status = known.map_or_else(|| "an error's status".into(), |kind| kind.entry().status.to_string());
+    let is_status =
+        known.map_or(exchange.status >= 400, |kind| exchange.status == kind.entry().status);
+    let status =
+        known.map_or_else(|| "an error's status".into(), |kind| kind.entry().status.to_string());
     let is_so = is_status && exchange.code().as_ref() == Some(&error.code);
     exchange.expect(is_so, format!("{status} and a problem with the code {}", error.code))?;
     lab.note_refusal(exchange);

@@ -34,15 +34,21 @@ pub(crate) async fn compression(lab: &Lab) -> Outcome {
     let run = &lab.plain().await?.exchange;
     match run.header("content-encoding") {
         None | Some("identity") => Ok(()),
-        Some(value) => Err(run.broken("no Content-Encoding: server-sent events are never compressed", value)),
+        Some(value) => {
+            Err(run.broken("no Content-Encoding: server-sent events are never compressed", value))
+        }
     }
 }
 
 /// Ours is plain and short, so it comes back.
 pub(crate) async fn request_id(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
-    let ours =
-        run.ask.headers.iter().find(|(name, _)| *name == "x-request-id").map_or("", |(_, id)| id.as_str());
+    let ours = run
+        .ask
+        .headers
+        .iter()
+        .find(|(name, _)| *name == "x-request-id")
+        .map_or("", |(_, id)| id.as_str());
     let came = run.exchange.header("x-request-id").unwrap_or("none");
     if came == ours {
         Ok(())
@@ -68,7 +74,8 @@ pub(crate) async fn opening(lab: &Lab) -> Outcome {
     let Some(first) = run.frames.first() else {
         return Err(run.exchange.broken("a frame", run.exchange.summary()));
     };
-    let is_so = !first.has_data() && first.field("retry") == Some("500") && first.field("id") == Some(&id);
+    let is_so =
+        !first.has_data() && first.field("retry") == Some("500") && first.field("id") == Some(&id);
     let expected = format!("at first `retry: 500` and a frame that is only `id: {id}`");
     if is_so { Ok(()) } else { Err(run.exchange.broken(expected, &first.raw)) }
 }

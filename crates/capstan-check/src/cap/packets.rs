@@ -42,8 +42,10 @@ pub(crate) async fn ids(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
     each(run, "id: <stream_id>:<seq>, as the packet has them", |frame| {
         let json = frame.json();
-        let (stream, seq) =
-            (json.get("stream_id").and_then(|s| s.as_str()), json.get("seq").and_then(|s| s.as_u64()));
+        let (stream, seq) = (
+            json.get("stream_id").and_then(|s| s.as_str()),
+            json.get("seq").and_then(|s| s.as_u64()),
+        );
         let (Some(stream), Some(seq)) = (stream, seq) else { return true };
         frame.field("id") == Some(&format!("{stream}:{seq}"))
     })
@@ -73,7 +75,9 @@ pub(crate) async fn packets(lab: &Lab) -> Outcome {
     }
     for frame in run.packets() {
         if let Err(error) = StreamPacket::decode_strict(frame.data()) {
-            return Err(run.exchange.broken(format!("a strict packet of profile v1; {error}"), frame.data()));
+            return Err(run
+                .exchange
+                .broken(format!("a strict packet of profile v1; {error}"), frame.data()));
         }
     }
     Ok(())
@@ -109,7 +113,8 @@ pub(crate) async fn time(lab: &Lab) -> Outcome {
 
 pub(crate) async fn close(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
-    let ops: Vec<String> = run.packets().iter().map(|frame| frame.text("op").unwrap_or_default()).collect();
+    let ops: Vec<String> =
+        run.packets().iter().map(|frame| frame.text("op").unwrap_or_default()).collect();
     let closes = ops.iter().filter(|op| *op == "CLOSE").count();
     let is_so = closes == 1 && ops.last().is_some_and(|op| op == "CLOSE");
     if is_so {
@@ -128,5 +133,9 @@ pub(crate) fn judge_end(run: &Recording) -> Outcome {
         return Err(run.exchange.broken("a body that ends", &run.exchange.end));
     }
     let is_so = run.rest.is_empty();
-    if is_so { Ok(()) } else { Err(run.exchange.broken("a body that ends at a frame's end", &run.rest)) }
+    if is_so {
+        Ok(())
+    } else {
+        Err(run.exchange.broken("a body that ends at a frame's end", &run.rest))
+    }
 }

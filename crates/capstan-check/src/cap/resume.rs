@@ -35,7 +35,10 @@ async fn resumed(lab: &Lab) -> Result<&Vec<Resumed>, NotPassed> {
         let (stream, seqs, mut all) = (run.stream()?, run.seqs()?, Vec::new());
         for seq in spread(seqs.len()).filter_map(|at| seqs.get(at)) {
             let cursor = Cursor::new(stream, *seq);
-            all.push(Resumed { cursor, exchange: lab.send(&lab.ask(&run.question).after(cursor)).await? });
+            all.push(Resumed {
+                cursor,
+                exchange: lab.send(&lab.ask(&run.question).after(cursor)).await?,
+            });
         }
         Ok(all)
     });
@@ -44,8 +47,9 @@ async fn resumed(lab: &Lab) -> Result<&Vec<Resumed>, NotPassed> {
 
 /// What follows a cursor in a recorded run.
 pub(crate) fn tail(run: &Recording, seq: u64) -> Vec<&str> {
-    let is_later =
-        |frame: &&crate::frames::Frame| frame.json().get("seq").and_then(|s| s.as_u64()) > Some(seq);
+    let is_later = |frame: &&crate::frames::Frame| {
+        frame.json().get("seq").and_then(|s| s.as_u64()) > Some(seq)
+    };
     run.packets().into_iter().filter(is_later).map(|frame| frame.raw.as_str()).collect()
 }
 
@@ -68,7 +72,8 @@ fn opens_at(exchange: &Exchange, cursor: Cursor) -> Outcome {
     if is_so {
         Ok(())
     } else {
-        Err(exchange.broken(format!("at first a frame that is only `id: {cursor}`"), exchange.summary()))
+        Err(exchange
+            .broken(format!("at first a frame that is only `id: {cursor}`"), exchange.summary()))
     }
 }
 
@@ -86,7 +91,8 @@ pub(crate) async fn past_end(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
     let seqs = run.seqs()?;
     let (Some(last), Some(close)) = (seqs.last(), run.raw().last().copied()) else { return Ok(()) };
-    let exchange = lab.send(&lab.ask(&run.question).after(Cursor::new(run.stream()?, *last))).await?;
+    let exchange =
+        lab.send(&lab.ask(&run.question).after(Cursor::new(run.stream()?, *last))).await?;
     exchange.expect(exchange.is_stream(), "200 and the CLOSE again")?;
     let frames = exchange.frames().frames;
     let came: Vec<&str> = frames.iter().filter(|f| f.has_data()).map(|f| f.raw.as_str()).collect();
@@ -96,12 +102,22 @@ pub(crate) async fn past_end(lab: &Lab) -> Outcome {
 pub(crate) async fn lost(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
     let beyond = run.seqs()?.last().copied().unwrap_or_default() + 1000;
-    lab.refused(&lab.ask(&run.question).after(Cursor::new(run.stream()?, beyond)), 410, "stream_lost").await
+    lab.refused(
+        &lab.ask(&run.question).after(Cursor::new(run.stream()?, beyond)),
+        410,
+        "stream_lost",
+    )
+    .await
 }
 
 pub(crate) async fn foreign(lab: &Lab) -> Outcome {
     let run = lab.plain().await?;
-    lab.refused(&lab.ask(&run.question).after(Cursor::new(Uuid::now_v7(), 1)), 400, "invalid_request").await
+    lab.refused(
+        &lab.ask(&run.question).after(Cursor::new(Uuid::now_v7(), 1)),
+        400,
+        "invalid_request",
+    )
+    .await
 }
 
 pub(crate) async fn unreadable(lab: &Lab) -> Outcome {
@@ -124,6 +140,9 @@ mod tests {
         assert_eq!(spread(0).count() + spread(1).count(), 0);
         assert_eq!(spread(3).collect::<Vec<_>>(), [0, 1]);
         let many: Vec<usize> = spread(100).collect();
-        assert!(many.len() <= CURSORS && many.first() == Some(&0) && many.last() == Some(&98), "{many:?}");
+        assert!(
+            many.len() <= CURSORS && many.first() == Some(&0) && many.last() == Some(&98),
+            "{many:?}"
+        );
     }
 }

@@ -20,7 +20,11 @@ pub(crate) fn same(exchange: &Exchange, run: &Recording) -> Outcome {
 
 /// Frames that must be the same bytes.
 pub(crate) fn compare(exchange: &Exchange, expected: &[&str], came: &[&str]) -> Outcome {
-    let at = expected.iter().zip(came).position(|(a, b)| a != b).unwrap_or(expected.len().min(came.len()));
+    let at = expected
+        .iter()
+        .zip(came)
+        .position(|(a, b)| a != b)
+        .unwrap_or(expected.len().min(came.len()));
     if at == expected.len() && at == came.len() {
         return Ok(());
     }

@@ -60,7 +60,8 @@ async fn stop_it(lab: &Lab) -> Result<Stopped, NotPassed> {
     let mut live = lab.open(&lab.ask(&question)).await?;
     let has_begun = live.read_until(|seen| !packets(seen).is_empty()).await;
     let left_at = cursor(&live.seen).filter(|_| has_begun);
-    let left_at = left_at.ok_or_else(|| NotPassed::skip("the slow query's stream did not begin"))?;
+    let left_at =
+        left_at.ok_or_else(|| NotPassed::skip("the slow query's stream did not begin"))?;
     // Hangs up.
     drop(live);
     let mut back = lab.open(&lab.ask(&question).after(left_at)).await?;
@@ -82,7 +83,8 @@ pub(crate) async fn disconnect(lab: &Lab) -> Outcome {
     let is_bad = |frame: &Frame| {
         op(frame) == "ERROR" || reason(frame).is_some_and(|reason| reason != Close::COMPLETED)
     };
-    let expected = format!("packets after {}: the run went on while nobody watched", run.left_at.seq);
+    let expected =
+        format!("packets after {}: the run went on while nobody watched", run.left_at.seq);
     match run.back_before.iter().find(|frame| is_bad(frame)) {
         Some(frame) => Err(run.back.broken(expected, frame.data())),
         None if run.back_before.is_empty() => Err(run.back.broken(expected, &run.back.end)),
@@ -106,8 +108,8 @@ pub(crate) async fn stop(lab: &Lab) -> Outcome {
     run.stop.expect(run.stop.status == 200, "200")?;
     let frames = packets(&run.replay);
     let came = frames.last().map_or_else(|| run.replay.summary(), |frame| frame.data().to_owned());
-    let is_so =
-        run.replay.end == End::Clean && frames.last().and_then(reason).as_deref() == Some(Close::CANCELLED);
+    let is_so = run.replay.end == End::Clean
+        && frames.last().and_then(reason).as_deref() == Some(Close::CANCELLED);
     if is_so {
         Ok(())
     } else {
@@ -143,7 +145,9 @@ pub(crate) async fn heartbeat(lab: &Lab) -> Outcome {
     let mut live = lab.open(&lab.ask(&question)).await?;
     live.deadline = Instant::now() + HEARTBEAT;
     let has_beat = live
-        .read_until(|seen| String::from_utf8_lossy(&seen.body).lines().any(|line| line.starts_with(':')))
+        .read_until(|seen| {
+            String::from_utf8_lossy(&seen.body).lines().any(|line| line.starts_with(':'))
+        })
         .await;
     if let Some(cursor) = cursor(&live.seen) {
         lab.send(&Ask::delete(path(cursor.stream_id))).await?;

@@ -15,9 +15,13 @@ pub(crate) fn path(stream: Uuid) -> String {
 
 /// A server may have no such route; then it says so otherwise than of a stream that is not there.
 fn offered(exchange: &Exchange) -> Outcome {
-    let is_absent =
-        matches!(exchange.status, 404 | 405) && exchange.code().as_deref() != Some("stream_not_found");
-    if is_absent { Err(NotPassed::skip("not offered: GET /v1/streams/{stream_id}")) } else { Ok(()) }
+    let is_absent = matches!(exchange.status, 404 | 405)
+        && exchange.code().as_deref() != Some("stream_not_found");
+    if is_absent {
+        Err(NotPassed::skip("not offered: GET /v1/streams/{stream_id}"))
+    } else {
+        Ok(())
+    }
 }
 
 pub(crate) async fn watch(lab: &Lab) -> Outcome {
@@ -76,8 +80,10 @@ pub(crate) fn read_v2(exchange: &Exchange) -> Result<String, NotPassed> {
     exchange.expect(exchange.is_stream(), "200 and a stream in profile v2")?;
     let (mut text, mut has_close) = (String::new(), false);
     for frame in exchange.frames().frames.iter().filter(|frame| frame.has_data()) {
-        let wrong = |why: String| exchange.broken(format!("a packet of profile v2; {why}"), frame.data());
-        let packet = v2::StreamPacket::decode(frame.data()).map_err(|error| wrong(error.to_string()))?;
+        let wrong =
+            |why: String| exchange.broken(format!("a packet of profile v2; {why}"), frame.data());
+        let packet =
+            v2::StreamPacket::decode(frame.data()).map_err(|error| wrong(error.to_string()))?;
         if StreamPacket::decode(frame.data()).is_ok()
             || packet.stream_id.is_none()
             || packet.seq.is_none()

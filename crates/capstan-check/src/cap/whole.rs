@@ -16,14 +16,18 @@ pub(crate) async fn json(lab: &Lab) -> Outcome {
         exchange.status == 200 && exchange.media_type() == "application/json",
         "200 and application/json",
     )?;
-    let answer: ServiceResponse = decode::from_slice(&exchange.body)
-        .map_err(|error| exchange.broken(format!("a ServiceResponse; {error}"), exchange.summary()))?;
-    exchange.expect(answer.request_id == run.question.id, format!("request_id {}", run.question.id))?;
+    let answer: ServiceResponse = decode::from_slice(&exchange.body).map_err(|error| {
+        exchange.broken(format!("a ServiceResponse; {error}"), exchange.summary())
+    })?;
+    exchange
+        .expect(answer.request_id == run.question.id, format!("request_id {}", run.question.id))?;
     let said = |name: &str| answer.output.get(name).and_then(Value::as_str).unwrap_or_default();
     let (stream, transcript) = (run.stream()?.to_string(), run.transcript()?);
     exchange.expect(said("stream_id") == stream, format!("output.stream_id {stream}"))?;
-    exchange
-        .expect(said("text") == transcript.text(), format!("output.text as streamed: {}", transcript.text()))
+    exchange.expect(
+        said("text") == transcript.text(),
+        format!("output.text as streamed: {}", transcript.text()),
+    )
 }
 
 pub(crate) async fn v2(lab: &Lab) -> Outcome {

@@ -21,7 +21,11 @@ async fn found(
     let url = proxy::start(breach, gateway).await;
     let report = run(made(breach, crate::common::target_with_keys(&url)), |_| ()).await.unwrap();
     let broken = crate::common::broken(&report);
-    if broken == [breach.breaks] { Ok(()) } else { Err(format!("{}: broken are {broken:?}", breach.breaks)) }
+    if broken == [breach.breaks] {
+        Ok(())
+    } else {
+        Err(format!("{}: broken are {broken:?}", breach.breaks))
+    }
 }
 
 /// The check itself, and what it depends on.
@@ -36,14 +40,22 @@ fn among_all(breach: &Breach, target: Target) -> Target {
     if let Some(Face::Cap | Face::Agui) | None = face {
         return Target { others: false, ..target };
     }
-    let only =
-        CHECKS.iter().filter(|check| Some(check.face) == face).map(|check| check.id.to_owned()).collect();
+    let only = CHECKS
+        .iter()
+        .filter(|check| Some(check.face) == face)
+        .map(|check| check.id.to_owned())
+        .collect();
     Target { only, ..target }
 }
 
-async fn try_breaches(breaches: impl Iterator<Item = &'static Breach>, made: fn(&Breach, Target) -> Target) {
+async fn try_breaches(
+    breaches: impl Iterator<Item = &'static Breach>,
+    made: fn(&Breach, Target) -> Target,
+) {
     let gateway = crate::common::gateway(crate::common::with_tenants()).await;
-    let all = stream::iter(breaches).map(|breach| found(breach, &gateway, made)).buffer_unordered(AT_ONCE);
+    let all = stream::iter(breaches)
+        .map(|breach| found(breach, &gateway, made))
+        .buffer_unordered(AT_ONCE);
     let wrong: Vec<String> = all.filter_map(|found| async { found.err() }).collect().await;
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

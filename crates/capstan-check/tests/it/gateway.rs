@@ -20,7 +20,10 @@ async fn the_gateway_without_tenants_keeps_all_that_are_not_about_them() {
     let report = run(target(&url), |_| ()).await.unwrap();
     assert_eq!(broken(&report), Vec::<&str>::new(), "{report:#?}");
     let skipped = skipped(&report);
-    assert!(!skipped.is_empty() && skipped.iter().all(|id| id.starts_with("tenants.")), "{skipped:?}");
+    assert!(
+        !skipped.is_empty() && skipped.iter().all(|id| id.starts_with("tenants.")),
+        "{skipped:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,14 +42,16 @@ async fn as_many_runs_are_started_as_were_announced() {
     )
     .unwrap();
     assert_eq!(list["streams"].as_array().unwrap().len(), report.summary.runs);
-    let running = list["streams"].as_array().unwrap().iter().filter(|run| run["state"] != "closed").count();
+    let running =
+        list["streams"].as_array().unwrap().iter().filter(|run| run["state"] != "closed").count();
     assert_eq!(running, 0, "nothing is left running");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_single_check_takes_along_what_it_depends_on_and_no_more() {
     let url = gateway(settings()).await;
-    let report = run(Target { only: vec!["cap.conflict".into()], ..target(&url) }, |_| ()).await.unwrap();
+    let report =
+        run(Target { only: vec!["cap.conflict".into()], ..target(&url) }, |_| ()).await.unwrap();
     assert!(report.checks.len() < 10 && report.summary.runs == 1, "{report:#?}");
     assert!(report.checks.iter().all(|check| check.verdict == Verdict::Passed), "{report:#?}");
 }

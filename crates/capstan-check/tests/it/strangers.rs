@@ -66,7 +66,8 @@ async fn an_endless_body_is_left_and_what_depends_on_it_is_skipped() {
         })
     };
     let url = serve_router(
-        Router::new().route("/assist", post(move || async move { sse(Body::from_stream(words())) })),
+        Router::new()
+            .route("/assist", post(move || async move { sse(Body::from_stream(words())) })),
     )
     .await;
     let report = run(hasty(&url), |_| ()).await.unwrap();
@@ -81,7 +82,8 @@ async fn literal_assist(body: Bytes) -> Response {
         return Response::builder().status(422).body(Body::from("{\"detail\":[]}")).unwrap();
     };
     let packet = |seq: u32, op: &str, p: Value| {
-        let packet = json!({ "stream_id": id, "seq": seq, "op": op, "t": "2026-02-03T10:15:37Z", "p": p });
+        let packet =
+            json!({ "stream_id": id, "seq": seq, "op": op, "t": "2026-02-03T10:15:37Z", "p": p });
         format!("event: stream.packet\nid: {id}\ndata: {packet}\n\n")
     };
     sse(Body::from(packet(1, "DELTA", json!("Hi")) + &packet(2, "CLOSE", json!("completed"))))

@@ -26,7 +26,15 @@ pub(super) struct Packets {
 impl Packets {
     pub(super) fn new(profile: Profile) -> Self {
         let decoder = sse::Decoder::new();
-        Self { profile, decoder, cursor: None, stream: None, is_placeless: false, count: 0, retry: None }
+        Self {
+            profile,
+            decoder,
+            cursor: None,
+            stream: None,
+            is_placeless: false,
+            count: 0,
+            retry: None,
+        }
     }
 
     pub(super) fn start_at(&mut self, cursor: Option<String>) {
@@ -89,8 +97,8 @@ impl Packets {
     fn placed(&mut self, packet: v2::StreamPacket) -> StreamPacket {
         self.count += 1;
         let id = self.decoder.last_event_id().and_then(|id| id.parse::<LastEventId>().ok());
-        let position =
-            id.and_then(|id| if let LastEventId::At(cursor) = id { Some(cursor.seq) } else { None });
+        let position = id
+            .and_then(|id| if let LastEventId::At(cursor) = id { Some(cursor.seq) } else { None });
         let seq = packet.seq.or(position);
         self.is_placeless |= seq.is_none();
         StreamPacket {

@@ -34,7 +34,8 @@ fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
 #[async_trait]
 impl Transport for reqwest::Client {
     async fn send(&self, request: Request) -> Result<Response, TransportError> {
-        let sending = self.request(request.method, request.url).headers(request.headers).body(request.body);
+        let sending =
+            self.request(request.method, request.url).headers(request.headers).body(request.body);
         Ok(sending.send().await?.into())
     }
 }

@@ -21,7 +21,8 @@ pub fn http_client() -> reqwest::ClientBuilder {
 fn config() -> Result<ClientConfig, rustls::Error> {
     let provider = CryptoProvider::get_default().cloned();
     let provider = provider.unwrap_or_else(|| Arc::new(rustls::crypto::ring::default_provider()));
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     let trusting = builder.clone().with_platform_verifier().unwrap_or_else(|error| {
         tracing::warn!(%error, "this machine has no certificates: only http:// addresses can be reached");
         builder.with_root_certificates(RootCertStore::empty())

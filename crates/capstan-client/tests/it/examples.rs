@@ -24,7 +24,8 @@ async fn scenario_a_chats_and_continues_the_conversation() {
     let server = Server::start().await;
     let output = tokio::task::block_in_place(|| output_of("chat", &server.url));
     assert!(output.starts_with("User: Explain quantum mechanics.\nAI: "), "{output}");
-    let (first, second) = output.split_once("\nUser: How does that relate to gravity?\nAI: ").unwrap();
+    let (first, second) =
+        output.split_once("\nUser: How does that relate to gravity?\nAI: ").unwrap();
     assert!(first.contains("quantum") && !second.trim().is_empty(), "{output}");
 }
 

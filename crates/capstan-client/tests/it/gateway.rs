@@ -41,7 +41,8 @@ async fn a_chat_yields_text_and_knows_its_conversation_at_once() {
 async fn both_profiles_tell_the_same() {
     let server = Server::start().await;
     let text = async |profile| {
-        let client = CapClient::with_options(&server.url, "", Options::new().profile(profile)).unwrap();
+        let client =
+            CapClient::with_options(&server.url, "", Options::new().profile(profile)).unwrap();
         client.chat("What is a capstan?").collect().await.unwrap()
     };
     assert_eq!(text(Profile::V1).await, text(Profile::V2).await);
@@ -63,10 +64,12 @@ async fn a_run_that_waits_is_woken_again_until_its_attempts_are_spent() {
     assert_eq!((runtime.code(), runtime.severity().as_str()), ("upstream_truncated", "FATAL"));
     assert!(runtime.partial_text.as_ref().is_some_and(|text| !text.is_empty()));
     let notices = notices.lock().unwrap();
-    let count = |wanted: fn(&Notice) -> bool| notices.iter().filter(|notice| wanted(notice)).count();
+    let count =
+        |wanted: fn(&Notice) -> bool| notices.iter().filter(|notice| wanted(notice)).count();
     assert_eq!(count(|n| matches!(n, Notice::AttemptFailed { .. })), 2);
     assert_eq!(count(|n| matches!(n, Notice::Resumed { .. })), 2);
-    let wait_of = |n: &Notice| if let Notice::Retrying { wait, .. } = n { Some(*wait) } else { None };
+    let wait_of =
+        |n: &Notice| if let Notice::Retrying { wait, .. } = n { Some(*wait) } else { None };
     let waits: Vec<_> = notices.iter().filter_map(wait_of).collect();
     assert_eq!(waits, [Duration::from_secs(1); 2], "as long as it was told");
 }
@@ -97,7 +100,9 @@ async fn a_wait_of_the_gateways_own_is_not_noticed() {
     let client = CapClient::with_options(&server.url, "", options).unwrap();
     let healed = client.chat("/flaky 2 --wait 2").collect().await.unwrap();
     assert_eq!(server.clock.asked(Timer::Again).len(), 2, "the gateway waited");
-    assert!(!notices.lock().unwrap().iter().any(|notice| matches!(notice, Notice::Retrying { .. })));
+    assert!(
+        !notices.lock().unwrap().iter().any(|notice| matches!(notice, Notice::Retrying { .. }))
+    );
     assert_eq!(healed, client.chat("/flaky 0").collect().await.unwrap());
 }
 
@@ -130,7 +135,8 @@ async fn a_healed_run_replays_without_waiting_or_raising() {
 async fn a_reset_is_an_event_for_packets_and_an_error_for_text() {
     let server = Server::start().await;
     let client = CapClient::new(&server.url, "").unwrap();
-    let transcript = all(&mut client.assist(&client.question(Uuid::now_v7(), "/diverge"))).await.unwrap();
+    let transcript =
+        all(&mut client.assist(&client.question(Uuid::now_v7(), "/diverge"))).await.unwrap();
     let mut answer = client.chat("/diverge");
     let error = loop {
         match answer.next().await {
@@ -153,12 +159,17 @@ async fn failures_are_typed() {
     let client = CapClient::with_options(&server.url, "", quick()).unwrap();
     let fatal = client.chat("/fault content_refused --after 2").collect().await.unwrap_err();
     let runtime = fatal.as_runtime().unwrap();
-    assert_eq!((runtime.code(), runtime.is_retryable(), runtime.status), ("content_refused", false, None));
-    let problem = client.ask(&client.question(Uuid::now_v7(), "/fault content_refused")).await.unwrap_err();
+    assert_eq!(
+        (runtime.code(), runtime.is_retryable(), runtime.status),
+        ("content_refused", false, None)
+    );
+    let problem =
+        client.ask(&client.question(Uuid::now_v7(), "/fault content_refused")).await.unwrap_err();
     assert_eq!(problem.as_runtime().unwrap().status, Some(502));
     let missing = all(&mut client.attach(Cursor::start(Uuid::now_v7()))).await.unwrap_err();
     assert_eq!(missing.as_runtime().unwrap().code(), "stream_not_found");
-    let nowhere = CapClient::with_options("http://127.0.0.1:9", "", quick().max_retries(1)).unwrap();
+    let nowhere =
+        CapClient::with_options("http://127.0.0.1:9", "", quick().max_retries(1)).unwrap();
     let lost = nowhere.chat("Hi").collect().await.unwrap_err();
     assert!(matches!(&lost, CapError::Connection(e) if e.retries == 1), "{lost}");
 }
@@ -167,7 +178,8 @@ async fn failures_are_typed() {
 async fn a_warning_is_a_packet_like_any_other() {
     let server = Server::start().await;
     let client = CapClient::new(&server.url, "").unwrap();
-    let transcript = all(&mut client.assist(&client.question(Uuid::now_v7(), "/warn"))).await.unwrap();
+    let transcript =
+        all(&mut client.assist(&client.question(Uuid::now_v7(), "/warn"))).await.unwrap();
     assert_eq!(transcript.error().unwrap().severity.as_str(), "WARNING");
 }
 
@@ -257,7 +269,9 @@ fn the_blocking_client_is_the_same_without_a_runtime() {
     let threads: Vec<_> = (0..4)
         .map(|_| {
             let client = client.clone();
-            std::thread::spawn(move || client.chat("/tokens 50").map(Result::unwrap).collect::<String>())
+            std::thread::spawn(move || {
+                client.chat("/tokens 50").map(Result::unwrap).collect::<String>()
+            })
         })
         .collect();
     let texts: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
@@ -268,10 +282,15 @@ fn the_blocking_client_is_the_same_without_a_runtime() {
 #[test]
 fn wrong_urls_and_keys_are_refused_at_once_and_keys_stay_out_of_debug() {
     for url in ["localhost:8787", "ftp://x", ""] {
-        assert!(CapClient::new(url, "").unwrap_err().to_string().contains("expected http"), "{url}");
+        assert!(
+            CapClient::new(url, "").unwrap_err().to_string().contains("expected http"),
+            "{url}"
+        );
     }
     assert!(CapClient::new("http://x", "a\nb").is_err());
-    assert!(!CapClient::new("ftp://me:sk_secret@x", "").unwrap_err().to_string().contains("sk_secret"));
+    assert!(
+        !CapClient::new("ftp://me:sk_secret@x", "").unwrap_err().to_string().contains("sk_secret")
+    );
     let client = CapClient::new("http://x", "sk_secret").unwrap();
     assert!(!format!("{client:?}").contains("sk_secret"));
 }

@@ -42,7 +42,8 @@ async fn line_ends_of_every_kind_and_a_byte_order_mark_are_read() {
 #[tokio::test]
 async fn comments_blank_lines_foreign_events_and_unknown_fields_are_skipped() {
     let noise = ": hello\n\n\nevent: ping\ndata: x\n\nunknown: field\nid\nretry: soon\n\n:\n";
-    let server = scripted(vec![sse(&format!("{noise}{}{noise}{}", frame(None, 1, "a"), close(2)))]).await;
+    let server =
+        scripted(vec![sse(&format!("{noise}{}{noise}{}", frame(None, 1, "a"), close(2)))]).await;
     assert_eq!(ask(&server.url).await.unwrap(), "a");
 }
 
@@ -60,7 +61,8 @@ async fn a_partial_event_is_discarded_and_the_last_whole_id_is_sent() {
     let cut = frame(Some("seven"), 2, "lost").replace("\n\n", "\n");
     let first = format!("{}{cut}", frame(Some("six"), 1, "a"));
     let server =
-        scripted(vec![sse(&first), sse(&format!("{}{}", frame(Some("seven"), 2, "b"), close(3)))]).await;
+        scripted(vec![sse(&first), sse(&format!("{}{}", frame(Some("seven"), 2, "b"), close(3)))])
+            .await;
     let mut requests = server.requests;
     assert_eq!(ask(&server.url).await.unwrap(), "ab");
     assert_eq!(requests.recv().await.unwrap().header("last-event-id"), None);
@@ -112,7 +114,8 @@ async fn an_id_with_a_nul_is_ignored() {
 async fn redirects_within_the_origin_are_followed_with_method_and_key() {
     for status in ["307 Temporary Redirect", "308 Permanent Redirect"] {
         let moved = respond(status, "location: /elsewhere\r\ncontent-length: 0\r\n", "");
-        let server = scripted(vec![moved, sse(&format!("{}{}", frame(None, 1, "a"), close(2)))]).await;
+        let server =
+            scripted(vec![moved, sse(&format!("{}{}", frame(None, 1, "a"), close(2)))]).await;
         let mut requests = server.requests;
         assert_eq!(ask(&server.url).await.unwrap(), "a");
         let (first, second) = (requests.recv().await.unwrap(), requests.recv().await.unwrap());
@@ -124,11 +127,15 @@ async fn redirects_within_the_origin_are_followed_with_method_and_key() {
 
 #[tokio::test]
 async fn nothing_goes_to_another_origin() {
-    for status in ["301 Moved Permanently", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"] {
+    for status in
+        ["301 Moved Permanently", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"]
+    {
         let mut target = scripted(vec![sse(&close(1))]).await;
-        let location = format!("location: {}/elsewhere?token=secret\r\ncontent-length: 0\r\n", target.url);
+        let location =
+            format!("location: {}/elsewhere?token=secret\r\ncontent-length: 0\r\n", target.url);
         let server = scripted(vec![respond(status, &location, ""); 3]).await;
-        let whole = client(&server.url).ask(&client(&server.url).question(Uuid::now_v7(), "Hi")).await;
+        let whole =
+            client(&server.url).ask(&client(&server.url).question(Uuid::now_v7(), "Hi")).await;
         let errors = [
             ask(&server.url).await.unwrap_err(),
             whole.unwrap_err(),
@@ -137,7 +144,10 @@ async fn nothing_goes_to_another_origin() {
         for error in errors {
             assert!(matches!(error, CapError::Protocol(_)), "{error:?}");
             let told = error.to_string();
-            assert!(told.contains(&format!("redirected to {}, which is not followed", target.url)), "{told}");
+            assert!(
+                told.contains(&format!("redirected to {}, which is not followed", target.url)),
+                "{told}"
+            );
             assert!(!told.contains("secret"), "{told}");
         }
         assert!(target.requests.try_recv().is_err(), "the other server was asked");
@@ -164,8 +174,8 @@ async fn a_whole_answer_that_breaks_off_is_asked_for_again() {
     let client = client(&server.url);
     let whole = client.ask(&client.question(Uuid::now_v7(), "Hi")).await.unwrap();
     assert_eq!(whole.output["text"], "a");
-    let bodies =
-        [requests.recv().await, requests.recv().await, requests.recv().await].map(|r| r.unwrap().body);
+    let bodies = [requests.recv().await, requests.recv().await, requests.recv().await]
+        .map(|r| r.unwrap().body);
     assert!(bodies.iter().all(|body| *body == bodies[0]), "the very same request");
 }
 
@@ -189,10 +199,15 @@ async fn a_connection_that_cannot_be_made_names_the_address() {
         assert_eq!((e.address.as_deref(), e.retries), (Some(url.as_str()), retries));
         let told = error.to_string();
         assert!(
-            told.starts_with(&format!("no connection to {url}: cannot connect: Connection refused")),
+            told.starts_with(&format!(
+                "no connection to {url}: cannot connect: Connection refused"
+            )),
             "{told}"
         );
-        assert!(told.ends_with("; check the address and the network, or try again later"), "{told}");
+        assert!(
+            told.ends_with("; check the address and the network, or try again later"),
+            "{told}"
+        );
     }
 }
 
@@ -208,7 +223,8 @@ async fn no_content_ends_a_viewer_and_is_no_answer_to_a_question() {
 async fn a_body_cut_inside_a_chunk_is_a_lost_connection() {
     let chunked = "content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n";
     let whole = frame(None, 1, "a");
-    let cut = respond("200 OK", chunked, &format!("{:x}\r\n{whole}\r\nffff\r\ndata: {{", whole.len()));
+    let cut =
+        respond("200 OK", chunked, &format!("{:x}\r\n{whole}\r\nffff\r\ndata: {{", whole.len()));
     let server = scripted(vec![cut, sse(&format!("{whole}{}", close(2)))]).await;
     assert_eq!(ask(&server.url).await.unwrap(), "a");
 }
@@ -217,7 +233,8 @@ async fn a_body_cut_inside_a_chunk_is_a_lost_connection() {
 async fn other_content_types_and_refusals_fail_at_once() {
     let html = respond("200 OK", "content-type: text/html\r\n", "<p>hello");
     let server =
-        scripted(vec![html, respond("401 Unauthorized", "content-type: text/plain\r\n", "no")]).await;
+        scripted(vec![html, respond("401 Unauthorized", "content-type: text/plain\r\n", "no")])
+            .await;
     assert!(matches!(ask(&server.url).await, Err(CapError::Protocol(_))));
     let refused = ask(&server.url).await.unwrap_err();
     assert_eq!(refused.as_runtime().unwrap().status, Some(401));
@@ -247,11 +264,15 @@ async fn a_silent_server_is_left_after_the_read_timeout() {
 #[tokio::test]
 async fn a_plain_server_that_replays_from_the_start_is_healed() {
     let (a, b) = (frame(None, 1, "a"), frame(None, 2, "b"));
-    let server = scripted(vec![sse(&a), sse(&format!("{a}{b}")), sse(&format!("{a}{b}{}", close(3)))]).await;
+    let server =
+        scripted(vec![sse(&a), sse(&format!("{a}{b}")), sse(&format!("{a}{b}{}", close(3)))]).await;
     let mut requests = server.requests;
     assert_eq!(ask(&server.url).await.unwrap(), "ab");
     requests.recv().await.unwrap();
-    assert_eq!(requests.recv().await.unwrap().header("last-event-id"), Some(STREAM.to_string().as_str()));
+    assert_eq!(
+        requests.recv().await.unwrap().header("last-event-id"),
+        Some(STREAM.to_string().as_str())
+    );
 }
 
 #[tokio::test]

@@ -44,19 +44,25 @@ impl Transport for Holding {
             }
             Self::Heartbeats => stream::repeat(())
                 .then(move |()| {
-                    tokio::time::sleep(Duration::from_secs(15)).then(|()| future::ready(Ok(":\n".into())))
+                    tokio::time::sleep(Duration::from_secs(15))
+                        .then(|()| future::ready(Ok(":\n".into())))
                 })
                 .boxed(),
             Self::FallingSilent => stream::iter(0..3)
                 .then(move |_| {
-                    tokio::time::sleep(Duration::from_secs(15)).then(|()| future::ready(Ok(":\n".into())))
+                    tokio::time::sleep(Duration::from_secs(15))
+                        .then(|()| future::ready(Ok(":\n".into())))
                 })
                 .chain(stream::pending())
                 .boxed(),
-            Self::Refusing => return Err(TransportError("cannot connect: Connection refused".into())),
+            Self::Refusing => {
+                return Err(TransportError("cannot connect: Connection refused".into()));
+            }
         };
-        let headers =
-            HeaderMap::from_iter([(http::header::CONTENT_TYPE, "text/event-stream".parse().unwrap())]);
+        let headers = HeaderMap::from_iter([(
+            http::header::CONTENT_TYPE,
+            "text/event-stream".parse().unwrap(),
+        )]);
         Ok(Response { status: 200, headers, body })
     }
 }
@@ -85,9 +91,17 @@ async fn whole_answers(client: &CapClient) -> Vec<(String, f64)> {
 #[tokio::test(start_paused = true)]
 async fn every_whole_answer_has_its_time_out() {
     for server in [Holding::NoHead, Holding::NoEnd] {
-        let seen = whole_answers(&client(server, Options::new().read_timeout(Duration::from_secs(5)))).await;
-        assert_eq!(seen.iter().map(|(_, after)| *after).collect::<Vec<_>>(), [5.0, 5.0, 5.0, 3600.0]);
-        assert!(seen[0].0.starts_with("no connection to http://holding: no answer within 5 s; "), "{seen:?}");
+        let seen =
+            whole_answers(&client(server, Options::new().read_timeout(Duration::from_secs(5))))
+                .await;
+        assert_eq!(
+            seen.iter().map(|(_, after)| *after).collect::<Vec<_>>(),
+            [5.0, 5.0, 5.0, 3600.0]
+        );
+        assert!(
+            seen[0].0.starts_with("no connection to http://holding: no answer within 5 s; "),
+            "{seen:?}"
+        );
         assert!(seen[3].0.contains("no answer within 3600 s"), "{seen:?}");
     }
 }
@@ -103,7 +117,10 @@ async fn a_deadline_ends_whole_answers_too() {
     let options = Options::new().deadline(Duration::from_secs(3));
     for (told, after) in whole_answers(&client(Holding::NoHead, options)).await {
         assert_eq!(after, 3.0);
-        assert!(told.starts_with("http://holding: not done within the deadline of 3 s; a run"), "{told}");
+        assert!(
+            told.starts_with("http://holding: not done within the deadline of 3 s; a run"),
+            "{told}"
+        );
     }
     let options = Options::new().max_retries(1000).deadline(Duration::from_secs(100));
     assert_eq!(
@@ -150,8 +167,8 @@ async fn silence_is_counted_from_the_last_bytes() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_deadline_a_lively_stream_is_read_for_ever() {
-    let mut packets =
-        client(Holding::OnePacketEach(AtomicU64::new(0)), Options::new()).attach(Cursor::start(STREAM));
+    let mut packets = client(Holding::OnePacketEach(AtomicU64::new(0)), Options::new())
+        .attach(Cursor::start(STREAM));
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(3600) {
         assert!(packets.next().await.unwrap().is_some());

@@ -78,7 +78,9 @@ fn body(packets: &[StreamPacket], ids: Ids, last_event_id: Option<&str>, repeats
     for packet in packets.iter().filter(|packet| packet.seq > after) {
         match ids {
             Ids::Cursors => sse::encode_packet(packet, &mut out),
-            Ids::Bare => out.extend(format!("id: {STREAM}\ndata: {}\n\n", packet.to_json()).bytes()),
+            Ids::Bare => {
+                out.extend(format!("id: {STREAM}\ndata: {}\n\n", packet.to_json()).bytes())
+            }
             Ids::None => out.extend(format!("data: {}\n\n", packet.to_json()).bytes()),
         }
     }
@@ -117,7 +119,11 @@ impl Net<'_> {
                 machine.failed("refused", now);
             }
             Fate::Opened { repeats, chunk, cut, is_clean } => {
-                machine.opened(Head { status: 200, content_type: "text/event-stream", location: None });
+                machine.opened(Head {
+                    status: 200,
+                    content_type: "text/event-stream",
+                    location: None,
+                });
                 let mut bytes = body(self.packets, self.ids, id, repeats);
                 bytes.truncate(cut);
                 let chunks: Vec<_> = bytes.chunks(chunk).map(<[u8]>::to_vec).collect();
@@ -139,8 +145,13 @@ impl Net<'_> {
 
 fn play(policy: Policy, seed: u64, packets: &[StreamPacket], ids: Ids, fates: Vec<Fate>) -> Seen {
     let mut machine = Machine::new(policy, seed);
-    let mut net =
-        Net { packets, ids, fates: fates.into_iter(), body: Vec::new().into_iter(), is_clean: true };
+    let mut net = Net {
+        packets,
+        ids,
+        fates: fates.into_iter(),
+        body: Vec::new().into_iter(),
+        is_clean: true,
+    };
     let (mut seen, mut now) = (Seen::default(), Duration::ZERO);
     for _ in 0..1_000_000 {
         match machine.poll(now) {
@@ -150,7 +161,10 @@ fn play(policy: Policy, seed: u64, packets: &[StreamPacket], ids: Ids, fates: Ve
             }
             Action::Read => net.read(&mut machine, now, &mut seen),
             Action::Wait { until } => {
-                assert!(until >= now + Duration::from_millis(100), "a busy loop: {now:?} to {until:?}");
+                assert!(
+                    until >= now + Duration::from_millis(100),
+                    "a busy loop: {now:?} to {until:?}"
+                );
                 now = until;
             }
             Action::Packet(packet) => {
@@ -195,7 +209,11 @@ fn told(policy: Policy, chunks: std::slice::Chunks<'_, u8>, in_batches: bool) ->
         }
         match machine.poll(now) {
             Action::Connect { .. } => {
-                machine.opened(Head { status: 200, content_type: "text/event-stream", location: None });
+                machine.opened(Head {
+                    status: 200,
+                    content_type: "text/event-stream",
+                    location: None,
+                });
             }
             Action::Read => match chunks.next() {
                 Some(bytes) => machine.bytes(bytes),

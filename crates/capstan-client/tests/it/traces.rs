@@ -10,7 +10,8 @@ use std::path::Path;
 #[test]
 fn the_machine_does_what_its_traces_say() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/machine/traces.jsonl");
-    let traces: String = scenarios::all().iter().map(|script| format!("{}\n", script.run())).collect();
+    let traces: String =
+        scenarios::all().iter().map(|script| format!("{}\n", script.run())).collect();
     if std::env::var_os("UPDATE").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, &traces).unwrap();

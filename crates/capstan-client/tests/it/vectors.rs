@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 
 /// What a client that tries nothing again makes of bodies whose frames hold these texts.
 async fn read_all(profile: Profile, bodies: &[Vec<&str>]) -> Vec<Result<Vec<Payload>, CapError>> {
-    let frame =
-        |text: &&str| text.split('\n').map(|line| format!("data: {line}\n")).collect::<String>() + "\n";
+    let frame = |text: &&str| {
+        text.split('\n').map(|line| format!("data: {line}\n")).collect::<String>() + "\n"
+    };
     let answers = bodies.iter().map(|texts| sse(&texts.iter().map(frame).collect::<String>()));
     let server = scripted(answers.collect()).await;
     let options = Options::new().profile(profile).max_retries(0);
@@ -60,14 +61,17 @@ fn is_accepted(text: &str, case: &Value) -> bool {
     let input: &Value = case.get("input").unwrap_or(&parsed);
     let seq = &input["seq"];
     let is_no_seq = case["profile"] == "v1" && seq.is_number() && !seq.is_u64();
-    case["accept"] == true && !is_no_seq && depth(input) <= 128 || *input == json!({ "op": "close" })
+    case["accept"] == true && !is_no_seq && depth(input) <= 128
+        || *input == json!({ "op": "close" })
 }
 
 #[tokio::test]
 async fn every_packet_of_the_vectors_gets_its_verdict_over_http() {
-    let models = vectors("cap/models.jsonl").into_iter().map(|case| (case["input"].to_string(), case));
-    let raw =
-        vectors("cap/text.jsonl").into_iter().map(|case| (case["raw"].as_str().unwrap().to_owned(), case));
+    let models =
+        vectors("cap/models.jsonl").into_iter().map(|case| (case["input"].to_string(), case));
+    let raw = vectors("cap/text.jsonl")
+        .into_iter()
+        .map(|case| (case["raw"].as_str().unwrap().to_owned(), case));
     let cases: Vec<(String, Value)> = models.chain(raw).collect();
     for profile in [Profile::V1, Profile::V2] {
         let is_one = |(text, case): &&(String, Value)| {
@@ -100,9 +104,15 @@ fn packet(rest: &str) -> String {
 async fn what_a_receiver_must_refuse_is_a_breach_over_http() {
     let deep = format!("{}1{}", "[".repeat(128), "]".repeat(128));
     let wrong = [
-        ("a string as an error", packet(r#""seq":1,"op":"ERROR","p":"Error: Rate limit exceeded""#)),
+        (
+            "a string as an error",
+            packet(r#""seq":1,"op":"ERROR","p":"Error: Rate limit exceeded""#),
+        ),
         ("a number as an error", packet(r#""seq":1,"op":"ERROR","p":42"#)),
-        ("an error without a severity", packet(r#""seq":1,"op":"ERROR","p":{"code":"c","message":"m"}"#)),
+        (
+            "an error without a severity",
+            packet(r#""seq":1,"op":"ERROR","p":{"code":"c","message":"m"}"#),
+        ),
         ("a member twice", packet(r#""seq":1,"seq":2,"op":"DELTA","p":"x""#)),
         ("129 levels", packet(&format!(r#""seq":1,"op":"EVENT","p":{{"v":{deep}}}"#))),
         ("a negative seq", packet(r#""seq":-1,"op":"DELTA","p":"x""#)),
@@ -114,7 +124,10 @@ async fn what_a_receiver_must_refuse_is_a_breach_over_http() {
         assert!(is_breach(read), "{what}: {text}: {read:?}");
     }
     let error = read[0].clone().unwrap_err();
-    assert!(error.to_string().contains("p: expected a StreamError object"), "place and remedy: {error}");
+    assert!(
+        error.to_string().contains("p: expected a StreamError object"),
+        "place and remedy: {error}"
+    );
 }
 
 #[tokio::test]
@@ -125,7 +138,9 @@ async fn an_event_that_nobody_knows_and_a_close_of_v2_without_p_are_read() {
         packet(r#""seq":2,"op":"CLOSE","p":"completed""#),
     ];
     let read = read_all(Profile::V1, &[texts.iter().map(String::as_str).collect()]).await;
-    let [Payload::Event(raw), Payload::Close(_)] = &read[0].as_ref().unwrap()[..] else { panic!("{read:?}") };
+    let [Payload::Event(raw), Payload::Close(_)] = &read[0].as_ref().unwrap()[..] else {
+        panic!("{read:?}")
+    };
     assert_eq!(raw.get(), event);
     let read = read_all(Profile::V2, &[vec![r#"{"op":"close"}"#]]).await;
     assert_eq!(read, [Ok(vec![Payload::Close(Close::Unstated)])]);

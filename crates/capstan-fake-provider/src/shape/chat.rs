@@ -11,7 +11,8 @@ const ID: &str = "chatcmpl-fake";
 
 pub(super) fn frames(asked: &Asked, answer: &Answer, fault: Option<Fault>) -> Vec<Frame> {
     let writer = Writer { asked, fault };
-    let mut frames = vec![writer.chunk(Mark::Open, &json!({ "role": "assistant", "content": "" }), None)];
+    let mut frames =
+        vec![writer.chunk(Mark::Open, &json!({ "role": "assistant", "content": "" }), None)];
     if fault == Some(Fault::NoIndexToolCalls) {
         let text = Answer { tool_calls: Vec::new(), ..answer.clone() };
         frames.extend(text.pieces().iter().map(|piece| writer.token(piece)));
@@ -70,7 +71,8 @@ impl Writer<'_> {
     }
 
     fn whole_call(&self, answer: &Answer, index: usize) -> Frame {
-        let call = answer.tool_calls.get(index).map(|call| tool_call(index, &call.name, &call.json()));
+        let call =
+            answer.tool_calls.get(index).map(|call| tool_call(index, &call.name, &call.json()));
         self.chunk(Mark::Token, &json!({ "tool_calls": [call] }), None)
     }
 

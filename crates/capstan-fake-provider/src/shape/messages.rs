@@ -10,7 +10,8 @@ pub(super) fn frames(asked: &Asked, answer: &Answer) -> Vec<Frame> {
     let message = json!({ "id": "msg_fake", "type": "message", "role": "assistant", "model": asked.model, "content": [],
         "stop_reason": null, "stop_sequence": null, "usage": { "input_tokens": asked.prompt_tokens, "output_tokens": 1 } });
     let start = json!({ "type": "message_start", "message": message });
-    let mut blocks = Blocks { frames: vec![Frame::named(Mark::Open, "message_start", &start)], open: None };
+    let mut blocks =
+        Blocks { frames: vec![Frame::named(Mark::Open, "message_start", &start)], open: None };
     for piece in answer.pieces() {
         blocks.piece(&piece);
     }
@@ -60,7 +61,8 @@ impl Blocks {
     fn start(&mut self, mark: Mark, kind: &'static str, block: &Value) {
         let index = self.open.map_or(0, |(index, _)| index + 1);
         self.stop(Mark::Open);
-        let start = json!({ "type": "content_block_start", "index": index, "content_block": block });
+        let start =
+            json!({ "type": "content_block_start", "index": index, "content_block": block });
         self.frames.push(Frame::named(mark, "content_block_start", &start));
         self.open = Some((index, kind));
     }
@@ -108,7 +110,6 @@ pub(super) fn error(complaint: Complaint) -> Value {
 }
 
 pub(super) fn empty_delta() -> Frame {
-    let delta =
-        json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": "" } });
+    let delta = json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": "" } });
     Frame::named(Mark::Token, "content_block_delta", &delta)
 }

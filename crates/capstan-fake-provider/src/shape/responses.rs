@@ -50,8 +50,7 @@ impl Events {
                     Item::Reasoning,
                     || json!({ "type": "reasoning", "id": "rs_fake", "summary": [] }),
                 );
-                let event =
-                    json!({ "item_id": "rs_fake", "output_index": place, "summary_index": 0, "delta": text });
+                let event = json!({ "item_id": "rs_fake", "output_index": place, "summary_index": 0, "delta": text });
                 self.push(Mark::Token, "response.reasoning_summary_text.delta", event);
             }
             Piece::Text(text) => {
@@ -67,8 +66,7 @@ impl Events {
             }
             Piece::Arguments { index, json } => {
                 let place = self.open.map_or(0, |(place, _)| place);
-                let event =
-                    json!({ "item_id": format!("fc_{}", index + 1), "output_index": place, "delta": json });
+                let event = json!({ "item_id": format!("fc_{}", index + 1), "output_index": place, "delta": json });
                 self.push(Mark::Token, "response.function_call_arguments.delta", event);
                 if self.is_last_part(answer, *index) {
                     let item = item_of(answer, *index, "completed", true);
@@ -89,18 +87,24 @@ impl Events {
             return place;
         }
         let place = self.open.map_or(0, |(place, _)| place + 1);
-        self.push(mark, "response.output_item.added", json!({ "output_index": place, "item": value() }));
+        self.push(
+            mark,
+            "response.output_item.added",
+            json!({ "output_index": place, "item": value() }),
+        );
         self.open = Some((place, item));
         place
     }
 
     /// Whether all arguments of a call have been written.
     fn is_last_part(&self, answer: &Answer, index: usize) -> bool {
-        let parts = |piece: &Piece| matches!(piece, Piece::Arguments { index: own, .. } if *own == index);
+        let parts =
+            |piece: &Piece| matches!(piece, Piece::Arguments { index: own, .. } if *own == index);
         let all = answer.pieces().iter().filter(|piece| parts(piece)).count();
         let name = format!("\"fc_{}\"", index + 1);
         let is_part = |frame: &&Frame| {
-            frame.event == Some("response.function_call_arguments.delta") && frame.data.contains(&name)
+            frame.event == Some("response.function_call_arguments.delta")
+                && frame.data.contains(&name)
         };
         self.frames.iter().filter(is_part).count() == all
     }
@@ -108,7 +112,8 @@ impl Events {
 
 fn item_of(answer: &Answer, index: usize, status: &str, is_whole: bool) -> Value {
     let call = answer.tool_calls.get(index);
-    let arguments = call.filter(|_| is_whole).map(crate::answer::ToolCall::json).unwrap_or_default();
+    let arguments =
+        call.filter(|_| is_whole).map(crate::answer::ToolCall::json).unwrap_or_default();
     json!({ "type": "function_call", "id": format!("fc_{}", index + 1), "call_id": call_id(index), "status": status,
         "name": call.map(|call| call.name.as_str()), "arguments": arguments })
 }
@@ -118,7 +123,9 @@ pub(super) fn whole(asked: &Asked, answer: &Answer) -> Value {
     let mut output = vec![
         json!({ "type": "message", "id": "msg_fake", "role": "assistant", "status": "completed", "content": content }),
     ];
-    output.extend((0..answer.tool_calls.len()).map(|index| item_of(answer, index, "completed", true)));
+    output.extend(
+        (0..answer.tool_calls.len()).map(|index| item_of(answer, index, "completed", true)),
+    );
     let (input, tokens) = (asked.prompt_tokens, answer.tokens());
     json!({ "id": ID, "object": "response", "status": "completed", "model": asked.model, "output": output,
         "usage": { "input_tokens": input, "output_tokens": tokens, "total_tokens": input + tokens } })
@@ -126,7 +133,8 @@ pub(super) fn whole(asked: &Asked, answer: &Answer) -> Value {
 
 pub(super) fn error_frame(complaint: Complaint) -> Frame {
     let code = complaint.code.unwrap_or(complaint.kind);
-    let event = json!({ "type": "error", "code": code, "message": complaint.message, "param": null });
+    let event =
+        json!({ "type": "error", "code": code, "message": complaint.message, "param": null });
     Frame::named(Mark::Finish, "error", &event)
 }
 

@@ -145,7 +145,10 @@ impl RunRow {
             updated_at: run.updated_at,
             closed_at: run.closed_at,
             first_packet_ms: first.map(|first| ms_between(run.created_at, first)),
-            duration_ms: ms_between(run.created_at, run.closed_at.unwrap_or_else(|| app.wall.now())),
+            duration_ms: ms_between(
+                run.created_at,
+                run.closed_at.unwrap_or_else(|| app.wall.now()),
+            ),
             packets: run.last_seq,
             bytes: run.bytes,
             tokens: run.tokens,
@@ -443,7 +446,8 @@ impl RunDetails {
         let facts = app.live.get(run.stream_id);
         let viewers = facts.map(|facts| facts.viewers()).unwrap_or_default();
         let of_fault = |code: &str| {
-            let told = run.attempts.iter().rev().find(|attempt| attempt.fault.as_deref() == Some(code));
+            let told =
+                run.attempts.iter().rev().find(|attempt| attempt.fault.as_deref() == Some(code));
             FaultDetails::new(code, told)
         };
         Self {

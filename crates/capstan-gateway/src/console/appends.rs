@@ -24,8 +24,9 @@ impl Appends {
 
     /// To be called every few seconds: what was counted before the last call is forgotten.
     pub(crate) fn turn(&self) {
-        let counted =
-            std::array::from_fn(|at| self.present.get(at).map_or(0, |b| b.swap(0, Ordering::Relaxed)));
+        let counted = std::array::from_fn(|at| {
+            self.present.get(at).map_or(0, |b| b.swap(0, Ordering::Relaxed))
+        });
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = counted;
     }
 
@@ -53,7 +54,11 @@ mod tests {
         let appends = Appends::default();
         assert_eq!(appends.p95(), None);
         for n in 0..100 {
-            appends.observe(if n < 96 { Duration::from_micros(900) } else { Duration::from_secs(9) });
+            appends.observe(if n < 96 {
+                Duration::from_micros(900)
+            } else {
+                Duration::from_secs(9)
+            });
         }
         assert_eq!(appends.p95(), Some(Duration::from_micros(1024)));
         appends.turn();

@@ -51,7 +51,12 @@ pub(crate) async fn of(app: &App, visitor: &Visitor) -> Result<Vec<Attention>, J
     let rule = Rule { app, now: app.wall.now(), gone };
     let mut found = Vec::new();
     for status in [Status::Running, Status::Waiting] {
-        let query = Query { tenants: visitor.names(), status: Some(status), limit: MOST, ..Query::default() };
+        let query = Query {
+            tenants: visitor.names(),
+            status: Some(status),
+            limit: MOST,
+            ..Query::default()
+        };
         for run in store.page(query).await?.runs {
             if let Some((why, sentence)) = rule.judge(&run) {
                 found.push(Attention { run: RunRow::new(app, visitor, &run), why, sentence });
@@ -63,7 +68,8 @@ pub(crate) async fn of(app: &App, visitor: &Visitor) -> Result<Vec<Attention>, J
 
 impl Rule<'_> {
     fn judge(&self, run: &Run) -> Option<(&'static str, String)> {
-        if run.state == RunState::Running && run.owner.as_ref().is_some_and(|owner| self.gone.contains(owner))
+        if run.state == RunState::Running
+            && run.owner.as_ref().is_some_and(|owner| self.gone.contains(owner))
         {
             return Some((
                 "lease_over",
@@ -85,11 +91,17 @@ impl Rule<'_> {
     fn silent(&self, run: &Run) -> Option<(&'static str, String)> {
         let facts = self.app.live.get(run.stream_id)?;
         let idle = self.app.settings.timeouts.idle;
-        let began = run.attempts.last().and_then(|attempt| attempt.began_at).unwrap_or(run.created_at);
+        let began =
+            run.attempts.last().and_then(|attempt| attempt.began_at).unwrap_or(run.created_at);
         let silent = self.since(facts.last_append().unwrap_or(began).max(began));
         let (silent, limit) = (silent.as_secs(), idle.as_secs());
         (silent > limit / 2).then(|| {
-            ("silent", format!("Its agent has said nothing for {silent} s; after {limit} s it is given up."))
+            (
+                "silent",
+                format!(
+                    "Its agent has said nothing for {silent} s; after {limit} s it is given up."
+                ),
+            )
         })
     }
 
@@ -97,7 +109,12 @@ impl Rule<'_> {
         let late = self.since(run.not_before.unwrap_or(run.updated_at));
         (late > GRACE).then(|| {
             let (next, late) = (run.attempt + 1, late.as_secs());
-            ("overdue", format!("Attempt {next} could have begun {late} s ago, but nobody has asked for it."))
+            (
+                "overdue",
+                format!(
+                    "Attempt {next} could have begun {late} s ago, but nobody has asked for it."
+                ),
+            )
         })
     }
 }

@@ -61,10 +61,15 @@ struct OfRun {
 
 impl OfRun {
     fn told(&self, app: &App, visitor: &Visitor) -> Bytes {
-        let sight = [visitor.sees_sessions_of(app, &self.run.tenant), visitor.sees_server()].map(usize::from);
+        let sight = [visitor.sees_sessions_of(app, &self.run.tenant), visitor.sees_server()]
+            .map(usize::from);
         let [session, server] = sight;
-        let write = || event("run", &RunNews { what: self.what, run: RunRow::new(app, visitor, &self.run) });
-        self.told.get(session * 2 + server).map_or_else(write, |told| told.get_or_init(write).clone())
+        let write = || {
+            event("run", &RunNews { what: self.what, run: RunRow::new(app, visitor, &self.run) })
+        };
+        self.told
+            .get(session * 2 + server)
+            .map_or_else(write, |told| told.get_or_init(write).clone())
     }
 }
 
@@ -87,7 +92,9 @@ impl Default for Feed {
 
 impl Feed {
     pub(crate) fn run(&self, what: What, run: &Run) {
-        self.tell(|| News::Run(Box::new(OfRun { what, run: run.clone(), told: <[_; 4]>::default() })));
+        self.tell(|| {
+            News::Run(Box::new(OfRun { what, run: run.clone(), told: <[_; 4]>::default() }))
+        });
     }
 
     pub(crate) fn refused(&self, refusal: &Refusal) {
@@ -163,7 +170,8 @@ pub(crate) fn respond(app: &App, visitor: Visitor, health: &Health) -> Result<Re
     })?;
     let opening = Some(event("state", health));
     let is_draining = app.draining.is_cancelled();
-    let listener = Listener { app: app.clone(), visitor, ear: Ear::new(feed), opening, is_draining };
+    let listener =
+        Listener { app: app.clone(), visitor, ear: Ear::new(feed), opening, is_draining };
     Ok(sse_response(Body::from_stream(stream::unfold(Box::new(listener), next))))
 }
 

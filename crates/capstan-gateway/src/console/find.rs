@@ -57,13 +57,17 @@ impl Search<'_> {
 
     /// A stream's id, a cursor, or the beginning of a stream's id.
     async fn streams(&mut self, q: &str) -> Result<(), JournalError> {
-        let cursor = q.parse::<LastEventId>().ok().filter(|_| q.contains(':')).map(LastEventId::cursor);
+        let cursor =
+            q.parse::<LastEventId>().ok().filter(|_| q.contains(':')).map(LastEventId::cursor);
         let whole = cursor.map(|cursor| cursor.stream_id).or_else(|| q.parse().ok());
         let back_to = if let Some(stream) = whole {
             let run = self.app.journal.store().run(stream).await?;
             if let Some(run) = run.filter(|run| self.visitor.sees(&run.tenant)) {
-                let (kind, seq) =
-                    if cursor.is_some() { ("cursor", cursor.map(|c| c.seq)) } else { ("stream", None) };
+                let (kind, seq) = if cursor.is_some() {
+                    ("cursor", cursor.map(|c| c.seq))
+                } else {
+                    ("stream", None)
+                };
                 self.hit(kind, &run, seq);
             }
             None
@@ -110,7 +114,13 @@ impl Search<'_> {
             let may_be_told = self.visitor.sees_sessions_of(self.app, tenant);
             if may_be_told && self.found.hits.len() < MOST && store.has_session(tenant, q).await? {
                 let (tenant, session) = (Some(tenant.clone()), Some(q.to_owned()));
-                self.found.hits.push(Hit { kind: "session", stream_id: None, tenant, session, seq: None });
+                self.found.hits.push(Hit {
+                    kind: "session",
+                    stream_id: None,
+                    tenant,
+                    session,
+                    seq: None,
+                });
             }
         }
         self.looked("keys and sessions", None);
@@ -118,7 +128,8 @@ impl Search<'_> {
     }
 
     fn refusals(&mut self, q: &str) {
-        let is_it = |refusal: &Refusal| refusal.request_id == q && self.visitor.sees_refusal(refusal);
+        let is_it =
+            |refusal: &Refusal| refusal.request_id == q && self.visitor.sees_refusal(refusal);
         let (refusals, back_to) = self.app.console.refusals.find(MOST, is_it);
         self.found.refusals = refusals;
         // Nothing is remembered of an earlier life.

@@ -20,7 +20,10 @@ use crate::reader::{View, name_stream, sse_response};
 const STEP: (usize, usize) = (1024, 1024 * 1024);
 
 /// The face in which frames are told. Profiles of CAP go by names of their own.
-pub(crate) fn face_of<'a>(app: &'a App, name: Option<&str>) -> Result<(&'a Arc<dyn Face>, bool), Fault> {
+pub(crate) fn face_of<'a>(
+    app: &'a App,
+    name: Option<&str>,
+) -> Result<(&'a Arc<dyn Face>, bool), Fault> {
     let (name, is_v2) = match name.unwrap_or(cap::NAME) {
         "cap-v2" => (cap::NAME, true),
         name => (name, false),
@@ -50,7 +53,8 @@ pub(crate) async fn respond(
     face: (&Arc<dyn Face>, bool),
     (from, to): (u64, u64),
 ) -> Result<Response, Fault> {
-    let point = ResumePoint::default().or_after(Some(from.saturating_sub(1)).filter(|after| *after > 0));
+    let point =
+        ResumePoint::default().or_after(Some(from.saturating_sub(1)).filter(|after| *after > 0));
     let parts = parts(face.1);
     let opening = Opening { run: &run, point, view: View::Get, parts: &parts, posted: None };
     let mut writer = face.0.open(app, opening).await?;
@@ -65,7 +69,8 @@ pub(crate) async fn respond(
         to,
         is_over: false,
     };
-    let mut response = sse_response(Body::from_stream(stream::unfold(Box::new(telling), next_chunk)));
+    let mut response =
+        sse_response(Body::from_stream(stream::unfold(Box::new(telling), next_chunk)));
     name_stream(&run, &mut response);
     Ok(response)
 }
@@ -98,7 +103,8 @@ impl Account {
         if self.after >= self.to {
             return self.end();
         }
-        let read = self.app.journal.store().read(self.run.stream_id, self.after, STEP.0, STEP.1).await;
+        let read =
+            self.app.journal.store().read(self.run.stream_id, self.after, STEP.0, STEP.1).await;
         let frames = match read {
             Ok(frames) => frames,
             Err(error) => return self.cut(error),
@@ -106,7 +112,8 @@ impl Account {
         let Some(last) = frames.last().map(|frame| frame.seq) else { return self.end() };
         self.after = last;
         let to = self.to;
-        let frames = frames.into_iter().filter(|frame| frame.seq <= to).map(|frame| frame.bytes).collect();
+        let frames =
+            frames.into_iter().filter(|frame| frame.seq <= to).map(|frame| frame.bytes).collect();
         let next = match self.writer.frames(&self.app, frames) {
             Telling::Now(next) => Ok(next),
             Telling::Later(next) => next.await,

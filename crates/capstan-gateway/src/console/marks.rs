@@ -31,7 +31,11 @@ pub(crate) async fn of(app: &App, run: &Run, span: Span) -> Result<Marks, Journa
     if from > to {
         return Ok(Marks { complete: true, read_to: to, ..Marks::default() });
     }
-    if to - from < ALL { all(app, run, from, to).await } else { some(app, run, from, to, span.columns).await }
+    if to - from < ALL {
+        all(app, run, from, to).await
+    } else {
+        some(app, run, from, to, span.columns).await
+    }
 }
 
 async fn all(app: &App, run: &Run, from: u64, to: u64) -> Result<Marks, JournalError> {
@@ -45,12 +49,20 @@ async fn all(app: &App, run: &Run, from: u64, to: u64) -> Result<Marks, JournalE
         };
         read = read.saturating_add(frames.iter().map(|frame| frame.bytes.len()).sum());
         after = last;
-        marks.extend(frames.iter().filter(|frame| frame.seq <= to).filter_map(|frame| mark(run, frame)));
+        marks.extend(
+            frames.iter().filter(|frame| frame.seq <= to).filter_map(|frame| mark(run, frame)),
+        );
     }
     Ok(Marks { marks, complete: after >= to, read_to: after.min(to), sampled: false })
 }
 
-async fn some(app: &App, run: &Run, from: u64, to: u64, columns: u64) -> Result<Marks, JournalError> {
+async fn some(
+    app: &App,
+    run: &Run,
+    from: u64,
+    to: u64,
+    columns: u64,
+) -> Result<Marks, JournalError> {
     let (mut marks, mut read, mut read_to) = (Vec::new(), 0_usize, from - 1);
     for seq in places(run, from, to, columns) {
         if read >= MOST_BYTES {
@@ -60,7 +72,9 @@ async fn some(app: &App, run: &Run, from: u64, to: u64, columns: u64) -> Result<
         let frames = app.journal.store().read(run.stream_id, seq - 1, 1, 1).await?;
         read = read.saturating_add(frames.iter().map(|frame| frame.bytes.len().max(BLOCK)).sum());
         read_to = seq;
-        marks.extend(frames.iter().filter(|frame| frame.seq <= to).filter_map(|frame| mark(run, frame)));
+        marks.extend(
+            frames.iter().filter(|frame| frame.seq <= to).filter_map(|frame| mark(run, frame)),
+        );
     }
     marks.dedup_by_key(|mark| mark.0);
     Ok(Marks { marks, complete: true, read_to: to, sampled: true })

@@ -37,7 +37,9 @@ async fn lose(app: &App) {
     let mut left = PATIENCE;
     while !left.is_zero() {
         tokio::time::sleep(left).await;
-        let Some(shared) = app.journal.store().stats().shared else { return std::future::pending().await };
+        let Some(shared) = app.journal.store().stats().shared else {
+            return std::future::pending().await;
+        };
         left = PATIENCE.saturating_sub(shared.silent_for);
     }
 }

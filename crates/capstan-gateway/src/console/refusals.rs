@@ -46,7 +46,8 @@ impl Refused {
 /// Which member, or which limit, as far as that is nothing of what was sent: messages may quote it, those of limits do not.
 fn why(fault: &Fault) -> Option<String> {
     if fault.kind() == FaultKind::InvalidRequest {
-        let path = fault.details().get("path").and_then(Value::as_str).filter(|path| is_member(path))?;
+        let path =
+            fault.details().get("path").and_then(Value::as_str).filter(|path| is_member(path))?;
         return Some(format!("The member is {path}."));
     }
     LIMITS.contains(&fault.kind()).then(|| fault.message().to_owned())
@@ -89,7 +90,8 @@ impl Refusals {
         is_it: impl Fn(&Refusal) -> bool,
     ) -> (Vec<Refusal>, Option<Timestamp>) {
         let all = self.lock();
-        let found = all.iter().rev().filter(|refusal| is_it(refusal)).take(limit).cloned().collect();
+        let found =
+            all.iter().rev().filter(|refusal| is_it(refusal)).take(limit).cloned().collect();
         // Before it was full nothing was forgotten.
         let back_to = all.front().filter(|_| all.len() >= MOST).map(|oldest| oldest.at);
         (found, back_to)
@@ -106,8 +108,14 @@ mod tests {
         let fault = Fault::new(FaultKind::RateLimitExceeded);
         for n in 0..MOST + 5 {
             let (request_id, is_of_console) = (n.to_string(), false);
-            let refused =
-                Refused { request_id, tenant: None, route: None, status: 429, ms: 1, is_of_console };
+            let refused = Refused {
+                request_id,
+                tenant: None,
+                route: None,
+                status: 429,
+                ms: 1,
+                is_of_console,
+            };
             refusals.add(refused.told(&fault, Timestamp::from_micros(n as i64)));
         }
         let find = |id: &str| refusals.find(9, |refusal| refusal.request_id == id).0.len();
@@ -124,8 +132,12 @@ mod tests {
                 .with_detail("path", path))
         };
         assert_eq!(wrong("messages[0].role").unwrap(), "The member is messages[0].role.");
-        assert_eq!((wrong("what she said"), wrong(""), wrong(&"a".repeat(101))), (None, None, None));
-        let full = Fault::new(FaultKind::SessionLimitExceeded).with_message("Too many runs are under way.");
+        assert_eq!(
+            (wrong("what she said"), wrong(""), wrong(&"a".repeat(101))),
+            (None, None, None)
+        );
+        let full = Fault::new(FaultKind::SessionLimitExceeded)
+            .with_message("Too many runs are under way.");
         assert_eq!(why(&full).unwrap(), "Too many runs are under way.");
         assert_eq!(why(&Fault::new(FaultKind::RouteNotFound).with_message("no secret")), None);
     }

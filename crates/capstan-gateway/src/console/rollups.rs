@@ -87,7 +87,12 @@ impl Counted {
 }
 
 fn key_of(run: &Run, agent: &str, is_fault: bool, code: &str) -> RollupKey {
-    RollupKey { tenant: run.tenant.clone(), agent: agent.to_owned(), is_fault, code: code.to_owned() }
+    RollupKey {
+        tenant: run.tenant.clone(),
+        agent: agent.to_owned(),
+        is_fault,
+        code: code.to_owned(),
+    }
 }
 
 /// All that is beyond the number of rows.
@@ -133,7 +138,11 @@ impl Rollups {
         let mut counted = self.lock();
         counted.add(at, key_of(run, agent, false, status.word()), &counts);
         if let (Status::Failed, Some(code)) = (status, &run.fault) {
-            counted.add(at, key_of(run, agent, true, code), &Counts { fatal: 1, ..Counts::default() });
+            counted.add(
+                at,
+                key_of(run, agent, true, code),
+                &Counts { fatal: 1, ..Counts::default() },
+            );
         }
         let latest = counted.latest(agent);
         match (status, &run.fault) {
@@ -145,8 +154,11 @@ impl Rollups {
 
     /// The newest attempt that is over has failed, and its run goes on or waits.
     pub(crate) fn failed(&self, run: &Run, agent: &str) {
-        let over =
-            run.attempts.iter().rev().find_map(|attempt| Some((attempt.ended_at?, attempt.fault.as_ref()?)));
+        let over = run
+            .attempts
+            .iter()
+            .rev()
+            .find_map(|attempt| Some((attempt.ended_at?, attempt.fault.as_ref()?)));
         let Some((at, code)) = over else { return };
         let mut counted = self.lock();
         counted.add(at, key_of(run, agent, true, code), &Counts { healed: 1, ..Counts::default() });
@@ -173,7 +185,9 @@ impl Rollups {
         mut add: impl FnMut(Timestamp, &RollupKey, &Counts),
     ) {
         let (from, to) = (minute_of(from), minute_of(to));
-        for (minute, rows) in self.lock().minutes.iter().filter(|(minute, _)| (from..=to).contains(minute)) {
+        for (minute, rows) in
+            self.lock().minutes.iter().filter(|(minute, _)| (from..=to).contains(minute))
+        {
             let at = Timestamp::from_micros(minute.saturating_mul(MINUTE));
             rows.iter().filter(|(key, _)| sees(key)).for_each(|(key, counts)| add(at, key, counts));
         }

@@ -53,12 +53,23 @@ pub(super) fn of(run: &Run, now: Timestamp) -> String {
                 ArmedBy::Gateway => "its turn",
             };
             let wait = run.not_before.map_or(0, |at| at.as_micros() - now.as_micros());
-            let from = if wait > 0 { format!(", in {} at the earliest", said(wait)) } else { String::new() };
+            let from = if wait > 0 {
+                format!(", in {} at the earliest", said(wait))
+            } else {
+                String::new()
+            };
             let failed = because(run.fault.as_deref());
-            format!("Attempt {} failed{failed}. Attempt {next} waits for {whom}{from}.", run.attempt)
+            format!(
+                "Attempt {} failed{failed}. Attempt {next} waits for {whom}{from}.",
+                run.attempt
+            )
         }
         Status::Failed => {
-            format!("Failed after {} in {took}{}.", attempts(run.attempt), because(run.fault.as_deref()))
+            format!(
+                "Failed after {} in {took}{}.",
+                attempts(run.attempt),
+                because(run.fault.as_deref())
+            )
         }
         Status::Stopped => format!("Stopped after {took}, in attempt {}.", run.attempt),
         Status::Healed => {
@@ -79,10 +90,12 @@ mod tests {
     #[test]
     fn a_run_is_told_in_one_sentence() {
         let at = |seconds: f64| Timestamp::from_micros((seconds * 1e6) as i64);
-        let mut run = Claim { max_attempts: 3, ..Claim::new("t", "k", Uuid::nil(), at(0.0)) }.to_run();
+        let mut run =
+            Claim { max_attempts: 3, ..Claim::new("t", "k", Uuid::nil(), at(0.0)) }.to_run();
         assert_eq!(of(&run, at(12.0)), "At work for 12.0 s, in attempt 1 of 3.");
         run.attempts[0].fault = Some("rate_limited".into());
-        (run.state, run.fault, run.not_before) = (RunState::Waiting, Some("made_up".into()), Some(at(20.0)));
+        (run.state, run.fault, run.not_before) =
+            (RunState::Waiting, Some("made_up".into()), Some(at(20.0)));
         assert_eq!(
             of(&run, at(15.0)),
             "Attempt 1 failed: made_up. Attempt 2 waits for its client to ask again, in 5.0 s at the earliest."
@@ -90,9 +103,14 @@ mod tests {
         (run.state, run.attempt, run.closed_at) = (RunState::Closed, 3, Some(at(14.2)));
         assert_eq!(of(&run, at(99.0)), "Failed after 3 attempts in 14.2 s: made_up.");
         run.fault = None;
-        assert!(of(&run, at(99.0)).starts_with("Done in attempt 3 after 14.2 s; an earlier one failed"));
+        assert!(
+            of(&run, at(99.0)).starts_with("Done in attempt 3 after 14.2 s; an earlier one failed")
+        );
         run.reason = Some("cancelled".into());
         assert_eq!(of(&run, at(99.0)), "Stopped after 14.2 s, in attempt 3.");
-        assert_eq!([said(3_000), said(61_000_000), said(3_660_000_000)], ["3 ms", "1 min 1 s", "1 h 1 min"]);
+        assert_eq!(
+            [said(3_000), said(61_000_000), said(3_660_000_000)],
+            ["3 ms", "1 min 1 s", "1 h 1 min"]
+        );
     }
 }

@@ -112,7 +112,11 @@ impl Visitor {
     pub(crate) fn tenants(&self) -> Option<Vec<String>> {
         match self {
             Self::Tenant(caller) => Some(vec![caller.tenant.clone()]),
-            Self::Operator(operator) if operator.tenants.iter().any(|name| name == EVERY_TENANT) => None,
+            Self::Operator(operator)
+                if operator.tenants.iter().any(|name| name == EVERY_TENANT) =>
+            {
+                None
+            }
             Self::Operator(operator) => Some(operator.tenants.clone()),
             Self::Local(_) => None,
         }
@@ -192,7 +196,8 @@ impl Visitor {
         let stream: Uuid = id.parse().map_err(|_| unknown())?;
         let store = app.journal.store();
         // What is delivered for a tenant is in its sight as well.
-        let run = store.run(stream).await.map_err(journal_fault)?.filter(|run| self.sees(&run.tenant));
+        let run =
+            store.run(stream).await.map_err(journal_fault)?.filter(|run| self.sees(&run.tenant));
         if let (None, Self::Tenant(caller)) = (&run, self)
             && store.is_expired(&caller.tenant, stream).await.map_err(journal_fault)?
         {
@@ -272,7 +277,8 @@ async fn visitor(app: &App, parts: &Parts) -> Result<Visitor, Fault> {
             .ok_or_else(|| forbidden("This operator may not `look`."));
     }
     if app.settings.is_local() && app.settings.open {
-        let kind = if shown.is_some() { FaultKind::TenantUnauthorized } else { FaultKind::TenantRequired };
+        let kind =
+            if shown.is_some() { FaultKind::TenantUnauthorized } else { FaultKind::TenantRequired };
         return Err(Fault::new(kind).with_message("This is for operators."));
     }
     let caller = access::caller(app, parts).await?;
@@ -296,12 +302,15 @@ impl FromRequestParts<App> for Visitor {
             app.lanes.enter(&caller.tenant);
             Seat::next_turn().await;
         }
-        visitor.inspect(|visitor| Payer::name(&parts.extensions, &visitor.payer())).map_err(|fault| {
-            let who = Who::stranger(bearer(&parts.headers));
-            if matches!(fault.kind(), FaultKind::TenantRequired | FaultKind::TenantUnauthorized) {
-                app.audit.refused(who, &fault, &parts.method, parts.uri.path());
-            }
-            fault.into()
-        })
+        visitor.inspect(|visitor| Payer::name(&parts.extensions, &visitor.payer())).map_err(
+            |fault| {
+                let who = Who::stranger(bearer(&parts.headers));
+                if matches!(fault.kind(), FaultKind::TenantRequired | FaultKind::TenantUnauthorized)
+                {
+                    app.audit.refused(who, &fault, &parts.method, parts.uri.path());
+                }
+                fault.into()
+            },
+        )
     }
 }

@@ -72,8 +72,9 @@ impl Ask {
         check_id("the session's id", &self.session)?;
         let events = self.supported_events.as_deref().unwrap_or_default();
         if events.len() > MOST_EVENTS || events.iter().any(|name| name.len() > LONGEST_EVENT) {
-            let wrong =
-                format!("lists more than {MOST_EVENTS} names, or one of more than {LONGEST_EVENT} bytes");
+            let wrong = format!(
+                "lists more than {MOST_EVENTS} names, or one of more than {LONGEST_EVENT} bytes"
+            );
             return Err(invalid(&DecodeError::value("supported_events", wrong)));
         }
         Ok(())
@@ -90,12 +91,18 @@ pub(crate) fn check_id(what: &str, id: &str) -> Result<(), Fault> {
 
 /// What cannot be read, as the client is told.
 pub(crate) fn invalid(error: &DecodeError) -> Fault {
-    Fault::new(FaultKind::InvalidRequest).with_message(error.to_string()).with_detail("path", error.path())
+    Fault::new(FaultKind::InvalidRequest)
+        .with_message(error.to_string())
+        .with_detail("path", error.path())
 }
 
 /// Messages with a user's among them tell the whole conversation. Others can only bring what the session's last run
 /// waits for: results of tools, or nothing beside its answers.
-pub(crate) fn is_whole(messages: &[ChatMessage], has_answers: bool, place: &str) -> Result<bool, Fault> {
+pub(crate) fn is_whole(
+    messages: &[ChatMessage],
+    has_answers: bool,
+    place: &str,
+) -> Result<bool, Fault> {
     if messages.iter().any(|message| message.role == Role::User) {
         return Ok(true);
     }
@@ -103,5 +110,8 @@ pub(crate) fn is_whole(messages: &[ChatMessage], has_answers: bool, place: &str)
     if is_results && (has_answers || !messages.is_empty()) {
         return Ok(false);
     }
-    Err(invalid(&DecodeError::value(place, "holds no message of role user, nor results of tools alone")))
+    Err(invalid(&DecodeError::value(
+        place,
+        "holds no message of role user, nor results of tools alone",
+    )))
 }

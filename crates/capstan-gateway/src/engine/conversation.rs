@@ -66,7 +66,12 @@ pub(crate) fn whole(ask: &Ask, stored: &[Arc<PastTurn>]) -> Result<Messages, Fau
 
 /// Refuses results of calls that the conversation does not have, before there is a run to fail: a model would refuse
 /// all of it. `turns` is how many the session has.
-pub(crate) async fn check_results(engine: &Engine, tenant: &str, ask: &Ask, turns: u64) -> Result<(), Fault> {
+pub(crate) async fn check_results(
+    engine: &Engine,
+    tenant: &str,
+    ask: &Ask,
+    turns: u64,
+) -> Result<(), Fault> {
     if results(ask.messages.iter()).next().is_none() {
         return Ok(());
     }
@@ -84,7 +89,11 @@ pub(crate) async fn check_results(engine: &Engine, tenant: &str, ask: &Ask, turn
     for first in [turns.max(1), 1] {
         let mut from = first;
         while !open.is_empty() {
-            let page = engine.journal.store().turns(tenant, &ask.session, from, PAGE_TURNS, PAGE_BYTES).await;
+            let page = engine
+                .journal
+                .store()
+                .turns(tenant, &ask.session, from, PAGE_TURNS, PAGE_BYTES)
+                .await;
             let page = page.map_err(journal_fault)?;
             let Some(last) = page.last().map(|turn| turn.number) else { break };
             from = last + 1;
@@ -109,8 +118,11 @@ fn check(messages: &Messages, stored: &[Arc<ChatMessage>]) -> Result<(), Fault> 
         return Ok(());
     }
     let known = stored.iter().map(Arc::as_ref).chain(messages.iter());
-    let calls: HashSet<&str> = known.flat_map(|message| &message.parts).filter_map(called).collect();
-    results(messages.iter()).find(|id| !calls.contains(id)).map_or(Ok(()), |id| Err(unknown_call(id)))
+    let calls: HashSet<&str> =
+        known.flat_map(|message| &message.parts).filter_map(called).collect();
+    results(messages.iter())
+        .find(|id| !calls.contains(id))
+        .map_or(Ok(()), |id| Err(unknown_call(id)))
 }
 
 fn unknown_call(id: &str) -> Fault {
@@ -128,7 +140,8 @@ fn told(stored: &[&PastTurn], added: &Messages) -> Vec<Arc<ChatMessage>> {
     let with_calls = stored.iter().filter(|turn| turn.has_calls).flat_map(|turn| &turn.messages);
     let results: HashSet<&str> = results(with_calls.map(Arc::as_ref).chain(added.iter())).collect();
     let is_done = |part: &Part| {
-        answered(part).is_some() || called(part).is_some_and(|id| results.contains(id)) && is_complete(part)
+        answered(part).is_some()
+            || called(part).is_some_and(|id| results.contains(id)) && is_complete(part)
     };
     let mut messages = Vec::with_capacity(stored.iter().map(|turn| turn.messages.len()).sum());
     for turn in stored {
@@ -141,7 +154,10 @@ fn told(stored: &[&PastTurn], added: &Messages) -> Vec<Arc<ChatMessage>> {
 }
 
 /// Messages up to the last part that is wanted; none if no part is.
-fn up_to(messages: &[Arc<ChatMessage>], is_wanted: impl Fn(&Part) -> bool) -> Vec<Arc<ChatMessage>> {
+fn up_to(
+    messages: &[Arc<ChatMessage>],
+    is_wanted: impl Fn(&Part) -> bool,
+) -> Vec<Arc<ChatMessage>> {
     let last = messages.iter().rposition(|message| message.parts.iter().any(&is_wanted));
     let mut messages: Vec<_> = messages.iter().take(last.map_or(0, |at| at + 1)).cloned().collect();
     if let Some(message) = messages.last_mut() {
@@ -157,7 +173,12 @@ fn up_to(messages: &[Arc<ChatMessage>], is_wanted: impl Fn(&Part) -> bool) -> Ve
 /// caller went on without answering; they are left out.
 fn tidy(mut messages: Vec<Arc<ChatMessage>>) -> Vec<Arc<ChatMessage>> {
     let ids = |of: fn(&Part) -> Option<&str>| -> HashSet<String> {
-        messages.iter().flat_map(|message| &message.parts).filter_map(of).map(str::to_owned).collect()
+        messages
+            .iter()
+            .flat_map(|message| &message.parts)
+            .filter_map(of)
+            .map(str::to_owned)
+            .collect()
     };
     let (calls, results) = (ids(called), ids(answered));
     let is_whole = |part: &Part| {
@@ -192,8 +213,10 @@ fn is_complete(part: &Part) -> bool {
 /// unless the session's last turn has said so already: a client that answers a question repeats what it was about.
 pub(crate) fn added<'a>(ask: &'a Ask, last: &[ChatMessage]) -> Vec<&'a ChatMessage> {
     let is_known = |message: &&ChatMessage| ask.is_whole && message.role == Role::Assistant;
-    let is_repeated = |message: &ChatMessage| !ask.extras.answers.is_empty() && last.contains(message);
-    let mut added: Vec<_> = ask.messages.iter().rev().take_while(|message| !is_known(message)).collect();
+    let is_repeated =
+        |message: &ChatMessage| !ask.extras.answers.is_empty() && last.contains(message);
+    let mut added: Vec<_> =
+        ask.messages.iter().rev().take_while(|message| !is_known(message)).collect();
     added.reverse();
     added.retain(|message| !is_repeated(message));
     added
@@ -279,8 +302,12 @@ impl TurnRecord {
     /// Version 1 was a question and its answer.
     const VERSION: u32 = 2;
 
-    pub(crate) fn new<'a>(messages: impl Iterator<Item = &'a ChatMessage>, is_partial: bool) -> Self {
-        let messages = messages.map(|message| serde_json::to_value(message).unwrap_or_default()).collect();
+    pub(crate) fn new<'a>(
+        messages: impl Iterator<Item = &'a ChatMessage>,
+        is_partial: bool,
+    ) -> Self {
+        let messages =
+            messages.map(|message| serde_json::to_value(message).unwrap_or_default()).collect();
         Self { messages, is_partial, ..Self::default() }
     }
 
@@ -295,7 +322,12 @@ impl TurnRecord {
     }
 
     pub(crate) fn into_turn(self, stream: Uuid, closed_at: Timestamp) -> StoredTurn {
-        StoredTurn::new(stream, closed_at, Self::VERSION, serde_json::to_value(self).unwrap_or_default())
+        StoredTurn::new(
+            stream,
+            closed_at,
+            Self::VERSION,
+            serde_json::to_value(self).unwrap_or_default(),
+        )
     }
 
     pub(crate) fn into_messages(self) -> Vec<ChatMessage> {
@@ -303,7 +335,10 @@ impl TurnRecord {
             let user = serde_json::from_value(self.user).ok();
             return user.into_iter().chain([ChatMessage::assistant(self.assistant)]).collect();
         }
-        self.messages.into_iter().filter_map(|message| serde_json::from_value(message).ok()).collect()
+        self.messages
+            .into_iter()
+            .filter_map(|message| serde_json::from_value(message).ok())
+            .collect()
     }
 }
 
@@ -346,8 +381,9 @@ mod tests {
                 Arc::new(PastTurn::of(said.into_turn(*stream, Timestamp::from_micros(0))))
             })
             .collect();
-        let line =
-            |last: Option<Uuid>| -> Vec<_> { line(&turns, last).iter().map(|turn| turn.stream).collect() };
+        let line = |last: Option<Uuid>| -> Vec<_> {
+            line(&turns, last).iter().map(|turn| turn.stream).collect()
+        };
         assert_eq!(line(None), ids);
         assert_eq!(line(Some(ids[3])), [ids[0], ids[1], ids[3]]);
         assert_eq!(line(Some(ids[2])), [ids[0], ids[2]]);

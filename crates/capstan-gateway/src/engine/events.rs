@@ -115,7 +115,8 @@ mod tests {
         let counts = Arc::new(Counts::default());
         let observers = Observers::new(vec![Arc::new(Panics), counts.clone()]);
         let run = Claim::new("t", "k", Uuid::now_v7(), Timestamp::now()).to_run();
-        let event = RunEvent { run: &run, agent: "demo", at: Timestamp::now(), what: Happened::Ended };
+        let event =
+            RunEvent { run: &run, agent: "demo", at: Timestamp::now(), what: Happened::Ended };
         observers.emit(&event);
         assert_eq!(counts.0.load(Ordering::Relaxed), 1);
     }

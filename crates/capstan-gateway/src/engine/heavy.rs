@@ -104,7 +104,8 @@ impl Work {
             return;
         }
         let mut paid_until = self.paid_until();
-        let began = Instant::now().checked_sub(AT_ONCE).map_or(*paid_until, |then| then.max(*paid_until));
+        let began =
+            Instant::now().checked_sub(AT_ONCE).map_or(*paid_until, |then| then.max(*paid_until));
         *paid_until = began + Duration::from_secs_f64(bytes as f64 / per_second as f64);
     }
 }
@@ -126,7 +127,14 @@ impl Heavy {
 
     /// A body that is to be read, at so many bytes a second for all of the tenant's; as fast as it comes if zero.
     pub(crate) fn intake(&self, tenant: &str, body: Body, per_second: usize) -> Intake {
-        Intake { work: self.of(tenant), body, per_second, read: 0, turn: None, waited: Duration::ZERO }
+        Intake {
+            work: self.of(tenant),
+            body,
+            per_second,
+            read: 0,
+            turn: None,
+            waited: Duration::ZERO,
+        }
     }
 
     fn of(&self, tenant: &str) -> Arc<Work> {
@@ -135,7 +143,9 @@ impl Heavy {
             return Arc::clone(work);
         }
         // Only those remain that somebody works with or waits for, and those that have read ahead.
-        known.retain(|_, work| Arc::strong_count(work) > 1 || work.is_under_way() || work.is_ahead());
+        known.retain(|_, work| {
+            Arc::strong_count(work) > 1 || work.is_under_way() || work.is_ahead()
+        });
         let work = Arc::new(Work::new());
         known.insert(tenant.to_owned(), Arc::clone(&work));
         work
@@ -220,9 +230,17 @@ mod tests {
         assert_eq!(lighter, here);
         assert_eq!(aside(LIGHT + 1, own), (here + NICE).min(19));
         assert_eq!(own(), here, "afterwards");
-        assert!(aside(LIGHT + 1, || Handle::try_current().is_ok()), "it may use what the runtime has");
-        let broken = std::panic::catch_unwind(|| aside(LIGHT + 1, || resume_unwind(Box::new(7_u8))));
-        assert_eq!(broken.unwrap_err().downcast_ref(), Some(&7_u8), "a panic comes out where it would have");
+        assert!(
+            aside(LIGHT + 1, || Handle::try_current().is_ok()),
+            "it may use what the runtime has"
+        );
+        let broken =
+            std::panic::catch_unwind(|| aside(LIGHT + 1, || resume_unwind(Box::new(7_u8))));
+        assert_eq!(
+            broken.unwrap_err().downcast_ref(),
+            Some(&7_u8),
+            "a panic comes out where it would have"
+        );
     }
 
     #[tokio::test]
@@ -297,7 +315,10 @@ mod tests {
         );
         // 40 MiB at 8 MiB a second; pieces of the first 64 KiB of each go before their turn.
         assert!((4.5..5.1).contains(&many.as_secs_f64()), "{many:?}");
-        assert!(others < Duration::from_millis(10), "another tenant waits for none of it: {others:?}");
+        assert!(
+            others < Duration::from_millis(10),
+            "another tenant waits for none of it: {others:?}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -98,7 +98,13 @@ impl Histories {
     }
 
     /// Remembers a session's turns, all that it has, unless something was erased since they were read.
-    pub(crate) fn keep(&self, tenant: &str, session: &str, turns: &[Arc<PastTurn>], since: Erasures) {
+    pub(crate) fn keep(
+        &self,
+        tenant: &str,
+        session: &str,
+        turns: &[Arc<PastTurn>],
+        since: Erasures,
+    ) {
         let said: usize = turns.iter().map(|turn| turn.memory()).sum();
         let bytes = said + tenant.len() + session.len() + ENTRY_BYTES;
         let key = (tenant.to_owned(), session.to_owned());
@@ -162,7 +168,11 @@ mod tests {
         histories.keep("t", "d", &turns(2, MB / 2), since);
         assert_eq!(kept(&histories), ["c", "a", "d"]);
         histories.keep("t", "a", &turns(5, MB), since);
-        assert_eq!(kept(&histories), ["c", "d"], "what is too large by itself drives out nobody else");
+        assert_eq!(
+            kept(&histories),
+            ["c", "d"],
+            "what is too large by itself drives out nobody else"
+        );
         histories.drop_unused_since(Instant::now());
         assert!(kept(&histories).is_empty());
     }

@@ -30,7 +30,11 @@ pub(crate) async fn asker(engine: &Engine, tenant: &str, ask: &Ask) -> Result<Op
     Ok(Some(stream))
 }
 
-fn check(asked: &Asked, answers: &[ResumeEntry], is_over: impl Fn(Timestamp) -> bool) -> Result<(), Fault> {
+fn check(
+    asked: &Asked,
+    answers: &[ResumeEntry],
+    is_over: impl Fn(Timestamp) -> bool,
+) -> Result<(), Fault> {
     for answer in answers {
         let id = &answer.interrupt_id;
         let Some((_, deadline)) = asked.questions.iter().find(|(known, _)| known == id) else {
@@ -46,7 +50,9 @@ fn check(asked: &Asked, answers: &[ResumeEntry], is_over: impl Fn(Timestamp) -> 
     }
     let is_answered = |id: &String| answers.iter().any(|answer| answer.interrupt_id == *id);
     match asked.questions.iter().find(|(id, _)| !is_answered(id)) {
-        Some((id, _)) => Err(invalid(&DecodeError::value("resume", format!("lacks an answer to {id}")))),
+        Some((id, _)) => {
+            Err(invalid(&DecodeError::value("resume", format!("lacks an answer to {id}"))))
+        }
         None => Ok(()),
     }
 }
@@ -87,7 +93,8 @@ mod tests {
     fn answers_must_fit_what_was_asked() {
         let (now, past) = (Timestamp::from_micros(2), Some(Timestamp::from_micros(1)));
         let asked = Asked::new(vec![("s:a".into(), None), ("s:b".into(), past)]);
-        let (a, late) = (answer("s:a", ResumeStatus::Resolved), answer("s:b", ResumeStatus::Resolved));
+        let (a, late) =
+            (answer("s:a", ResumeStatus::Resolved), answer("s:b", ResumeStatus::Resolved));
         let given_up = answer("s:b", ResumeStatus::Cancelled);
         let code = |asked: &Asked, answers: &[ResumeEntry]| {
             check(asked, answers, |deadline| deadline <= now).map_err(|f| f.code().to_owned())
@@ -95,7 +102,10 @@ mod tests {
         assert_eq!(code(&asked, &[a.clone(), given_up.clone()]), Ok(()));
         assert_eq!(code(&asked, &[a.clone(), late]), Err("interrupt_not_open".into()));
         assert_eq!(code(&asked, std::slice::from_ref(&a)), Err("invalid_request".into()));
-        assert_eq!(code(&asked, &[answer("s:c", ResumeStatus::Cancelled)]), Err("interrupt_not_open".into()));
+        assert_eq!(
+            code(&asked, &[answer("s:c", ResumeStatus::Cancelled)]),
+            Err("interrupt_not_open".into())
+        );
         let done = Asked { answered_by: Some(Uuid::nil()), ..asked };
         assert_eq!(code(&done, &[a, given_up]), Err("interrupt_not_open".into()));
         assert_eq!(for_agent(&answer("s:far:b", ResumeStatus::Cancelled)).interrupt_id, "far:b");

@@ -31,12 +31,15 @@ const BYTE: Duration = Duration::from_nanos(1);
 
 /// What so many packets of so many bytes take elsewhere, where it cannot be seen whose they are.
 pub(crate) fn work_of(packets: usize, bytes: usize) -> Duration {
-    let times = |each: Duration, count: usize| each.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+    let times = |each: Duration, count: usize| {
+        each.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
+    };
     times(PACKET, packets) + times(BYTE, bytes)
 }
 
 /// How many this process may use. To ask for it takes a while.
-static PROCESSORS: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
+static PROCESSORS: LazyLock<usize> =
+    LazyLock::new(|| available_parallelism().map_or(1, usize::from));
 
 /// How many of a tenant's may be awake while nobody else asks: two for each processor, so that none idles between one and the
 /// next.
@@ -84,7 +87,11 @@ impl Lanes {
         let now = Instant::now();
         // Only those remain that some task is in, and those that have had more than their share.
         lanes.retain(|_, lane| Arc::strong_count(lane) > 1 || lane.line().is_behind(now));
-        let payer = Payer { tenant: tenant.to_owned(), asking: Arc::clone(&self.asking), share: self.share };
+        let payer = Payer {
+            tenant: tenant.to_owned(),
+            asking: Arc::clone(&self.asking),
+            share: self.share,
+        };
         let lane = Lane::new(*WIDE, Some(payer));
         lanes.insert(tenant.to_owned(), Arc::clone(&lane));
         lane
@@ -153,7 +160,8 @@ impl Line {
 
 impl Lane {
     fn new(room: usize, payer: Option<Payer>) -> Arc<Self> {
-        let line = Line { room, awake: 0, waiting: VecDeque::new(), paid_until: None, is_resting: false };
+        let line =
+            Line { room, awake: 0, waiting: VecDeque::new(), paid_until: None, is_resting: false };
         Arc::new(Self { payer, line: Mutex::new(line) })
     }
 

@@ -289,9 +289,8 @@ pub(crate) fn refusal(refused: Refused) -> Fault {
         Over::Running => {
             Fault::new(FaultKind::SessionLimitExceeded).with_message("Too many runs are under way.")
         }
-        Over::Waiting => {
-            Fault::new(FaultKind::SessionLimitExceeded).with_message("Too many runs wait to be tried again.")
-        }
+        Over::Waiting => Fault::new(FaultKind::SessionLimitExceeded)
+            .with_message("Too many runs wait to be tried again."),
         Over::Messages => Fault::new(FaultKind::MessageLimitExceeded),
         Over::SessionBytes => Fault::new(FaultKind::MessageLimitExceeded)
             .with_message("This conversation is as large as it may be."),

@@ -109,7 +109,10 @@ impl Live {
         let mut counts = HashMap::<String, (u64, u64)>::new();
         for facts in self.lock().values().filter(|facts| sees(&facts.tenant)) {
             let count = counts.entry(facts.agent.clone()).or_default();
-            match (facts.is_at_work.load(Ordering::Relaxed), facts.is_closed.load(Ordering::Relaxed)) {
+            match (
+                facts.is_at_work.load(Ordering::Relaxed),
+                facts.is_closed.load(Ordering::Relaxed),
+            ) {
                 (true, _) => count.0 += 1,
                 (false, false) => count.1 += 1,
                 (false, true) => {}
@@ -141,7 +144,9 @@ impl Facts {
     }
 
     pub(crate) fn last_append(&self) -> Option<Timestamp> {
-        Some(self.last_append.load(Ordering::Relaxed)).filter(|at| *at > 0).map(Timestamp::from_micros)
+        Some(self.last_append.load(Ordering::Relaxed))
+            .filter(|at| *at > 0)
+            .map(Timestamp::from_micros)
     }
 
     /// Those who watch, and who watched lately.
@@ -193,7 +198,8 @@ impl Viewing {
     pub(crate) fn new(engine: &Engine, run: &Run, start: u64) -> Self {
         let facts = engine.live.of(run);
         let cursor = Arc::new(AtomicU64::new(start));
-        let viewer = Viewer { joined_at: engine.wall.now(), left: None, start, cursor: Arc::clone(&cursor) };
+        let viewer =
+            Viewer { joined_at: engine.wall.now(), left: None, start, cursor: Arc::clone(&cursor) };
         let mut watching = facts.lock();
         let number = watching.next;
         watching.next += 1;

@@ -36,6 +36,7 @@ pub(crate) async fn newest(
     kind: NameKind,
     name: &str,
 ) -> Result<Option<Run>, Fault> {
-    let named = engine.journal.store().named(tenant, kind, name, None, 1).await.map_err(journal_fault)?;
+    let named =
+        engine.journal.store().named(tenant, kind, name, None, 1).await.map_err(journal_fault)?;
     Ok(named.into_iter().next())
 }

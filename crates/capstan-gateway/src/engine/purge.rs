@@ -33,8 +33,10 @@ pub(crate) async fn session(engine: &Engine, tenant: &str, session: &str) -> Res
     let store = engine.journal.store();
     let (mut before, mut count) = (None, 0);
     loop {
-        let page =
-            store.named(tenant, NameKind::Session, session, before, PAGE).await.map_err(journal_fault)?;
+        let page = store
+            .named(tenant, NameKind::Session, session, before, PAGE)
+            .await
+            .map_err(journal_fault)?;
         let Some(last) = page.last() else { break };
         before = Some(last.stream_id);
         for run in page {
@@ -67,7 +69,9 @@ impl Erased {
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Instant, u64)>> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        while latest.front().is_some_and(|(at, _)| at.elapsed() > Self::MOMENT) || latest.len() > Self::MOST {
+        while latest.front().is_some_and(|(at, _)| at.elapsed() > Self::MOMENT)
+            || latest.len() > Self::MOST
+        {
             latest.pop_front();
         }
         latest

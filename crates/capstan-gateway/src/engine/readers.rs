@@ -197,9 +197,15 @@ fn stop_unread(engine: &Engine, stream: Uuid) {
     {
         let (engine, number) = (engine.clone(), engine.readers.number(stream));
         runtime.spawn(async move {
-            Vigil { engine: &engine, stream, number, began: Instant::now(), waited: Duration::ZERO }
-                .keep(grace)
-                .await;
+            Vigil {
+                engine: &engine,
+                stream,
+                number,
+                began: Instant::now(),
+                waited: Duration::ZERO,
+            }
+            .keep(grace)
+            .await;
             engine.readers.forget(stream, number);
         });
     }
@@ -260,7 +266,8 @@ impl Vigil<'_> {
         let elapsed = now.saturating_duration_since(self.began);
         // Whoever was told to come back later may come for this one.
         let expected = expected.max(self.engine.readers.expected_in(tenant, now));
-        let back = if expected.is_zero() { Duration::ZERO } else { (elapsed + expected).min(LONGEST) };
+        let back =
+            if expected.is_zero() { Duration::ZERO } else { (elapsed + expected).min(LONGEST) };
         let left = unread_for.map_or(Duration::ZERO, |long| (elapsed + grace).saturating_sub(long));
         grace.max(back).max(left).saturating_sub(self.waited.max(elapsed))
     }

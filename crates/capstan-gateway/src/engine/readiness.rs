@@ -68,10 +68,13 @@ impl Engine {
         }
         if !self.recovered.is_cancelled() {
             let left = self.unrecovered.load(Ordering::Relaxed);
-            let message =
-                format!("The runs that an earlier life left open are being recovered; {left} are left.");
+            let message = format!(
+                "The runs that an earlier life left open are being recovered; {left} are left."
+            );
             return Some(
-                Fault::new(FaultKind::ServiceUnavailable).with_message(message).with_retry_after(1.0),
+                Fault::new(FaultKind::ServiceUnavailable)
+                    .with_message(message)
+                    .with_retry_after(1.0),
             );
         }
         if self.journal.store().stats().is_low_on_space {

@@ -42,9 +42,11 @@ pub(crate) async fn recover(engine: &Engine) -> Result<usize, Fault> {
         return Ok(0);
     }
     let mut running = store.orphans(usize::MAX).await.map_err(journal_fault)?;
-    let waiting = store.waiting(Timestamp::from_micros(i64::MAX), usize::MAX).await.map_err(journal_fault)?;
+    let waiting =
+        store.waiting(Timestamp::from_micros(i64::MAX), usize::MAX).await.map_err(journal_fault)?;
     // One that waits and of which something was lost would be continued with less than was seen.
-    let (lost, waiting): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|run| run.lost_after.is_some());
+    let (lost, waiting): (Vec<_>, Vec<_>) =
+        waiting.into_iter().partition(|run| run.lost_after.is_some());
     running.extend(lost);
     let now = engine.wall.now();
     waiting.iter().for_each(|run| engine.waits.recover(run, engine.settings.timeouts.waiting, now));
@@ -56,7 +58,12 @@ pub(crate) async fn recover(engine: &Engine) -> Result<usize, Fault> {
         if outcome? { interrupted += 1 } else { lost += 1 }
     }
     if interrupted + lost + waiting > 0 {
-        tracing::info!(interrupted, lost, waiting, "recovered the runs that an earlier life left open");
+        tracing::info!(
+            interrupted,
+            lost,
+            waiting,
+            "recovered the runs that an earlier life left open"
+        );
     }
     engine.recovered.cancel();
     arm_own(engine).await?;
@@ -65,7 +72,10 @@ pub(crate) async fn recover(engine: &Engine) -> Result<usize, Fault> {
 
 /// Ends runs that nobody is at work on: together, so that the journal writes and syncs them in groups; each in a task, so
 /// that all cores work on them.
-fn end_orphans(engine: &Engine, runs: Vec<Run>) -> impl Stream<Item = Result<bool, Fault>> + Unpin + use<> {
+fn end_orphans(
+    engine: &Engine,
+    runs: Vec<Run>,
+) -> impl Stream<Item = Result<bool, Fault>> + Unpin + use<> {
     let engine = engine.clone();
     let ending = runs
         .into_iter()
@@ -164,7 +174,9 @@ async fn look_after(engine: &Engine) -> Result<(), Fault> {
 
 /// Passes on to the relays of this process what others have asked of them.
 async fn hear_stops(engine: &Engine) {
-    let Some(mut stops) = engine.journal.store().stops() else { return std::future::pending().await };
+    let Some(mut stops) = engine.journal.store().stops() else {
+        return std::future::pending().await;
+    };
     while let Some(stream) = stops.recv().await {
         engine.runs.ask(stream);
     }
@@ -253,7 +265,9 @@ mod tests {
         let claim = Claim { session: key.into(), ..Claim::new("t", key, Uuid::now_v7(), at) };
         let run = engine.journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
         let to = Run { state: RunState::Closed, closed_at: Some(at), ..run.clone() };
-        assert!(engine.journal.transition((RunState::Running, 1), to, Vec::new(), None).await.unwrap());
+        assert!(
+            engine.journal.transition((RunState::Running, 1), to, Vec::new(), None).await.unwrap()
+        );
         run
     }
 
@@ -271,13 +285,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for url in ["memory:".to_owned(), format!("disk:{}", folder.path().display())] {
             let clock = Clock::by_hand();
-            let journal = Journal::new(open(&url, Durability::default()).unwrap(), TailLimits::default());
+            let journal =
+                Journal::new(open(&url, Durability::default()).unwrap(), TailLimits::default());
             let engine = Gateway::new(journal).clock(clock.clone()).into_app();
             let now = engine.wall.now();
-            let old =
-                closed(&engine, "old", Timestamp::from_micros(now.as_micros() - DAY.as_micros() as i64 * 8))
-                    .await;
-            let (fresh, gone) = (closed(&engine, "fresh", now).await, closed(&engine, "gone", now).await);
+            let old = closed(
+                &engine,
+                "old",
+                Timestamp::from_micros(now.as_micros() - DAY.as_micros() as i64 * 8),
+            )
+            .await;
+            let (fresh, gone) =
+                (closed(&engine, "fresh", now).await, closed(&engine, "gone", now).await);
             assert!(engine.journal.purge(gone.stream_id, now).await.unwrap());
             for days in [8, -30, 60] {
                 clock.set_by(days * 24 * 3600);
@@ -296,7 +315,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::by_hand();
         let open = || {
-            let store = open(&format!("disk:{}", folder.path().display()), Durability::default()).unwrap();
+            let store =
+                open(&format!("disk:{}", folder.path().display()), Durability::default()).unwrap();
             Gateway::new(Journal::new(store, TailLimits::default())).clock(clock.clone()).into_app()
         };
         let engine = open();

@@ -100,11 +100,14 @@ pub(crate) fn spawn(
 ) {
     let (sender, stop) = mpsc::channel(1);
     let (at_work, tenant) = (AtWork::new(engine, &run, sender), run.tenant.clone());
-    let (tasks, mut tenure) = (engine.tasks.clone(), engine.journal.store().tenure_of(run.stream_id));
+    let (tasks, mut tenure) =
+        (engine.tasks.clone(), engine.journal.store().tenure_of(run.stream_id));
     let work = async move {
-        let (engine, stream, name) = (&at_work.engine, at_work.run.stream_id, Arc::clone(&agent.name));
+        let (engine, stream, name) =
+            (&at_work.engine, at_work.run.stream_id, Arc::clone(&agent.name));
         // A run whose relay is gone would never end, and a stop would never be heard.
-        let working = AssertUnwindSafe(work(engine.clone(), agent, run, ask, request, stop, (room, ready)));
+        let working =
+            AssertUnwindSafe(work(engine.clone(), agent, run, ask, request, stop, (room, ready)));
         let worked = tokio::select! {
             biased;
             // Nothing more is written, not even an end: whoever takes the run over says what became of it.
@@ -137,7 +140,8 @@ async fn work(
     stop: mpsc::Receiver<oneshot::Sender<()>>,
     (room, ready): (Room, Option<Instant>),
 ) {
-    let (stream, name, budget) = (run.stream_id, Arc::clone(&agent.name), engine.settings.timeouts.run);
+    let (stream, name, budget) =
+        (run.stream_id, Arc::clone(&agent.name), engine.settings.timeouts.run);
     let record = run.clone();
     let packets = PacketWriter::new(&engine, &run);
     let trace = engine.traces.begin(&run, agent.agent.about(), request);
@@ -252,7 +256,8 @@ impl Relay {
         let mut turn = Turn::talk(Vec::new());
         (turn.history, turn.messages) = (messages.history, messages.turn);
         if let Some(instructions) = &extras.instructions {
-            turn.history = std::iter::once(instructions).chain(turn.history.iter()).cloned().collect();
+            turn.history =
+                std::iter::once(instructions).chain(turn.history.iter()).cloned().collect();
         }
         turn.run = self.run.stream_id;
         turn.agent = Arc::clone(&self.agent.name);
@@ -280,7 +285,9 @@ impl Relay {
                 engine.clock.sleep(Timer::Again, wait).await;
             }
             if slot.is_none() {
-                *slot = Some(engine.limiter.wait_for_run(&self.run.tenant, &engine.settings.limits).await);
+                *slot = Some(
+                    engine.limiter.wait_for_run(&self.run.tenant, &engine.settings.limits).await,
+                );
             }
         };
         tokio::select! {

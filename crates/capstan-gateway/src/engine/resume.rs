@@ -44,7 +44,8 @@ impl ResumePoint {
     pub(crate) fn in_run(self, run: &Run) -> Result<u64, Fault> {
         if let Some(id) = self.cursor.filter(|id| id.stream_id() != run.stream_id) {
             let (named, own) = (id.stream_id(), run.stream_id);
-            let message = format!("Last-Event-ID: names stream {named}, but this request is about {own}");
+            let message =
+                format!("Last-Event-ID: names stream {named}, but this request is about {own}");
             return Err(Fault::new(FaultKind::InvalidRequest).with_message(message));
         }
         let after = self.cursor.map(|id| id.cursor().seq).or(self.after).unwrap_or(0);
@@ -65,6 +66,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<LastEventId>, Fault> {
     if text.is_empty() {
         return Ok(None);
     }
-    let wrong = |e| Fault::new(FaultKind::InvalidRequest).with_message(format!("Last-Event-ID: {e}"));
+    let wrong =
+        |e| Fault::new(FaultKind::InvalidRequest).with_message(format!("Last-Event-ID: {e}"));
     text.parse().map(Some).map_err(wrong)
 }

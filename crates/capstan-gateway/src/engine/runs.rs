@@ -129,12 +129,20 @@ enum Begun {
 
 /// The run that a request is about, started or found, and whoever asks as its reader. A new one has its reader from the start: in between a
 /// repeat could take it for unread.
-pub(crate) async fn start_or_attach(engine: &Engine, start: Start<'_>) -> Result<(Run, Reading), Fault> {
+pub(crate) async fn start_or_attach(
+    engine: &Engine,
+    start: Start<'_>,
+) -> Result<(Run, Reading), Fault> {
     engine.is_open().await;
     let hash = start.hash;
     match engine.journal.store().find(start.tenant, &start.key).await.map_err(journal_fault)? {
         Some(Found::Run(run)) => {
-            let again = Again { ask: start.ask, point: start.point, origin: start.origin, load: start.load };
+            let again = Again {
+                ask: start.ask,
+                point: start.point,
+                origin: start.origin,
+                load: start.load,
+            };
             return attach(engine, run, hash, again).await.map(|run| read(engine, run));
         }
         Some(Found::Expired) => return Err(Fault::new(FaultKind::StreamExpired)),
@@ -227,7 +235,8 @@ async fn admit(engine: &Engine, start: &Start<'_>) -> Result<Slot, Fault> {
     }
     engine.limiter.check_rate(start.tenant)?;
     let turns = engine.journal.store().turn_count(start.tenant, &start.ask.session).await;
-    conversation::check_results(engine, start.tenant, start.ask, turns.map_err(journal_fault)?).await?;
+    conversation::check_results(engine, start.tenant, start.ask, turns.map_err(journal_fault)?)
+        .await?;
     engine.limiter.take_run(start.tenant, &engine.settings.limits)
 }
 
@@ -308,8 +317,11 @@ pub(crate) async fn arm(
     relay::add_attempt(&mut armed, later(updated_at, wait), &origin);
     let (here, next, stream) = (engine.clone(), armed.clone(), armed.stream_id);
     let is_armed = carry_out(engine, &armed.tenant, async move {
-        let is_armed =
-            here.journal.transition(from, next.clone(), Vec::new(), None).await.map_err(journal_fault)?;
+        let is_armed = here
+            .journal
+            .transition(from, next.clone(), Vec::new(), None)
+            .await
+            .map_err(journal_fault)?;
         if is_armed {
             here.waits.forget(next.stream_id);
             here.emit(&next, Happened::Resumed);
@@ -380,7 +392,13 @@ async fn end(engine: &Engine, mut run: Run) -> Result<Run, Fault> {
             && !engine.runs.has(run.stream_id)
             && !std::mem::replace(&mut is_news, true)
         {
-            run = engine.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(gone)?;
+            run = engine
+                .journal
+                .store()
+                .run(run.stream_id)
+                .await
+                .map_err(journal_fault)?
+                .ok_or_else(gone)?;
             continue;
         }
         let was_asked = match run.state {
@@ -389,12 +407,20 @@ async fn end(engine: &Engine, mut run: Run) -> Result<Run, Fault> {
             RunState::Waiting => {
                 relay::close_waiting(engine, &run, relay::Ending::Cancelled).await.map(|()| true)?
             }
-            RunState::Running if engine.journal.store().is_shared() && !engine.runs.has(run.stream_id) => {
+            RunState::Running
+                if engine.journal.store().is_shared() && !engine.runs.has(run.stream_id) =>
+            {
                 stop_elsewhere(engine, &run).await?
             }
             RunState::Running => stop_relay(engine, run.stream_id).await,
         };
-        let now = engine.journal.store().run(run.stream_id).await.map_err(journal_fault)?.ok_or_else(gone)?;
+        let now = engine
+            .journal
+            .store()
+            .run(run.stream_id)
+            .await
+            .map_err(journal_fault)?
+            .ok_or_else(gone)?;
         // A relay that is not there may have ended since the run was looked at. If it still runs, it runs elsewhere.
         if !was_asked && (now.state, now.attempt) == (run.state, run.attempt) {
             return Err(Fault::new(FaultKind::ServiceUnavailable).with_retry_after(1.0));

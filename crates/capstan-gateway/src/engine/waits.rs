@@ -70,7 +70,11 @@ impl Waits {
     /// A run waits. Its client has `patience` from the moment at which it may come back.
     pub(crate) fn add(&self, run: &Run, ready: Instant, patience: Duration) {
         self.put(
-            Wait { due: ready + patience.min(LONGEST), stream: run.stream_id, attempt: run.attempt },
+            Wait {
+                due: ready + patience.min(LONGEST),
+                stream: run.stream_id,
+                attempt: run.attempt,
+            },
             ready,
         );
     }
@@ -183,7 +187,11 @@ mod tests {
             assert_eq!(waits.ready(&run, now), began + MINUTE, "{now:?}");
         }
         waits.recover(&run, MINUTE * 5, at(10_045));
-        assert_eq!(waits.ready(&run, at(0)), began + Duration::from_secs(15), "it is not asked again");
+        assert_eq!(
+            waits.ready(&run, at(0)),
+            began + Duration::from_secs(15),
+            "it is not asked again"
+        );
         waits.due().await;
         assert_eq!(began.elapsed(), Duration::from_secs(15 + 300));
     }

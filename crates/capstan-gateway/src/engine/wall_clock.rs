@@ -149,7 +149,9 @@ pub(crate) fn later(time: Timestamp, by: Duration) -> Timestamp {
 
 /// How much later `to` is than `from`; nothing if it is not.
 pub(crate) fn between(from: Timestamp, to: Timestamp) -> Duration {
-    Duration::from_micros(u64::try_from(to.as_micros().saturating_sub(from.as_micros())).unwrap_or(0))
+    Duration::from_micros(
+        u64::try_from(to.as_micros().saturating_sub(from.as_micros())).unwrap_or(0),
+    )
 }
 
 #[cfg(test)]
@@ -174,7 +176,10 @@ mod tests {
         let mut watch = Watch::new((at(1000), began));
         for minute in 1..1000 {
             // Nine seconds too many, each minute.
-            watch.look(later(at(1000), (MINUTE + Duration::from_secs(9)) * minute), began + MINUTE * minute);
+            watch.look(
+                later(at(1000), (MINUTE + Duration::from_secs(9)) * minute),
+                began + MINUTE * minute,
+            );
         }
         assert_eq!(watch.count, 0);
         let (now, instant) = watch.last;

@@ -27,7 +27,9 @@ use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{Frames, JournalError, Run, RunState};
 use capstan_protocol::agui::{AguiEvent, EventBody};
-use capstan_protocol::{Cursor, ErrorSeverity, Fault, FaultKind, Payload, StreamPacket, Timestamp, sse};
+use capstan_protocol::{
+    Cursor, ErrorSeverity, Fault, FaultKind, Payload, StreamPacket, Timestamp, sse,
+};
 use http::request::Parts;
 use uuid::Uuid;
 
@@ -134,7 +136,8 @@ impl Face for Agui {
             None if run.last_seq == 0 => Begin::After(Cursor::start(run.stream_id)),
             None => Begin::Join,
         };
-        let writer = AguiWriter::open(app, &self.states, run, facts, begin).await.map_err(journal_fault)?;
+        let writer =
+            AguiWriter::open(app, &self.states, run, facts, begin).await.map_err(journal_fault)?;
         Ok(Box::new(writer))
     }
 
@@ -193,7 +196,9 @@ impl AguiWriter {
     ) -> Result<Self, JournalError> {
         let facts = Arc::new(facts);
         match begin {
-            Begin::Join => Self::join(app, states, facts, before_end(app, run).await?, PREAMBLE).await,
+            Begin::Join => {
+                Self::join(app, states, facts, before_end(app, run).await?, PREAMBLE).await
+            }
             Begin::After(Cursor { seq, part: Some(part), .. }) if part >= PREAMBLE => {
                 Self::join(app, states, facts, seq, part).await
             }
@@ -208,7 +213,16 @@ impl AguiWriter {
         seen: (u64, u32),
         due: Vec<(Option<Cursor>, OutgoingEvent)>,
     ) -> Self {
-        Self { states: states.clone(), fold, base, seen, due, held: None, reopened: None, end: None }
+        Self {
+            states: states.clone(),
+            fold,
+            base,
+            seen,
+            due,
+            held: None,
+            reopened: None,
+            end: None,
+        }
     }
 
     fn resume(states: &Arc<FoldStates>, facts: Arc<Facts>, seq: u64, part: Option<u32>) -> Self {
@@ -219,7 +233,13 @@ impl AguiWriter {
         }
         let (base, state) = states.nearest(stream, seq.saturating_sub(1));
         // A cursor of CAP's has the packet as a whole.
-        Self::new(states, Fold::new(facts, state), base, (seq, part.unwrap_or(u32::MAX)), Vec::new())
+        Self::new(
+            states,
+            Fold::new(facts, state),
+            base,
+            (seq, part.unwrap_or(u32::MAX)),
+            Vec::new(),
+        )
     }
 
     /// Tells the conversation up to packet `seq`, from the event after `part` on.
@@ -271,7 +291,12 @@ impl AguiWriter {
         }
         let said = match reset_of(&packet) {
             Some(reset) => {
-                let told = self.states.transcripts.at(app, &self.fold.facts, seq, AguiTranscript::last_cut);
+                let told = self.states.transcripts.at(
+                    app,
+                    &self.fold.facts,
+                    seq,
+                    AguiTranscript::last_cut,
+                );
                 let cut = told.await?;
                 self.fold.reset(&packet, &reset, &cut)
             }
@@ -310,8 +335,11 @@ impl AguiWriter {
         }
         let mut writer = Self::open(app, states, run, facts, Begin::After(cursor)).await?;
         loop {
-            let frames = app.journal.store().read(run.stream_id, writer.base, 1024, 1024 * 1024).await?;
-            let Some(last) = frames.last() else { return Ok(writer.end.is_some() && writer.due.is_empty()) };
+            let frames =
+                app.journal.store().read(run.stream_id, writer.base, 1024, 1024 * 1024).await?;
+            let Some(last) = frames.last() else {
+                return Ok(writer.end.is_some() && writer.due.is_empty());
+            };
             writer.base = last.seq;
             for packet in frames.iter().filter_map(|frame| sse::decode_packet(&frame.bytes)) {
                 writer.take(app, packet).await?;
@@ -358,7 +386,9 @@ impl FaceWriter for AguiWriter {
             RunState::Running => return Next::Write(Bytes::new()),
             RunState::Waiting => {
                 let came_back = self.reopened.take().filter(|_| view == View::Post);
-                let Some(packet) = self.held.take().or(came_back) else { return Next::Write(Bytes::new()) };
+                let Some(packet) = self.held.take().or(came_back) else {
+                    return Next::Write(Bytes::new());
+                };
                 let ending = ending::interruption(&self.fold, &packet);
                 // Whoever came back and finds the run still waiting is told so again.
                 self.seen = (packet.seq, HISTORY);
@@ -387,7 +417,8 @@ async fn before_end(app: &App, run: &Run) -> Result<u64, JournalError> {
     let after = run.last_seq.saturating_sub(END_PACKETS);
     let frames = app.journal.store().read(run.stream_id, after, 1024, 1024 * 1024).await?;
     let due = frames.iter().filter(|frame| frame.seq <= run.last_seq);
-    let packets: Vec<StreamPacket> = due.filter_map(|frame| sse::decode_packet(&frame.bytes)).collect();
+    let packets: Vec<StreamPacket> =
+        due.filter_map(|frame| sse::decode_packet(&frame.bytes)).collect();
     let last = packets.iter().rfind(|packet| match &packet.payload {
         Payload::Close(_) => false,
         Payload::Error(error) => error.severity == ErrorSeverity::Warning,

@@ -103,7 +103,10 @@ impl Face for AiSdk {
 
     fn owns(&self, path: &str) -> bool {
         let of_agent = || path.strip_prefix("/v1/agents/")?.split_once('/').map(|(_, rest)| rest);
-        [path.strip_prefix("/v1/"), of_agent()].into_iter().flatten().any(|rest| rest.starts_with("ai-sdk/"))
+        [path.strip_prefix("/v1/"), of_agent()]
+            .into_iter()
+            .flatten()
+            .any(|rest| rest.starts_with("ai-sdk/"))
     }
 
     /// A chat shows the body of a refusal as it is, so that it is a sentence; who reads problems says so.
@@ -154,7 +157,12 @@ impl Face for AiSdk {
         Some(told.unwrap_or_else(|fault| super::refusal(app, self, fault, asker).of_a_run()))
     }
 
-    async fn headers(&self, app: &App, opening: &Opening<'_>, headers: &mut HeaderMap) -> Result<(), Fault> {
+    async fn headers(
+        &self,
+        app: &App,
+        opening: &Opening<'_>,
+        headers: &mut HeaderMap,
+    ) -> Result<(), Fault> {
         headers.insert("x-vercel-ai-ui-message-stream", HeaderValue::from_static("v1"));
         elsewhere::name(app, opening.run, opening.parts, headers).await
     }

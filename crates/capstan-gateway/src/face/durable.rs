@@ -65,7 +65,8 @@ impl Face for Durable {
         if fault.kind() == FaultKind::MethodNotAllowed {
             problem.detail = Some(WHO_WRITES.to_owned());
         }
-        let mut response = Response::new(Body::from(serde_json::to_string(&problem).unwrap_or_default()));
+        let mut response =
+            Response::new(Body::from(serde_json::to_string(&problem).unwrap_or_default()));
         *response.status_mut() = StatusCode::from_u16(problem.status).unwrap_or_default();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
@@ -83,8 +84,16 @@ impl Face for Durable {
         Ok(Box::new(DurableWriter::new(items, after, opening.run.last_seq)))
     }
 
-    async fn headers(&self, _: &App, _: &Opening<'_>, headers: &mut HeaderMap) -> Result<(), Fault> {
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-store, no-transform"));
+    async fn headers(
+        &self,
+        _: &App,
+        _: &Opening<'_>,
+        headers: &mut HeaderMap,
+    ) -> Result<(), Fault> {
+        headers.insert(
+            header::CACHE_CONTROL,
+            HeaderValue::from_static("private, no-store, no-transform"),
+        );
         Ok(())
     }
 }

@@ -64,16 +64,25 @@ impl Face for Numbers {
     }
 
     fn decode(&self, body: &[u8]) -> Result<Ask, Fault> {
-        let question: Question = capstan_protocol::decode::from_slice(body).map_err(|e| invalid(&e))?;
+        let question: Question =
+            capstan_protocol::decode::from_slice(body).map_err(|e| invalid(&e))?;
         let parameters = Parameters { temperature: question.temperature, ..Parameters::default() };
-        let mut ask = Ask::new(String::new(), String::new(), vec![ChatMessage::user(question.text)]);
+        let mut ask =
+            Ask::new(String::new(), String::new(), vec![ChatMessage::user(question.text)]);
         ask.extras.parameters = Arc::new(parameters);
         Ok(Ask { chat: question.chat, agent: question.model, ..ask })
     }
 
     /// A question that goes on from another stays in its conversation.
-    async fn complete(&self, app: &App, tenant: &str, parts: &Parts, ask: &mut Ask) -> Result<(), Fault> {
-        let Some(previous) = parts.headers.get("numbers-previous").and_then(|id| id.to_str().ok()) else {
+    async fn complete(
+        &self,
+        app: &App,
+        tenant: &str,
+        parts: &Parts,
+        ask: &mut Ask,
+    ) -> Result<(), Fault> {
+        let Some(previous) = parts.headers.get("numbers-previous").and_then(|id| id.to_str().ok())
+        else {
             return Ok(());
         };
         let run = lookup::by_stream(app, tenant, stream_of(previous)).await?;
@@ -102,7 +111,8 @@ impl Face for Numbers {
     }
 
     fn refuse(&self, _: &App, fault: &Fault, asker: Asker<'_>) -> Option<Response> {
-        let status = StatusCode::from_u16(routes::status_of(fault.kind().entry())).unwrap_or_default();
+        let status =
+            StatusCode::from_u16(routes::status_of(fault.kind().entry())).unwrap_or_default();
         let told = json!({ "wrong": fault.code(), "at": asker.path(), "was_read": asker.parts().is_some() });
         Some((status, Json(told)).into_response())
     }
@@ -122,12 +132,18 @@ impl Face for Numbers {
     }
 
     async fn open(&self, _: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
-        let seconds = opening.parts.headers.get("numbers-lasts").and_then(|s| s.to_str().ok()?.parse().ok());
+        let seconds =
+            opening.parts.headers.get("numbers-lasts").and_then(|s| s.to_str().ok()?.parse().ok());
         let base = opening.point.in_run(opening.run)?;
         Ok(Box::new(NumbersWriter { base, lasts: seconds.map(Duration::from_secs) }))
     }
 
-    async fn headers(&self, _: &App, opening: &Opening<'_>, headers: &mut HeaderMap) -> Result<(), Fault> {
+    async fn headers(
+        &self,
+        _: &App,
+        opening: &Opening<'_>,
+        headers: &mut HeaderMap,
+    ) -> Result<(), Fault> {
         headers.insert("numbers-id", own_id(opening.run).parse().unwrap());
         Ok(())
     }

@@ -5,8 +5,8 @@ use jsonwebtoken::errors::{ErrorKind, Result};
 use jsonwebtoken::signature::{Error, Verifier};
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind, EncodingKey};
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RSA_PSS_2048_8192_SHA256, RsaParameters,
-    RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
+    ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RSA_PSS_2048_8192_SHA256,
+    RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
 };
 
 static PROVIDER: CryptoProvider = CryptoProvider {
@@ -74,7 +74,9 @@ impl Verifier<Vec<u8>> for Checker {
                 UnparsedPublicKey::new(*way, key).verify(message, signature)
             }
             (Way::Rsa(_), DecodingKeyKind::SecretOrDer(_))
-            | (Way::Curve(_), DecodingKeyKind::RsaModulusExponent { .. }) => return Err(Error::new()),
+            | (Way::Curve(_), DecodingKeyKind::RsaModulusExponent { .. }) => {
+                return Err(Error::new());
+            }
         };
         checked.map_err(|_| Error::new())
     }

@@ -37,7 +37,8 @@ impl JournalMetrics {
             gauge
         };
         let is_well = gauge("journal_well", "1 if the journal takes writes, else 0");
-        let is_low_on_space = gauge("journal_low_on_space", "1 if less than min_free_bytes is free, else 0");
+        let is_low_on_space =
+            gauge("journal_low_on_space", "1 if less than min_free_bytes is free, else 0");
         let disk_bytes = gauge("journal_disk_bytes", "Bytes of the journal's files");
         let live_bytes = gauge("journal_live_bytes", "Bytes of them that are needed");
         let segments = gauge("journal_segments", "Files that hold streams");
@@ -47,13 +48,19 @@ impl JournalMetrics {
             gauge("cluster_runs", "Runs that this process works on, where several share a journal");
         let peers = gauge("cluster_peers", "Other processes of the journal that live");
         let followed = gauge("cluster_followed", "Streams of others that somebody here watches");
-        let unanswered = gauge("cluster_unanswered", "Questions that the database has not answered yet");
+        let unanswered =
+            gauge("cluster_unanswered", "Questions that the database has not answered yet");
         let silent = Gauge::default();
         let help = "Since the last sign of life; near cluster.lease its runs are given up";
         registry.register_with_unit("cluster_silent", help, Unit::Seconds, silent.clone());
         let unavailable = Counter::default();
         let help = "Time in which the journal took no writes";
-        registry.register_with_unit("journal_unavailable", help, Unit::Seconds, unavailable.clone());
+        registry.register_with_unit(
+            "journal_unavailable",
+            help,
+            Unit::Seconds,
+            unavailable.clone(),
+        );
         Self {
             is_well,
             is_low_on_space,
@@ -73,8 +80,16 @@ impl JournalMetrics {
 
     /// Asks the store.
     pub(crate) fn ask(&self, store: &dyn Store) {
-        let Stats { disk_bytes, live_bytes, segments, streams, damaged, is_low_on_space, shared, .. } =
-            store.stats();
+        let Stats {
+            disk_bytes,
+            live_bytes,
+            segments,
+            streams,
+            damaged,
+            is_low_on_space,
+            shared,
+            ..
+        } = store.stats();
         self.is_well.set(i64::from(*store.health().borrow() == Health::Well));
         self.is_low_on_space.set(i64::from(is_low_on_space));
         let counts = [

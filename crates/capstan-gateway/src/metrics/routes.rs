@@ -52,7 +52,8 @@ impl RouteMetrics {
             Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.02, 2.0, 14)));
         let help = "From a call to its first token, by route and member";
         registry.register("route_first_token_seconds", help, first_token.clone());
-        let rate: Times = Family::new_with_constructor(|| Histogram::new(exponential_buckets(1.0, 2.0, 14)));
+        let rate: Times =
+            Family::new_with_constructor(|| Histogram::new(exponential_buckets(1.0, 2.0, 14)));
         let help = "Tokens a second of complete answers, by route and member";
         registry.register("route_tokens_per_second", help, rate.clone());
         let breaker = Family::<Member, Gauge>::default();

@@ -159,18 +159,27 @@ fn not_null(mut schema: Value) -> Value {
 }
 
 fn request_body(body: &Body, models: &mut Models) -> Value {
-    let examples: Map<String, Value> =
-        body.examples.iter().map(|(name, value)| ((*name).to_owned(), json!({ "value": value() }))).collect();
+    let examples: Map<String, Value> = body
+        .examples
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), json!({ "value": value() })))
+        .collect();
     json!({ "required": true, "description": body.says,
         "content": { "application/json": { "schema": models.read(body.model), "examples": examples } } })
 }
 
 fn responses(route: &Described, models: &mut Models) -> Map<String, Value> {
-    let mut responses: Map<String, Value> =
-        route.row.answers.iter().map(|answer| (answer.status.to_string(), told(answer, models))).collect();
+    let mut responses: Map<String, Value> = route
+        .row
+        .answers
+        .iter()
+        .map(|answer| (answer.status.to_string(), told(answer, models)))
+        .collect();
     for (status, entries) in faults(route) {
         // A status that is an answer's as well is described there.
-        responses.entry(status.to_string()).or_insert_with(|| refusal(route, status, &entries, models));
+        responses
+            .entry(status.to_string())
+            .or_insert_with(|| refusal(route, status, &entries, models));
     }
     responses
 }
@@ -179,7 +188,8 @@ fn told(answer: &Answer, models: &mut Models) -> Value {
     let mut response = json!({ "description": answer.says, "headers": headers(answer.headers.iter().copied().chain([&REQUEST_ID])) });
     if let Value::Object(response) = &mut response {
         if !answer.content.is_empty() {
-            let content: Map<String, Value> = answer.content.iter().map(|c| content(c, models)).collect();
+            let content: Map<String, Value> =
+                answer.content.iter().map(|c| content(c, models)).collect();
             response.insert("content".into(), content.into());
         }
         if !answer.links.is_empty() {
@@ -192,7 +202,9 @@ fn told(answer: &Answer, models: &mut Models) -> Value {
 
 fn content(content: &Content, models: &mut Models) -> (String, Value) {
     match content {
-        Content::Json(model) => ("application/json".into(), json!({ "schema": models.written(*model) })),
+        Content::Json(model) => {
+            ("application/json".into(), json!({ "schema": models.written(*model) }))
+        }
         Content::Events(model) => {
             ("text/event-stream".into(), json!({ "schema": event(models.written(*model)) }))
         }
@@ -226,10 +238,12 @@ fn reference(group: &str, header: &Header) -> Value {
 /// What many routes share.
 fn components(routes: &[Described], schemas: Value) -> Value {
     let of_request = |header: &Header| json!({ "name": header.name, "in": "header", "description": header.says, "schema": (header.schema)() });
-    let of_response = |header: &Header| json!({ "description": header.says, "schema": (header.schema)() });
+    let of_response =
+        |header: &Header| json!({ "description": header.says, "schema": (header.schema)() });
     let of_rows = routes.iter().flat_map(|route| route.row.headers).copied();
     let sent = of_rows.chain([&TENANT_ID, &REQUEST_ID]);
-    let of_answers = routes.iter().flat_map(|route| route.row.answers).flat_map(|answer| answer.headers);
+    let of_answers =
+        routes.iter().flat_map(|route| route.row.answers).flat_map(|answer| answer.headers);
     let told = of_answers.copied().chain([&WAIT, &REQUEST_ID]);
     json!({
         "parameters": sent.map(|header| (header.name.to_owned(), of_request(header))).collect::<Map<_, _>>(),
@@ -269,7 +283,8 @@ fn refusal(route: &Described, status: u16, entries: &[&Entry], models: &mut Mode
     }
     let codes: Vec<&str> = entries.iter().map(|entry| entry.code).collect();
     // An agent's own words for its failure are kept, under the status of what is not classified.
-    let is_open = route.row.tells_of_run && entries.iter().any(|e| e.kind == FaultKind::AgentExecutionError);
+    let is_open =
+        route.row.tells_of_run && entries.iter().any(|e| e.kind == FaultKind::AgentExecutionError);
     let code = if is_open { json!({ "examples": codes }) } else { json!({ "enum": codes }) };
     let schema = json!({ "allOf": [models.written(model::<Problem>)],
         "properties": { "code": code, "status": { "const": status } } });

@@ -24,8 +24,11 @@ pub(crate) const REQUEST_ID: Header = Header {
     schema: text,
 };
 
-pub(crate) const TENANT_ID: Header =
-    Header { name: "X-Tenant-ID", says: "If present, it must name the tenant of the key.", schema: text };
+pub(crate) const TENANT_ID: Header = Header {
+    name: "X-Tenant-ID",
+    says: "If present, it must name the tenant of the key.",
+    schema: text,
+};
 
 pub(crate) const ALLOW_RESET: Header = Header {
     name: "X-CAP-Accept",

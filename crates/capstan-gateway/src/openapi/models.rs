@@ -47,10 +47,12 @@ impl Models {
 
     /// The models under their final names; the references of the document are made to point at them.
     pub(super) fn settle(mut self, document: &mut Value) -> Value {
-        let (read, written) = (self.read.take_definitions(true), self.written.take_definitions(true));
+        let (read, written) =
+            (self.read.take_definitions(true), self.written.take_definitions(true));
         let split = split(&read, &written);
-        let of_read =
-            |name: &str| if split.contains(name) { format!("{}-Input", plain(name)) } else { plain(name) };
+        let of_read = |name: &str| {
+            if split.contains(name) { format!("{}-Input", plain(name)) } else { plain(name) }
+        };
         let mut schemas: Map<String, Value> =
             written.into_iter().map(|(name, schema)| (plain(&name), schema)).collect();
         schemas.extend(read.into_iter().map(|(name, schema)| (of_read(&name), schema)));
@@ -79,13 +81,15 @@ fn split(read: &Map<String, Value>, written: &Map<String, Value>) -> BTreeSet<St
     };
     let shared: Vec<&String> = read.keys().filter(|name| written.contains_key(*name)).collect();
     let differs = |name: &&&String| text(read, name) != text(written, name);
-    let mut split: BTreeSet<String> = shared.iter().filter(differs).map(|name| (*name).clone()).collect();
+    let mut split: BTreeSet<String> =
+        shared.iter().filter(differs).map(|name| (*name).clone()).collect();
     loop {
         let holds_one = |name: &&&String| {
             let schema = text(read, name).unwrap_or_default();
             split.iter().any(|other| schema.contains(&format!("\"#/{other}\"")))
         };
-        let more: Vec<String> = shared.iter().filter(holds_one).map(|name| (*name).clone()).collect();
+        let more: Vec<String> =
+            shared.iter().filter(holds_one).map(|name| (*name).clone()).collect();
         let known = split.len();
         split.extend(more);
         if split.len() == known {

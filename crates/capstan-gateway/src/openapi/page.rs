@@ -29,15 +29,19 @@ impl<'a> Operation<'a> {
     /// Its parameters, those that it shares with others in their full length.
     fn parameters(self) -> impl Iterator<Item = &'a Value> {
         array(&self.told["parameters"]).map(move |parameter| {
-            let shared =
-                parameter["$ref"].as_str().and_then(|to| self.document.pointer(to.trim_start_matches('#')));
+            let shared = parameter["$ref"]
+                .as_str()
+                .and_then(|to| self.document.pointer(to.trim_start_matches('#')));
             shared.unwrap_or(parameter)
         })
     }
 
     fn heading(self) -> String {
         let (method, path) = (self.method, escape(self.path));
-        format!("<span class=\"method {method}\">{}</span> <code>{path}</code>", method.to_uppercase())
+        format!(
+            "<span class=\"method {method}\">{}</span> <code>{path}</code>",
+            method.to_uppercase()
+        )
     }
 }
 
@@ -77,7 +81,8 @@ fn grouped<'a>(document: &'a Value, tag: &Value) -> Vec<Vec<Operation<'a>>> {
     for operation in all.filter(|operation| operation.told["tags"][0] == *tag) {
         let is_same = |group: &&mut Vec<Operation<'_>>| {
             group.first().is_some_and(|first| {
-                (first.method, first.text("description")) == (operation.method, operation.text("description"))
+                (first.method, first.text("description"))
+                    == (operation.method, operation.text("description"))
             })
         };
         match groups.iter_mut().find(is_same) {
@@ -115,7 +120,9 @@ fn article(group: &[Operation<'_>]) -> String {
     let also: String = group
         .iter()
         .skip(1)
-        .map(|twin| format!("<p class=also id={}>Also {}</p>", twin.text("operationId"), twin.heading()))
+        .map(|twin| {
+            format!("<p class=also id={}>Also {}</p>", twin.text("operationId"), twin.heading())
+        })
         .collect();
     format!(
         "<article id={id}><h3><a href=\"#{id}\">{heading}</a></h3>{also}<p class=summary>{summary}</p>{says}{who}\
@@ -165,26 +172,31 @@ fn parameters(operation: Operation<'_>) -> String {
 }
 
 fn body(body: &Value) -> String {
-    let Some(schema) = body["content"]["application/json"].get("schema") else { return String::new() };
+    let Some(schema) = body["content"]["application/json"].get("schema") else {
+        return String::new();
+    };
     let says = prose(body["description"].as_str().unwrap_or_default());
     format!("<h4>Body</h4><p><code>application/json</code>: {}</p>{says}", kind(schema))
 }
 
 fn answers(responses: &Value) -> String {
-    let rows: String = members(responses).filter(|(status, _)| status.as_str() < "400").map(answer).collect();
+    let rows: String =
+        members(responses).filter(|(status, _)| status.as_str() < "400").map(answer).collect();
     format!("<h4>Answers</h4>{}", table(["Status", "Content", "Meaning"], &rows))
 }
 
 fn answer((status, response): (&String, &Value)) -> String {
     let content = |(media, content): (&String, &Value)| {
         let data = content["schema"]["properties"]["data"].get("contentSchema");
-        let what = data.map_or_else(|| kind(&content["schema"]), |data| format!("each {}", kind(data)));
+        let what =
+            data.map_or_else(|| kind(&content["schema"]), |data| format!("each {}", kind(data)));
         format!("<code>{}</code><br>{what}<br>", escape(media))
     };
     let kinds: String = members(&response["content"]).map(content).collect();
     let kinds = if kinds.is_empty() { "no body".to_owned() } else { kinds };
-    let headers: Vec<String> =
-        members(&response["headers"]).map(|(name, _)| format!("<code>{}</code>", escape(name))).collect();
+    let headers: Vec<String> = members(&response["headers"])
+        .map(|(name, _)| format!("<code>{}</code>", escape(name)))
+        .collect();
     format!(
         "<tr><th scope=row>{status}</th><td>{kinds}</td><td>{} With {}.</td></tr>",
         inline(response["description"].as_str().unwrap_or_default()),

@@ -11,8 +11,11 @@ pub(crate) struct PathParameter {
     pub(crate) example: &'static str,
 }
 
-pub(crate) const AGENT: PathParameter =
-    PathParameter { says: "The agent's name, as `GET /v1/agents` lists it.", schema: text, example: "demo" };
+pub(crate) const AGENT: PathParameter = PathParameter {
+    says: "The agent's name, as `GET /v1/agents` lists it.",
+    schema: text,
+    example: "demo",
+};
 
 pub(crate) const STREAM: PathParameter = PathParameter {
     says: "The stream, as `X-Stream-ID` names it.",

@@ -56,7 +56,12 @@ impl Routes {
     }
 
     /// A POST at another spelling of a path that has its row already.
-    pub(crate) fn post_also<H, T>(mut self, path: &'static str, handler: H, row: &'static Row) -> Self
+    pub(crate) fn post_also<H, T>(
+        mut self,
+        path: &'static str,
+        handler: H,
+        row: &'static Row,
+    ) -> Self
     where
         H: Handler<T, App>,
         T: 'static,

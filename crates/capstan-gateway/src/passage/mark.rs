@@ -26,7 +26,8 @@ impl Marks {
     }
 
     fn new(secret: &[u8]) -> Result<Self, Fault> {
-        let mac = Hmac::new_from_slice(secret).map_err(|_| Fault::new(FaultKind::JournalUnavailable))?;
+        let mac =
+            Hmac::new_from_slice(secret).map_err(|_| Fault::new(FaultKind::JournalUnavailable))?;
         Ok(Self(mac))
     }
 
@@ -61,9 +62,9 @@ impl Marks {
     fn signed(&self, at: i64, tenant: &str, request: &Request) -> Hmac<Sha256> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         let mac = self.0.clone().chain_update(PURPOSE).chain_update(at.to_be_bytes());
-        [request.method().as_str(), tenant, path]
-            .into_iter()
-            .fold(mac, |mac, part| mac.chain_update((part.len() as u64).to_be_bytes()).chain_update(part))
+        [request.method().as_str(), tenant, path].into_iter().fold(mac, |mac, part| {
+            mac.chain_update((part.len() as u64).to_be_bytes()).chain_update(part)
+        })
     }
 }
 
@@ -78,7 +79,8 @@ mod tests {
 
     #[test]
     fn a_mark_is_for_one_request_of_one_tenant_for_a_minute() {
-        let (marks, now) = (Marks::new(&[7; 32]).unwrap(), Timestamp::from_micros(1_000_000_000_000));
+        let (marks, now) =
+            (Marks::new(&[7; 32]).unwrap(), Timestamp::from_micros(1_000_000_000_000));
         let asked = request("POST", "/v1/assist?a=b");
         let mark = marks.make("acme", &asked, now);
         let later = |seconds: i64| Timestamp::from_micros(now.as_micros() + seconds * 1_000_000);
@@ -89,7 +91,8 @@ mod tests {
             assert!(!marks.is_ours(&mark, "acme", &asked, later(at)), "{at}");
         }
         assert!(!marks.is_ours(&mark, "acm", &asked, now));
-        for (method, path) in [("GET", "/v1/assist?a=b"), ("POST", "/v1/assist?a=c"), ("POST", "/v1/assist")]
+        for (method, path) in
+            [("GET", "/v1/assist?a=b"), ("POST", "/v1/assist?a=c"), ("POST", "/v1/assist")]
         {
             assert!(!marks.is_ours(&mark, "acme", &request(method, path), now), "{method} {path}");
         }

@@ -29,7 +29,8 @@ pub(crate) async fn poll(app: &App, run: &Run, after: u64, wait: Duration) -> Re
     let _slot = app.limiter.take_reader(&run.tenant, &app.settings.limits)?;
     let _reading = Reading::new(app, run);
     let found = app.journal.store().read_on(run.stream_id, after, MOST.0, MOST.1).await;
-    let (mut frames, mut last) = found.map_err(journal_fault)?.unwrap_or_else(|| (Frames::none(), after));
+    let (mut frames, mut last) =
+        found.map_err(journal_fault)?.unwrap_or_else(|| (Frames::none(), after));
     if frames.is_empty() && !wait.is_zero() {
         (frames, last) = tokio::select! {
             biased;
@@ -39,8 +40,13 @@ pub(crate) async fn poll(app: &App, run: &Run, after: u64, wait: Duration) -> Re
         };
     }
     // Looked at after the frames: what it says to be over is in them.
-    let run =
-        app.journal.store().run(run.stream_id).await.map_err(journal_fault)?.unwrap_or_else(|| run.clone());
+    let run = app
+        .journal
+        .store()
+        .run(run.stream_id)
+        .await
+        .map_err(journal_fault)?
+        .unwrap_or_else(|| run.clone());
     let is_up_to_date = last >= run.last_seq;
     Ok(Batch { frames, last, is_up_to_date, is_over: is_up_to_date && !run.is_open() })
 }

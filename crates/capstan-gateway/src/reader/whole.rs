@@ -163,8 +163,15 @@ mod tests {
         let run = Claim::new("t", "k", Uuid::now_v7(), Timestamp::now()).to_run();
         let mut transcript = Transcript::default();
         let error = Fault::new(FaultKind::UpstreamTruncated).to_stream_error(Default::default());
-        for (seq, payload) in [(1, Payload::Delta("half".into())), (2, Payload::Error(error.into()))] {
-            transcript.take(&StreamPacket { stream_id: run.stream_id, seq, t: Timestamp::now(), payload });
+        for (seq, payload) in
+            [(1, Payload::Delta("half".into())), (2, Payload::Error(error.into()))]
+        {
+            transcript.take(&StreamPacket {
+                stream_id: run.stream_id,
+                seq,
+                t: Timestamp::now(),
+                payload,
+            });
         }
         let load = Limiter::default().load("t");
         let whole = Whole { transcript, run, state: RunState::Waiting, load };

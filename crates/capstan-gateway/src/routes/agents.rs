@@ -20,6 +20,7 @@ pub(crate) async fn list(State(app): State<App>) -> Response {
     let default = app.default_agent().map(|agent| agent.id);
     let mut agents: Vec<_> = app.agents().collect();
     agents.sort_by_key(|agent| (Some(agent.id) != default, agent.name.clone()));
-    let agents = agents.iter().map(|agent| ListedAgent { name: &agent.name, id: agent.id }).collect();
+    let agents =
+        agents.iter().map(|agent| ListedAgent { name: &agent.name, id: agent.id }).collect();
     Json(AgentList { agents }).into_response()
 }

@@ -32,7 +32,8 @@ pub(crate) const PAGE: Row = Row {
 };
 
 /// Made once: anybody may ask for it.
-static TEXT: LazyLock<Bytes> = LazyLock::new(|| serde_json::to_vec(CATALOGUE).unwrap_or_default().into());
+static TEXT: LazyLock<Bytes> =
+    LazyLock::new(|| serde_json::to_vec(CATALOGUE).unwrap_or_default().into());
 
 /// The whole catalogue.
 pub(crate) async fn list() -> Response {
@@ -41,7 +42,8 @@ pub(crate) async fn list() -> Response {
 
 /// One kind of fault, as a page.
 pub(crate) async fn page(Path(slug): Path<String>) -> Result<Response, Refusal> {
-    let entry = CATALOGUE.iter().find(|entry| entry.slug == slug).ok_or(FaultKind::RouteNotFound)?;
+    let entry =
+        CATALOGUE.iter().find(|entry| entry.slug == slug).ok_or(FaultKind::RouteNotFound)?;
     let retry = match (entry.retryable, entry.retry_after) {
         (true, Some(seconds)) => format!("yes, after {seconds} s"),
         (true, None) => "yes".to_owned(),

@@ -71,7 +71,11 @@ pub(crate) async fn health(State(app): State<App>) -> Json<HealthCheckResponse> 
 
 /// The process is alive, and what fails in it can mend itself.
 pub(crate) async fn live(State(app): State<App>) -> Result<StatusCode, Refusal> {
-    if app.broken.is_cancelled() { Err(FaultKind::JournalUnavailable.into()) } else { Ok(StatusCode::OK) }
+    if app.broken.is_cancelled() {
+        Err(FaultKind::JournalUnavailable.into())
+    } else {
+        Ok(StatusCode::OK)
+    }
 }
 
 /// The process takes new runs.

@@ -17,7 +17,10 @@ pub(crate) const INDEX: Row = Row {
     says: "A page to talk to the agents, or a plain one where the build holds none.",
     headers: &[&openapi::KNOWN_TAG],
     answers: &[
-        Answer { headers: &[&openapi::ETAG], ..Answer::ok("The page.", &[Content::Text("text/html")]) },
+        Answer {
+            headers: &[&openapi::ETAG],
+            ..Answer::ok("The page.", &[Content::Text("text/html")])
+        },
         Answer { status: 304, ..Answer::ok("It has not changed.", &[]) },
     ],
     ..Row::NONE
@@ -80,7 +83,10 @@ pub(crate) async fn index(State(app): State<App>, headers: HeaderMap) -> Respons
 }
 
 /// `/console`, and whatever stands below it: the page reads its own address.
-pub(crate) async fn console(State(app): State<App>, headers: HeaderMap) -> Result<Response, Refusal> {
+pub(crate) async fn console(
+    State(app): State<App>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
     if !app.settings.has_console() {
         return Err(FaultKind::RouteNotFound.into());
     }
@@ -133,11 +139,13 @@ fn file(app: &App, asset: Asset, asked: &HeaderMap, caching: &'static str) -> Re
 
 /// Whether `Accept-Encoding` names gzip, and not as something to be left out.
 fn takes_gzip(headers: &HeaderMap) -> bool {
-    let lists = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let lists =
+        headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     lists.flat_map(|list| list.split(',')).any(|one| {
         let mut parts = one.split(';').map(str::trim);
         let is_gzip = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
-        let is_refused = |weight: &str| weight.strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0_f32));
+        let is_refused =
+            |weight: &str| weight.strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0_f32));
         is_gzip && !parts.any(is_refused)
     })
 }
@@ -155,6 +163,7 @@ fn content_type(path: &str) -> &'static str {
 }
 
 fn tag(bytes: &[u8]) -> HeaderValue {
-    let digest: String = Sha256::digest(bytes).iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+    let digest: String =
+        Sha256::digest(bytes).iter().take(12).map(|byte| format!("{byte:02x}")).collect();
     HeaderValue::from_str(&format!("\"{digest}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }

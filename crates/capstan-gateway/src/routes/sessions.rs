@@ -93,7 +93,8 @@ pub(crate) async fn turns(
     let mut load = app.limiter.load(&caller.tenant);
     load.grow(bytes.saturating_mul(3), &app.settings.limits)?;
     let last = page.last().map_or(after, |turn| turn.number);
-    let has_more = !store.turns(&caller.tenant, &id, last.saturating_add(1), 1, 1).await?.is_empty();
+    let has_more =
+        !store.turns(&caller.tenant, &id, last.saturating_add(1), 1, 1).await?.is_empty();
     let next = Some(last).filter(|_| has_more);
     let mut turns = Vec::new();
     for turn in page {
@@ -123,7 +124,8 @@ pub(crate) async fn purge(
     check_id("the session's id", &id)?;
     if let Err(unknown) = check(&app, &caller, &id).await {
         let is_erased = app.erased.has(&caller.tenant, &id);
-        let fault = Fault::new(FaultKind::StreamExpired).with_message("The session was erased a moment ago.");
+        let fault = Fault::new(FaultKind::StreamExpired)
+            .with_message("The session was erased a moment ago.");
         return Err(if is_erased { fault.into() } else { unknown });
     }
     let streams = purge::session(&app, &caller.tenant, &id).await?;

@@ -139,7 +139,10 @@ pub(crate) async fn list(
     let mut load = app.limiter.load(&caller.tenant);
     // Whose requests take all that they may can still see which to stop.
     load.grow_beyond(runs.len().saturating_mul(RUN_BYTES), &app.settings.limits)?;
-    Ok(paid_body::json(&StreamPage { streams: runs.iter().map(Stream::from).collect(), next }, load)?)
+    Ok(paid_body::json(
+        &StreamPage { streams: runs.iter().map(Stream::from).collect(), next },
+        load,
+    )?)
 }
 
 /// Which page.
@@ -178,15 +181,19 @@ pub(crate) async fn packets(
     let run = lookup::by_stream(&app, &caller.tenant, &id).await?;
     let limit = params.limit.unwrap_or(100).clamp(1, PAGE);
     let _one = app.limiter.heavy.answer(&caller.tenant).await;
-    let frames =
-        app.journal.store().read(run.stream_id, params.after.unwrap_or(0), limit, PAGE_BYTES).await?;
+    let frames = app
+        .journal
+        .store()
+        .read(run.stream_id, params.after.unwrap_or(0), limit, PAGE_BYTES)
+        .await?;
     let mut load = app.limiter.load(&caller.tenant);
     let bytes: usize = frames.iter().map(|frame| frame.bytes.len()).sum();
     load.grow(bytes.saturating_mul(3), &app.settings.limits)?;
     let last = frames.last().map(|frame| frame.seq);
     let next = last.filter(|seq| *seq < run.last_seq);
     let answer = || {
-        let packets: Vec<_> = frames.iter().filter_map(|frame| sse::decode_packet(&frame.bytes)).collect();
+        let packets: Vec<_> =
+            frames.iter().filter_map(|frame| sse::decode_packet(&frame.bytes)).collect();
         paid_body::json(&PacketPage { stream: Stream::from(&run), packets, next }, load)
     };
     Ok(heavy::aside(bytes, answer)?)
@@ -207,7 +214,10 @@ pub(crate) const STOP: Row = Row {
         With `purge=true` its stream and its turn are erased as well; its key stays taken.",
     places: &[&openapi::STREAM],
     query: Some(StopParams::json_schema),
-    answers: &[Answer::ok("The run as it stands now, or stood last.", &[Content::Json(model::<Stream<'_>>)])],
+    answers: &[Answer::ok(
+        "The run as it stands now, or stood last.",
+        &[Content::Json(model::<Stream<'_>>)],
+    )],
     faults: &[
         FaultKind::StreamNotFound,
         FaultKind::StreamExpired,

@@ -24,7 +24,10 @@ pub(crate) const ISSUE: Row = Row {
     places: &[&openapi::STREAM],
     answers: &[Answer {
         headers: &[&openapi::STREAM_TICKET],
-        ..Answer::ok("The ticket, and the URL to open with it.", &[Content::Json(model::<StreamTicket<'_>>)])
+        ..Answer::ok(
+            "The ticket, and the URL to open with it.",
+            &[Content::Json(model::<StreamTicket<'_>>)],
+        )
     }],
     faults: &[FaultKind::StreamNotFound, FaultKind::StreamExpired, FaultKind::JournalUnavailable],
     does: Does::This(Operation::Read),
@@ -43,8 +46,12 @@ pub(crate) async fn issue(
     let holder = Holder { tenant: &run.tenant, key: &key };
     let ticket = Tickets::of(&app).await?.issue(holder, run.stream_id, app.wall.unset());
     let url = format!("/v1/streams/{}?ticket={}", run.stream_id, ticket.text);
-    let answer =
-        StreamTicket { stream_id: run.stream_id, ticket: &ticket.text, expires_at: ticket.expires_at, url };
+    let answer = StreamTicket {
+        stream_id: run.stream_id,
+        ticket: &ticket.text,
+        expires_at: ticket.expires_at,
+        url,
+    };
     let mut response = Json(answer).into_response();
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     ticket.put_into(response.headers_mut());

@@ -12,7 +12,12 @@ fn message(text: &str) -> Value {
     json!({ "messageId": Uuid::now_v7().to_string(), "role": "ROLE_USER", "parts": [{ "text": text }] })
 }
 
-async fn post(server: &Server, path: &str, body: &Value, headers: &[(&str, &str)]) -> reqwest::Response {
+async fn post(
+    server: &Server,
+    path: &str,
+    body: &Value,
+    headers: &[(&str, &str)],
+) -> reqwest::Response {
     let mut request = client().post(format!("{}{path}", server.url)).json(body);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -72,7 +77,8 @@ fn streamed_text(events: &[Value]) -> String {
 async fn a_message_becomes_a_task_that_is_streamed_and_kept() {
     let server = start(Settings::default()).await;
     let sent = json!({ "message": message("/echo Hello, world") });
-    let told = events(&stream(&server, "SendStreamingMessage", sent.clone()).await.text().await.unwrap());
+    let told =
+        events(&stream(&server, "SendStreamingMessage", sent.clone()).await.text().await.unwrap());
     let task = &told[0]["task"];
     assert_eq!(task["status"]["state"], "TASK_STATE_WORKING");
     assert_eq!(streamed_text(&told), "Hello, world");
@@ -95,7 +101,8 @@ async fn a_message_becomes_a_task_that_is_streamed_and_kept() {
     let next = result(&server, "SendMessage", next).await;
     assert_eq!(next["task"]["contextId"], task["contextId"]);
     let listed = result(&server, "ListTasks", json!({ "contextId": task["contextId"] })).await;
-    let ids: Vec<&Value> = listed["tasks"].as_array().unwrap().iter().map(|task| &task["id"]).collect();
+    let ids: Vec<&Value> =
+        listed["tasks"].as_array().unwrap().iter().map(|task| &task["id"]).collect();
     assert_eq!(ids, [&next["task"]["id"], &task["id"]]);
     server.stop().await;
 }
@@ -104,9 +111,17 @@ async fn a_message_becomes_a_task_that_is_streamed_and_kept() {
 async fn the_older_version_has_its_own_words_at_the_same_address() {
     let server = start(Settings::default()).await;
     let message = json!({ "kind": "message", "messageId": "m", "role": "user", "parts": [{ "kind": "text", "text": "/echo Hi there" }] });
-    let told =
-        events(&stream(&server, "message/stream", json!({ "message": message })).await.text().await.unwrap());
-    assert_eq!((&told[0]["kind"], &told[0]["status"]["state"]), (&json!("task"), &json!("working")));
+    let told = events(
+        &stream(&server, "message/stream", json!({ "message": message }))
+            .await
+            .text()
+            .await
+            .unwrap(),
+    );
+    assert_eq!(
+        (&told[0]["kind"], &told[0]["status"]["state"]),
+        (&json!("task"), &json!("working"))
+    );
     assert_eq!(told[1]["kind"], "artifact-update");
     assert_eq!(told[1]["artifact"]["parts"][0]["kind"], "text");
     let last = told.last().unwrap();
@@ -140,7 +155,8 @@ async fn a_failure_is_a_task_that_failed_in_words_and_in_types() {
 async fn a_task_that_asks_goes_on_under_its_id_when_it_is_answered() {
     let server = start(Settings::default()).await;
     let asked =
-        result(&server, "SendMessage", json!({ "message": message("/ask Paint it blue?") })).await["task"]
+        result(&server, "SendMessage", json!({ "message": message("/ask Paint it blue?") })).await
+            ["task"]
             .clone();
     assert_eq!(asked["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
     assert_eq!(asked["status"]["message"]["parts"][0]["text"], "Paint it blue?");
@@ -148,11 +164,15 @@ async fn a_task_that_asks_goes_on_under_its_id_when_it_is_answered() {
     let mut answer = message("");
     answer["parts"] = json!([{ "data": { "approved": true } }]);
     answer["taskId"] = asked["id"].clone();
-    let answered = result(&server, "SendMessage", json!({ "message": answer })).await["task"].clone();
+    let answered =
+        result(&server, "SendMessage", json!({ "message": answer })).await["task"].clone();
     assert_eq!((&answered["id"], &answered["contextId"]), (&asked["id"], &asked["contextId"]));
     assert_eq!(answered["status"]["state"], "TASK_STATE_COMPLETED");
     // The same again is the same task; another one comes too late.
-    assert_eq!(result(&server, "SendMessage", json!({ "message": answer })).await["task"], answered);
+    assert_eq!(
+        result(&server, "SendMessage", json!({ "message": answer })).await["task"],
+        answered
+    );
     answer["messageId"] = "another".into();
     assert_eq!(code(&server, "SendMessage", json!({ "message": answer })).await, -32004);
     let kept = result(&server, "GetTask", json!({ "id": asked["id"] })).await;
@@ -160,7 +180,8 @@ async fn a_task_that_asks_goes_on_under_its_id_when_it_is_answered() {
     let said: Vec<String> =
         kept["artifacts"].as_array().unwrap().iter().map(|a| text_of(&a["parts"])).collect();
     assert!(
-        said[0].contains("decision of yours") && said[1].contains(r#"You answered {"approved":true}"#),
+        said[0].contains("decision of yours")
+            && said[1].contains(r#"You answered {"approved":true}"#),
         "{said:?}"
     );
     server.stop().await;
@@ -176,11 +197,16 @@ async fn a_task_that_asks_is_not_over() {
     let asked = ask().await;
     let id = &asked["id"];
     // Whoever subscribes has it as it stands.
-    let told = events(&stream(&server, "SubscribeToTask", json!({ "id": id })).await.text().await.unwrap());
+    let told = events(
+        &stream(&server, "SubscribeToTask", json!({ "id": id })).await.text().await.unwrap(),
+    );
     assert_eq!(told.iter().map(|event| &event["task"]).collect::<Vec<_>>(), [&asked]);
     // It can be cancelled, once, and then asks for nothing any more.
     let canceled = result(&server, "CancelTask", json!({ "id": id })).await;
-    assert_eq!((&canceled["id"], &canceled["status"]["state"]), (id, &json!("TASK_STATE_CANCELED")));
+    assert_eq!(
+        (&canceled["id"], &canceled["status"]["state"]),
+        (id, &json!("TASK_STATE_CANCELED"))
+    );
     assert_eq!(canceled["artifacts"], asked["artifacts"]);
     assert_eq!(result(&server, "GetTask", json!({ "id": id })).await, canceled);
     let listed = result(&server, "ListTasks", json!({ "contextId": asked["contextId"] })).await;
@@ -199,7 +225,8 @@ async fn a_task_that_asks_is_not_over() {
             call(&server, "SendMessage", json!({ "message": answer })),
             call(&server, "CancelTask", json!({ "id": id })),
         );
-        let state = result(&server, "GetTask", json!({ "id": id })).await["status"]["state"].clone();
+        let state =
+            result(&server, "GetTask", json!({ "id": id })).await["status"]["state"].clone();
         let is_answered = answered.get("result").is_some();
         assert_eq!(state == "TASK_STATE_COMPLETED", is_answered, "{answered} {canceled}");
         assert_ne!(canceled.get("result").is_some(), is_answered, "{answered} {canceled}");
@@ -214,7 +241,8 @@ struct Teller;
 impl Agent for Teller {
     async fn run(&self, _: Turn, out: &mut Writer) -> Outcome {
         out.event("A2A_DATA", &json!({ "artifact": "a", "data": { "key": "value" } })).await?;
-        let item = json!({ "url": "https://a.example/x.png", "mime_type": "image/png", "alt_text": "x" });
+        let item =
+            json!({ "url": "https://a.example/x.png", "mime_type": "image/png", "alt_text": "x" });
         out.event("MEDIA_CAROUSEL", &json!({ "items": [item] })).await?;
         Ok(out.delta("That is it.").await?)
     }
@@ -222,16 +250,20 @@ impl Agent for Teller {
 
 #[tokio::test]
 async fn data_of_an_agent_behind_this_one_go_on_and_media_are_files() {
-    let server =
-        crate::common::serve_gateway(Gateway::new(crate::common::journal()).agent("teller", Teller)).await;
+    let server = crate::common::serve_gateway(
+        Gateway::new(crate::common::journal()).agent("teller", Teller),
+    )
+    .await;
     let sent = json!({ "message": message("Tell me") });
-    let told = events(&stream(&server, "SendStreamingMessage", sent.clone()).await.text().await.unwrap());
+    let told =
+        events(&stream(&server, "SendStreamingMessage", sent.clone()).await.text().await.unwrap());
     let streamed = &told[1]["artifactUpdate"]["artifact"]["parts"];
     assert_eq!(streamed[0]["data"], json!({ "key": "value" }));
     let task = result(&server, "SendMessage", sent).await["task"].clone();
     let parts = &task["artifacts"][0]["parts"];
     assert_eq!((text_of(parts).as_str(), &parts[1]), ("That is it.", &streamed[0]));
-    let file = json!({ "url": "https://a.example/x.png", "mediaType": "image/png", "filename": "x" });
+    let file =
+        json!({ "url": "https://a.example/x.png", "mediaType": "image/png", "filename": "x" });
     assert_eq!((&told[2]["artifactUpdate"]["artifact"]["parts"][0], &parts[2]), (&file, &file));
     let older = result(&server, "tasks/get", json!({ "id": task["id"] })).await;
     let file = json!({ "uri": "https://a.example/x.png", "mimeType": "image/png", "name": "x" });
@@ -244,12 +276,18 @@ async fn a_version_that_is_not_spoken_is_refused_by_name() {
     let server = start(Settings::default()).await;
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {} });
     for version in ["1.0", "0.3", "1.0.2", "", "0.3.0"] {
-        let told: Value = post(&server, URL, &body, &[("a2a-version", version)]).await.json().await.unwrap();
+        let told: Value =
+            post(&server, URL, &body, &[("a2a-version", version)]).await.json().await.unwrap();
         assert!(told.get("result").is_some(), "{version}: {told}");
     }
     for version in ["99.0", "0.2", "1.01", "one"] {
-        let told: Value = post(&server, URL, &body, &[("A2A-Version", version)]).await.json().await.unwrap();
-        assert_eq!((&told["error"]["code"], &told["id"]), (&json!(-32009), &json!(1)), "{version}: {told}");
+        let told: Value =
+            post(&server, URL, &body, &[("A2A-Version", version)]).await.json().await.unwrap();
+        assert_eq!(
+            (&told["error"]["code"], &told["id"]),
+            (&json!(-32009), &json!(1)),
+            "{version}: {told}"
+        );
     }
     for path in ["/v1/a2a/tasks?A2A-Version=99.0", "/v1/agents/demo/a2a/tasks?A2A-Version=99.0"] {
         let refused = server.get(path).await;
@@ -280,7 +318,8 @@ async fn a_card_is_kept_for_a_while_and_an_extended_one_is_of_its_version() {
     assert_eq!(header("cache-control"), "public, max-age=60");
     let tag = header("etag");
     let url = format!("{}/.well-known/agent-card.json", server.url);
-    for (known, status) in [(tag.as_str(), 304), (&format!("\"x\", W/{tag}"), 304), ("\"x\"", 200)] {
+    for (known, status) in [(tag.as_str(), 304), (&format!("\"x\", W/{tag}"), 304), ("\"x\"", 200)]
+    {
         let again = client().get(&url).header("if-none-match", known).send().await.unwrap();
         assert_eq!(again.status().as_u16(), status, "{known}");
         assert_eq!(again.headers()["etag"], tag.as_str());
@@ -296,7 +335,8 @@ async fn a_card_is_kept_for_a_while_and_an_extended_one_is_of_its_version() {
 #[tokio::test]
 async fn a_subscriber_has_the_text_so_far_and_then_what_comes() {
     let server = start(Settings::default()).await;
-    let mut live = stream(&server, "SendStreamingMessage", json!({ "message": message("/hang") })).await;
+    let mut live =
+        stream(&server, "SendStreamingMessage", json!({ "message": message("/hang") })).await;
     let first = String::from_utf8(live.chunk().await.unwrap().unwrap().to_vec()).unwrap();
     let id = events(&first)[0]["task"]["id"].clone();
     let joined = stream(&server, "SubscribeToTask", json!({ "id": id })).await;
@@ -321,7 +361,8 @@ async fn a_cut_is_read_on_after_any_event_byte_for_byte() {
         .unwrap();
     let id = events(&whole)[0]["task"]["id"].clone();
     let ids: Vec<&str> = whole.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
-    let body = json!({ "jsonrpc": "2.0", "id": 7, "method": "SubscribeToTask", "params": { "id": id } });
+    let body =
+        json!({ "jsonrpc": "2.0", "id": 7, "method": "SubscribeToTask", "params": { "id": id } });
     for at in &ids[..ids.len() - 1] {
         let rest = post(&server, URL, &body, &[("last-event-id", at)]).await.text().await.unwrap();
         let (_, after) = whole.split_once(&format!("id: {at}\n")).unwrap();
@@ -359,7 +400,10 @@ async fn http_and_json_say_the_same_without_envelopes() {
     assert_eq!(unknown.status(), 404);
     let unknown = unknown.json::<Value>().await.unwrap()["error"].clone();
     assert_eq!(unknown["details"][0]["reason"], "TASK_NOT_FOUND");
-    assert!(unknown["message"].as_str().unwrap().starts_with("The task was not found"), "{unknown}");
+    assert!(
+        unknown["message"].as_str().unwrap().starts_with("The task was not found"),
+        "{unknown}"
+    );
     server.stop().await;
 }
 
@@ -368,18 +412,22 @@ async fn http_and_json_say_the_same_without_envelopes() {
 async fn a_subscription_that_races_a_cancel_is_told_the_end() {
     for looks in 1..=2 {
         let store = crate::common::odd_store::OddStore::new().shared();
-        let server =
-            crate::common::serve_gateway(Gateway::new(store.journal()).agent("demo", crate::common::demo()))
-                .await;
-        let sent = json!({ "message": message("/hang"), "configuration": { "returnImmediately": true } });
-        let id = result(&server, "SendMessage", sent).await["task"]["id"].as_str().unwrap().to_owned();
+        let server = crate::common::serve_gateway(
+            Gateway::new(store.journal()).agent("demo", crate::common::demo()),
+        )
+        .await;
+        let sent =
+            json!({ "message": message("/hang"), "configuration": { "returnImmediately": true } });
+        let id =
+            result(&server, "SendMessage", sent).await["task"]["id"].as_str().unwrap().to_owned();
         let before = store.store.run(id.parse().unwrap()).await.unwrap().unwrap();
         result(&server, "CancelTask", json!({ "id": id })).await;
         store.old_looks.lock().unwrap().extend(std::iter::repeat_n(before, looks));
         let told = stream(&server, "SubscribeToTask", json!({ "id": id })).await.text().await;
         let told = events(&told.expect("a clean end"));
         let last = told.last().unwrap();
-        let status = if looks == 1 { &last["task"]["status"] } else { &last["statusUpdate"]["status"] };
+        let status =
+            if looks == 1 { &last["task"]["status"] } else { &last["statusUpdate"]["status"] };
         assert_eq!(status["state"], "TASK_STATE_CANCELED", "{told:?}");
         server.stop().await;
     }
@@ -391,32 +439,37 @@ async fn http_and_json_of_the_older_version_have_their_own_words() {
     let server = start(Settings::default()).await;
     let said = json!({ "messageId": Uuid::now_v7().to_string(), "role": "ROLE_USER", "content": [{ "text": "/echo Old" }] });
     let sent = json!({ "message": said, "configuration": { "blocking": true } });
-    let told: Value = post(&server, "/v1/a2a/v1/message:send", &sent, &[]).await.json().await.unwrap();
+    let told: Value =
+        post(&server, "/v1/a2a/v1/message:send", &sent, &[]).await.json().await.unwrap();
     let id = told["task"]["id"].as_str().unwrap().to_owned();
     let mut names: Vec<_> = told["task"].as_object().unwrap().keys().collect();
     names.sort();
     assert_eq!(told["task"]["status"]["state"], "TASK_STATE_COMPLETED");
     assert_eq!(names, ["artifacts", "contextId", "id", "status"]);
     assert_eq!(told["task"]["artifacts"][0]["parts"], json!([{ "text": "Old" }]));
-    let streamed = post(&server, "/v1/a2a/v1/message:stream", &sent, &[]).await.text().await.unwrap();
+    let streamed =
+        post(&server, "/v1/a2a/v1/message:stream", &sent, &[]).await.text().await.unwrap();
     let last = streamed.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().unwrap();
     let last: Value = serde_json::from_str(last).unwrap();
     assert_eq!(last["statusUpdate"]["final"], true, "{streamed}");
     let kept: Value = server.get(&format!("/v1/a2a/v1/tasks/{id}")).await.json().await.unwrap();
     assert_eq!(kept, told["task"]);
     // A failure's words are the content of a message, its types one deeper than elsewhere.
-    let fault =
-        json!({ "messageId": "f", "role": "ROLE_USER", "content": [{ "text": "/fault content_refused" }] });
+    let fault = json!({ "messageId": "f", "role": "ROLE_USER", "content": [{ "text": "/fault content_refused" }] });
     let fault = json!({ "message": fault, "configuration": { "blocking": true } });
-    let failed: Value =
-        post(&server, "/v1/agents/demo/a2a/v1/message:send", &fault, &[]).await.json().await.unwrap();
+    let failed: Value = post(&server, "/v1/agents/demo/a2a/v1/message:send", &fault, &[])
+        .await
+        .json()
+        .await
+        .unwrap();
     let said = &failed["task"]["status"]["message"];
     assert_eq!(said["content"][1]["data"]["data"]["code"], "content_refused", "{failed}");
     // What is sent so is read so.
     let data = json!([{ "text": "/echo " }, { "data": { "data": { "a": 1 } } }]);
     let data = json!({ "messageId": "d", "role": "ROLE_USER", "content": data });
     let data = json!({ "message": data, "configuration": { "blocking": true } });
-    let echoed: Value = post(&server, "/v1/a2a/v1/message:send", &data, &[]).await.json().await.unwrap();
+    let echoed: Value =
+        post(&server, "/v1/a2a/v1/message:send", &data, &[]).await.json().await.unwrap();
     assert!(!echoed.to_string().contains(r#""data":{\"a"#), "{echoed}");
     let over = post(&server, &format!("/v1/a2a/v1/tasks/{id}:cancel"), &json!({}), &[]).await;
     assert_eq!(over.status(), 409);
@@ -436,13 +489,21 @@ async fn whoever_has_a_key_is_told_of_the_other_agents() {
         .agent("demo", crate::common::demo())
         .agent("other", crate::common::demo());
     let server =
-        crate::common::serve_gateway(gateway.settings(Settings { tenants, ..Settings::default() })).await;
+        crate::common::serve_gateway(gateway.settings(Settings { tenants, ..Settings::default() }))
+            .await;
     let public: Value = server.get("/.well-known/agent-card.json").await.json().await.unwrap();
     assert_eq!(public["capabilities"]["extendedAgentCard"], true);
     assert!(!public.to_string().contains("other"), "{public}");
-    for path in ["/v1/a2a/extendedAgentCard", "/v1/a2a/v1/card", "/v1/agents/demo/a2a/extendedAgentCard"] {
+    for path in
+        ["/v1/a2a/extendedAgentCard", "/v1/a2a/v1/card", "/v1/agents/demo/a2a/extendedAgentCard"]
+    {
         assert_eq!(server.get(path).await.status(), 401, "{path}");
-        let told = client().get(format!("{}{path}", server.url)).bearer_auth("key-a").send().await.unwrap();
+        let told = client()
+            .get(format!("{}{path}", server.url))
+            .bearer_auth("key-a")
+            .send()
+            .await
+            .unwrap();
         let card: Value = told.json().await.unwrap();
         assert_eq!(card["skills"][1]["id"], "other", "{path}: {card}");
     }
@@ -468,7 +529,10 @@ async fn a_card_names_absolute_addresses_and_needs_no_key() {
     assert_eq!(card["capabilities"]["streaming"], true);
     let of_agent: Value =
         server.get("/v1/agents/demo/a2a/.well-known/agent-card.json").await.json().await.unwrap();
-    assert_eq!(of_agent["supportedInterfaces"][0]["url"], format!("{}/v1/agents/demo/a2a", server.url));
+    assert_eq!(
+        of_agent["supportedInterfaces"][0]["url"],
+        format!("{}/v1/agents/demo/a2a", server.url)
+    );
     assert!(of_agent["securitySchemes"].is_object());
     // All else does need one.
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": { "id": "x" } });
@@ -477,7 +541,8 @@ async fn a_card_names_absolute_addresses_and_needs_no_key() {
     let refused: Value = refused.json().await.unwrap();
     assert!(refused["error"]["message"].as_str().unwrap().ends_with('.'), "{refused}");
     server.stop().await;
-    let settings = Settings { public_url: Some("https://agents.example/".into()), ..Settings::default() };
+    let settings =
+        Settings { public_url: Some("https://agents.example/".into()), ..Settings::default() };
     let server = start(settings).await;
     let card: Value = server.get("/.well-known/agent-card.json").await.json().await.unwrap();
     assert_eq!(card["url"], "https://agents.example/v1/a2a");
@@ -487,8 +552,10 @@ async fn a_card_names_absolute_addresses_and_needs_no_key() {
 #[tokio::test]
 async fn what_is_no_call_is_refused_in_json_rpc() {
     let server = start(Settings::default()).await;
-    let raw =
-        client().post(format!("{}{URL}", server.url)).header("content-type", "application/json").body("{");
+    let raw = client()
+        .post(format!("{}{URL}", server.url))
+        .header("content-type", "application/json")
+        .body("{");
     let unparsable: Value = raw.send().await.unwrap().json().await.unwrap();
     assert_eq!(unparsable["error"]["code"], -32700);
     for wrong in [
@@ -511,7 +578,8 @@ async fn what_is_no_call_is_refused_in_json_rpc() {
     );
     assert_eq!(code(&server, "GetTask", json!({})).await, -32602);
     let diverges = json!({ "message": message("/diverge") });
-    let told = events(&stream(&server, "SendStreamingMessage", diverges).await.text().await.unwrap());
+    let told =
+        events(&stream(&server, "SendStreamingMessage", diverges).await.text().await.unwrap());
     assert_eq!(told.last().unwrap()["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED");
     // What was taken back is told anew in place of what there was.
     let again: Vec<usize> =

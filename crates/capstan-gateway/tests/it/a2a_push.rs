@@ -8,7 +8,9 @@ use std::time::Duration;
 use crate::common::{Server, client, demo};
 use bytes::Bytes;
 use capstan_agent::async_trait;
-use capstan_gateway::{Gateway, KeyHash, Origin, Settings, Tenant, Timeouts, Webhook, WebhookSender};
+use capstan_gateway::{
+    Gateway, KeyHash, Origin, Settings, Tenant, Timeouts, Webhook, WebhookSender,
+};
 use capstan_journal::Journal;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -40,8 +42,12 @@ impl WebhookSender for Receiver {
     ) -> Result<u16, String> {
         let event = serde_json::from_slice(&body).unwrap();
         let headers = headers.iter().cloned().collect();
-        let _ =
-            self.posted.send(Posted { url: to.url.clone(), allow_private: to.allow_private, headers, event });
+        let _ = self.posted.send(Posted {
+            url: to.url.clone(),
+            allow_private: to.allow_private,
+            headers,
+            event,
+        });
         Ok(self.answer.swap(204, Ordering::Relaxed))
     }
 }
@@ -94,19 +100,33 @@ async fn who_asks_with_its_message_is_told_of_every_end_with_its_token() {
         ("/fault content_refused", "TASK_STATE_FAILED"),
         ("/ask", "TASK_STATE_INPUT_REQUIRED"),
     ] {
-        let sent = message(command, json!({ "returnImmediately": true, "taskPushNotificationConfig": push }));
-        let task = call(&server, "sk", "SendMessage", sent.clone()).await["result"]["task"]["id"].clone();
+        let sent = message(
+            command,
+            json!({ "returnImmediately": true, "taskPushNotificationConfig": push }),
+        );
+        let task =
+            call(&server, "sk", "SendMessage", sent.clone()).await["result"]["task"]["id"].clone();
         // Sent again, it is one task and one delivery.
         call(&server, "sk", "SendMessage", sent).await;
         let told = seen.recv().await.unwrap();
         assert_eq!((told.url.as_str(), told.allow_private), ("https://mine.example/a2a", false));
         let update = &told.event["statusUpdate"];
-        assert_eq!((&update["taskId"], &update["status"]["state"]), (&task, &json!(state)), "{command}");
         assert_eq!(
-            (told.headers["x-a2a-notification-token"].as_str(), told.headers["authorization"].as_str()),
+            (&update["taskId"], &update["status"]["state"]),
+            (&task, &json!(state)),
+            "{command}"
+        );
+        assert_eq!(
+            (
+                told.headers["x-a2a-notification-token"].as_str(),
+                told.headers["authorization"].as_str()
+            ),
             ("t-1", "Bearer c")
         );
-        assert!(!told.headers.contains_key("webhook-signature"), "the tenant's secret is not the client's");
+        assert!(
+            !told.headers.contains_key("webhook-signature"),
+            "the tenant's secret is not the client's"
+        );
     }
     assert!(seen.try_recv().is_err());
 }
@@ -118,8 +138,11 @@ async fn a_private_receiver_needs_the_operators_consent_for_its_own_origin() {
     let mut webhook = Webhook::new("http://10.0.0.1/", SECRET).unwrap();
     webhook.allow_private = true;
     let push_origins = vec![Origin::parse("http://10.0.0.7:8080").unwrap()];
-    let acme =
-        Tenant { webhook: Some(webhook), push_origins, ..Tenant::new("acme", vec![KeyHash::of("sk")]) };
+    let acme = Tenant {
+        webhook: Some(webhook),
+        push_origins,
+        ..Tenant::new("acme", vec![KeyHash::of("sk")])
+    };
     let server = serve(crate::common::journal(), receiver, vec![acme]).await;
     for (url, is_allowed) in [
         ("http://10.0.0.7:8080/a2a", true),
@@ -172,7 +195,10 @@ async fn a_task_that_goes_on_is_told_of_again() {
         "/ask Blue?",
         json!({ "pushNotificationConfig": { "id": "c", "url": "https://mine.example/" } }),
     );
-    let task = call(&server, "sk", "message/send", sent).await["result"]["id"].as_str().unwrap().to_owned();
+    let task = call(&server, "sk", "message/send", sent).await["result"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let told = seen.recv().await.unwrap().event;
     assert_eq!(
         (&told["kind"], &told["status"]["state"]),
@@ -185,7 +211,8 @@ async fn a_task_that_goes_on_is_told_of_again() {
     let told = seen.recv().await.unwrap().event;
     assert_eq!((&told["id"], &told["status"]["state"]), (&json!(task), &json!("completed")));
     // Both deliveries are of one config, and neither is a task.
-    let listed = call(&server, "sk", "tasks/pushNotificationConfig/list", json!({ "id": task })).await;
+    let listed =
+        call(&server, "sk", "tasks/pushNotificationConfig/list", json!({ "id": task })).await;
     assert_eq!(listed["result"].as_array().unwrap().len(), 1, "{listed}");
     let tasks = call(&server, "sk", "ListTasks", json!({})).await;
     assert_eq!(tasks["result"]["tasks"].as_array().unwrap().len(), 1, "{tasks}");
@@ -196,8 +223,10 @@ async fn configs_are_set_read_listed_and_deleted_in_both_versions_and_by_their_o
     let (receiver, mut seen) = receiver(204);
     let server = serve(crate::common::journal(), receiver, tenants()).await;
     let sent = message("/hang", json!({ "returnImmediately": true }));
-    let task =
-        call(&server, "sk", "SendMessage", sent).await["result"]["task"]["id"].as_str().unwrap().to_owned();
+    let task = call(&server, "sk", "SendMessage", sent).await["result"]["task"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let set = call(
         &server,
         "sk",
@@ -217,21 +246,37 @@ async fn configs_are_set_read_listed_and_deleted_in_both_versions_and_by_their_o
     )
     .await;
     assert_eq!(got["result"], old);
-    let got =
-        call(&server, "sk", "GetTaskPushNotificationConfig", json!({ "taskId": task, "id": "old" })).await;
+    let got = call(
+        &server,
+        "sk",
+        "GetTaskPushNotificationConfig",
+        json!({ "taskId": task, "id": "old" }),
+    )
+    .await;
     assert_eq!(got["result"]["url"], "https://b.example/");
     let base = format!("{}/v1/a2a/tasks/{task}/pushNotificationConfigs", server.url);
-    let listed: Value = client().get(&base).bearer_auth("sk").send().await.unwrap().json().await.unwrap();
-    let ids: Vec<&Value> = listed["configs"].as_array().unwrap().iter().map(|config| &config["id"]).collect();
+    let listed: Value =
+        client().get(&base).bearer_auth("sk").send().await.unwrap().json().await.unwrap();
+    let ids: Vec<&Value> =
+        listed["configs"].as_array().unwrap().iter().map(|config| &config["id"]).collect();
     assert_eq!(ids, [&json!("old"), &json!("new")]);
-    let foreign =
-        call(&server, "sk-other", "GetTaskPushNotificationConfig", json!({ "taskId": task, "id": "old" }))
-            .await;
+    let foreign = call(
+        &server,
+        "sk-other",
+        "GetTaskPushNotificationConfig",
+        json!({ "taskId": task, "id": "old" }),
+    )
+    .await;
     assert_eq!(foreign["error"]["code"], -32001);
     let gone = client().delete(format!("{base}/new")).bearer_auth("sk").send().await.unwrap();
     assert_eq!(gone.status(), 200);
-    let got =
-        call(&server, "sk", "GetTaskPushNotificationConfig", json!({ "taskId": task, "id": "new" })).await;
+    let got = call(
+        &server,
+        "sk",
+        "GetTaskPushNotificationConfig",
+        json!({ "taskId": task, "id": "new" }),
+    )
+    .await;
     assert_eq!(got["error"]["code"], -32001);
     call(&server, "sk", "CancelTask", json!({ "id": task })).await;
     let told = seen.recv().await.unwrap();
@@ -247,12 +292,15 @@ async fn what_cannot_be_asked_for_is_refused_and_a_task_has_its_bound() {
     let (receiver, _seen) = receiver(204);
     let server = serve(crate::common::journal(), receiver, tenants()).await;
     let sent = message("/hang", json!({ "returnImmediately": true }));
-    let task =
-        call(&server, "sk", "SendMessage", sent).await["result"]["task"]["id"].as_str().unwrap().to_owned();
+    let task = call(&server, "sk", "SendMessage", sent).await["result"]["task"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let set = async |more: Value| {
         let mut params = json!({ "taskId": task });
         params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        call(&server, "sk", "CreateTaskPushNotificationConfig", params).await["error"]["code"].clone()
+        call(&server, "sk", "CreateTaskPushNotificationConfig", params).await["error"]["code"]
+            .clone()
     };
     for wrong in [
         json!({}),
@@ -287,15 +335,20 @@ async fn a_delivery_outlives_a_restart_and_is_tried_again() {
         "/hang",
         json!({ "returnImmediately": true, "taskPushNotificationConfig": { "url": "https://mine.example/" } }),
     );
-    let task =
-        call(&server, "sk", "SendMessage", sent).await["result"]["task"]["id"].as_str().unwrap().to_owned();
+    let task = call(&server, "sk", "SendMessage", sent).await["result"]["task"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     server.stop().await;
     let (second, mut after) = receiver(500);
     let server = serve(crate::common::disk(folder.path()), second, tenants()).await;
     call(&server, "sk", "CancelTask", json!({ "id": task })).await;
     let (failed, told) = (after.recv().await.unwrap(), after.recv().await.unwrap());
     assert_eq!(told.event["statusUpdate"]["taskId"], json!(task));
-    assert_eq!((&failed.event, &failed.headers["webhook-id"]), (&told.event, &told.headers["webhook-id"]));
+    assert_eq!(
+        (&failed.event, &failed.headers["webhook-id"]),
+        (&told.event, &told.headers["webhook-id"])
+    );
     server.stop().await;
 }
 
@@ -304,7 +357,11 @@ async fn without_tenants_this_machine_is_told_on_this_machine_and_without_a_send
     let (receiver, mut seen) = receiver(204);
     let server = serve(crate::common::journal(), receiver, Vec::new()).await;
     let card = async |server: &Server| {
-        let card = client().get(format!("{}/.well-known/agent-card.json", server.url)).send().await.unwrap();
+        let card = client()
+            .get(format!("{}/.well-known/agent-card.json", server.url))
+            .send()
+            .await
+            .unwrap();
         card.json::<Value>().await.unwrap()["capabilities"]["pushNotifications"].clone()
     };
     assert_eq!(card(&server).await, json!(true));
@@ -312,13 +369,17 @@ async fn without_tenants_this_machine_is_told_on_this_machine_and_without_a_send
         &server,
         "",
         "SendMessage",
-        message("/echo hi", json!({ "taskPushNotificationConfig": { "url": "http://localhost:9/" } })),
+        message(
+            "/echo hi",
+            json!({ "taskPushNotificationConfig": { "url": "http://localhost:9/" } }),
+        ),
     )
     .await;
     let told = seen.recv().await.unwrap();
     assert!(told.allow_private && !told.headers.contains_key("webhook-signature"));
     let mute =
-        crate::common::serve_gateway(Gateway::new(crate::common::journal()).agent("demo", demo())).await;
+        crate::common::serve_gateway(Gateway::new(crate::common::journal()).agent("demo", demo()))
+            .await;
     assert_eq!(card(&mute).await, json!(false));
     let task =
         call(&mute, "", "SendMessage", message("/echo hi", json!({}))).await["result"]["task"]["id"].clone();

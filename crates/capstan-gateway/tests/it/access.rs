@@ -19,7 +19,10 @@ async fn a_page_of_an_allowed_origin_can_read_a_refusal() {
         assert!(!response.bytes().await.unwrap().is_empty(), "{path}");
     }
     let refused = client().put(format!("{}/v1/assist", server.url)).send().await.unwrap();
-    assert_eq!((refused.status().as_u16(), &refused.headers()["allow"]), (405, &"POST".parse().unwrap()));
+    assert_eq!(
+        (refused.status().as_u16(), &refused.headers()["allow"]),
+        (405, &"POST".parse().unwrap())
+    );
     server.stop().await;
 }
 
@@ -27,15 +30,21 @@ async fn a_page_of_an_allowed_origin_can_read_a_refusal() {
 async fn a_preflight_names_what_a_page_may_send() {
     let server = start(Settings::default()).await;
     let preflight = |origin: &'static str| {
-        let request = client().request(reqwest::Method::OPTIONS, format!("{}/v1/assist", server.url));
+        let request =
+            client().request(reqwest::Method::OPTIONS, format!("{}/v1/assist", server.url));
         request.header("origin", origin).header("access-control-request-method", "POST").send()
     };
     let allowed = preflight("http://127.0.0.1:3000").await.unwrap();
     assert_eq!(allowed.status(), 204);
     let listed = allowed.headers()["access-control-allow-headers"].to_str().unwrap();
-    for name in
-        ["authorization", "content-type", "last-event-id", "x-request-id", "x-tenant-id", "x-cap-accept"]
-    {
+    for name in [
+        "authorization",
+        "content-type",
+        "last-event-id",
+        "x-request-id",
+        "x-tenant-id",
+        "x-cap-accept",
+    ] {
         assert!(listed.contains(name), "{name}");
     }
     assert_eq!(preflight("https://evil.example").await.unwrap().status(), 403);

@@ -37,8 +37,12 @@ struct Failing;
 impl Agent for Failing {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         if turn.text() == "payload" {
-            let given =
-                json!([&*turn.tools, turn.state.as_deref(), &*turn.context, turn.forwarded.as_deref()]);
+            let given = json!([
+                &*turn.tools,
+                turn.state.as_deref(),
+                &*turn.context,
+                turn.forwarded.as_deref()
+            ]);
             let history: Vec<String> = turn.history.iter().map(|message| message.text()).collect();
             out.delta(json!([given, history]).to_string()).await?;
             return Ok(());
@@ -53,9 +57,10 @@ async fn failure(name: &str) -> Failure {
         "rate limit" => RateLimitExceeded { retry_after: None }.into(),
         "session limit" => SessionLimitExceeded.into(),
         "message limit" => MessageLimitExceeded.into(),
-        "time-out" => {
-            tokio::time::timeout(Duration::ZERO, std::future::pending::<()>()).await.unwrap_err().into()
-        }
+        "time-out" => tokio::time::timeout(Duration::ZERO, std::future::pending::<()>())
+            .await
+            .unwrap_err()
+            .into(),
         "upstream time-out" => UpstreamTimeout.into(),
         "upstream status" => UpstreamStatus { status: 500, retry_after: None }.into(),
         "agent not found" => AgentNotFound.into(),
@@ -91,7 +96,8 @@ const STORY: &[(&str, AguiErrorCode, u16)] = &[
 
 async fn start_failing(settings: Settings) -> Server {
     let demo = Demo::with_delay(Duration::ZERO);
-    let gateway = Gateway::new(crate::common::journal()).agent("failing", Failing).agent("demo", demo);
+    let gateway =
+        Gateway::new(crate::common::journal()).agent("failing", Failing).agent("demo", demo);
     crate::common::serve_gateway(gateway.settings(settings)).await
 }
 
@@ -105,7 +111,12 @@ fn of_v1(mut input: Value) -> Value {
     input
 }
 
-async fn post_to(server: &Server, path: &str, input: &Value, headers: &[(&str, &str)]) -> reqwest::Response {
+async fn post_to(
+    server: &Server,
+    path: &str,
+    input: &Value,
+    headers: &[(&str, &str)],
+) -> reqwest::Response {
     let mut request = client().post(format!("{}{path}", server.url)).json(input);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -127,7 +138,9 @@ struct Said {
 
 fn said(body: &str) -> Vec<Said> {
     assert!(!body.contains('\r') && !body.contains("data: \n") && body.ends_with("\n\n"), "{body}");
-    let line = |frame: &str, name: &str| frame.lines().find_map(|l| l.strip_prefix(name)).map(str::to_owned);
+    let line = |frame: &str, name: &str| {
+        frame.lines().find_map(|l| l.strip_prefix(name)).map(str::to_owned)
+    };
     let frames = body.split("\n\n").filter(|frame| frame.contains("data: "));
     let said = |frame: &str| Said {
         id: line(frame, "id: "),
@@ -245,7 +258,8 @@ async fn in_production_nothing_of_the_inside_leaves() {
         assert_eq!(event["details"], json!({}));
     }
     let demo = |text: &str| input(text);
-    let panicked = body(post_to(&server, "/v1/agents/demo/ag-ui", &demo("/panic"), &[]).await).await;
+    let panicked =
+        body(post_to(&server, "/v1/agents/demo/ag-ui", &demo("/panic"), &[]).await).await;
     assert!(!panicked.contains("asked to panic") && panicked.contains("AGENT_EXECUTION_ERROR"));
     server.stop().await;
 }
@@ -255,7 +269,10 @@ async fn in_debug_mode_an_unknown_failure_names_its_type() {
     let server = start_failing(Settings { exposure: Exposure::Debug, ..Settings::default() }).await;
     let said = run(&server, &input("anything else")).await;
     let event = &said.last().unwrap().event;
-    assert_eq!((&event["code"], &event["http_status"]), (&"AGENT_EXECUTION_ERROR".into(), &500.into()));
+    assert_eq!(
+        (&event["code"], &event["http_status"]),
+        (&"AGENT_EXECUTION_ERROR".into(), &500.into())
+    );
     assert!(event["details"]["error_type"].as_str().unwrap().contains("Inside"), "{event}");
     assert_eq!(event["message"], "An error occurred processing your request.");
     server.stop().await;
@@ -278,8 +295,13 @@ async fn a_peer_that_declares_its_version_gets_metadata_only() {
 async fn the_text_message_for_old_front_ends_is_a_switch() {
     let server = start(Settings { agui_error_text: true, ..Settings::default() }).await;
     let said = run(&server, &input("/fault content_refused")).await;
-    let end =
-        ["TEXT_MESSAGE_END", "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END", "RUN_ERROR"];
+    let end = [
+        "TEXT_MESSAGE_END",
+        "TEXT_MESSAGE_START",
+        "TEXT_MESSAGE_CONTENT",
+        "TEXT_MESSAGE_END",
+        "RUN_ERROR",
+    ];
     assert_eq!(types(&said)[said.len() - 5..], end);
     let (told, error) = (&said[said.len() - 3].event, &said.last().unwrap().event);
     assert_eq!(told["delta"], error["message"]);
@@ -368,7 +390,10 @@ async fn a_late_joiner_is_told_the_conversation_as_a_whole() {
         .collect();
     assert_eq!(answer + &text(&joined), text(&whole));
     let custom = |said: &[Said]| {
-        said.iter().filter(|s| s.event["type"] == "CUSTOM").map(|s| s.event.clone()).collect::<Vec<_>>()
+        said.iter()
+            .filter(|s| s.event["type"] == "CUSTOM")
+            .map(|s| s.event.clone())
+            .collect::<Vec<_>>()
     };
     assert_eq!(custom(&joined), custom(&whole));
     assert_eq!(joined.last(), whole.last());
@@ -381,18 +406,29 @@ async fn a_run_that_waits_ends_in_run_error_and_goes_on_after_it() {
     let input = input("/flaky 1 --wait 6");
     let first = run(&server, &input).await;
     let error = first.last().unwrap();
-    assert_eq!((&error.event["code"], &error.event["retry_after"]), (&"UPSTREAM_ERROR".into(), &6.into()));
+    assert_eq!(
+        (&error.event["code"], &error.event["retry_after"]),
+        (&"UPSTREAM_ERROR".into(), &6.into())
+    );
     assert_eq!(error.event["metadata"]["capstan"]["severity"], "TRANSIENT");
-    let second =
-        said(&body(post(&server, &input, &[("last-event-id", error.id.as_deref().unwrap())]).await).await);
+    let second = said(
+        &body(post(&server, &input, &[("last-event-id", error.id.as_deref().unwrap())]).await)
+            .await,
+    );
     assert_eq!(types(&second)[..3], ["RUN_STARTED", "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT"]);
-    assert_eq!(second[1].event["messageId"], first[1].event["messageId"], "the same message goes on");
+    assert_eq!(
+        second[1].event["messageId"], first[1].event["messageId"],
+        "the same message goes on"
+    );
     assert_eq!(types(&second).last(), Some(&"RUN_FINISHED"));
     assert_eq!(server.waits(), [6.0], "it goes on when the wait is over, and not before");
     let whole = run(&server, &json!({ "threadId": "t", "runId": "steady", "messages": [{ "id": "u", "role": "user", "content": "/flaky 0" }] })).await;
     assert_eq!(text(&first) + &text(&second), text(&whole));
     // For whoever replays it later, the failed attempt is history.
-    let path = format!("/v1/ag-ui?runId={}&offset=-1", input["runId"].as_str().unwrap().replace(' ', "%20"));
+    let path = format!(
+        "/v1/ag-ui?runId={}&offset=-1",
+        input["runId"].as_str().unwrap().replace(' ', "%20")
+    );
     let replay = said(&body(server.get(&path).await).await);
     let failed = replay.iter().find(|said| said.event["name"] == "capstan.attempt_failed").unwrap();
     assert_eq!(failed.event["value"]["code"], "upstream_truncated");
@@ -444,13 +480,18 @@ async fn either_face_can_watch_what_the_other_started() {
     let all = said(&body(server.get(&format!("{path}&after=0")).await).await);
     assert_eq!(text(&all), "tok1 tok2 tok3 ");
     let last = all.last().unwrap().id.clone().unwrap();
-    let ended =
-        client().get(format!("{}{path}", server.url)).header("last-event-id", last).send().await.unwrap();
+    let ended = client()
+        .get(format!("{}{path}", server.url))
+        .header("last-event-id", last)
+        .send()
+        .await
+        .unwrap();
     assert_eq!(ended.status(), 204, "an EventSource stops");
     let response = post(&server, &input("/tokens 2"), &[]).await;
     let stream = response.headers()["x-stream-id"].to_str().unwrap().to_owned();
     body(response).await;
-    let packets = crate::common::all(server.get(&format!("/v1/streams/{stream}?face=cap")).await).await;
+    let packets =
+        crate::common::all(server.get(&format!("/v1/streams/{stream}?face=cap")).await).await;
     assert_eq!(crate::common::text(&packets), "tok1 tok2 ");
     let wrong = server.get(&format!("/v1/streams/{stream}?face=soap")).await;
     assert_eq!(wrong.status(), 400);
@@ -485,7 +526,8 @@ async fn refusals_before_the_run_are_a_stream_of_one_run_error() {
     assert_eq!((types(&limited), &limited[0].id), (vec!["RUN_ERROR"], &None));
     assert_eq!(limited[0].event["code"], "RATE_LIMITED");
     assert!((1..=60).contains(&limited[0].event["retry_after"].as_u64().unwrap()));
-    let nobody = said(&body(post_to(&server, "/v1/agents/nobody/ag-ui", &input("Hi"), &[]).await).await);
+    let nobody =
+        said(&body(post_to(&server, "/v1/agents/nobody/ag-ui", &input("Hi"), &[]).await).await);
     assert_eq!(nobody[0].event["code"], "CAPABILITY_NOT_FOUND");
     let gone = format!("{}:3.1", Uuid::now_v7());
     let gone = said(&body(post(&server, &input("Hi"), &[("last-event-id", &gone)]).await).await);
@@ -496,7 +538,9 @@ async fn refusals_before_the_run_are_a_stream_of_one_run_error() {
     let mut first = input("/tokens 1");
     run(&server, &first).await;
     first["runId"] = "another".into();
-    for (input, kind) in [(first, "message_limit_exceeded"), (input("Hi"), "session_limit_exceeded")] {
+    for (input, kind) in
+        [(first, "message_limit_exceeded"), (input("Hi"), "session_limit_exceeded")]
+    {
         let said = run(&server, &input).await;
         assert_eq!(said[0].event["metadata"]["capstan"]["kind"], kind);
         assert_eq!(
@@ -514,16 +558,27 @@ async fn what_cannot_be_read_and_who_may_not_ask_are_http_statuses() {
     let key = [("authorization", "Bearer key-a")];
     for (response, status, code) in [
         (post(&server, &input("Hi"), &[]).await, 401, "tenant_required"),
-        (post(&server, &input("Hi"), &[("authorization", "Bearer no")]).await, 403, "tenant_unauthorized"),
+        (
+            post(&server, &input("Hi"), &[("authorization", "Bearer no")]).await,
+            403,
+            "tenant_unauthorized",
+        ),
         (post(&server, &json!({ "threadId": "t" }), &key).await, 400, "invalid_request"),
         (post(&server, &json!([]), &key).await, 400, "invalid_request"),
-        (post(&server, &input("Hi"), &[key[0], ("last-event-id", "x")]).await, 400, "invalid_request"),
+        (
+            post(&server, &input("Hi"), &[key[0], ("last-event-id", "x")]).await,
+            400,
+            "invalid_request",
+        ),
     ] {
         assert_eq!(response.status(), status, "{code}");
         assert_eq!(response.headers()["content-type"], "application/problem+json");
         let problem: Value = response.json().await.unwrap();
         assert_eq!(problem["code"], code);
-        assert!(!problem.to_string().contains("acme"), "another tenant's name is nobody's business");
+        assert!(
+            !problem.to_string().contains("acme"),
+            "another tenant's name is nobody's business"
+        );
     }
     assert_eq!(text(&said(&body(post(&server, &input("/tokens 1"), &key).await).await)), "tok1 ");
     server.stop().await;
@@ -550,8 +605,11 @@ async fn a_body_without_a_terminal_event_never_ends_cleanly() {
     let waiting = input("/fault upstream_truncated");
     let error = run(&server, &waiting).await.pop().unwrap();
     // A viewer that has seen the run's RUN_ERROR and waits for what comes next, which is the end of the server.
-    let url =
-        format!("{}/v1/ag-ui?runId={}", server.url, waiting["runId"].as_str().unwrap().replace(' ', "%20"));
+    let url = format!(
+        "{}/v1/ag-ui?runId={}",
+        server.url,
+        waiting["runId"].as_str().unwrap().replace(' ', "%20")
+    );
     let viewer = client().get(url).header("last-event-id", error.id.unwrap()).send().await.unwrap();
     assert_eq!(viewer.status(), 200);
     server.stop().await;
@@ -572,7 +630,10 @@ async fn the_agent_gets_tools_state_context_and_history() {
     let given: Value = serde_json::from_str(&text(&run(&server, &input).await)).unwrap();
     assert_eq!(
         given,
-        json!([[input["tools"], input["state"], input["context"], input["forwardedProps"]], ["a", "b"]])
+        json!([
+            [input["tools"], input["state"], input["context"], input["forwardedProps"]],
+            ["a", "b"]
+        ])
     );
     server.stop().await;
 }
@@ -600,7 +661,8 @@ async fn events_are_counted_by_type_and_errors_by_code() {
 async fn of_many_who_join_a_long_stream_one_reads_it() {
     const PACKETS: usize = 3000;
     let store = crate::common::odd_store::OddStore::new().shared();
-    let gateway = capstan_gateway::Gateway::new(store.journal()).agent("demo", crate::common::demo());
+    let gateway =
+        capstan_gateway::Gateway::new(store.journal()).agent("demo", crate::common::demo());
     let server = crate::common::serve_gateway(gateway).await;
     let response = server.post(&crate::common::ask(&format!("/tokens {PACKETS}"))).await;
     let path = format!("/v1/streams/{}?face=ag-ui", crate::common::stream_of(&response));

@@ -19,7 +19,12 @@ fn submit(chat: &str, text: &str) -> Value {
     json!({ "id": chat, "messages": [user(text)], "trigger": "submit-message" })
 }
 
-async fn post_to(server: &Server, path: &str, body: &Value, headers: &[(&str, &str)]) -> reqwest::Response {
+async fn post_to(
+    server: &Server,
+    path: &str,
+    body: &Value,
+    headers: &[(&str, &str)],
+) -> reqwest::Response {
     let mut request = client().post(format!("{}{path}", server.url)).json(body);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -64,7 +69,10 @@ fn text(chunks: &[Value]) -> String {
 }
 
 fn find<'a>(chunks: &'a [Value], kind: &str) -> &'a Value {
-    chunks.iter().find(|chunk| chunk["type"] == kind).unwrap_or_else(|| panic!("no {kind}: {chunks:?}"))
+    chunks
+        .iter()
+        .find(|chunk| chunk["type"] == kind)
+        .unwrap_or_else(|| panic!("no {kind}: {chunks:?}"))
 }
 
 #[tokio::test]
@@ -90,8 +98,10 @@ async fn an_answer_is_one_message_and_comes_back_whole_under_the_same_id() {
         assert_eq!(rest.strip_prefix(":\n"), Some(expected), "after {id}");
     }
     // The last one is all there is to have.
-    let end =
-        format!("/v1/streams/{stream}?face=ai-sdk&after={}", ids.last().unwrap().rsplit(':').next().unwrap());
+    let end = format!(
+        "/v1/streams/{stream}?face=ai-sdk&after={}",
+        ids.last().unwrap().rsplit(':').next().unwrap()
+    );
     assert_eq!(server.get(&end).await.status(), 204);
     server.stop().await;
 }
@@ -145,7 +155,8 @@ async fn the_same_message_starts_once_and_another_answer_is_another_run() {
     let first = crate::common::stream_of(&one);
     assert_eq!(crate::common::stream_of(&other), first);
     assert_eq!(body(one).await, body(other).await);
-    let again = json!({ "id": "c", "messages": [user("/echo Once")], "trigger": "regenerate-message" });
+    let again =
+        json!({ "id": "c", "messages": [user("/echo Once")], "trigger": "regenerate-message" });
     let (one, other) = (post(&server, &again).await, post(&server, &again).await);
     assert_ne!(crate::common::stream_of(&one), crate::common::stream_of(&other));
     assert_ne!(crate::common::stream_of(&one), first);
@@ -180,7 +191,8 @@ impl Agent for FailsOnce {
 async fn what_failed_may_be_sent_again_and_is_then_one_run_again() {
     let timeouts = Timeouts { drain: Duration::ZERO, ..Timeouts::default() };
     let gateway = Gateway::new(journal()).agent("demo", FailsOnce(AtomicBool::new(true)));
-    let server = serve_gateway(gateway.settings(Settings { timeouts, ..Settings::default() })).await;
+    let server =
+        serve_gateway(gateway.settings(Settings { timeouts, ..Settings::default() })).await;
     let sent = submit("c", "Hello");
     let first = post(&server, &sent).await;
     let failed = crate::common::stream_of(&first);
@@ -325,8 +337,7 @@ async fn an_approval_makes_a_round_trip_and_the_result_finds_its_call() {
     let id = &told[0]["messageId"];
     let call = json!({ "type": "tool-pay", "toolCallId": "pay-1", "state": "approval-responded", "input": { "n": 1 },
         "approval": { "id": request["approvalId"], "approved": true } });
-    let sent =
-        json!({ "id": "c", "messages": [user("pay"), assistant(id, &call)], "trigger": "submit-message" });
+    let sent = json!({ "id": "c", "messages": [user("pay"), assistant(id, &call)], "trigger": "submit-message" });
     let told = chunks(&body(post(&server, &sent).await).await);
     assert_eq!(
         find(&told, "tool-output-available"),
@@ -341,7 +352,10 @@ async fn a_question_is_a_call_whose_output_is_the_answer() {
     let server = start(Settings::default()).await;
     let told = chunks(&body(post(&server, &submit("c", "/ask Blue?")).await).await);
     let asked = find(&told, "tool-input-available");
-    assert_eq!((&asked["toolName"], &asked["input"]["message"]), (&json!("interrupt"), &json!("Blue?")));
+    assert_eq!(
+        (&asked["toolName"], &asked["input"]["message"]),
+        (&json!("interrupt"), &json!("Blue?"))
+    );
     let id = &told[0]["messageId"];
     let call = json!({ "type": "tool-interrupt", "toolCallId": asked["toolCallId"], "state": "output-available",
         "input": asked["input"], "output": { "approved": true } });
@@ -367,7 +381,8 @@ async fn what_follows_a_result_of_the_agents_own_is_another_step() {
 
 #[tokio::test]
 async fn an_agent_of_its_own_has_chats_of_its_own() {
-    let gateway = Gateway::new(journal()).agent("demo", crate::common::demo()).agent("clerk", Clerk);
+    let gateway =
+        Gateway::new(journal()).agent("demo", crate::common::demo()).agent("clerk", Clerk);
     let server = crate::common::serve_gateway(gateway).await;
     let of_clerk = "/v1/agents/clerk/ai-sdk/chat";
     let told = chunks(&body(post_to(&server, of_clerk, &submit("c", "look"), &[]).await).await);
@@ -388,8 +403,10 @@ async fn refusals_are_sentences_for_people_and_problems_for_who_asks() {
     let server = start(Settings { limits, ..Settings::default() }).await;
     let sentence = async |response: reqwest::Response| {
         assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
-        let (status, code) =
-            (response.status().as_u16(), response.headers()["x-capstan-code"].to_str().unwrap().to_owned());
+        let (status, code) = (
+            response.status().as_u16(),
+            response.headers()["x-capstan-code"].to_str().unwrap().to_owned(),
+        );
         let text = response.text().await.unwrap();
         assert!(!text.starts_with('{') && text.contains(' '), "{text}");
         (status, code)
@@ -422,7 +439,9 @@ async fn a_message_can_be_read_elsewhere_and_who_prefers_that_gets_no_body() {
     let key = ("authorization", "Bearer key-of-acme");
     let streamed = post_to(&server, CHAT, &submit("c", "/echo Ours"), &[key]).await;
     assert!(streamed.headers()["location"].to_str().unwrap().starts_with("/v1/durable/"));
-    let again = post_to(&server, CHAT, &submit("c", "/echo Ours"), &[key, ("prefer", "respond-async")]).await;
+    let again =
+        post_to(&server, CHAT, &submit("c", "/echo Ours"), &[key, ("prefer", "respond-async")])
+            .await;
     assert_eq!(again.headers()["x-stream-id"], streamed.headers()["x-stream-id"], "the same run");
     let back = client().get(format!("{}{CHAT}/c/stream", server.url)).bearer_auth("key-of-acme");
     let back = back.header("prefer", "respond-async").send().await.unwrap();
@@ -443,8 +462,8 @@ async fn a_message_can_be_read_elsewhere_and_who_prefers_that_gets_no_body() {
 
 #[tokio::test]
 async fn chats_of_another_tenant_are_unknown() {
-    let tenants =
-        ["acme", "other"].map(|name| Tenant::new(name, vec![KeyHash::of(&format!("key-of-{name}"))]));
+    let tenants = ["acme", "other"]
+        .map(|name| Tenant::new(name, vec![KeyHash::of(&format!("key-of-{name}"))]));
     let server = start(Settings { tenants: tenants.to_vec().into(), ..Settings::default() }).await;
     let acme = [("authorization", "Bearer key-of-acme")];
     let told = chunks(&body(post_to(&server, CHAT, &submit("c", "/echo Ours"), &acme).await).await);
@@ -454,8 +473,9 @@ async fn chats_of_another_tenant_are_unknown() {
         (stranger.status().as_u16(), stranger.headers()["content-type"].to_str().unwrap()),
         (401, "text/plain; charset=utf-8")
     );
-    let get =
-        |key: &'static str| client().get(format!("{}{CHAT}/c/stream", server.url)).bearer_auth(key).send();
+    let get = |key: &'static str| {
+        client().get(format!("{}{CHAT}/c/stream", server.url)).bearer_auth(key).send()
+    };
     assert_eq!(get("key-of-other").await.unwrap().status(), 204);
     assert_eq!(get("key-of-acme").await.unwrap().status(), 200);
     let stop = client()

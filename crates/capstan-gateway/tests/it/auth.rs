@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::{Server, all, ask, client, problem, start, stream_of};
 use capstan_gateway::{
-    Jwt, JwtRules, KeyHash, KeySet, Operator, Right, Scope, Settings, Tenant, TenantKey, TokenTenants,
+    Jwt, JwtRules, KeyHash, KeySet, Operator, Right, Scope, Settings, Tenant, TenantKey,
+    TokenTenants,
 };
 use issuer::{Issuer, with_secret};
 use serde_json::{Value, json};
@@ -64,7 +65,12 @@ async fn post(server: &Server, shown: &str) -> reqwest::Response {
 
 async fn send(server: &Server, method: &str, path: &str, shown: &str) -> reqwest::Response {
     let method = method.parse().unwrap();
-    client().request(method, format!("{}{path}", server.url)).bearer_auth(shown).send().await.unwrap()
+    client()
+        .request(method, format!("{}{path}", server.url))
+        .bearer_auth(shown)
+        .send()
+        .await
+        .unwrap()
 }
 
 async fn status(server: &Server, method: &str, path: &str, shown: &str) -> u16 {
@@ -74,14 +80,18 @@ async fn status(server: &Server, method: &str, path: &str, shown: &str) -> u16 {
 #[tokio::test]
 async fn a_token_of_each_algorithm_opens_its_tenant_and_brings_a_ticket() {
     let issuer = Issuer::new();
-    let server = start(Settings { jwt: Some(jwt(&issuer, TokenTenants::Configured)), ..settings() }).await;
+    let server =
+        start(Settings { jwt: Some(jwt(&issuer, TokenTenants::Configured)), ..settings() }).await;
     for algorithm in ["EdDSA", "ES256", "RS256", "PS256"] {
         let response = post(&server, &issuer.token(algorithm, &claims())).await;
         assert_eq!(response.status(), 200, "{algorithm:?}");
         let stream = stream_of(&response);
         let ticket = response.headers()["x-stream-ticket"].to_str().unwrap().to_owned();
         all(response).await;
-        assert_eq!(server.get(&format!("/v1/streams/{stream}?ticket={ticket}")).await.status(), 200);
+        assert_eq!(
+            server.get(&format!("/v1/streams/{stream}?ticket={ticket}")).await.status(),
+            200
+        );
         assert_eq!(
             status(&server, "GET", &format!("/v1/streams/{stream}"), "key-a").await,
             200,
@@ -137,7 +147,8 @@ fn unfit(issuer: &Issuer) -> Vec<(&'static str, String, u16)> {
 #[tokio::test]
 async fn a_token_that_does_not_hold_is_refused_in_types() {
     let issuer = Issuer::new();
-    let server = start(Settings { jwt: Some(jwt(&issuer, TokenTenants::Configured)), ..settings() }).await;
+    let server =
+        start(Settings { jwt: Some(jwt(&issuer, TokenTenants::Configured)), ..settings() }).await;
     for (what, token, expected) in unfit(&issuer) {
         let response = post(&server, &token).await;
         assert_eq!(response.status().as_u16(), expected, "{what}");
@@ -156,10 +167,15 @@ async fn a_token_that_does_not_hold_is_refused_in_types() {
 #[tokio::test]
 async fn a_token_ends_by_the_gateways_own_clock() {
     let issuer = Issuer::new();
-    let server = start(Settings { jwt: Some(jwt(&issuer, TokenTenants::Configured)), ..settings() }).await;
-    let (usual, later) = (issuer.token("EdDSA", &claims()), issuer.with("nbf", json!(now() + 3600)));
+    let server =
+        start(Settings { jwt: Some(jwt(&issuer, TokenTenants::Configured)), ..settings() }).await;
+    let (usual, later) =
+        (issuer.token("EdDSA", &claims()), issuer.with("nbf", json!(now() + 3600)));
     let statuses = async || {
-        (post(&server, &usual).await.status().as_u16(), post(&server, &later).await.status().as_u16())
+        (
+            post(&server, &usual).await.status().as_u16(),
+            post(&server, &later).await.status().as_u16(),
+        )
     };
     assert_eq!(statuses().await, (200, 401));
     // Ten minutes and what clocks may differ are not over, and then they are.
@@ -246,7 +262,9 @@ async fn tokens_may_bring_any_tenant_up_to_a_number_and_then_nobody_is_local() {
     let issuer = Issuer::new();
     let jwt = Some(jwt(&issuer, TokenTenants::Any(2)));
     let server = start(Settings { jwt, ..Settings::default() }).await;
-    for (tenant, expected) in [("one", 200), ("two", 200), ("three", 403), ("one", 200), ("a b", 403)] {
+    for (tenant, expected) in
+        [("one", 200), ("two", 200), ("three", 403), ("one", 200), ("a b", 403)]
+    {
         let token = issuer.with("tenant", json!(tenant));
         assert_eq!(post(&server, &token).await.status().as_u16(), expected, "{tenant}");
     }
@@ -272,7 +290,9 @@ async fn a_key_does_what_its_scopes_say_in_every_face() {
             for (method, path) in routes {
                 let response = send(server, method, &path, key).await;
                 assert_eq!(response.status(), 403, "{key}: {method} {path}");
-                assert!(response.text().await.unwrap().to_lowercase().contains("tenant_unauthorized"));
+                assert!(
+                    response.text().await.unwrap().to_lowercase().contains("tenant_unauthorized")
+                );
             }
         }
     };
@@ -290,8 +310,13 @@ async fn a_key_does_what_its_scopes_say_in_every_face() {
     let mut for_stopper = Vec::from(start_routes());
     for_stopper.extend([("DELETE", purge.clone()), ("DELETE", "/v1/sessions/s".into())]);
     refused("stopper", for_stopper).await;
-    let reading =
-        [one.clone(), packets, "/v1/streams".into(), "/v1/sessions/s".into(), "/v1/ag-ui?runId=x".into()];
+    let reading = [
+        one.clone(),
+        packets,
+        "/v1/streams".into(),
+        "/v1/sessions/s".into(),
+        "/v1/ag-ui?runId=x".into(),
+    ];
     let mut for_runner: Vec<_> = reading.map(|path| ("GET", path)).into();
     for_runner.extend([("POST", ticket.clone()), ("DELETE", one.clone())]);
     refused("runner", for_runner).await;
@@ -317,7 +342,8 @@ async fn a_read_only_key_does_not_even_attach_with_the_request() {
 #[tokio::test]
 async fn a_token_does_what_its_scopes_say() {
     let issuer = Issuer::new();
-    let server = start(Settings { jwt: Some(jwt(&issuer, TokenTenants::Configured)), ..settings() }).await;
+    let server =
+        start(Settings { jwt: Some(jwt(&issuer, TokenTenants::Configured)), ..settings() }).await;
     let read = issuer.with("scope", json!("openid read"));
     assert_eq!(post(&server, &read).await.status(), 403);
     assert_eq!(status(&server, "GET", "/v1/streams", &read).await, 200);
@@ -335,20 +361,30 @@ async fn a_token_does_what_its_scopes_say() {
 }
 
 fn operator(name: &str, key: &str, may: &[Right]) -> Operator {
-    Operator { name: name.into(), keys: vec![KeyHash::of(key)], tenants: vec!["*".into()], may: may.into() }
+    Operator {
+        name: name.into(),
+        keys: vec![KeyHash::of(key)],
+        tenants: vec!["*".into()],
+        may: may.into(),
+    }
 }
 
 #[tokio::test]
 async fn an_operator_reads_the_metrics_from_elsewhere_and_starts_nothing() {
-    let operators = vec![operator("ada", "looks", &[Right::Look]), operator("bob", "acts", &[Right::Act])];
+    let operators =
+        vec![operator("ada", "looks", &[Right::Look]), operator("bob", "acts", &[Right::Act])];
     let settings = Settings { operators: operators.into(), ..settings() };
     let operators = settings.operators.clone();
     let server = start(settings).await;
     let metrics = async |key: &str| {
-        let request = client().get(format!("{}/metrics", server.url)).header("host", "gateway.example");
+        let request =
+            client().get(format!("{}/metrics", server.url)).header("host", "gateway.example");
         request.bearer_auth(key).send().await.unwrap().status().as_u16()
     };
-    assert_eq!((metrics("looks").await, metrics("acts").await, metrics("key-a").await), (200, 403, 403));
+    assert_eq!(
+        (metrics("looks").await, metrics("acts").await, metrics("key-a").await),
+        (200, 403, 403)
+    );
     assert_eq!(post(&server, "looks").await.status(), 403);
     assert_eq!(status(&server, "GET", "/v1/streams", "looks").await, 403);
     operators.replace(Vec::new());
@@ -402,20 +438,30 @@ async fn the_audit_says_who_did_what_and_never_the_key_nor_what_was_said() {
     assert_eq!(post(&server, "reader").await.status(), 403);
     let run = server.post_with(&ask("wonderland"), &[("authorization", "Bearer key-a")]).await;
     let (stream, _) = (stream_of(&run), all(run).await);
-    assert_eq!(status(&server, "DELETE", &format!("/v1/streams/{stream}?purge=true"), "key-b").await, 200);
+    assert_eq!(
+        status(&server, "DELETE", &format!("/v1/streams/{stream}?purge=true"), "key-b").await,
+        200
+    );
     for (key, _) in [("key-a", "its own is not told"), ("stopper", "another's is")] {
-        let run =
-            server.post_with(&ask("/tokens 1000 --delay 1s"), &[("authorization", "Bearer key-a")]).await;
-        assert_eq!(status(&server, "DELETE", &format!("/v1/streams/{}", stream_of(&run)), key).await, 200);
+        let run = server
+            .post_with(&ask("/tokens 1000 --delay 1s"), &[("authorization", "Bearer key-a")])
+            .await;
+        assert_eq!(
+            status(&server, "DELETE", &format!("/v1/streams/{}", stream_of(&run)), key).await,
+            200
+        );
     }
     server.stop().await;
 
     let told: Vec<(String, String, String)> = log
         .audit()
         .iter()
-        .map(|line| ["message", "tenant", "key"].map(|name| line[name].as_str().unwrap().to_owned()).into())
+        .map(|line| {
+            ["message", "tenant", "key"].map(|name| line[name].as_str().unwrap().to_owned()).into()
+        })
         .collect();
-    let line = |message: &str, tenant: &str, key: String| (message.to_owned(), tenant.to_owned(), key);
+    let line =
+        |message: &str, tenant: &str, key: String| (message.to_owned(), tenant.to_owned(), key);
     let expected = [
         line("refused by credentials", "", mark("sk_stranger")),
         line("refused by credentials", "", String::new()),
@@ -438,7 +484,8 @@ async fn a_flood_of_refusals_does_not_fill_the_log() {
     }
     server.stop().await;
     let told = log.audit();
-    let seconds = told.iter().filter(|line| line["message"] != "refused by credentials").count() + 1;
+    let seconds =
+        told.iter().filter(|line| line["message"] != "refused by credentials").count() + 1;
     let lines = told.iter().filter(|line| line["message"] == "refused by credentials").count();
     // A slow machine takes more than a second for them, and then more are told.
     assert!(lines >= 100 && lines <= 100 * (seconds + 2), "{lines} lines, {seconds}");

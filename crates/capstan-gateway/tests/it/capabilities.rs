@@ -35,7 +35,8 @@ async fn without_capabilities_everything_is_written() {
 #[tokio::test]
 async fn an_event_that_the_client_did_not_list_is_not_written_and_leaves_no_gap() {
     let server = start(Settings::default()).await;
-    let packets = all(server.post(&able("/events", &["CITATION_BLOCK", "MARKDOWN_BLOCK"])).await).await;
+    let packets =
+        all(server.post(&able("/events", &["CITATION_BLOCK", "MARKDOWN_BLOCK"])).await).await;
     assert_eq!(event_types(&packets), ["CITATION_BLOCK", "MARKDOWN_BLOCK", "user_error"]);
     assert_eq!(seqs(&packets), (1..=packets.len() as u64).collect::<Vec<_>>());
     assert_eq!(close_reason(&packets).as_deref(), Some("completed"));
@@ -47,7 +48,8 @@ async fn who_cannot_show_a_markdown_block_reads_it_as_text() {
     let server = start(Settings::default()).await;
     let packets = all(server.post(&able("/events", &["CITATION_BLOCK"])).await).await;
     let said = text(&packets);
-    let (before, after) = (said.find("and its parts in a table. ").unwrap(), said.find("One tool").unwrap());
+    let (before, after) =
+        (said.find("and its parts in a table. ").unwrap(), said.find("One tool").unwrap());
     let table = said.find("### Capstan").unwrap();
     assert!(before < table && table < after, "in its place: {said}");
     server.stop().await;

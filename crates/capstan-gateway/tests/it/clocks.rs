@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::common::{Server, all, ask, ask_in, close_reason, demo, disk, journal, serve_gateway, text};
+use crate::common::{
+    Server, all, ask, ask_in, close_reason, demo, disk, journal, serve_gateway, text,
+};
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, Settings, Timeouts};
 use capstan_protocol::StreamPacket;

@@ -17,7 +17,8 @@ use serde_json::Value;
 const SECRET: &str = "xyzzy-secret-word";
 
 async fn send(server: &Server, method: &str, path: &str, key: Option<&str>) -> Response {
-    let request = client().request(method.parse::<Method>().unwrap(), format!("{}{path}", server.url));
+    let request =
+        client().request(method.parse::<Method>().unwrap(), format!("{}{path}", server.url));
     key.into_iter().fold(request, |request, key| request.bearer_auth(key)).send().await.unwrap()
 }
 
@@ -41,7 +42,8 @@ async fn run_as(server: &Server, key: &str, text: &str) -> String {
 }
 
 fn operator(name: &str, tenants: &[&str], may: &[Right]) -> Operator {
-    let (keys, tenants) = (vec![KeyHash::of(name)], tenants.iter().map(|name| (*name).to_owned()).collect());
+    let (keys, tenants) =
+        (vec![KeyHash::of(name)], tenants.iter().map(|name| (*name).to_owned()).collect());
     Operator { name: name.to_owned(), keys, tenants, may: may.to_vec() }
 }
 
@@ -49,7 +51,10 @@ fn operator(name: &str, tenants: &[&str], may: &[Right]) -> Operator {
 fn settings() -> Settings {
     let tenant = |name: &str| Tenant::new(name, vec![KeyHash::of(&format!("key-{name}"))]);
     let mut a = tenant("a");
-    a.keys.push(TenantKey { hash: KeyHash::of("reader-a"), scopes: [Scope::Read].into_iter().collect() });
+    a.keys.push(TenantKey {
+        hash: KeyHash::of("reader-a"),
+        scopes: [Scope::Read].into_iter().collect(),
+    });
     let silent = Tenant { no_store: true, ..tenant("silent") };
     let closed = Tenant { console_content: false, ..tenant("closed") };
     let operators = vec![
@@ -65,5 +70,10 @@ fn settings() -> Settings {
 }
 
 fn ids(list: &Value) -> Vec<String> {
-    list["runs"].as_array().unwrap().iter().map(|run| run["stream_id"].as_str().unwrap().to_owned()).collect()
+    list["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["stream_id"].as_str().unwrap().to_owned())
+        .collect()
 }

@@ -44,10 +44,16 @@ async fn a_stream_is_read_in_one_go_or_from_any_offset() {
         assert_eq!(live.headers()["content-type"], "text/event-stream");
         let (items, last) = events(&live.text().await.unwrap());
         assert_eq!(items, packets[seq..], "after {seq}");
-        assert_eq!(last, json!({ "streamNextOffset": end, "streamClosed": true, "upToDate": true }));
+        assert_eq!(
+            last,
+            json!({ "streamNextOffset": end, "streamClosed": true, "upToDate": true })
+        );
     }
     let over = read(&server, &stream, &format!("?offset={end}&live=long-poll")).await;
-    assert_eq!((over.status().as_u16(), header(&over, "stream-closed").as_deref()), (204, Some("true")));
+    assert_eq!(
+        (over.status().as_u16(), header(&over, "stream-closed").as_deref()),
+        (204, Some("true"))
+    );
     server.stop().await;
 }
 
@@ -72,14 +78,21 @@ async fn a_long_poll_waits_for_news_and_learns_of_the_end() {
     let response = server.post(&ask("/hang")).await;
     let stream = stream_of(&response);
     let head = client().head(format!("{}/v1/durable/{stream}", server.url)).send().await.unwrap();
-    let (tail, is_closed) = (header(&head, "stream-next-offset").unwrap(), header(&head, "stream-closed"));
-    assert_eq!((is_closed, header(&head, "content-type").as_deref()), (None, Some("application/json")));
+    let (tail, is_closed) =
+        (header(&head, "stream-next-offset").unwrap(), header(&head, "stream-closed"));
+    assert_eq!(
+        (is_closed, header(&head, "content-type").as_deref()),
+        (None, Some("application/json"))
+    );
     let query = format!("?offset={tail}&live=long-poll&cursor=1");
     let (polled, stopped) = tokio::join!(read(&server, &stream, &query), async {
         server.delete(&format!("/v1/streams/{stream}")).await
     });
     assert_eq!(stopped.status(), 200);
-    assert_eq!((polled.status().as_u16(), header(&polled, "stream-closed").as_deref()), (200, Some("true")));
+    assert_eq!(
+        (polled.status().as_u16(), header(&polled, "stream-closed").as_deref()),
+        (200, Some("true"))
+    );
     assert!(header(&polled, "stream-cursor").is_some());
     let items: Vec<Value> = polled.json().await.unwrap();
     assert_eq!(items.last().unwrap()["op"], "CLOSE");
@@ -91,13 +104,17 @@ async fn chunks_of_a_ui_message_are_items_as_well() {
     let server = start(Settings::default()).await;
     let (stream, packets) = said(&server, "/tokens 3").await;
     let whole: Vec<Value> = read(&server, &stream, "?face=ai-sdk").await.json().await.unwrap();
-    assert_eq!((&whole[0]["type"], &whole.last().unwrap()["type"]), (&json!("start"), &json!("finish")));
+    assert_eq!(
+        (&whole[0]["type"], &whole.last().unwrap()["type"]),
+        (&json!("start"), &json!("finish"))
+    );
     // From any offset it goes on as it would have.
     for seq in 0..packets.len() {
         let rest = format!("?face=ai-sdk&offset={}", offset(seq));
         let rest: Vec<Value> = read(&server, &stream, &rest).await.json().await.unwrap();
         assert!(whole.ends_with(&rest), "after {seq}: {rest:?}");
-        let live = read(&server, &stream, &format!("?face=ai-sdk&live=sse&offset={}", offset(seq))).await;
+        let live =
+            read(&server, &stream, &format!("?face=ai-sdk&live=sse&offset={}", offset(seq))).await;
         assert_eq!(events(&live.text().await.unwrap()).0, rest);
     }
     server.stop().await;
@@ -108,9 +125,13 @@ async fn what_is_wrong_is_said_and_who_would_write_learns_who_does() {
     let server = start(Settings::default()).await;
     let (stream, packets) = said(&server, "/echo x").await;
     let beyond = format!("?offset={}", offset(packets.len() + 1));
-    for (query, status) in
-        [("?offset=", 400), ("?offset=7", 400), ("?live=soon", 400), ("?face=ag-ui", 400), (&beyond, 410)]
-    {
+    for (query, status) in [
+        ("?offset=", 400),
+        ("?offset=7", 400),
+        ("?live=soon", 400),
+        ("?face=ag-ui", 400),
+        (&beyond, 410),
+    ] {
         assert_eq!(read(&server, &stream, query).await.status().as_u16(), status, "{query}");
     }
     let unknown = uuid::Uuid::now_v7().to_string();
@@ -122,7 +143,9 @@ async fn what_is_wrong_is_said_and_who_would_write_learns_who_does() {
             (refused.status().as_u16(), header(&refused, "allow").as_deref()),
             (405, Some("GET,HEAD"))
         );
-        assert!(crate::common::problem(refused).await.detail.unwrap().contains("written by its run"));
+        assert!(
+            crate::common::problem(refused).await.detail.unwrap().contains("written by its run")
+        );
     }
     server.stop().await;
 }

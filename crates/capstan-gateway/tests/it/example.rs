@@ -60,10 +60,16 @@ async fn the_example_counts_words_tells_of_empty_lines_and_drains() {
     assert_eq!(close_reason(&packets).as_deref(), Some("completed"));
     let views: Vec<_> = packets
         .iter()
-        .filter_map(|p| if let Payload::Event(raw) = &p.payload { Some(Event::of(raw).view()) } else { None })
+        .filter_map(|p| {
+            if let Payload::Event(raw) = &p.payload { Some(Event::of(raw).view()) } else { None }
+        })
         .collect();
     assert_eq!(views.iter().filter(|view| matches!(view, EventView::Progress(_))).count(), 3);
-    assert!(views.iter().any(|view| matches!(view, EventView::UserError(error) if error.code == Some(400))));
+    assert!(
+        views
+            .iter()
+            .any(|view| matches!(view, EventView::UserError(error) if error.code == Some(400)))
+    );
 
     let refused = example.ask("  ").await;
     let Payload::Error(error) = &refused[0].payload else { panic!("{refused:?}") };

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::common::{all, ask, client, close_reason, start, text};
 use capstan_gateway::{Settings, Timeouts};
 use capstan_protocol::{
-    ErrorDomain, ErrorSeverity, Event, EventView, Exposure, Payload, Problem, StreamError, StreamPacket,
+    ErrorDomain, ErrorSeverity, Event, EventView, Exposure, Payload, Problem, StreamError,
+    StreamPacket,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -92,7 +93,8 @@ async fn causes_are_told_in_debug_mode_only() {
 
 /// Each in its face: where it is asked, and how.
 fn streamed(text: &str) -> [(&'static str, Value); 4] {
-    let message = json!({ "messageId": Uuid::now_v7(), "role": "ROLE_USER", "parts": [{ "text": text }] });
+    let message =
+        json!({ "messageId": Uuid::now_v7(), "role": "ROLE_USER", "parts": [{ "text": text }] });
     let part = json!({ "type": "text", "text": text });
     [
         ("/v1/responses", json!({ "model": "demo", "input": text, "stream": true })),
@@ -118,7 +120,8 @@ async fn no_body_ends_cleanly_before_its_last_event_when_the_server_goes() {
     let server = start(Settings { timeouts, ..Settings::default() }).await;
     let mut open = Vec::new();
     for (path, body) in streamed("/hang") {
-        let response = client().post(format!("{}{path}", server.url)).json(&body).send().await.unwrap();
+        let response =
+            client().post(format!("{}{path}", server.url)).json(&body).send().await.unwrap();
         assert_eq!(response.status(), 200, "{path}");
         open.push((path, response));
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::common::odd_store::OddStore;
 use crate::common::{
-    Server, all, ask, ask_in, client, close_reason, errors, problem, start, start_on, stream_of, text,
+    Server, all, ask, ask_in, client, close_reason, errors, problem, start, start_on, stream_of,
+    text,
 };
 use capstan_gateway::{KeyHash, Limits, Settings, Tenant, Timeouts};
 use capstan_protocol::ErrorSeverity;
@@ -52,7 +53,8 @@ async fn ids_and_lists_that_every_record_would_carry_are_short_or_refused() {
         assert_eq!(post(&server, "/v1/ag-ui", &agui("r", &long)).await.status(), 400, "{length}");
     }
     for method in [reqwest::Method::GET, reqwest::Method::DELETE] {
-        let asked = client().request(method, format!("{}/v1/sessions/{long}", server.url)).send().await;
+        let asked =
+            client().request(method, format!("{}/v1/sessions/{long}", server.url)).send().await;
         assert_eq!(asked.unwrap().status(), 400);
     }
     assert_eq!(post(&server, "/v1/assist", &v2(&"x".repeat(1024))).await.status(), 200);
@@ -74,8 +76,11 @@ async fn a_body_of_many_small_values_is_refused_before_it_is_read() {
 #[tokio::test]
 async fn what_requests_under_way_take_is_limited_by_tenant_and_in_all_and_given_back() {
     let tenant = |name: &str| Tenant::new(name, vec![KeyHash::of(name)]);
-    let limits =
-        Limits { bytes_in_flight_per_tenant: 700_000, bytes_in_flight: 1_000_000, ..Limits::default() };
+    let limits = Limits {
+        bytes_in_flight_per_tenant: 700_000,
+        bytes_in_flight: 1_000_000,
+        ..Limits::default()
+    };
     let timeouts = Timeouts { drain: Duration::ZERO, ..Timeouts::default() };
     let tenants = vec![tenant("a"), tenant("b"), tenant("c")].into();
     let server = start(Settings { tenants, limits, timeouts, ..Settings::default() }).await;
@@ -111,7 +116,9 @@ async fn beyond_the_runs_that_may_wait_a_run_ends_instead() {
         let seen = all(server.post(request).await).await;
         let last = errors(&seen).pop().unwrap().clone();
         match n {
-            0 | 1 => assert_eq!((last.severity, close_reason(&seen)), (ErrorSeverity::Transient, None)),
+            0 | 1 => {
+                assert_eq!((last.severity, close_reason(&seen)), (ErrorSeverity::Transient, None))
+            }
             _ => {
                 assert_eq!(last.severity, ErrorSeverity::Fatal, "rule 3");
                 assert_eq!(close_reason(&seen).as_deref(), Some("error"));
@@ -125,7 +132,10 @@ async fn beyond_the_runs_that_may_wait_a_run_ends_instead() {
         }
     }
     // One goes on, so that there is room again.
-    assert_eq!(close_reason(&all(server.post(&requests[0]).await).await).as_deref(), Some("completed"));
+    assert_eq!(
+        close_reason(&all(server.post(&requests[0]).await).await).as_deref(),
+        Some("completed")
+    );
     let seen = all(server.post(&ask("/flaky 1 --wait 60")).await).await;
     assert_eq!(close_reason(&seen), None);
     server.stop().await;
@@ -147,12 +157,20 @@ async fn armed_runs_take_no_more_room_than_there_is() {
         busy = server.post(&ask("/hang")).await;
     }
     let [first, second] = [server.post(&waiting[0]).await, server.post(&waiting[1]).await];
-    assert_eq!((first.status().as_u16(), second.status().as_u16()), (200, 200), "arming is never refused");
+    assert_eq!(
+        (first.status().as_u16(), second.status().as_u16()),
+        (200, 200),
+        "arming is never refused"
+    );
     assert_eq!(problem(server.post(&ask("/tokens 1")).await).await.code, "session_limit_exceeded");
     let stopped = server.delete(&format!("/v1/streams/{}", stream_of(&busy))).await;
     assert_eq!(stopped.status(), 200);
     for armed in [first, second] {
-        assert_eq!(close_reason(&all(armed).await).as_deref(), Some("completed"), "when there was room");
+        assert_eq!(
+            close_reason(&all(armed).await).as_deref(),
+            Some("completed"),
+            "when there was room"
+        );
     }
     server.stop().await;
 }
@@ -183,7 +201,8 @@ async fn a_session_is_read_in_pages_of_bounded_size_and_has_a_size_of_its_own() 
     }
     let page: Value = server.get(&format!("/v1/sessions/{session}")).await.json().await.unwrap();
     assert_eq!((page["turns"].as_array().unwrap().len(), page["next"].as_u64()), (1, Some(1)));
-    let page: Value = server.get(&format!("/v1/sessions/{session}?from=1")).await.json().await.unwrap();
+    let page: Value =
+        server.get(&format!("/v1/sessions/{session}?from=1")).await.json().await.unwrap();
     assert_eq!((page["turns"].as_array().unwrap().len(), page["next"].as_u64()), (1, None));
     all(server.post(&ask_in(session, &long)).await).await;
     let refused = problem(server.post(&ask_in(session, &long)).await).await;
@@ -224,7 +243,12 @@ async fn keys_stay_out_of_urls_and_answers_out_of_caches() {
         assert_eq!(refused.status, 400, "{name}");
         assert!(refused.detail.unwrap().contains("URL"));
     }
-    let list = client().get(format!("{}/v1/streams", server.url)).bearer_auth("key-a").send().await.unwrap();
+    let list = client()
+        .get(format!("{}/v1/streams", server.url))
+        .bearer_auth("key-a")
+        .send()
+        .await
+        .unwrap();
     assert_eq!(
         (list.status().as_u16(), &list.headers()["cache-control"]),
         (200, &"no-store".parse().unwrap())
@@ -332,8 +356,9 @@ async fn requests_beside_each_other_on_a_connection_count_as_connections() {
     // The client that began the run may hold a connection.
     assert!((7..=8).contains(&served), "{served} served, {refused} refused");
     drop(socket);
-    let asked =
-        || async { client().get(format!("{}/v1/streams", server.url)).send().await.unwrap().status() };
+    let asked = || async {
+        client().get(format!("{}/v1/streams", server.url)).send().await.unwrap().status()
+    };
     while asked().await == 503 {}
     assert_eq!(asked().await, 200, "their places are free again");
     server.stop().await;
@@ -357,10 +382,10 @@ async fn an_answer_that_is_not_read_counts_whichever_face_made_it() {
     let response = json!({ "model": "demo", "input": format!("/echo {text}") });
     let response: Value = post(&server, "/v1/responses", &response).await.json().await.unwrap();
     let message = json!({ "role": "user", "messageId": "m", "parts": [{ "kind": "text", "text": format!("/echo {text}") }] });
-    let task =
-        json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": { "message": message } });
+    let task = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": { "message": message } });
     let task: Value = post(&server, "/v1/a2a", &task).await.json().await.unwrap();
-    let (response, task) = (response["id"].as_str().unwrap(), task["result"]["id"].as_str().unwrap());
+    let (response, task) =
+        (response["id"].as_str().unwrap(), task["result"]["id"].as_str().unwrap());
     let paths = [
         format!("/v1/responses/{response}"),
         format!("/v1/responses/{response}/input_items"),
@@ -385,7 +410,8 @@ async fn an_answer_that_is_not_read_counts_whichever_face_made_it() {
 
 #[tokio::test]
 async fn one_address_leaves_room_for_others() {
-    let server = limited(Limits { connections: 64, connections_per_address: 2, ..Limits::default() }).await;
+    let server =
+        limited(Limits { connections: 64, connections_per_address: 2, ..Limits::default() }).await;
     let mut open = Vec::new();
     for _ in 0..2 {
         let mut socket = TcpStream::connect(address(&server)).await.unwrap();
@@ -396,6 +422,7 @@ async fn one_address_leaves_room_for_others() {
     let asked = client().get(format!("{}/v1/streams", server.url)).send().await.unwrap();
     assert_eq!(asked.status(), 503, "the third of one address is told so");
     drop(open);
-    while client().get(format!("{}/v1/streams", server.url)).send().await.unwrap().status() == 503 {}
+    while client().get(format!("{}/v1/streams", server.url)).send().await.unwrap().status() == 503 {
+    }
     server.stop().await;
 }

@@ -39,7 +39,8 @@ async fn start(journal: Journal, wait: u32, waiting: Duration) -> Server {
 #[tokio::test]
 async fn a_run_that_cannot_be_ended_does_not_keep_the_others_from_it() {
     let (first, second) = (ask("first"), ask("second"));
-    let store = OddStore { never_ends: first.context.session_id.to_string(), ..OddStore::new() }.shared();
+    let store =
+        OddStore { never_ends: first.context.session_id.to_string(), ..OddStore::new() }.shared();
     let server = start(store.journal(), 0, SOON).await;
     let (mut streams, mut scans) = (Vec::new(), 0);
     for request in [&first, &second] {

@@ -1,6 +1,8 @@
 //! People in the loop: a run ends by asking, and the next one has the answer.
 
-use crate::common::{Server, all, ask_in, client, close_reason, disk, problem, start, start_on, text};
+use crate::common::{
+    Server, all, ask_in, client, close_reason, disk, problem, start, start_on, text,
+};
 use capstan_gateway::Settings;
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{AgentRequest, Event, EventView, Payload, StreamPacket};
@@ -41,7 +43,10 @@ async fn a_run_that_asks_is_answered_by_the_next_one_in_its_session() {
     let server = start(Settings::default()).await;
     let session = Uuid::now_v7();
     let question = ask(&server, session, "/ask Paint it blue?").await;
-    assert_eq!((question.reason.as_str(), question.message.as_deref()), ("approval", Some("Paint it blue?")));
+    assert_eq!(
+        (question.reason.as_str(), question.message.as_deref()),
+        ("approval", Some("Paint it blue?"))
+    );
     let open: Value = server.get(&format!("/v1/sessions/{session}")).await.json().await.unwrap();
     assert_eq!(open["turns"][0]["interrupts"][0]["id"], question.id.as_str());
 
@@ -140,20 +145,28 @@ async fn in_agui_the_question_is_the_outcome_and_resume_the_answer() {
         if let Some(resume) = resume {
             input["resume"] = resume;
         }
-        let response = client().post(format!("{}/v1/ag-ui", server.url)).json(&input).send().await.unwrap();
+        let response =
+            client().post(format!("{}/v1/ag-ui", server.url)).json(&input).send().await.unwrap();
         let body = response.text().await.unwrap();
-        body.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok()).collect()
+        body.lines()
+            .filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok())
+            .collect()
     };
     let first = post(None).await;
     let outcome = &first.last().unwrap()["outcome"];
     let question = &outcome["interrupts"][0];
-    assert_eq!((&outcome["type"], &question["message"]), (&json!("interrupt"), &json!("Paint it blue?")));
+    assert_eq!(
+        (&outcome["type"], &question["message"]),
+        (&json!("interrupt"), &json!("Paint it blue?"))
+    );
     assert_eq!(question["responseSchema"]["required"], json!(["approved"]));
     assert!(!first.iter().any(|event| event["type"] == "CUSTOM"), "the outcome alone tells it");
-    let resume =
-        json!([{ "interruptId": question["id"], "status": "resolved", "payload": { "approved": false } }]);
+    let resume = json!([{ "interruptId": question["id"], "status": "resolved", "payload": { "approved": false } }]);
     let second = post(Some(resume.clone())).await;
-    assert!(second.iter().any(|e| e["delta"].as_str().is_some_and(|d| d.contains("false"))), "{second:?}");
+    assert!(
+        second.iter().any(|e| e["delta"].as_str().is_some_and(|d| d.contains("false"))),
+        "{second:?}"
+    );
     assert_eq!(second.last().unwrap()["type"], "RUN_FINISHED");
     let third = post(Some(resume)).await;
     let error = &third[0];
@@ -164,8 +177,16 @@ async fn in_agui_the_question_is_the_outcome_and_resume_the_answer() {
     // The question that was about it is told once.
     let stored: Value = server.get(&format!("/v1/sessions/{thread}")).await.json().await.unwrap();
     let roles = |turn: usize| -> Vec<Value> {
-        stored["turns"][turn]["messages"].as_array().unwrap().iter().map(|m| m["role"].clone()).collect()
+        stored["turns"][turn]["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|m| m["role"].clone())
+            .collect()
     };
-    assert_eq!((roles(0), roles(1)), (vec![json!("user"), json!("assistant")], vec![json!("assistant")]));
+    assert_eq!(
+        (roles(0), roles(1)),
+        (vec![json!("user"), json!("assistant")], vec![json!("assistant")])
+    );
     server.stop().await;
 }

@@ -55,12 +55,22 @@ async fn a_connection_serves_on_after_a_body_that_lasts() {
     for _ in 0..3 {
         wire.say(&request(&server, "/tokens 3", "connection: keep-alive\r\n")).await;
         let answer = wire.until(END).await;
-        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"op\":\"CLOSE\""), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 200") && answer.contains("\"op\":\"CLOSE\""),
+            "{answer}"
+        );
         wire.say(&health(&server)).await;
         let head = wire.until("\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-        let length: usize =
-            head.split("content-length: ").nth(1).unwrap().split('\r').next().unwrap().parse().unwrap();
+        let length: usize = head
+            .split("content-length: ")
+            .nth(1)
+            .unwrap()
+            .split('\r')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap();
         wire.0.read_exact(&mut vec![0; length]).await.unwrap();
     }
     server.stop().await;
@@ -71,7 +81,8 @@ async fn what_is_asked_before_a_body_has_ended_is_answered_after_it() {
     let server = start(Settings::default()).await;
     let mut wire = Wire::to(&server).await;
     let last = health(&server).replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n");
-    wire.say(&(request(&server, "/tokens 3", "") + &request(&server, "/tokens 4", "") + &last)).await;
+    wire.say(&(request(&server, "/tokens 3", "") + &request(&server, "/tokens 4", "") + &last))
+        .await;
     let answers = wire.rest().await;
     assert_eq!(answers.matches("HTTP/1.1 200").count(), 3, "{answers}");
     assert_eq!(answers.matches("\"op\":\"CLOSE\"").count(), 2, "{answers}");

@@ -16,7 +16,8 @@ async fn record(journal: &Journal, stream: &str) -> Run {
 
 /// The streams that a request's id leads to.
 async fn found(journal: &Journal, request_id: &str) -> Vec<String> {
-    let runs = journal.store().named("local", NameKind::RequestId, request_id, None, 9).await.unwrap();
+    let runs =
+        journal.store().named("local", NameKind::RequestId, request_id, None, 9).await.unwrap();
     runs.into_iter().map(|run| run.stream_id.to_string()).collect()
 }
 
@@ -27,7 +28,8 @@ struct Wavering;
 impl Agent for Wavering {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         out.delta("one ").await?;
-        out.usage([("output_tokens".to_owned(), turn.attempt.into())].into_iter().collect()).await?;
+        out.usage([("output_tokens".to_owned(), turn.attempt.into())].into_iter().collect())
+            .await?;
         if turn.attempt == 1 {
             out.delta("two").await?;
             return Err(Fault::new(FaultKind::UpstreamError).with_retry_after(1.0).into());
@@ -51,10 +53,16 @@ async fn a_run_is_found_by_the_id_of_its_request_and_knows_its_trace() {
         let stream = stream_of(&response);
         all(response).await;
         let run = record(&journal, &stream).await;
-        assert_eq!((run.request_id.as_deref(), run.trace_id.as_deref()), (Some("ticket-4711"), Some(TRACE)));
+        assert_eq!(
+            (run.request_id.as_deref(), run.trace_id.as_deref()),
+            (Some("ticket-4711"), Some(TRACE))
+        );
         assert_eq!(found(&journal, "ticket-4711").await, std::slice::from_ref(&stream));
         let [only] = &run.attempts[..] else { panic!("{:?}", run.attempts) };
-        assert_eq!((only.n, only.from_seq, only.to_seq, only.fault.as_deref()), (1, Some(1), Some(3), None));
+        assert_eq!(
+            (only.n, only.from_seq, only.to_seq, only.fault.as_deref()),
+            (1, Some(1), Some(3), None)
+        );
         assert_eq!(
             (only.request_id.as_deref(), only.trace_id.as_deref()),
             (Some("ticket-4711"), Some(TRACE))
@@ -144,10 +152,12 @@ async fn whoever_arms_an_attempt_is_on_record_and_leads_to_the_run() {
         (ended.fault.as_deref(), ended.severity.as_deref()),
         (Some("upstream_timeout"), Some("TRANSIENT"))
     );
-    let again = server.post_with(&request, &[("x-request-id", "second"), ("traceparent", PARENT)]).await;
+    let again =
+        server.post_with(&request, &[("x-request-id", "second"), ("traceparent", PARENT)]).await;
     all(again).await;
     let run = record(&journal, &stream).await;
-    let ids: Vec<_> = run.attempts.iter().map(|attempt| (attempt.n, attempt.request_id.as_deref())).collect();
+    let ids: Vec<_> =
+        run.attempts.iter().map(|attempt| (attempt.n, attempt.request_id.as_deref())).collect();
     assert_eq!(ids[..2], [(1, Some("first")), (2, Some("second"))]);
     assert_eq!(run.attempts[1].trace_id.as_deref(), Some(TRACE));
     assert_eq!(run.attempts[0], *ended, "what is over stays as it is");
@@ -162,7 +172,8 @@ async fn cut_short(journal: &Journal, said: Vec<Payload>) -> (Run, Vec<Timestamp
     let body = serde_json::to_vec(&ask("/tokens 5")).unwrap().into();
     let claim = Claim::new("local", "k", Uuid::now_v7(), Timestamp::now());
     let (agent, face, request_id) = ("demo".into(), "cap".into(), Some("r".into()));
-    let claim = Claim { agent, face, body, request_id, max_attempts: 2, session: "s".into(), ..claim };
+    let claim =
+        Claim { agent, face, body, request_id, max_attempts: 2, session: "s".into(), ..claim };
     let run = journal.claim(claim, &capstan_journal::Quota::UNLIMITED).await.unwrap().run;
     let (mut frames, mut times) = (Vec::new(), Vec::new());
     for (seq, payload) in (1..).zip(said) {

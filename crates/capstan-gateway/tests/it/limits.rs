@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::common::{
-    Server, all, ask, ask_in, client, close_reason, disk, errors, problem, start, start_on, stream_of, text,
+    Server, all, ask, ask_in, client, close_reason, disk, errors, problem, start, start_on,
+    stream_of, text,
 };
 use capstan_gateway::{KeyHash, Limits, Settings, Tenant, Timeouts};
 use capstan_protocol::{ErrorSeverity, ServiceRequest};
@@ -53,7 +54,11 @@ async fn one_tenants_runs_do_not_take_anothers_room() {
     let limits = Limits { runs_per_tenant: 1, ..Limits::default() };
     let server = limited_for(vec![tenant("a"), tenant("b")], limits).await;
     let hang = |key: &'static str| {
-        client().post(format!("{}/v1/assist", server.url)).bearer_auth(key).json(&ask("/hang")).send()
+        client()
+            .post(format!("{}/v1/assist", server.url))
+            .bearer_auth(key)
+            .json(&ask("/hang"))
+            .send()
     };
     let _open = (hang("a").await.unwrap(), hang("b").await.unwrap());
     let refused = hang("a").await.unwrap();
@@ -73,7 +78,10 @@ async fn a_full_session_is_fatal_and_another_one_is_not() {
     let refused = server.post(&ask_in(session, "/tokens 1")).await;
     assert_eq!(refused.status(), 429);
     let problem = problem(refused).await;
-    assert_eq!((problem.code.as_str(), problem.severity), ("message_limit_exceeded", ErrorSeverity::Fatal));
+    assert_eq!(
+        (problem.code.as_str(), problem.severity),
+        ("message_limit_exceeded", ErrorSeverity::Fatal)
+    );
     assert_eq!((problem.retryable, problem.retry_after), (false, None));
     all(server.post(&first).await).await;
     all(server.post(&ask("/tokens 1")).await).await;
@@ -115,7 +123,10 @@ async fn a_stream_that_grows_too_long_is_ended() {
         let packets = all(server.post(&ask("/tokens 500")).await).await;
         assert!((8..20).contains(&packets.len()), "{} packets", packets.len());
         let error = errors(&packets).pop().unwrap();
-        assert_eq!((error.code.as_str(), error.severity), ("stream_too_long", ErrorSeverity::Fatal));
+        assert_eq!(
+            (error.code.as_str(), error.severity),
+            ("stream_too_long", ErrorSeverity::Fatal)
+        );
         assert_eq!(close_reason(&packets).as_deref(), Some("error"));
         server.stop().await;
     }
@@ -125,7 +136,8 @@ async fn a_stream_that_grows_too_long_is_ended() {
 async fn a_rush_does_not_get_past_the_limit() {
     let server = limited(Limits { runs: 3, ..Limits::default() }).await;
     let requests: Vec<_> = (0..60).map(|_| ask("/hang")).collect();
-    let responses = futures_util::future::join_all(requests.iter().map(|request| server.post(request))).await;
+    let responses =
+        futures_util::future::join_all(requests.iter().map(|request| server.post(request))).await;
     let started = responses.iter().filter(|response| response.status() == 200).count();
     assert_eq!((started, streams(&server).await), (3, 3));
     drop(responses);
@@ -180,8 +192,14 @@ async fn tokens_that_are_used_up_come_back_with_the_day_and_a_restart_brings_non
     let wait = dry(&server, "poor", "/tokens 1").await;
     assert!((1..=86_400).contains(&wait), "{wait}");
     // What there is goes on: attaching and arming are never refused.
-    assert_eq!(text(&all(post(&server, "poor", &first).await).await).split_whitespace().count(), 58);
-    assert_eq!(close_reason(&all(post(&server, "poor", &waits).await).await).as_deref(), Some("completed"));
+    assert_eq!(
+        text(&all(post(&server, "poor", &first).await).await).split_whitespace().count(),
+        58
+    );
+    assert_eq!(
+        close_reason(&all(post(&server, "poor", &waits).await).await).as_deref(),
+        Some("completed")
+    );
     for _ in 0..3 {
         all(post(&server, "rich", &ask("/tokens 18")).await).await;
     }

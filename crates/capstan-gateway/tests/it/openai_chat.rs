@@ -25,7 +25,8 @@ impl Agent for Caller {
         for (id, name) in [("own", "search"), ("c1", turn.tools[0].name.as_str())] {
             let start = json!({ "toolCallId": id, "toolCallName": name });
             out.event("TOOL_CALL_START", &start).await?;
-            out.event("TOOL_CALL_ARGS", &json!({ "toolCallId": id, "delta": "{\"city\":" })).await?;
+            out.event("TOOL_CALL_ARGS", &json!({ "toolCallId": id, "delta": "{\"city\":" }))
+                .await?;
             out.event("TOOL_CALL_ARGS", &json!({ "toolCallId": id, "delta": "\"Bern\"}" })).await?;
             out.event("TOOL_CALL_END", &json!({ "toolCallId": id })).await?;
             if id == "own" {
@@ -38,7 +39,8 @@ impl Agent for Caller {
 }
 
 async fn serve() -> Server {
-    let gateway = Gateway::new(crate::common::journal()).agent("demo", demo()).agent("caller", Caller);
+    let gateway =
+        Gateway::new(crate::common::journal()).agent("demo", demo()).agent("caller", Caller);
     crate::common::serve_gateway(gateway).await
 }
 
@@ -71,11 +73,18 @@ async fn ok(server: &Server, body: &Value) -> Value {
 
 /// The objects of a streamed answer, which ends as it must.
 async fn chunks(response: reqwest::Response) -> Vec<Value> {
-    assert_eq!((response.status().as_u16(), header(&response, "content-type")), (200, "text/event-stream"));
+    assert_eq!(
+        (response.status().as_u16(), header(&response, "content-type")),
+        (200, "text/event-stream")
+    );
     let body = response.text().await.unwrap();
     // The published Python client breaks at anything but data.
-    assert!(body.split("\n\n").all(|frame| frame.is_empty() || frame.starts_with("data: ")), "{body}");
-    let mut frames: Vec<&str> = body.split("\n\n").filter_map(|frame| frame.strip_prefix("data: ")).collect();
+    assert!(
+        body.split("\n\n").all(|frame| frame.is_empty() || frame.starts_with("data: ")),
+        "{body}"
+    );
+    let mut frames: Vec<&str> =
+        body.split("\n\n").filter_map(|frame| frame.strip_prefix("data: ")).collect();
     assert_eq!(frames.pop(), Some("[DONE]"), "{body}");
     frames.into_iter().map(|frame| serde_json::from_str(frame).unwrap()).collect()
 }
@@ -122,10 +131,8 @@ async fn an_answer_is_one_object_or_chunks_of_the_same_text() {
 #[tokio::test]
 async fn the_callers_tools_are_called_and_the_agents_own_are_not_told() {
     let server = serve().await;
-    let tool =
-        json!({ "type": "function", "function": { "name": "weather", "parameters": { "type": "object" } } });
-    let body =
-        json!({ "model": "caller", "tools": [tool], "messages": [{ "role": "user", "content": "Bern?" }] });
+    let tool = json!({ "type": "function", "function": { "name": "weather", "parameters": { "type": "object" } } });
+    let body = json!({ "model": "caller", "tools": [tool], "messages": [{ "role": "user", "content": "Bern?" }] });
     let whole = ok(&server, &body).await;
     let choice = &whole["choices"][0];
     let call = json!({ "id": "c1", "type": "function", "function": { "name": "weather", "arguments": "{\"city\":\"Bern\"}" } });
@@ -135,8 +142,11 @@ async fn the_callers_tools_are_called_and_the_agents_own_are_not_told() {
     );
 
     let said = chunks(post(&server, &streamed(body.clone()), &[]).await).await;
-    let told: Vec<&Value> =
-        said.iter().flat_map(|c| c["choices"][0]["delta"]["tool_calls"].as_array()).flatten().collect();
+    let told: Vec<&Value> = said
+        .iter()
+        .flat_map(|c| c["choices"][0]["delta"]["tool_calls"].as_array())
+        .flatten()
+        .collect();
     let mut expected = call.clone();
     expected["index"] = 0.into();
     assert_eq!(told, [&expected]);
@@ -147,7 +157,8 @@ async fn the_callers_tools_are_called_and_the_agents_own_are_not_told() {
     let messages = next["messages"].as_array_mut().unwrap();
     messages.push(json!({ "role": "assistant", "content": null, "tool_calls": [call] }));
     messages.push(json!({ "role": "tool", "tool_call_id": "c1", "content": "sunny" }));
-    let told = ok(&server, &next).await["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
+    let told =
+        ok(&server, &next).await["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
     assert!(told.contains("tool_call_response") && told.contains("sunny"), "{told}");
     next["messages"][2]["tool_call_id"] = "unknown".into();
     let refused = post(&server, &next, &[]).await;
@@ -160,13 +171,25 @@ async fn every_failure_has_its_class_and_says_whether_to_try_again() {
     let server = serve().await;
     for (fault, status, kind_of, code, retry) in [
         ("agent_execution_error", 500, "server_error", "agent_execution_error", "false"),
-        ("rate_limit_exceeded --retry-after 7", 429, "rate_limit_error", "rate_limit_exceeded", "false"),
+        (
+            "rate_limit_exceeded --retry-after 7",
+            429,
+            "rate_limit_error",
+            "rate_limit_exceeded",
+            "false",
+        ),
         ("timeout", 504, "server_error", "timeout", "false"),
         ("service_unavailable", 503, "server_error", "service_unavailable", "false"),
         ("upstream_error", 502, "server_error", "upstream_error", "false"),
         ("upstream_auth", 500, "server_error", "upstream_auth", "false"),
         ("upstream_quota", 429, "insufficient_quota", "insufficient_quota", "false"),
-        ("context_length_exceeded", 400, "invalid_request_error", "context_length_exceeded", "false"),
+        (
+            "context_length_exceeded",
+            400,
+            "invalid_request_error",
+            "context_length_exceeded",
+            "false",
+        ),
         ("content_refused", 400, "invalid_request_error", "content_refused", "false"),
         ("stream_expired", 404, "invalid_request_error", "stream_expired", "false"),
         ("tenant_unauthorized", 403, "invalid_request_error", "tenant_unauthorized", "false"),
@@ -179,7 +202,8 @@ async fn every_failure_has_its_class_and_says_whether_to_try_again() {
             (status, retry),
             "{fault}"
         );
-        let wait = response.headers().get("retry-after").map(|wait| wait.to_str().unwrap().to_owned());
+        let wait =
+            response.headers().get("retry-after").map(|wait| wait.to_str().unwrap().to_owned());
         assert!(response.headers().contains_key("x-request-id"));
         let error = response.json::<Value>().await.unwrap()["error"].clone();
         assert_eq!(
@@ -192,7 +216,10 @@ async fn every_failure_has_its_class_and_says_whether_to_try_again() {
         let said = chunks(post(&server, &streamed(body), &[]).await).await;
         let (last, before) = said.split_last().unwrap();
         assert_eq!(last["error"]["code"], code, "{said:?}");
-        assert!(before.iter().all(|chunk| chunk["choices"][0]["finish_reason"].is_null()), "{said:?}");
+        assert!(
+            before.iter().all(|chunk| chunk["choices"][0]["finish_reason"].is_null()),
+            "{said:?}"
+        );
     }
 }
 
@@ -217,7 +244,12 @@ async fn what_is_wrong_with_a_request_is_named_and_starts_nothing() {
         (with("max_completion_tokens", json!(-1)), 400, "max_completion_tokens", "invalid_request"),
         (with("max_tokens", json!(0)), 400, "max_tokens", "invalid_request"),
         (with("tools", json!({})), 400, "tools", "invalid_request"),
-        (with("tool_choice", json!({ "type": "song", "name": "f" })), 400, "tool_choice", "invalid_request"),
+        (
+            with("tool_choice", json!({ "type": "song", "name": "f" })),
+            400,
+            "tool_choice",
+            "invalid_request",
+        ),
         (with("stream_options", json!(true)), 400, "stream_options", "invalid_request"),
         (with("seed", json!("1")), 400, "seed", "invalid_request"),
         (with("function_call", json!("auto")), 400, "function_call", "invalid_request"),
@@ -243,8 +275,12 @@ async fn what_is_wrong_with_a_request_is_named_and_starts_nothing() {
     let wrong = client().get(format!("{}/v1/chat/completions", server.url)).send().await.unwrap();
     assert_eq!((wrong.status().as_u16(), wrong.headers().contains_key("allow")), (405, true));
     assert_eq!(wrong.json::<Value>().await.unwrap()["error"]["code"], "method_not_allowed");
-    let typeless =
-        client().post(format!("{}/v1/chat/completions", server.url)).body("{}").send().await.unwrap();
+    let typeless = client()
+        .post(format!("{}/v1/chat/completions", server.url))
+        .body("{}")
+        .send()
+        .await
+        .unwrap();
     assert_eq!(typeless.status(), 415);
     assert_eq!(runs(&server).await, 0);
 }
@@ -287,7 +323,10 @@ async fn with_a_key_a_failed_attempt_is_the_clients_to_repeat_and_without_one_th
         (502, "true", "30")
     );
     let healed: Value = post(&server, &body, &key).await.json().await.unwrap();
-    assert!(healed["choices"][0]["message"]["content"].as_str().unwrap().ends_with("twice."), "{healed}");
+    assert!(
+        healed["choices"][0]["message"]["content"].as_str().unwrap().ends_with("twice."),
+        "{healed}"
+    );
     let alone = ok(&server, &body).await;
     assert_eq!(alone["choices"], healed["choices"]);
     let said = chunks(post(&server, &streamed(body), &[]).await).await;
@@ -305,7 +344,8 @@ async fn what_one_saw_cannot_be_taken_back_and_what_nobody_saw_can() {
     assert!(text.ends_with("before I spoke."), "{whole}");
     // Nobody saw what was taken back, so that nobody is told of it later.
     let stream = whole["id"].as_str().unwrap().trim_start_matches("chatcmpl-");
-    let told = server.get(&format!("/v1/streams/{stream}?face=openai-chat")).await.text().await.unwrap();
+    let told =
+        server.get(&format!("/v1/streams/{stream}?face=openai-chat")).await.text().await.unwrap();
     let said: String = told
         .split("\n\n")
         .filter_map(|frame| serde_json::from_str::<Value>(frame.strip_prefix("data: ")?).ok())
@@ -327,8 +367,12 @@ async fn a_stopped_run_ends_as_its_reader_can_read() {
 async fn the_models_are_the_agents() {
     let server = serve().await;
     let list: Value = server.get("/v1/models").await.json().await.unwrap();
-    let names: Vec<_> =
-        list["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
+    let names: Vec<_> = list["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|model| model["id"].as_str().unwrap())
+        .collect();
     assert_eq!((&list["object"], names), (&json!("list"), vec!["demo", "caller"]));
     let one: Value = server.get("/v1/models/caller").await.json().await.unwrap();
     assert_eq!((&one["id"], &one["object"]), (&json!("caller"), &json!("model")));
@@ -359,7 +403,10 @@ async fn a_wrong_key_is_401_and_one_that_may_not_403() {
     ] {
         let headers: Vec<_> = key.map(|key| ("authorization", key)).into_iter().collect();
         let response = post(&server, &chat("/echo hi"), &headers).await;
-        assert_eq!((response.status().as_u16(), header(&response, "x-should-retry")), (status, "false"));
+        assert_eq!(
+            (response.status().as_u16(), header(&response, "x-should-retry")),
+            (status, "false")
+        );
         assert_eq!(response.json::<Value>().await.unwrap()["error"]["code"], code);
     }
 }
@@ -511,7 +558,10 @@ async fn an_unread_chat_outlasts_every_wait_that_was_asked_for() {
     server.clock.strike(Timer::Grace);
     until_left(&server, 2).await;
     let waited: Duration = server.clock.asked(Timer::Grace).iter().sum();
-    assert!(waited <= Duration::from_secs(wait) && waited > Duration::from_secs(wait - 20), "{waited:?}");
+    assert!(
+        waited <= Duration::from_secs(wait) && waited > Duration::from_secs(wait - 20),
+        "{waited:?}"
+    );
     until(&server, &stream, "running").await;
     server.clock.strike(Timer::Grace);
     until(&server, &stream, "closed").await;
@@ -523,7 +573,8 @@ async fn no_kind_that_is_fatal_is_answered_with_a_status_that_clients_repeat() {
     for kind in FaultKind::ALL {
         let entry = kind.entry();
         let response = post(&server, &chat(&format!("/fault {}", entry.code)), &[]).await;
-        let (status, again) = (response.status().as_u16(), header(&response, "x-should-retry").to_owned());
+        let (status, again) =
+            (response.status().as_u16(), header(&response, "x-should-retry").to_owned());
         let error = response.json::<Value>().await.unwrap()["error"].clone();
         assert_eq!((&error["kind"], again.as_str()), (&json!(entry.code), "false"), "{error}");
         let is_fatal = entry.severity == ErrorSeverity::Fatal;

@@ -14,8 +14,12 @@ impl Agent for Teller {
     async fn run(&self, turn: Turn, out: &mut Writer) -> Outcome {
         let is_called = turn.messages.len() > 1;
         let Some(tool) = turn.tools.first().filter(|_| !is_called) else {
-            let told: Vec<_> =
-                turn.history.iter().map(|m| (**m).clone()).chain(turn.messages.iter().cloned()).collect();
+            let told: Vec<_> = turn
+                .history
+                .iter()
+                .map(|m| (**m).clone())
+                .chain(turn.messages.iter().cloned())
+                .collect();
             out.delta(serde_json::to_string(&told).unwrap()).await?;
             return Ok(());
         };
@@ -24,7 +28,8 @@ impl Agent for Teller {
         let source = json!({ "citations": [{ "source_id": "s", "uri": "https://a.example/", "title": "A", "confidence": 1.0 }] });
         out.event("CITATION_BLOCK", &source).await?;
         out.thought("Bern.").await?;
-        out.event("TOOL_CALL_START", &json!({ "toolCallId": "c1", "toolCallName": tool.name })).await?;
+        out.event("TOOL_CALL_START", &json!({ "toolCallId": "c1", "toolCallName": tool.name }))
+            .await?;
         out.event("TOOL_CALL_ARGS", &json!({ "toolCallId": "c1", "delta": "{}" })).await?;
         out.event("TOOL_CALL_END", &json!({ "toolCallId": "c1" })).await?;
         Ok(())
@@ -32,7 +37,8 @@ impl Agent for Teller {
 }
 
 async fn serve() -> Server {
-    let gateway = Gateway::new(crate::common::journal()).agent("demo", demo()).agent("teller", Teller);
+    let gateway =
+        Gateway::new(crate::common::journal()).agent("demo", demo()).agent("teller", Teller);
     crate::common::serve_gateway(gateway).await
 }
 
@@ -84,7 +90,10 @@ async fn streamed(server: &Server, body: &Value) -> Vec<Value> {
 }
 
 fn kinds(events: &[Value]) -> Vec<&str> {
-    events.iter().map(|event| event["type"].as_str().unwrap().trim_start_matches("response.")).collect()
+    events
+        .iter()
+        .map(|event| event["type"].as_str().unwrap().trim_start_matches("response."))
+        .collect()
 }
 
 fn text_of(response: &Value) -> &str {
@@ -106,7 +115,8 @@ async fn events_come_in_the_documented_order_and_say_what_the_object_says() {
     expected.extend(std::iter::repeat_n("output_text.delta", deltas));
     expected.extend(["output_text.done", "content_part.done", "output_item.done", "completed"]);
     assert_eq!(kinds(&said), expected);
-    let numbers: Vec<u64> = said.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
+    let numbers: Vec<u64> =
+        said.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
     let id = last(&said)["id"].as_str().unwrap();
     let looked: Value = server.get(&format!("/v1/responses/{id}")).await.json().await.unwrap();
@@ -123,16 +133,23 @@ async fn events_come_in_the_documented_order_and_say_what_the_object_says() {
 #[tokio::test]
 async fn thoughts_sources_and_calls_are_items_and_a_result_goes_back_by_id() {
     let server = serve().await;
-    let tools = json!([{ "type": "function", "name": "weather", "parameters": { "type": "object" } }]);
-    let body = json!({ "model": "teller", "input": "Bern?", "tools": tools, "instructions": "Be brief." });
+    let tools =
+        json!([{ "type": "function", "name": "weather", "parameters": { "type": "object" } }]);
+    let body =
+        json!({ "model": "teller", "input": "Bern?", "tools": tools, "instructions": "Be brief." });
     let said = streamed(&server, &body).await;
     let kinds = kinds(&said);
     assert!(
-        kinds.contains(&"output_text.annotation.added") && kinds.contains(&"reasoning_summary_text.delta")
+        kinds.contains(&"output_text.annotation.added")
+            && kinds.contains(&"reasoning_summary_text.delta")
     );
     let done = last(&said);
-    let types: Vec<_> =
-        done["output"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
+    let types: Vec<_> = done["output"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["type"].as_str().unwrap())
+        .collect();
     assert_eq!(types, ["reasoning", "message", "reasoning", "function_call"]);
     // What was added and what was done stand in the same places, under the same ids.
     for kind in ["response.output_item.added", "response.output_item.done"] {
@@ -159,15 +176,19 @@ async fn thoughts_sources_and_calls_are_items_and_a_result_goes_back_by_id() {
     let roles: Vec<_> = told.iter().map(|message| message["role"].as_str().unwrap()).collect();
     // What the first was instructed is not carried over.
     assert_eq!(roles, ["user", "assistant", "tool"]);
-    let wrong =
-        with(next, "input", json!([{ "type": "function_call_output", "call_id": "c9", "output": "x" }]));
+    let wrong = with(
+        next,
+        "input",
+        json!([{ "type": "function_call_output", "call_id": "c9", "output": "x" }]),
+    );
     assert_eq!(post(&server, &wrong, &[]).await.status(), 400);
 }
 
 #[tokio::test]
 async fn whoever_reads_on_gets_what_is_missing_byte_by_byte_even_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let server = crate::common::start_on(crate::common::disk(folder.path()), Settings::default()).await;
+    let server =
+        crate::common::start_on(crate::common::disk(folder.path()), Settings::default()).await;
     for command in ["/tokens 12", "/events", "/fault upstream_error", "/flaky 1"] {
         let response = post(&server, &with(ask(command), "stream", true.into()), &[]).await;
         let id = format!("resp_{}", stream_of(&response).replace('-', ""));
@@ -175,22 +196,30 @@ async fn whoever_reads_on_gets_what_is_missing_byte_by_byte_even_after_a_restart
         let said = events(&all);
         let frames: Vec<&str> = all.split_inclusive("\n\n").collect();
         for (n, event) in said.iter().enumerate() {
-            let path = format!("/v1/responses/{id}?stream=true&starting_after={}", event["sequence_number"]);
+            let path = format!(
+                "/v1/responses/{id}?stream=true&starting_after={}",
+                event["sequence_number"]
+            );
             assert_eq!(
                 server.get(&path).await.text().await.unwrap(),
                 frames[n + 1..].concat(),
                 "{command} {n}"
             );
         }
-        assert_eq!(server.get(&format!("/v1/responses/{id}?stream=true")).await.text().await.unwrap(), all);
+        assert_eq!(
+            server.get(&format!("/v1/responses/{id}?stream=true")).await.text().await.unwrap(),
+            all
+        );
     }
     let whole = ok(&server, &ask("/echo kept")).await;
     server.stop().await;
-    let server = crate::common::start_on(crate::common::disk(folder.path()), Settings::default()).await;
+    let server =
+        crate::common::start_on(crate::common::disk(folder.path()), Settings::default()).await;
     let id = whole["id"].as_str().unwrap();
     let looked: Value = server.get(&format!("/v1/responses/{id}")).await.json().await.unwrap();
     assert_eq!(looked, whole);
-    let said = events(&server.get(&format!("/v1/responses/{id}?stream=true")).await.text().await.unwrap());
+    let said =
+        events(&server.get(&format!("/v1/responses/{id}?stream=true")).await.text().await.unwrap());
     assert_eq!(last(&said), &whole);
     server.stop().await;
 }
@@ -292,12 +321,14 @@ async fn an_answer_is_erased_and_its_input_listed() {
     let input = json!([{ "role": "user", "content": "a" }, { "type": "message", "id": "m2", "role": "user", "content": "/echo b" }]);
     let answer = ok(&server, &json!({ "model": "demo", "input": input })).await;
     let path = format!("/v1/responses/{}", answer["id"].as_str().unwrap());
-    let page: Value = server.get(&format!("{path}/input_items?limit=1")).await.json().await.unwrap();
+    let page: Value =
+        server.get(&format!("{path}/input_items?limit=1")).await.json().await.unwrap();
     assert_eq!(
         (&page["has_more"], &page["data"][0]["id"], &page["last_id"]),
         (&json!(true), &json!("m2"), &json!("m2"))
     );
-    let page: Value = server.get(&format!("{path}/input_items?after=m2")).await.json().await.unwrap();
+    let page: Value =
+        server.get(&format!("{path}/input_items?after=m2")).await.json().await.unwrap();
     assert_eq!(
         (&page["has_more"], &page["data"][0]["type"], &page["data"][0]["content"]),
         (&json!(false), &json!("message"), &json!([{ "type": "input_text", "text": "a" }]))
@@ -306,8 +337,15 @@ async fn an_answer_is_erased_and_its_input_listed() {
     assert_eq!(gone, json!({ "id": answer["id"], "object": "response", "deleted": true }));
     for path in [path.as_str(), "/v1/responses/resp_x", "/v1/conversations/c", "/v1/embeddings"] {
         let refused = server.get(path).await;
-        assert_eq!((refused.status().as_u16(), header(&refused, "x-should-retry")), (404, "false"), "{path}");
-        assert_eq!(refused.json::<Value>().await.unwrap()["error"]["type"], "invalid_request_error");
+        assert_eq!(
+            (refused.status().as_u16(), header(&refused, "x-should-retry")),
+            (404, "false"),
+            "{path}"
+        );
+        assert_eq!(
+            refused.json::<Value>().await.unwrap()["error"]["type"],
+            "invalid_request_error"
+        );
     }
 }
 
@@ -317,7 +355,11 @@ async fn wrong_input_is_named_and_what_another_face_began_is_no_response() {
     for (body, status, param) in [
         (json!({}), 400, "input"),
         (with(ask("hi"), "model", "gpt-9".into()), 404, "model"),
-        (with(ask("hi"), "text", json!({ "format": { "type": "json_object" } })), 400, "text.format"),
+        (
+            with(ask("hi"), "text", json!({ "format": { "type": "json_object" } })),
+            400,
+            "text.format",
+        ),
         (with(ask("hi"), "background", "yes".into()), 400, "background"),
         (with(ask("hi"), "stream", "yes".into()), 400, "stream"),
         (with(ask("hi"), "metadata", json!({ "k": true })), 400, "metadata"),
@@ -335,11 +377,19 @@ async fn wrong_input_is_named_and_what_another_face_began_is_no_response() {
         (with(ask("hi"), "reasoning", json!({ "effort": "some" })), 400, "reasoning.effort"),
         (with(ask("hi"), "reasoning", json!({ "summary": "long" })), 400, "reasoning.summary"),
         (
-            with(ask("hi"), "tools", json!([{ "type": "function", "name": "f", "parameters": "x" }])),
+            with(
+                ask("hi"),
+                "tools",
+                json!([{ "type": "function", "name": "f", "parameters": "x" }]),
+            ),
             400,
             "tools[0].parameters",
         ),
-        (with(ask("hi"), "tools", json!([{ "type": "function", "name": "" }])), 400, "tools[0].name"),
+        (
+            with(ask("hi"), "tools", json!([{ "type": "function", "name": "" }])),
+            400,
+            "tools[0].name",
+        ),
         (
             json!({ "input": [{ "role": "user", "content": [{ "type": "song" }] }] }),
             400,
@@ -368,7 +418,8 @@ struct Showman;
 impl Agent for Showman {
     async fn run(&self, _: Turn, out: &mut Writer) -> Outcome {
         out.delta("a").await?;
-        out.event("PROGRESS_INDICATOR", &json!({ "label": "Looking", "status": "running" })).await?;
+        out.event("PROGRESS_INDICATOR", &json!({ "label": "Looking", "status": "running" }))
+            .await?;
         out.warning(&Fault::new(FaultKind::UpstreamError)).await?;
         out.delta("b").await?;
         Ok(())
@@ -378,7 +429,8 @@ impl Agent for Showman {
 #[tokio::test]
 async fn what_openai_has_no_word_for_is_told_to_whoever_asks() {
     let server =
-        crate::common::serve_gateway(Gateway::new(crate::common::journal()).agent("demo", Showman)).await;
+        crate::common::serve_gateway(Gateway::new(crate::common::journal()).agent("demo", Showman))
+            .await;
     let response = post(&server, &with(ask("hi"), "stream", true.into()), &[]).await;
     let id = format!("resp_{}", stream_of(&response).replace('-', ""));
     let plain = events(&response.text().await.unwrap());
@@ -406,7 +458,8 @@ async fn a_question_is_a_call_and_its_output_the_answer() {
             body = with(body, "conversation", "talk".into());
         }
         let asked = ok(&server, &body).await;
-        let call = asked["output"].as_array().unwrap().iter().find(|item| item["type"] == "function_call");
+        let call =
+            asked["output"].as_array().unwrap().iter().find(|item| item["type"] == "function_call");
         let call = call.unwrap();
         assert_eq!(call["name"], "interrupt");
         let question: Value = serde_json::from_str(call["arguments"].as_str().unwrap()).unwrap();
@@ -427,7 +480,8 @@ async fn a_question_is_a_call_and_its_output_the_answer() {
 #[tokio::test]
 async fn a_reference_stands_for_the_item_that_it_names() {
     let server = serve().await;
-    let tools = json!([{ "type": "function", "name": "weather", "parameters": { "type": "object" } }]);
+    let tools =
+        json!([{ "type": "function", "name": "weather", "parameters": { "type": "object" } }]);
     let first = ok(&server, &json!({ "model": "teller", "input": "Bern?", "tools": tools })).await;
     let references: Vec<Value> = first["output"]
         .as_array()
@@ -450,7 +504,8 @@ async fn a_reference_stands_for_the_item_that_it_names() {
     let answer = ok(&server, &json!({ "model": "teller", "input": input })).await;
     assert!(text_of(&answer).contains("Bern?"));
     for unknown in ["msg_1", "msg_0193a8f2c4d57b6e9a1b2c3d4e5f6a7b_3"] {
-        let body = json!({ "model": "teller", "input": [{ "type": "item_reference", "id": unknown }] });
+        let body =
+            json!({ "model": "teller", "input": [{ "type": "item_reference", "id": unknown }] });
         let refused = post(&server, &body, &[]).await;
         assert_eq!(refused.status(), 400);
         assert_eq!(refused.json::<Value>().await.unwrap()["error"]["param"], "input[0].id");

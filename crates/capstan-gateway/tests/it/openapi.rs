@@ -22,7 +22,11 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
 fn operations(document: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
     let paths = document["paths"].as_object().unwrap().iter();
     paths.flat_map(|(path, methods)| {
-        methods.as_object().unwrap().iter().map(move |(method, told)| (path.as_str(), method.as_str(), told))
+        methods
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(move |(method, told)| (path.as_str(), method.as_str(), told))
     })
 }
 
@@ -82,8 +86,10 @@ async fn every_example_of_the_document_is_a_request_that_works() {
     // What needs a task of one's own first is tried where tasks are.
     let whole = |path: &str| !path.replace("{name}", "").contains('{');
     for (path, method, told) in operations(&document).filter(|(path, ..)| whole(path)) {
-        for (name, example) in
-            told["requestBody"]["content"]["application/json"]["examples"].as_object().into_iter().flatten()
+        for (name, example) in told["requestBody"]["content"]["application/json"]["examples"]
+            .as_object()
+            .into_iter()
+            .flatten()
         {
             let url = format!("{}{}", server.url, path.replace("{name}", "demo"));
             // A key of its own: the same one under another path is a conflict.
@@ -134,7 +140,10 @@ fn every_code_of_the_document_is_a_row_of_the_catalogue() {
             }
         }
         let says = told["description"].as_str().unwrap();
-        assert!(says.len() > 10 && !told["summary"].as_str().unwrap().is_empty(), "{method} {path}");
+        assert!(
+            says.len() > 10 && !told["summary"].as_str().unwrap().is_empty(),
+            "{method} {path}"
+        );
     }
 }
 
@@ -161,8 +170,11 @@ async fn every_page_of_the_catalogue_shows_its_text_as_it_is() {
     let server = start(Settings::default()).await;
     for entry in capstan_protocol::CATALOGUE {
         let text = server.get(&format!("/errors/{}", entry.slug)).await.text().await.unwrap();
-        let shown =
-            text.replace("<code>", "`").replace("</code>", "`").replace("&lt;", "<").replace("&gt;", ">");
+        let shown = text
+            .replace("<code>", "`")
+            .replace("</code>", "`")
+            .replace("&lt;", "<")
+            .replace("&gt;", ">");
         assert!(shown.contains(entry.remedy), "{}", entry.slug);
         assert!(!text.contains("<key>"), "{}", entry.slug);
     }
@@ -175,7 +187,8 @@ async fn the_pages_hold_nothing_inline_and_nothing_from_elsewhere() {
         let response = server.get(path).await;
         let policy = response.headers()["content-security-policy"].to_str().unwrap();
         assert!(
-            policy.starts_with("default-src 'none'; style-src 'self'") && !policy.contains("unsafe"),
+            policy.starts_with("default-src 'none'; style-src 'self'")
+                && !policy.contains("unsafe"),
             "{policy}"
         );
         let text = response.text().await.unwrap();
@@ -220,7 +233,9 @@ async fn the_page_tells_of_every_route_and_links_every_code() {
 async fn what_answers_get_answers_head() {
     let server = start(Settings::default()).await;
     let stream = crate::common::stream_of(&server.post(&crate::common::ask("hello")).await);
-    for path in ["/docs", "/openapi.json", "/v1/streams", "/health", &format!("/v1/streams/{stream}")] {
+    for path in
+        ["/docs", "/openapi.json", "/v1/streams", "/health", &format!("/v1/streams/{stream}")]
+    {
         let url = format!("{}{path}", server.url);
         let (head, get) =
             (client().head(&url).send().await.unwrap(), client().get(&url).send().await.unwrap());
@@ -253,7 +268,8 @@ async fn a_parameter_that_cannot_be_read_is_named() {
 /// Bytes as they are: what is sent, and all that comes back.
 async fn raw(server: &crate::common::Server, request: &[u8]) -> String {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let mut socket = tokio::net::TcpStream::connect(server.url.trim_start_matches("http://")).await.unwrap();
+    let mut socket =
+        tokio::net::TcpStream::connect(server.url.trim_start_matches("http://")).await.unwrap();
     socket.write_all(request).await.unwrap();
     let mut answer = Vec::new();
     socket.read_to_end(&mut answer).await.unwrap();
@@ -265,7 +281,10 @@ async fn who_announces_too_much_is_refused_before_it_is_sent() {
     let server = start(Settings::default()).await;
     let head = b"POST /v1/assist HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n";
     let answer = raw(&server, head).await;
-    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("\"payload_too_large\""), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 413 ") && answer.contains("\"payload_too_large\""),
+        "{answer}"
+    );
 }
 
 /// The server reads on, else it would close the connection under the one who still sends.
@@ -281,7 +300,10 @@ async fn who_sends_somewhat_too_much_can_send_it_all_and_ask_again() {
     );
     let next = "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let answers = raw(&server, (large + next).as_bytes()).await;
-    assert!(answers.starts_with("HTTP/1.1 413 ") && answers.contains("HTTP/1.1 200 OK"), "{answers}");
+    assert!(
+        answers.starts_with("HTTP/1.1 413 ") && answers.contains("HTTP/1.1 200 OK"),
+        "{answers}"
+    );
 }
 
 #[tokio::test]
@@ -290,7 +312,10 @@ async fn a_second_host_does_not_get_past_the_guard() {
     let head =
         b"GET /v1/streams HTTP/1.1\r\nHost: localhost\r\nHost: example.org\r\nConnection: close\r\n\r\n";
     let answer = raw(&server, head).await;
-    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("\"tenant_unauthorized\""), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 403 ") && answer.contains("\"tenant_unauthorized\""),
+        "{answer}"
+    );
 }
 
 #[test]
@@ -298,9 +323,11 @@ fn a_parameter_of_an_address_is_required_only_where_nothing_works_without_it() {
     let document = openapi();
     let named = |told: &Value| {
         let parameters = told["parameters"].as_array().cloned().unwrap_or_default();
-        let required = parameters.into_iter().filter(|p| p["in"] == "query" && p["required"] == true);
+        let required =
+            parameters.into_iter().filter(|p| p["in"] == "query" && p["required"] == true);
         required.map(|p| p["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    let required: BTreeSet<String> = operations(&document).flat_map(|(_, _, told)| named(told)).collect();
+    let required: BTreeSet<String> =
+        operations(&document).flat_map(|(_, _, told)| named(told)).collect();
     assert_eq!(required.iter().collect::<Vec<_>>(), ["q", "runId"]);
 }

@@ -32,7 +32,8 @@ impl Log {
         let log = Self::default();
         let writer = log.clone();
         let lines = tracing_subscriber::fmt().json().flatten_event(true).with_span_list(false);
-        let guard = tracing::subscriber::set_default(lines.with_writer(move || writer.clone()).finish());
+        let guard =
+            tracing::subscriber::set_default(lines.with_writer(move || writer.clone()).finish());
         (log, guard)
     }
 
@@ -52,7 +53,12 @@ async fn metrics(server: &Server) -> String {
 }
 
 async fn post_to(server: &Server, agent: &str, text: &str) -> reqwest::Response {
-    client().post(format!("{}/v1/agents/{agent}/assist", server.url)).json(&ask(text)).send().await.unwrap()
+    client()
+        .post(format!("{}/v1/agents/{agent}/assist", server.url))
+        .json(&ask(text))
+        .send()
+        .await
+        .unwrap()
 }
 
 /// An agent whose upstream says no, and says a lot.
@@ -69,7 +75,10 @@ impl Agent for Refused {
             stderr: Some("last words".into()),
         };
         let fault = Fault::new(FaultKind::UpstreamAuth);
-        Err(fault.with_cause(Cause { error_type: "Inside".into(), chain }).with_upstream(upstream).into())
+        Err(fault
+            .with_cause(Cause { error_type: "Inside".into(), chain })
+            .with_upstream(upstream)
+            .into())
     }
 }
 
@@ -78,7 +87,8 @@ async fn the_line_of_a_failed_attempt_says_which_agent_where_and_why_and_no_call
     for exposure in [Exposure::Production, Exposure::Debug] {
         let (log, _guard) = Log::start();
         let settings = Settings { exposure, ..Settings::default() };
-        let server = serve_gateway(Gateway::new(journal()).agent("gpt", Refused).settings(settings)).await;
+        let server =
+            serve_gateway(Gateway::new(journal()).agent("gpt", Refused).settings(settings)).await;
         let response = post_to(&server, "gpt", "Hi").await.text().await.unwrap();
         let told = server.get("/v1/streams").await.text().await.unwrap();
         server.stop().await;
@@ -101,7 +111,8 @@ async fn the_line_of_a_failed_attempt_says_which_agent_where_and_why_and_no_call
 
 #[tokio::test]
 async fn metrics_name_the_agent_of_a_run_and_of_a_fault() {
-    let gateway = Gateway::new(journal()).agent("demo", crate::common::demo()).agent("gpt", Refused);
+    let gateway =
+        Gateway::new(journal()).agent("demo", crate::common::demo()).agent("gpt", Refused);
     let server = serve_gateway(gateway).await;
     all(post_to(&server, "demo", "/tokens 1").await).await;
     all(post_to(&server, "gpt", "Hi").await).await;
@@ -145,7 +156,11 @@ async fn what_recovery_did_is_logged_and_counted() {
     server.stop().await;
     assert_eq!(log.lines("attempt failed").len(), 3, "{}", log.text());
     let summary = log.lines("recovered the runs that an earlier life left open");
-    assert_eq!((&summary[0]["interrupted"], &summary[0]["lost"]), (&3.into(), &0.into()), "{summary:?}");
+    assert_eq!(
+        (&summary[0]["interrupted"], &summary[0]["lost"]),
+        (&3.into(), &0.into()),
+        "{summary:?}"
+    );
 }
 
 /// The line comes with the count: one function does both.

@@ -47,15 +47,20 @@ async fn a_page_of_an_allowed_origin_is_told_what_it_may_send_and_read() {
     let methods = response.headers()["access-control-allow-methods"].to_str().unwrap();
     assert!(["GET", "POST", "DELETE"].iter().all(|method| methods.contains(method)), "{methods}");
 
-    let run =
-        server.post_with(&ask("/tokens 1"), &[("origin", PAGE), ("authorization", "Bearer key-a")]).await;
+    let run = server
+        .post_with(&ask("/tokens 1"), &[("origin", PAGE), ("authorization", "Bearer key-a")])
+        .await;
     assert_eq!(run.headers()["access-control-allow-origin"], PAGE);
     assert_eq!(run.headers()["vary"], "origin");
     let exposed = run.headers()["access-control-expose-headers"].to_str().unwrap();
     assert!(exposed.contains("x-stream-id") && exposed.contains("retry-after"), "{exposed}");
     all(run).await;
     let refused = server.post_with(&ask("/tokens 1"), &[("origin", PAGE)]).await;
-    assert_eq!(refused.headers()["access-control-allow-origin"], PAGE, "a page can read why it was refused");
+    assert_eq!(
+        refused.headers()["access-control-allow-origin"],
+        PAGE,
+        "a page can read why it was refused"
+    );
     server.stop().await;
 }
 
@@ -72,7 +77,8 @@ async fn a_page_of_any_other_origin_is_told_nothing() {
 async fn metrics_are_for_this_machine_or_the_metrics_key() {
     let settings = Settings { metrics_key: Some(KeyHash::of("m")), ..settings() };
     let service =
-        Service::start(Gateway::new(journal()).agent("demo", demo()).settings(settings.clone())).await;
+        Service::start(Gateway::new(journal()).agent("demo", demo()).settings(settings.clone()))
+            .await;
     let service = service.unwrap();
     // Mounted without a peer's address, the router takes the caller for a stranger.
     let ask = |key: Option<&str>| {

@@ -29,7 +29,10 @@ async fn a_page_is_served_under_a_strict_policy() {
     let server = serve_gateway(Gateway::new(journal()).page(PAGE)).await;
     let response = server.get("/").await;
     let policy = header(&response, "content-security-policy");
-    assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'"), "{policy}");
+    assert!(
+        policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'"),
+        "{policy}"
+    );
     assert!(!policy.contains("unsafe"), "{policy}");
     assert_eq!(header(&response, "content-type"), "text/html; charset=utf-8");
     assert_eq!(header(&response, "cache-control"), "no-cache");
@@ -55,14 +58,16 @@ async fn a_page_that_is_known_is_not_sent_again() {
 #[tokio::test]
 async fn the_page_needs_no_key_but_the_list_of_agents_does() {
     let keys = vec![KeyHash::of("sk_test")];
-    let settings = Settings { tenants: vec![Tenant::new("acme", keys)].into(), ..Settings::default() };
+    let settings =
+        Settings { tenants: vec![Tenant::new("acme", keys)].into(), ..Settings::default() };
     let gateway = Gateway::new(journal()).agent("zoe", Demo::new()).agent("adam", Demo::new());
     let server = serve_gateway(gateway.settings(settings).page(PAGE)).await;
     assert_eq!(server.get("/").await.status(), 200);
     assert_eq!(server.get("/assets/index-1.js").await.status(), 200);
     assert_eq!(server.get("/v1/agents").await.status(), 401);
     let url = format!("{}/v1/agents", server.url);
-    let listed: Value = client().get(url).bearer_auth("sk_test").send().await.unwrap().json().await.unwrap();
+    let listed: Value =
+        client().get(url).bearer_auth("sk_test").send().await.unwrap().json().await.unwrap();
     let names: Vec<_> =
         listed["agents"].as_array().unwrap().iter().map(|agent| agent["name"].clone()).collect();
     assert_eq!(names, [json!("zoe"), json!("adam")], "the default one first");
@@ -78,12 +83,18 @@ static CONSOLE: &[Asset] = &[
 #[tokio::test]
 async fn every_view_of_the_console_is_one_page_and_without_it_one_is_told_how_to_get_it() {
     let server = serve_gateway(Gateway::new(journal()).page(CONSOLE)).await;
-    for path in
-        ["/console", "/console/runs", "/console/runs/0198b0d5?tab=frames", "/console/sessions/a/b%2Fc"]
-    {
+    for path in [
+        "/console",
+        "/console/runs",
+        "/console/runs/0198b0d5?tab=frames",
+        "/console/sessions/a/b%2Fc",
+    ] {
         let response = server.get(path).await;
         assert_eq!(header(&response, "content-type"), "text/html; charset=utf-8", "{path}");
-        assert!(header(&response, "content-security-policy").contains("frame-ancestors 'none'"), "{path}");
+        assert!(
+            header(&response, "content-security-policy").contains("frame-ancestors 'none'"),
+            "{path}"
+        );
         assert_eq!(header(&response, "cache-control"), "no-cache");
         assert_eq!(response.text().await.unwrap(), "<!doctype html><p>console", "{path}");
     }
@@ -102,7 +113,10 @@ async fn a_file_is_sent_compressed_to_whoever_takes_it() {
     };
     for encoding in ["gzip", "br, GZIP;q=0.5"] {
         let twin = get(encoding).await;
-        assert_eq!((header(&twin, "content-encoding"), header(&twin, "vary")), ("gzip", "accept-encoding"));
+        assert_eq!(
+            (header(&twin, "content-encoding"), header(&twin, "vary")),
+            ("gzip", "accept-encoding")
+        );
         assert_eq!(header(&twin, "content-type"), "text/javascript; charset=utf-8");
         assert_eq!(&twin.bytes().await.unwrap()[..], b"\x1f\x8bcompressed");
     }

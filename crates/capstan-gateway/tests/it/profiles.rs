@@ -1,6 +1,8 @@
 //! Both profiles over HTTP: a request is answered in its own, unless the query says otherwise.
 
-use crate::common::{Server, all, ask, client, journal, problem, serve_gateway, start, stream_of, text};
+use crate::common::{
+    Server, all, ask, client, journal, problem, serve_gateway, start, stream_of, text,
+};
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::{Gateway, Settings};
 use capstan_protocol::{Event, EventView, Payload, sse, v2};
@@ -47,7 +49,10 @@ async fn a_request_of_v2_is_answered_in_v2_with_what_healing_needs() {
         matches!(said[..], [Payload::Delta(a), Payload::Delta(_), Payload::Delta(_), Payload::Close(_)] if a == "tok1 ")
     );
     for (packet, seq) in packets.iter().zip(1..) {
-        assert_eq!((packet.stream_id.unwrap().to_string(), packet.seq), (stream.clone(), Some(seq)));
+        assert_eq!(
+            (packet.stream_id.unwrap().to_string(), packet.seq),
+            (stream.clone(), Some(seq))
+        );
         assert!(packet.t.is_some());
     }
     server.stop().await;
@@ -82,10 +87,11 @@ async fn a_warning_is_a_user_error_event_in_v2() {
     let server = start(Settings::default()).await;
     let frames = data(post(&server, "", &ask_v2("/warn")).await).await;
     assert!(frames.iter().all(|frame| !frame.contains(r#""op":"error""#)), "v2 has no warnings");
-    let view = frames.iter().find_map(|frame| match v2::StreamPacket::decode(frame).unwrap().payload {
-        Payload::Event(raw) => Some(Event::of(&raw).view()),
-        Payload::Delta(_) | Payload::Error(_) | Payload::Close(_) => None,
-    });
+    let view =
+        frames.iter().find_map(|frame| match v2::StreamPacket::decode(frame).unwrap().payload {
+            Payload::Event(raw) => Some(Event::of(&raw).view()),
+            Payload::Delta(_) | Payload::Error(_) | Payload::Close(_) => None,
+        });
     let Some(EventView::UserError(error)) = view else { panic!("{frames:?}") };
     assert_eq!((error.domain.as_str(), error.retryable), ("system", false));
     assert!(error.message.starts_with("One of two sources"));
@@ -135,8 +141,11 @@ impl Agent for Stranger {
 async fn events_of(server: &Server, query: &str) -> Vec<(String, Value)> {
     let frames = data(post(server, query, &serde_json::to_value(ask("Hi")).unwrap()).await).await;
     let packets = frames.iter().map(|frame| serde_json::from_str::<Value>(frame).unwrap());
-    let events = packets.filter(|packet| packet["op"].as_str().unwrap().eq_ignore_ascii_case("event"));
-    events.map(|packet| (packet["p"]["type"].as_str().unwrap().to_owned(), packet["p"].clone())).collect()
+    let events =
+        packets.filter(|packet| packet["op"].as_str().unwrap().eq_ignore_ascii_case("event"));
+    events
+        .map(|packet| (packet["p"]["type"].as_str().unwrap().to_owned(), packet["p"].clone()))
+        .collect()
 }
 
 #[tokio::test]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::common::{
-    Server, all, ask, ask_in, client, close_reason, disk, journal, problem, start, start_on, stream_of,
+    Server, all, ask, ask_in, client, close_reason, disk, journal, problem, start, start_on,
+    stream_of,
 };
 use capstan_gateway::{KeyHash, Settings, Tenant, Timeouts};
 use capstan_journal::Journal;
@@ -34,14 +35,19 @@ async fn say(server: &Server, session: Uuid, message: &str) -> String {
 async fn a_session_tells_its_turns_and_an_unknown_one_is_not_found() {
     let server = start(Settings::default()).await;
     let session = Uuid::now_v7();
-    let streams =
-        [say(&server, session, "/tokens 2").await, say(&server, session, "/fault upstream_auth").await];
+    let streams = [
+        say(&server, session, "/tokens 2").await,
+        say(&server, session, "/fault upstream_auth").await,
+    ];
     let told = json(server.get(&format!("/v1/sessions/{session}")).await).await;
     assert_eq!(told["session_id"], session.to_string());
     let turns = told["turns"].as_array().unwrap();
     assert_eq!(turns.iter().map(|t| t["stream_id"].as_str().unwrap()).collect::<Vec<_>>(), streams);
     let said = &turns[0]["messages"][1];
-    assert_eq!((&said["role"], &said["parts"][0]["content"]), (&"assistant".into(), &"tok1 tok2 ".into()));
+    assert_eq!(
+        (&said["role"], &said["parts"][0]["content"]),
+        (&"assistant".into(), &"tok1 tok2 ".into())
+    );
     assert_eq!(turns[0]["partial"], false);
     assert_eq!(turns[0]["messages"][0]["role"], "user");
     assert_eq!(turns[1]["partial"], true);
@@ -69,7 +75,8 @@ async fn a_purged_stream_is_gone_for_good_and_starts_no_second_run() {
     let list = json(server.get("/v1/streams").await).await;
     assert_eq!(list["streams"].as_array().unwrap().len(), 1);
     let turns = json(server.get(&format!("/v1/sessions/{session}")).await).await;
-    let left: Vec<_> = turns["turns"].as_array().unwrap().iter().map(|t| t["stream_id"].clone()).collect();
+    let left: Vec<_> =
+        turns["turns"].as_array().unwrap().iter().map(|t| t["stream_id"].clone()).collect();
     assert_eq!(left, [kept], "the turn goes with the stream");
     assert_eq!(server.delete(&format!("{path}?purge=maybe")).await.status(), 400);
     server.stop().await;
@@ -82,7 +89,10 @@ async fn a_run_under_way_is_stopped_before_it_is_purged() {
     for request in [running, waiting] {
         let stream = stream_of(&server.post(&request).await);
         let summary = json(server.delete(&format!("/v1/streams/{stream}?purge=true")).await).await;
-        assert_eq!((&summary["state"], &summary["reason"]), (&"closed".into(), &"cancelled".into()));
+        assert_eq!(
+            (&summary["state"], &summary["reason"]),
+            (&"closed".into(), &"cancelled".into())
+        );
         assert_eq!(server.get(&format!("/v1/streams/{stream}")).await.status(), 410);
     }
     server.stop().await;
@@ -96,14 +106,20 @@ async fn a_purged_session_takes_its_turns_and_its_streams_along() {
     let hanging = stream_of(&server.post(&ask_in(session, "/hang")).await);
     let kept = say(&server, other, "/tokens 1").await;
     let answer = json(server.delete(&format!("/v1/sessions/{session}")).await).await;
-    assert_eq!((&answer["session_id"], &answer["streams"]), (&session.to_string().into(), &2.into()));
+    assert_eq!(
+        (&answer["session_id"], &answer["streams"]),
+        (&session.to_string().into(), &2.into())
+    );
     for stream in [done, hanging] {
         assert_eq!(server.get(&format!("/v1/streams/{stream}")).await.status(), 410);
     }
     assert_eq!(server.get(&format!("/v1/sessions/{session}")).await.status(), 404);
     assert_eq!(server.get(&format!("/v1/streams/{kept}")).await.status(), 200);
     assert_eq!(
-        json(server.get(&format!("/v1/sessions/{other}")).await).await["turns"].as_array().unwrap().len(),
+        json(server.get(&format!("/v1/sessions/{other}")).await).await["turns"]
+            .as_array()
+            .unwrap()
+            .len(),
         1
     );
     server.stop().await;
@@ -148,7 +164,10 @@ async fn a_tenant_that_is_not_stored_has_runs_like_any_other_until_the_process_e
     assert_eq!(stream_of(&again), stream, "start once");
     assert_eq!(all(again).await.len(), packets.len());
     let path = format!("/v1/streams/{stream}?after=2");
-    assert_eq!(all(send(&server, Method::GET, &path, "key-p").await).await.len(), packets.len() - 2);
+    assert_eq!(
+        all(send(&server, Method::GET, &path, "key-p").await).await.len(),
+        packets.len() - 2
+    );
     assert_eq!(send(&server, Method::GET, &path, "key-a").await.status(), 404);
     let stored = server.post_with(&ask("/tokens 1"), &[("authorization", "Bearer key-a")]).await;
     let stored_stream = stream_of(&stored);
@@ -156,7 +175,11 @@ async fn a_tenant_that_is_not_stored_has_runs_like_any_other_until_the_process_e
     server.stop().await;
 
     let server = start_on(disk(folder.path()), tenants(true)).await;
-    assert_eq!(send(&server, Method::GET, &path, "key-p").await.status(), 404, "as if it had never been");
+    assert_eq!(
+        send(&server, Method::GET, &path, "key-p").await.status(),
+        404,
+        "as if it had never been"
+    );
     let path = format!("/v1/streams/{stored_stream}");
     assert_eq!(send(&server, Method::GET, &path, "key-a").await.status(), 200);
     server.stop().await;
@@ -167,8 +190,12 @@ async fn what_is_not_stored_never_comes_to_the_store() {
     let journal: Journal = journal();
     let server = start_on(journal.clone(), tenants(true)).await;
     let session = Uuid::now_v7();
-    all(server.post_with(&ask_in(session, "/tokens 3"), &[("authorization", "Bearer key-p")]).await).await;
-    let turns = json(send(&server, Method::GET, &format!("/v1/sessions/{session}"), "key-p").await).await;
+    all(server
+        .post_with(&ask_in(session, "/tokens 3"), &[("authorization", "Bearer key-p")])
+        .await)
+    .await;
+    let turns =
+        json(send(&server, Method::GET, &format!("/v1/sessions/{session}"), "key-p").await).await;
     assert_eq!(turns["turns"].as_array().unwrap().len(), 1);
     assert_eq!(journal.store().list("private", None, 9).await.unwrap(), []);
     assert_eq!(journal.store().sessions("private").await.unwrap(), 0);
@@ -195,7 +222,8 @@ async fn simultaneous_purges_are_done_or_find_it_done() {
             if message == "/tokens 2" {
                 all(response).await;
             }
-            let statuses = delete_at_once(&server, &format!("/v1/streams/{stream}?purge=true")).await;
+            let statuses =
+                delete_at_once(&server, &format!("/v1/streams/{stream}?purge=true")).await;
             assert!(statuses.contains(&200), "{message}: {statuses:?}");
             assert!(
                 statuses.iter().all(|s| [200, 410].contains(s)),
@@ -209,7 +237,10 @@ async fn simultaneous_purges_are_done_or_find_it_done() {
         }
         let statuses = delete_at_once(&server, &format!("/v1/sessions/{session}")).await;
         assert!(statuses.contains(&200), "{statuses:?}");
-        assert!(statuses.iter().all(|s| [200, 410].contains(s)), "round {round}, a session: {statuses:?}");
+        assert!(
+            statuses.iter().all(|s| [200, 410].contains(s)),
+            "round {round}, a session: {statuses:?}"
+        );
         assert_eq!(server.get(&format!("/v1/sessions/{session}")).await.status(), 404);
     }
     server.stop().await;

@@ -23,7 +23,8 @@ async fn ten_thousand_runs_are_recovered_within_two_seconds() {
         async move {
             let claim = Claim::new("local", n.to_string(), Uuid::now_v7(), Timestamp::now());
             let (agent, face, session) = ("demo".into(), "cap".into(), n.to_string());
-            let claim = Claim { agent, face, session, body, max_attempts: 1 + n as u32 % 2, ..claim };
+            let claim =
+                Claim { agent, face, session, body, max_attempts: 1 + n as u32 % 2, ..claim };
             let run = journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
             let frames = (1..=3).map(|seq| Frame::new(seq, "data: word\n\n")).collect();
             journal.append(run.stream_id, 1, frames).await.unwrap();
@@ -34,7 +35,8 @@ async fn ten_thousand_runs_are_recovered_within_two_seconds() {
     let opening = Instant::now();
     let journal = disk(folder.path());
     let recovering = Instant::now();
-    let service = Service::start(Gateway::new(journal.clone()).agent("demo", demo())).await.unwrap();
+    let service =
+        Service::start(Gateway::new(journal.clone()).agent("demo", demo())).await.unwrap();
     let took = recovering.elapsed();
     println!("opened in {:?}, recovered in {took:?}", recovering - opening);
     let open = journal.store().open_runs().await.unwrap();
@@ -67,23 +69,27 @@ async fn what_a_repair_cannot_vouch_for_is_lost_and_never_continued() {
     journal.store().close().await.unwrap();
     drop(journal);
     // The end of the log is gone: perhaps these runs had ended in it.
-    let log = std::fs::read_dir(folder.path().join("log")).unwrap().map(|entry| entry.unwrap().path());
+    let log =
+        std::fs::read_dir(folder.path().join("log")).unwrap().map(|entry| entry.unwrap().path());
     let segment = log.filter(|path| path.metadata().unwrap().len() > 64).max().unwrap();
     let whole = std::fs::read(&segment).unwrap();
     std::fs::write(&segment, &whole[..whole.len() - 1]).unwrap();
     let path = folder.path().to_owned();
-    let report = tokio::task::spawn_blocking(move || capstan_stores::repair(&path)).await.unwrap().unwrap();
+    let report =
+        tokio::task::spawn_blocking(move || capstan_stores::repair(&path)).await.unwrap().unwrap();
     assert_eq!(report.lost_streams.len(), 2, "{report:?}");
     let journal = disk(folder.path());
     let server = crate::common::start_on(journal.clone(), Settings::default()).await;
     while server.get("/readyz").await.status() != 200 {}
     assert!(journal.store().open_runs().await.unwrap().is_empty());
     for run in runs {
-        let body = server.get(&format!("/v1/streams/{}", run.stream_id)).await.text().await.unwrap();
+        let body =
+            server.get(&format!("/v1/streams/{}", run.stream_id)).await.text().await.unwrap();
         assert!(body.contains("stream_lost") && body.contains("FATAL"), "{body}");
         // Beyond the three packets that there are and beyond all that may have been: the only gap there may be.
-        let seqs =
-            body.lines().filter_map(|line| line.strip_prefix("id: ")?.rsplit(':').next()?.parse().ok());
+        let seqs = body
+            .lines()
+            .filter_map(|line| line.strip_prefix("id: ")?.rsplit(':').next()?.parse().ok());
         let [0, error, close] = seqs.collect::<Vec<u64>>()[..] else { panic!("{body}") };
         assert!(error >= 3 + (1 << 20) && close == error + 1, "{error} {close}");
     }

@@ -1,6 +1,8 @@
 //! Cursors that do not fit: a wrong one is refused, one at the end is told so, an unknown one is gone.
 
-use crate::common::{all, ask, close_reason, demo, journal, problem, seqs, serve_gateway, start, stream_of};
+use crate::common::{
+    all, ask, close_reason, demo, journal, problem, seqs, serve_gateway, start, stream_of,
+};
 use capstan_gateway::{Gateway, Settings};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -13,7 +15,8 @@ async fn a_cursor_of_another_stream_is_refused() {
     let path = format!("{}/v1/streams/{}", server.url, stream_of(&response));
     all(response).await;
     let foreign = format!("{}:1", Uuid::now_v7());
-    let watched = crate::common::client().get(path).header("last-event-id", &foreign).send().await.unwrap();
+    let watched =
+        crate::common::client().get(path).header("last-event-id", &foreign).send().await.unwrap();
     for refused in [watched, server.post_with(&request, &[("last-event-id", &foreign)]).await] {
         assert_eq!(refused.status(), 400);
         let problem = problem(refused).await;
@@ -33,7 +36,10 @@ async fn a_post_with_a_cursor_at_the_close_gets_the_close_again() {
     let cursor = format!("{stream}:3");
     let again = server.post_with(&request, &[("last-event-id", &cursor)]).await;
     let body = again.text().await.unwrap();
-    assert!(body.starts_with(&format!("retry: 500\nid: {cursor}\n\n")), "never a lower cursor: {body}");
+    assert!(
+        body.starts_with(&format!("retry: 500\nid: {cursor}\n\n")),
+        "never a lower cursor: {body}"
+    );
     let packets = crate::common::packets(body.as_bytes());
     assert_eq!((seqs(&packets), close_reason(&packets).as_deref()), (vec![3], Some("completed")));
     let beyond = server.post_with(&request, &[("last-event-id", &format!("{stream}:4"))]).await;
@@ -48,7 +54,8 @@ async fn the_header_beats_the_query() {
     let request = ask("/tokens 4");
     let stream = stream_of(&server.post(&request).await);
     let url = format!("{}/v1/streams/{stream}?after=1", server.url);
-    let resumed = crate::common::client().get(url).header("last-event-id", format!("{stream}:3")).send();
+    let resumed =
+        crate::common::client().get(url).header("last-event-id", format!("{stream}:3")).send();
     assert_eq!(seqs(&all(resumed.await.unwrap()).await), [4, 5]);
     server.stop().await;
 }
@@ -69,9 +76,11 @@ async fn a_resume_of_what_nobody_knows_is_gone_and_starts_nothing() {
 async fn an_unknown_stream_is_not_found() {
     let server = start(Settings::default()).await;
     let path = format!("/v1/streams/{}", Uuid::now_v7());
-    for response in
-        [server.get(&path).await, server.delete(&path).await, server.get(&(path.clone() + "/packets")).await]
-    {
+    for response in [
+        server.get(&path).await,
+        server.delete(&path).await,
+        server.get(&(path.clone() + "/packets")).await,
+    ] {
         assert_eq!(response.status(), 404);
         assert_eq!(problem(response).await.code, "stream_not_found");
     }
@@ -80,7 +89,8 @@ async fn an_unknown_stream_is_not_found() {
 
 #[tokio::test]
 async fn the_path_chooses_the_agent_and_is_part_of_the_request() {
-    let server = serve_gateway(Gateway::new(journal()).agent("demo", demo()).agent("second", demo())).await;
+    let server =
+        serve_gateway(Gateway::new(journal()).agent("demo", demo()).agent("second", demo())).await;
     let request = ask("/tokens 1");
     let post = |agent: &str| {
         let url = format!("{}/v1/agents/{agent}/assist", server.url);

@@ -19,7 +19,8 @@ async fn a_run_streams_its_text_and_closes() {
         assert_eq!(response.headers()[name], value);
     }
     assert!(
-        response.headers().contains_key("x-request-id") && response.headers().contains_key("x-stream-id")
+        response.headers().contains_key("x-request-id")
+            && response.headers().contains_key("x-stream-id")
     );
     let packets = all(response).await;
     assert_eq!(seqs(&packets), (1..=51).collect::<Vec<_>>());
@@ -37,7 +38,8 @@ async fn a_cut_at_every_packet_resumes_with_the_very_same_bytes() {
     let frames = packets(&whole).len();
     for after in 0..frames {
         let cursor = format!("{stream}:{after}");
-        let resumed = server.post_with(&request, &[("last-event-id", &cursor)]).await.bytes().await.unwrap();
+        let resumed =
+            server.post_with(&request, &[("last-event-id", &cursor)]).await.bytes().await.unwrap();
         assert!(resumed.starts_with(format!("retry: 500\nid: {cursor}\n\n").as_bytes()));
         let opening = format!("retry: 500\nid: {cursor}\n\n").len();
         assert!(whole.ends_with(&resumed[opening..]), "after {after}");
@@ -54,7 +56,8 @@ async fn racing_duplicates_are_one_run() {
     let request = ask("/tokens 20");
     let posts = (0..200).map(|_| server.post(&request));
     let responses = futures_util::future::join_all(posts).await;
-    let mut streams: Vec<_> = responses.iter().map(|r| r.headers()["x-stream-id"].clone()).collect();
+    let mut streams: Vec<_> =
+        responses.iter().map(|r| r.headers()["x-stream-id"].clone()).collect();
     streams.dedup();
     assert_eq!(streams.len(), 1);
     for response in responses {
@@ -93,7 +96,10 @@ async fn a_transient_fault_waits_for_its_client_and_ends_when_no_attempt_is_left
     let request = ask("/fault upstream_truncated");
     let first = all(server.post(&request).await).await;
     let told = errors(&first).pop().unwrap().clone();
-    assert_eq!((told.code.as_str(), told.severity), ("upstream_truncated", ErrorSeverity::Transient));
+    assert_eq!(
+        (told.code.as_str(), told.severity),
+        ("upstream_truncated", ErrorSeverity::Transient)
+    );
     assert!(told.retry_after().is_some());
     assert_eq!(close_reason(&first), None, "the body ends without CLOSE");
     all(server.post(&request).await).await;
@@ -111,7 +117,10 @@ async fn the_gateway_heals_short_interruptions_itself() {
     let healed = all(server.post(&ask("/flaky 1")).await).await;
     let untroubled = all(server.post(&ask("/flaky 0")).await).await;
     assert_eq!(text(&healed), text(&untroubled));
-    assert_eq!(errors(&healed).iter().map(|e| e.severity).collect::<Vec<_>>(), [ErrorSeverity::Warning]);
+    assert_eq!(
+        errors(&healed).iter().map(|e| e.severity).collect::<Vec<_>>(),
+        [ErrorSeverity::Warning]
+    );
     assert_eq!(close_reason(&healed).as_deref(), Some("completed"));
     assert_eq!(server.waits(), [0.5]);
     all(server.post(&ask("/flaky 2 --wait 2")).await).await;
@@ -124,10 +133,12 @@ async fn a_diverging_attempt_resets_only_those_who_can() {
     let server = start(Settings::default()).await;
     let literal = all(server.post(&ask("/diverge")).await).await;
     assert_eq!(errors(&literal).pop().unwrap().code, "attempt_diverged");
-    let able = all(server.post_with(&ask("/diverge"), &[("x-cap-accept", "stream_reset")]).await).await;
+    let able =
+        all(server.post_with(&ask("/diverge"), &[("x-cap-accept", "stream_reset")]).await).await;
     assert_eq!(close_reason(&able).as_deref(), Some("completed"));
-    let has_reset =
-        able.iter().any(|p| matches!(&p.payload, Payload::Event(raw) if raw.get().contains("stream_reset")));
+    let has_reset = able
+        .iter()
+        .any(|p| matches!(&p.payload, Payload::Event(raw) if raw.get().contains("stream_reset")));
     assert!(has_reset);
     server.stop().await;
 }
@@ -166,10 +177,14 @@ async fn viewers_attach_by_get_and_stop_at_the_end() {
     assert_eq!(server.get(&path).await.bytes().await.unwrap(), whole);
     assert_eq!(server.get(&format!("{path}?after=6")).await.status(), 204);
     assert_eq!(problem(server.get(&format!("{path}?after=7")).await).await.code, "stream_lost");
-    let page: Value = server.get(&format!("{path}/packets?after=2&limit=2")).await.json().await.unwrap();
+    let page: Value =
+        server.get(&format!("{path}/packets?after=2&limit=2")).await.json().await.unwrap();
     assert_eq!((page["packets"].as_array().unwrap().len(), &page["next"]), (2, &4.into()));
     let list: Value = server.get("/v1/streams").await.json().await.unwrap();
-    assert_eq!((&list["streams"][0]["packets"], &list["streams"][0]["model"]), (&6.into(), &"demo".into()));
+    assert_eq!(
+        (&list["streams"][0]["packets"], &list["streams"][0]["model"]),
+        (&6.into(), &"demo".into())
+    );
     server.stop().await;
 }
 
@@ -181,7 +196,8 @@ async fn a_client_past_the_end_gets_the_close_again_and_keeps_its_cursor() {
     let stream = response.headers()["x-stream-id"].to_str().unwrap().to_owned();
     let whole = response.bytes().await.unwrap();
     let cursor = format!("{stream}:4");
-    let again = server.post_with(&request, &[("last-event-id", &cursor)]).await.bytes().await.unwrap();
+    let again =
+        server.post_with(&request, &[("last-event-id", &cursor)]).await.bytes().await.unwrap();
     let opening = format!("retry: 500\nid: {cursor}\n\n");
     assert!(again.starts_with(opening.as_bytes()), "never a lower cursor");
     assert!(whole.ends_with(&again[opening.len()..]));
@@ -238,16 +254,27 @@ async fn json_mode_answers_with_the_whole_run_or_its_problem() {
 async fn bad_input_gets_a_problem_that_names_the_place() {
     let server = start(Settings::default()).await;
     let url = format!("{}/v1/assist", server.url);
-    let json =
-        |body: &'static str| client().post(&url).header("content-type", "application/json").body(body).send();
+    let json = |body: &'static str| {
+        client().post(&url).header("content-type", "application/json").body(body).send()
+    };
     for (response, status, code, part) in [
         (json("{").await, 400, "invalid_request", "not valid JSON"),
         (json("{}").await, 400, "invalid_request", "request_id: required"),
         (json("[]").await, 400, "invalid_request", "expected an object"),
-        (client().post(&url).body("x").send().await, 415, "unsupported_media_type", "application/json"),
+        (
+            client().post(&url).body("x").send().await,
+            415,
+            "unsupported_media_type",
+            "application/json",
+        ),
         (client().put(&url).send().await, 405, "method_not_allowed", ""),
         (client().get(format!("{}/nowhere", server.url)).send().await, 404, "route_not_found", ""),
-        (client().get(format!("{}/v1/streams/x", server.url)).send().await, 404, "stream_not_found", ""),
+        (
+            client().get(format!("{}/v1/streams/x", server.url)).send().await,
+            404,
+            "stream_not_found",
+            "",
+        ),
         (
             client()
                 .post(&url)
@@ -274,7 +301,10 @@ async fn bad_input_gets_a_problem_that_names_the_place() {
 
 fn tenants() -> Settings {
     let tenant = |name: &str, key: &str| Tenant::new(name, vec![KeyHash::of(key)]);
-    Settings { tenants: vec![tenant("a", "key-a"), tenant("b", "key-b")].into(), ..Settings::default() }
+    Settings {
+        tenants: vec![tenant("a", "key-a"), tenant("b", "key-b")].into(),
+        ..Settings::default()
+    }
 }
 
 #[tokio::test]
@@ -287,7 +317,10 @@ async fn a_tenant_cannot_tell_whether_anothers_stream_exists() {
         "tenant_unauthorized"
     );
     let claimed = [("authorization", "Bearer key-a"), ("x-tenant-id", "b")];
-    assert_eq!(problem(server.post_with(&request, &claimed).await).await.code, "tenant_unauthorized");
+    assert_eq!(
+        problem(server.post_with(&request, &claimed).await).await.code,
+        "tenant_unauthorized"
+    );
     let response = server.post_with(&request, &[("authorization", "Bearer key-a")]).await;
     let stream = response.headers()["x-stream-id"].to_str().unwrap().to_owned();
     all(response).await;
@@ -357,7 +390,8 @@ async fn a_drained_server_interrupts_its_runs_and_another_life_continues_them() 
     let folder = tempfile::tempdir().unwrap();
     let mut settings = Settings::default();
     settings.timeouts.drain = std::time::Duration::ZERO;
-    let server = crate::common::start_on(crate::common::disk(folder.path()), settings.clone()).await;
+    let server =
+        crate::common::start_on(crate::common::disk(folder.path()), settings.clone()).await;
     let request = ask("/hang");
     let response = server.post(&request).await;
     server.stop().await;

@@ -9,8 +9,8 @@ use crate::common::{Server, all, ask, client, demo, stream_of};
 use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_gateway::{
-    Gateway, Jwt, JwtRules, KeyHash, KeySet, Scope, Settings, Tenant, TenantKey, TokenTenants, Webhook,
-    WebhookSender,
+    Gateway, Jwt, JwtRules, KeyHash, KeySet, Scope, Settings, Tenant, TenantKey, TokenTenants,
+    Webhook, WebhookSender,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -150,7 +150,12 @@ struct Receiver;
 
 #[async_trait]
 impl WebhookSender for Receiver {
-    async fn post(&self, _: &Webhook, _: &[(&'static str, String)], _: Bytes) -> Result<u16, String> {
+    async fn post(
+        &self,
+        _: &Webhook,
+        _: &[(&'static str, String)],
+        _: Bytes,
+    ) -> Result<u16, String> {
         Ok(204)
     }
 }
@@ -176,8 +181,10 @@ async fn serve() -> (Server, Credentials) {
         .collect();
     let jwt = Some(Jwt::new(rules, Some(published)));
     let settings = Settings { tenants: vec![acme].into(), jwt, ..Settings::default() };
-    let gateway =
-        Gateway::new(crate::common::journal()).agent("demo", demo()).webhooks(Receiver).settings(settings);
+    let gateway = Gateway::new(crate::common::journal())
+        .agent("demo", demo())
+        .webhooks(Receiver)
+        .settings(settings);
     (crate::common::serve_gateway(gateway).await, Credentials { issuer })
 }
 
@@ -247,7 +254,8 @@ async fn documented(server: &Server) -> (Vec<String>, BTreeSet<String>) {
             }
         }
     }
-    let call = &document["paths"]["/v1/a2a"]["post"]["requestBody"]["content"]["application/json"]["schema"];
+    let call = &document["paths"]["/v1/a2a"]["post"]["requestBody"]["content"]["application/json"]
+        ["schema"];
     let words = call["properties"]["method"]["enum"].as_array().unwrap();
     (operations, words.iter().map(|word| word.as_str().unwrap().to_owned()).collect())
 }
@@ -314,8 +322,10 @@ async fn every_method_of_json_rpc_needs_the_scopes_of_its_operation() {
 async fn a_token_needs_the_same_scopes_as_a_key() {
     let (server, credentials) = serve().await;
     let (stream, _) = run(&server).await;
-    let routes = ROUTES.iter().chain(CHOSEN).map(|(operation, needed)| (*operation, *needed, json!({})));
-    let methods = METHODS.iter().map(|(name, needed)| ("post /v1/a2a", *needed, call(name, &stream)));
+    let routes =
+        ROUTES.iter().chain(CHOSEN).map(|(operation, needed)| (*operation, *needed, json!({})));
+    let methods =
+        METHODS.iter().map(|(name, needed)| ("post /v1/a2a", *needed, call(name, &stream)));
     for (operation, needed, body) in routes.chain(methods) {
         for scope in Scope::ALL {
             let refused = is_refused(&server, operation, &credentials.token(&[scope]), &body).await;
@@ -340,7 +350,8 @@ async fn a_ticket_reads_its_stream_and_does_nothing_else() {
     let status = async |method: &str, path: &str, body: &Value| {
         let separator = if path.contains('?') { '&' } else { '?' };
         let url = format!("{}{path}{separator}ticket={ticket}", server.url);
-        let request = client().request(method.parse().unwrap(), url).json(body).send().await.unwrap();
+        let request =
+            client().request(method.parse().unwrap(), url).json(body).send().await.unwrap();
         request.status().as_u16()
     };
     for path in ["/v1/streams/{id}", "/v1/durable/{id}"] {
@@ -352,7 +363,8 @@ async fn a_ticket_reads_its_stream_and_does_nothing_else() {
         if matches!(*operation, "get /v1/streams/{id}" | "get /v1/durable/{id}") {
             continue;
         }
-        let path = path.replace("{id}", &stream).replace("{task}", &stream).replace("{name}", "demo");
+        let path =
+            path.replace("{id}", &stream).replace("{task}", &stream).replace("{name}", "demo");
         let path = path.replace("{tenant}/{session}", "acme/s").replace("{config}", "c-1");
         let told = status(&method.to_uppercase(), &path, &json!({})).await;
         assert!(matches!(told, 401 | 403), "{operation}: {told}");

@@ -52,7 +52,11 @@ async fn a_requests_own_messages_replace_what_is_stored() {
         say(&server, session, message).await;
     }
     let mut request = ask_in(session, "");
-    let told = [ChatMessage::user("Earlier."), ChatMessage::assistant("Yes."), ChatMessage::user("And now?")];
+    let told = [
+        ChatMessage::user("Earlier."),
+        ChatMessage::assistant("Yes."),
+        ChatMessage::user("And now?"),
+    ];
     request.payload = AgentRequest::messages(session, &told);
     assert!(text(&all(server.post(&request).await).await).contains(SEES_ONE));
     server.stop().await;

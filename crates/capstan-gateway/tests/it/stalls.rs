@@ -93,19 +93,26 @@ async fn a_reader_that_takes_nothing_is_cut_and_goes_on_from_its_cursor_with_the
     let (patient, impatient) = servers().await;
     let (path, whole) = long_run(&patient, LONG).await;
     let mut socket =
-        send(&impatient, format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").as_bytes()).await;
+        send(&impatient, format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").as_bytes())
+            .await;
     has_cut_one(&impatient).await;
     assert_eq!(parting(&impatient, &path).await, "stalled");
     let mut answer = Vec::new();
     let end = socket.read_to_end(&mut answer).await;
-    assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset, "the body does not look finished");
+    assert_eq!(
+        end.unwrap_err().kind(),
+        ErrorKind::ConnectionReset,
+        "the body does not look finished"
+    );
     let head = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
     let mut body = answer.split_off(head);
     assert!(body.len() < whole.len(), "it was cut");
 
     let (cursor, end) = last_whole_frame(&body);
     body.truncate(end);
-    let rest = crate::common::client().get(format!("{}{path}", patient.url)).header("last-event-id", cursor);
+    let rest = crate::common::client()
+        .get(format!("{}{path}", patient.url))
+        .header("last-event-id", cursor);
     body.extend_from_slice(after_opening(&rest.send().await.unwrap().bytes().await.unwrap()));
     assert!(body == whole, "{} bytes instead of {}", body.len(), whole.len());
     impatient.stop().await;
@@ -133,7 +140,9 @@ async fn over_http_2_an_answer_that_gets_no_window_is_given_up_and_its_connectio
     let mut seen = Vec::new();
     let is_reset = |seen: &[u8]| {
         const RST_STREAM: u8 = 3;
-        crate::common::http2::read(seen).iter().any(|(kind, stream, _)| (*kind, *stream) == (RST_STREAM, 1))
+        crate::common::http2::read(seen)
+            .iter()
+            .any(|(kind, stream, _)| (*kind, *stream) == (RST_STREAM, 1))
     };
     while !is_reset(&seen) {
         assert!(socket.read_buf(&mut seen).await.unwrap() > 0, "the connection is not closed");
@@ -154,8 +163,9 @@ fn http_2_get(path: &str) -> Vec<u8> {
         let length = u8::try_from(payload.len()).unwrap();
         [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
     };
-    let text =
-        |index: u8, value: &str| [&[index, u8::try_from(value.len()).unwrap()], value.as_bytes()].concat();
+    let text = |index: u8, value: &str| {
+        [&[index, u8::try_from(value.len()).unwrap()], value.as_bytes()].concat()
+    };
     // GET, http, then :path and :authority as they are.
     let headers = [vec![0x82, 0x86], text(0x04, path), text(0x01, "localhost")].concat();
     let settings = [&[0, 4][..], &MOST.to_be_bytes()].concat();

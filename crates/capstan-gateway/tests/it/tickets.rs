@@ -1,6 +1,8 @@
 //! Tickets: an EventSource cannot send a key, and a key does not belong in a URL.
 
-use crate::common::{Server, all, ask, client, close_reason, disk, problem, start, start_on, stream_of};
+use crate::common::{
+    Server, all, ask, client, close_reason, disk, problem, start, start_on, stream_of,
+};
 use capstan_gateway::{KeyHash, Settings, Tenant};
 use serde_json::Value;
 
@@ -8,7 +10,10 @@ const A: (&str, &str) = ("authorization", "Bearer key-a");
 
 fn settings() -> Settings {
     let tenant = |name: &str, key: &str| Tenant::new(name, vec![KeyHash::of(key)]);
-    Settings { tenants: vec![tenant("a", "key-a"), tenant("b", "key-b")].into(), ..Settings::default() }
+    Settings {
+        tenants: vec![tenant("a", "key-a"), tenant("b", "key-b")].into(),
+        ..Settings::default()
+    }
 }
 
 /// A finished run of tenant a: its stream, and the ticket that came with the answer.
@@ -21,7 +26,12 @@ async fn run(server: &Server) -> (String, String) {
 }
 
 async fn ticket(server: &Server, stream: &str, key: &str) -> reqwest::Response {
-    client().post(format!("{}/v1/streams/{stream}/ticket", server.url)).bearer_auth(key).send().await.unwrap()
+    client()
+        .post(format!("{}/v1/streams/{stream}/ticket", server.url))
+        .bearer_auth(key)
+        .send()
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -36,10 +46,16 @@ async fn a_ticket_opens_its_stream_without_a_key() {
     let asked: Value = asked.json().await.unwrap();
     let url = format!("/v1/streams/{stream}?ticket={brought}");
     for url in [url.as_str(), asked["url"].as_str().unwrap()] {
-        assert_eq!(close_reason(&all(server.get(url).await).await).as_deref(), Some("completed"), "{url}");
+        assert_eq!(
+            close_reason(&all(server.get(url).await).await).as_deref(),
+            Some("completed"),
+            "{url}"
+        );
     }
-    let expires: capstan_protocol::Timestamp = serde_json::from_value(asked["expires_at"].clone()).unwrap();
-    let minutes = (expires.as_micros() - capstan_protocol::Timestamp::now().as_micros()) / 60_000_000;
+    let expires: capstan_protocol::Timestamp =
+        serde_json::from_value(asked["expires_at"].clone()).unwrap();
+    let minutes =
+        (expires.as_micros() - capstan_protocol::Timestamp::now().as_micros()) / 60_000_000;
     assert!((1..=10).contains(&minutes), "valid for {minutes} minutes");
     server.stop().await;
 }

@@ -93,7 +93,8 @@ async fn answer(server: &Server, bytes: &str) -> String {
 #[tokio::test]
 async fn a_head_that_never_ends_is_hung_up_on() {
     let server = timed(Timeouts { request: SOON, ..Timeouts::default() }).await;
-    for start in ["", "P", "PRI * HTTP/2.0\r\n", "POST /v1/assist HTTP/1.1\r\nhost: localhost\r\n"] {
+    for start in ["", "P", "PRI * HTTP/2.0\r\n", "POST /v1/assist HTTP/1.1\r\nhost: localhost\r\n"]
+    {
         assert!(!answer(&server, start).await.contains("200 OK"));
     }
     server.stop().await;
@@ -130,9 +131,12 @@ async fn an_agent_that_writes_faster_than_the_journal_commits_meets_its_deadline
     let timeouts = Timeouts { run: SOON, ..Timeouts::default() };
     let limits = Limits { packets_per_stream: 100_000, ..Limits::default() };
     let gateway = Gateway::new(store.journal()).agent("flood", Flood);
-    let server =
-        crate::common::serve_gateway(gateway.settings(Settings { timeouts, limits, ..Settings::default() }))
-            .await;
+    let server = crate::common::serve_gateway(gateway.settings(Settings {
+        timeouts,
+        limits,
+        ..Settings::default()
+    }))
+    .await;
     let packets = all(server.post(&ask("x")).await).await;
     assert_eq!(errors(&packets).pop().unwrap().code, "timeout", "after {} packets", packets.len());
 }
@@ -154,12 +158,17 @@ impl Agent for Rude {
 #[tokio::test]
 async fn a_run_whose_relay_panics_ends_and_can_be_stopped() {
     let server =
-        crate::common::serve_gateway(Gateway::new(crate::common::journal()).agent("rude", Rude)).await;
+        crate::common::serve_gateway(Gateway::new(crate::common::journal()).agent("rude", Rude))
+            .await;
     let response = server.post(&ask("x")).await;
     let path = format!("/v1/streams/{}", crate::common::stream_of(&response));
-    let packets = tokio::time::timeout(Duration::from_secs(5), all(response)).await.expect("the run ends");
+    let packets =
+        tokio::time::timeout(Duration::from_secs(5), all(response)).await.expect("the run ends");
     let error = errors(&packets).pop().unwrap();
-    assert_eq!((error.code.as_str(), error.severity), ("agent_execution_error", ErrorSeverity::Fatal));
+    assert_eq!(
+        (error.code.as_str(), error.severity),
+        ("agent_execution_error", ErrorSeverity::Fatal)
+    );
     assert_eq!(close_reason(&packets).as_deref(), Some("error"));
     let stopped = tokio::time::timeout(Duration::from_secs(5), server.delete(&path)).await;
     assert_eq!(stopped.expect("DELETE answers").status(), 200);

@@ -1,6 +1,8 @@
 //! Tools of the caller: a call is answered by the caller's next request, whatever it brings along.
 
-use crate::common::{Server, all, ask_in, client, close_reason, journal, problem, serve_gateway, text};
+use crate::common::{
+    Server, all, ask_in, client, close_reason, journal, problem, serve_gateway, text,
+};
 use capstan_agent::{Agent, Outcome, Turn, Writer, async_trait};
 use capstan_gateway::Gateway;
 use capstan_protocol::{AgentRequest, ChatMessage, Fault, FaultKind, Part, Role, ServiceRequest};
@@ -16,7 +18,8 @@ impl Agent for Forecaster {
         let last = turn.messages.last().unwrap();
         if let Some(Part::ToolCallResponse { response, id }) = last.parts.last() {
             let roles: Vec<Role> = turn.conversation().map(|message| message.role).collect();
-            let said = json!({ "asked": turn.text(), "call": id, "result": response, "roles": roles });
+            let said =
+                json!({ "asked": turn.text(), "call": id, "result": response, "roles": roles });
             return Ok(out.delta(said.to_string()).await?);
         }
         if turn.text() == "What was said?" {
@@ -27,12 +30,18 @@ impl Agent for Forecaster {
         out.delta("Let me look. ").await?;
         let (text, fails) = (turn.text(), turn.text().ends_with(" and fail."));
         let id = if fails { &text[5..7] } else { "c1" };
-        out.event("TOOL_CALL_START", &json!({ "toolCallId": id, "toolCallName": "weather" })).await?;
-        out.event("TOOL_CALL_ARGS", &json!({ "toolCallId": id, "delta": "{\"city\":\"Rome\"}" })).await?;
+        out.event("TOOL_CALL_START", &json!({ "toolCallId": id, "toolCallName": "weather" }))
+            .await?;
+        out.event("TOOL_CALL_ARGS", &json!({ "toolCallId": id, "delta": "{\"city\":\"Rome\"}" }))
+            .await?;
         out.event("TOOL_CALL_END", &json!({ "toolCallId": id })).await?;
         if fails {
             out.delta("And then ").await?;
-            out.event("TOOL_CALL_START", &json!({ "toolCallId": "half", "toolCallName": "weather" })).await?;
+            out.event(
+                "TOOL_CALL_START",
+                &json!({ "toolCallId": "half", "toolCallName": "weather" }),
+            )
+            .await?;
             out.event("TOOL_CALL_ARGS", &json!({ "toolCallId": "half", "delta": "{\"ci" })).await?;
             return Err(Fault::new(FaultKind::AgentExecutionError).into());
         }
@@ -53,7 +62,10 @@ async fn a_tool_round_trip_needs_nothing_but_the_session_and_the_result() {
     let server = start().await;
     let session = Uuid::now_v7();
     let called = all(server.post(&ask_in(session, "How is the weather?")).await).await;
-    assert_eq!(crate::common::event_types(&called), ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]);
+    assert_eq!(
+        crate::common::event_types(&called),
+        ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]
+    );
 
     let mut request = ask_in(session, "");
     request.payload = AgentRequest::messages(session, &[ChatMessage::tool("c1", "Sunny.")]);
@@ -64,8 +76,7 @@ async fn a_tool_round_trip_needs_nothing_but_the_session_and_the_result() {
     );
     let stored: Value = server.get(&format!("/v1/sessions/{session}")).await.json().await.unwrap();
     let said = |turn: usize, message: usize| stored["turns"][turn]["messages"][message].clone();
-    let call =
-        json!({ "type": "tool_call", "name": "weather", "arguments": "{\"city\":\"Rome\"}", "id": "c1" });
+    let call = json!({ "type": "tool_call", "name": "weather", "arguments": "{\"city\":\"Rome\"}", "id": "c1" });
     assert_eq!(said(0, 1)["parts"], json!([{ "type": "text", "content": "Let me look. " }, call]));
     assert_eq!((&said(1, 0)["role"], &said(1, 1)["role"]), (&json!("tool"), &json!("assistant")));
     server.stop().await;
@@ -84,23 +95,32 @@ async fn a_result_of_a_call_that_the_session_does_not_know_is_refused_by_name() 
     all(server.post(&ask_in(session, "How is the weather?")).await).await;
     let alone = results(session, "c9");
     let mut whole = ask_in(session, "");
-    let said = [ChatMessage::user("How?"), ChatMessage::assistant("So."), ChatMessage::tool("c9", "Sunny.")];
+    let said = [
+        ChatMessage::user("How?"),
+        ChatMessage::assistant("So."),
+        ChatMessage::tool("c9", "Sunny."),
+    ];
     whole.payload = AgentRequest::messages(session, &said);
-    let input =
-        |messages: Value| json!({ "threadId": session, "runId": Uuid::now_v7(), "messages": messages });
+    let input = |messages: Value| json!({ "threadId": session, "runId": Uuid::now_v7(), "messages": messages });
     let result = json!({ "id": "2", "role": "tool", "toolCallId": "c9", "content": "Sunny." });
-    let front_end =
-        [input(json!([result])), input(json!([{ "id": "1", "role": "user", "content": "How?" }, result]))];
+    let front_end = [
+        input(json!([result])),
+        input(json!([{ "id": "1", "role": "user", "content": "How?" }, result])),
+    ];
     let mut answers = vec![server.post(&alone).await, server.post(&whole).await];
     for input in front_end {
-        answers.push(client().post(format!("{}/v1/ag-ui", server.url)).json(&input).send().await.unwrap());
+        answers.push(
+            client().post(format!("{}/v1/ag-ui", server.url)).json(&input).send().await.unwrap(),
+        );
     }
     for answer in answers {
         let problem = problem(answer).await;
         assert_eq!((problem.status, problem.code.as_str()), (400, "invalid_request"));
         assert_eq!(
             problem.detail.as_deref(),
-            Some("messages: hold a result of the call \"c9\", which this conversation does not have")
+            Some(
+                "messages: hold a result of the call \"c9\", which this conversation does not have"
+            )
         );
     }
     // Nothing was claimed: the same request in other words is a first one.
@@ -117,7 +137,10 @@ async fn what_a_run_that_failed_has_called_can_be_answered_and_only_that() {
     assert_eq!(close_reason(&failed).as_deref(), Some("error"));
     all(server.post(&ask_in(session, "Call f2 and fail.")).await).await;
     let answer = seen(&text(&all(server.post(&results(session, "f1")).await).await));
-    assert_eq!((&answer["asked"], &answer["result"]), (&json!("Call f1 and fail."), &json!("Sunny.")));
+    assert_eq!(
+        (&answer["asked"], &answer["result"]),
+        (&json!("Call f1 and fail."), &json!("Sunny."))
+    );
     // Of a call that broke off nobody can have known what it is about.
     assert_eq!(server.post(&results(session, "half")).await.status(), 400);
     // What nobody answered is not told to anybody.
@@ -144,23 +167,28 @@ async fn a_call_that_nobody_answered_is_not_told_to_the_next_run() {
 async fn the_second_request_of_a_front_end_with_tools_reaches_the_agent_whole() {
     let server = start().await;
     let thread = Uuid::now_v7().to_string();
-    let call =
-        json!({ "id": "c1", "type": "function", "function": { "name": "weather", "arguments": "{}" } });
+    let call = json!({ "id": "c1", "type": "function", "function": { "name": "weather", "arguments": "{}" } });
     let input = |messages: Value| json!({ "threadId": thread, "runId": Uuid::now_v7().to_string(), "protocolVersion": "1.0", "messages": messages });
     let question = json!({ "id": "1", "role": "user", "content": "How is the weather?" });
     let post = async |input: Value| {
-        let response = client().post(format!("{}/v1/ag-ui", server.url)).json(&input).send().await.unwrap();
+        let response =
+            client().post(format!("{}/v1/ag-ui", server.url)).json(&input).send().await.unwrap();
         response.text().await.unwrap()
     };
     let first = post(input(json!([question]))).await;
-    assert!(first.contains(r#""outcome":{"type":"success","pendingToolCallIds":["c1"]}"#), "{first}");
-    let second = post(input(json!([question, { "id": "2", "role": "assistant", "toolCalls": [call] },
+    assert!(
+        first.contains(r#""outcome":{"type":"success","pendingToolCallIds":["c1"]}"#),
+        "{first}"
+    );
+    let second =
+        post(input(json!([question, { "id": "2", "role": "assistant", "toolCalls": [call] },
         { "id": "3", "role": "tool", "toolCallId": "c1", "content": "Sunny." }])))
-    .await;
+        .await;
     assert!(second.contains(r#"\"result\":\"Sunny.\""#), "{second}");
     assert!(!second.contains("pendingToolCallIds"), "{second}");
     // What the session remembers is told once: the result, not the question again.
-    let stored: Value = server.get(&format!("/v1/sessions/{thread}?from=1")).await.json().await.unwrap();
+    let stored: Value =
+        server.get(&format!("/v1/sessions/{thread}?from=1")).await.json().await.unwrap();
     let roles: Vec<&Value> =
         stored["turns"][0]["messages"].as_array().unwrap().iter().map(|m| &m["role"]).collect();
     assert_eq!(roles, ["tool", "assistant"]);

@@ -47,11 +47,17 @@ async fn a_journal_that_cannot_write_for_a_while_refuses_new_runs_and_loses_none
     assert_eq!(server.get("/readyz").await.status(), 503);
     assert_eq!(server.get("/livez").await.status(), 200, "it can mend itself");
     let again = all(server.get(&format!("/v1/streams/{finished}")).await).await;
-    assert_eq!((text(&again).as_str(), close_reason(&again).as_deref()), ("one two", Some("completed")));
+    assert_eq!(
+        (text(&again).as_str(), close_reason(&again).as_deref()),
+        ("one two", Some("completed"))
+    );
 
     store.health.send_replace(Health::Well);
     let packets = all(running).await;
-    assert_eq!((text(&packets).as_str(), close_reason(&packets).as_deref()), ("one two", Some("completed")));
+    assert_eq!(
+        (text(&packets).as_str(), close_reason(&packets).as_deref()),
+        ("one two", Some("completed"))
+    );
     assert!(errors(&packets).is_empty());
     assert_eq!(server.get("/readyz").await.status(), 200);
     go_on.notify_one();
@@ -62,7 +68,8 @@ async fn a_journal_that_cannot_write_for_a_while_refuses_new_runs_and_loses_none
 #[tokio::test]
 async fn a_stop_does_not_wait_for_a_journal_that_takes_no_writes() {
     let (store, go_on) = (OddStore::new().shared(), Arc::new(Notify::new()));
-    let gateway = Gateway::new(store.journal()).agent("words", TwoWords(go_on)).agent("demo", demo());
+    let gateway =
+        Gateway::new(store.journal()).agent("words", TwoWords(go_on)).agent("demo", demo());
     let server = serve_gateway(gateway).await;
     let running = stream_of(&server.post(&ask("x")).await);
     let waiting = ask("/fault timeout --retry-after 60");
@@ -90,7 +97,8 @@ async fn a_stop_does_not_wait_for_a_journal_that_takes_no_writes() {
 #[tokio::test]
 async fn who_waits_for_a_recovery_that_fails_is_refused() {
     let fails_after = Arc::new(Notify::new());
-    let store = OddStore { fails_after: Some(Arc::clone(&fails_after)), ..OddStore::new() }.shared();
+    let store =
+        OddStore { fails_after: Some(Arc::clone(&fails_after)), ..OddStore::new() }.shared();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1/assist", listener.local_addr().unwrap());
     let gateway = Gateway::new(store.journal()).agent("demo", demo());
@@ -110,10 +118,15 @@ async fn who_waits_for_a_recovery_that_fails_is_refused() {
 #[tokio::test]
 async fn runs_are_recovered_many_at_once() {
     let together = 64;
-    let store = OddStore { together: Some(Arc::new(Barrier::new(together))), ..OddStore::new() }.shared();
+    let store =
+        OddStore { together: Some(Arc::new(Barrier::new(together))), ..OddStore::new() }.shared();
     for n in 0..2 * together {
         let claim = Claim::new("local", n.to_string(), Uuid::now_v7(), Timestamp::now());
-        store.store.claim(Claim { session: n.to_string(), ..claim }, &Quota::UNLIMITED).await.unwrap();
+        store
+            .store
+            .claim(Claim { session: n.to_string(), ..claim }, &Quota::UNLIMITED)
+            .await
+            .unwrap();
     }
     // One after the other they would wait for ever: that is what groups, and few syncs, are made of.
     let server = start_on(store.journal(), Settings::default()).await;
@@ -125,8 +138,10 @@ async fn runs_are_recovered_many_at_once() {
 async fn a_server_whose_journal_takes_no_writes_can_be_stopped() {
     let (store, go_on) = (OddStore::new().shared(), Arc::new(Notify::new()));
     let gateway = Gateway::new(store.journal()).agent("words", TwoWords(Arc::clone(&go_on)));
-    let timeouts = capstan_gateway::Timeouts { drain: std::time::Duration::ZERO, ..Default::default() };
-    let server = serve_gateway(gateway.settings(Settings { timeouts, ..Settings::default() })).await;
+    let timeouts =
+        capstan_gateway::Timeouts { drain: std::time::Duration::ZERO, ..Default::default() };
+    let server =
+        serve_gateway(gateway.settings(Settings { timeouts, ..Settings::default() })).await;
     let running = server.post(&ask("x")).await;
     store.health.send_replace(Health::Unavailable("no space".into()));
     go_on.notify_one();
@@ -147,7 +162,10 @@ async fn a_journal_that_cannot_mend_itself_ends_the_server_with_a_sentence() {
     while http.get(format!("{url}/livez")).send().await.unwrap().status() == 200 {}
     assert_eq!(http.get(format!("{url}/readyz")).send().await.unwrap().status(), 503);
     let error = served.await.unwrap().unwrap_err().to_string();
-    assert!(error.contains("the journal is broken") && error.contains("its writer is gone"), "{error}");
+    assert!(
+        error.contains("the journal is broken") && error.contains("its writer is gone"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -165,12 +183,16 @@ async fn a_damaged_place_ends_its_readers_in_stream_lost() {
     let error = errors(&packets).pop().unwrap().clone();
     assert_eq!((error.code.as_str(), error.severity), ("stream_lost", ErrorSeverity::Fatal));
     assert_eq!(close_reason(&packets).as_deref(), Some("error"));
-    assert!(packets[2].seq > whole.last().unwrap().seq, "no packet stands under a seq that was seen");
+    assert!(
+        packets[2].seq > whole.last().unwrap().seq,
+        "no packet stands under a seq that was seen"
+    );
     let metrics = server.get("/metrics").await.text().await.unwrap();
     assert!(metrics.contains("capstan_damaged_reads_total 1\n"), "{metrics}");
     // Whoever comes back after that is told the same.
     let cursor = format!("{stream}:{}", packets.last().unwrap().seq);
-    let resumed = client().get(format!("{}/v1/streams/{stream}", server.url)).header("last-event-id", cursor);
+    let resumed =
+        client().get(format!("{}/v1/streams/{stream}", server.url)).header("last-event-id", cursor);
     assert_eq!(problem(resumed.send().await.unwrap()).await.code, "stream_lost");
 }
 
@@ -181,8 +203,10 @@ async fn while_runs_are_recovered_streams_are_served_and_the_server_says_what_it
     let first = server.post(&ask("/tokens 2")).await;
     let finished = stream_of(&first);
     all(first).await;
-    let claim =
-        Claim { session: "s".into(), ..Claim::new("local", "orphan", Uuid::now_v7(), Timestamp::now()) };
+    let claim = Claim {
+        session: "s".into(),
+        ..Claim::new("local", "orphan", Uuid::now_v7(), Timestamp::now())
+    };
     store.store.claim(claim.clone(), &Quota::UNLIMITED).await.unwrap();
     // Another life finds a run that nobody is at work on, and cannot write yet.
     store.health.send_replace(Health::Unavailable("no space".into()));

@@ -8,7 +8,9 @@ use std::time::Duration;
 use crate::common::{Server, client, demo};
 use bytes::Bytes;
 use capstan_agent::async_trait;
-use capstan_gateway::{Gateway, KeyHash, Limits, Settings, Tenant, Timeouts, Webhook, WebhookSender};
+use capstan_gateway::{
+    Gateway, KeyHash, Limits, Settings, Tenant, Timeouts, Webhook, WebhookSender,
+};
 use capstan_journal::{ArmedBy, Claim, Journal, Quota};
 use capstan_protocol::Timestamp;
 use serde_json::{Value, json};
@@ -42,7 +44,8 @@ impl WebhookSender for Receiver {
         // It answers once as it was told, then as it should.
         let status = self.answer.swap(204, Ordering::Relaxed);
         let event = serde_json::from_slice(&body).unwrap();
-        let _ = self.posted.send(Posted { headers: headers.iter().cloned().collect(), event, status });
+        let _ =
+            self.posted.send(Posted { headers: headers.iter().cloned().collect(), event, status });
         Ok(status)
     }
 }
@@ -93,11 +96,16 @@ async fn every_end_is_told_once_it_is_there_signed_and_with_ids_alone() {
         let response = ask(&server, "sk", &in_the_background(command)).await;
         let id = response["id"].as_str().unwrap();
         if command == "/hang" {
-            let cancel = client().post(format!("{}/v1/responses/{id}/cancel", server.url)).bearer_auth("sk");
+            let cancel =
+                client().post(format!("{}/v1/responses/{id}/cancel", server.url)).bearer_auth("sk");
             cancel.send().await.unwrap();
         }
         let Posted { headers, event, .. } = seen.recv().await.unwrap();
-        assert_eq!((&event["type"], &event["data"]), (&json!(kind), &json!({ "id": id })), "{command}");
+        assert_eq!(
+            (&event["type"], &event["data"]),
+            (&json!(kind), &json!({ "id": id })),
+            "{command}"
+        );
         assert_eq!(
             (&event["object"], event["id"].as_str()),
             (&json!("event"), headers.get("webhook-id").map(String::as_str))
@@ -107,7 +115,8 @@ async fn every_end_is_told_once_it_is_there_signed_and_with_ids_alone() {
     }
     assert!(seen.try_recv().is_err());
     // Nor does a delivery stand among the tenant's runs.
-    let list = client().get(format!("{}/v1/streams", server.url)).bearer_auth("sk").send().await.unwrap();
+    let list =
+        client().get(format!("{}/v1/streams", server.url)).bearer_auth("sk").send().await.unwrap();
     let list: Value = list.json().await.unwrap();
     assert_eq!(list["streams"].as_array().unwrap().len(), 4, "{list}");
     // No request can ask who delivers.
@@ -122,7 +131,10 @@ async fn a_delivery_that_fails_is_tried_again_under_the_same_id() {
     ask(&server, "sk", &in_the_background("/echo hi")).await;
     let (first, second) = (seen.recv().await.unwrap(), seen.recv().await.unwrap());
     assert_eq!((first.status, second.status), (500, 204));
-    assert_eq!((&first.headers["webhook-id"], &first.event), (&second.headers["webhook-id"], &second.event));
+    assert_eq!(
+        (&first.headers["webhook-id"], &first.event),
+        (&second.headers["webhook-id"], &second.event)
+    );
     assert_eq!(server.waits(), [5.0]);
 }
 
@@ -138,7 +150,8 @@ async fn what_ends_in_a_later_life_is_told_there() {
     let (second, mut after) = receiver(204);
     let server = serve(crate::common::disk(folder.path()), second).await;
     let id = response["id"].as_str().unwrap();
-    let cancel = client().post(format!("{}/v1/responses/{id}/cancel", server.url)).bearer_auth("sk");
+    let cancel =
+        client().post(format!("{}/v1/responses/{id}/cancel", server.url)).bearer_auth("sk");
     cancel.send().await.unwrap();
     let told = after.recv().await.unwrap();
     assert_eq!(
@@ -163,7 +176,8 @@ async fn deliveries_are_bounded_and_take_no_place_of_a_run() {
     let refused = ask(&server, "sk", &in_the_background("/hang")).await;
     assert_eq!(refused["error"]["code"], "session_limit_exceeded", "three run");
     for id in &begun {
-        let cancel = client().post(format!("{}/v1/responses/{id}/cancel", server.url)).bearer_auth("sk");
+        let cancel =
+            client().post(format!("{}/v1/responses/{id}/cancel", server.url)).bearer_auth("sk");
         assert_eq!(cancel.send().await.unwrap().status(), 200);
     }
     // The third was one too many: it is counted, and its end not told.
@@ -188,8 +202,15 @@ async fn a_response_whose_delivery_was_not_noted_is_told_after_a_restart() {
         let claim = Claim::new("acme", stream.to_string(), stream, Timestamp::now());
         let (agent, face, session) = ("demo".into(), "openai-responses".into(), stream.to_string());
         let body = Bytes::from(body.to_string());
-        let claim =
-            Claim { agent, face, session, body, max_attempts: 3, armed_by: ArmedBy::Gateway, ..claim };
+        let claim = Claim {
+            agent,
+            face,
+            session,
+            body,
+            max_attempts: 3,
+            armed_by: ArmedBy::Gateway,
+            ..claim
+        };
         journal.claim(claim, &Quota::UNLIMITED).await.unwrap();
     }
     drop(journal);
@@ -197,7 +218,10 @@ async fn a_response_whose_delivery_was_not_noted_is_told_after_a_restart() {
     let server = serve(crate::common::disk(folder.path()), receiver).await;
     let told = seen.recv().await.unwrap();
     let id = format!("resp_{}", streams[0].simple());
-    assert_eq!((&told.event["type"], &told.event["data"]["id"]), (&json!("response.completed"), &json!(id)));
+    assert_eq!(
+        (&told.event["type"], &told.event["data"]["id"]),
+        (&json!("response.completed"), &json!(id))
+    );
     server.stop().await;
     assert!(seen.try_recv().is_err(), "the other was not in the background");
 }

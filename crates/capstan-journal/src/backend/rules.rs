@@ -18,7 +18,11 @@ pub fn check_append(run: &Run, attempt: u32, frames: &[Frame]) -> Result<(), Jou
 }
 
 /// Whether the run may leave `from` with `frames`: false if somebody else was first.
-pub fn check_transition(run: &Run, from: (RunState, u32), frames: &[Frame]) -> Result<bool, JournalError> {
+pub fn check_transition(
+    run: &Run,
+    from: (RunState, u32),
+    frames: &[Frame],
+) -> Result<bool, JournalError> {
     if (run.state, run.attempt) != from || run.state == RunState::Closed {
         return Ok(false);
     }
@@ -30,11 +34,14 @@ fn check_order(run: &Run, frames: &[Frame], may_skip: bool) -> Result<(), Journa
     let mut last = run.last_seq;
     for frame in frames {
         let is_next = frame.seq == last.saturating_add(1);
-        let is_skip = may_skip && last == run.last_seq && frame.seq >= last.saturating_add(LOST_TAIL_GAP);
+        let is_skip =
+            may_skip && last == run.last_seq && frame.seq >= last.saturating_add(LOST_TAIL_GAP);
         let is_planted = planted_bug::is(Bug::ReusedSeq) && frame.seq == last;
         if !(is_next || is_skip || is_planted) {
-            let message =
-                format!("stream {} is at seq {last}, so {} cannot follow", run.stream_id, frame.seq);
+            let message = format!(
+                "stream {} is at seq {last}, so {} cannot follow",
+                run.stream_id, frame.seq
+            );
             return Err(JournalError::new(ErrorKind::OutOfOrder, message));
         }
         last = frame.seq;
@@ -97,7 +104,10 @@ pub fn answer(asker: Option<Run>, claim: &Claim) -> Result<Run, JournalError> {
         is_ours && run.asked.as_ref().is_some_and(|asked| asked.answered_by.is_none())
     };
     let Some(mut run) = asker.filter(is_open) else {
-        return Err(JournalError::new(ErrorKind::Answered, "what is answered is not asked any more"));
+        return Err(JournalError::new(
+            ErrorKind::Answered,
+            "what is answered is not asked any more",
+        ));
     };
     if let Some(asked) = &mut run.asked {
         asked.answered_by = Some(claim.stream_id);

@@ -45,9 +45,9 @@ impl MessageContent {
             Self::Text(text) => text.clone(),
             Self::Parts(parts) => parts
                 .iter()
-                .filter_map(
-                    |part| if let ContentPart::Text { text } = part { Some(text.as_str()) } else { None },
-                )
+                .filter_map(|part| {
+                    if let ContentPart::Text { text } = part { Some(text.as_str()) } else { None }
+                })
                 .collect(),
         }
     }

@@ -118,7 +118,9 @@ impl RunError {
         if let Some(seconds) = self.retry_after {
             ours.insert("retry_after".into(), seconds.into());
         }
-        if let Some(Value::Object(finer)) = self.capstan.as_ref().and_then(|c| serde_json::to_value(c).ok()) {
+        if let Some(Value::Object(finer)) =
+            self.capstan.as_ref().and_then(|c| serde_json::to_value(c).ok())
+        {
             ours.extend(finer);
         }
         Map::from_iter([(METADATA_KEY.to_owned(), Value::Object(ours))])
@@ -126,7 +128,9 @@ impl RunError {
 
     /// Reads any RUN_ERROR: ours in either form, the story's, or a foreign one with nothing but a message.
     pub fn from_event(event: &AguiEvent) -> Option<Self> {
-        let EventBody::RunError { message, code, http_status, details, retry_after, .. } = &event.body else {
+        let EventBody::RunError { message, code, http_status, details, retry_after, .. } =
+            &event.body
+        else {
             return None;
         };
         let ours = event.metadata.as_ref().and_then(|m| m.get(METADATA_KEY));
@@ -142,7 +146,10 @@ impl RunError {
         Some(Self {
             message: message.clone(),
             http_status: sent.unwrap_or(fixed),
-            details: details.clone().or_else(|| mine("details")?.as_object().cloned()).unwrap_or_default(),
+            details: details
+                .clone()
+                .or_else(|| mine("details")?.as_object().cloned())
+                .unwrap_or_default(),
             retry_after: retry_after.or_else(|| mine("retry_after")?.as_u64()),
             capstan: ours.and_then(|o| serde_json::from_value(o.clone()).ok()),
             code,

@@ -29,12 +29,15 @@ impl Verifier {
         if !self.is_started && kind != "RUN_STARTED" && kind != "RUN_ERROR" {
             return Err(format!("{kind} comes first"));
         }
-        let text = |name: &str| event.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text =
+            |name: &str| event.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         match kind {
             "RUN_STARTED" if self.is_started => return Err("started twice".into()),
             "RUN_STARTED" => self.is_started = true,
             "TEXT_MESSAGE_START" => open(&mut self.messages, kind, text("messageId"))?,
-            "TEXT_MESSAGE_CONTENT" => piece(&self.messages, kind, &text("messageId"), &text("delta"))?,
+            "TEXT_MESSAGE_CONTENT" => {
+                piece(&self.messages, kind, &text("messageId"), &text("delta"))?
+            }
             "TEXT_MESSAGE_END" => close(&mut self.messages, kind, &text("messageId"))?,
             "TOOL_CALL_START" => open(&mut self.calls, kind, text("toolCallId"))?,
             "TOOL_CALL_ARGS" => piece(&self.calls, kind, &text("toolCallId"), "args may be empty")?,

@@ -94,8 +94,10 @@ impl Assembler {
             return self.done.messages.push(broken);
         }
         // A finished block supersedes the pieces that were streamed for it.
-        let had_stop_error =
-            self.open.take_if(|open| open.id.is_some() && open.id == frame.id).and_then(|open| open.error);
+        let had_stop_error = self
+            .open
+            .take_if(|open| open.id.is_some() && open.id == frame.id)
+            .and_then(|open| open.error);
         let error = error.or(had_stop_error);
         if let Some(known) = self.known(frame) {
             known.text.push_str(&frame.text());
@@ -130,7 +132,12 @@ impl Assembler {
                 // A retry begins anew: what the broken stream said before is not part of the answer.
                 let id = event.pointer("/message/id").and_then(Value::as_str).map(str::to_owned);
                 let parent_tool_use_id = frame.parent_tool_use_id.clone();
-                self.open = Some(Message { id, is_partial: true, parent_tool_use_id, ..Message::default() });
+                self.open = Some(Message {
+                    id,
+                    is_partial: true,
+                    parent_tool_use_id,
+                    ..Message::default()
+                });
             }
             Some("content_block_delta") => {
                 let piece = event.pointer("/delta/text").and_then(Value::as_str);
@@ -155,7 +162,8 @@ impl Assembler {
 
     /// A stream that said something and was never finished still counts as a message.
     fn close_open(&mut self) {
-        if let Some(open) = self.open.take_if(|open| !open.text.is_empty() || open.error.is_some()) {
+        if let Some(open) = self.open.take_if(|open| !open.text.is_empty() || open.error.is_some())
+        {
             self.done.messages.push(open);
         }
         self.open = None;

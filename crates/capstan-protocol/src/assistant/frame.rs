@@ -52,7 +52,8 @@ pub struct AssistantMessage {
 impl AssistantMessage {
     /// The text blocks, joined.
     pub fn text(&self) -> String {
-        let text = |block: &Block| if let Block::Text(text) = block { Some(text.clone()) } else { None };
+        let text =
+            |block: &Block| if let Block::Text(text) = block { Some(text.clone()) } else { None };
         self.blocks.iter().filter_map(text).collect()
     }
 
@@ -99,7 +100,9 @@ impl SystemMessage {
         match subtype {
             "task_started" => &["task_id", "description", "uuid", "session_id"],
             "task_progress" => &["task_id", "description", "usage", "uuid", "session_id"],
-            "task_notification" => &["task_id", "status", "output_file", "summary", "uuid", "session_id"],
+            "task_notification" => {
+                &["task_id", "status", "output_file", "summary", "uuid", "session_id"]
+            }
             _ => &[],
         }
     }
@@ -172,7 +175,8 @@ pub enum Frame {
 impl Frame {
     /// Reads a frame; a member that its type must have and lacks is an error.
     pub fn from_object(object: &Map<String, Value>) -> Result<Self, DecodeError> {
-        let kind = object.get("type").filter(|kind| !kind.is_null()).ok_or_else(|| missing("type"))?;
+        let kind =
+            object.get("type").filter(|kind| !kind.is_null()).ok_or_else(|| missing("type"))?;
         match kind.as_str().ok_or_else(|| DecodeError::value("type", "expected a string"))? {
             "" => Err(missing("type")),
             "assistant" => assistant(object).map(Self::Assistant),
@@ -214,7 +218,10 @@ fn text(object: &Map<String, Value>, name: &str) -> Option<String> {
     object.get(name)?.as_str().map(str::to_owned)
 }
 
-fn object_at<'a>(object: &'a Map<String, Value>, name: &str) -> Result<&'a Map<String, Value>, DecodeError> {
+fn object_at<'a>(
+    object: &'a Map<String, Value>,
+    name: &str,
+) -> Result<&'a Map<String, Value>, DecodeError> {
     let value = object.get(name).ok_or_else(|| missing(name))?;
     value.as_object().ok_or_else(|| DecodeError::value(name, "expected an object"))
 }
@@ -233,8 +240,9 @@ fn error_at(object: &Map<String, Value>) -> Option<AssistantError> {
 fn assistant(object: &Map<String, Value>) -> Result<AssistantMessage, DecodeError> {
     let message = object_at(object, "message")?;
     let content = message.get("content").ok_or_else(|| missing("message.content"))?;
-    let items =
-        content.as_array().ok_or_else(|| DecodeError::value("message.content", "expected an array"))?;
+    let items = content
+        .as_array()
+        .ok_or_else(|| DecodeError::value("message.content", "expected an array"))?;
     let blocks = blocks(items, ASSISTANT_BLOCKS)?;
     let model = message.get("model").ok_or_else(|| missing("message.model"))?;
     let is_overruled = object.contains_key("error");
@@ -258,7 +266,8 @@ fn blocks(items: &[Value], known: &[&str]) -> Result<Vec<Block>, DecodeError> {
     let mut blocks = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
         let path = format!("message.content[{index}]");
-        let item = item.as_object().ok_or_else(|| DecodeError::value(&path, "expected an object"))?;
+        let item =
+            item.as_object().ok_or_else(|| DecodeError::value(&path, "expected an object"))?;
         let kind = item.get("type").ok_or_else(|| missing("type").inside(&path))?;
         if let Some(kind) = kind.as_str().filter(|kind| known.contains(kind)) {
             blocks.extend(block(kind, item).map_err(|e| e.inside(&path))?);
@@ -315,10 +324,14 @@ fn system(object: &Map<String, Value>) -> Result<SystemMessage, DecodeError> {
 }
 
 fn result(object: &Map<String, Value>) -> Result<ResultMessage, DecodeError> {
-    require(object, &["subtype", "duration_ms", "duration_api_ms", "is_error", "num_turns", "session_id"])?;
+    require(
+        object,
+        &["subtype", "duration_ms", "duration_api_ms", "is_error", "num_turns", "session_id"],
+    )?;
     deferred(object.get("deferred_tool_use"))?;
     let status = object.get("api_error_status").and_then(Value::as_u64);
-    let errors = object.get("errors").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let errors =
+        object.get("errors").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     Ok(ResultMessage {
         subtype: text(object, "subtype").unwrap_or_default(),
         is_error: object.get("is_error") == Some(&Value::Bool(true)),
@@ -352,7 +365,8 @@ fn stream_event(object: &Map<String, Value>) -> Result<StreamEvent, DecodeError>
     require(object, &["uuid", "session_id", "event"])?;
     let event = object.get("event").cloned().unwrap_or_default();
     // On message_stop the error may stand on the frame, on the event or on the event's message.
-    let inside = event.as_object().filter(|event| event.get("type") == Some(&Value::from("message_stop")));
+    let inside =
+        event.as_object().filter(|event| event.get("type") == Some(&Value::from("message_stop")));
     let on_event = inside.and_then(error_at);
     let on_message = inside.and_then(|event| error_at(event.get("message")?.as_object()?));
     let error = error_at(object).or(on_event).or(on_message);

@@ -66,7 +66,9 @@ fn relax_string(text: &str) -> (usize, String) {
             u16::from_str_radix(hex, 16).ok()
         };
         let (len, written): (usize, &str) = match (unit(0), unit(6)) {
-            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (12, rest.get(..12).unwrap_or_default()),
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => {
+                (12, rest.get(..12).unwrap_or_default())
+            }
             (Some(0xD800..=0xDFFF), _) => (6, "\\ufffd"),
             _ if rest.starts_with('\\') => {
                 let len = 1 + rest.chars().nth(1).map_or(0, char::len_utf8);
@@ -90,7 +92,8 @@ fn relax_string(text: &str) -> (usize, String) {
 fn relax_token(text: &str) -> (usize, String) {
     let end = text.find([',', '}', ']', ' ', '\t', '\n', '\r', ':']).unwrap_or(text.len());
     let token = text.get(..end).unwrap_or_default();
-    let is_infinite = token.contains(['e', 'E']) && token.parse::<f64>().is_ok_and(f64::is_infinite);
+    let is_infinite =
+        token.contains(['e', 'E']) && token.parse::<f64>().is_ok_and(f64::is_infinite);
     if matches!(token, "NaN" | "Infinity" | "-Infinity") || is_infinite {
         return (end, "null".into());
     }

@@ -2,7 +2,9 @@
 //!
 //! serde would also fill a struct from an array, member by position. On this wire that is never meant.
 
-use serde::de::{DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor,
+};
 
 /// Wraps a deserializer and everything that it hands out.
 pub(crate) struct Objects<D>(pub(crate) D);
@@ -84,7 +86,10 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Inner<V> {
         self.0.visit_some(Objects(deserializer))
     }
 
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
+    fn visit_newtype_struct<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<V::Value, D::Error> {
         self.0.visit_newtype_struct(Objects(deserializer))
     }
 
@@ -112,7 +117,10 @@ impl<'de, T: DeserializeSeed<'de>> DeserializeSeed<'de> for Seed<T> {
 impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Access<A> {
     type Error = A::Error;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, A::Error> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, A::Error> {
         self.0.next_element_seed(Seed(seed))
     }
 
@@ -124,7 +132,10 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Access<A> {
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Access<A> {
     type Error = A::Error;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, A::Error> {
         self.0.next_key_seed(Seed(seed))
     }
 
@@ -141,7 +152,10 @@ impl<'de, A: EnumAccess<'de>> EnumAccess<'de> for Access<A> {
     type Error = A::Error;
     type Variant = Access<A::Variant>;
 
-    fn variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<(T::Value, Self::Variant), A::Error> {
+    fn variant_seed<T: DeserializeSeed<'de>>(
+        self,
+        seed: T,
+    ) -> Result<(T::Value, Self::Variant), A::Error> {
         self.0.variant_seed(Seed(seed)).map(|(value, variant)| (value, Access(variant)))
     }
 }

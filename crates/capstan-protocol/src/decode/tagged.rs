@@ -5,8 +5,8 @@
 
 use serde::de::value::{MapAccessDeserializer, StringDeserializer};
 use serde::de::{
-    DeserializeSeed, Deserializer, EnumAccess, Error as _, IntoDeserializer as _, MapAccess, VariantAccess,
-    Visitor,
+    DeserializeSeed, Deserializer, EnumAccess, Error as _, IntoDeserializer as _, MapAccess,
+    VariantAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
 use serde_json::value::RawValue;
@@ -48,7 +48,8 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for TaggedVisitor<V> {
         let mut before = Vec::new();
         while let Some(name) = after.next_key::<String>()? {
             if name == self.tag {
-                let members = Members { tag: self.tag, before: before.into_iter(), value: None, after };
+                let members =
+                    Members { tag: self.tag, before: before.into_iter(), value: None, after };
                 return self.visitor.visit_enum(members);
             }
             before.push((name, after.next_value::<Box<RawValue>>()?));
@@ -70,7 +71,10 @@ impl<'de, A: MapAccess<'de>> EnumAccess<'de> for Members<A> {
     type Error = A::Error;
     type Variant = Self;
 
-    fn variant_seed<T: DeserializeSeed<'de>>(mut self, seed: T) -> Result<(T::Value, Self), A::Error> {
+    fn variant_seed<T: DeserializeSeed<'de>>(
+        mut self,
+        seed: T,
+    ) -> Result<(T::Value, Self), A::Error> {
         self.after.next_value_seed(seed).map(|kind| (kind, self))
     }
 }
@@ -79,7 +83,8 @@ impl<'de, A: MapAccess<'de>> VariantAccess<'de> for Members<A> {
     type Error = A::Error;
 
     fn unit_variant(self) -> Result<(), A::Error> {
-        serde::Deserialize::deserialize(MapAccessDeserializer::new(self)).map(|serde::de::IgnoredAny| ())
+        serde::Deserialize::deserialize(MapAccessDeserializer::new(self))
+            .map(|serde::de::IgnoredAny| ())
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, A::Error> {
@@ -102,7 +107,10 @@ impl<'de, A: MapAccess<'de>> VariantAccess<'de> for Members<A> {
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Members<A> {
     type Error = A::Error;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, A::Error> {
         self.value = self.before.next();
         let name = match &self.value {
             Some((name, _)) => Some(name.clone()),

@@ -256,7 +256,9 @@ impl FaultKind {
         let text = text.trim().trim_start_matches("/errors/");
         let code = text.to_ascii_lowercase().replace('-', "_");
         let by_code = CATALOGUE.iter().find(|e| e.code == code || e.slug.replace('-', "_") == code);
-        by_code.map(|e| e.kind).or_else(|| text.parse::<AguiErrorCode>().ok().map(AguiErrorCode::head))
+        by_code
+            .map(|e| e.kind)
+            .or_else(|| text.parse::<AguiErrorCode>().ok().map(AguiErrorCode::head))
     }
 }
 

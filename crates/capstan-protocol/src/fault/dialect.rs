@@ -35,7 +35,9 @@ impl Fault {
         if let Some(seconds) = self.retry_after {
             details.insert(RETRY_AFTER.into(), seconds.into());
         }
-        if self.retryable != implied_retryable(self.kind, self.foreign_code.is_some(), self.severity) {
+        if self.retryable
+            != implied_retryable(self.kind, self.foreign_code.is_some(), self.severity)
+        {
             details.insert(RETRYABLE.into(), self.retryable.into());
         }
         if self.foreign_code.is_some() && self.kind != FaultKind::AgentExecutionError {
@@ -169,9 +171,9 @@ impl Fault {
             AssistantError::BillingError
             | AssistantError::AccountOnHold
             | AssistantError::VerificationRequired => Self::new(FaultKind::UpstreamQuota),
-            AssistantError::RateLimit | AssistantError::Overloaded | AssistantError::ServerError => {
-                upstream(ErrorSeverity::Transient)
-            }
+            AssistantError::RateLimit
+            | AssistantError::Overloaded
+            | AssistantError::ServerError => upstream(ErrorSeverity::Transient),
             AssistantError::InvalidRequest
             | AssistantError::ModelNotFound
             | AssistantError::MaxOutputTokens
@@ -225,14 +227,24 @@ impl From<StreamError> for Fault {
         let retryable = told.unwrap_or(implied);
         let (message, severity) = (error.message, error.severity);
         let details = Box::new(details);
-        Self { kind, foreign_code, message, severity, retryable, retry_after, details, ..Self::new(kind) }
+        Self {
+            kind,
+            foreign_code,
+            message,
+            severity,
+            retryable,
+            retry_after,
+            details,
+            ..Self::new(kind)
+        }
     }
 }
 
 impl From<RunError> for Fault {
     fn from(error: RunError) -> Self {
         let finer = error.capstan.as_ref().map(|c| c.kind.as_str());
-        let by_type = || error.capstan.as_ref().and_then(|capstan| kind_of_type(&capstan.problem_type));
+        let by_type =
+            || error.capstan.as_ref().and_then(|capstan| kind_of_type(&capstan.problem_type));
         let known = finer.and_then(kind_of).or_else(by_type).or_else(|| match &error.code {
             AguiCode::Known(code) => Some(code.head()),
             AguiCode::Other(code) => kind_of(code),
@@ -289,7 +301,8 @@ impl From<UserError> for Fault {
             (_, ErrorDomain::System | ErrorDomain::Tool) => FaultKind::AgentExecutionError,
         };
         // The run goes on after a user error, whatever it was.
-        let fault = Self::new(kind).with_message(error.message).with_severity(ErrorSeverity::Warning);
+        let fault =
+            Self::new(kind).with_message(error.message).with_severity(ErrorSeverity::Warning);
         fault.with_retryable(error.retryable).without_retry_after()
     }
 }

@@ -146,7 +146,9 @@ impl Decoder {
 
     /// Bytes that are not UTF-8 become U+FFFD, as the rules ask; the rest of a last character may still come.
     fn append(&mut self, mut bytes: &[u8]) {
-        while let Err(error) = simdutf8::compat::from_utf8(bytes).map(|text| self.text.push_str(text)) {
+        while let Err(error) =
+            simdutf8::compat::from_utf8(bytes).map(|text| self.text.push_str(text))
+        {
             let (valid, rest) = bytes.split_at_checked(error.valid_up_to()).unwrap_or_default();
             self.text.push_str(std::str::from_utf8(valid).unwrap_or_default());
             let Some(len) = error.error_len() else {
@@ -161,7 +163,10 @@ impl Decoder {
     pub fn next_frame(&mut self) -> Option<Result<Frame<'_>, FrameTooLarge>> {
         self.skip_bom();
         if let Some(data) = self.take_packet() {
-            return Some(Ok(Frame { event: EVENT_NAME.into(), data: slice(&self.text, data).into() }));
+            return Some(Ok(Frame {
+                event: EVENT_NAME.into(),
+                data: slice(&self.text, data).into(),
+            }));
         }
         while !self.failed {
             let Some(end) = self.find_line_end() else {
@@ -197,7 +202,8 @@ impl Decoder {
         let frame = self.text.get(self.consumed..)?;
         let (id, rest) = split_cursor(frame.strip_prefix("event: stream.packet\nid: ")?)?;
         let rest = rest.strip_prefix("\ndata: ")?;
-        let (data, rest) = rest.split_at_checked(memchr::memchr2(b'\n', b'\r', rest.as_bytes())?)?;
+        let (data, rest) =
+            rest.split_at_checked(memchr::memchr2(b'\n', b'\r', rest.as_bytes())?)?;
         let rest = rest.strip_prefix("\n\n")?;
         if frame.len() - rest.len() > self.limit {
             return None;
@@ -221,7 +227,9 @@ impl Decoder {
         let gone = std::mem::take(&mut self.consumed);
         self.scanned -= gone;
         self.line -= gone;
-        for span in [&mut self.parts.event, &mut self.parts.data, &mut self.parts.id].into_iter().flatten() {
+        for span in
+            [&mut self.parts.event, &mut self.parts.data, &mut self.parts.id].into_iter().flatten()
+        {
             span.start = span.start.saturating_sub(gone);
             span.end = span.end.saturating_sub(gone);
         }

@@ -31,7 +31,9 @@ pub fn encode_packet_v2(packet: &StreamPacket, out: &mut Vec<u8>) {
 fn write_head(out: &mut Vec<u8>, stream_id: Uuid, seq: u64) {
     out.reserve(256);
     out.extend_from_slice(b"event: stream.packet\nid: ");
-    out.extend_from_slice(stream_id.as_hyphenated().encode_lower(&mut Uuid::encode_buffer()).as_bytes());
+    out.extend_from_slice(
+        stream_id.as_hyphenated().encode_lower(&mut Uuid::encode_buffer()).as_bytes(),
+    );
     out.push(b':');
     out.extend_from_slice(itoa::Buffer::new().format(seq).as_bytes());
     out.extend_from_slice(b"\ndata: ");

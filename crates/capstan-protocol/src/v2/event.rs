@@ -65,7 +65,9 @@ pub struct ProgressUpdate {
 fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     let value = Option::<f64>::deserialize(deserializer)?;
     match value {
-        Some(x) if !(0.0..=1.0).contains(&x) => Err(D::Error::custom(format!("{x} is outside 0 to 1"))),
+        Some(x) if !(0.0..=1.0).contains(&x) => {
+            Err(D::Error::custom(format!("{x} is outside 0 to 1")))
+        }
         _ => Ok(value),
     }
 }
@@ -157,7 +159,9 @@ impl<'de> Deserialize<'de> for PresentationEvent {
         let wrong = |e: decode::DecodeError| decode::nested(e.inside("data"));
         let block = match m.kind {
             Kind::CitationBlock => Block::CitationBlock(decode::from_value(&data).map_err(wrong)?),
-            Kind::ProgressIndicator => Block::ProgressIndicator(decode::from_value(&data).map_err(wrong)?),
+            Kind::ProgressIndicator => {
+                Block::ProgressIndicator(decode::from_value(&data).map_err(wrong)?)
+            }
             Kind::MediaCarousel => Block::MediaCarousel(decode::from_value(&data).map_err(wrong)?),
             Kind::MarkdownBlock => Block::MarkdownBlock(decode::from_value(&data).map_err(wrong)?),
             Kind::ThoughtTrace => Block::ThoughtTrace(decode::from_value(&data).map_err(wrong)?),

@@ -114,11 +114,12 @@ fn payload(op: Op, raw: &RawValue, depth: usize) -> Result<Payload, DecodeError>
             .map(Payload::Event),
         (Op::Event, Some(b'n')) => RawObject::parse("{}").map(Payload::Event),
         (Op::Event, _) => object().map(Payload::Event),
-        (Op::Error, Some(b'{')) => {
-            decode::from_str_within::<StreamError>(text, depth).map(|e| Payload::Error(Box::new(e.into())))
-        }
+        (Op::Error, Some(b'{')) => decode::from_str_within::<StreamError>(text, depth)
+            .map(|e| Payload::Error(Box::new(e.into()))),
         (Op::Error, _) => Err(DecodeError::value("", not_an_error(text))),
-        (Op::Close, Some(b'"')) => decode::from_str(text).map(|reason| Payload::Close(Close::Reason(reason))),
+        (Op::Close, Some(b'"')) => {
+            decode::from_str(text).map(|reason| Payload::Close(Close::Reason(reason)))
+        }
         (Op::Close, Some(b'{')) => object().map(|report| Payload::Close(Close::Report(report))),
         (Op::Close, Some(b'n')) => Ok(Payload::Close(Close::Unstated)),
         (Op::Close, _) => Err(DecodeError::value(
@@ -183,8 +184,7 @@ impl packet::StreamPacket {
 }
 
 fn error_to_v2(e: &error::StreamError) -> Value {
-    let mut members =
-        json!({ "code": e.code, "message": e.message, "severity": e.severity.as_str().to_lowercase() });
+    let mut members = json!({ "code": e.code, "message": e.message, "severity": e.severity.as_str().to_lowercase() });
     if let (Some(details), Some(object)) = (&e.details, members.as_object_mut()) {
         object.insert("details".into(), Value::Object(details.clone()));
     }
@@ -193,7 +193,8 @@ fn error_to_v2(e: &error::StreamError) -> Value {
 
 /// Events of v1's types are translated; any other goes out as it came, so that no number of it is touched.
 fn event_to_v2(raw: &RawObject) -> String {
-    translate(raw).map_or_else(|| raw.get().to_owned(), |members| Value::Object(members).to_string())
+    translate(raw)
+        .map_or_else(|| raw.get().to_owned(), |members| Value::Object(members).to_string())
 }
 
 /// Types in lower case, citations under `items`; data that the reference would mistake for another block is renamed.
@@ -201,7 +202,8 @@ fn translate(raw: &RawObject) -> Option<Map<String, Value>> {
     let mut members = raw.to_map();
     let kind = members.get("type")?.as_str()?.to_owned();
     let known = PresentationEventType::ALL.into_iter().find(|t| t.as_str() == kind);
-    let is_mistakable = || members.get("data").and_then(Value::as_object).is_some_and(looks_like_a_block);
+    let is_mistakable =
+        || members.get("data").and_then(Value::as_object).is_some_and(looks_like_a_block);
     if known.is_none() && !(kind == event::USER_ERROR && is_mistakable()) {
         return None;
     }

@@ -44,7 +44,8 @@ fn run_inputs_are_read_as_the_published_clients_mean_them() {
 
 #[test]
 fn a_refused_input_names_the_place() {
-    let input = json!({ "threadId": "t", "runId": "r", "messages": [{ "id": "1", "role": "user" }] });
+    let input =
+        json!({ "threadId": "t", "runId": "r", "messages": [{ "id": "1", "role": "user" }] });
     let error = decode::from_str::<RunAgentInput>(&input.to_string()).unwrap_err();
     assert_eq!(error.to_string(), "messages[0].content: required member is absent");
 }

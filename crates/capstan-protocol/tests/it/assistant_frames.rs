@@ -66,7 +66,12 @@ fn every_line_is_a_frame_noise_or_an_error_as_the_reference_has_it() {
         };
         assert_eq!(outcome, case["outcome"], "{}: {verdict:?}", case["id"]);
         if let Ok(Line::Object(object)) = verdict {
-            assert_eq!(object.get("error").unwrap_or(&Value::Null), &case["error"], "{}", case["id"]);
+            assert_eq!(
+                object.get("error").unwrap_or(&Value::Null),
+                &case["error"],
+                "{}",
+                case["id"]
+            );
         }
     }
 }
@@ -125,14 +130,18 @@ fn an_error_inside_the_message_is_a_fallback_for_older_clis() {
     let mut value = assistant(json!("absent"));
     value["message"]["error"] = json!("rate_limit");
     let Frame::Assistant(message) = frame_of(&value).unwrap() else { panic!() };
-    assert_eq!((message.error.as_ref(), message.any_error()), (None, Some(&AssistantError::RateLimit)));
+    assert_eq!(
+        (message.error.as_ref(), message.any_error()),
+        (None, Some(&AssistantError::RateLimit))
+    );
     value["error"] = Value::Null;
     let Frame::Assistant(message) = frame_of(&value).unwrap() else { panic!() };
     assert_eq!(message.any_error(), None, "an explicit null at the top level wins");
 }
 
 fn stream_event(event: Value) -> Frame {
-    frame_of(&json!({ "type": "stream_event", "uuid": "u", "session_id": "s", "event": event })).unwrap()
+    frame_of(&json!({ "type": "stream_event", "uuid": "u", "session_id": "s", "event": event }))
+        .unwrap()
 }
 
 fn assemble(frames: &[Frame]) -> Outcome {
@@ -199,7 +208,8 @@ fn whole_transcripts_end_as_the_reference_says() {
     assert!(expected.len() >= 12);
     for (name, expected) in expected {
         let (frames, outcome) = transcript(name);
-        let types: Vec<Value> = frames.iter().map(|f| json!(f.as_ref().and_then(Frame::class))).collect();
+        let types: Vec<Value> =
+            frames.iter().map(|f| json!(f.as_ref().and_then(Frame::class))).collect();
         assert_eq!(json!(types), expected["types"], "{name}");
         let errors: Vec<Value> = frames
             .iter()
@@ -212,16 +222,27 @@ fn whole_transcripts_end_as_the_reference_says() {
             .collect();
         assert_eq!(json!(errors), expected["assistant_errors"], "{name}");
         let joined: usize = outcome.messages.iter().filter(|m| m.error.is_some()).count();
-        assert!(joined >= errors.len().min(1), "{name}: no error is lost on the way to the messages");
+        assert!(
+            joined >= errors.len().min(1),
+            "{name}: no error is lost on the way to the messages"
+        );
         let result = outcome.result.as_ref();
         assert_eq!(json!(result.map(|r| r.is_error)), expected["final"]["is_error"], "{name}");
-        assert_eq!(json!(result.map(|r| r.subtype.clone())), expected["final"]["subtype"], "{name}");
+        assert_eq!(
+            json!(result.map(|r| r.subtype.clone())),
+            expected["final"]["subtype"],
+            "{name}"
+        );
         assert_eq!(
             json!(result.and_then(|r| r.api_error_status)),
             expected["final"]["api_error_status"],
             "{name}"
         );
-        assert_eq!(json!(result.and_then(|r| r.result.clone())), expected["final"]["result"], "{name}");
+        assert_eq!(
+            json!(result.and_then(|r| r.result.clone())),
+            expected["final"]["result"],
+            "{name}"
+        );
     }
 }
 

@@ -15,11 +15,15 @@ fn same(expected: &Value, found: &Value) -> bool {
     match (expected, found) {
         (Value::String(mark), Value::String(_)) if mark == "<uuid>" || mark == "<now>" => true,
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        }
         (Value::Object(a), Value::Object(b)) => {
             // Each name once: visiting shared ones twice would double the work at every level.
             let mut names = a.keys().chain(b.keys().filter(|name| !a.contains_key(*name)));
-            names.all(|name| same(a.get(name).unwrap_or(&Value::Null), b.get(name).unwrap_or(&Value::Null)))
+            names.all(|name| {
+                same(a.get(name).unwrap_or(&Value::Null), b.get(name).unwrap_or(&Value::Null))
+            })
         }
         _ => expected == found,
     }
@@ -50,21 +54,29 @@ fn check(case: &Value, text: &str) -> Result<(), String> {
 
 fn report(failures: Vec<String>, total: usize, at_least: usize) {
     assert!(total >= at_least, "only {total} cases were run");
-    assert!(failures.is_empty(), "{} of {total} cases differ:\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {total} cases differ:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
 }
 
 #[test]
 fn every_strict_model_case_gets_the_references_verdict() {
     let cases: Vec<Value> = vectors("cap/models.jsonl").into_iter().filter(is_strict).collect();
-    let cases: Vec<Value> = cases.into_iter().filter(|case| case["model"] != "SSE-from-packet").collect();
-    let failures = cases.iter().filter_map(|case| check(case, &case["input"].to_string()).err()).collect();
+    let cases: Vec<Value> =
+        cases.into_iter().filter(|case| case["model"] != "SSE-from-packet").collect();
+    let failures =
+        cases.iter().filter_map(|case| check(case, &case["input"].to_string()).err()).collect();
     report(failures, cases.len(), 1600);
 }
 
 #[test]
 fn every_strict_text_case_gets_the_references_verdict() {
     let cases: Vec<Value> = vectors("cap/text.jsonl").into_iter().filter(is_strict).collect();
-    let failures = cases.iter().filter_map(|case| check(case, case["raw"].as_str().unwrap()).err()).collect();
+    let failures =
+        cases.iter().filter_map(|case| check(case, case["raw"].as_str().unwrap()).err()).collect();
     report(failures, cases.len(), 60);
 }
 

@@ -7,8 +7,8 @@ use std::fmt;
 use capstan_protocol::agui::{AguiCode, AguiEvent, RunError, RunErrorForm};
 use capstan_protocol::fault::{self, Entry, UpstreamStatus};
 use capstan_protocol::{
-    AguiErrorCode, CATALOGUE, DecodeError, ErrorDomain, ErrorSeverity, Exposure, Fault, FaultKind, Problem,
-    StreamError, UserError,
+    AguiErrorCode, CATALOGUE, DecodeError, ErrorDomain, ErrorSeverity, Exposure, Fault, FaultKind,
+    Problem, StreamError, UserError,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -18,7 +18,12 @@ fn run_error(error: impl Error + 'static, exposure: Exposure) -> RunError {
     Fault::from_error(error).to_run_error(exposure)
 }
 
-fn assert_maps(error: impl Error + 'static, code: AguiErrorCode, status: u16, retry_after: Option<u64>) {
+fn assert_maps(
+    error: impl Error + 'static,
+    code: AguiErrorCode,
+    status: u16,
+    retry_after: Option<u64>,
+) {
     let text = error.to_string();
     let event = run_error(error, Exposure::Production);
     assert_eq!(
@@ -113,7 +118,12 @@ fn session_and_message_limits_map_to_rate_limited_without_a_wait() {
 
 #[test]
 fn time_outs_map_to_timeout() {
-    assert_maps(std::io::Error::from(std::io::ErrorKind::TimedOut), AguiErrorCode::Timeout, 504, None);
+    assert_maps(
+        std::io::Error::from(std::io::ErrorKind::TimedOut),
+        AguiErrorCode::Timeout,
+        504,
+        None,
+    );
     assert_maps(fault::UpstreamTimeout, AguiErrorCode::Timeout, 504, None);
 }
 
@@ -131,7 +141,12 @@ fn tenancy_maps_to_tenant_required_and_tenant_unauthorized() {
 
 #[test]
 fn a_failed_validation_maps_to_invalid_request() {
-    assert_maps(fault::Validation { message: "too short".into() }, AguiErrorCode::InvalidRequest, 400, None);
+    assert_maps(
+        fault::Validation { message: "too short".into() },
+        AguiErrorCode::InvalidRequest,
+        400,
+        None,
+    );
     let decode = capstan_protocol::decode::from_str::<StreamError>("{}").unwrap_err();
     assert_eq!(Fault::from_error(decode).message(), "code: required member is absent");
     let serde = serde_json::from_str::<u8>("\"x\"").unwrap_err();
@@ -220,7 +235,10 @@ impl Error for DatabaseExploded {
 fn an_unknown_error_says_nothing_about_the_inside_in_production() {
     let fault = Fault::from_error(DatabaseExploded { source: None });
     let event = fault.to_run_error(Exposure::Production);
-    assert_eq!((event.code, event.http_status), (AguiCode::Known(AguiErrorCode::AgentExecutionError), 500));
+    assert_eq!(
+        (event.code, event.http_status),
+        (AguiCode::Known(AguiErrorCode::AgentExecutionError), 500)
+    );
     assert_eq!(event.message, "An error occurred processing your request.");
     assert!(event.details.is_empty());
     for text in [
@@ -238,7 +256,10 @@ fn an_unknown_error_says_nothing_about_the_inside_in_production() {
 fn an_unknown_error_names_its_type_in_debug_mode() {
     let fault = Fault::from_error(DatabaseExploded { source: None });
     let event = fault.to_run_error(Exposure::Debug);
-    assert_eq!((event.code, event.http_status), (AguiCode::Known(AguiErrorCode::AgentExecutionError), 500));
+    assert_eq!(
+        (event.code, event.http_status),
+        (AguiCode::Known(AguiErrorCode::AgentExecutionError), 500)
+    );
     assert_eq!(event.details["error_type"], "DatabaseExploded");
     assert_eq!(event.details["source_chain"][0], "connection to 10.0.0.7:5432 as root failed");
     let erased: Box<dyn Error> = Box::new(DatabaseExploded { source: None });
@@ -250,7 +271,8 @@ fn an_unknown_error_names_its_type_in_debug_mode() {
 fn the_chain_of_sources_is_searched() {
     let wrapped = DatabaseExploded { source: Some(Box::new(fault::RateLimitExceeded::default())) };
     assert_maps(wrapped, AguiErrorCode::RateLimited, 429, Some(60));
-    let wrapped = DatabaseExploded { source: Some(Box::new(Fault::new(FaultKind::ContentRefused))) };
+    let wrapped =
+        DatabaseExploded { source: Some(Box::new(Fault::new(FaultKind::ContentRefused))) };
     assert_eq!(Fault::from_error(wrapped).kind(), FaultKind::ContentRefused);
 }
 
@@ -295,8 +317,9 @@ fn a_run_error_on_the_wire_has_the_storys_members() {
 
 #[test]
 fn retry_after_is_absent_when_there_is_none() {
-    let event =
-        Fault::new(FaultKind::Timeout).to_run_error(Exposure::Production).to_event(RunErrorForm::Story, None);
+    let event = Fault::new(FaultKind::Timeout)
+        .to_run_error(Exposure::Production)
+        .to_event(RunErrorForm::Story, None);
     let wire = serde_json::to_value(&event).unwrap();
     assert!(wire.get("retry_after").is_none());
     assert!(wire["metadata"]["capstan"].get("retry_after").is_none());
@@ -332,13 +355,28 @@ fn every_row_of_the_catalogue_survives_each_dialect() {
             "{}: StreamError",
             entry.code
         );
-        assert_eq!(Fault::from(fault.to_run_error(Exposure::Production)), fault, "{}: RunError", entry.code);
-        assert_eq!(Fault::from(fault.to_problem(Exposure::Production)), fault, "{}: Problem", entry.code);
+        assert_eq!(
+            Fault::from(fault.to_run_error(Exposure::Production)),
+            fault,
+            "{}: RunError",
+            entry.code
+        );
+        assert_eq!(
+            Fault::from(fault.to_problem(Exposure::Production)),
+            fault,
+            "{}: Problem",
+            entry.code
+        );
         let user = Fault::from(fault.to_user_error());
         assert_eq!(user.message(), fault.message(), "{}: UserError", entry.code);
         assert_eq!(user.is_retryable(), fault.is_retryable(), "{}: UserError", entry.code);
         let assistant = Fault::from_assistant_error(&fault.to_assistant_error(), None);
-        assert_eq!(assistant.to_assistant_error(), fault.to_assistant_error(), "{}: assistant", entry.code);
+        assert_eq!(
+            assistant.to_assistant_error(),
+            fault.to_assistant_error(),
+            "{}: assistant",
+            entry.code
+        );
     }
 }
 
@@ -351,8 +389,15 @@ fn every_row_of_the_catalogue_serialises_in_each_dialect() {
             (&stream["code"], &stream["severity"]),
             (&json!(entry.code), &json!(entry.severity.as_str()))
         );
-        assert_eq!(stream["details"].get("retry_after"), entry.retry_after.map(Value::from).as_ref());
-        assert!(capstan_protocol::decode::from_value::<StreamError>(&stream).is_ok(), "{}", entry.code);
+        assert_eq!(
+            stream["details"].get("retry_after"),
+            entry.retry_after.map(Value::from).as_ref()
+        );
+        assert!(
+            capstan_protocol::decode::from_value::<StreamError>(&stream).is_ok(),
+            "{}",
+            entry.code
+        );
         let event = serde_json::to_value(
             fault.to_run_error(Exposure::Production).to_event(RunErrorForm::Story, None),
         )
@@ -367,7 +412,10 @@ fn every_row_of_the_catalogue_serialises_in_each_dialect() {
             (&problem["status"], &problem["type"]),
             (&json!(entry.status), &json!(entry.problem_type()))
         );
-        assert_eq!((&problem["code"], &problem["retryable"]), (&json!(entry.code), &json!(entry.retryable)));
+        assert_eq!(
+            (&problem["code"], &problem["retryable"]),
+            (&json!(entry.code), &json!(entry.retryable))
+        );
         assert!(serde_json::from_value::<Problem>(problem).is_ok(), "{}", entry.code);
         let user: UserError =
             serde_json::from_value(serde_json::to_value(fault.to_user_error()).unwrap()).unwrap();
@@ -393,7 +441,11 @@ fn every_row_of_the_catalogue_is_well_formed() {
         );
         assert!((400..600).contains(&entry.status));
         assert_ne!(entry.severity, ErrorSeverity::Warning, "a warning is a case, not a kind");
-        assert!(entry.retry_after.is_none() || entry.retryable, "{}: a wait promises a retry", entry.code);
+        assert!(
+            entry.retry_after.is_none() || entry.retryable,
+            "{}: a wait promises a retry",
+            entry.code
+        );
         assert!(
             entry.severity == ErrorSeverity::Fatal || entry.retryable,
             "{}: TRANSIENT can be retried",
@@ -402,7 +454,8 @@ fn every_row_of_the_catalogue_is_well_formed() {
         for text in [entry.title, entry.message, entry.meaning, entry.remedy] {
             assert!(!text.is_empty(), "{} has all its texts", entry.code);
         }
-        for spelling in [entry.code, entry.slug, &entry.code.to_uppercase(), &entry.problem_type()] {
+        for spelling in [entry.code, entry.slug, &entry.code.to_uppercase(), &entry.problem_type()]
+        {
             let found = FaultKind::parse(spelling).unwrap();
             assert_eq!(found.entry().agui, entry.agui, "{spelling}");
         }
@@ -416,8 +469,8 @@ fn every_row_of_the_catalogue_is_well_formed() {
 
 #[test]
 fn a_foreign_stream_error_keeps_code_message_and_severity() {
-    let foreign =
-        StreamError::new("gpu_on_fire", "Ouch", ErrorSeverity::Transient).with_detail("retry_after", 2.5);
+    let foreign = StreamError::new("gpu_on_fire", "Ouch", ErrorSeverity::Transient)
+        .with_detail("retry_after", 2.5);
     let fault = Fault::from(foreign.clone());
     assert_eq!(
         (fault.code(), fault.message(), fault.severity()),
@@ -425,7 +478,10 @@ fn a_foreign_stream_error_keeps_code_message_and_severity() {
     );
     assert_eq!(fault.retry_after(), Some(3), "rounded up to whole seconds");
     let back = fault.to_stream_error(Exposure::Production);
-    assert_eq!((back.code, back.message, back.severity), (foreign.code, foreign.message, foreign.severity));
+    assert_eq!(
+        (back.code, back.message, back.severity),
+        (foreign.code, foreign.message, foreign.severity)
+    );
     let run_error = fault.to_run_error(Exposure::Production);
     assert_eq!(run_error.code, AguiCode::Known(AguiErrorCode::AgentExecutionError));
     assert_eq!(Fault::from(run_error).code(), "gpu_on_fire");
@@ -434,22 +490,26 @@ fn a_foreign_stream_error_keeps_code_message_and_severity() {
 
 #[test]
 fn a_foreign_run_error_with_nothing_but_a_message_is_read() {
-    let event: AguiEvent = serde_json::from_value(json!({ "type": "RUN_ERROR", "message": "boom" })).unwrap();
+    let event: AguiEvent =
+        serde_json::from_value(json!({ "type": "RUN_ERROR", "message": "boom" })).unwrap();
     let error = RunError::from_event(&event).unwrap();
     assert_eq!(error.http_status, 500);
     let fault = Fault::from(error);
     assert_eq!((fault.kind(), fault.message()), (FaultKind::AgentExecutionError, "boom"));
     let event: AguiEvent =
-        serde_json::from_value(json!({ "type": "RUN_ERROR", "message": "boom", "code": "E42" })).unwrap();
+        serde_json::from_value(json!({ "type": "RUN_ERROR", "message": "boom", "code": "E42" }))
+            .unwrap();
     assert_eq!(Fault::from(RunError::from_event(&event).unwrap()).code(), "E42");
     let event: AguiEvent =
-        serde_json::from_value(json!({ "type": "RUN_ERROR", "message": "m", "code": "TIMEOUT" })).unwrap();
+        serde_json::from_value(json!({ "type": "RUN_ERROR", "message": "m", "code": "TIMEOUT" }))
+            .unwrap();
     assert!(Fault::from(RunError::from_event(&event).unwrap()).is_retryable());
 }
 
 #[test]
 fn a_foreign_problem_is_read_with_careful_defaults() {
-    let problem: Problem = serde_json::from_value(json!({ "title": "Nope", "status": 418 })).unwrap();
+    let problem: Problem =
+        serde_json::from_value(json!({ "title": "Nope", "status": 418 })).unwrap();
     let fault = Fault::from(problem);
     assert_eq!(
         (fault.message(), fault.severity(), fault.is_retryable()),
@@ -555,12 +615,15 @@ fn any_fault() -> impl Strategy<Value = Fault> {
     let severity = prop::sample::select(ErrorSeverity::ALL.to_vec());
     let wait = prop::option::of(0_u32..100_000);
     let details = prop::collection::hash_map("[a-m_]{1,6}", any::<i32>(), 0..3);
-    (kind, prop::option::of("x_[a-z]{1,8}"), ".{0,12}", severity, any::<bool>(), wait, details).prop_map(
-        |(kind, foreign, message, severity, retryable, wait, details)| {
-            let fault =
-                Fault::new(kind).with_message(message).with_severity(severity).with_retryable(retryable);
-            let fault =
-                details.into_iter().fold(fault, |fault, (name, value)| fault.with_detail(name, value));
+    (kind, prop::option::of("x_[a-z]{1,8}"), ".{0,12}", severity, any::<bool>(), wait, details)
+        .prop_map(|(kind, foreign, message, severity, retryable, wait, details)| {
+            let fault = Fault::new(kind)
+                .with_message(message)
+                .with_severity(severity)
+                .with_retryable(retryable);
+            let fault = details
+                .into_iter()
+                .fold(fault, |fault, (name, value)| fault.with_detail(name, value));
             let fault = match wait {
                 Some(seconds) => fault.with_retry_after(seconds),
                 None => fault.without_retry_after(),
@@ -570,8 +633,7 @@ fn any_fault() -> impl Strategy<Value = Fault> {
             let mut problem = fault.to_problem(Exposure::Production);
             problem.code = code;
             Fault::from(problem)
-        },
-    )
+        })
 }
 
 proptest! {

@@ -32,7 +32,10 @@ async fn fault_of(url: &str) -> Fault {
 #[tokio::test]
 async fn an_http_status_error_is_an_upstream_error() {
     let fault = fault_of(&answering(b"HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n").await).await;
-    assert_eq!((fault.kind(), fault.severity()), (FaultKind::UpstreamError, ErrorSeverity::Transient));
+    assert_eq!(
+        (fault.kind(), fault.severity()),
+        (FaultKind::UpstreamError, ErrorSeverity::Transient)
+    );
     assert_eq!(fault.to_run_error(Exposure::Production).http_status, 502);
     let fault = fault_of(&answering(b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n").await).await;
     assert_eq!((fault.kind(), fault.severity()), (FaultKind::UpstreamError, ErrorSeverity::Fatal));
@@ -45,12 +48,16 @@ async fn a_refused_connection_is_unreachable() {
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let url = format!("http://{}/", closed.local_addr().unwrap());
     let fault = fault_of(&url).await;
-    assert_eq!((fault.kind(), fault.severity()), (FaultKind::UpstreamUnreachable, ErrorSeverity::Transient));
+    assert_eq!(
+        (fault.kind(), fault.severity()),
+        (FaultKind::UpstreamUnreachable, ErrorSeverity::Transient)
+    );
 }
 
 #[tokio::test]
 async fn a_body_that_breaks_off_is_truncated() {
-    let fault = fault_of(&answering(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nhalf").await).await;
+    let fault =
+        fault_of(&answering(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nhalf").await).await;
     assert_eq!(fault.kind().entry().agui, AguiErrorCode::UpstreamError);
     assert_eq!(fault.severity(), ErrorSeverity::Transient);
 }
@@ -69,7 +76,8 @@ async fn an_http_client_time_out_is_an_upstream_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn an_elapsed_deadline_is_a_timeout() {
-    let elapsed =
-        tokio::time::timeout(Duration::from_secs(1), std::future::pending::<()>()).await.unwrap_err();
+    let elapsed = tokio::time::timeout(Duration::from_secs(1), std::future::pending::<()>())
+        .await
+        .unwrap_err();
     assert_eq!(Fault::from_error(elapsed).kind(), FaultKind::Timeout);
 }

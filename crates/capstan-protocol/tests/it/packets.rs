@@ -1,8 +1,8 @@
 //! RFC 005: what an ERROR packet may carry, and that every refusal names its place.
 
 use capstan_protocol::{
-    Close, DecodeErrorKind, ErrorDomain, ErrorSeverity, Event, EventView, Payload, RawObject, StreamError,
-    StreamOpCode, StreamPacket, Timestamp, UserError, decode, event, v2,
+    Close, DecodeErrorKind, ErrorDomain, ErrorSeverity, Event, EventView, Payload, RawObject,
+    StreamError, StreamOpCode, StreamPacket, Timestamp, UserError, decode, event, v2,
 };
 use serde_json::{Value, json};
 
@@ -21,7 +21,10 @@ fn of(payload: Payload) -> StreamPacket {
 #[test]
 fn an_error_packet_refuses_a_string() {
     let error = read(&packet("ERROR", json!("Error: Rate limit exceeded"))).unwrap_err();
-    assert_eq!(error, "p: expected a StreamError object {code, message, severity, details?}, found a string");
+    assert_eq!(
+        error,
+        "p: expected a StreamError object {code, message, severity, details?}, found a string"
+    );
 }
 
 #[test]
@@ -58,7 +61,10 @@ fn a_refusal_names_the_member_and_the_remedy() {
             "p.code: required member is absent",
         ),
         (
-            packet("ERROR", json!({ "code": "x", "message": "y", "severity": "FATAL", "extra": 1 })),
+            packet(
+                "ERROR",
+                json!({ "code": "x", "message": "y", "severity": "FATAL", "extra": 1 }),
+            ),
             "p.extra: unknown member, expected code, message, severity or details",
         ),
         (
@@ -80,18 +86,19 @@ fn a_refusal_names_the_member_and_the_remedy() {
 
 #[test]
 fn duplicate_members_of_a_typed_object_are_refused() {
-    let text = packet("DELTA", json!("x")).to_string().replacen("\"seq\":1", "\"seq\":1,\"seq\":2", 1);
+    let text =
+        packet("DELTA", json!("x")).to_string().replacen("\"seq\":1", "\"seq\":1,\"seq\":2", 1);
     let error = StreamPacket::decode(&text).unwrap_err();
     assert_eq!((error.kind(), error.path()), (DecodeErrorKind::Duplicate, "seq"));
 }
 
 #[test]
 fn a_struct_is_never_filled_from_an_array() {
-    let members = r#"["7c9e6679-7425-40de-944b-e07fc1f90ae7",1,"DELTA","2026-02-03T10:15:37Z","x"]"#;
+    let members =
+        r#"["7c9e6679-7425-40de-944b-e07fc1f90ae7",1,"DELTA","2026-02-03T10:15:37Z","x"]"#;
     assert!(StreamPacket::decode(members).is_err());
     assert!(serde_json::from_str::<StreamPacket>(members).is_err());
-    let trace =
-        r#"{"trace":["0b9f3f0e-4b0e-4c7a-9d53-1f2f3c4d5e60","0b9f3f0e-4b0e-4c7a-9d53-1f2f3c4d5e60",null]}"#;
+    let trace = r#"{"trace":["0b9f3f0e-4b0e-4c7a-9d53-1f2f3c4d5e60","0b9f3f0e-4b0e-4c7a-9d53-1f2f3c4d5e60",null]}"#;
     #[derive(serde::Deserialize)]
     struct Outer {
         #[allow(dead_code)]
@@ -131,10 +138,12 @@ fn events_are_typed_on_demand_in_both_profiles() {
     let view = |value: Value| Event::of(&RawObject::parse(&value.to_string()).unwrap()).view();
     let progress = json!({ "label": "Indexing", "status": "running", "progress_percent": 0.5 });
     for kind in ["PROGRESS_INDICATOR", "progress_indicator"] {
-        assert!(matches!(view(json!({ "type": kind, "data": progress })), EventView::Progress(_)), "{kind}");
+        assert!(
+            matches!(view(json!({ "type": kind, "data": progress })), EventView::Progress(_)),
+            "{kind}"
+        );
     }
-    let v1 =
-        json!({ "citations": [{ "source_id": "s", "uri": "https://e.org", "title": "t", "confidence": 1 }] });
+    let v1 = json!({ "citations": [{ "source_id": "s", "uri": "https://e.org", "title": "t", "confidence": 1 }] });
     let v2 = json!({ "items": [{ "source_id": "s", "uri": "https://e.org", "title": "t" }] });
     assert_eq!(
         view(json!({ "type": "CITATION_BLOCK", "data": v1 })),
@@ -209,7 +218,8 @@ fn v2_says_the_same_in_lower_case() {
 #[test]
 fn v2_sends_a_warning_as_a_user_error_event() {
     let warning = StreamError::new("c", "careful", ErrorSeverity::Warning);
-    let value: Value = serde_json::from_str(&of(Payload::Error(warning.into())).to_v2_json()).unwrap();
+    let value: Value =
+        serde_json::from_str(&of(Payload::Error(warning.into())).to_v2_json()).unwrap();
     assert_eq!(
         (&value["op"], &value["p"]["type"], &value["p"]["data"]["domain"]),
         (&json!("event"), &json!("user_error"), &json!("system"))
@@ -234,13 +244,19 @@ fn v2_events_cannot_be_mistaken_for_another_block() {
 #[test]
 fn v2_reads_a_close_without_p_and_ignores_junk_beside_it() {
     let packet = v2::StreamPacket::decode(r#"{"op":"close","seq":"no","stream_id":7}"#).unwrap();
-    assert_eq!((packet.payload, packet.seq, packet.stream_id), (Payload::Close(Close::Unstated), None, None));
+    assert_eq!(
+        (packet.payload, packet.seq, packet.stream_id),
+        (Payload::Close(Close::Unstated), None, None)
+    );
 }
 
 #[test]
 fn a_close_reason_is_found_wherever_it_stands() {
     assert_eq!(Close::Reason("length".into()).reason(), "length");
-    assert_eq!(Close::Report(RawObject::parse(r#"{"reason":"cancelled"}"#).unwrap()).reason(), "cancelled");
+    assert_eq!(
+        Close::Report(RawObject::parse(r#"{"reason":"cancelled"}"#).unwrap()).reason(),
+        "cancelled"
+    );
     assert_eq!(Close::Unstated.reason(), "completed");
 }
 

@@ -8,8 +8,8 @@ use capstan_protocol::agui::{AguiEvent, RunAgentInput};
 use capstan_protocol::assistant::{Assembler, Frame, Line};
 use capstan_protocol::sse::{self, Decoder};
 use capstan_protocol::{
-    Close, Cursor, ErrorSeverity, Event, LastEventId, Payload, Profile, RawObject, StreamPacket, Timestamp,
-    model, v2,
+    Close, Cursor, ErrorSeverity, Event, LastEventId, Payload, Profile, RawObject, StreamPacket,
+    Timestamp, model, v2,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -199,7 +199,17 @@ const PAYLOADS: [&str; 37] = [
 
 #[test]
 fn the_short_cut_agrees_with_the_strict_path_on_every_payload_under_every_op() {
-    for op in ["DELTA", "EVENT", "ERROR", "CLOSE", "delta", "OTHER", "\\u0044ELTA", "", "DELTA\",\"x\":\""] {
+    for op in [
+        "DELTA",
+        "EVENT",
+        "ERROR",
+        "CLOSE",
+        "delta",
+        "OTHER",
+        "\\u0044ELTA",
+        "",
+        "DELTA\",\"x\":\"",
+    ] {
         for p in PAYLOADS {
             assert_paths_agree(&wire(ID, "1", &format!("\"{op}\""), T, p));
         }
@@ -210,7 +220,8 @@ fn the_short_cut_agrees_with_the_strict_path_on_every_payload_under_every_op() {
 fn the_short_cut_agrees_with_the_strict_path_on_payloads_nested_to_the_limit() {
     for depth in 120..135 {
         let nested = format!("{}{}", "{\"a\":".repeat(depth) + "1", "}".repeat(depth));
-        let error = format!(r#"{{"code":"c","message":"m","severity":"FATAL","details":{nested}}}"#);
+        let error =
+            format!(r#"{{"code":"c","message":"m","severity":"FATAL","details":{nested}}}"#);
         for (op, p) in [("\"EVENT\"", &nested), ("\"CLOSE\"", &nested), ("\"ERROR\"", &error)] {
             assert_paths_agree(&wire(ID, "1", op, T, p));
         }
@@ -250,7 +261,8 @@ fn the_short_cut_agrees_with_the_strict_path_on_other_layouts() {
     let plain = wire(ID, "1", "\"DELTA\"", T, "\"x\"");
     let members: Vec<&str> = plain.trim_matches(['{', '}']).split(',').collect();
     for at in 0..members.len() {
-        let (mut moved, mut doubled, mut missing) = (members.clone(), members.clone(), members.clone());
+        let (mut moved, mut doubled, mut missing) =
+            (members.clone(), members.clone(), members.clone());
         moved.rotate_left(at);
         doubled.insert(at, members[at]);
         missing.remove(at);
@@ -286,9 +298,10 @@ fn decode_everything(bytes: &[u8]) {
         decode_text(&String::from_utf8_lossy(line), &mut assembler);
     }
     let _ = assembler.finish().error();
-    let _ = serde_json::from_slice::<AguiEvent>(bytes).map(|event| serde_json::to_string(&event).unwrap());
-    let _ =
-        serde_json::from_slice::<RunAgentInput>(bytes).map(|input| serde_json::to_string(&input).unwrap());
+    let _ = serde_json::from_slice::<AguiEvent>(bytes)
+        .map(|event| serde_json::to_string(&event).unwrap());
+    let _ = serde_json::from_slice::<RunAgentInput>(bytes)
+        .map(|input| serde_json::to_string(&input).unwrap());
 }
 
 fn decode_text(text: &str, assembler: &mut Assembler) {
@@ -310,7 +323,8 @@ fn decode_text(text: &str, assembler: &mut Assembler) {
 
 /// Real documents of every kind to start from.
 static DOCUMENTS: LazyLock<Vec<Value>> = LazyLock::new(|| {
-    let files = ["cap/models.jsonl", "claude/frames.jsonl", "agui/events.jsonl", "agui/inputs.jsonl"];
+    let files =
+        ["cap/models.jsonl", "claude/frames.jsonl", "agui/events.jsonl", "agui/inputs.jsonl"];
     let cases = files.into_iter().flat_map(crate::common::vectors);
     cases.map(|case| case.get("input").unwrap_or(&case["event"]).clone()).collect()
 });

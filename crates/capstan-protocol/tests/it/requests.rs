@@ -24,10 +24,15 @@ fn requests_built_by_constructors_are_valid_envelopes() {
         ChatMessage::assistant("Hello"),
         ChatMessage::tool("c1", json!({ "n": 1 })),
     ];
-    for payload in [AgentRequest::messages(session, &messages), AgentRequest::query(session, "Hi")] {
+    for payload in [AgentRequest::messages(session, &messages), AgentRequest::query(session, "Hi")]
+    {
         assert_eq!(payload.root_request_id, payload.request_id, "a first request is its own root");
         assert_valid(&ServiceRequest::new(context.clone(), payload.clone()));
-        assert_valid(&ServiceRequest { request_id: Uuid::nil(), context: context.clone(), payload });
+        assert_valid(&ServiceRequest {
+            request_id: Uuid::nil(),
+            context: context.clone(),
+            payload,
+        });
     }
 }
 

@@ -20,8 +20,9 @@ fn by_model() -> BTreeMap<(String, String), Validator> {
 }
 
 fn cases(accept: bool) -> Vec<Value> {
-    let is_wanted =
-        |case: &Value| is_strict(case) && case["accept"] == accept && case["model"] != "SSE-from-packet";
+    let is_wanted = |case: &Value| {
+        is_strict(case) && case["accept"] == accept && case["model"] != "SSE-from-packet"
+    };
     vectors("cap/models.jsonl").into_iter().filter(is_wanted).collect()
 }
 
@@ -32,7 +33,11 @@ fn verdicts(accept: bool) -> (usize, Vec<String>) {
         (case["profile"].as_str().unwrap().to_owned(), case["model"].as_str().unwrap().to_owned())
     };
     let differs = |case: &&Value| validators[&key(case)].is_valid(&case["input"]) != accept;
-    let wrong = cases.iter().filter(differs).map(|case| format!("{} {}", case["id"], case["why"])).collect();
+    let wrong = cases
+        .iter()
+        .filter(differs)
+        .map(|case| format!("{} {}", case["id"], case["why"]))
+        .collect();
     (cases.len(), wrong)
 }
 

@@ -77,7 +77,8 @@ fn second_opinion(bytes: &[u8]) -> Reading {
     for block in blocks {
         reading.id = block.id.or(reading.id);
         reading.retry = block.retry.or(reading.retry);
-        let name = block.event.filter(|name| !name.is_empty()).unwrap_or_else(|| "message".to_owned());
+        let name =
+            block.event.filter(|name| !name.is_empty()).unwrap_or_else(|| "message".to_owned());
         let id = reading.id.clone();
         reading.events.extend(block.data.map(|data| Event { name, data, id }));
     }
@@ -145,8 +146,9 @@ fn half_a_byte_order_mark_is_content() {
 fn line_end_mixtures(lines: &[&str]) -> Vec<String> {
     let mut texts = vec![String::new()];
     for line in lines {
-        let grown =
-            texts.iter().flat_map(|text| ["\n", "\r", "\r\n"].map(|end| format!("{text}|{line}{end}")));
+        let grown = texts
+            .iter()
+            .flat_map(|text| ["\n", "\r", "\r\n"].map(|end| format!("{text}|{line}{end}")));
         texts = grown.collect();
     }
     texts.retain(|text| !text.contains("\r|\n"));
@@ -186,7 +188,10 @@ fn data_lines_are_joined_by_lf_and_empty_ones_count() {
 
 #[test]
 fn joined_data_of_one_frame_does_not_leak_into_the_next() {
-    assert_eq!(read("data: a\ndata: b\n\ndata: c\n\ndata: d\ndata: e\n\n").data(), ["a\nb", "c", "d\ne"]);
+    assert_eq!(
+        read("data: a\ndata: b\n\ndata: c\n\ndata: d\ndata: e\n\n").data(),
+        ["a\nb", "c", "d\ne"]
+    );
 }
 
 #[test]
@@ -214,8 +219,14 @@ fn only_one_blank_after_the_colon_is_removed() {
 
 #[test]
 fn field_names_are_matched_exactly_and_unknown_ones_are_ignored() {
-    for field in ["Data: y", "DATA: y", "dat: y", "datax: y", " data: y", "data : y", "foo", "foo: y"] {
-        assert_eq!(read(&format!("{field}\ndata: x\n{field}\n\n{field}\n\n")).data(), ["x"], "{field:?}");
+    for field in
+        ["Data: y", "DATA: y", "dat: y", "datax: y", " data: y", "data : y", "foo", "foo: y"]
+    {
+        assert_eq!(
+            read(&format!("{field}\ndata: x\n{field}\n\n{field}\n\n")).data(),
+            ["x"],
+            "{field:?}"
+        );
     }
     assert_eq!(read("Event: y\nID: 7\nRetry: 9\ndata: x\n\n"), read("data: x\n\n"));
 }
@@ -285,9 +296,20 @@ fn a_retry_of_digits_sets_the_wait_at_once() {
 
 #[test]
 fn a_retry_of_anything_but_digits_is_ignored() {
-    for value in
-        ["+5", "-5", "5x", "x", "", " 5", "5 ", "5.0", "0x5", "1e3", "\u{665}", "99999999999999999999999"]
-    {
+    for value in [
+        "+5",
+        "-5",
+        "5x",
+        "x",
+        "",
+        " 5",
+        "5 ",
+        "5.0",
+        "0x5",
+        "1e3",
+        "\u{665}",
+        "99999999999999999999999",
+    ] {
         assert_eq!(read(&format!("retry: {value}\n\n")).retry, None, "{value:?}");
         assert_eq!(read(&format!("retry: 9\nretry: {value}\n\n")).retry, Some(9), "{value:?}");
     }
@@ -376,7 +398,11 @@ fn a_line_above_the_limit_is_refused_before_it_ends() {
 fn many_short_lines_count_together() {
     let lines = "data: x\n".repeat(9);
     assert_eq!(read_within(64, &[lines.as_bytes()]), Err(FrameTooLarge { limit: 64 }));
-    assert_eq!(read_within(64, &[&b"data: x\n\n"[..]; 100]), Ok(100), "but only those of one frame");
+    assert_eq!(
+        read_within(64, &[&b"data: x\n\n"[..]; 100]),
+        Ok(100),
+        "but only those of one frame"
+    );
     assert_eq!(read_within(64, &["data: x\n\n".repeat(100).as_bytes()]), Ok(100));
 }
 
@@ -400,7 +426,9 @@ fn a_frame_of_exactly_the_limit_is_read_however_it_is_cut() {
 
 #[test]
 fn heartbeats_between_frames_never_add_up_to_a_frame_too_large() {
-    for pieces in [vec![sse::HEARTBEAT; 1000], vec![&sse::HEARTBEAT.repeat(1000)], vec![b":\r\n"; 1000]] {
+    for pieces in
+        [vec![sse::HEARTBEAT; 1000], vec![&sse::HEARTBEAT.repeat(1000)], vec![b":\r\n"; 1000]]
+    {
         let mut pieces = pieces;
         pieces.push(b"data: x\n\n");
         assert_eq!(read_within(64, &pieces), Ok(1));

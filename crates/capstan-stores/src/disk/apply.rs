@@ -13,7 +13,9 @@ use super::format::Kind;
 use super::group::{Group, Undo};
 use super::names::Name;
 use super::packets;
-use super::record::{GoneSummary, Record, SessionSummary, WrittenTurn, number_summary, tokens_summary};
+use super::record::{
+    GoneSummary, Record, SessionSummary, WrittenTurn, number_summary, tokens_summary,
+};
 use super::view;
 use super::writer::Writer;
 use crate::Durability;
@@ -43,7 +45,8 @@ impl Writer {
         if let Some((record, run)) = asker {
             self.rewrite_run(record, run, group)?;
         }
-        let (session_id, last_turn) = self.session(&claim.tenant, &claim.session, claim.created_at, group);
+        let (session_id, last_turn) =
+            self.session(&claim.tenant, &claim.session, claim.created_at, group);
         let mut run = claim.to_run();
         run.turns_before += last_turn;
         let record = Record {
@@ -75,11 +78,16 @@ impl Writer {
         let Some(record) = self.open.get(&stream).filter(is_untouched) else { return };
         let names = &self.shared.names;
         let summary = record.summary(names);
-        let gone =
-            GoneSummary { at: record.run.updated_at, is_purged: false, claim: None, tenant: summary.tenant };
-        group
-            .forgotten
-            .push((stream, [summary.tenant, summary.key].into_iter().chain(summary.others).collect()));
+        let gone = GoneSummary {
+            at: record.run.updated_at,
+            is_purged: false,
+            claim: None,
+            tenant: summary.tenant,
+        };
+        group.forgotten.push((
+            stream,
+            [summary.tenant, summary.key].into_iter().chain(summary.others).collect(),
+        ));
         group.put(Kind::Gone, stream, 1, &[&gone.encode()]);
         let withdrawn = self.open.remove(&stream);
         let asker = withdrawn.as_ref().and_then(|record| record.answers);
@@ -116,7 +124,8 @@ impl Writer {
         let turns = turns + begun.map_or(0, |(_, last)| last.saturating_sub(last_turn));
         let size = known.map_or(0, |session| session.bytes) + group.added(&name);
         Usage {
-            sessions: index.sessions_of.get(&tenant).copied().unwrap_or(0) + group.sessions_begun(&tenant),
+            sessions: index.sessions_of.get(&tenant).copied().unwrap_or(0)
+                + group.sessions_begun(&tenant),
             bytes: index.held_by(&tenant) + group.added(&tenant),
             has_session: known.is_some() || begun.is_some(),
             messages: open.messages + turns,
@@ -147,7 +156,12 @@ impl Writer {
     }
 
     /// Writes a record whose run has changed without a transition. Commands behind it in the group see the change.
-    fn rewrite_run(&mut self, record: Record, run: Run, group: &mut Group) -> Result<(), JournalError> {
+    fn rewrite_run(
+        &mut self,
+        record: Record,
+        run: Run,
+        group: &mut Group,
+    ) -> Result<(), JournalError> {
         let stream = run.stream_id;
         let record = Record { run, revision: record.revision + 1, ..record };
         self.put_record(&record, group)?;
@@ -265,8 +279,14 @@ impl Writer {
             return Ok(false);
         }
         if let Some(place) = view::turn_of(&self.shared, stream)? {
-            let packed = u64::from(place.segment) << 32 | u64::from(super::index::weight(&place.entry));
-            group.put(Kind::TurnGone, place.entry.owner, place.entry.seq, &[&number_summary(packed)]);
+            let packed =
+                u64::from(place.segment) << 32 | u64::from(super::index::weight(&place.entry));
+            group.put(
+                Kind::TurnGone,
+                place.entry.owner,
+                place.entry.seq,
+                &[&number_summary(packed)],
+            );
         }
         group.must_sync = true;
         self.keep_unsynced(stream, group);
@@ -277,7 +297,8 @@ impl Writer {
     fn put_gone(&self, stream: Uuid, now: Timestamp, is_purged: bool, group: &mut Group) -> bool {
         let found = {
             let index = self.shared.index();
-            let closed = index.streams.get(&stream).filter(|stream| stream.state == RunState::Closed);
+            let closed =
+                index.streams.get(&stream).filter(|stream| stream.state == RunState::Closed);
             closed.map(|stream| (stream.tenant, stream.key))
         };
         let Some((tenant, key)) = found else { return false };
@@ -297,7 +318,12 @@ impl Writer {
             // A record that cannot be read: its names are looked for.
             _ => {
                 let index = self.shared.index();
-                index.names.iter().filter(|(_, owner)| *owner == stream).map(|(name, _)| *name).collect()
+                index
+                    .names
+                    .iter()
+                    .filter(|(_, owner)| *owner == stream)
+                    .map(|(name, _)| *name)
+                    .collect()
             }
         }
     }
@@ -411,7 +437,11 @@ impl Writer {
         }
     }
 
-    pub(crate) fn put_record(&self, record: &Record, group: &mut Group) -> Result<(), JournalError> {
+    pub(crate) fn put_record(
+        &self,
+        record: &Record,
+        group: &mut Group,
+    ) -> Result<(), JournalError> {
         let (summary, json) = record.encode(&self.shared.names)?;
         group.put(Kind::Record, record.run.stream_id, record.revision, &[&summary, &json]);
         Ok(())
@@ -422,7 +452,10 @@ pub(crate) fn put_packets(stream: Uuid, before: u64, frames: &[Frame], group: &m
     let mut total = before;
     for block in packets::blocks(frames) {
         let Some(last) = block.last() else { continue };
-        total = block.iter().fold(total, |total, frame| total.saturating_add(frame.bytes.len() as u64));
-        group.put_with(Kind::Packets, stream, last.seq, |out| packets::encode(stream, total, block, out));
+        total =
+            block.iter().fold(total, |total, frame| total.saturating_add(frame.bytes.len() as u64));
+        group.put_with(Kind::Packets, stream, last.seq, |out| {
+            packets::encode(stream, total, block, out)
+        });
     }
 }

@@ -42,13 +42,16 @@ impl Sieve {
         let way = clue(Clue::RequestId, &query.request_id)
             .or_else(|| clue(Clue::TraceId, &query.trace_id))
             .map(Way::Clue)
-            .or_else(|| Some(Way::Named(names.of(only?, NameKind::Session, query.session.as_deref()?))))
+            .or_else(|| {
+                Some(Way::Named(names.of(only?, NameKind::Session, query.session.as_deref()?)))
+            })
             .or_else(|| query.is_of_open().then_some(Way::Open))
             .or_else(|| clue(Clue::Fault, &query.fault).map(Way::Clue))
             .or_else(|| only.map(|tenant| Way::Named(names.tenant(tenant))))
             .unwrap_or(Way::All);
         let tenants = query.tenants.as_ref();
-        let tenants = tenants.map(|tenants| tenants.iter().map(|tenant| names.tenant(tenant)).collect());
+        let tenants =
+            tenants.map(|tenants| tenants.iter().map(|tenant| names.tenant(tenant)).collect());
         Self { way, tenants }
     }
 
@@ -59,7 +62,13 @@ impl Sieve {
     }
 
     /// The next streams, and whether each is worth a look.
-    fn window(&self, index: &Index, query: &Query, before: Option<Uuid>, room: usize) -> Vec<(Uuid, bool)> {
+    fn window(
+        &self,
+        index: &Index,
+        query: &Query,
+        before: Option<Uuid>,
+        room: usize,
+    ) -> Vec<(Uuid, bool)> {
         let Some(range) = query.range(before) else { return Vec::new() };
         let told = |id: &Uuid| {
             let stream = index.streams.get(id)?;
@@ -71,7 +80,9 @@ impl Sieve {
             index.names.range(range).rev().map(|(_, id)| id)
         };
         match self.way {
-            Way::All => index.streams.range(range).rev().filter_map(|(id, _)| told(id)).take(room).collect(),
+            Way::All => {
+                index.streams.range(range).rev().filter_map(|(id, _)| told(id)).take(room).collect()
+            }
             Way::Open => index.open.range(range).rev().filter_map(told).take(room).collect(),
             Way::Named(name) => named(name).filter_map(told).take(room).collect(),
             Way::Clue(name) => {
@@ -141,8 +152,16 @@ mod tests {
         let mut run = Claim::new("t", stream.to_string(), stream, Timestamp::now()).to_run();
         run.fault = Some("timeout".into());
         let (session_id, more) = (Uuid::nil(), Map::new());
-        let record =
-            Record { run, body_bytes: 0, boot: None, session_id, turn: 0, answers: None, revision, more };
+        let record = Record {
+            run,
+            body_bytes: 0,
+            boot: None,
+            session_id,
+            turn: 0,
+            answers: None,
+            revision,
+            more,
+        };
         let (summary, _) = record.encode(&NAMES).unwrap();
         let mut summary = split_summary(&summary).unwrap().0.to_vec();
         if !has_clues {
@@ -150,7 +169,8 @@ mod tests {
             summary.truncate(summary.len() - 1 - size_of::<Name>());
             summary[1] -= 1;
         }
-        let entry = Entry { kind: Kind::Record, owner: stream, seq: revision, offset: 0, length: 0 };
+        let entry =
+            Entry { kind: Kind::Record, owner: stream, seq: revision, offset: 0, length: 0 };
         index.admit(1, &entry, &summary);
     }
 

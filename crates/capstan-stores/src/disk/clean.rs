@@ -12,7 +12,9 @@ use capstan_journal::backend::failpoint::{self, Point};
 
 use super::files::{Files, read_range};
 use super::footer::{Contents, Entry};
-use super::format::{FRAME_HEAD, FrameHead, GROUP_HEAD, GroupHead, HEADER, Header, Kind, Origin, sum};
+use super::format::{
+    FRAME_HEAD, FrameHead, GROUP_HEAD, GroupHead, HEADER, Header, Kind, Origin, sum,
+};
 use super::index::Held;
 use super::packets;
 use super::segment::Segment;
@@ -44,7 +46,8 @@ pub(crate) fn clean(shared: &Shared) -> io::Result<()> {
 fn drop_dead(shared: &Shared) -> io::Result<()> {
     let dead: Vec<_> = {
         let index = shared.index();
-        let dead = index.segments.values().filter(|held| held.live == 0 && held.segment.is_sealed());
+        let dead =
+            index.segments.values().filter(|held| held.live == 0 && held.segment.is_sealed());
         dead.map(|held| held.segment.clone()).collect()
     };
     if dead.is_empty() {
@@ -70,8 +73,12 @@ fn choose(shared: &Shared) -> Vec<Arc<Segment>> {
     let index = shared.index();
     let (size, live) = index.sizes();
     let full = shared.settings.segment_bytes;
-    let sealed =
-        || index.segments.values().filter(|held| held.segment.is_sealed() && !held.segment.is_damaged());
+    let sealed = || {
+        index
+            .segments
+            .values()
+            .filter(|held| held.segment.is_sealed() && !held.segment.is_damaged())
+    };
     let small: Vec<_> = sealed().filter(|held| held.segment.size() < full / 4).collect();
     // Where space runs out there is no slack.
     let is_low = shared.is_low.load(std::sync::atomic::Ordering::Relaxed);
@@ -89,7 +96,8 @@ fn choose(shared: &Shared) -> Vec<Arc<Segment>> {
         room = room.saturating_sub(held.live);
         fits
     };
-    let mut chosen: Vec<_> = dirty.iter().take_while(fits).map(|held| held.segment.clone()).collect();
+    let mut chosen: Vec<_> =
+        dirty.iter().take_while(fits).map(|held| held.segment.clone()).collect();
     if chosen.is_empty() {
         chosen.extend(dirty.first().map(|held| held.segment.clone()));
     }
@@ -150,7 +158,8 @@ fn swap(
     copied: &[Copied],
 ) {
     let mut index = shared.index_mut();
-    let is_live = |copied: &Copied| copied.from.iter().all(|(from, entry)| index.is_live(*from, entry));
+    let is_live =
+        |copied: &Copied| copied.from.iter().all(|(from, entry)| index.is_live(*from, entry));
     let live: Vec<_> = copied.iter().map(is_live).collect();
     for (victim, entries) in victims.iter().zip(all) {
         index.drop_segment(victim.id, entries);
@@ -171,7 +180,12 @@ fn swap(
 type New = (Option<Arc<Segment>>, Contents, Vec<Copied>);
 
 /// Writes what is kept to a new segment; `None` if something is damaged.
-fn copy(shared: &Shared, id: u32, victims: &[Arc<Segment>], kept: &[Kept]) -> io::Result<Option<New>> {
+fn copy(
+    shared: &Shared,
+    id: u32,
+    victims: &[Arc<Segment>],
+    kept: &[Kept],
+) -> io::Result<Option<New>> {
     if kept.is_empty() {
         return Ok(Some((None, Contents::default(), Vec::new())));
     }
@@ -187,7 +201,8 @@ fn copy(shared: &Shared, id: u32, victims: &[Arc<Segment>], kept: &[Kept]) -> io
     let mut merging: Option<Merging> = None;
     for Kept { from, entry } in kept {
         let Some((victim, file)) = files.get(from) else { continue };
-        let bytes = read_range(&**file, entry.offset.into(), FRAME_HEAD as u64 + u64::from(entry.length))?;
+        let bytes =
+            read_range(&**file, entry.offset.into(), FRAME_HEAD as u64 + u64::from(entry.length))?;
         let is_whole = FrameHead::read(&bytes).is_some_and(|head| {
             head.seq == entry.seq
                 && head.owner == entry.owner
@@ -195,7 +210,8 @@ fn copy(shared: &Shared, id: u32, victims: &[Arc<Segment>], kept: &[Kept]) -> io
         });
         if !is_whole {
             victim.mark_damaged();
-            let error = corrupt(&victim.path, entry.offset.into(), "a frame is not what was written");
+            let error =
+                corrupt(&victim.path, entry.offset.into(), "a frame is not what was written");
             tracing::error!(%error, "the journal keeps the damaged file; `capstan journal repair` mends it");
             shared.damaged.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             drop(out);
@@ -222,7 +238,8 @@ fn copy(shared: &Shared, id: u32, victims: &[Arc<Segment>], kept: &[Kept]) -> io
     shared.files.rename(&unfinished, &path)?;
     shared.files.sync_folder(&shared.folder.join("log"))?;
     let footer = contents.encode(end).len() as u64;
-    let segment = Segment::sealed(id, path, shared.files.clone(), true, &contents, end, end + footer);
+    let segment =
+        Segment::sealed(id, path, shared.files.clone(), true, &contents, end, end + footer);
     Ok(Some((Some(Arc::new(segment)), contents, copied)))
 }
 
@@ -311,9 +328,11 @@ impl Output {
         let length = written.len() as u32;
         let Entry { owner, kind, seq, .. } = entry;
         let head = FrameHead { length, kind, owner, seq, sum: sum(written) }.encode();
-        let entry = Entry { offset: u32::try_from(offset).map_err(io::Error::other)?, length, ..entry };
+        let entry =
+            Entry { offset: u32::try_from(offset).map_err(io::Error::other)?, length, ..entry };
         if walk::has_summary(kind) {
-            let summary = super::record::split_summary(written).map(|(summary, _)| summary.to_vec());
+            let summary =
+                super::record::split_summary(written).map(|(summary, _)| summary.to_vec());
             self.summaries.extend(summary.map(|summary| (entry.offset, summary)));
         }
         if let Some(place) = self.group.get_mut(start - FRAME_HEAD..start) {
@@ -333,8 +352,9 @@ impl Output {
         let mut frames = Vec::with_capacity(merging.count as usize);
         let mut total = 0;
         for ((_, entry), payload) in merging.from.iter().zip(&merging.payloads) {
-            let (upto, some) = packets::read(entry, payload)
-                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a block cannot be read"))?;
+            let (upto, some) = packets::read(entry, payload).ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidData, "a block cannot be read")
+            })?;
             total = upto;
             frames.extend(some.frames());
         }
@@ -349,7 +369,8 @@ impl Output {
         }
         self.groups += 1;
         let length = (self.group.len() - GROUP_HEAD) as u64;
-        let head = GroupHead { count: self.frames, number: self.groups, synced: 0, length }.encode();
+        let head =
+            GroupHead { count: self.frames, number: self.groups, synced: 0, length }.encode();
         if let Some(place) = self.group.get_mut(..GROUP_HEAD) {
             place.copy_from_slice(&head);
         }

@@ -100,7 +100,9 @@ fn due(shared: &Shared, retention: &Retention, now: Timestamp) -> Due {
                 (closed, None) => closed.is_some(),
                 (None, Some(_)) => false,
             };
-            let Some(&(at, id)) = (if is_stream { closed.next() } else { used.next() }) else { return due };
+            let Some(&(at, id)) = (if is_stream { closed.next() } else { used.next() }) else {
+                return due;
+            };
             if judge.is_done(at) {
                 return due;
             }
@@ -112,7 +114,9 @@ fn due(shared: &Shared, retention: &Retention, now: Timestamp) -> Due {
                 }
             } else {
                 after_used = (at, id);
-                let Some(found) = index.sessions.get(&id).filter(|_| !in_use.contains(&id)) else { continue };
+                let Some(found) = index.sessions.get(&id).filter(|_| !in_use.contains(&id)) else {
+                    continue;
+                };
                 if judge.is_due(tenants.name(&found.tenant), at, found.bytes) {
                     due.sessions.push((id, at, found.bytes));
                 }
@@ -125,8 +129,12 @@ fn due(shared: &Shared, retention: &Retention, now: Timestamp) -> Due {
 fn expire_claims(shared: &Shared, retention: &Retention, now: Timestamp) -> u64 {
     let mut index = shared.index_mut();
     let oldest = retention.before(now, retention.claim_age);
-    let past: Vec<_> =
-        index.gone_at.iter().take_while(|(at, _)| *at <= oldest).map(|(_, stream)| *stream).collect();
+    let past: Vec<_> = index
+        .gone_at
+        .iter()
+        .take_while(|(at, _)| *at <= oldest)
+        .map(|(_, stream)| *stream)
+        .collect();
     past.iter().for_each(|stream| index.free_claim(*stream));
     past.len() as u64
 }

@@ -69,7 +69,9 @@ impl Files for SystemFiles {
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        let name = |entry: io::Result<fs::DirEntry>| entry.map(|entry| entry.file_name().into_string().ok());
+        let name = |entry: io::Result<fs::DirEntry>| {
+            entry.map(|entry| entry.file_name().into_string().ok())
+        };
         fs::read_dir(folder)?.filter_map(|entry| name(entry).transpose()).collect()
     }
 

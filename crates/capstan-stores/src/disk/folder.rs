@@ -52,7 +52,9 @@ impl Folder {
             Format::Earlier => folder.write_format().map_err(fail)?,
             Format::Damaged(damage) => return Err(damaged(path, &[damage])),
             // The format comes last: with it the folder is a journal.
-            Format::None => folder.begin_files(files).and_then(|_| folder.write_format()).map_err(fail)?,
+            Format::None => {
+                folder.begin_files(files).and_then(|_| folder.write_format()).map_err(fail)?
+            }
         }
         Ok(folder)
     }
@@ -157,7 +159,8 @@ enum Format {
 /// The folder's format, if it is one that we know.
 fn format(folder: &Path) -> Result<Format, JournalError> {
     let path = folder.join("format");
-    let damaged = |what: &str| Format::Damaged(Damage { file: path.clone(), offset: 0, what: what.into() });
+    let damaged =
+        |what: &str| Format::Damaged(Damage { file: path.clone(), offset: 0, what: what.into() });
     match fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()) {
         Ok(text) if text == FORMAT => Ok(Format::Known),
         Ok(text) if EARLIER_FORMATS.contains(&&*text) => Ok(Format::Earlier),
@@ -192,7 +195,8 @@ fn is_some_format(text: &str) -> bool {
 fn has_segments(folder: &Path) -> bool {
     let is_segment =
         |entry: fs::DirEntry| entry.path().extension().is_some_and(|extension| extension == "seg");
-    fs::read_dir(folder.join("log")).is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(is_segment)))
+    fs::read_dir(folder.join("log"))
+        .is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(is_segment)))
 }
 
 /// A folder that holds other things is not taken over: somebody mistyped a path.
@@ -232,7 +236,8 @@ fn open_lock(path: &Path) -> io::Result<File> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         made => return made,
     }
-    let is_file = |path: &Path| Ok::<_, io::Error>(fs::symlink_metadata(path)?.file_type().is_file());
+    let is_file =
+        |path: &Path| Ok::<_, io::Error>(fs::symlink_metadata(path)?.file_type().is_file());
     let refused = || io::Error::new(io::ErrorKind::InvalidInput, "it is not a file of its own");
     if !is_file(path)? {
         return Err(refused());

@@ -176,7 +176,8 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(read(&flipped), None, "bit {bit}");
         }
-        let with: Vec<_> = contents.each().map(|(entry, summary)| (entry.seq, summary.len())).collect();
+        let with: Vec<_> =
+            contents.each().map(|(entry, summary)| (entry.seq, summary.len())).collect();
         assert_eq!(with, [(0, 0), (1, 2), (2, 0), (3, 0), (4, 0)]);
     }
 }

@@ -113,14 +113,19 @@ impl Header {
             Origin::Cleaned => 1,
         };
         let mut out = Out::<HEADER>::new();
-        out.put(&HEADER_MAGIC).put(&FORMAT.to_le_bytes()).put(&[origin, 0]).put(&self.boot).put(&self.salt);
+        out.put(&HEADER_MAGIC)
+            .put(&FORMAT.to_le_bytes())
+            .put(&[origin, 0])
+            .put(&self.boot)
+            .put(&self.salt);
         out.put(&u64::from(self.id).to_le_bytes()).put(&self.first_group.to_le_bytes());
         out.summed()
     }
 
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let mut from = In::summed(bytes.get(..HEADER)?)?;
-        let is_ours = from.take::<8>()? == HEADER_MAGIC && u16::from_le_bytes(from.take()?) == FORMAT;
+        let is_ours =
+            from.take::<8>()? == HEADER_MAGIC && u16::from_le_bytes(from.take()?) == FORMAT;
         let [origin, _] = from.take::<2>().filter(|_| is_ours)?;
         Some(Self {
             boot: from.take()?,
@@ -243,7 +248,13 @@ mod tests {
 
     #[test]
     fn heads_are_read_as_they_were_written_and_every_flip_is_noticed() {
-        let header = Header { id: 17, origin: Origin::Cleaned, first_group: 9, boot: [3; 16], salt: [4; 16] };
+        let header = Header {
+            id: 17,
+            origin: Origin::Cleaned,
+            first_group: 9,
+            boot: [3; 16],
+            salt: [4; 16],
+        };
         assert_eq!(Header::read(&header.encode()), Some(header));
         assert_summed(header.encode(), |bytes| Header::read(bytes).is_some());
         let group = GroupHead { count: 3, number: 77, synced: 70, length: 1 << 33 };

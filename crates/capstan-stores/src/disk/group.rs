@@ -64,11 +64,19 @@ impl Group {
 
     /// Adds a frame whose payload is these parts.
     pub(crate) fn put(&mut self, kind: Kind, owner: Uuid, seq: u64, payload: &[&[u8]]) {
-        self.put_with(kind, owner, seq, |out| payload.iter().for_each(|part| out.extend_from_slice(part)));
+        self.put_with(kind, owner, seq, |out| {
+            payload.iter().for_each(|part| out.extend_from_slice(part))
+        });
     }
 
     /// Adds a frame whose payload is written by `write`.
-    pub(crate) fn put_with(&mut self, kind: Kind, owner: Uuid, seq: u64, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn put_with(
+        &mut self,
+        kind: Kind,
+        owner: Uuid,
+        seq: u64,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         let offset = self.bytes.len();
         self.bytes.resize(offset + FRAME_HEAD, 0);
         write(&mut self.bytes);
@@ -101,13 +109,17 @@ impl Group {
     }
 
     /// A refusal is told at once, a success when it is true.
-    pub(crate) fn answer<T: Send + 'static>(&mut self, reply: Reply<T>, result: Result<T, JournalError>) {
+    pub(crate) fn answer<T: Send + 'static>(
+        &mut self,
+        reply: Reply<T>,
+        result: Result<T, JournalError>,
+    ) {
         match result {
             // Whoever asked may be gone: that is no failure.
             Err(error) => drop(reply.send(Err(error))),
-            Ok(value) => {
-                self.answers.push(Box::new(move |outcome| drop(reply.send(outcome.map(|()| value)))))
-            }
+            Ok(value) => self
+                .answers
+                .push(Box::new(move |outcome| drop(reply.send(outcome.map(|()| value))))),
         }
     }
 

@@ -42,7 +42,8 @@ impl Writer {
         // The one gap of a stream lies between blocks.
         let (mut total, mut rest) = (0, &kept.frames[..]);
         while let Some(first) = rest.first() {
-            let count = rest.iter().zip(first.seq..).take_while(|(frame, seq)| frame.seq == *seq).count();
+            let count =
+                rest.iter().zip(first.seq..).take_while(|(frame, seq)| frame.seq == *seq).count();
             let (some, after) = rest.split_at(count);
             put_packets(stream, total, some, group);
             total += some.iter().map(|frame| frame.bytes.len() as u64).sum::<u64>();

@@ -229,7 +229,8 @@ impl Session {
     /// Turns that are gone, and each segment in which they may still lie.
     pub(crate) fn lost_turns(&self, index: &Index) -> impl Iterator<Item = (Arc<Segment>, u64)> {
         let segments = self.parts.0.iter().filter_map(|part| index.segments.get(&part.segment));
-        let each = segments.flat_map(|held| self.gone_turns.iter().map(|turn| (held.segment.clone(), *turn)));
+        let each = segments
+            .flat_map(|held| self.gone_turns.iter().map(|turn| (held.segment.clone(), *turn)));
         each.collect::<Vec<_>>().into_iter()
     }
 
@@ -275,8 +276,9 @@ impl Index {
 
     /// What expired of a session and still lies in some file, as expiry leaves it.
     pub(crate) fn leftovers(&self, session: Name) -> Vec<Uuid> {
-        let lies =
-            |gone: &Gone| gone.session == Some(session) && !gone.is_erased && !gone.segments.is_empty();
+        let lies = |gone: &Gone| {
+            gone.session == Some(session) && !gone.is_erased && !gone.segments.is_empty()
+        };
         self.gone.iter().filter(|(_, gone)| lies(gone)).map(|(owner, _)| *owner).collect()
     }
 
@@ -303,7 +305,8 @@ impl Index {
     /// Nothing is left of it: its mark may go.
     fn forget_if_done(&mut self, owner: Uuid) {
         let is_done = |gone: &Gone| {
-            let must_erase = gone.summary.is_some_and(|summary| summary.is_purged) && !gone.is_erased;
+            let must_erase =
+                gone.summary.is_some_and(|summary| summary.is_purged) && !gone.is_erased;
             !gone.is_claim_kept && gone.segments.is_empty() && !must_erase
         };
         if self.gone.get(&owner).is_some_and(is_done)
@@ -389,7 +392,8 @@ impl Index {
         sessions.values_mut().for_each(|session| session.copied_turns = BTreeMap::new());
         used.retain(|(_, id)| sessions.contains_key(id));
         names.retain(|(name, owner)| {
-            let kept = |gone: &Gone| gone.summary.is_some_and(|summary| summary.claim == Some(*name));
+            let kept =
+                |gone: &Gone| gone.summary.is_some_and(|summary| summary.claim == Some(*name));
             streams.contains_key(owner) || gone.get(owner).is_some_and(kept)
         });
     }
@@ -409,7 +413,10 @@ impl Index {
         match entry.kind {
             Kind::Gone | Kind::Erased | Kind::TurnGone | Kind::Tokens => false,
             Kind::Turn
-                if self.sessions.get(&entry.owner).is_some_and(|session| session.has_lost(entry.seq)) =>
+                if self
+                    .sessions
+                    .get(&entry.owner)
+                    .is_some_and(|session| session.has_lost(entry.seq)) =>
             {
                 true
             }
@@ -442,12 +449,19 @@ impl Index {
 
     /// Streams of which frames are left but no record: their group never was whole, or their end was forgotten too soon.
     pub(crate) fn without_record(&self) -> Vec<Uuid> {
-        self.streams.iter().filter(|(_, stream)| stream.record.is_none()).map(|(id, _)| *id).collect()
+        self.streams
+            .iter()
+            .filter(|(_, stream)| stream.record.is_none())
+            .map(|(id, _)| *id)
+            .collect()
     }
 
     /// The stream of a claim: the run, or one that is gone.
     pub(crate) fn claimed(&self, key: Name) -> Option<Uuid> {
-        self.names.range((key, Uuid::nil())..=(key, Uuid::max())).next_back().map(|(_, stream)| *stream)
+        self.names
+            .range((key, Uuid::nil())..=(key, Uuid::max()))
+            .next_back()
+            .map(|(_, stream)| *stream)
     }
 
     /// What is kept of a tenant: streams and turns.

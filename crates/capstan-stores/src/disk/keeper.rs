@@ -70,10 +70,16 @@ pub(crate) fn spawn(
     commands: mpsc::WeakSender<Command>,
     to_seal: Vec<Arc<Segment>>,
 ) -> io::Result<JoinHandle<()>> {
-    let unfinished =
-        |gone: &super::index::Gone| !gone.is_erased && gone.summary.is_some_and(|summary| summary.is_purged);
-    let to_erase =
-        shared.index().gone.iter().filter(|(_, gone)| unfinished(gone)).map(|(id, _)| *id).collect();
+    let unfinished = |gone: &super::index::Gone| {
+        !gone.is_erased && gone.summary.is_some_and(|summary| summary.is_purged)
+    };
+    let to_erase = shared
+        .index()
+        .gone
+        .iter()
+        .filter(|(_, gone)| unfinished(gone))
+        .map(|(id, _)| *id)
+        .collect();
     let saved = (Instant::now(), 0);
     let keeper = Keeper { shared, commands, to_seal, to_erase, saved, retry: None };
     thread::Builder::new().name("journal-keeper".into()).spawn(move || keeper.run(&tasks))
@@ -111,7 +117,11 @@ impl Keeper {
             self.work();
             for reply in saving {
                 let saved = self.save();
-                drop(reply.send(saved.map_err(|error| io_failure("write", &self.shared.folder, error))));
+                drop(
+                    reply.send(
+                        saved.map_err(|error| io_failure("write", &self.shared.folder, error)),
+                    ),
+                );
             }
         }
     }
@@ -169,7 +179,11 @@ impl Keeper {
         if self.shared.is_low.swap(is_low, Ordering::Relaxed) != is_low {
             let (free, least) = (free / MB, least / MB);
             match is_low {
-                true => tracing::error!(free, least, "the journal's disk is nearly full (MB): no new runs"),
+                true => tracing::error!(
+                    free,
+                    least,
+                    "the journal's disk is nearly full (MB): no new runs"
+                ),
                 false => tracing::info!(free, least, "the journal's disk has room again (MB)"),
             }
         }
@@ -298,7 +312,9 @@ fn erase(shared: &Shared, owners: &[Uuid], turns: &[Location]) -> Result<(), Jou
     // Nobody can tell whose words lie in what a repair put aside.
     let aside: PathBuf = shared.folder.join(ASIDE);
     match std::fs::remove_dir_all(&aside) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_failure("remove", &aside, error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(io_failure("remove", &aside, error))
+        }
         _ => Ok(()),
     }
 }
@@ -309,7 +325,9 @@ fn lost_turns(shared: &Shared) -> io::Result<Vec<Location>> {
         let index = shared.index();
         let sessions = index.sessions.iter();
         sessions
-            .flat_map(|(id, session)| session.lost_turns(&index).map(|(segment, turn)| (*id, segment, turn)))
+            .flat_map(|(id, session)| {
+                session.lost_turns(&index).map(|(segment, turn)| (*id, segment, turn))
+            })
             .collect()
     };
     let mut places = Vec::new();

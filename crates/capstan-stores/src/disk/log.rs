@@ -47,7 +47,10 @@ pub(crate) struct Log {
 
 impl Log {
     pub(crate) fn new(synced: u64) -> Self {
-        Self { state: Mutex::new(State { synced, wanted: synced, ..State::default() }), news: Condvar::new() }
+        Self {
+            state: Mutex::new(State { synced, wanted: synced, ..State::default() }),
+            news: Condvar::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -138,7 +141,8 @@ impl Log {
         let (segments, upto) = {
             let state = self.lock();
             let Some(last) = state.unsynced.back() else { return Ok(state.synced) };
-            let segments = state.unsynced.iter().map(|written| (written.segment.id, written.segment.clone()));
+            let segments =
+                state.unsynced.iter().map(|written| (written.segment.id, written.segment.clone()));
             (segments.collect::<BTreeMap<_, _>>(), last.number)
         };
         // In order: a group is never on the disk without those before it having been promised.
@@ -193,7 +197,9 @@ impl Written {
     /// Its frames, where they lie in the segment.
     pub(crate) fn entries(&self) -> Vec<super::footer::Entry> {
         let group = super::walk::read_group(&self.bytes, self.offset.into());
-        group.map(|group| group.frames.into_iter().map(|found| found.entry).collect()).unwrap_or_default()
+        group
+            .map(|group| group.frames.into_iter().map(|found| found.entry).collect())
+            .unwrap_or_default()
     }
 }
 

@@ -52,7 +52,8 @@ impl Manifest {
     fn parse(text: &str) -> Option<Self> {
         let (body, last) = text.strip_suffix('\n')?.rsplit_once('\n')?;
         let body = text.get(..body.len() + 1)?;
-        let is_whole = u32::from_str_radix(last.strip_prefix("sum ")?, 16).ok()? == sum(body.as_bytes());
+        let is_whole =
+            u32::from_str_radix(last.strip_prefix("sum ")?, 16).ok()? == sum(body.as_bytes());
         let mut lines = body.lines();
         if !is_whole || lines.next()? != FIRST_LINE {
             return None;

@@ -65,7 +65,9 @@ fn unknown(path: &Path) -> JournalError {
 
 fn remove(path: &Path) -> Result<(), JournalError> {
     match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_failure("remove", path, error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(io_failure("remove", path, error))
+        }
         _ => Ok(()),
     }
 }

@@ -33,7 +33,9 @@ impl OpenRuns {
     }
 
     pub(crate) fn remove(&mut self, stream: &Uuid) -> Option<Record> {
-        self.records.remove(stream).inspect(|record| self.tally.remove(&record.run, record.body_bytes))
+        self.records
+            .remove(stream)
+            .inspect(|record| self.tally.remove(&record.run, record.body_bytes))
     }
 
     pub(crate) fn tally(&self) -> &Tally {

@@ -84,7 +84,9 @@ pub(crate) fn read(entry: &Entry, payload: &Bytes) -> Option<(u64, Block)> {
     let (lengths, rest) = packets.split_at_checked(head.count.checked_mul(4)?)?;
     let (mut ends, mut end) = (Vec::with_capacity(head.count), 0_u32);
     for length in lengths.as_chunks::<4>().0 {
-        end = end.checked_add(u32::from_le_bytes(*length)).filter(|end| *end as usize <= rest.len())?;
+        end = end
+            .checked_add(u32::from_le_bytes(*length))
+            .filter(|end| *end as usize <= rest.len())?;
         ends.push(end);
     }
     let first = entry.seq.checked_add(1)?.checked_sub(head.count as u64)?;
@@ -176,9 +178,10 @@ impl Block {
     pub(crate) fn frames(&self) -> impl Iterator<Item = Frame> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         let places = starts.zip(&self.ends);
-        (self.first..)
-            .zip(places)
-            .map(|(seq, (start, end))| Frame { seq, bytes: self.bytes.slice(start as usize..*end as usize) })
+        (self.first..).zip(places).map(|(seq, (start, end))| Frame {
+            seq,
+            bytes: self.bytes.slice(start as usize..*end as usize),
+        })
     }
 }
 
@@ -252,7 +255,13 @@ impl<'a> Head<'a> {
             _ => Some(u32::from_le_bytes(from.take()?) as usize),
         };
         let is_bare = count & BARE != 0;
-        Some(Self { total, count: (count & !(PACKED | BARE)) as usize, is_bare, packed, rest: from.0 })
+        Some(Self {
+            total,
+            count: (count & !(PACKED | BARE)) as usize,
+            is_bare,
+            packed,
+            rest: from.0,
+        })
     }
 }
 
@@ -300,7 +309,10 @@ mod tests {
             assert!(read(&at(last), &payload.slice(..cut)).is_none(), "cut at {cut}");
         }
         if let Some(too_soon) = (written.len() as u64).checked_sub(2) {
-            assert!(read(&at(too_soon), payload).is_none(), "so many packets cannot end at seq {too_soon}");
+            assert!(
+                read(&at(too_soon), payload).is_none(),
+                "so many packets cannot end at seq {too_soon}"
+            );
         }
         assert!(read(&at(u64::MAX), payload).is_none(), "no packet has the last of all numbers");
     }
@@ -338,7 +350,8 @@ mod tests {
     #[test]
     fn a_block_of_a_bare_packet_is_these_bytes() {
         let bare = br#"DELTA","t":"2026-11-18T11:06:40.000001Z","p":"word ""#;
-        let head = [&300_u64.to_le_bytes()[..], &[1, 0, 0, 0x40], &[bare.len() as u8, 0, 0, 0]].concat();
+        let head =
+            [&300_u64.to_le_bytes()[..], &[1, 0, 0, 0x40], &[bare.len() as u8, 0, 0, 0]].concat();
         assert_eq!(block(300, &packets(7..8, "word ")), [&head[..], bare].concat());
     }
 
@@ -433,9 +446,13 @@ mod tests {
 
     #[test]
     fn blocks_are_bounded_and_together_are_what_was_appended() {
-        for sizes in
-            [vec![], vec![BLOCK_BYTES * 3], vec![1; 1000], vec![BLOCK_BYTES / 2; 5], vec![1, BLOCK_BYTES, 1]]
-        {
+        for sizes in [
+            vec![],
+            vec![BLOCK_BYTES * 3],
+            vec![1; 1000],
+            vec![BLOCK_BYTES / 2; 5],
+            vec![1, BLOCK_BYTES, 1],
+        ] {
             let written = frames(&sizes);
             let split: Vec<_> = blocks(&written).collect();
             assert_eq!(split.concat(), written);

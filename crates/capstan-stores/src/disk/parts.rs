@@ -44,8 +44,12 @@ impl Parts {
 
 impl Parts {
     pub(crate) fn after(&self, after: u64) -> Vec<Part> {
-        let mut parts: Vec<_> =
-            self.0.iter().filter(|part| part.first <= part.last && part.last > after).copied().collect();
+        let mut parts: Vec<_> = self
+            .0
+            .iter()
+            .filter(|part| part.first <= part.last && part.last > after)
+            .copied()
+            .collect();
         parts.sort_unstable_by_key(|part| part.first);
         parts
     }

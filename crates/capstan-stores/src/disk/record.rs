@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 
 use capstan_journal::backend::{faults_of, request_ids_of, trace_ids_of};
-use capstan_journal::{ErrorKind, JournalError, NameKind, Run, RunState, Spent, StoredTurn, Tokens};
+use capstan_journal::{
+    ErrorKind, JournalError, NameKind, Run, RunState, Spent, StoredTurn, Tokens,
+};
 use capstan_protocol::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -95,7 +97,10 @@ impl Record {
         let run = &self.run;
         let mut others = vec![names.of(&run.tenant, NameKind::Session, &run.session)];
         for id in distinct(request_ids_of(run)) {
-            others.extend([names.of(&run.tenant, NameKind::RequestId, id), names.clue(Clue::RequestId, id)]);
+            others.extend([
+                names.of(&run.tenant, NameKind::RequestId, id),
+                names.clue(Clue::RequestId, id),
+            ]);
         }
         others.extend(distinct(trace_ids_of(run)).map(|id| names.clue(Clue::TraceId, id)));
         others.extend(distinct(faults_of(run)).map(|code| names.clue(Clue::Fault, code)));
@@ -138,7 +143,10 @@ impl RunSummary {
         bytes.extend(self.session_id.as_bytes());
         bytes.extend(self.turn.to_le_bytes());
         bytes.extend(self.lost_after.unwrap_or(u64::MAX).to_le_bytes());
-        let names = [&self.tenant, &self.key].into_iter().chain(&self.others).take(2 + usize::from(u8::MAX));
+        let names = [&self.tenant, &self.key]
+            .into_iter()
+            .chain(&self.others)
+            .take(2 + usize::from(u8::MAX));
         names.for_each(|name| bytes.extend(name));
         // Builds that know no clues read on to the last name and no further.
         bytes.push(u8::from(self.has_clues));
@@ -186,7 +194,12 @@ impl GoneSummary {
         let [is_purged, has_claim] = from.take()?;
         let at = Timestamp::from_micros(i64::from_le_bytes(from.take()?));
         let (tenant, claim) = (from.take()?, from.take()?);
-        Some(Self { at, is_purged: is_purged == 1, claim: (has_claim == 1).then_some(claim), tenant })
+        Some(Self {
+            at,
+            is_purged: is_purged == 1,
+            claim: (has_claim == 1).then_some(claim),
+            tenant,
+        })
     }
 }
 
@@ -257,8 +270,9 @@ pub(crate) fn split_summary(payload: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 pub(crate) fn json(value: &impl Serialize) -> Result<Vec<u8>, JournalError> {
-    serde_json::to_vec(value)
-        .map_err(|error| JournalError::new(ErrorKind::Unsupported, "cannot be stored").caused_by(error))
+    serde_json::to_vec(value).map_err(|error| {
+        JournalError::new(ErrorKind::Unsupported, "cannot be stored").caused_by(error)
+    })
 }
 
 /// A turn as it is stored, but for its number, which the writer alone knows. To write down what was said may take long, and
@@ -304,9 +318,11 @@ mod tests {
     fn summaries_are_read_as_they_were_written() {
         let names = Names { salt: [7; 16] };
         let mut claim = Claim::new("local", "k", Uuid::now_v7(), Timestamp::now());
-        (claim.chat, claim.request_id, claim.body_hash) = (Some("c".into()), Some("r".into()), [1; 32]);
+        (claim.chat, claim.request_id, claim.body_hash) =
+            (Some("c".into()), Some("r".into()), [1; 32]);
         let mut run = claim.to_run();
-        run.attempts.push(Attempt { request_id: Some("r2".into()), ..Attempt::new(1, claim.created_at) });
+        run.attempts
+            .push(Attempt { request_id: Some("r2".into()), ..Attempt::new(1, claim.created_at) });
         let record = Record {
             run,
             body_bytes: 3,
@@ -321,15 +337,28 @@ mod tests {
         let payload = [summary, json].concat();
         let (summary, _) = split_summary(&payload).unwrap();
         assert_eq!(RunSummary::read(summary).unwrap(), record.summary(&names));
-        assert_eq!(record.summary(&names).others.len(), 7, "session, two request ids twice, chat, body");
+        assert_eq!(
+            record.summary(&names).others.len(),
+            7,
+            "session, two request ids twice, chat, body"
+        );
         assert_eq!(Record::read(&payload).unwrap().run, record.run);
-        let gone =
-            GoneSummary { at: Timestamp::now(), is_purged: true, claim: Some([1; 16]), tenant: [2; 16] };
+        let gone = GoneSummary {
+            at: Timestamp::now(),
+            is_purged: true,
+            claim: Some([1; 16]),
+            tenant: [2; 16],
+        };
         assert_eq!(GoneSummary::read(split_summary(&gone.encode()).unwrap().0), Some(gone));
         let session = SessionSummary { used_at: Timestamp::now(), name: [1; 16], tenant: [2; 16] };
-        assert_eq!(SessionSummary::read(split_summary(&session.encode()).unwrap().0), Some(session));
-        let tokens =
-            Tokens { minute: Spent { window: 3, tokens: 4 }, day: Spent { window: -5, tokens: u64::MAX } };
+        assert_eq!(
+            SessionSummary::read(split_summary(&session.encode()).unwrap().0),
+            Some(session)
+        );
+        let tokens = Tokens {
+            minute: Spent { window: 3, tokens: 4 },
+            day: Spent { window: -5, tokens: u64::MAX },
+        };
         assert_eq!(read_tokens(split_summary(&tokens_summary(&tokens)).unwrap().0), Some(tokens));
         assert_eq!(read_number(split_summary(&number_summary(9)).unwrap().0), Some(9));
     }

@@ -65,7 +65,9 @@ pub fn repair(folder: &Path) -> Result<Report, JournalError> {
     // What a run under way wrote last, its end included, may have been in what is lost: it must not be continued.
     let may_have_gone_on = |id: &&Uuid| has_gaps || hurt.contains(*id);
     for id in second.index.open.iter().filter(may_have_gone_on) {
-        let Some(stream) = second.index.streams.get(id).filter(|stream| stream.lost_after.is_none()) else {
+        let Some(stream) =
+            second.index.streams.get(id).filter(|stream| stream.lost_after.is_none())
+        else {
             continue;
         };
         let last = stream.parts_after(0).iter().map(|part| part.last).max().unwrap_or(0);
@@ -75,7 +77,8 @@ pub fn repair(folder: &Path) -> Result<Report, JournalError> {
     drop(second);
     drop(held);
     let lost: Vec<_> = losses.lost.into_iter().collect();
-    report.lost_streams = lost.iter().map(|(stream, _)| *stream).chain(unrecorded.iter().copied()).collect();
+    report.lost_streams =
+        lost.iter().map(|(stream, _)| *stream).chain(unrecorded.iter().copied()).collect();
     if !report.lost_streams.is_empty() {
         let settings = Settings { boot: boot(), ..Settings::new(Durability::Power) };
         let store = DiskStore::open_with(folder, settings, files)?;
@@ -138,7 +141,8 @@ fn look_deep(index: &Index) -> io::Result<Losses> {
             }
             let is_live = index.is_live(segment.id, &entry);
             let payload = segment.payload(&*file, &entry)?;
-            let is_whole = matches!(&payload, Payload::Whole(payload) if is_readable(&entry, payload));
+            let is_whole =
+                matches!(&payload, Payload::Whole(payload) if is_readable(&entry, payload));
             if !is_whole {
                 losses.damage.push(damage(segment, &entry));
                 losses.hurt.insert(entry.owner);
@@ -159,7 +163,9 @@ fn look_deep(index: &Index) -> io::Result<Losses> {
                     let ended = run.filter(|run| run.state != RunState::Running);
                     lasts.extend(ended.map(|run| (entry.owner, run.last_seq)));
                 }
-                (Kind::Body | Kind::Record, Payload::Damaged) => drop(losses.lost.insert(entry.owner, 0)),
+                (Kind::Body | Kind::Record, Payload::Damaged) => {
+                    drop(losses.lost.insert(entry.owner, 0))
+                }
                 _ => {}
             }
         }
@@ -175,7 +181,9 @@ fn look_deep(index: &Index) -> io::Result<Losses> {
         let last = blocks.last().map_or(0, |(_, last, _)| *last);
         // While a run is under way its last packet is what the journal says.
         let is_short = lasts.get(stream).is_some_and(|recorded| *recorded > last);
-        if let Some(upto) = whole_up_to(&blocks).or(is_missing.then_some(0)).or(is_short.then_some(last)) {
+        if let Some(upto) =
+            whole_up_to(&blocks).or(is_missing.then_some(0)).or(is_short.then_some(last))
+        {
             let lost = losses.lost.entry(*stream).or_insert(upto);
             *lost = (*lost).min(upto);
         }
@@ -265,7 +273,8 @@ fn rebuild(
                 }
             }
         }
-        let whole: Vec<_> = whole.into_iter().map(|entry| (entry, payload(&bytes, &entry))).collect();
+        let whole: Vec<_> =
+            whole.into_iter().map(|entry| (entry, payload(&bytes, &entry))).collect();
         if !whole.is_empty() {
             let (new, length) = clean::write_frames(&**files, folder, next, manifest.salt, whole)?;
             manifest.segments.insert(new, Some(length));

@@ -37,7 +37,8 @@ impl Rollups {
     /// The hours that are there, in order.
     fn hours(&self) -> Vec<i64> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().filter_map(Result::ok);
-        let hour = |entry: fs::DirEntry| entry.file_name().to_str()?.strip_suffix(".json")?.parse().ok();
+        let hour =
+            |entry: fs::DirEntry| entry.file_name().to_str()?.strip_suffix(".json")?.parse().ok();
         let mut hours: Vec<i64> = entries.filter_map(hour).collect();
         hours.sort_unstable();
         hours
@@ -59,7 +60,10 @@ impl Rollups {
         }
         if let Some(newest) = hours.last() {
             let is_old = |hour: &&i64| **hour <= newest - KEPT_HOURS;
-            self.hours().iter().filter(is_old).for_each(|hour| drop(fs::remove_file(self.path(*hour))));
+            self.hours()
+                .iter()
+                .filter(is_old)
+                .for_each(|hour| drop(fs::remove_file(self.path(*hour))));
         }
         Ok(())
     }

@@ -64,12 +64,18 @@ struct Walked {
     header: Header,
 }
 
-pub(crate) fn scan(files: &Arc<dyn Files>, folder: &Path, boot: [u8; 16]) -> Result<Scan, JournalError> {
+pub(crate) fn scan(
+    files: &Arc<dyn Files>,
+    folder: &Path,
+    boot: [u8; 16],
+) -> Result<Scan, JournalError> {
     let mut scan = Scan::default();
     let fail = |error| io_failure("read", folder, error);
     match Manifest::load(&**files, folder).map_err(fail)? {
         Some(Ok(manifest)) => scan.manifest = manifest,
-        Some(Err(())) => scan.damaged(&folder.join("files"), 0, "the record of files cannot be read"),
+        Some(Err(())) => {
+            scan.damaged(&folder.join("files"), 0, "the record of files cannot be read")
+        }
         None => scan.damaged(&folder.join("files"), 0, "the record of files is missing"),
     }
     let log = folder.join("log");
@@ -130,7 +136,8 @@ impl Scan {
                 self.leftovers.push(log.join(name));
             }
         }
-        let missing: Vec<_> = self.manifest.segments.keys().filter(|id| !ids.contains(id)).copied().collect();
+        let missing: Vec<_> =
+            self.manifest.segments.keys().filter(|id| !ids.contains(id)).copied().collect();
         for id in missing {
             self.damaged(&segment_path(folder, id), 0, "the file is missing");
         }
@@ -170,7 +177,8 @@ impl Scan {
         let sealed = self.manifest.segments.get(&id).copied().flatten();
         let Some(header) = header else {
             // The last file may have been made and not yet written to.
-            let is_new = id >= self.manifest.next.saturating_sub(1) && id < CLEANED && sealed.is_none();
+            let is_new =
+                id >= self.manifest.next.saturating_sub(1) && id < CLEANED && sealed.is_none();
             if !is_new || !is_blank(&*file, length).map_err(fail)? {
                 self.damaged(&path, 0, "the head of the file cannot be read");
                 return Ok(None);
@@ -193,19 +201,32 @@ impl Scan {
             None => None,
         };
         let contents = match tail {
-            Some(tail) => tail.contents(&read_range(&*file, tail.offset, tail.length()).map_err(fail)?),
+            Some(tail) => {
+                tail.contents(&read_range(&*file, tail.offset, tail.length()).map_err(fail)?)
+            }
             None => None,
         };
         if let (Some(tail), Some(contents)) = (tail, contents) {
             let is_cleaned = header.origin == Origin::Cleaned;
             self.sealed = self.sealed.max(contents.last_group);
-            let segment =
-                Segment::sealed(id, path, files.clone(), is_cleaned, &contents, tail.offset, length);
+            let segment = Segment::sealed(
+                id,
+                path,
+                files.clone(),
+                is_cleaned,
+                &contents,
+                tail.offset,
+                length,
+            );
             self.admit(Arc::new(segment), &contents);
             return Ok(None);
         }
         if sealed.is_some() || header.origin == Origin::Cleaned {
-            self.damaged(&path, length, "the list of contents at the end of the file cannot be read");
+            self.damaged(
+                &path,
+                length,
+                "the list of contents at the end of the file cannot be read",
+            );
             return Ok(None);
         }
         let bytes = read_range(&*file, 0, length).map_err(fail)?;
@@ -298,7 +319,9 @@ impl Scan {
         let first = one.header.first_group;
         if let Some(next) = next {
             // What was written again elsewhere, after a sync that failed, does not count here.
-            if let Some(at) = one.walk.groups.iter().position(|group| group.number >= next.first_group) {
+            if let Some(at) =
+                one.walk.groups.iter().position(|group| group.number >= next.first_group)
+            {
                 one.walk.end = one.walk.groups.get(at).map_or(one.walk.end, |group| group.offset);
                 one.walk.groups.truncate(at);
                 one.walk.broken = None;
@@ -316,8 +339,11 @@ impl Scan {
         let is_same_boot = boot != [0; 16] && one.header.boot == boot;
         let missing = last + 1;
         let is_complete = one.walk.broken.as_ref().is_some_and(|broken| broken.is_complete);
-        let has_later =
-            one.walk.broken.as_ref().is_some_and(|broken| broken.after.iter().any(|(n, _)| *n > missing));
+        let has_later = one
+            .walk
+            .broken
+            .as_ref()
+            .is_some_and(|broken| broken.after.iter().any(|(n, _)| *n > missing));
         let is_short = last < end;
         let is_damage = if next.is_some() && !is_short {
             false
@@ -325,8 +351,9 @@ impl Scan {
             missing <= promised || is_same_boot && (is_complete || has_later || is_short)
         };
         if is_damage && (is_short || one.walk.broken.is_some()) {
-            let what =
-                format!("group {missing} is missing or not what was written, and it had been promised");
+            let what = format!(
+                "group {missing} is missing or not what was written, and it had been promised"
+            );
             self.damaged(&one.path, one.walk.end, &what);
             return false;
         }
@@ -350,7 +377,9 @@ impl Scan {
         for found in one.walk.groups.iter().flat_map(|group| &group.frames) {
             segment.push([found.entry]);
             match found.is_whole || !walk::has_summary(found.entry.kind) {
-                true => self.index.admit(one.id, &found.entry, walk::summary(&one.bytes, &found.entry)),
+                true => {
+                    self.index.admit(one.id, &found.entry, walk::summary(&one.bytes, &found.entry))
+                }
                 false => self.suspect(one.id, &found.entry),
             }
         }
@@ -361,8 +390,9 @@ impl Scan {
     fn judge_suspects(&mut self) {
         for (path, Location { entry, .. }) in std::mem::take(&mut self.suspects) {
             let Entry { owner, kind, seq, offset, .. } = entry;
-            let is_newest =
-                |stream: &super::index::Stream| stream.record.is_none_or(|place| place.entry.seq < seq);
+            let is_newest = |stream: &super::index::Stream| {
+                stream.record.is_none_or(|place| place.entry.seq < seq)
+            };
             let is_needed = !self.index.may_be_erased(&entry)
                 && (kind != Kind::Tokens || self.index.tokens_revision(owner) < seq)
                 && (kind != Kind::Record || self.index.streams.get(&owner).is_none_or(is_newest));
@@ -384,7 +414,8 @@ impl Scan {
         let mut damaged = Vec::new();
         for stream in self.index.open.iter().filter_map(|id| self.index.streams.get(id)) {
             let last = stream.parts_after(0).into_iter().max_by_key(|part| part.last);
-            let last = last.and_then(|part| Some((self.index.segments.get(&part.segment)?, part.last)));
+            let last =
+                last.and_then(|part| Some((self.index.segments.get(&part.segment)?, part.last)));
             let last = match last {
                 Some((held, last)) => {
                     let owner = stream.record.map_or(Uuid::nil(), |place| place.entry.owner);
@@ -403,7 +434,8 @@ impl Scan {
         }
         for (path, Entry { owner, kind, seq, offset, .. }) in damaged {
             self.hurt.insert(owner);
-            let what = format!("{kind:?} {seq} of {owner}, which is under way, is not what was written");
+            let what =
+                format!("{kind:?} {seq} of {owner}, which is under way, is not what was written");
             self.damaged_frame(&path, offset.into(), &what);
         }
         Ok(())

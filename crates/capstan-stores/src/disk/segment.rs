@@ -187,7 +187,13 @@ impl Segment {
     }
 
     /// Frames of an owner, with seqs above `after`, in order; at most `limit`.
-    pub(crate) fn find(&self, owner: Uuid, kind: Kind, after: u64, limit: usize) -> io::Result<Vec<Entry>> {
+    pub(crate) fn find(
+        &self,
+        owner: Uuid,
+        kind: Kind,
+        after: u64,
+        limit: usize,
+    ) -> io::Result<Vec<Entry>> {
         let state = self.read();
         let (offset, count, start) = match &state.table {
             Table::Open(table) => {
@@ -212,7 +218,10 @@ impl Segment {
                 if (entry.owner, entry.kind) > (owner, kind) {
                     return Ok(found);
                 }
-                if (entry.owner, entry.kind) == (owner, kind) && entry.seq > after && found.len() < limit {
+                if (entry.owner, entry.kind) == (owner, kind)
+                    && entry.seq > after
+                    && found.len() < limit
+                {
                     found.push(entry);
                 }
             }
@@ -249,11 +258,14 @@ impl Segment {
 
     /// A frame's payload, if it is what was written.
     pub(crate) fn payload(&self, file: &dyn Data, entry: &Entry) -> io::Result<Payload> {
-        let whole = read_range(file, entry.offset.into(), FRAME_HEAD as u64 + u64::from(entry.length));
+        let whole =
+            read_range(file, entry.offset.into(), FRAME_HEAD as u64 + u64::from(entry.length));
         let bytes = match whole {
             Ok(bytes) => Bytes::from(bytes),
             // Something has cut the file.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Payload::Damaged),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Ok(Payload::Damaged);
+            }
             Err(error) => return Err(error),
         };
         let is_whole = FrameHead::read(&bytes).is_some_and(|head| {
@@ -269,7 +281,8 @@ impl Segment {
         static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
         let file = self.file()?;
         for entry in entries {
-            let (mut at, end) = (u64::from(entry.offset) + FRAME_HEAD as u64, u64::from(entry.length));
+            let (mut at, end) =
+                (u64::from(entry.offset) + FRAME_HEAD as u64, u64::from(entry.length));
             let end = at + end;
             while at < end {
                 let some = u64::min(end - at, ZEROS.len() as u64);
@@ -307,5 +320,10 @@ impl Table {
 fn read_entries(file: &dyn Data, offset: u64, at: u64, count: u64) -> io::Result<Vec<Entry>> {
     let bytes = read_range(file, offset + at * ENTRY as u64, count * ENTRY as u64)?;
     let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the footer is damaged");
-    bytes.as_chunks::<ENTRY>().0.iter().map(|entry| Entry::read(entry).ok_or_else(damaged)).collect()
+    bytes
+        .as_chunks::<ENTRY>()
+        .0
+        .iter()
+        .map(|entry| Entry::read(entry).ok_or_else(damaged))
+        .collect()
 }

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_journal::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, Frames, Health, JournalError, Kept, KeptSession,
-    NameKind, Query, Quota, Retention, Rollup, Run, RunPage, RunState, Secret, Stats, Store, StoredTurn,
-    Usage,
+    Claim, Claimed, ErrorKind, Expired, Found, Frame, Frames, Health, JournalError, Kept,
+    KeptSession, NameKind, Query, Quota, Retention, Rollup, Run, RunPage, RunState, Secret, Stats,
+    Store, StoredTurn, Usage,
 };
 use capstan_protocol::Timestamp;
 use tokio::sync::{oneshot, watch};
@@ -39,10 +39,18 @@ impl Store for DiskStore {
     }
 
     async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
-        self.view_much_of(self.owner_of(stream), LARGE_READ, move |shared| view::body(shared, stream)).await
+        self.view_much_of(self.owner_of(stream), LARGE_READ, move |shared| {
+            view::body(shared, stream)
+        })
+        .await
     }
 
-    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
+    async fn append(
+        &self,
+        stream: Uuid,
+        attempt: u32,
+        frames: Vec<Frame>,
+    ) -> Result<(), JournalError> {
         match self.append_at_once(stream, attempt, &frames) {
             Some(appended) => appended,
             None => self.ask(|reply| Command::Append { stream, attempt, frames, reply }).await,
@@ -89,14 +97,16 @@ impl Store for DiskStore {
         max_packets: usize,
         max_bytes: usize,
     ) -> Result<Option<(Frames, u64)>, JournalError> {
-        let read = move |shared: &Shared| view::read_on(shared, stream, after, max_packets, max_bytes);
+        let read =
+            move |shared: &Shared| view::read_on(shared, stream, after, max_packets, max_bytes);
         let frames = self.view_of(self.owner_of(stream), read).await?;
         self.shared.syncs.settled(stream).await?;
         Ok(frames)
     }
 
     async fn run(&self, stream: Uuid) -> Result<Option<Run>, JournalError> {
-        let run = self.view_of(self.owner_of(stream), move |shared| view::run(shared, stream)).await?;
+        let run =
+            self.view_of(self.owner_of(stream), move |shared| view::run(shared, stream)).await?;
         self.shared.syncs.settled(stream).await?;
         Ok(run)
     }
@@ -115,14 +125,20 @@ impl Store for DiskStore {
     async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
         let reader = self.shared.names.tenant(tenant);
         let (tenant, key) = (tenant.to_owned(), key.to_owned());
-        let found = self.view_of(Some(reader), move |shared| view::find(shared, &tenant, &key)).await?;
+        let found =
+            self.view_of(Some(reader), move |shared| view::find(shared, &tenant, &key)).await?;
         if let Some(Found::Run(run)) = &found {
             self.shared.syncs.settled(run.stream_id).await?;
         }
         Ok(found)
     }
 
-    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
+    async fn list(
+        &self,
+        tenant: &str,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError> {
         let tenant = self.shared.names.tenant(tenant);
         self.listed(tenant, tenant, before, limit).await
     }
@@ -159,8 +175,13 @@ impl Store for DiskStore {
     async fn runs_after(&self, after: Uuid, limit: usize) -> Result<Vec<Run>, JournalError> {
         self.view(move |shared| {
             let range = (Bound::Excluded(after), Bound::Unbounded);
-            let streams: Vec<_> =
-                shared.index().streams.range(range).take(limit).map(|(stream, _)| *stream).collect();
+            let streams: Vec<_> = shared
+                .index()
+                .streams
+                .range(range)
+                .take(limit)
+                .map(|(stream, _)| *stream)
+                .collect();
             streams.into_iter().filter_map(|stream| view::run(shared, stream).transpose()).collect()
         })
         .await
@@ -192,7 +213,8 @@ impl Store for DiskStore {
     ) -> Result<Vec<StoredTurn>, JournalError> {
         let reader = self.shared.names.tenant(tenant);
         let (tenant, session) = (tenant.to_owned(), session.to_owned());
-        let read = move |shared: &Shared| view::turns(shared, &tenant, &session, from, limit, max_bytes);
+        let read =
+            move |shared: &Shared| view::turns(shared, &tenant, &session, from, limit, max_bytes);
         let turns = self.view_much_of(Some(reader), LARGE_READ, read).await?;
         for turn in &turns {
             self.shared.syncs.settled(turn.stream_id).await?;
@@ -246,7 +268,9 @@ impl Store for DiskStore {
         if !leftovers.is_empty() {
             self.erase(leftovers, None).await?;
         }
-        let Some(session) = self.shared.index().session_ids.get(&name).copied() else { return Ok(false) };
+        let Some(session) = self.shared.index().session_ids.get(&name).copied() else {
+            return Ok(false);
+        };
         let now = Timestamp::now();
         let command = |reply| Command::ForgetSession { session, unused_since: None, now, reply };
         if !self.ask(command).await? {
@@ -333,7 +357,8 @@ impl DiskStore {
             None => None,
         };
         let (stream, to) = (to.stream_id, Box::new(to));
-        let is_done = self.ask(|reply| Command::Transition { from, to, frames, turn, quota, reply }).await?;
+        let is_done =
+            self.ask(|reply| Command::Transition { from, to, frames, turn, quota, reply }).await?;
         self.shared.syncs.settled(stream).await?;
         Ok(is_done)
     }
@@ -371,7 +396,9 @@ impl DiskStore {
                 let index = shared.index();
                 let is_due = |id: &&Uuid| {
                     let found = index.streams.get(*id).filter(|stream| stream.state == state);
-                    found.is_some_and(|stream| before.is_none_or(|before| stream.updated_at < before))
+                    found.is_some_and(|stream| {
+                        before.is_none_or(|before| stream.updated_at < before)
+                    })
                 };
                 index.open.iter().filter(is_due).take(limit).copied().collect()
             };

@@ -110,7 +110,12 @@ fn closed(run: &Run) -> Run {
 }
 
 fn turn(stream: Uuid) -> StoredTurn {
-    StoredTurn::new(stream, Timestamp::now(), 1, json!({"assistant": format!("answer of {stream}")}))
+    StoredTurn::new(
+        stream,
+        Timestamp::now(),
+        1,
+        json!({"assistant": format!("answer of {stream}")}),
+    )
 }
 
 /// What was acknowledged of a stream.
@@ -150,7 +155,12 @@ async fn assert_kept(store: &DiskStore, all: &All) {
     for (&id, known) in all {
         if known.is_purged {
             assert_eq!(store.run(id).await.unwrap(), None);
-            assert!(!store.claim(claim(id), &Quota::UNLIMITED).await.is_ok_and(|claimed| claimed.is_new));
+            assert!(
+                !store
+                    .claim(claim(id), &Quota::UNLIMITED)
+                    .await
+                    .is_ok_and(|claimed| claimed.is_new)
+            );
             continue;
         }
         let run = store.run(id).await.unwrap().unwrap_or_else(|| panic!("{id} is gone, {known:?}"));
@@ -170,7 +180,10 @@ async fn assert_kept(store: &DiskStore, all: &All) {
     let open = store.open_runs().await.unwrap().len() as u64;
     let lengths = turns.iter().map(|turn| record::json(turn).unwrap().len() as u64 + 10);
     assert_eq!(usage.messages, turns.len() as u64 + open);
-    assert_eq!(usage.session_bytes, lengths.sum::<u64>() + open * claim(Uuid::nil()).body.len() as u64);
+    assert_eq!(
+        usage.session_bytes,
+        lengths.sum::<u64>() + open * claim(Uuid::nil()).body.len() as u64
+    );
     for (id, _) in all.iter().filter(|(_, known)| known.is_closed) {
         let is_there = turns.iter().any(|turn| turn.stream_id == *id);
         assert_eq!(is_there, !all[id].is_purged, "the turn of {id}");
@@ -192,7 +205,9 @@ fn all_files(folder: &Path) -> Vec<std::path::PathBuf> {
     let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(path) = folders.pop() {
         match path.is_dir() {
-            true => folders.extend(std::fs::read_dir(path).unwrap().flatten().map(|entry| entry.path())),
+            true => {
+                folders.extend(std::fs::read_dir(path).unwrap().flatten().map(|entry| entry.path()))
+            }
             false => found.push(path),
         }
     }

@@ -127,7 +127,8 @@ fn last_packets(shared: &Shared, stream: Uuid) -> Result<Option<(u64, u64)>, Jou
     look(shared, || {
         let part = {
             let index = shared.index();
-            let parts = index.streams.get(&stream).map(|stream| stream.parts_after(0)).unwrap_or_default();
+            let parts =
+                index.streams.get(&stream).map(|stream| stream.parts_after(0)).unwrap_or_default();
             let last = parts.into_iter().max_by_key(|part| part.last);
             last.map(|part| (segment_of(&index, part.segment), part.last))
         };
@@ -185,7 +186,10 @@ fn numbered(
 ) -> Result<Look<Places>, JournalError> {
     let parts: Option<Vec<_>> = {
         let index = shared.index();
-        parts(&index).into_iter().map(|part| Some((segment_of(&index, part.segment)?, part))).collect()
+        parts(&index)
+            .into_iter()
+            .map(|part| Some((segment_of(&index, part.segment)?, part)))
+            .collect()
     };
     let Some(parts) = parts else { return Ok(Look::Moved(no_segment(shared, owner))) };
     let (mut found, mut bound) = (Vec::new(), u64::MAX);
@@ -216,7 +220,9 @@ pub(crate) fn read(
     max_bytes: usize,
 ) -> Result<Vec<Frame>, JournalError> {
     let mut found = Vec::new();
-    read_blocks(shared, stream, after, (max_packets, max_bytes), |block| found.extend(block.frames()))?;
+    read_blocks(shared, stream, after, (max_packets, max_bytes), |block| {
+        found.extend(block.frames())
+    })?;
     Ok(found)
 }
 
@@ -229,7 +235,9 @@ pub(crate) fn read_on(
     max_bytes: usize,
 ) -> Result<Option<(Frames, u64)>, JournalError> {
     let mut joined = Joined::default();
-    read_blocks(shared, stream, after, (max_packets, max_bytes), |block| joined.push(block, max_bytes))?;
+    read_blocks(shared, stream, after, (max_packets, max_bytes), |block| {
+        joined.push(block, max_bytes)
+    })?;
     Ok(joined.done())
 }
 
@@ -273,7 +281,8 @@ fn read_blocks(
 ) -> Result<(), JournalError> {
     let lost_after = shared.index().streams.get(&stream).and_then(|stream| stream.lost_after);
     if let Some(lost) = lost_after.filter(|lost| after >= *lost) {
-        let what = format!("what follows packet {lost} of {stream} was lost, and a repair has said so");
+        let what =
+            format!("what follows packet {lost} of {stream} was lost, and a repair has said so");
         return Err(JournalError::new(ErrorKind::Corrupt, what));
     }
     let upto = lost_after.unwrap_or(u64::MAX);
@@ -322,7 +331,8 @@ fn read_some(
             Err(error) => return Err(io_failure("read", &segment.path, error)),
         };
         // Where the reader begins may be anywhere, also in the one gap that a lost tail leaves.
-        let follows = |first: u64| last.is_none_or(|last| first == last + 1 || first >= last + LOST_TAIL_GAP);
+        let follows =
+            |first: u64| last.is_none_or(|last| first == last + 1 || first >= last + LOST_TAIL_GAP);
         match block.filter(|block| follows(block.first())) {
             Some(block) => reading.take(block),
             None if last.is_some() => break,
@@ -385,7 +395,8 @@ pub(crate) fn turns(
     let (mut turns, mut after, mut room) = (Vec::new(), from.saturating_sub(1), max_bytes);
     while turns.len() < limit {
         let is_first = turns.is_empty();
-        let some = look(shared, || some_turns(shared, id, after, limit - turns.len(), room, is_first))?;
+        let some =
+            look(shared, || some_turns(shared, id, after, limit - turns.len(), room, is_first))?;
         let Some(SomeTurns { last, found, is_full, bytes }) = some else { break };
         (after, room) = (last, room.saturating_sub(bytes));
         turns.extend(found);
@@ -422,7 +433,9 @@ fn some_turns(
         Look::Found(entries) => entries,
         Look::Moved(error) => return Ok(Look::Moved(error)),
     };
-    let Some(mut last) = entries.last().map(|(_, entry)| entry.seq) else { return Ok(Look::Found(None)) };
+    let Some(mut last) = entries.last().map(|(_, entry)| entry.seq) else {
+        return Ok(Look::Found(None));
+    };
     {
         let index = shared.index();
         let Some(session) = index.sessions.get(&session) else { return Ok(Look::Found(None)) };
@@ -461,7 +474,11 @@ fn some_turns(
     Ok(Look::Found(Some(SomeTurns { last, found: turns, is_full, bytes: taken })))
 }
 
-pub(crate) fn find(shared: &Shared, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
+pub(crate) fn find(
+    shared: &Shared,
+    tenant: &str,
+    key: &str,
+) -> Result<Option<Found>, JournalError> {
     let name = shared.names.of(tenant, NameKind::Key, key);
     let Some(stream) = shared.index().claimed(name) else { return Ok(None) };
     Ok(Some(run(shared, stream)?.map_or(Found::Expired, Found::Run)))

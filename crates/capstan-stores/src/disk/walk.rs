@@ -105,7 +105,8 @@ fn heads_after(bytes: &[u8]) -> Vec<(u64, u64)> {
 /// All groups that are whole, wherever they are: what a repair keeps.
 pub(crate) fn salvage(bytes: &[u8]) -> Vec<Group> {
     let (mut groups, mut at) = (Vec::new(), HEADER);
-    while let Some(next) = bytes.get(at..).and_then(|rest| memchr::memmem::find(rest, &GROUP_MAGIC)) {
+    while let Some(next) = bytes.get(at..).and_then(|rest| memchr::memmem::find(rest, &GROUP_MAGIC))
+    {
         at += next;
         match read_group(bytes.get(at..).unwrap_or_default(), at as u64) {
             Ok(group) => {
@@ -121,7 +122,9 @@ pub(crate) fn salvage(bytes: &[u8]) -> Vec<Group> {
 /// Whether frames of this kind begin with a summary that the index needs.
 pub(crate) fn has_summary(kind: Kind) -> bool {
     match kind {
-        Kind::Record | Kind::Turn | Kind::Session | Kind::Gone | Kind::TurnGone | Kind::Tokens => true,
+        Kind::Record | Kind::Turn | Kind::Session | Kind::Gone | Kind::TurnGone | Kind::Tokens => {
+            true
+        }
         Kind::Body | Kind::Packets | Kind::Erased => false,
     }
 }
@@ -129,7 +132,8 @@ pub(crate) fn has_summary(kind: Kind) -> bool {
 /// A frame's summary, out of the bytes of the file.
 pub(crate) fn summary<'a>(bytes: &'a [u8], entry: &Entry) -> &'a [u8] {
     let start = entry.offset as usize + FRAME_HEAD;
-    let payload = bytes.get(start..start + entry.length as usize).filter(|_| has_summary(entry.kind));
+    let payload =
+        bytes.get(start..start + entry.length as usize).filter(|_| has_summary(entry.kind));
     payload.and_then(split_summary).map_or(&[], |(summary, _)| summary)
 }
 

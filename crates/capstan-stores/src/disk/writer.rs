@@ -96,7 +96,10 @@ impl Command {
     /// Housekeeping looks at what is stored, so it must not share a group with what is not stored yet.
     fn is_alone(&self) -> bool {
         match self {
-            Self::Claim(..) | Self::Append { .. } | Self::Transition { .. } | Self::Erased { .. } => false,
+            Self::Claim(..)
+            | Self::Append { .. }
+            | Self::Transition { .. }
+            | Self::Erased { .. } => false,
             Self::Withdraw { .. }
             | Self::Retire { .. }
             | Self::Purge { .. }
@@ -148,7 +151,11 @@ impl Writer {
     }
 
     /// Works until the store is closed or dropped.
-    pub(crate) fn run(desk: &Mutex<Self>, shared: Arc<Shared>, mut commands: mpsc::Receiver<Command>) {
+    pub(crate) fn run(
+        desk: &Mutex<Self>,
+        shared: Arc<Shared>,
+        mut commands: mpsc::Receiver<Command>,
+    ) {
         let mut watch = Watch { shared, is_over: false };
         let mut next = None;
         while let Some(first) = next.take().or_else(|| commands.blocking_recv()) {
@@ -223,13 +230,15 @@ impl Writer {
             }
             Command::Withdraw { stream } => self.withdrawn.push(stream),
             Command::Append { stream, attempt, frames, reply } => {
-                let result = self.check().and_then(|()| self.append(stream, attempt, &frames, group));
+                let result =
+                    self.check().and_then(|()| self.append(stream, attempt, &frames, group));
                 group.answer(reply, result);
             }
             Command::Transition { from, to, frames, turn, quota, reply } => {
                 let turn = turn.as_deref();
-                let result =
-                    self.check().and_then(|()| self.transition(from, *to, &frames, turn, &quota, group));
+                let result = self
+                    .check()
+                    .and_then(|()| self.transition(from, *to, &frames, turn, &quota, group));
                 group.answer(reply, result);
             }
             Command::Retire { streams, now, reply } => {
@@ -241,7 +250,8 @@ impl Writer {
                 group.answer(reply, result);
             }
             Command::ForgetSession { session, unused_since, now, reply } => {
-                let result = self.check().map(|()| self.forget_session(session, unused_since, now, group));
+                let result =
+                    self.check().map(|()| self.forget_session(session, unused_since, now, group));
                 group.answer(reply, result);
             }
             Command::Erased { owners } => {
@@ -278,7 +288,11 @@ impl Writer {
             return Ok(());
         }
         let message = "the journal cannot write now";
-        Err(self.shared.syncs.failure().unwrap_or_else(|| JournalError::new(ErrorKind::Unavailable, message)))
+        Err(self
+            .shared
+            .syncs
+            .failure()
+            .unwrap_or_else(|| JournalError::new(ErrorKind::Unavailable, message)))
     }
 
     /// Writes a group and answers who asked.
@@ -355,7 +369,8 @@ impl Writer {
     fn has_room(&self, size: u64) -> bool {
         let full = self.shared.settings.segment_bytes;
         let segment = self.segment.as_ref();
-        segment.is_some_and(|segment| segment.size() == HEADER as u64 || segment.size() + size <= full)
+        segment
+            .is_some_and(|segment| segment.size() == HEADER as u64 || segment.size() + size <= full)
     }
 
     /// The segment for a group of this size; a new one if the last is full.
@@ -379,7 +394,9 @@ impl Writer {
                         (*counts.0, *counts.1) = (last_seq, bytes);
                     }
                 }
-                Undo::Whole { stream, record: Some(record) } => drop(self.open.insert(stream, *record)),
+                Undo::Whole { stream, record: Some(record) } => {
+                    drop(self.open.insert(stream, *record))
+                }
                 Undo::Whole { stream, record: None } => drop(self.open.remove(&stream)),
             }
         }
@@ -414,8 +431,9 @@ impl Writer {
 
     fn rewrite(&mut self) -> io::Result<()> {
         let lost = self.shared.log.unsynced();
-        let first =
-            lost.first().map_or(self.shared.written.load(Ordering::Relaxed) + 1, |group| group.number);
+        let first = lost
+            .first()
+            .map_or(self.shared.written.load(Ordering::Relaxed) + 1, |group| group.number);
         let segment = self.shared.begin_segment(first)?;
         let places = match rewrite_to(&segment, &lost) {
             Ok(places) => places,
@@ -455,7 +473,8 @@ impl Drop for Watch {
     fn drop(&mut self) {
         if !self.is_over {
             let why =
-                "the journal's writer has ended by a mistake of its own; only a restart helps".to_owned();
+                "the journal's writer has ended by a mistake of its own; only a restart helps"
+                    .to_owned();
             tracing::error!("{why}");
             self.shared.health.send_replace(Health::Broken(why));
         }

@@ -104,7 +104,10 @@ fn unpack(data: &[u8]) -> Option<Bytes> {
 pub(super) fn decode(last_seq: u64, data: Bytes) -> Result<Vec<Frame>, JournalError> {
     let plain = if data.first() == Some(&PACKED) { unpack(&data) } else { Some(data) };
     plain.and_then(|plain| split(last_seq, plain)).ok_or_else(|| {
-        JournalError::new(ErrorKind::Corrupt, format!("a block of packets up to {last_seq} cannot be read"))
+        JournalError::new(
+            ErrorKind::Corrupt,
+            format!("a block of packets up to {last_seq} cannot be read"),
+        )
     })
 }
 
@@ -176,26 +179,42 @@ mod tests {
 
     /// Bytes that nothing makes shorter.
     fn noise(length: usize) -> Vec<u8> {
-        let next = |state: &u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
-        std::iter::successors(Some(7_u64), next).map(|state| (state >> 56) as u8).take(length).collect()
+        let next =
+            |state: &u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        std::iter::successors(Some(7_u64), next)
+            .map(|state| (state >> 56) as u8)
+            .take(length)
+            .collect()
     }
 
     fn read(blocks: &[Block]) -> Vec<Frame> {
-        blocks.iter().flat_map(|block| decode(block.last_seq, block.data.clone()).unwrap()).collect()
+        blocks
+            .iter()
+            .flat_map(|block| decode(block.last_seq, block.data.clone()).unwrap())
+            .collect()
     }
 
     #[test]
     fn frames_survive_the_round_trip_whatever_their_lengths() {
-        for lengths in
-            [&[][..], &[0], &[1, 0, 127, 128, 300], &[7168, 1], &[20_000, 3, 7000, 7000], &[40; 1000]]
-        {
+        for lengths in [
+            &[][..],
+            &[0],
+            &[1, 0, 127, 128, 300],
+            &[7168, 1],
+            &[20_000, 3, 7000, 7000],
+            &[40; 1000],
+        ] {
             let all = frames(lengths);
             let total: usize = 100 + lengths.iter().sum::<usize>();
             for may_pack in [false, true] {
                 let blocks = encode(&all, 100, may_pack);
                 assert_eq!(read(&blocks), all);
                 assert_eq!(blocks.last().map_or(100, |block| block.total), total as u64);
-                assert!(blocks.iter().all(|block| block.data.len() <= 8100 || block.data.len() > 20_000));
+                assert!(
+                    blocks
+                        .iter()
+                        .all(|block| block.data.len() <= 8100 || block.data.len() > 20_000)
+                );
             }
         }
     }
@@ -206,7 +225,10 @@ mod tests {
         let (plain, packed) = (encode(&all, 0, false), encode(&all, 0, true));
         let stored = |blocks: &[Block]| blocks.iter().map(|block| block.data.len()).sum::<usize>();
         assert!(stored(&packed) * 5 < stored(&plain), "{} of {}", stored(&packed), stored(&plain));
-        assert!(packed.len() * 3 < plain.len() && packed.iter().all(|block| block.data.len() <= BLOCK_BYTES));
+        assert!(
+            packed.len() * 3 < plain.len()
+                && packed.iter().all(|block| block.data.len() <= BLOCK_BYTES)
+        );
         assert_eq!(read(&packed), all);
         assert_eq!(packed.last().map(|block| block.total), plain.last().map(|block| block.total));
     }
@@ -238,7 +260,10 @@ mod tests {
         let packed = encode(&packets(20), 0, true).remove(0);
         assert_eq!(packed.data[0], PACKED);
         for length in 0..packed.data.len() {
-            assert!(decode(packed.last_seq, packed.data.slice(..length)).is_err(), "{length} bytes of it");
+            assert!(
+                decode(packed.last_seq, packed.data.slice(..length)).is_err(),
+                "{length} bytes of it"
+            );
         }
         for length in 0..whole.len() {
             assert!(decode(6, whole.slice(..length)).is_err(), "{length} bytes of it");

@@ -76,7 +76,8 @@ fn owned(row: &tokio_postgres::Row) -> Result<Run, JournalError> {
 
 impl PostgresStore {
     pub(super) async fn browse(&self, query: &Query) -> Result<RunPage, JournalError> {
-        let words = [&query.agent, &query.session, &query.fault, &query.request_id, &query.trace_id];
+        let words =
+            [&query.agent, &query.session, &query.fault, &query.request_id, &query.trace_id];
         if words.into_iter().flatten().any(|word| !is_name(word)) {
             return Ok(RunPage::default());
         }
@@ -133,7 +134,9 @@ impl PostgresStore {
             Ok((column::<i64>(first, 8)?, column::<Option<Uuid>>(first, 9)?))
         };
         let (count, last) = read().map_err(Failure::into_error)?;
-        let is_run = |row: &&tokio_postgres::Row| column::<Option<Uuid>>(row, 0).is_ok_and(|id| id.is_some());
+        let is_run = |row: &&tokio_postgres::Row| {
+            column::<Option<Uuid>>(row, 0).is_ok_and(|id| id.is_some())
+        };
         let runs = found.iter().filter(is_run).map(owned).collect::<Result<Vec<_>, _>>()?;
         // Full before the window's end: what lies behind the last one was not looked at.
         let full = runs.last().filter(|_| runs.len() >= pager.wanted()).map(|run| run.stream_id);

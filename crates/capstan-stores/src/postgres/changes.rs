@@ -50,9 +50,10 @@ impl Change {
             }
             // Packets before it are missing: they are written again, or the run is given up.
             2 if self.turn.is_some() => return Some(self),
-            2 => {
-                Err(JournalError::new(ErrorKind::Corrupt, format!("packets of stream {stream} are missing")))
-            }
+            2 => Err(JournalError::new(
+                ErrorKind::Corrupt,
+                format!("packets of stream {stream} are missing"),
+            )),
             3 => Err(Refused::from(Over::Waiting).into()),
             4 => Err(rules::not_found(stream)),
             _ => {
@@ -94,7 +95,8 @@ pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<Change>) {
 
 /// A group in the order in which locks are taken. A run is in it once: a statement sees each row as it was before.
 fn gather(queue: &mut VecDeque<Change>) -> Vec<Change> {
-    let (mut group, mut later, mut streams, mut size) = (Vec::new(), VecDeque::new(), HashSet::new(), 0);
+    let (mut group, mut later, mut streams, mut size) =
+        (Vec::new(), VecDeque::new(), HashSet::new(), 0);
     while let Some(job) = queue.pop_front() {
         if size > GROUP_BYTES || !streams.insert(job.after.stream_id) {
             later.push_back(job);
@@ -112,25 +114,33 @@ async fn step(wire: &mut Wire, group: &mut Vec<Change>) -> Result<(), Failure> {
     let shared = Arc::clone(&wire.shared);
     let me = shared.me();
     // What runs elsewhere by now is not ours to change.
-    let is_ours = |job: &Change| job.turn.as_ref().is_none_or(|turn| shared.own.is_under(me, &turn.own));
+    let is_ours =
+        |job: &Change| job.turn.as_ref().is_none_or(|turn| shared.own.is_under(me, &turn.own));
     let (ours, others): (Vec<_>, Vec<_>) = group.drain(..).partition(is_ours);
     others.into_iter().for_each(|job| drop(job.reply.send(Ok(false))));
     *group = ours;
     if group.is_empty() || !shared.is_seated() {
-        return if group.is_empty() { Ok(()) } else { Err(Failure::again("this process has no lease")) };
+        return if group.is_empty() {
+            Ok(())
+        } else {
+            Err(Failure::again("this process has no lease"))
+        };
     }
     match change(wire, group, me, shared.is_synced).await {
         Ok(rows) => {
             wire.rest();
-            let outcomes = rows.iter().map(|row| column::<i32>(row, 1)).collect::<Result<Vec<_>, _>>()?;
+            let outcomes =
+                rows.iter().map(|row| column::<i32>(row, 1)).collect::<Result<Vec<_>, _>>()?;
             if outcomes.first().is_none_or(|outcome| *outcome == 9) {
                 if me == shared.me() {
                     shared.lose_seat("another process has fenced this one");
                 }
                 return Ok(());
             }
-            let again =
-                group.drain(..).zip(outcomes).filter_map(|(job, outcome)| job.answer(&shared, me, outcome));
+            let again = group
+                .drain(..)
+                .zip(outcomes)
+                .filter_map(|(job, outcome)| job.answer(&shared, me, outcome));
             let again: Vec<_> = again.collect();
             *group = again;
             if group.is_empty() {
@@ -149,7 +159,12 @@ async fn step(wire: &mut Wire, group: &mut Vec<Change>) -> Result<(), Failure> {
     }
 }
 
-async fn change(wire: &mut Wire, group: &[Change], me: Uuid, is_synced: bool) -> Result<Vec<Row>, Failure> {
+async fn change(
+    wire: &mut Wire,
+    group: &[Change],
+    me: Uuid,
+    is_synced: bool,
+) -> Result<Vec<Row>, Failure> {
     fn each<'a, T>(group: &'a [Change], take: impl Fn(&'a Change) -> T) -> Vec<T> {
         group.iter().map(take).collect()
     }
@@ -162,7 +177,10 @@ async fn change(wire: &mut Wire, group: &[Change], me: Uuid, is_synced: bool) ->
         .iter()
         .flat_map(|job| {
             let stream = job.after.stream_id;
-            wire.shared.blocks(&job.frames, job.before.bytes).into_iter().map(move |block| (stream, block))
+            wire.shared
+                .blocks(&job.frames, job.before.bytes)
+                .into_iter()
+                .map(move |block| (stream, block))
         })
         .collect();
     let data: Vec<&[u8]> = blocks.iter().map(|(_, block)| &*block.data).collect();
@@ -186,11 +204,15 @@ async fn change(wire: &mut Wire, group: &[Change], me: Uuid, is_synced: bool) ->
                 &each(group, |job| job.after.bytes.cast_signed()),
                 &each(group, |job| job.after.updated_at.as_micros()),
                 &each(group, |job| job.after.closed_at.map(|at| at.as_micros())),
-                &each(group, |job| job.after.asked.as_ref().is_some_and(|asked| asked.answered_by.is_none())),
+                &each(group, |job| {
+                    job.after.asked.as_ref().is_some_and(|asked| asked.answered_by.is_none())
+                }),
                 &each(group, |job| rows::request_ids(&job.after)),
                 &said,
                 &each(group, |job| job.said.as_ref().map(|said| said.closed_at.as_micros())),
-                &each(group, |job| job.most_waiting.map(|most| i64::try_from(most).unwrap_or(i64::MAX))),
+                &each(group, |job| {
+                    job.most_waiting.map(|most| i64::try_from(most).unwrap_or(i64::MAX))
+                }),
                 &each(group, |job| {
                     rules::tokens_used(&job.before, &job.after).try_into().unwrap_or(i64::MAX)
                 }),

@@ -104,12 +104,20 @@ async fn step(wire: &mut Wire, group: &mut Vec<ClaimJob>) -> Result<(), Failure>
     }
 }
 
-async fn claim(wire: &mut Wire, group: &[ClaimJob], me: Uuid, is_synced: bool) -> Result<Vec<Row>, Failure> {
+async fn claim(
+    wire: &mut Wire,
+    group: &[ClaimJob],
+    me: Uuid,
+    is_synced: bool,
+) -> Result<Vec<Row>, Failure> {
     fn each<'a, T>(group: &'a [ClaimJob], take: impl Fn(&'a Claim) -> T) -> Vec<T> {
         group.iter().map(|job| take(&job.claim)).collect()
     }
     let most = |take: fn(&Quota) -> Option<u64>| -> Vec<Option<i64>> {
-        group.iter().map(|job| take(&job.quota).map(|most| most.try_into().unwrap_or(i64::MAX))).collect()
+        group
+            .iter()
+            .map(|job| take(&job.quota).map(|most| most.try_into().unwrap_or(i64::MAX)))
+            .collect()
     };
     let runs: Vec<Run> = each(group, Claim::to_run);
     let records = runs.iter().map(rows::record).collect::<Result<Vec<_>, _>>();
@@ -152,7 +160,12 @@ async fn claim(wire: &mut Wire, group: &[ClaimJob], me: Uuid, is_synced: bool) -
         .await
 }
 
-fn answer(shared: &Shared, me: Uuid, group: &mut Vec<ClaimJob>, rows: &[Row]) -> Result<(), Failure> {
+fn answer(
+    shared: &Shared,
+    me: Uuid,
+    group: &mut Vec<ClaimJob>,
+    rows: &[Row],
+) -> Result<(), Failure> {
     let outcomes = rows.iter().map(Outcome::read).collect::<Result<Vec<_>, _>>()?;
     let mut again = Vec::new();
     for (mut job, outcome) in group.drain(..).zip(outcomes) {
@@ -191,7 +204,12 @@ impl Outcome {
         self.outcome == 0 && self.stream == job.claim.stream_id && !job.has_met_itself
     }
 
-    fn into_answer(self, shared: &Shared, me: Uuid, claim: &Claim) -> Result<Claiming, JournalError> {
+    fn into_answer(
+        self,
+        shared: &Shared,
+        me: Uuid,
+        claim: &Claim,
+    ) -> Result<Claiming, JournalError> {
         match self.outcome {
             0 => Ok(Claiming::Held(self.stream)),
             1 => {
@@ -202,7 +220,10 @@ impl Outcome {
                 }
                 Ok(Claiming::New(run))
             }
-            2 => Err(JournalError::new(ErrorKind::Answered, "what is answered is not asked any more")),
+            2 => Err(JournalError::new(
+                ErrorKind::Answered,
+                "what is answered is not asked any more",
+            )),
             _ => Err(self.refused().into()),
         }
     }

@@ -76,8 +76,7 @@ const STARTED: &str = "select (extract(epoch from pg_postmaster_start_time()) * 
 const IS_FREE: &str = "select not fenced from capstan.lanes where replica = $1 and lane = 0";
 const SETTLE: &str = "select r.stream, coalesce((select b.last_seq from capstan.blocks b where b.stream = r.stream \
     order by b.last_seq desc limit 1), 0) from capstan.runs r where r.stream = any($2) and r.owner = $1 and r.state = 1";
-const LOSE: &str =
-    "update capstan.runs set owner = null, life = 'lost' where stream = $2 and owner = $1 and state = 1";
+const LOSE: &str = "update capstan.runs set owner = null, life = 'lost' where stream = $2 and owner = $1 and state = 1";
 
 /// Ends that were acknowledged and lost with the server: there the runs still run, and nobody knows of them any more. What was
 /// written since this server began is not among them.
@@ -87,9 +86,17 @@ const ABANDON: &str = "update capstan.runs set owner = null, life = 'lost' where
 pub(super) async fn run(shared: Arc<Shared>, jobs: mpsc::Receiver<Append>) {
     let set_up = if shared.is_synced { "" } else { "set synchronous_commit = off" };
     let wire = Wire::new(Arc::clone(&shared), set_up);
-    Lane { shared, wire, jobs, started: 0, group: Vec::new(), is_unsure: false, is_unsettled: true }
-        .run()
-        .await;
+    Lane {
+        shared,
+        wire,
+        jobs,
+        started: 0,
+        group: Vec::new(),
+        is_unsure: false,
+        is_unsettled: true,
+    }
+    .run()
+    .await;
 }
 
 struct Lane {
@@ -150,7 +157,9 @@ impl Lane {
         }
         let blocks: Vec<_> = self.group.iter().flat_map(Append::blocks).collect();
         if planted_bug::is(Bug::EarlyNotice) {
-            self.group.iter().for_each(|job| self.shared.tell(job.turn.own.notice(job.frames.clone())));
+            self.group
+                .iter()
+                .for_each(|job| self.shared.tell(job.turn.own.notice(job.frames.clone())));
             // The server takes its time, so that the notice is there first, whoever holds the clock.
             self.wire.link().await?.batch("select pg_sleep(0.02)").await?;
         }
@@ -223,8 +232,9 @@ impl Lane {
             tracing::error!("the server has lost the ends of runs; they are ended as lost");
         }
         (self.started, self.is_unsettled) = (started, false);
-        let is_written =
-            |job: &Append| found.get(&job.turn.own.stream).is_some_and(|last| *last >= job.last_seq());
+        let is_written = |job: &Append| {
+            found.get(&job.turn.own.stream).is_some_and(|last| *last >= job.last_seq())
+        };
         // A group is written as a whole or not at all.
         if self.is_unsure && self.group.iter().any(is_written) {
             self.done();
@@ -263,12 +273,18 @@ async fn restore(
 }
 
 /// All blocks or none; false if none.
-async fn write(link: &Link, me: Uuid, started: i64, blocks: &[(Uuid, &Block)]) -> Result<bool, Failure> {
+async fn write(
+    link: &Link,
+    me: Uuid,
+    started: i64,
+    blocks: &[(Uuid, &Block)],
+) -> Result<bool, Failure> {
     let streams: Vec<Uuid> = blocks.iter().map(|(stream, _)| *stream).collect();
     let seqs: Vec<i64> = blocks.iter().map(|(_, block)| block.last_seq.cast_signed()).collect();
     let totals: Vec<i64> = blocks.iter().map(|(_, block)| block.total.cast_signed()).collect();
     let data: Vec<&[u8]> = blocks.iter().map(|(_, block)| &*block.data).collect();
     let statement = if planted_bug::is(Bug::NoFence) { WRITE_UNFENCED } else { WRITE };
-    let written = link.execute(statement, &[&me, &started, &streams, &seqs, &totals, &data]).await?;
+    let written =
+        link.execute(statement, &[&me, &started, &streams, &seqs, &totals, &data]).await?;
     Ok(written == blocks.len() as u64)
 }

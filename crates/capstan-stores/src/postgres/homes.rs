@@ -38,7 +38,8 @@ impl Shared {
     ) -> Result<Noted, JournalError> {
         self.check_open()?;
         check_name(tenant)?;
-        let rows = self.reads.query(NOTE, &[&self.me(), &tenant, &key, &stream, &now.as_micros()]).await?;
+        let rows =
+            self.reads.query(NOTE, &[&self.me(), &tenant, &key, &stream, &now.as_micros()]).await?;
         let row = rows.first().ok_or_else(|| Failure::odd("a note has no outcome").into_error())?;
         match column::<i32>(row, 0).map_err(Failure::into_error)? {
             1 => Ok(Noted::New),
@@ -51,7 +52,12 @@ impl Shared {
         }
     }
 
-    pub(super) async fn unnote(&self, tenant: &str, key: &str, stream: Uuid) -> Result<(), JournalError> {
+    pub(super) async fn unnote(
+        &self,
+        tenant: &str,
+        key: &str,
+        stream: Uuid,
+    ) -> Result<(), JournalError> {
         if is_name(tenant) {
             self.reads.query(UNNOTE, &[&tenant, &key, &stream]).await?;
         }

@@ -60,7 +60,8 @@ impl PostgresStore {
             &blocks.iter().map(|block| &*block.data).collect::<Vec<&[u8]>>(),
         ];
         let rows = self.shared.reads.query(RUN, params).await?;
-        let count: i64 = rows.first().map_or(Ok(0), |row| column(row, 0)).map_err(Failure::into_error)?;
+        let count: i64 =
+            rows.first().map_or(Ok(0), |row| column(row, 0)).map_err(Failure::into_error)?;
         Ok(count > 0)
     }
 
@@ -79,6 +80,10 @@ impl PostgresStore {
             JournalError::new(capstan_journal::ErrorKind::Unsupported, "a turn cannot be written")
                 .caused_by(error)
         })?;
-        self.shared.reads.query(TURNS, &[tenant, session, &numbers, &streams, &said]).await.map(drop)
+        self.shared
+            .reads
+            .query(TURNS, &[tenant, session, &numbers, &streams, &said])
+            .await
+            .map(drop)
     }
 }

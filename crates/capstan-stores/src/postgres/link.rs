@@ -48,7 +48,8 @@ impl Link {
         let unanswered = target.unanswered.clone();
         let (client, mut connection) = unanswered.within(patience.max(CONNECT), opening).await?;
         let connection = AbortOnDrop::spawn(async move {
-            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await
+            {
                 if let (AsyncMessage::Notification(notice), Some(notices)) = (message, &notices)
                     && notices.send(notice).is_err()
                 {
@@ -56,7 +57,13 @@ impl Link {
                 }
             }
         });
-        Ok(Self { client, patience, statements: Mutex::default(), unanswered, _connection: connection })
+        Ok(Self {
+            client,
+            patience,
+            statements: Mutex::default(),
+            unanswered,
+            _connection: connection,
+        })
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -76,13 +83,21 @@ impl Link {
         self.unanswered.within(self.patience, self.client.query(&prepared, params).boxed()).await
     }
 
-    pub(super) async fn one(&self, statement: &'static str, params: Params<'_>) -> Result<Row, Failure> {
+    pub(super) async fn one(
+        &self,
+        statement: &'static str,
+        params: Params<'_>,
+    ) -> Result<Row, Failure> {
         let rows = self.query(statement, params).await?;
         rows.into_iter().next().ok_or_else(|| Failure::odd("a statement brought no row"))
     }
 
     /// How many rows it changed.
-    pub(super) async fn execute(&self, statement: &'static str, params: Params<'_>) -> Result<u64, Failure> {
+    pub(super) async fn execute(
+        &self,
+        statement: &'static str,
+        params: Params<'_>,
+    ) -> Result<u64, Failure> {
         let prepared = self.prepared(statement).await?;
         self.unanswered.within(self.patience, self.client.execute(&prepared, params).boxed()).await
     }
@@ -92,7 +107,8 @@ impl Link {
         if let Some(prepared) = statements.get(statement) {
             return Ok(prepared.clone());
         }
-        let prepared = self.unanswered.within(self.patience, self.client.prepare(statement)).await?;
+        let prepared =
+            self.unanswered.within(self.patience, self.client.prepare(statement)).await?;
         statements.insert(statement, prepared.clone());
         Ok(prepared)
     }
@@ -177,9 +193,10 @@ impl Failure {
     /// For a caller outside. The server's words may hold data, so they are for the log.
     pub(super) fn into_error(self) -> JournalError {
         let kind = match self.kind {
-            FailureKind::Unknown | FailureKind::Silent | FailureKind::Again | FailureKind::Exists => {
-                ErrorKind::Unavailable
-            }
+            FailureKind::Unknown
+            | FailureKind::Silent
+            | FailureKind::Again
+            | FailureKind::Exists => ErrorKind::Unavailable,
             FailureKind::Never => ErrorKind::Unsupported,
         };
         JournalError::new(kind, format!("PostgreSQL: {}", self.message))
@@ -201,7 +218,10 @@ impl From<tokio_postgres::Error> for Failure {
             let kind = if is_ours { FailureKind::Never } else { FailureKind::Unknown };
             return Self { kind, message: format!("{error}{cause}") };
         };
-        Self { kind: kind_of(told.code()), message: format!("{} ({})", told.message(), told.code().code()) }
+        Self {
+            kind: kind_of(told.code()),
+            message: format!("{} ({})", told.message(), told.code().code()),
+        }
     }
 }
 

@@ -77,7 +77,8 @@ impl Notice {
             "f" => {
                 let attempt = words.next()?.parse().ok()?;
                 let state = state_of(words.next()?.parse().ok()?)?;
-                let (mut seq, mut rest, mut frames) = (words.next()?.parse::<u64>().ok()?, after, Vec::new());
+                let (mut seq, mut rest, mut frames) =
+                    (words.next()?.parse::<u64>().ok()?, after, Vec::new());
                 for length in words {
                     let (bytes, others) = rest.split_at_checked(length.parse().ok()?)?;
                     frames.push(Frame::new(seq, Bytes::copy_from_slice(bytes.as_bytes())));
@@ -91,7 +92,11 @@ impl Notice {
 }
 
 /// Frames as text, if they are text, and neighbours.
-fn frames_text(stream: Uuid, (attempt, state): (u32, RunState), frames: &[Frame]) -> Option<String> {
+fn frames_text(
+    stream: Uuid,
+    (attempt, state): (u32, RunState),
+    frames: &[Frame],
+) -> Option<String> {
     let first = frames.first().map_or(0, |frame| frame.seq);
     let mut head = format!("\nf {} {attempt} {} {first}", stream.simple(), number_of(state));
     let mut body = String::new();
@@ -126,7 +131,8 @@ mod tests {
     use super::*;
 
     fn frames(texts: &[&str]) -> Notice {
-        let frames = (7..).zip(texts).map(|(seq, text)| Frame::new(seq, text.to_string())).collect();
+        let frames =
+            (7..).zip(texts).map(|(seq, text)| Frame::new(seq, text.to_string())).collect();
         Notice::Frames { stream: Uuid::from_u128(5), standing: (2, RunState::Running), frames }
     }
 
@@ -156,8 +162,11 @@ mod tests {
         let read: Vec<_> = texts.iter().flat_map(|text| decode(text).unwrap()).collect();
         assert_eq!(read, [frames(&[&long]), frames(&[&long]), frames(&[])]);
         let binary = vec![Frame::new(7, vec![0xff_u8, 0])];
-        let odd =
-            Notice::Frames { stream: Uuid::from_u128(5), standing: (2, RunState::Running), frames: binary };
+        let odd = Notice::Frames {
+            stream: Uuid::from_u128(5),
+            standing: (2, RunState::Running),
+            frames: binary,
+        };
         assert_eq!(decode(&encode(&[odd])[0]).unwrap(), [frames(&[])]);
         assert!(encode(&[]).is_empty());
     }

@@ -121,8 +121,13 @@ impl OwnRun {
     /// The frames after a seq and the bytes before them, if all of them are still known.
     pub(super) fn since(&self, seq: u64) -> Option<(Vec<Frame>, u64)> {
         let now = lock(&self.now);
-        let frames: Vec<_> =
-            now.recent.iter().map(|(_, frame)| frame).filter(|frame| frame.seq > seq).cloned().collect();
+        let frames: Vec<_> = now
+            .recent
+            .iter()
+            .map(|(_, frame)| frame)
+            .filter(|frame| frame.seq > seq)
+            .cloned()
+            .collect();
         let size: usize = frames.iter().map(|frame| frame.bytes.len()).sum();
         let is_whole = frames.first().is_some_and(|first| first.seq == seq + 1);
         is_whole.then(|| (frames, now.run.bytes.saturating_sub(size as u64)))

@@ -34,7 +34,12 @@ const FOLLOW: &str = "select capstan.follow_1($1, $2)";
 const LEAVE: &str = "select capstan.leave_1($1)";
 
 /// Takes a seat, in the place of one that this process had.
-pub(super) async fn join(link: &Link, me: Uuid, was: Option<Uuid>, replica: &Replica) -> Result<(), Failure> {
+pub(super) async fn join(
+    link: &Link,
+    me: Uuid,
+    was: Option<Uuid>,
+    replica: &Replica,
+) -> Result<(), Failure> {
     let (name, url, version) = (&replica.name, &replica.url, env!("CARGO_PKG_VERSION"));
     link.query(JOIN, &[&me, &was, name, url, &version]).await.map(drop)
 }
@@ -92,7 +97,8 @@ impl Pulse {
         let (sent, me) = (Instant::now(), self.shared.me());
         let is_draining = self.shared.is_draining.load(Ordering::Relaxed);
         let (responses, p95) = counted(*self.shared.lock_load());
-        let row = self.wire.link().await?.one(PULSE, &[&me, &is_draining, &responses, &p95]).await?;
+        let row =
+            self.wire.link().await?.one(PULSE, &[&me, &is_draining, &responses, &p95]).await?;
         if !column::<bool>(&row, 0)? {
             self.shared.lose_seat("another process has fenced this one");
             return self.rejoin().await;
@@ -119,7 +125,10 @@ impl Pulse {
         let min_writer = column::<i32>(row, 3)?.try_into().unwrap_or(u32::MAX);
         self.shared.min_writer.store(min_writer, Ordering::Relaxed);
         if min_writer > Schema::newest() && !self.shared.outdated.send_replace(true) {
-            tracing::warn!(min_writer, "the journal asks for a newer build than this one, which leaves");
+            tracing::warn!(
+                min_writer,
+                "the journal asks for a newer build than this one, which leaves"
+            );
         }
         self.shared.well();
         Ok(())

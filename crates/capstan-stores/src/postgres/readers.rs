@@ -53,7 +53,11 @@ impl Shared {
         Ok(taken.await.unwrap_or(false))
     }
 
-    pub(super) async fn elsewhere(&self, stream: Uuid, tenant: &str) -> Result<Elsewhere, JournalError> {
+    pub(super) async fn elsewhere(
+        &self,
+        stream: Uuid,
+        tenant: &str,
+    ) -> Result<Elsewhere, JournalError> {
         let rows = self.reads.query(ELSEWHERE, &[&self.me(), &stream, &tenant]).await?;
         let millis = |row: &tokio_postgres::Row, at: usize| -> Result<Option<Duration>, Failure> {
             let millis: Option<i64> = column(row, at)?;
@@ -141,7 +145,11 @@ impl Lane {
 
     async fn write(&mut self) -> Result<(), Failure> {
         let Self { wire, seat, here, said } = self;
-        if said.came.is_empty() && said.left.is_empty() && said.takes.is_empty() && said.expected.is_empty() {
+        if said.came.is_empty()
+            && said.left.is_empty()
+            && said.takes.is_empty()
+            && said.expected.is_empty()
+        {
             return Ok(());
         }
         let link = wire.link().await?;

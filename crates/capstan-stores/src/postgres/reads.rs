@@ -56,7 +56,8 @@ impl Reads {
         statement: &'static str,
         params: Params<'_>,
     ) -> Result<Vec<Row>, Failure> {
-        let _room = self.room.acquire().await.map_err(|_| Failure::odd("there are no reads any more"))?;
+        let _room =
+            self.room.acquire().await.map_err(|_| Failure::odd("there are no reads any more"))?;
         let idle = self.lock().pop().filter(|link| !link.is_closed());
         let link = match idle {
             Some(link) => link,

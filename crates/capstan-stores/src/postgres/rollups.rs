@@ -10,8 +10,7 @@ use super::rows::{column, is_name};
 const ADD: &str = "insert into capstan.rollups as r values ($1, $2, $3, $4, $5, $6, $7) \
     on conflict (hour, replica, tenant, agent, is_fault, code) do update set counts = capstan.sum_1(r.counts, excluded.counts)";
 const FORGET: &str = "delete from capstan.rollups where hour <= $1";
-const BETWEEN: &str =
-    "select hour, tenant, agent, is_fault, code, counts from capstan.rollups where hour >= $1 and hour <= $2";
+const BETWEEN: &str = "select hour, tenant, agent, is_fault, code, counts from capstan.rollups where hour >= $1 and hour <= $2";
 
 impl PostgresStore {
     pub(super) async fn add_counts(&self, rollups: Vec<Rollup>) -> Result<(), JournalError> {
@@ -25,7 +24,8 @@ impl PostgresStore {
             let counts: Vec<i64> =
                 counts.numbers().map(|count| i64::try_from(count).unwrap_or(i64::MAX)).collect();
             // Not tried again: it may have been carried out, and would count twice.
-            let row: super::link::Params<'_> = &[&hour, replica, &tenant, &agent, &is_fault, &code, &counts];
+            let row: super::link::Params<'_> =
+                &[&hour, replica, &tenant, &agent, &is_fault, &code, &counts];
             self.shared.reads.try_query(ADD, row).await.map_err(Failure::into_error)?;
         }
         if let Some(newest) = newest {
@@ -34,7 +34,11 @@ impl PostgresStore {
         Ok(())
     }
 
-    pub(super) async fn counts_between(&self, from: i64, to: i64) -> Result<Vec<Rollup>, JournalError> {
+    pub(super) async fn counts_between(
+        &self,
+        from: i64,
+        to: i64,
+    ) -> Result<Vec<Rollup>, JournalError> {
         let rows = self.shared.reads.query(BETWEEN, &[&from, &to]).await?;
         let read = |row: &tokio_postgres::Row| -> Result<Rollup, Failure> {
             let counts: Vec<i64> = column(row, 5)?;
@@ -44,7 +48,8 @@ impl PostgresStore {
                 is_fault: column(row, 3)?,
                 code: column(row, 4)?,
             };
-            let counts = Counts::of(counts.into_iter().map(|count| u64::try_from(count).unwrap_or(0)));
+            let counts =
+                Counts::of(counts.into_iter().map(|count| u64::try_from(count).unwrap_or(0)));
             Ok(Rollup { hour: column(row, 0)?, key, counts })
         };
         rows.iter().map(read).collect::<Result<_, _>>().map_err(Failure::into_error)

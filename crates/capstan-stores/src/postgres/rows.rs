@@ -48,8 +48,12 @@ pub(super) fn run(row: &Row) -> Result<Run, JournalError> {
     };
     let (stream, state, attempt, answered_by, record, (turns, last_seq, bytes)) =
         read().map_err(Failure::into_error)?;
-    let damaged =
-        || JournalError::new(ErrorKind::Corrupt, format!("the record of stream {stream} cannot be read"));
+    let damaged = || {
+        JournalError::new(
+            ErrorKind::Corrupt,
+            format!("the record of stream {stream} cannot be read"),
+        )
+    };
     let mut run: Run = serde_json::from_str(record).map_err(|error| damaged().caused_by(error))?;
     run.state = state_of(state).ok_or_else(damaged)?;
     run.attempt = attempt.cast_unsigned();
@@ -65,7 +69,8 @@ pub(super) fn run(row: &Row) -> Result<Run, JournalError> {
 pub(super) fn turn(row: &Row) -> Result<StoredTurn, JournalError> {
     let read = || -> Result<_, Failure> { Ok((column::<i64>(row, 0)?, column::<&str>(row, 1)?)) };
     let (number, text) = read().map_err(Failure::into_error)?;
-    let damaged = |error| JournalError::new(ErrorKind::Corrupt, "a turn cannot be read").caused_by(error);
+    let damaged =
+        |error| JournalError::new(ErrorKind::Corrupt, "a turn cannot be read").caused_by(error);
     let turn: StoredTurn = serde_json::from_str(text).map_err(damaged)?;
     Ok(StoredTurn { number: number.cast_unsigned(), ..turn })
 }
@@ -96,7 +101,10 @@ pub(super) fn check_name(name: &str) -> Result<(), JournalError> {
     if is_name(name) {
         return Ok(());
     }
-    Err(JournalError::new(ErrorKind::Unsupported, "a name is too long for the journal, or holds a zero byte"))
+    Err(JournalError::new(
+        ErrorKind::Unsupported,
+        "a name is too long for the journal, or holds a zero byte",
+    ))
 }
 
 /// The statement that finds runs by a name: tenant, name, before, limit.

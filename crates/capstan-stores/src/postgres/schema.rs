@@ -86,14 +86,18 @@ pub(super) fn check(schema: Schema) -> Result<(), JournalError> {
 /// Brings a database to what this build knows; one that is further is left as it is.
 pub(super) async fn migrate(link: &Link) -> Result<Schema, JournalError> {
     let secret = Secret::random().map_err(|error| {
-        JournalError::new(ErrorKind::Unavailable, "the system has no random numbers").caused_by(error)
+        JournalError::new(ErrorKind::Unavailable, "the system has no random numbers")
+            .caused_by(error)
     })?;
     let done = steps(link, &secret).await;
     if done.is_err() {
         let _ = link.batch("rollback").await;
     }
     done.map_err(|failure| {
-        JournalError::new(ErrorKind::Unsupported, format!("the database cannot be prepared: {failure}"))
+        JournalError::new(
+            ErrorKind::Unsupported,
+            format!("the database cannot be prepared: {failure}"),
+        )
     })
 }
 

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use capstan_journal::backend::planted_bug::{self, Bug};
 use capstan_journal::backend::rules::{self, expired, not_found, shown};
 use capstan_journal::{
-    BreakerNotice, Claim, Claimed, Elsewhere, ErrorKind, Expired, Found, Frame, Health, Home, JournalError,
-    Kept, KeptSession, Load, NameKind, Noted, Query, Quota, ReplicaState, Retention, Rollup, Run, RunPage,
-    RunState, Secret, SharedStats, Spent, Standing, Stats, Store, StoredTurn, Tokens, Usage,
+    BreakerNotice, Claim, Claimed, Elsewhere, ErrorKind, Expired, Found, Frame, Health, Home,
+    JournalError, Kept, KeptSession, Load, NameKind, Noted, Query, Quota, ReplicaState, Retention,
+    Rollup, Run, RunPage, RunState, Secret, SharedStats, Spent, Standing, Stats, Store, StoredTurn,
+    Tokens, Usage,
 };
 use capstan_journal::{News, Tenure, Watch};
 use capstan_protocol::Timestamp;
@@ -35,12 +36,15 @@ const ADOPTED: usize = 50;
 const BODY: &str = "select body from capstan.runs where stream = $1";
 const ONE: &str = select_runs!("where r.stream = $1");
 const SOME: &str = select_runs!("where r.stream = any($1) order by r.stream");
-const LIST: &str = select_runs!("where r.tenant = $1 and r.stream < $2 order by r.stream desc limit $3");
+const LIST: &str =
+    select_runs!("where r.tenant = $1 and r.stream < $2 order by r.stream desc limit $3");
 const AFTER: &str = select_runs!("where r.stream > $1 order by r.stream limit $2");
 const OPEN: &str = select_runs!("where r.state < 3");
-const WAITING: &str = select_runs!("where r.state = 2 and r.updated_at < $1 order by r.updated_at limit $2");
+const WAITING: &str =
+    select_runs!("where r.state = 2 and r.updated_at < $1 order by r.updated_at limit $2");
 const UNARMED: &str = select_runs!("where r.state = 2 and r.is_unasked order by r.stream limit $1");
-const CLAIM: &str = "select stream, gone_at is not null from capstan.claims where tenant = $1 and key = $2";
+const CLAIM: &str =
+    "select stream, gone_at is not null from capstan.claims where tenant = $1 and key = $2";
 const IS_EXPIRED: &str =
     "select 1 from capstan.claims where stream = $2 and tenant = $1 and gone_at is not null";
 /// Blocks until the limit is reached; what lies between the cursor and the end of the first is not counted. How far that is, is
@@ -49,7 +53,8 @@ const READ: &str = "select last_seq, data from capstan.blocks where stream = $1 
     from (select last_seq, lag(total) over all_of_it - first_value(total) over all_of_it as before \
     from (select last_seq, total from capstan.blocks where stream = $1 and last_seq > $2 order by last_seq limit $3) b \
     window all_of_it as (order by last_seq)) b where before is null or before < $4) order by last_seq";
-const IS_CERTAIN: &str = "select state > 1 or capstan.is_alive_1(life) from capstan.runs where stream = $1";
+const IS_CERTAIN: &str =
+    "select state > 1 or capstan.is_alive_1(life) from capstan.runs where stream = $1";
 const TURNS: &str = "select number, turn::text from (select number, turn, sum(octet_length(turn::text)) over (order by number) as size, \
     row_number() over (order by number) as place from capstan.turns where tenant = $1 and session = $2 and number >= $3 \
     order by number limit $4) t where place = 1 or size <= $5 order by number";
@@ -93,12 +98,20 @@ impl PostgresStore {
         self.shared.reads.query(statement, params).await
     }
 
-    async fn runs(&self, statement: &'static str, params: Params<'_>) -> Result<Vec<Run>, JournalError> {
+    async fn runs(
+        &self,
+        statement: &'static str,
+        params: Params<'_>,
+    ) -> Result<Vec<Run>, JournalError> {
         rows::runs(&self.rows(statement, params).await?)
     }
 
     /// The first column of the first row.
-    async fn first<T>(&self, statement: &'static str, params: Params<'_>) -> Result<Option<T>, JournalError>
+    async fn first<T>(
+        &self,
+        statement: &'static str,
+        params: Params<'_>,
+    ) -> Result<Option<T>, JournalError>
     where
         T: for<'a> tokio_postgres::types::FromSql<'a>,
     {
@@ -132,7 +145,8 @@ impl PostgresStore {
     ) -> Result<bool, JournalError> {
         self.shared.check_open()?;
         let stream = to.stream_id;
-        let turn = if from.0 == RunState::Running { self.shared.own.turn(stream).await } else { None };
+        let turn =
+            if from.0 == RunState::Running { self.shared.own.turn(stream).await } else { None };
         let before = match &turn {
             Some(turn) => turn.own.run(),
             None => self.run(stream).await?.ok_or_else(|| not_found(stream))?,
@@ -143,7 +157,8 @@ impl PostgresStore {
         }
         let after = rules::advance(&before, to, &frames);
         let (reply, answer) = oneshot::channel();
-        let change = Change { id: Uuid::new_v4(), turn, before, after, frames, said, most_waiting, reply };
+        let change =
+            Change { id: Uuid::new_v4(), turn, before, after, frames, said, most_waiting, reply };
         self.shared.changes.send(change).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
@@ -153,7 +168,9 @@ impl PostgresStore {
 impl Store for PostgresStore {
     async fn claim(&self, claim: Claim, quota: &Quota) -> Result<Claimed, JournalError> {
         self.shared.check_open()?;
-        [&claim.tenant, &claim.key, &claim.session].into_iter().try_for_each(|name| check_name(name))?;
+        [&claim.tenant, &claim.key, &claim.session]
+            .into_iter()
+            .try_for_each(|name| check_name(name))?;
         let (reply, answer) = oneshot::channel();
         let key = claim.key.clone();
         let job = ClaimJob { claim: Box::new(claim), quota: *quota, has_met_itself: false, reply };
@@ -171,7 +188,12 @@ impl Store for PostgresStore {
         Ok(self.first::<Vec<u8>>(BODY, &[&stream]).await?.map(Bytes::from))
     }
 
-    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
+    async fn append(
+        &self,
+        stream: Uuid,
+        attempt: u32,
+        frames: Vec<Frame>,
+    ) -> Result<(), JournalError> {
         self.shared.check_open()?;
         let Some(turn) = self.shared.own.turn(stream).await else {
             return Err(if self.shared.is_seated() {
@@ -223,8 +245,9 @@ impl Store for PostgresStore {
         let (blocks, bytes) = (most(max_packets.max(1)), most(max_bytes));
         let (mut found, mut size) = (Vec::new(), 0);
         for row in self.rows(READ, &[&stream, &cursor, &blocks, &bytes]).await? {
-            let read =
-                || -> Result<_, Failure> { Ok((column::<i64>(&row, 0)?, column::<Vec<u8>>(&row, 1)?)) };
+            let read = || -> Result<_, Failure> {
+                Ok((column::<i64>(&row, 0)?, column::<Vec<u8>>(&row, 1)?))
+            };
             let (last_seq, data) = read().map_err(Failure::into_error)?;
             let frames = block::decode(last_seq.cast_unsigned(), data.into())?;
             for frame in frames.into_iter().filter(|frame| frame.seq > after) {
@@ -250,7 +273,9 @@ impl Store for PostgresStore {
         if !is_name(tenant) || !is_name(key) {
             return Ok(None);
         }
-        let Some(stream) = self.first::<Uuid>(CLAIM, &[&tenant, &key]).await? else { return Ok(None) };
+        let Some(stream) = self.first::<Uuid>(CLAIM, &[&tenant, &key]).await? else {
+            return Ok(None);
+        };
         Ok(Some(self.run(stream).await?.map_or(Found::Expired, Found::Run)))
     }
 
@@ -258,7 +283,12 @@ impl Store for PostgresStore {
         Ok(is_name(tenant) && !self.rows(IS_EXPIRED, &[&tenant, &stream]).await?.is_empty())
     }
 
-    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
+    async fn list(
+        &self,
+        tenant: &str,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError> {
         if !is_name(tenant) {
             return Ok(Vec::new());
         }
@@ -276,7 +306,8 @@ impl Store for PostgresStore {
         if !is_name(tenant) || !is_name(name) {
             return Ok(Vec::new());
         }
-        self.runs(by_name(kind), &[&tenant, &name, &before.unwrap_or(Uuid::max()), &most(limit)]).await
+        self.runs(by_name(kind), &[&tenant, &name, &before.unwrap_or(Uuid::max()), &most(limit)])
+            .await
     }
 
     async fn page(&self, query: Query) -> Result<RunPage, JournalError> {
@@ -507,8 +538,9 @@ impl Store for PostgresStore {
     async fn replicas(&self) -> Result<Vec<ReplicaState>, JournalError> {
         let me = self.shared.me();
         let read = |row: &tokio_postgres::Row| -> Result<ReplicaState, Failure> {
-            let millis =
-                |at: usize| column::<i64>(row, at).map(|ms| Duration::from_millis(ms.max(0).cast_unsigned()));
+            let millis = |at: usize| {
+                column::<i64>(row, at).map(|ms| Duration::from_millis(ms.max(0).cast_unsigned()))
+            };
             let id = column(row, 0)?;
             let standing = match column::<i16>(row, 4)? {
                 1 => Standing::Live,

@@ -32,8 +32,7 @@ const KEPT: &str = "(select stream as id, tenant, null as session, closed_at as 
     (select 1 from capstan.runs r where r.tenant = s.tenant and r.session = s.session and r.state < 3) \
     order by s.used_at, s.id limit $3) order by at, id limit $3";
 const RETIRE: &str = "select capstan.retire_1($1, $2, $3)";
-const CLAIMS: &str =
-    "with gone as (delete from capstan.claims where gone_at <= $1 returning 1) select count(*) from gone";
+const CLAIMS: &str = "with gone as (delete from capstan.claims where gone_at <= $1 returning 1) select count(*) from gone";
 const SESSIONS: &str = "with gone as (delete from capstan.sessions s where s.used_at <= $1 \
     and case when $2::text is null then s.tenant <> all ($3) else s.tenant = $2 end returning s.tenant, s.session), \
     said as (delete from capstan.turns t using gone where t.tenant = gone.tenant and t.session = gone.session) \
@@ -84,8 +83,8 @@ impl Shared {
         now: Timestamp,
         report: &mut Expired,
     ) -> Result<(), JournalError> {
-        let is_measured =
-            retention.max_bytes.is_some() || retention.tenants.values().any(|own| own.max_bytes.is_some());
+        let is_measured = retention.max_bytes.is_some()
+            || retention.tenants.values().any(|own| own.max_bytes.is_some());
         let sizes = if is_measured { self.sizes().await? } else { HashMap::new() };
         let mut judge = Judge::new(retention, now, &sizes);
         let (mut after, mut is_more) = ((i64::MIN, Uuid::nil()), true);
@@ -94,7 +93,8 @@ impl Shared {
             is_more = page.last().is_some_and(|last| !judge.is_done(last.at));
             after = page.last().map_or(after, |last| (last.at.as_micros(), last.id));
             let due = page.iter().filter(|kept| judge.is_due(&kept.tenant, kept.at, kept.size));
-            let (sessions, streams): (Vec<_>, Vec<_>) = due.partition(|kept| kept.session.is_some());
+            let (sessions, streams): (Vec<_>, Vec<_>) =
+                due.partition(|kept| kept.session.is_some());
             for step in streams.chunks(STEP) {
                 let streams: Vec<Uuid> = step.iter().map(|kept| kept.id).collect();
                 let gone = self.reads.query(RETIRE, &[&streams, &now.as_micros(), &false]).await?;
@@ -103,7 +103,8 @@ impl Shared {
             }
             for kept in sessions {
                 let used_at = kept.at.as_micros();
-                let gone = self.count(FORGET_UNUSED, &[&kept.tenant, &kept.session, &used_at]).await?;
+                let gone =
+                    self.count(FORGET_UNUSED, &[&kept.tenant, &kept.session, &used_at]).await?;
                 report.sessions += gone;
                 report.bytes += gone * kept.size;
             }
@@ -113,8 +114,9 @@ impl Shared {
 
     async fn sizes(&self) -> Result<HashMap<String, u64>, JournalError> {
         let rows = self.reads.query(SIZES, &[]).await?;
-        let read =
-            |row| -> Result<_, Failure> { Ok((column(row, 0)?, column::<i64>(row, 1)?.cast_unsigned())) };
+        let read = |row| -> Result<_, Failure> {
+            Ok((column(row, 0)?, column::<i64>(row, 1)?.cast_unsigned()))
+        };
         rows.iter().map(|row| read(row).map_err(Failure::into_error)).collect()
     }
 
@@ -123,17 +125,30 @@ impl Shared {
         let read = |row| -> Result<_, Failure> {
             let (at, size) =
                 (Timestamp::from_micros(column(row, 3)?), column::<i64>(row, 4)?.cast_unsigned());
-            Ok(Kept { id: column(row, 0)?, tenant: column(row, 1)?, session: column(row, 2)?, at, size })
+            Ok(Kept {
+                id: column(row, 0)?,
+                tenant: column(row, 1)?,
+                session: column(row, 2)?,
+                at,
+                size,
+            })
         };
         rows.iter().map(|row| read(row).map_err(Failure::into_error)).collect()
     }
 
-    async fn expire_sessions(&self, retention: &Retention, now: Timestamp) -> Result<u64, JournalError> {
+    async fn expire_sessions(
+        &self,
+        retention: &Retention,
+        now: Timestamp,
+    ) -> Result<u64, JournalError> {
         let special: Vec<&str> = retention.tenants.keys().map(String::as_str).collect();
         let before = |age| retention.before(now, age).as_micros();
-        let mut count = self.count(SESSIONS, &[&before(retention.max_age), &None::<&str>, &special]).await?;
+        let mut count =
+            self.count(SESSIONS, &[&before(retention.max_age), &None::<&str>, &special]).await?;
         for (tenant, own) in &retention.tenants {
-            count += self.count(SESSIONS, &[&before(own.max_age), &Some(tenant.as_str()), &special]).await?;
+            count += self
+                .count(SESSIONS, &[&before(own.max_age), &Some(tenant.as_str()), &special])
+                .await?;
         }
         Ok(count)
     }
@@ -144,7 +159,8 @@ impl Shared {
         params: super::link::Params<'_>,
     ) -> Result<u64, JournalError> {
         let rows = self.reads.query(statement, params).await?;
-        let count: i64 = rows.first().map_or(Ok(0), |row| column(row, 0)).map_err(Failure::into_error)?;
+        let count: i64 =
+            rows.first().map_or(Ok(0), |row| column(row, 0)).map_err(Failure::into_error)?;
         Ok(count.cast_unsigned())
     }
 
@@ -163,7 +179,11 @@ impl Shared {
         Ok(is_gone)
     }
 
-    pub(super) async fn purge_session(&self, tenant: &str, session: &str) -> Result<bool, JournalError> {
+    pub(super) async fn purge_session(
+        &self,
+        tenant: &str,
+        session: &str,
+    ) -> Result<bool, JournalError> {
         self.check_open()?;
         let rows = self.reads.query(FORGET, &[&tenant, &session]).await?;
         rows.first().map_or(Ok(false), |row| column(row, 0)).map_err(Failure::into_error)

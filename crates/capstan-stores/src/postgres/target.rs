@@ -50,8 +50,8 @@ impl Target {
             url.query_pairs_mut().extend_pairs(kept);
         }
         // Its own words may repeat a password.
-        let mut config =
-            Config::from_str(url.as_str()).map_err(|_| wrong("PostgreSQL's client cannot read it"))?;
+        let mut config = Config::from_str(url.as_str())
+            .map_err(|_| wrong("PostgreSQL's client cannot read it"))?;
         config.connect_timeout(CONNECT).tcp_user_timeout(SILENCE).keepalives_idle(SILENCE);
         if config.get_application_name().is_none() {
             config.application_name("capstan");
@@ -92,7 +92,10 @@ fn read_roots(file: &str) -> Result<RootCertStore, JournalError> {
 }
 
 fn wrong(why: &str) -> JournalError {
-    JournalError::new(ErrorKind::Unsupported, format!("the journal's PostgreSQL URL is of no use: {why}"))
+    JournalError::new(
+        ErrorKind::Unsupported,
+        format!("the journal's PostgreSQL URL is of no use: {why}"),
+    )
 }
 
 #[cfg(test)]
@@ -103,17 +106,22 @@ mod tests {
 
     #[test]
     fn what_postgres_tools_understand_is_understood() {
-        let target =
-            Target::parse("postgres://u:p@db.example:5433/journal?sslmode=verify-full&application_name=a")
-                .unwrap();
+        let target = Target::parse(
+            "postgres://u:p@db.example:5433/journal?sslmode=verify-full&application_name=a",
+        )
+        .unwrap();
         let config = target.config;
         assert_eq!((config.get_user(), config.get_dbname()), (Some("u"), Some("journal")));
-        assert_eq!((config.get_ssl_mode(), config.get_application_name()), (SslMode::Require, Some("a")));
+        assert_eq!(
+            (config.get_ssl_mode(), config.get_application_name()),
+            (SslMode::Require, Some("a"))
+        );
         assert_eq!(
             (config.get_hosts(), config.get_ports()),
             (&[Host::Tcp("db.example".into())][..], &[5433][..])
         );
-        let socket = Target::parse("postgres:///journal?host=/run/pg&sslmode=disable").unwrap().config;
+        let socket =
+            Target::parse("postgres:///journal?host=/run/pg&sslmode=disable").unwrap().config;
         assert_eq!(socket.get_hosts(), [Host::Unix("/run/pg".into())]);
     }
 

@@ -57,7 +57,9 @@ where
 
     fn connect(self, stream: S) -> Self::Future {
         match ServerName::try_from(self.host) {
-            Ok(host) => self.connector.connect(host, stream).map(|made| made.map(Encrypted)).boxed(),
+            Ok(host) => {
+                self.connector.connect(host, stream).map(|made| made.map(Encrypted)).boxed()
+            }
             Err(error) => ready(Err(io::Error::new(io::ErrorKind::InvalidInput, error))).boxed(),
         }
     }
@@ -88,7 +90,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Encrypted<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, buf)
     }
 

@@ -13,7 +13,9 @@ mod postgres_server;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_journal::{Attempt, Budget, Claim, Frame, Query, Quota, Retention, Run, RunState, Status, Store};
+use capstan_journal::{
+    Attempt, Budget, Claim, Frame, Query, Quota, Retention, Run, RunState, Status, Store,
+};
 use capstan_protocol::Timestamp;
 use capstan_stores::{Durability, open};
 use proptest::prelude::*;
@@ -93,7 +95,10 @@ impl Journal {
         change(&mut to);
         let next = to.last_seq + 1;
         assert!(
-            self.store().transition(from, to, vec![Frame::new(next, "data: {}\n\n")], None).await.unwrap()
+            self.store()
+                .transition(from, to, vec![Frame::new(next, "data: {}\n\n")], None)
+                .await
+                .unwrap()
         );
     }
 
@@ -115,7 +120,9 @@ impl Journal {
                 self.store().claim(claim, &Quota::UNLIMITED).await.unwrap();
             }
             Step::Fail { at, code, is_last } => {
-                let Some(run) = self.one(at, |run| run.state == RunState::Running).await else { return };
+                let Some(run) = self.one(at, |run| run.state == RunState::Running).await else {
+                    return;
+                };
                 self.change(run, |run| {
                     let attempt = run.attempts.last_mut().unwrap();
                     attempt.fault = Some(CODES[code].into());
@@ -126,23 +133,31 @@ impl Journal {
                 .await;
             }
             Step::Arm { at, request } => {
-                let Some(run) = self.one(at, |run| run.state == RunState::Waiting).await else { return };
+                let Some(run) = self.one(at, |run| run.state == RunState::Waiting).await else {
+                    return;
+                };
                 self.change(run, |run| {
                     (run.state, run.attempt) = (RunState::Running, run.attempt + 1);
                     let request_id = Some(format!("r{request}"));
-                    run.attempts.push(Attempt { request_id, ..Attempt::new(run.attempt, run.updated_at) });
+                    run.attempts
+                        .push(Attempt { request_id, ..Attempt::new(run.attempt, run.updated_at) });
                 })
                 .await;
             }
             Step::Finish { at } => {
-                let Some(run) = self.one(at, |run| run.state == RunState::Running).await else { return };
+                let Some(run) = self.one(at, |run| run.state == RunState::Running).await else {
+                    return;
+                };
                 self.change(run, |run| {
-                    (run.state, run.fault, run.closed_at) = (RunState::Closed, None, Some(run.updated_at));
+                    (run.state, run.fault, run.closed_at) =
+                        (RunState::Closed, None, Some(run.updated_at));
                 })
                 .await;
             }
             Step::Purge { at } => {
-                let Some(run) = self.one(at, |run| run.state == RunState::Closed).await else { return };
+                let Some(run) = self.one(at, |run| run.state == RunState::Closed).await else {
+                    return;
+                };
                 assert!(self.store().purge(run.stream_id, Timestamp::now()).await.unwrap());
             }
             Step::Expire => {
@@ -168,7 +183,8 @@ impl Journal {
         let mut questions = vec![asked()];
         for code in CODES {
             let of_code = Query { fault: Some(code.into()), ..asked() };
-            questions.push(Query { tenants: Some(vec!["a".into(), "c".into()]), ..of_code.clone() });
+            questions
+                .push(Query { tenants: Some(vec!["a".into(), "c".into()]), ..of_code.clone() });
             questions.push(of_code);
         }
         for n in 0..4 {
@@ -200,7 +216,10 @@ fn says(run: &Run, question: &Query) -> bool {
         && question.agent.iter().all(|agent| *agent == run.agent)
         && question.session.iter().all(|session| *session == run.session)
         && question.status.iter().all(|status| *status == Status::of(run))
-        && question.fault.iter().all(|code| attempts().any(|attempt| attempt.fault.as_ref() == Some(code)))
+        && question
+            .fault
+            .iter()
+            .all(|code| attempts().any(|attempt| attempt.fault.as_ref() == Some(code)))
         && question.request_id.iter().all(|id| {
             run.request_id.as_ref() == Some(id)
                 || attempts().any(|attempt| attempt.request_id.as_ref() == Some(id))

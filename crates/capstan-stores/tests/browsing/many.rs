@@ -20,7 +20,11 @@ fn questions(filling: &Filling) -> Vec<(Query, bool)> {
         (Query { tenants: tenant(0), ..asked() }, true),
         (Query { tenants: tenant(1), status: Some(Status::Failed), ..asked() }, false),
         (
-            Query { tenants: Some(filling.tenants[1..].to_vec()), agent: Some(AGENTS[1].into()), ..asked() },
+            Query {
+                tenants: Some(filling.tenants[1..].to_vec()),
+                agent: Some(AGENTS[1].into()),
+                ..asked()
+            },
             false,
         ),
         (Query { status: Some(Status::Healed), ..asked() }, false),
@@ -33,19 +37,37 @@ fn questions(filling: &Filling) -> Vec<(Query, bool)> {
         (Query { fault: Some("nobody_met_it".into()), ..asked() }, true),
         (Query { request_id: Some(format!("ticket-{old}")), ..asked() }, true),
         (Query { trace_id: Some(format!("{old:032x}")), ..asked() }, true),
-        (Query { tenants: tenant(0), session: Some(format!("session-{}", old / TURNS)), ..asked() }, true),
-        (Query { from: Some(filling.stream(old)), before: Some(filling.stream(old + 300)), ..asked() }, true),
+        (
+            Query {
+                tenants: tenant(0),
+                session: Some(format!("session-{}", old / TURNS)),
+                ..asked()
+            },
+            true,
+        ),
+        (
+            Query {
+                from: Some(filling.stream(old)),
+                before: Some(filling.stream(old + 300)),
+                ..asked()
+            },
+            true,
+        ),
     ]
 }
 
 /// The answer to a question, page after page; how long each took.
 async fn whole(store: &dyn Store, asked: &Query, is_led: bool) -> (Vec<Uuid>, Vec<Duration>) {
-    let (mut found, mut times, mut before, mut looked_at) = (Vec::new(), Vec::new(), asked.before, 0);
+    let (mut found, mut times, mut before, mut looked_at) =
+        (Vec::new(), Vec::new(), asked.before, 0);
     loop {
         let began = Instant::now();
         let page = store.page(Query { before, ..asked.clone() }).await.unwrap();
         times.push(began.elapsed());
-        assert!(page.looked_at <= asked.budget.records && page.runs.len() <= Query::MOST, "{asked:?}");
+        assert!(
+            page.looked_at <= asked.budget.records && page.runs.len() <= Query::MOST,
+            "{asked:?}"
+        );
         looked_at += page.looked_at;
         found.extend(page.runs.iter().map(|run| run.stream_id));
         before = page.next;
@@ -53,7 +75,11 @@ async fn whole(store: &dyn Store, asked: &Query, is_led: bool) -> (Vec<Uuid>, Ve
             break;
         }
     }
-    assert!(!is_led || looked_at == found.len(), "{asked:?}: {looked_at} looked at for {}", found.len());
+    assert!(
+        !is_led || looked_at == found.len(),
+        "{asked:?}: {looked_at} looked at for {}",
+        found.len()
+    );
     (found, times)
 }
 
@@ -73,7 +99,8 @@ pub(crate) async fn ask_all(
         };
         let asked = runs.iter().filter(in_time).filter(|run| says(run, &question));
         let expected: Vec<_> = asked.map(|run| run.stream_id).collect();
-        let (found, took) = whole(store, &Query { budget, ..question.clone() }, is_led && counts).await;
+        let (found, took) =
+            whole(store, &Query { budget, ..question.clone() }, is_led && counts).await;
         assert!(found == expected, "{question:?}: {} of {}", found.len(), expected.len());
         times.extend(took);
     }

@@ -11,7 +11,8 @@ use crate::postgres_server::Database;
 
 async fn filled(count: usize) -> Option<(Database, Arc<dyn Store>, Filling)> {
     let database = Database::create()?;
-    let (store, filling) = (database.store(Durability::Process, Replica::default()).await, filling(count));
+    let (store, filling) =
+        (database.store(Durability::Process, Replica::default()).await, filling(count));
     filling.fill(&store).await;
     Some((database, store, filling))
 }

@@ -90,7 +90,8 @@ impl Filling {
         let attempt = &mut run.attempts[0];
         (attempt.first_packet_at, attempt.ended_at) =
             (Some(first), Some(if is_healed { middle } else { last }));
-        (attempt.from_seq, attempt.to_seq, attempt.fault) = (Some(1), Some(3), code.map(str::to_owned));
+        (attempt.from_seq, attempt.to_seq, attempt.fault) =
+            (Some(1), Some(3), code.map(str::to_owned));
         if is_healed {
             run.attempt = 2;
             run.attempts.push(Attempt { ended_at: Some(last), ..Attempt::new(2, middle) });
@@ -120,10 +121,14 @@ impl Filling {
 }
 
 fn packets(stream: Uuid, at: Timestamp) -> Vec<Frame> {
-    let packets =
-        [("DELTA", r#""A drum ""#), ("DELTA", r#""that turns.""#), ("CLOSE", r#"{"reason":"completed"}"#)];
+    let packets = [
+        ("DELTA", r#""A drum ""#),
+        ("DELTA", r#""that turns.""#),
+        ("CLOSE", r#"{"reason":"completed"}"#),
+    ];
     let frame = |(seq, (op, p)): (u64, (&str, &str))| {
-        let data = format!(r#"{{"stream_id":"{stream}","seq":{seq},"op":"{op}","t":"{at}","p":{p}}}"#);
+        let data =
+            format!(r#"{{"stream_id":"{stream}","seq":{seq},"op":"{op}","t":"{at}","p":{p}}}"#);
         Frame::new(seq, format!("event: stream.packet\nid: {stream}:{seq}\ndata: {data}\n\n"))
     };
     (1..).zip(packets).map(frame).collect()

@@ -48,7 +48,10 @@ impl Network {
         let address = listener.local_addr().unwrap();
         let accepting = tokio::spawn(accept(listener, Arc::clone(&inner)));
         let name = base.rsplit('/').next().unwrap();
-        (Self { address, inner, accepting }, format!("postgres://postgres@{address}/{name}?sslmode=disable"))
+        (
+            Self { address, inner, accepting },
+            format!("postgres://postgres@{address}/{name}?sslmode=disable"),
+        )
     }
 
     /// From now on it leads to another server.
@@ -118,7 +121,10 @@ async fn pump(
         if count == 0 {
             return Ok(());
         }
-        let now = *weather.wait_for(|weather| *weather != Weather::Still).await.map_err(io::Error::other)?;
+        let now = *weather
+            .wait_for(|weather| *weather != Weather::Still)
+            .await
+            .map_err(io::Error::other)?;
         if now == Weather::Fair || !is_answer {
             to.write_all(&bytes[..count]).await?;
         }

@@ -13,7 +13,8 @@ use capstan_stores::{Durability, Options, connect, migrate};
 use uuid::Uuid;
 
 /// What a database is made of.
-const MIGRATIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../capstan-stores/src/postgres/migrations");
+const MIGRATIONS: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../capstan-stores/src/postgres/migrations");
 
 pub struct Database {
     /// As an administrator.
@@ -37,9 +38,13 @@ impl Database {
 
     /// With a secret of its own.
     fn copy(&self, template: &str) -> Output {
-        let mut psql = client(&self.server, &format!("create database {} template {template}", self.name));
+        let mut psql =
+            client(&self.server, &format!("create database {} template {template}", self.name));
         psql.args(["-c", &format!("\\c {}", self.name)]);
-        psql.args(["-c", "update capstan.meta set secret = sha256(gen_random_uuid()::text::bytea)"]);
+        psql.args([
+            "-c",
+            "update capstan.meta set secret = sha256(gen_random_uuid()::text::bytea)",
+        ]);
         psql.output().unwrap()
     }
 
@@ -208,7 +213,9 @@ impl Engine {
         // To copy one that nobody has used is faster than to make one.
         let data = engine.data();
         let made = match std::env::var_os("CAPSTAN_TEST_POSTGRES_DATA") {
-            Some(unused) => as_user(Path::new("cp")).arg("-a").args([Path::new(&unused), &data]).output(),
+            Some(unused) => {
+                as_user(Path::new("cp")).arg("-a").args([Path::new(&unused), &data]).output()
+            }
             None => program("initdb").args(INITDB).arg(&data).output(),
         };
         let made = made.unwrap();
@@ -227,21 +234,24 @@ impl Engine {
             "--username=postgres",
             "--host",
         ]);
-        let copied = copy.arg(self.folder.path()).arg("--pgdata").arg(standby.data()).output().unwrap();
+        let copied =
+            copy.arg(self.folder.path()).arg("--pgdata").arg(standby.data()).output().unwrap();
         assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
         standby.started()
     }
 
     fn in_a_folder(settings: &[&str]) -> Self {
         let settings = settings.iter().map(|setting| format!("-c{setting}")).collect();
-        let engine = Self { folder: tempfile::tempdir().unwrap(), settings, child: None, is_mounted: false };
+        let engine =
+            Self { folder: tempfile::tempdir().unwrap(), settings, child: None, is_mounted: false };
         engine.own_folder();
         engine
     }
 
     fn own_folder(&self) {
         if is_root() {
-            let owned = Command::new("chown").arg("postgres:").arg(self.folder.path()).status().unwrap();
+            let owned =
+                Command::new("chown").arg("postgres:").arg(self.folder.path()).status().unwrap();
             assert!(owned.success());
         }
     }
@@ -317,8 +327,14 @@ impl Drop for Engine {
     }
 }
 
-const INITDB: [&str; 6] =
-    ["--auth=trust", "--no-sync", "--locale=C", "--encoding=UTF8", "--username=postgres", "--pgdata"];
+const INITDB: [&str; 6] = [
+    "--auth=trust",
+    "--no-sync",
+    "--locale=C",
+    "--encoding=UTF8",
+    "--username=postgres",
+    "--pgdata",
+];
 
 fn is_root() -> bool {
     Command::new("id").arg("-u").output().unwrap().stdout == b"0\n"
@@ -326,8 +342,9 @@ fn is_root() -> bool {
 
 /// A program of PostgreSQL's: not what only leads to it.
 pub fn path_of(name: &str) -> PathBuf {
-    let line =
-        format!("ls /usr/lib/postgresql/*/bin/{name} 2>/dev/null | sort -V | tail -1; command -v {name}");
+    let line = format!(
+        "ls /usr/lib/postgresql/*/bin/{name} 2>/dev/null | sort -V | tail -1; command -v {name}"
+    );
     let found = Command::new("sh").args(["-c", &line]).output().unwrap();
     String::from_utf8(found.stdout).unwrap().lines().next().unwrap().into()
 }

@@ -10,7 +10,9 @@ pub(crate) async fn duplicates_race_to_one_winner(backend: &Backend) {
     let tasks: Vec<_> = (0..1000)
         .map(|_| {
             let store = backend.store.clone();
-            tokio::spawn(async move { store.claim(claim("local", "same"), &Quota::UNLIMITED).await.unwrap() })
+            tokio::spawn(async move {
+                store.claim(claim("local", "same"), &Quota::UNLIMITED).await.unwrap()
+            })
         })
         .collect();
     let mut winners = 0;
@@ -56,7 +58,9 @@ pub(crate) async fn keys_are_scoped_by_tenant(backend: &Backend) {
 pub(crate) async fn names_too_long_for_a_key_are_refused_or_kept(backend: &Backend) {
     let key = "k".repeat(70_000);
     match backend.store.claim(claim("local", &key), &Quota::UNLIMITED).await {
-        Ok(claimed) => assert!(claimed.is_new && backend.store.find("local", &key).await.unwrap().is_some()),
+        Ok(claimed) => {
+            assert!(claimed.is_new && backend.store.find("local", &key).await.unwrap().is_some())
+        }
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             assert_eq!(backend.store.find("local", &key).await.unwrap(), None);
@@ -71,7 +75,9 @@ async fn asker(backend: &Backend, tenant: &str, session: &str) -> Run {
     let run = backend.store.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
     let asked = Asked::new(vec![("q".into(), None)]);
     let to = Run { asked: Some(asked), ..moved(&run, RunState::Closed, 1) };
-    assert!(backend.store.transition((RunState::Running, 1), to, frames(1, 1), None).await.unwrap());
+    assert!(
+        backend.store.transition((RunState::Running, 1), to, frames(1, 1), None).await.unwrap()
+    );
     backend.store.run(run.stream_id).await.unwrap().unwrap()
 }
 
@@ -87,7 +93,10 @@ pub(crate) async fn questions_are_answered_once_and_in_their_session(backend: &B
     let asked = asker(backend, "t", "s").await;
     let mut stranger = answering(&asked, "k0");
     stranger.session = "another".into();
-    assert_eq!(store.claim(stranger, &Quota::UNLIMITED).await.unwrap_err().kind(), ErrorKind::Answered);
+    assert_eq!(
+        store.claim(stranger, &Quota::UNLIMITED).await.unwrap_err().kind(),
+        ErrorKind::Answered
+    );
     assert_eq!(store.find("t", "k0").await.unwrap(), None, "a refused claim leaves nothing behind");
     let first = store.claim(answering(&asked, "k1"), &Quota::UNLIMITED).await.unwrap();
     assert!(first.is_new);

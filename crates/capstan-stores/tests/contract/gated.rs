@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use capstan_journal::{
-    Claim, Claimed, Expired, Found, Frame, JournalError, NameKind, Quota, Retention, Run, RunState, Secret,
-    Store, StoredTurn, Usage,
+    Claim, Claimed, Expired, Found, Frame, JournalError, NameKind, Quota, Retention, Run, RunState,
+    Secret, Store, StoredTurn, Usage,
 };
 use capstan_protocol::Timestamp;
 use tokio::sync::Semaphore;
@@ -34,7 +34,12 @@ impl Store for Gated {
     async fn body(&self, stream: Uuid) -> Result<Option<Bytes>, JournalError> {
         self.store.body(stream).await
     }
-    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
+    async fn append(
+        &self,
+        stream: Uuid,
+        attempt: u32,
+        frames: Vec<Frame>,
+    ) -> Result<(), JournalError> {
         self.gate.acquire().await.unwrap().forget();
         self.store.append(stream, attempt, frames).await
     }
@@ -83,7 +88,12 @@ impl Store for Gated {
     async fn find(&self, tenant: &str, key: &str) -> Result<Option<Found>, JournalError> {
         self.store.find(tenant, key).await
     }
-    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
+    async fn list(
+        &self,
+        tenant: &str,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError> {
         self.store.list(tenant, before, limit).await
     }
     async fn open_runs(&self) -> Result<Vec<Run>, JournalError> {

@@ -185,7 +185,8 @@ impl Backend {
     /// A store on disk of which all tenants, or none, are kept in memory.
     fn split(is_private: bool) -> Self {
         let Self { store, _folder, .. } = Self::disk(Durability::Process);
-        let journal = Journal::new(store, TailLimits::default()).keeping_in_memory(move |_| is_private);
+        let journal =
+            Journal::new(store, TailLimits::default()).keeping_in_memory(move |_| is_private);
         Self::of(journal.store().clone(), _folder)
     }
 
@@ -212,8 +213,11 @@ impl Backend {
 
     /// Claims a new run of this tenant.
     async fn start(&self, tenant: &str) -> Run {
-        let claimed =
-            self.store.claim(claim(tenant, &Uuid::new_v4().to_string()), &Quota::UNLIMITED).await.unwrap();
+        let claimed = self
+            .store
+            .claim(claim(tenant, &Uuid::new_v4().to_string()), &Quota::UNLIMITED)
+            .await
+            .unwrap();
         assert!(claimed.is_new);
         claimed.run
     }
@@ -229,11 +233,13 @@ impl Backend {
 
     /// A run that began and ended at a moment and left its turn to a session.
     async fn said(&self, tenant: &str, session: &str, text: &str, at: Timestamp) -> StoredTurn {
-        let claim =
-            Claim { session: session.into(), created_at: at, ..claim(tenant, &Uuid::new_v4().to_string()) };
+        let claim = Claim {
+            session: session.into(),
+            created_at: at,
+            ..claim(tenant, &Uuid::new_v4().to_string())
+        };
         let run = self.store.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
-        let said =
-            json!({"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": text}]});
+        let said = json!({"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": text}]});
         let turn = StoredTurn::new(run.stream_id, at, 2, said);
         let to = Run { closed_at: Some(at), ..moved(&run, RunState::Closed, 1) };
         let from = (RunState::Running, 1);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use capstan_journal::{
-    Attempt, Budget, Claim, Counts, Query, Quota, Retention, Rollup, RollupKey, Run, RunPage, RunState,
-    Status,
+    Attempt, Budget, Claim, Counts, Query, Quota, Retention, Rollup, RollupKey, Run, RunPage,
+    RunState, Status,
 };
 use capstan_protocol::Timestamp;
 use uuid::Uuid;
@@ -43,7 +43,9 @@ async fn failed(backend: &Backend, tenant: &str, codes: &[&str], state: RunState
     if state == RunState::Closed {
         to.closed_at = Some(to.updated_at);
     }
-    assert!(backend.store.transition((RunState::Running, 1), to, frames(1, 2), None).await.unwrap());
+    assert!(
+        backend.store.transition((RunState::Running, 1), to, frames(1, 2), None).await.unwrap()
+    );
     backend.store.run(run.stream_id).await.unwrap().unwrap()
 }
 
@@ -82,7 +84,10 @@ pub(crate) async fn a_page_is_of_all_tenants_or_some_newest_first(backend: &Back
     let (from, before) = (Some(runs[6].stream_id), Some(runs[2].stream_id));
     let between = page(Query { from, before, ..query() }).await.unwrap();
     assert_eq!(ids(&between), runs[3..=6].iter().map(|run| run.stream_id).collect::<Vec<_>>());
-    assert_eq!(page(Query { from: before, before: from, ..query() }).await.unwrap(), RunPage::default());
+    assert_eq!(
+        page(Query { from: before, before: from, ..query() }).await.unwrap(),
+        RunPage::default()
+    );
 }
 
 pub(crate) async fn a_page_is_filtered_by_what_its_runs_are(backend: &Backend) {
@@ -90,10 +95,12 @@ pub(crate) async fn a_page_is_filtered_by_what_its_runs_are(backend: &Backend) {
     let waits = failed(backend, "a", &["timeout"], RunState::Waiting).await;
     let failed_run = failed(backend, "b", &["timeout", "rate_limited"], RunState::Closed).await;
     let mut healed = failed(backend, "b", &["timeout"], RunState::Waiting).await;
-    for (from, to) in
-        [((RunState::Waiting, 1), (RunState::Running, 2)), ((RunState::Running, 2), (RunState::Closed, 2))]
-    {
-        let next = Run { fault: None, reason: Some("completed".into()), ..moved(&healed, to.0, to.1) };
+    for (from, to) in [
+        ((RunState::Waiting, 1), (RunState::Running, 2)),
+        ((RunState::Running, 2), (RunState::Closed, 2)),
+    ] {
+        let next =
+            Run { fault: None, reason: Some("completed".into()), ..moved(&healed, to.0, to.1) };
         assert!(backend.store.transition(from, next, vec![], None).await.unwrap());
     }
     healed = backend.store.run(healed.stream_id).await.unwrap().unwrap();
@@ -108,7 +115,11 @@ pub(crate) async fn a_page_is_filtered_by_what_its_runs_are(backend: &Backend) {
         (Status::Healed, &healed),
         (Status::Stopped, &stopped),
     ] {
-        assert_eq!(found(Query { status: Some(status), ..query() }).await, [run.stream_id], "{status:?}");
+        assert_eq!(
+            found(Query { status: Some(status), ..query() }).await,
+            [run.stream_id],
+            "{status:?}"
+        );
     }
     assert!(found(Query { status: Some(Status::Done), ..query() }).await.is_empty());
     // Every attempt's fault counts, also that of a run that was healed since.
@@ -129,8 +140,11 @@ pub(crate) async fn a_page_is_filtered_by_what_its_runs_are(backend: &Backend) {
     assert!(found(Query { tenants: Some(vec!["c".into()]), ..by_request("r-a") }).await.is_empty());
     assert_eq!(found(Query { trace_id: Some("t".repeat(32)), ..query() }).await, with_timeout);
     // By session, of one tenant and of several.
-    let by_session =
-        |tenants: Option<Vec<String>>| Query { session: Some("session".into()), tenants, ..query() };
+    let by_session = |tenants: Option<Vec<String>>| Query {
+        session: Some("session".into()),
+        tenants,
+        ..query()
+    };
     assert_eq!(found(by_session(Some(vec!["c".into()]))).await, [stopped.stream_id]);
     assert_eq!(found(by_session(None)).await.len(), 5);
 }
@@ -192,7 +206,10 @@ pub(crate) async fn what_is_gone_is_on_no_page(backend: &Backend) {
         ]
     };
     for question in questions() {
-        assert_eq!(ids(&backend.store.page(question).await.unwrap()), [kept.stream_id, run.stream_id]);
+        assert_eq!(
+            ids(&backend.store.page(question).await.unwrap()),
+            [kept.stream_id, run.stream_id]
+        );
     }
     assert!(backend.store.purge(run.stream_id, Timestamp::now()).await.unwrap());
     for question in questions() {
@@ -206,7 +223,9 @@ pub(crate) async fn what_is_gone_is_on_no_page(backend: &Backend) {
     }
 }
 
-pub(crate) async fn what_was_counted_adds_up_by_the_hour_and_is_kept_for_a_month(backend: &Backend) {
+pub(crate) async fn what_was_counted_adds_up_by_the_hour_and_is_kept_for_a_month(
+    backend: &Backend,
+) {
     let key = |agent: &str| RollupKey {
         tenant: "a".into(),
         agent: agent.into(),
@@ -224,14 +243,21 @@ pub(crate) async fn what_was_counted_adds_up_by_the_hour_and_is_kept_for_a_month
     let found = |from, to| async move {
         let mut rows = store.rollups(from, to).await.unwrap();
         rows.sort_by(|a, b| (a.hour, &a.key).cmp(&(b.hour, &b.key)));
-        rows.iter().map(|row| (row.hour, row.key.agent.clone(), row.counts.fatal)).collect::<Vec<_>>()
+        rows.iter()
+            .map(|row| (row.hour, row.key.agent.clone(), row.counts.fatal))
+            .collect::<Vec<_>>()
     };
     let (x, y) = ("x".to_owned(), "y".to_owned());
     assert_eq!(found(1000, 1000).await, [(1000, x.clone(), 6), (1000, y.clone(), 2)]);
     assert_eq!(found(0, 5000).await.len(), 3);
     assert!(found(1002, 5000).await.is_empty() && found(5, 4).await.is_empty());
-    let first_packets =
-        store.rollups(1000, 1000).await.unwrap().iter().map(|row| row.counts.first_packet[2]).sum::<u64>();
+    let first_packets = store
+        .rollups(1000, 1000)
+        .await
+        .unwrap()
+        .iter()
+        .map(|row| row.counts.first_packet[2])
+        .sum::<u64>();
     assert_eq!(first_packets, 3);
     store.add_rollups(vec![row(1000 + 30 * 24, "x", 1)]).await.unwrap();
     assert_eq!(found(0, 5000).await, [(1001, x.clone(), 3), (1720, x, 1)]);

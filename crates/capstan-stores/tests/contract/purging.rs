@@ -29,14 +29,19 @@ pub(crate) async fn a_purged_stream_is_gone_and_its_claim_stays(backend: &Backen
         store.claim(claim("t", &gone.key), &Quota::UNLIMITED).await.unwrap_err().kind(),
         ErrorKind::Expired
     );
-    assert!(!store.purge(gone.stream_id, Timestamp::now()).await.unwrap(), "there is nothing left to purge");
+    assert!(
+        !store.purge(gone.stream_id, Timestamp::now()).await.unwrap(),
+        "there is nothing left to purge"
+    );
     assert_eq!(store.read(kept.stream_id, 0, 2, 1000).await.unwrap(), frames(1, 2));
 }
 
 pub(crate) async fn what_runs_or_waits_is_not_purged(backend: &Backend) {
     let (running, waiting) = (backend.start("t").await, backend.start("t").await);
     let to = moved(&waiting, RunState::Waiting, 1);
-    assert!(backend.store.transition((RunState::Running, 1), to, frames(1, 3), None).await.unwrap());
+    assert!(
+        backend.store.transition((RunState::Running, 1), to, frames(1, 3), None).await.unwrap()
+    );
     for run in [running, waiting] {
         assert!(!backend.store.purge(run.stream_id, Timestamp::now()).await.unwrap());
         assert!(backend.store.run(run.stream_id).await.unwrap().is_some());

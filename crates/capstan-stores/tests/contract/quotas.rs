@@ -25,7 +25,11 @@ fn over(error: &JournalError) -> Refused {
 }
 
 /// Many claims at once: those that won, and why the others did not.
-async fn rush(backend: &Backend, quota: Quota, claim: impl Fn(usize) -> Claim) -> (Vec<Run>, Vec<Refused>) {
+async fn rush(
+    backend: &Backend,
+    quota: Quota,
+    claim: impl Fn(usize) -> Claim,
+) -> (Vec<Run>, Vec<Refused>) {
     let race = |n| {
         let (store, claim) = (backend.store.clone(), claim(n));
         tokio::spawn(async move { store.claim(claim, &quota).await })
@@ -56,7 +60,11 @@ pub(crate) async fn a_rush_does_not_get_past_runs_at_once(backend: &Backend) {
     assert_eq!(won.len(), 7);
     assert!(lost.iter().all(|refused| *refused == Refused { over: Over::Running, wait: None }));
     let usage = backend.store.usage("t", "0").await.unwrap();
-    assert_eq!((usage.running, usage.waiting, usage.sessions), (7, 0, 7), "a refusal leaves no session");
+    assert_eq!(
+        (usage.running, usage.waiting, usage.sessions),
+        (7, 0, 7),
+        "a refusal leaves no session"
+    );
     assert!(
         backend.store.claim(new_claim("other", "s"), &quota).await.unwrap().is_new,
         "others have their own"
@@ -81,7 +89,10 @@ pub(crate) async fn a_rush_does_not_get_past_the_rate(backend: &Backend) {
     assert_eq!(won.len(), 4, "a minute's worth at once");
     for refused in lost {
         let wait = refused.wait.unwrap();
-        assert!(refused.over == Over::Rate && !wait.is_zero() && wait <= Duration::from_secs(15), "{wait:?}");
+        assert!(
+            refused.over == Over::Rate && !wait.is_zero() && wait <= Duration::from_secs(15),
+            "{wait:?}"
+        );
     }
     assert!(backend.store.claim(new_claim("other", "s"), &quota).await.is_ok());
     // What is refused for another reason does not use the rate up.
@@ -98,14 +109,19 @@ pub(crate) async fn a_rush_does_not_get_past_sessions(backend: &Backend) {
     assert_eq!((won.len(), backend.store.sessions("t").await.unwrap()), (3, 3));
     assert!(lost.iter().all(|refused| refused.over == Over::Sessions));
     let known = won[0].session.clone();
-    assert_eq!(rush(backend, quota, |_| new_claim("t", &known)).await.0.len(), RUSH, "known ones go on");
+    assert_eq!(
+        rush(backend, quota, |_| new_claim("t", &known)).await.0.len(),
+        RUSH,
+        "known ones go on"
+    );
     assert!(backend.store.purge_session("t", &won[1].session).await.unwrap());
     assert_eq!(rush(backend, quota, |n| new_claim("t", &format!("new {n}"))).await.0.len(), 1);
 }
 
 pub(crate) async fn a_sessions_open_runs_count_as_the_turns_they_will_be(backend: &Backend) {
     let quota = Quota { messages_per_session: Some(5), ..Quota::UNLIMITED };
-    close(backend, &backend.store.claim(new_claim("t", "s"), &quota).await.unwrap().run, "one").await;
+    close(backend, &backend.store.claim(new_claim("t", "s"), &quota).await.unwrap().run, "one")
+        .await;
     let (won, lost) = rush(backend, quota, |_| new_claim("t", "s")).await;
     assert_eq!(won.len(), 4);
     assert!(lost.iter().all(|refused| refused.over == Over::Messages));
@@ -114,7 +130,13 @@ pub(crate) async fn a_sessions_open_runs_count_as_the_turns_they_will_be(backend
             RunState::Closed => close(backend, run, "more").await,
             RunState::Running | RunState::Waiting => {
                 let to = moved(run, state, 1);
-                assert!(backend.store.transition((RunState::Running, 1), to, vec![], None).await.unwrap());
+                assert!(
+                    backend
+                        .store
+                        .transition((RunState::Running, 1), to, vec![], None)
+                        .await
+                        .unwrap()
+                );
             }
         }
         assert_eq!(backend.store.usage("t", "s").await.unwrap().messages, 5);
@@ -129,7 +151,8 @@ pub(crate) async fn a_sessions_open_runs_count_as_the_turns_they_will_be(backend
 
 pub(crate) async fn a_rush_does_not_get_past_bytes(backend: &Backend) {
     let body = Bytes::from(vec![b' '; 1000]);
-    let with_body = |tenant: &str, session: &str| Claim { body: body.clone(), ..new_claim(tenant, session) };
+    let with_body =
+        |tenant: &str, session: &str| Claim { body: body.clone(), ..new_claim(tenant, session) };
     let quota = Quota { bytes_per_session: Some(10_500), ..Quota::UNLIMITED };
     let (won, lost) = rush(backend, quota, |_| with_body("t", "s")).await;
     assert_eq!(won.len(), 10);
@@ -161,7 +184,9 @@ pub(crate) async fn a_rush_does_not_get_past_runs_that_wait(backend: &Backend) {
     let (runs, _) = rush(backend, quota, |_| new_claim("t", "s")).await;
     let race = |run: &Run| {
         let (store, to) = (backend.store.clone(), moved(run, RunState::Waiting, 1));
-        tokio::spawn(async move { store.suspend((RunState::Running, 1), to, frames(1, 1), &quota).await })
+        tokio::spawn(async move {
+            store.suspend((RunState::Running, 1), to, frames(1, 1), &quota).await
+        })
     };
     let (mut waits, mut refused) = (0, 0);
     for task in runs.iter().map(race).collect::<Vec<_>>() {
@@ -176,7 +201,8 @@ pub(crate) async fn a_rush_does_not_get_past_runs_that_wait(backend: &Backend) {
     assert_eq!((waits, refused), (3, RUSH - 3));
     let waiting = backend.store.waiting(Timestamp::from_micros(i64::MAX), 99).await.unwrap();
     assert_eq!((waiting.len(), backend.store.usage("t", "s").await.unwrap().waiting), (3, 3));
-    let refused = runs.iter().find(|run| waiting.iter().all(|w| w.stream_id != run.stream_id)).unwrap();
+    let refused =
+        runs.iter().find(|run| waiting.iter().all(|w| w.stream_id != run.stream_id)).unwrap();
     let now = backend.store.run(refused.stream_id).await.unwrap().unwrap();
     assert_eq!((now.state, now.last_seq), (RunState::Running, 0), "it is as it was");
     // Who is armed makes room; a new run is not refused for those that wait.
@@ -187,6 +213,9 @@ pub(crate) async fn a_rush_does_not_get_past_runs_that_wait(backend: &Backend) {
         backend.store.suspend((RunState::Running, 1), to, vec![], &quota)
     };
     assert!(suspend(refused).await.unwrap());
-    assert!(!suspend(refused).await.unwrap(), "who was first is told before what there is room for");
+    assert!(
+        !suspend(refused).await.unwrap(),
+        "who was first is told before what there is room for"
+    );
     assert!(backend.store.claim(new_claim("t", "s"), &quota).await.unwrap().is_new);
 }

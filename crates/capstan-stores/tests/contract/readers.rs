@@ -39,15 +39,19 @@ async fn now<T>(future: impl Future<Output = T>) -> Option<T> {
 }
 
 async fn start(journal: &Journal) -> Uuid {
-    let claimed =
-        journal.claim(claim("local", &Uuid::new_v4().to_string()), &Quota::UNLIMITED).await.unwrap();
+    let claimed = journal
+        .claim(claim("local", &Uuid::new_v4().to_string()), &Quota::UNLIMITED)
+        .await
+        .unwrap();
     claimed.run.stream_id
 }
 
 async fn finish(journal: &Journal, stream: Uuid, last: u64) {
     let run = journal.store().run(stream).await.unwrap().unwrap();
     let to = moved(&run, RunState::Closed, run.attempt);
-    assert!(journal.transition((run.state, run.attempt), to, frames(last, last), None).await.unwrap());
+    assert!(
+        journal.transition((run.state, run.attempt), to, frames(last, last), None).await.unwrap()
+    );
 }
 
 pub(crate) async fn a_reader_sees_frames_only_after_commit(backend: &Backend) {
@@ -107,7 +111,8 @@ pub(crate) async fn a_dropped_append_still_wakes(backend: &Backend) {
 pub(crate) async fn a_thousand_readers_get_all_frames_in_order(backend: &Backend) {
     let journal = backend.journal();
     let id = start(&journal).await;
-    let readers: Vec<_> = (0..1000).map(|_| tokio::spawn(read_to_end(journal.reader(id, 0)))).collect();
+    let readers: Vec<_> =
+        (0..1000).map(|_| tokio::spawn(read_to_end(journal.reader(id, 0)))).collect();
     for seq in 1..=100 {
         journal.append(id, 1, frames(seq, seq)).await.unwrap();
     }
@@ -172,7 +177,9 @@ pub(crate) async fn a_reader_of_an_armed_run_is_not_told_that_it_waits(backend: 
     assert!(journal.transition((RunState::Running, 1), waiting, frames(1, 1), None).await.unwrap());
     // Armed in the store, while the wake-up is still on its way.
     let armed = moved(&run, RunState::Running, 2);
-    assert!(backend.store.transition((RunState::Waiting, 1), armed, Vec::new(), None).await.unwrap());
+    assert!(
+        backend.store.transition((RunState::Waiting, 1), armed, Vec::new(), None).await.unwrap()
+    );
     let found = backend.store.run(id).await.unwrap().unwrap();
     let mut reader = journal.reader_of(&found, 1);
     let end = tokio::spawn(async move { reader.next().await.unwrap() });
@@ -209,9 +216,12 @@ pub(crate) async fn a_reader_of_a_run_that_has_long_closed_is_not_left_waiting(b
     assert_eq!(read_to_end(journal.reader_of(&looked_up, 0)).await, bytes(1, 1));
 }
 
-pub(crate) async fn recent_frames_come_from_memory_and_evicted_ones_from_the_store(backend: &Backend) {
+pub(crate) async fn recent_frames_come_from_memory_and_evicted_ones_from_the_store(
+    backend: &Backend,
+) {
     let store = Gated::new(backend.store.clone(), 1000);
-    let journal = Journal::new(store.clone(), TailLimits { stream_bytes: 2000, total_bytes: 1 << 20 });
+    let journal =
+        Journal::new(store.clone(), TailLimits { stream_bytes: 2000, total_bytes: 1 << 20 });
     let id = start(&journal).await;
     let mut reader = journal.reader(id, 0);
     for seq in 1..=50 {
@@ -226,7 +236,8 @@ pub(crate) async fn recent_frames_come_from_memory_and_evicted_ones_from_the_sto
 
 pub(crate) async fn the_total_of_all_tails_is_bounded(backend: &Backend) {
     let store = Gated::new(backend.store.clone(), 1000);
-    let journal = Journal::new(store.clone(), TailLimits { stream_bytes: 1 << 20, total_bytes: 3000 });
+    let journal =
+        Journal::new(store.clone(), TailLimits { stream_bytes: 1 << 20, total_bytes: 3000 });
     let (old, young) = (start(&journal).await, start(&journal).await);
     let (mut of_old, mut of_young) = (journal.reader(old, 0), journal.reader(young, 0));
     journal.append(old, 1, frames(1, 20)).await.unwrap();
@@ -243,7 +254,10 @@ pub(crate) async fn a_readers_step_is_bounded(backend: &Backend) {
     let journal = backend.journal();
     let id = start(&journal).await;
     journal.append(id, 1, vec![big(1), big(2), big(3)]).await.unwrap();
-    journal.append(id, 1, vec![capstan_journal::Frame::new(4, vec![b'y'; 100_000]), frame(5)]).await.unwrap();
+    journal
+        .append(id, 1, vec![capstan_journal::Frame::new(4, vec![b'y'; 100_000]), frame(5)])
+        .await
+        .unwrap();
     for mut reader in [journal.reader(id, 0), backend.journal().reader(id, 0)] {
         for cursor in [1, 2, 3, 4, 5] {
             assert!(matches!(reader.next().await.unwrap(), Step::Frames(some) if some.len() == 1));
@@ -269,7 +283,8 @@ pub(crate) async fn what_follows_a_full_step_is_fetched_while_it_is_sent(backend
     for (packets, visits) in [(5000, 2), (5, 1)] {
         let run = backend.closed("local", packets, Timestamp::now()).await;
         let store = Gated::new(backend.store.clone(), 0);
-        let mut reader = Journal::new(store.clone(), TailLimits::default()).reader(run.stream_id, 0);
+        let mut reader =
+            Journal::new(store.clone(), TailLimits::default()).reader(run.stream_id, 0);
         assert!(matches!(reader.next().await.unwrap(), Step::Frames(_)));
         while store.reads.load(Ordering::SeqCst) < visits {
             tokio::task::yield_now().await;
@@ -309,7 +324,8 @@ async fn soon<T>(
 
 /// Two journals over one store are two processes, of which one hears nothing of the other.
 pub(crate) async fn what_one_reader_learns_from_the_store_wakes_the_others(backend: &Backend) {
-    let [here, there] = [(); 2].map(|()| Journal::new(backend.store.clone(), TailLimits::default()));
+    let [here, there] =
+        [(); 2].map(|()| Journal::new(backend.store.clone(), TailLimits::default()));
     let id = start(&here).await;
     here.append(id, 1, frames(1, 3)).await.unwrap();
     let mut asleep = there.reader(id, 0);
@@ -319,6 +335,7 @@ pub(crate) async fn what_one_reader_learns_from_the_store_wakes_the_others(backe
     finish(&here, id, 4).await;
     let run = there.store().run(id).await.unwrap().unwrap();
     assert_eq!(there.reader_of(&run, 4).next().await.unwrap(), Step::State(RunState::Closed));
-    let woken = tokio::time::timeout(std::time::Duration::from_secs(30), next).await.expect("it is woken");
+    let woken =
+        tokio::time::timeout(std::time::Duration::from_secs(30), next).await.expect("it is woken");
     assert_eq!(woken.unwrap(), Step::Frames(bytes(4, 4)));
 }

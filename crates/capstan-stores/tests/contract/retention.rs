@@ -149,7 +149,8 @@ pub(crate) async fn turns_count_and_sessions_go_when_it_is_too_much(backend: &Ba
     for (hour, session) in [(0, "old"), (1, "busy"), (2, "young")] {
         backend.said("t", session, &"x".repeat(100_000), at(hour)).await;
     }
-    let bytes = |session: &'static str| async move { store.usage("t", session).await.unwrap().bytes };
+    let bytes =
+        |session: &'static str| async move { store.usage("t", session).await.unwrap().bytes };
     let before = bytes("old").await;
     assert!(before > 300_000, "{before}");
     // A session in which a run is open is in use, however long ago it was used.
@@ -162,8 +163,12 @@ pub(crate) async fn turns_count_and_sessions_go_when_it_is_too_much(backend: &Ba
     assert_eq!((has("old").await, has("busy").await, has("young").await), (false, true, false));
     assert!((100_000..110_000).contains(&bytes("busy").await), "{}", bytes("busy").await);
     // A tenant's own size counts them as well.
-    let tenants = [("u".to_owned(), TenantRetention { max_age: 1000 * HOUR, max_bytes: Some(1_000) })].into();
+    let tenants =
+        [("u".to_owned(), TenantRetention { max_age: 1000 * HOUR, max_bytes: Some(1_000) })].into();
     backend.said("u", "s", &"x".repeat(10_000), at(2)).await;
-    store.expire(&Retention { tenants, max_age: 1000 * HOUR, ..Retention::default() }, at(3)).await.unwrap();
+    store
+        .expire(&Retention { tenants, max_age: 1000 * HOUR, ..Retention::default() }, at(3))
+        .await
+        .unwrap();
     assert!(!store.has_session("u", "s").await.unwrap() && has("busy").await);
 }

@@ -29,7 +29,9 @@ pub(crate) async fn who_loses_the_race_to_end_a_run_leaves_no_turn(backend: &Bac
     let run = backend.store.run(said.stream_id).await.unwrap().unwrap();
     let late = StoredTurn { said: "too late".into(), ..said.clone() };
     let to = moved(&run, RunState::Closed, 1);
-    assert!(!backend.store.transition((RunState::Running, 1), to, vec![], Some(late)).await.unwrap());
+    assert!(
+        !backend.store.transition((RunState::Running, 1), to, vec![], Some(late)).await.unwrap()
+    );
     assert_eq!(backend.store.turns("t", "s", 0, 99, usize::MAX).await.unwrap(), [said]);
 }
 
@@ -50,7 +52,10 @@ pub(crate) async fn turns_are_numbered_counted_and_read_in_pages(backend: &Backe
     assert!(store.purge(said[149].stream_id, Timestamp::now()).await.unwrap());
     assert!(store.purge(said[4].stream_id, Timestamp::now()).await.unwrap());
     assert_eq!(store.turn_count("t", "s").await.unwrap(), 148);
-    assert_eq!(store.turns("t", "s", 4, 2, usize::MAX).await.unwrap(), [said[3].clone(), said[5].clone()]);
+    assert_eq!(
+        store.turns("t", "s", 4, 2, usize::MAX).await.unwrap(),
+        [said[3].clone(), said[5].clone()]
+    );
     let next = Claim { session: "s".into(), ..claim("t", "next") };
     assert_eq!(store.claim(next, &Quota::UNLIMITED).await.unwrap().run.turns_before, 150);
     assert_eq!(backend.said("t", "s", "", at(0)).await.number, 151);
@@ -91,9 +96,13 @@ pub(crate) async fn a_tenants_own_age_holds_for_its_sessions_alone(backend: &Bac
     for tenant in ["brief", "long", "usual"] {
         backend.said(tenant, "s", "", at(0)).await;
     }
-    let own = |hours: u64| TenantRetention { max_age: Duration::from_secs(hours * 3600), max_bytes: None };
+    let own = |hours: u64| TenantRetention {
+        max_age: Duration::from_secs(hours * 3600),
+        max_bytes: None,
+    };
     let tenants = [("brief".to_owned(), own(1)), ("long".to_owned(), own(100))].into();
-    let retention = Retention { max_age: Duration::from_secs(36_000), tenants, ..Retention::default() };
+    let retention =
+        Retention { max_age: Duration::from_secs(36_000), tenants, ..Retention::default() };
     for (hour, left) in [(0, "brief long usual"), (1, "long usual"), (10, "long"), (100, "")] {
         store.expire(&retention, at(hour * HOUR)).await.unwrap();
         for tenant in ["brief", "long", "usual"] {
@@ -111,7 +120,9 @@ pub(crate) async fn a_page_of_turns_is_bounded_by_bytes(backend: &Backend) {
     let mut said = Vec::new();
     for number in 0..70 {
         said.push(
-            backend.said("t", "s", &"x".repeat(if number == 3 { 9_000 } else { 900 }), at(number)).await,
+            backend
+                .said("t", "s", &"x".repeat(if number == 3 { 9_000 } else { 900 }), at(number))
+                .await,
         );
     }
     let (mut pages, mut found) = (Vec::new(), Vec::new());

@@ -10,9 +10,13 @@ pub(crate) async fn frames_are_appended_in_order_or_not_at_all(backend: &Backend
     let id = backend.start("local").await.stream_id;
     let store = &backend.store;
     store.append(id, 1, frames(1, 3)).await.unwrap();
-    for wrong in
-        [frames(3, 4), frames(5, 6), vec![frame(4), frame(6)], vec![frame(4), frame(4)], vec![frame(0)]]
-    {
+    for wrong in [
+        frames(3, 4),
+        frames(5, 6),
+        vec![frame(4), frame(6)],
+        vec![frame(4), frame(4)],
+        vec![frame(0)],
+    ] {
         assert_eq!(store.append(id, 1, wrong).await.unwrap_err().kind(), ErrorKind::OutOfOrder);
     }
     store.append(id, 1, vec![]).await.unwrap();
@@ -28,16 +32,22 @@ pub(crate) async fn another_attempt_or_state_is_fenced(backend: &Backend) {
     let (id, store) = (run.stream_id, &backend.store);
     assert_eq!(store.append(id, 2, frames(1, 1)).await.unwrap_err().kind(), ErrorKind::Fenced);
     store.append(id, 1, frames(1, 1)).await.unwrap();
-    for (from, to) in
-        [((RunState::Running, 1), (RunState::Waiting, 1)), ((RunState::Waiting, 1), (RunState::Running, 2))]
-    {
+    for (from, to) in [
+        ((RunState::Running, 1), (RunState::Waiting, 1)),
+        ((RunState::Waiting, 1), (RunState::Running, 2)),
+    ] {
         assert!(store.transition(from, moved(&run, to.0, to.1), vec![], None).await.unwrap());
         assert_eq!(store.append(id, 1, frames(2, 2)).await.unwrap_err().kind(), ErrorKind::Fenced);
     }
     store.append(id, 2, frames(2, 2)).await.unwrap();
     assert!(
         store
-            .transition((RunState::Running, 2), moved(&run, RunState::Closed, 2), frames(3, 3), None)
+            .transition(
+                (RunState::Running, 2),
+                moved(&run, RunState::Closed, 2),
+                frames(3, 3),
+                None
+            )
             .await
             .unwrap()
     );
@@ -52,8 +62,10 @@ pub(crate) async fn a_transition_is_compare_and_set(backend: &Backend) {
     for stale in [(RunState::Waiting, 1), (RunState::Running, 2), (RunState::Closed, 1)] {
         assert!(!store.transition(stale, closed.clone(), frames(1, 1), None).await.unwrap());
     }
-    let wrong =
-        store.transition((RunState::Running, 1), closed.clone(), frames(2, 2), None).await.unwrap_err();
+    let wrong = store
+        .transition((RunState::Running, 1), closed.clone(), frames(2, 2), None)
+        .await
+        .unwrap_err();
     assert_eq!(wrong.kind(), ErrorKind::OutOfOrder);
     assert_eq!(store.run(id).await.unwrap(), Some(run));
 
@@ -81,9 +93,9 @@ pub(crate) async fn racing_transitions_have_one_winner(backend: &Backend) {
     let tasks: Vec<_> = (0..100)
         .map(|_| {
             let (store, to) = (backend.store.clone(), moved(&run, RunState::Running, 2));
-            tokio::spawn(
-                async move { store.transition((RunState::Waiting, 1), to, vec![], None).await.unwrap() },
-            )
+            tokio::spawn(async move {
+                store.transition((RunState::Waiting, 1), to, vec![], None).await.unwrap()
+            })
         })
         .collect();
     let mut winners = 0;
@@ -102,7 +114,9 @@ pub(crate) async fn a_transition_keeps_what_the_claim_fixed(backend: &Backend) {
     to.last_seq = 99;
     to.not_before = Some(Timestamp::now());
     to.fault = Some("upstream_error".into());
-    assert!(backend.store.transition((RunState::Running, 1), to.clone(), vec![], None).await.unwrap());
+    assert!(
+        backend.store.transition((RunState::Running, 1), to.clone(), vec![], None).await.unwrap()
+    );
     let expected = Run {
         state: RunState::Waiting,
         not_before: to.not_before,
@@ -133,7 +147,8 @@ pub(crate) async fn a_lost_tail_is_marked_by_the_one_gap(backend: &Backend) {
 }
 
 pub(crate) async fn reading_pages_and_seeks(backend: &Backend) {
-    let (id, other) = (backend.start("local").await.stream_id, backend.start("local").await.stream_id);
+    let (id, other) =
+        (backend.start("local").await.stream_id, backend.start("local").await.stream_id);
     let store = &backend.store;
     store.append(id, 1, frames(1, 1000)).await.unwrap();
     store.append(other, 1, frames(1, 3)).await.unwrap();
@@ -184,11 +199,16 @@ pub(crate) async fn open_runs_are_those_that_run_or_wait(backend: &Backend) {
     backend.closed("a", 2, Timestamp::now()).await;
     backend.store.append(running.stream_id, 1, frames(1, 9)).await.unwrap();
     let to = moved(&waiting, RunState::Waiting, 1);
-    assert!(backend.store.transition((RunState::Running, 1), to, frames(1, 1), None).await.unwrap());
+    assert!(
+        backend.store.transition((RunState::Running, 1), to, frames(1, 1), None).await.unwrap()
+    );
     let mut open = backend.store.open_runs().await.unwrap();
     open.sort_by_key(|run| run.stream_id);
     let found: Vec<_> = open.iter().map(|run| (run.stream_id, run.state, run.last_seq)).collect();
-    assert_eq!(found, [(running.stream_id, RunState::Running, 9), (waiting.stream_id, RunState::Waiting, 1)]);
+    assert_eq!(
+        found,
+        [(running.stream_id, RunState::Running, 9), (waiting.stream_id, RunState::Waiting, 1)]
+    );
 }
 
 pub(crate) async fn orphans_run_and_the_waiting_have_waited(backend: &Backend) {
@@ -196,7 +216,9 @@ pub(crate) async fn orphans_run_and_the_waiting_have_waited(backend: &Backend) {
     backend.closed("a", 2, Timestamp::now()).await;
     let at = |seconds: i64| Timestamp::from_micros(1_800_000_000_000_000 + seconds * 1_000_000);
     let to = Run { updated_at: at(0), ..moved(&waiting, RunState::Waiting, 1) };
-    assert!(backend.store.transition((RunState::Running, 1), to, frames(1, 1), None).await.unwrap());
+    assert!(
+        backend.store.transition((RunState::Running, 1), to, frames(1, 1), None).await.unwrap()
+    );
     let ids = |runs: Vec<Run>| runs.into_iter().map(|run| run.stream_id).collect::<Vec<_>>();
     let store = backend.successor().await;
     assert_eq!(ids(store.orphans(0).await.unwrap()), Vec::<Uuid>::new());
@@ -208,13 +230,16 @@ pub(crate) async fn orphans_run_and_the_waiting_have_waited(backend: &Backend) {
 pub(crate) async fn runs_are_found_by_every_name_they_have(backend: &Backend) {
     let store = &backend.store;
     let mut first = claim("t", "k");
-    (first.session, first.chat, first.request_id) = ("s".into(), Some("c".into()), Some("r".into()));
+    (first.session, first.chat, first.request_id) =
+        ("s".into(), Some("c".into()), Some("r".into()));
     first.body_hash = [7; 32];
     let run = store.claim(first, &Quota::UNLIMITED).await.unwrap().run;
     let second = Claim { session: "s".into(), ..claim("t", "k2") };
     let second = store.claim(second, &Quota::UNLIMITED).await.unwrap().run;
     let mut armed = moved(&run, RunState::Waiting, 1);
-    armed.attempts.push(Attempt { request_id: Some("r2".into()), ..Attempt::new(1, run.created_at) });
+    armed
+        .attempts
+        .push(Attempt { request_id: Some("r2".into()), ..Attempt::new(1, run.created_at) });
     assert!(store.transition((RunState::Running, 1), armed, vec![], None).await.unwrap());
     let hash = run.body_hash_text();
     for (kind, name, found) in [
@@ -227,7 +252,11 @@ pub(crate) async fn runs_are_found_by_every_name_they_have(backend: &Backend) {
         (NameKind::Chat, "s", vec![]),
     ] {
         let named = store.named("t", kind, name, None, 9).await.unwrap();
-        assert_eq!(named.iter().map(|run| run.stream_id).collect::<Vec<_>>(), found, "{kind:?} {name}");
+        assert_eq!(
+            named.iter().map(|run| run.stream_id).collect::<Vec<_>>(),
+            found,
+            "{kind:?} {name}"
+        );
         assert_eq!(store.named("other", kind, name, None, 9).await.unwrap(), []);
     }
     let older = store.named("t", NameKind::Session, "s", Some(second.stream_id), 9).await.unwrap();
@@ -273,7 +302,10 @@ pub(crate) async fn a_closed_store_takes_no_writes(backend: &Backend) {
     let id = backend.start("local").await.stream_id;
     backend.store.append(id, 1, frames(1, 2)).await.unwrap();
     backend.store.close().await.unwrap();
-    assert_eq!(backend.store.append(id, 1, frames(3, 3)).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(
+        backend.store.append(id, 1, frames(3, 3)).await.unwrap_err().kind(),
+        ErrorKind::Unavailable
+    );
     let error = backend.store.claim(claim("local", "k"), &Quota::UNLIMITED).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(backend.store.read(id, 0, 10, 1000).await.unwrap(), frames(1, 2));

@@ -27,12 +27,23 @@ fn new_claim(tenant: &str, now: Timestamp) -> Claim {
 }
 
 /// Claims a run at a moment, under this quota.
-async fn start(backend: &Backend, tenant: &str, now: Timestamp, quota: Quota) -> Result<Run, JournalError> {
+async fn start(
+    backend: &Backend,
+    tenant: &str,
+    now: Timestamp,
+    quota: Quota,
+) -> Result<Run, JournalError> {
     Ok(backend.store.claim(new_claim(tenant, now), &quota).await?.run)
 }
 
 /// The run moves on; all its attempts together have used so many tokens.
-async fn moves(backend: &Backend, run: &Run, to: (RunState, u32), tokens: u64, now: Timestamp) -> Run {
+async fn moves(
+    backend: &Backend,
+    run: &Run,
+    to: (RunState, u32),
+    tokens: u64,
+    now: Timestamp,
+) -> Run {
     let from = (run.state, run.attempt);
     let to = Run { tokens, updated_at: now, ..moved(run, to.0, to.1) };
     assert!(backend.store.transition(from, to, vec![], None).await.unwrap());
@@ -46,7 +57,8 @@ async fn spend(backend: &Backend, tenant: &str, tokens: u64, now: Timestamp) {
 
 pub(crate) async fn tokens_are_counted_at_each_attempts_end(backend: &Backend) {
     let now = at(10 * SECOND);
-    let used = async |tenant| backend.store.usage(tenant, "session").await.unwrap().tokens.used(now);
+    let used =
+        async |tenant| backend.store.usage(tenant, "session").await.unwrap().tokens.used(now);
     let run = start(backend, "t", now, Quota::UNLIMITED).await.unwrap();
     assert_eq!(used("t").await, (0, 0));
     let run = moves(backend, &run, (RunState::Running, 2), 30, now).await;
@@ -54,7 +66,13 @@ pub(crate) async fn tokens_are_counted_at_each_attempts_end(backend: &Backend) {
     // Waiting counts what the attempt used, arming nothing.
     let to = Run { tokens: 70, updated_at: now, ..moved(&run, RunState::Waiting, 2) };
     let quota = Quota { waiting: Some(1), ..Quota::UNLIMITED };
-    assert!(backend.store.suspend((RunState::Running, 2), to.clone(), frames(1, 1), &quota).await.unwrap());
+    assert!(
+        backend
+            .store
+            .suspend((RunState::Running, 2), to.clone(), frames(1, 1), &quota)
+            .await
+            .unwrap()
+    );
     assert_eq!(used("t").await, (70, 70));
     // Who comes too late counts nothing.
     assert!(!backend.store.transition((RunState::Running, 2), to, vec![], None).await.unwrap());
@@ -76,9 +94,10 @@ pub(crate) async fn tokens_are_counted_at_each_attempts_end(backend: &Backend) {
 
 pub(crate) async fn a_claim_is_refused_until_exactly_the_wait_is_over(backend: &Backend) {
     let now = at(17 * SECOND + 250_001);
-    for (tenant, over, length) in
-        [("by minute", Over::TokensPerMinute, 60 * SECOND), ("by day", Over::TokensPerDay, 86_400 * SECOND)]
-    {
+    for (tenant, over, length) in [
+        ("by minute", Over::TokensPerMinute, 60 * SECOND),
+        ("by day", Over::TokensPerDay, 86_400 * SECOND),
+    ] {
         let most = |of: Over| (of == over).then_some(100);
         let quota = Quota {
             tokens_per_minute: most(Over::TokensPerMinute),
@@ -89,7 +108,10 @@ pub(crate) async fn a_claim_is_refused_until_exactly_the_wait_is_over(backend: &
         let under_way = start(backend, tenant, now, quota).await.unwrap();
         spend(backend, tenant, 1, now).await;
         let (what, wait) = refusal(&start(backend, tenant, now, quota).await.unwrap_err());
-        assert_eq!((what, wait), (over, Duration::from_micros((length - 17_250_001).unsigned_abs())));
+        assert_eq!(
+            (what, wait),
+            (over, Duration::from_micros((length - 17_250_001).unsigned_abs()))
+        );
         // What there is goes on: a duplicate finds it, and its next attempt is armed.
         let again = Claim { created_at: now, ..claim(tenant, &under_way.key) };
         assert!(!backend.store.claim(again, &quota).await.unwrap().is_new);

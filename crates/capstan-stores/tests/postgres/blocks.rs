@@ -58,5 +58,8 @@ async fn a_read_is_bounded_by_what_it_returns_and_not_by_what_is_stored() {
         (after, reads) = (after + some.len() as u64, reads + 1);
     }
     let size: usize = frames(1, 2000).iter().map(|frame| frame.bytes.len()).sum();
-    assert!(reads <= size / 9000 + 1, "each is as full as it may be: {reads} reads of {size} bytes");
+    assert!(
+        reads <= size / 9000 + 1,
+        "each is as full as it may be: {reads} reads of {size} bytes"
+    );
 }

@@ -17,9 +17,12 @@ fn pages_of_a_claim(database: &Database) -> u64 {
          array[gen_random_uuid()::text], array[null]::uuid[], array['\\x00'::bytea], array['{{}}'], array[0]::bigint[], \
          array[1]::bigint[], array[false], array[null]::text[], array['h'], array['r'], true, {limits})"
     );
-    let plan =
-        database.sql(&format!("begin; {claim}; {claim}; explain (analyze, buffers) {claim}; rollback"));
-    let line = plan.lines().find(|line| line.contains("Buffers: shared")).unwrap_or_else(|| panic!("{plan}"));
+    let plan = database
+        .sql(&format!("begin; {claim}; {claim}; explain (analyze, buffers) {claim}; rollback"));
+    let line = plan
+        .lines()
+        .find(|line| line.contains("Buffers: shared"))
+        .unwrap_or_else(|| panic!("{plan}"));
     line.split(['=', ' ']).filter_map(|word| word.parse::<u64>().ok()).sum()
 }
 
@@ -29,7 +32,8 @@ async fn a_claim_costs_the_same_however_many_sessions_its_tenant_has() {
     database.sql(
         "insert into capstan.replicas values ('00000000-0000-0000-0000-000000000001', 'n', null, '1', now(), now(), 1)",
     );
-    database.sql("insert into capstan.lanes values ('00000000-0000-0000-0000-000000000001', 1, false)");
+    database
+        .sql("insert into capstan.lanes values ('00000000-0000-0000-0000-000000000001', 1, false)");
     database.sql("insert into capstan.tenants values ('t')");
     let few = pages_of_a_claim(&database);
     database

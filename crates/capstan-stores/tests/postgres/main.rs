@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_journal::{
-    Claim, Elsewhere, ErrorKind, Frame, Journal, Load, Over, Quota, Reader, Refused, Replica, Run, RunState,
-    Standing, Step, Store, TailLimits,
+    Claim, Elsewhere, ErrorKind, Frame, Journal, Load, Over, Quota, Reader, Refused, Replica, Run,
+    RunState, Standing, Step, Store, TailLimits,
 };
 use capstan_protocol::Timestamp;
 use capstan_stores::{Durability, Options, connect, migrate};
@@ -36,7 +36,9 @@ fn claim(key: &str) -> Claim {
 
 fn frames(first: u64, last: u64) -> Vec<Frame> {
     (first..=last)
-        .map(|seq| Frame::new(seq, format!("id: {seq}\ndata: {}\n\n", "x".repeat(seq as usize % 97))))
+        .map(|seq| {
+            Frame::new(seq, format!("id: {seq}\ndata: {}\n\n", "x".repeat(seq as usize % 97)))
+        })
         .collect()
 }
 
@@ -88,7 +90,9 @@ async fn a_key_that_both_claim_at_once_is_one_run() {
     let Some((_database, a, b)) = two().await else { return };
     let race = |n: usize| {
         let store = if n.is_multiple_of(2) { a.clone() } else { b.clone() };
-        tokio::spawn(async move { store.claim(claim(&format!("k{}", n / 4)), &UNLIMITED).await.unwrap() })
+        tokio::spawn(async move {
+            store.claim(claim(&format!("k{}", n / 4)), &UNLIMITED).await.unwrap()
+        })
     };
     let tasks: Vec<_> = (0..400).map(race).collect();
     let (mut won, mut streams) = (0, HashSet::new());
@@ -134,13 +138,20 @@ async fn who_is_fenced_writes_no_more_and_its_runs_are_taken_over() {
     assert!(!a.transition((RunState::Running, 1), closed, frames(4, 4), None).await.unwrap());
     tenure.changed().await.unwrap();
     let orphans = b.orphans(9).await.unwrap();
-    assert_eq!(orphans.iter().map(|run| (run.stream_id, run.last_seq)).collect::<Vec<_>>(), [(stream, 3)]);
+    assert_eq!(
+        orphans.iter().map(|run| (run.stream_id, run.last_seq)).collect::<Vec<_>>(),
+        [(stream, 3)]
+    );
     assert_eq!(b.orphans(9).await.unwrap().len(), 1, "told again until it is ended");
     assert!(b.is_tail_certain(stream).await.unwrap());
     let waiting = moved(&run, RunState::Waiting, 1);
     assert!(b.transition((RunState::Running, 1), waiting, frames(4, 4), None).await.unwrap());
     assert_eq!(b.orphans(9).await.unwrap(), []);
-    assert_eq!(a.read(stream, 0, 99, 9999).await.unwrap(), frames(1, 4), "nothing was added after the fence");
+    assert_eq!(
+        a.read(stream, 0, 99, 9999).await.unwrap(),
+        frames(1, 4),
+        "nothing was added after the fence"
+    );
     // It takes part again, under another lease.
     let next = begin(&a, "k2").await;
     a.append(next.stream_id, 1, frames(1, 1)).await.unwrap();
@@ -237,7 +248,8 @@ async fn whoever_claims_a_run_reads_it_from_the_start() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_reads_a_run_is_known_to_the_others_as_long_as_its_process_lives() {
-    const LIVING: &str = "capstan.readers m join capstan.replicas p on p.id = m.replica and p.state < 3";
+    const LIVING: &str =
+        "capstan.readers m join capstan.replicas p on p.id = m.replica and p.state < 3";
     let Some((database, a, b)) = two().await else { return };
     let stream = begin(&a, "k").await.stream_id;
     let elsewhere = async || b.elsewhere(stream, "t").await.unwrap();
@@ -327,7 +339,8 @@ async fn follows(a: Arc<dyn Store>, b: Arc<dyn Store>, is_waited_for: bool) {
     if state == RunState::Waiting {
         seen.extend(later.0);
     }
-    let whole = [bytes(1, 200), "y".repeat(9000).into_bytes(), b"z".to_vec(), bytes(203, 211)].concat();
+    let whole =
+        [bytes(1, 200), "y".repeat(9000).into_bytes(), b"z".to_vec(), bytes(203, 211)].concat();
     assert!(seen == whole, "{} of {} bytes", seen.len(), whole.len());
     // And the other way round: what was this process's own is followed now.
     assert_eq!(rest(&mut a.reader(stream, 203)).await, (bytes(204, 211), RunState::Closed));
@@ -392,7 +405,9 @@ async fn quotas_hold_across_processes_however_many_come_at_once() {
             match task.await.unwrap() {
                 Ok(claimed) => won += usize::from(claimed.is_new),
                 Err(error) => {
-                    let ErrorKind::Refused(Refused { over, .. }) = error.kind() else { panic!("{error:?}") };
+                    let ErrorKind::Refused(Refused { over, .. }) = error.kind() else {
+                        panic!("{error:?}")
+                    };
                     refused.insert(over);
                 }
             }
@@ -417,17 +432,21 @@ async fn a_schema_is_made_once_and_a_later_one_refuses_who_knows_too_little() {
     let schema = migrate(&database.url).await.unwrap();
     assert_eq!(schema.version, capstan_stores::Schema::NEWEST);
     database.sql("update capstan.meta set schema = 99");
-    assert!(begin(&open().await.unwrap(), "k").await.is_open(), "what a later build has added does no harm");
+    assert!(
+        begin(&open().await.unwrap(), "k").await.is_open(),
+        "what a later build has added does no harm"
+    );
     database.sql("update capstan.meta set min_writer = 99");
     assert_eq!(open().await.err().unwrap().kind(), ErrorKind::Unsupported);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_is_not_there_is_said_so_without_its_password() {
-    let error = connect("postgres://u:hunter2@127.0.0.1:1/db", Options::default(), Replica::default())
-        .await
-        .err()
-        .unwrap();
+    let error =
+        connect("postgres://u:hunter2@127.0.0.1:1/db", Options::default(), Replica::default())
+            .await
+            .err()
+            .unwrap();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
 }
@@ -499,10 +518,14 @@ async fn answers_are_lost(replica: Replica, end: impl Fn(&Network)) {
     let store = connect(&url, options, replica).await.unwrap();
     use_all_lanes(&store).await;
     let claims = "select exists (select from capstan.claims where key = 'k')";
-    let claiming = {
-        let store = store.clone();
-        swallowed(&database, &network, claims, async move { store.claim(claim("k"), &UNLIMITED).await }).await
-    };
+    let claiming =
+        {
+            let store = store.clone();
+            swallowed(&database, &network, claims, async move {
+                store.claim(claim("k"), &UNLIMITED).await
+            })
+            .await
+        };
     end(&network);
     let claimed = claiming.await.unwrap().unwrap();
     assert!(claimed.is_new, "it was this process's own claim");
@@ -512,8 +535,10 @@ async fn answers_are_lost(replica: Replica, end: impl Fn(&Network)) {
     let packets = "select exists (select from capstan.blocks where last_seq = 5)";
     let appending = {
         let store = store.clone();
-        swallowed(&database, &network, packets, async move { store.append(stream, 1, frames(4, 5)).await })
-            .await
+        swallowed(&database, &network, packets, async move {
+            store.append(stream, 1, frames(4, 5)).await
+        })
+        .await
     };
     end(&network);
     appending.await.unwrap().unwrap();
@@ -522,12 +547,18 @@ async fn answers_are_lost(replica: Replica, end: impl Fn(&Network)) {
     let is_closed = "select exists (select from capstan.runs where state = 3)";
     let ending = {
         let (store, closed) = (store.clone(), moved(&run, RunState::Closed, 1));
-        let ended = async move { store.transition((RunState::Running, 1), closed, frames(7, 7), None).await };
+        let ended = async move {
+            store.transition((RunState::Running, 1), closed, frames(7, 7), None).await
+        };
         swallowed(&database, &network, is_closed, ended).await
     };
     end(&network);
     assert!(ending.await.unwrap().unwrap(), "it was this process's own change");
-    assert_eq!(store.read(stream, 0, 99, 9999).await.unwrap(), frames(1, 7), "nothing lost, nothing doubled");
+    assert_eq!(
+        store.read(stream, 0, 99, 9999).await.unwrap(),
+        frames(1, 7),
+        "nothing lost, nothing doubled"
+    );
     assert_eq!(database.sql("select count(*) from capstan.runs"), "4");
 }
 
@@ -544,7 +575,11 @@ async fn what_was_done_and_whose_answer_was_cut_off_is_settled() {
 async fn a_connection_that_answers_nothing_any_more_is_given_up() {
     // It is never cut: nobody says that the answers will not come. What is waited for goes by the lease, which must outlast the
     // bad weather on a machine that is busy with other tests: who loses it loses its runs.
-    answers_are_lost(Replica { lease: Duration::from_millis(2500), ..lasting("a") }, Network::clear_up).await;
+    answers_are_lost(
+        Replica { lease: Duration::from_millis(2500), ..lasting("a") },
+        Network::clear_up,
+    )
+    .await;
 }
 
 /// A certificate of its own for a server on loopback, and the root that vouches for it.
@@ -557,7 +592,8 @@ fn certificates(folder: &std::path::Path, name: &str) {
            -extfile {name}.ext -out {name}.pem 2>&1 && chmod 0644 {name}.pem && chmod 0600 {name}.key && \
          if [ \"$(id -u)\" = 0 ]; then chown postgres: {name}.key; fi"
     );
-    let made = std::process::Command::new("sh").args(["-c", &line]).current_dir(folder).output().unwrap();
+    let made =
+        std::process::Command::new("sh").args(["-c", &line]).current_dir(folder).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stdout));
 }
 
@@ -567,7 +603,8 @@ async fn a_server_is_believed_by_its_certificate_alone() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
     ["own", "other"].into_iter().for_each(|name| certificates(folder.path(), name));
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let file = |name: &str| folder.path().join(name).display().to_string();
@@ -583,8 +620,10 @@ async fn a_server_is_believed_by_its_certificate_alone() {
     std::fs::write(file("hba"), hba).unwrap();
     let Some(engine) = Engine::start(&settings.each_ref().map(String::as_str)) else { return };
     let open = async |mode: &str, root: &str, host: &str| {
-        let url =
-            format!("postgres://postgres@{host}:{port}/postgres?sslmode={mode}&sslrootcert={}", file(root));
+        let url = format!(
+            "postgres://postgres@{host}:{port}/postgres?sslmode={mode}&sslrootcert={}",
+            file(root)
+        );
         connect(&url, Options::default(), Replica::default()).await
     };
     let store = open("verify-full", "own-root.pem", "127.0.0.1").await.unwrap();
@@ -597,7 +636,8 @@ async fn a_server_is_believed_by_its_certificate_alone() {
     }
     // The password is bound to the certificate: the server, too, computes its hash, and refuses another.
     engine.sql("create role bound superuser login password 'pw'");
-    let query = format!("sslmode=verify-full&channel_binding=require&sslrootcert={}", file("own-root.pem"));
+    let query =
+        format!("sslmode=verify-full&channel_binding=require&sslrootcert={}", file("own-root.pem"));
     let url = format!("postgres://bound:pw@127.0.0.1:{port}/postgres?{query}");
     connect(&url, Options::default(), Replica::default()).await.unwrap();
 }

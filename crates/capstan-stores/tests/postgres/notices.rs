@@ -32,7 +32,8 @@ impl Listener {
     fn heard(&mut self) -> Vec<(Uuid, u64)> {
         // What has come is printed after an answer.
         writeln!(self.to, "select 1; select 'that is all';").unwrap();
-        let lines = (&mut self.from).lines().map(Result::unwrap).take_while(|line| line != "that is all");
+        let lines =
+            (&mut self.from).lines().map(Result::unwrap).take_while(|line| line != "that is all");
         let told = lines.filter(|line| line.starts_with("f "));
         told.map(|line| {
             let words: Vec<_> = line.split(' ').collect();
@@ -57,15 +58,21 @@ async fn packets_are_told_of_where_somebody_elsewhere_waits_for_them() {
     let [read, unread] =
         [begin(a.store(), "read").await, begin(a.store(), "unread").await].map(|run| run.stream_id);
     let mut reader = b.reader(read, 0);
-    let follower = tokio::spawn(async move { while let Ok(Step::Frames(_)) = reader.next().await {} });
+    let follower =
+        tokio::spawn(async move { while let Ok(Step::Frames(_)) = reader.next().await {} });
     let (began, mut seq, mut told) = (Instant::now(), 0, Vec::new());
     // Notices keep their order: once there are any, whoever tells of a packet of the one has told of the other's, or never will.
     let is_proven = |told: &[(Uuid, u64)]| {
         let first = told.first().map_or(0, |(_, seq)| *seq);
-        told.iter().any(|(stream, seq)| *stream == read && *seq > first && !told.contains(&(unread, *seq)))
+        told.iter()
+            .any(|(stream, seq)| *stream == read && *seq > first && !told.contains(&(unread, *seq)))
     };
     while !is_proven(&told) {
-        assert!(began.elapsed() < Duration::from_secs(20), "of {seq} packets each were told: {}", told.len());
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "of {seq} packets each were told: {}",
+            told.len()
+        );
         seq += 1;
         for stream in [unread, read] {
             a.append(stream, 1, frames(seq, seq)).await.unwrap();

@@ -156,14 +156,17 @@ fn other(artifact: &Value, part: &Value) -> Option<Output> {
         };
     }
     let file = part.get("file").unwrap_or(part);
-    let mime =
-        ["mediaType", "mimeType"].iter().find_map(|name| text(part, name).or_else(|| text(file, name)));
+    let mime = ["mediaType", "mimeType"]
+        .iter()
+        .find_map(|name| text(part, name).or_else(|| text(file, name)));
     let mime_type = mime.unwrap_or("application/octet-stream").to_owned();
     let at = ["url", "uri"].iter().find_map(|name| text(file, name)).map(str::to_owned);
     let bytes = || ["raw", "bytes"].iter().find_map(|name| text(file, name));
     let address = at.or_else(|| Some(format!("data:{mime_type};base64,{}", bytes()?)))?;
-    let name = ["filename", "name"].iter().find_map(|name| text(part, name).or_else(|| text(file, name)));
-    let item = MediaItem { url: Url::parse(&address).ok()?, mime_type, alt_text: name.map(str::to_owned) };
+    let name =
+        ["filename", "name"].iter().find_map(|name| text(part, name).or_else(|| text(file, name)));
+    let item =
+        MediaItem { url: Url::parse(&address).ok()?, mime_type, alt_text: name.map(str::to_owned) };
     make(PresentationEventType::MediaCarousel.as_str(), &MediaCarousel { items: vec![item] })
 }
 
@@ -198,7 +201,10 @@ mod tests {
         assert!(artifacts.restate(&[artifact("a", "One two three")], &mut out));
         assert!(!artifacts.restate(&[artifact("a", "One two three")], &mut out));
         assert_eq!(read(&out), "One two three");
-        assert!(!out.iter().any(|output| matches!(output, Output::Again { .. })), "nothing was taken back");
+        assert!(
+            !out.iter().any(|output| matches!(output, Output::Again { .. })),
+            "nothing was taken back"
+        );
     }
 
     #[test]

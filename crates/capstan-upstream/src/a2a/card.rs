@@ -50,8 +50,16 @@ struct Offer {
     protocol_version: String,
 }
 
-pub(super) async fn read(client: &Client, address: &Url, secret: &ApiKey) -> Result<Interface, FailedCall> {
-    let url = if address.path().ends_with(".json") { address.clone() } else { http::join(address, PLACE) };
+pub(super) async fn read(
+    client: &Client,
+    address: &Url,
+    secret: &ApiKey,
+) -> Result<Interface, FailedCall> {
+    let url = if address.path().ends_with(".json") {
+        address.clone()
+    } else {
+        http::join(address, PLACE)
+    };
     let mut headers: HeaderMap =
         secret.header("Bearer ").map(|key| (AUTHORIZATION, key)).into_iter().collect();
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
@@ -68,8 +76,8 @@ pub(super) async fn read(client: &Client, address: &Url, secret: &ApiKey) -> Res
     if status != 200 {
         return Err(UpstreamFailure::from_response(status, &head, &bytes).to_failed_call(secret));
     }
-    let card =
-        serde_json::from_slice(&bytes).map_err(|e| malformed(format!("the card cannot be read: {e}")))?;
+    let card = serde_json::from_slice(&bytes)
+        .map_err(|e| malformed(format!("the card cannot be read: {e}")))?;
     Ok(choose(&card, address)?)
 }
 
@@ -86,15 +94,23 @@ fn choose(card: &Card, address: &Url) -> Result<Interface, Fault> {
         .map(|offer| Offer { protocol_version: old.protocol_version.clone(), ..offer.clone() });
     let offers: Vec<Offer> =
         card.supported_interfaces.iter().cloned().chain([old.clone()]).chain(extra).collect();
-    let known =
-        [(Version::V1, Binding::JsonRpc), (Version::V1, Binding::HttpJson), (Version::V03, Binding::JsonRpc)];
+    let known = [
+        (Version::V1, Binding::JsonRpc),
+        (Version::V1, Binding::HttpJson),
+        (Version::V03, Binding::JsonRpc),
+    ];
     let fits = |offer: &&Offer, (version, binding): (Version, Binding)| {
-        !offer.url.is_empty() && version.is(&offer.protocol_version) && binding.is(&offer.protocol_binding)
+        !offer.url.is_empty()
+            && version.is(&offer.protocol_version)
+            && binding.is(&offer.protocol_binding)
     };
-    let chosen =
-        known.into_iter().find_map(|words| Some((words, offers.iter().find(|offer| fits(offer, words))?)));
+    let chosen = known
+        .into_iter()
+        .find_map(|words| Some((words, offers.iter().find(|offer| fits(offer, words))?)));
     let Some(((version, binding), offer)) = chosen else {
-        return Err(useless("the card offers neither JSON-RPC of A2A 1.0 or 0.3 nor HTTP+JSON of 1.0"));
+        return Err(useless(
+            "the card offers neither JSON-RPC of A2A 1.0 or 0.3 nor HTTP+JSON of 1.0",
+        ));
     };
     let url = address.join(&offer.url).map_err(|_| useless("the card's address cannot be read"))?;
     if url.origin() != address.origin() {
@@ -127,7 +143,8 @@ mod tests {
     fn the_newest_version_is_chosen_whatever_the_order() {
         let offer = |binding: &str, version: &str| json!({ "url": format!("https://far/{binding}/{version}"), "protocolBinding": binding, "protocolVersion": version });
         let offers = |offers: Vec<serde_json::Value>| {
-            chosen(json!({ "supportedInterfaces": offers, "capabilities": { "streaming": true } })).unwrap()
+            chosen(json!({ "supportedInterfaces": offers, "capabilities": { "streaming": true } }))
+                .unwrap()
         };
         let best = offers(vec![
             offer("GRPC", "1.0"),

@@ -95,7 +95,9 @@ impl Decoder {
         if let Some(task) = named("task").or((kind == "task").then_some(event)) {
             return self.task(task, out);
         }
-        if let Some(update) = named("artifactUpdate").or((kind == "artifact-update").then_some(event)) {
+        if let Some(update) =
+            named("artifactUpdate").or((kind == "artifact-update").then_some(event))
+        {
             return Ok(self.artifact(update, out));
         }
         if let Some(update) = named("statusUpdate").or((kind == "status-update").then_some(event)) {
@@ -158,7 +160,12 @@ impl Decoder {
         Step::Done
     }
 
-    fn status(&mut self, status: &Value, metadata: &Value, out: &mut Vec<Output>) -> Result<Step, Fault> {
+    fn status(
+        &mut self,
+        status: &Value,
+        metadata: &Value,
+        out: &mut Vec<Output>,
+    ) -> Result<Step, Fault> {
         let Some(state) = State::of(status) else { return Ok(Step::Quiet) };
         let message = member(status, "message");
         if self.reading == Reading::BlindSubscription && state != State::Working {
@@ -171,7 +178,9 @@ impl Decoder {
             State::InputRequired | State::AuthRequired => {
                 out.push(Output::Interrupt(Box::new(self.question(state, message))))
             }
-            State::Failed | State::Rejected => return Err(status::failure(state, message, &self.secret)),
+            State::Failed | State::Rejected => {
+                return Err(status::failure(state, message, &self.secret));
+            }
         }
         report(metadata, out);
         self.is_finished = true;
@@ -196,7 +205,8 @@ impl Decoder {
     }
 
     fn learn(&mut self, id: Option<&str>, out: &mut Vec<Output>) {
-        let is_plain = |id: &&str| id.len() <= LONGEST_ID && id.bytes().all(|byte| byte.is_ascii_graphic());
+        let is_plain =
+            |id: &&str| id.len() <= LONGEST_ID && id.bytes().all(|byte| byte.is_ascii_graphic());
         if let Some(id) = id.filter(is_plain).filter(|_| self.task.is_none()) {
             self.task = Some(id.to_owned());
             out.push(Output::FarId(id.to_owned()));
@@ -250,9 +260,14 @@ impl Decode for Decoder {
 /// What a gateway tells at the end: which model, what it took, and why there is no more.
 fn report(metadata: &Value, out: &mut Vec<Output>) {
     let Some(metadata) = metadata.as_object() else { return };
-    let counts = |usage: &Map<String, Value>| usage.values().all(Value::is_u64).then(|| usage.clone());
-    out.extend(metadata.get("model").and_then(Value::as_str).map(|model| Output::Model(model.to_owned())));
-    out.extend(metadata.get("usage").and_then(Value::as_object).and_then(counts).map(Output::Usage));
+    let counts =
+        |usage: &Map<String, Value>| usage.values().all(Value::is_u64).then(|| usage.clone());
+    out.extend(
+        metadata.get("model").and_then(Value::as_str).map(|model| Output::Model(model.to_owned())),
+    );
+    out.extend(
+        metadata.get("usage").and_then(Value::as_object).and_then(counts).map(Output::Usage),
+    );
     if metadata.get("reason").and_then(Value::as_str) == Some("length") {
         out.push(Output::Reason("length".into()));
     }

@@ -56,12 +56,17 @@ fn answered(answer: &ResumeEntry, version: Version) -> Vec<Value> {
 }
 
 fn said(turn: &Turn, version: Version) -> Result<Vec<Value>, Fault> {
-    let mut out: Vec<Value> = parts::context(turn).map(|words| text(version, &words)).into_iter().collect();
+    let mut out: Vec<Value> =
+        parts::context(turn).map(|words| text(version, &words)).into_iter().collect();
     for (index, message) in parts::messages(turn).skip(turn.history.len()) {
         for (at, part) in message.parts.iter().enumerate() {
             let place = PartPath { message: index, part: at };
             if message.role != Role::User {
-                return Err(refused(place, part, "of another than the user cannot be sent to an A2A agent"));
+                return Err(refused(
+                    place,
+                    part,
+                    "of another than the user cannot be sent to an A2A agent",
+                ));
             }
             out.push(piece(place, part, version)?);
         }
@@ -104,8 +109,11 @@ mod tests {
 
     #[test]
     fn only_what_is_new_is_sent_under_the_runs_own_id() {
-        let mut turn =
-            Turn::talk(vec![ChatMessage::user("a"), ChatMessage::assistant("b"), ChatMessage::user("c")]);
+        let mut turn = Turn::talk(vec![
+            ChatMessage::user("a"),
+            ChatMessage::assistant("b"),
+            ChatMessage::user("c"),
+        ]);
         turn.session = "s".into();
         let sent = of(&turn, Version::V1).unwrap();
         assert_eq!(
@@ -114,7 +122,10 @@ mod tests {
         );
         let old = of(&turn, Version::V03).unwrap();
         assert_eq!(old["message"]["parts"], json!([{ "kind": "text", "text": "c" }]));
-        assert_eq!((&old["message"]["role"], &old["message"]["kind"]), (&json!("user"), &json!("message")));
+        assert_eq!(
+            (&old["message"]["role"], &old["message"]["kind"]),
+            (&json!("user"), &json!("message"))
+        );
     }
 
     #[test]
@@ -134,7 +145,10 @@ mod tests {
         );
         turn.answers = vec![answer(json!({ "color": "blue" }))].into();
         let sent = of(&turn, Version::V03).unwrap();
-        assert_eq!(sent["message"]["parts"], json!([{ "kind": "data", "data": { "color": "blue" } }]));
+        assert_eq!(
+            sent["message"]["parts"],
+            json!([{ "kind": "data", "data": { "color": "blue" } }])
+        );
         turn.answers = vec![answer(json!(true))].into();
         assert_eq!(of(&turn, Version::V03).unwrap()["message"]["parts"][0]["text"], "true");
         assert_eq!(of(&turn, Version::V1).unwrap()["message"]["parts"][0]["data"], true);

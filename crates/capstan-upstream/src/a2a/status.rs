@@ -2,8 +2,8 @@
 
 use capstan_agent::{Interrupt, Output};
 use capstan_protocol::{
-    ErrorSeverity, Fault, FaultKind, PresentationEventType, ProgressStatus, ProgressUpdate, StreamError,
-    event,
+    ErrorSeverity, Fault, FaultKind, PresentationEventType, ProgressStatus, ProgressUpdate,
+    StreamError, event,
 };
 use serde_json::{Map, Value};
 
@@ -31,7 +31,8 @@ impl State {
     /// In the words of either version; nothing if it is none of them.
     pub(super) fn of(status: &Value) -> Option<Self> {
         let word = text(status, "state")?;
-        let word = word.strip_prefix("TASK_STATE_").unwrap_or(word).to_ascii_lowercase().replace('_', "-");
+        let word =
+            word.strip_prefix("TASK_STATE_").unwrap_or(word).to_ascii_lowercase().replace('_', "-");
         Some(match word.as_str() {
             "submitted" | "working" => Self::Working,
             "input-required" => Self::InputRequired,
@@ -71,15 +72,23 @@ fn typed(message: &Value) -> Option<StreamError> {
 /// What is said while the task is at work: what a gateway says is read back, anything else is progress.
 pub(super) fn note(said: &str, message: &Value) -> Option<Output> {
     if let Some(error) = typed(message) {
-        return Some(Output::Warning(Box::new(StreamError { severity: ErrorSeverity::Warning, ..error })));
+        return Some(Output::Warning(Box::new(StreamError {
+            severity: ErrorSeverity::Warning,
+            ..error
+        })));
     }
     let progress = PresentationEventType::ProgressIndicator.as_str();
     let data = data_of(message).unwrap_or(&Value::Null);
-    if let Some(kind) = text(data, "type").filter(|kind| [progress, event::USER_ERROR].contains(kind)) {
+    if let Some(kind) =
+        text(data, "type").filter(|kind| [progress, event::USER_ERROR].contains(kind))
+    {
         return make(kind, member(data, "data"));
     }
-    let update =
-        ProgressUpdate { label: short(said), status: ProgressStatus::Running, progress_percent: None };
+    let update = ProgressUpdate {
+        label: short(said),
+        status: ProgressStatus::Running,
+        progress_percent: None,
+    };
     make(progress, &update)
 }
 
@@ -106,10 +115,13 @@ pub(super) fn failure(state: State, message: &Value, secret: &ApiKey) -> Fault {
         return Fault::from(error);
     }
     let said = short(&secret.scrub(&text_of(message)));
-    let told = UpstreamFailure { text: said.clone(), ..UpstreamFailure::default() }.to_fault(secret);
+    let told =
+        UpstreamFailure { text: said.clone(), ..UpstreamFailure::default() }.to_fault(secret);
     let fault = match (told.kind(), state) {
         (FaultKind::UpstreamError, State::Rejected) => Fault::new(FaultKind::ContentRefused),
-        (FaultKind::UpstreamError, _) => told.with_severity(ErrorSeverity::Fatal).with_retryable(false),
+        (FaultKind::UpstreamError, _) => {
+            told.with_severity(ErrorSeverity::Fatal).with_retryable(false)
+        }
         _ => told,
     };
     if said.is_empty() { fault } else { fault.with_message(said) }

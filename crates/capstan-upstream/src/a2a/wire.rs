@@ -134,9 +134,9 @@ impl Wire {
     /// What is posted; nothing where a task is just looked at.
     fn body_of(&self, asking: Asking<'_>, params: Value) -> Option<Value> {
         match self.interface.binding {
-            Binding::JsonRpc => {
-                Some(json!({ "jsonrpc": "2.0", "id": 1, "method": self.method(asking), "params": params }))
-            }
+            Binding::JsonRpc => Some(
+                json!({ "jsonrpc": "2.0", "id": 1, "method": self.method(asking), "params": params }),
+            ),
             Binding::HttpJson if matches!(asking, Asking::Get(_)) => None,
             Binding::HttpJson => Some(params),
         }
@@ -175,7 +175,9 @@ impl Wire {
                 Err(UpstreamFailure::from_error(told.get("error").unwrap_or(&Value::Null))
                     .to_fault(&self.secret))
             }
-            _ => Err(UpstreamFailure::from_response(status, &headers, &bytes).to_fault(&self.secret)),
+            _ => {
+                Err(UpstreamFailure::from_response(status, &headers, &bytes).to_fault(&self.secret))
+            }
         }
     }
 }
@@ -208,7 +210,11 @@ impl Dialect for Wire {
             Next::Poll => (Asking::Get(&id), POLL),
             Next::Subscribe => (Asking::Subscribe(&id), Duration::ZERO),
         };
-        Some(Resume { url: self.url_of(asking), body: self.body_of(asking, json!({ "id": id })), wait })
+        Some(Resume {
+            url: self.url_of(asking),
+            body: self.body_of(asking, json!({ "id": id })),
+            wait,
+        })
     }
 
     /// A task that has ended since it was asked for is subscribed to no more, but can be asked for again.

@@ -31,10 +31,13 @@ impl Decoder {
     ) -> Result<Step, Fault> {
         let run_error = RunError::from_event(&event);
         match event.body {
-            EventBody::TextMessageContent { message_id, delta } => self.text(&message_id, &delta, out),
+            EventBody::TextMessageContent { message_id, delta } => {
+                self.text(&message_id, &delta, out)
+            }
             EventBody::TextMessageChunk { message_id, delta, .. } => {
-                let id =
-                    message_id.or_else(|| self.said.last().map(|(id, _)| id.clone())).unwrap_or_default();
+                let id = message_id
+                    .or_else(|| self.said.last().map(|(id, _)| id.clone()))
+                    .unwrap_or_default();
                 self.text(&id, &delta.unwrap_or_default(), out);
             }
             EventBody::ReasoningMessageContent { delta, .. } => self.thoughts.push(&delta, out),
@@ -44,8 +47,12 @@ impl Decoder {
             EventBody::ReasoningMessageEnd { .. } | EventBody::ReasoningEnd { .. } => {
                 self.thoughts.flush(out)
             }
-            EventBody::StepStarted { step_name } => out.extend(step(step_name, ProgressStatus::Running)),
-            EventBody::StepFinished { step_name } => out.extend(step(step_name, ProgressStatus::Complete)),
+            EventBody::StepStarted { step_name } => {
+                out.extend(step(step_name, ProgressStatus::Running))
+            }
+            EventBody::StepFinished { step_name } => {
+                out.extend(step(step_name, ProgressStatus::Complete))
+            }
             EventBody::ToolCallChunk { tool_call_id, tool_call_name, delta, .. } => {
                 self.call_chunk(tool_call_id, tool_call_name, delta, out);
             }
@@ -61,7 +68,8 @@ impl Decoder {
                 return Ok(Step::Done);
             }
             EventBody::RunError { .. } => {
-                let fault = run_error.map_or_else(|| Fault::new(FaultKind::UpstreamError), Fault::from);
+                let fault =
+                    run_error.map_or_else(|| Fault::new(FaultKind::UpstreamError), Fault::from);
                 return Err(fault);
             }
             // Tool calls, state and activities are events of the same names here.
@@ -114,7 +122,10 @@ impl Decoder {
             out.extend(make("TOOL_CALL_START", &start));
         }
         if let Some(delta) = delta {
-            out.extend(make("TOOL_CALL_ARGS", &json!({ "toolCallId": self.chunked_call, "delta": delta })));
+            out.extend(make(
+                "TOOL_CALL_ARGS",
+                &json!({ "toolCallId": self.chunked_call, "delta": delta }),
+            ));
         }
     }
 
@@ -128,7 +139,9 @@ impl Decoder {
     fn snapshot(&mut self, messages: &[AguiMessage], out: &mut Vec<Output>) {
         let restated = |id: &str| {
             messages.iter().find_map(|message| {
-                let AguiMessage::Assistant { id: known, content, .. } = message else { return None };
+                let AguiMessage::Assistant { id: known, content, .. } = message else {
+                    return None;
+                };
                 (known == id).then(|| content.clone().unwrap_or_default())
             })
         };
@@ -152,7 +165,12 @@ impl Decoder {
         }
     }
 
-    fn finish(&mut self, outcome: Option<Outcome>, usage: Option<Vec<TokenUsage>>, out: &mut Vec<Output>) {
+    fn finish(
+        &mut self,
+        outcome: Option<Outcome>,
+        usage: Option<Vec<TokenUsage>>,
+        out: &mut Vec<Output>,
+    ) {
         self.thoughts.flush(out);
         self.end_call(out);
         self.is_finished = true;
@@ -172,7 +190,8 @@ impl Decoder {
                 ("reasoning_tokens", usage.reasoning_tokens),
                 ("cached_input_tokens", usage.cached_input_tokens),
             ];
-            let counts = counts.into_iter().filter_map(|(name, n)| Some((name.to_owned(), n?.into())));
+            let counts =
+                counts.into_iter().filter_map(|(name, n)| Some((name.to_owned(), n?.into())));
             out.push(Output::Usage(counts.collect()));
         }
     }
@@ -213,7 +232,8 @@ fn custom(name: &str, value: Value, out: &mut Vec<Output>) {
     match name {
         "capstan.warning" | "capstan.attempt_failed" => {
             let error = serde_json::from_value::<StreamError>(value).ok();
-            let warning = error.map(|error| StreamError { severity: ErrorSeverity::Warning, ..error });
+            let warning =
+                error.map(|error| StreamError { severity: ErrorSeverity::Warning, ..error });
             out.extend(warning.map(|warning| Output::Warning(Box::new(warning))));
         }
         _ if name.starts_with("capstan.") && value.get("type").is_some_and(Value::is_string) => {
@@ -224,7 +244,11 @@ fn custom(name: &str, value: Value, out: &mut Vec<Output>) {
         }
         _ => {
             let data = if value.is_object() { value } else { json!({ "value": value }) };
-            let kind = if matches!(name, event::STREAM_RESET | event::USER_ERROR) { "CUSTOM" } else { name };
+            let kind = if matches!(name, event::STREAM_RESET | event::USER_ERROR) {
+                "CUSTOM"
+            } else {
+                name
+            };
             out.extend(make(kind, &data));
         }
     }

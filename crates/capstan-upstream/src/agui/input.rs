@@ -10,7 +10,9 @@ use crate::parts::{self, PartPath, call_id, mime};
 
 pub(super) fn of(turn: &Turn, system: Option<&str>) -> Result<RunAgentInput, Fault> {
     let mut messages = Vec::new();
-    messages.extend(system.map(|text| AguiMessage::System { id: "system".into(), content: text.to_owned() }));
+    messages.extend(
+        system.map(|text| AguiMessage::System { id: "system".into(), content: text.to_owned() }),
+    );
     for (index, message) in parts::messages(turn) {
         append(index, message, &mut messages)?;
     }
@@ -40,7 +42,10 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<AguiMessage>) -> Re
     for (at, part) in message.parts.iter().enumerate() {
         match part {
             Part::Reasoning { content } => {
-                out.push(AguiMessage::Reasoning { id: id(&format!(".{at}")), content: content.clone() });
+                out.push(AguiMessage::Reasoning {
+                    id: id(&format!(".{at}")),
+                    content: content.clone(),
+                });
             }
             Part::ToolCall { name, arguments, id } => calls.push(call(at, name, arguments, id)),
             Part::ToolCallResponse { response, id: call } => {
@@ -125,7 +130,8 @@ mod tests {
 
     #[test]
     fn a_turn_becomes_an_input_with_the_runs_own_key() {
-        let history = vec![ChatMessage::user("a"), ChatMessage::assistant("b"), ChatMessage::tool("c1", 7)];
+        let history =
+            vec![ChatMessage::user("a"), ChatMessage::assistant("b"), ChatMessage::tool("c1", 7)];
         let mut turn = Turn::talk([history, vec![ChatMessage::user("c")]].concat());
         turn.session = "s".into();
         let input = of(&turn, Some("Be kind.")).unwrap();

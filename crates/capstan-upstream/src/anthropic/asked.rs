@@ -10,8 +10,9 @@ use crate::provider::{Asked, TokenLimit};
 pub(super) fn of(turn: &Turn) -> Result<Asked, Fault> {
     let asked = &turn.parameters;
     let mut members = Map::new();
-    let mut set =
-        |name: &str, value: Option<Value>| members.extend(value.map(|value| (name.to_owned(), value)));
+    let mut set = |name: &str, value: Option<Value>| {
+        members.extend(value.map(|value| (name.to_owned(), value)))
+    };
     set("temperature", asked.temperature.map(Value::from));
     set("top_p", asked.top_p.map(Value::from));
     set("stop_sequences", (!asked.stop.is_empty()).then(|| asked.stop.clone().into()));
@@ -25,7 +26,8 @@ pub(super) fn of(turn: &Turn) -> Result<Asked, Fault> {
 }
 
 fn tool(tool: &Tool) -> Value {
-    let schema = tool.parameters.as_ref().map_or_else(|| json!({ "type": "object" }), RawJson::to_value);
+    let schema =
+        tool.parameters.as_ref().map_or_else(|| json!({ "type": "object" }), RawJson::to_value);
     json!({ "name": tool.name, "description": tool.description, "input_schema": schema })
 }
 
@@ -33,7 +35,8 @@ fn tool(tool: &Tool) -> Value {
 fn tool_choice(turn: &Turn) -> Option<Value> {
     let asked = &turn.parameters;
     let is_one = asked.parallel_tool_calls == Some(false) && !turn.tools.is_empty();
-    let mut chosen = asked.tool_choice.as_ref().or(is_one.then_some(&ToolChoice::Auto)).map(choice)?;
+    let mut chosen =
+        asked.tool_choice.as_ref().or(is_one.then_some(&ToolChoice::Auto)).map(choice)?;
     if let (true, Some(chosen)) =
         (is_one && asked.tool_choice != Some(ToolChoice::None), chosen.as_object_mut())
     {
@@ -61,7 +64,10 @@ fn output(effort: Option<Effort>, format: Option<&ResponseFormat>) -> Result<Opt
             config.insert("format".into(), json!({ "type": "json_schema", "schema": form.schema }));
         }
         Some(ResponseFormat::Json) => {
-            return Err(refused_parameter("response_format", "this agent writes JSON by a json_schema only"));
+            return Err(refused_parameter(
+                "response_format",
+                "this agent writes JSON by a json_schema only",
+            ));
         }
         Some(ResponseFormat::Text) | None => {}
     }

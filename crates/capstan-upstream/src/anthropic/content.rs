@@ -11,7 +11,10 @@ const PICTURES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp
 const PDF: &str = "application/pdf";
 
 /// The system prompt and the messages.
-pub(super) fn messages(turn: &Turn, system: Option<&str>) -> Result<(Option<String>, Vec<Value>), Fault> {
+pub(super) fn messages(
+    turn: &Turn,
+    system: Option<&str>,
+) -> Result<(Option<String>, Vec<Value>), Fault> {
     let mut instructions: Vec<String> =
         system.map(str::to_owned).into_iter().chain(parts::context(turn)).collect();
     let mut messages: Vec<(&str, Vec<Value>)> = Vec::new();
@@ -29,8 +32,10 @@ pub(super) fn messages(turn: &Turn, system: Option<&str>) -> Result<(Option<Stri
             _ => messages.push((role, content)),
         }
     }
-    let messages =
-        messages.into_iter().map(|(role, content)| json!({ "role": role, "content": content })).collect();
+    let messages = messages
+        .into_iter()
+        .map(|(role, content)| json!({ "role": role, "content": content }))
+        .collect();
     let system = (!instructions.is_empty()).then(|| instructions.join("\n\n"));
     Ok((system, messages))
 }
@@ -41,7 +46,8 @@ pub(crate) fn blocks(index: usize, message: &ChatMessage) -> Result<Vec<Value>, 
     // An empty text is refused by the provider, and says nothing; thinking goes back only with the provider's own
     // signature, which a message does not carry.
     let is_nothing = |part: &Part| {
-        matches!(part, Part::Reasoning { .. }) || matches!(part, Part::Text { content } if content.is_empty())
+        matches!(part, Part::Reasoning { .. })
+            || matches!(part, Part::Text { content } if content.is_empty())
     };
     let parts = parts.filter(|(_, part)| !is_nothing(part));
     parts.map(|(at, part)| block(PartPath { message: index, part: at }, part)).collect()
@@ -64,7 +70,9 @@ fn block(place: PartPath, part: &Part) -> Result<Value, Fault> {
             match modality {
                 Modality::Image if PICTURES.contains(&mime) => Ok(image(source)),
                 Modality::Text if mime == PDF => Ok(document(source)),
-                Modality::Image => refuse("of an image must be JPEG, PNG, GIF or WebP for this agent"),
+                Modality::Image => {
+                    refuse("of an image must be JPEG, PNG, GIF or WebP for this agent")
+                }
                 Modality::Text => refuse("of text must be a PDF for this agent"),
                 Modality::Audio | Modality::Video => {
                     refuse("of audio or video cannot be taken by this agent")
@@ -73,13 +81,15 @@ fn block(place: PartPath, part: &Part) -> Result<Value, Fault> {
         }
         Part::File { file_id, modality, .. } => {
             let source = json!({ "type": "file", "file_id": file_id });
-            placed(*modality, source)
-                .ok_or_else(|| refused(place, part, "must be an image or a document for this agent"))
+            placed(*modality, source).ok_or_else(|| {
+                refused(place, part, "must be an image or a document for this agent")
+            })
         }
         Part::Uri { uri, modality, .. } => {
             let source = json!({ "type": "url", "url": uri });
-            placed(*modality, source)
-                .ok_or_else(|| refused(place, part, "must be an image or a document for this agent"))
+            placed(*modality, source).ok_or_else(|| {
+                refused(place, part, "must be an image or a document for this agent")
+            })
         }
         Part::ToolCall { name, arguments, id } => {
             let input = match arguments {
@@ -91,11 +101,15 @@ fn block(place: PartPath, part: &Part) -> Result<Value, Fault> {
             if !input.is_object() {
                 return refuse("needs an object as arguments for this agent");
             }
-            Ok(json!({ "type": "tool_use", "id": call_id(id, place.part), "name": name, "input": input }))
+            Ok(
+                json!({ "type": "tool_use", "id": call_id(id, place.part), "name": name, "input": input }),
+            )
         }
         Part::ToolCallResponse { response, id } => {
             let text = response_text(response);
-            Ok(json!({ "type": "tool_result", "tool_use_id": call_id(id, place.part), "content": text }))
+            Ok(
+                json!({ "type": "tool_result", "tool_use_id": call_id(id, place.part), "content": text }),
+            )
         }
         Part::Reasoning { .. } => refuse("cannot stand here"),
     }
@@ -127,8 +141,11 @@ mod tests {
 
     #[test]
     fn system_messages_join_the_configured_prompt() {
-        let history =
-            vec![ChatMessage::system("Be brief."), ChatMessage::user("a"), ChatMessage::assistant("b")];
+        let history = vec![
+            ChatMessage::system("Be brief."),
+            ChatMessage::user("a"),
+            ChatMessage::assistant("b"),
+        ];
         let turn = Turn::talk([history, vec![ChatMessage::user("c")]].concat());
         let (system, sent) = messages(&turn, Some("Be kind.")).unwrap();
         assert_eq!(system.as_deref(), Some("Be kind.\n\nBe brief."));
@@ -146,8 +163,16 @@ mod tests {
                     modality: Modality::Image,
                     mime_type: mime("image/png"),
                 },
-                Part::Blob { content: "QQ==".into(), modality: Modality::Text, mime_type: mime(PDF) },
-                Part::Uri { uri: "https://x/y.png".into(), modality: Modality::Image, mime_type: None },
+                Part::Blob {
+                    content: "QQ==".into(),
+                    modality: Modality::Text,
+                    mime_type: mime(PDF),
+                },
+                Part::Uri {
+                    uri: "https://x/y.png".into(),
+                    modality: Modality::Image,
+                    mime_type: None,
+                },
                 Part::File { file_id: "file_1".into(), modality: Modality::Text, mime_type: None },
             ]),
             None,

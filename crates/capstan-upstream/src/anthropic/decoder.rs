@@ -46,7 +46,9 @@ impl Decoder {
             ("cache_creation_input_tokens", "cache_creation_input_tokens"),
         ];
         for (theirs, ours) in names {
-            if let Some(count) = usage.and_then(|usage| usage.get(theirs)).filter(|count| count.is_u64()) {
+            if let Some(count) =
+                usage.and_then(|usage| usage.get(theirs)).filter(|count| count.is_u64())
+            {
                 self.usage.insert(ours.to_owned(), count.clone());
             }
         }
@@ -58,7 +60,9 @@ impl Decoder {
     fn block(&mut self, index: u64, block: &Value, out: &mut Vec<Output>) -> Step {
         match text(block, "type") {
             Some("text") => return self.say(text(block, "text").unwrap_or_default(), out),
-            Some("thinking") => return self.think(text(block, "thinking").unwrap_or_default(), out),
+            Some("thinking") => {
+                return self.think(text(block, "thinking").unwrap_or_default(), out);
+            }
             Some("tool_use" | "server_tool_use" | "mcp_tool_use") => {
                 let (id, name) = (text(block, "id"), text(block, "name"));
                 self.tools.start(index, id.unwrap_or_default(), name.unwrap_or_default(), out);
@@ -120,7 +124,9 @@ impl Decoder {
         match reason {
             "refusal" => return Err(Fault::new(FaultKind::ContentRefused)),
             "end_turn" | "stop_sequence" => {}
-            "max_tokens" | "model_context_window_exceeded" => out.push(Output::Reason("length".into())),
+            "max_tokens" | "model_context_window_exceeded" => {
+                out.push(Output::Reason("length".into()))
+            }
             "tool_use" => out.push(Output::Reason("tool_calls".into())),
             other => out.push(Output::Reason(other.to_owned())),
         }
@@ -129,7 +135,12 @@ impl Decoder {
 }
 
 impl Decoder {
-    fn event(&mut self, event: &Event<'_>, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault> {
+    fn event(
+        &mut self,
+        event: &Event<'_>,
+        data: &str,
+        out: &mut Vec<Output>,
+    ) -> Result<Step, Fault> {
         let index = event.index();
         match json_text::text(event.kind).as_deref() {
             Some("content_block_delta") => {
@@ -137,14 +148,17 @@ impl Decoder {
                 return Ok(delta.map_or(Step::Quiet, |delta| self.delta(index, delta, data, out)));
             }
             Some("message_start") => self.start(&value(event.message), out),
-            Some("content_block_start") => return Ok(self.block(index, &value(event.content_block), out)),
+            Some("content_block_start") => {
+                return Ok(self.block(index, &value(event.content_block), out));
+            }
             Some("content_block_stop") => {
                 self.thoughts.flush(out);
                 self.tools.end(index, out);
             }
             Some("message_delta") => {
                 self.count(Some(&value(event.usage)), out);
-                let reason = event.delta.as_ref().and_then(|delta| json_text::text(delta.stop_reason));
+                let reason =
+                    event.delta.as_ref().and_then(|delta| json_text::text(delta.stop_reason));
                 // The reason comes with the last usage: nothing is left to wait for.
                 if let Some(reason) = reason {
                     self.finish(&reason, out)?;
@@ -158,7 +172,8 @@ impl Decoder {
                 return Ok(Step::Done);
             }
             Some("error") | None => {
-                let told = UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default());
+                let told =
+                    UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default());
                 if let Some(told) = told {
                     return Err(told.to_fault(&self.secret));
                 }
@@ -180,16 +195,19 @@ impl Decode for Decoder {
         }
         match serde_json::from_str::<Event<'_>>(data) {
             Ok(event) => self.event(&event, data, out),
-            Err(error) => match UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default()) {
-                Some(told) => Err(told.to_fault(&self.secret)),
-                None => Err(malformed(format!("an event cannot be read: {error}"))),
-            },
+            Err(error) => {
+                match UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default()) {
+                    Some(told) => Err(told.to_fault(&self.secret)),
+                    None => Err(malformed(format!("an event cannot be read: {error}"))),
+                }
+            }
         }
     }
 
     fn whole(&mut self, document: &str, out: &mut Vec<Output>) -> Option<Result<(), Fault>> {
-        let message: Value =
-            serde_json::from_str(document).or_else(|_| serde_json::from_str(&mend(document))).ok()?;
+        let message: Value = serde_json::from_str(document)
+            .or_else(|_| serde_json::from_str(&mend(document)))
+            .ok()?;
         let blocks = message.get("content").and_then(Value::as_array)?;
         self.start(&message, out);
         for (index, block) in (0..).zip(blocks) {
@@ -217,7 +235,8 @@ fn value(raw: Raw<'_>) -> Value {
 }
 
 fn cited(citation: &Value) -> Option<Output> {
-    let title = text(citation, "title").or_else(|| text(citation, "document_title")).unwrap_or_default();
+    let title =
+        text(citation, "title").or_else(|| text(citation, "document_title")).unwrap_or_default();
     let document = citation.get("document_index").and_then(Value::as_u64).unwrap_or(0);
     citation::block(
         text(citation, "url"),

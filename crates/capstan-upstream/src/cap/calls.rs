@@ -35,7 +35,12 @@ struct Last {
 }
 
 impl Calls {
-    pub(super) fn new(client: reqwest::Client, far_runs: FarRuns, cancel: Cancel, limit: u32) -> Self {
+    pub(super) fn new(
+        client: reqwest::Client,
+        far_runs: FarRuns,
+        cancel: Cancel,
+        limit: u32,
+    ) -> Self {
         let far_id = Arc::new(watch::Sender::new(None));
         Self { client, far_runs, cancel, far_id, made: Arc::default(), limit, last: Arc::default() }
     }

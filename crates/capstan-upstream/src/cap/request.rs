@@ -31,8 +31,13 @@ pub(super) fn v1(turn: &Turn, system: Option<&str>) -> ServiceRequest {
     let mut request = AgentRequest::messages(session, &messages);
     payload.extend(std::mem::take(&mut request.payload));
     payload.extend(members(turn));
-    let request =
-        AgentRequest { request_id: turn.run, root_request_id: turn.run, timestamp: time, payload, ..request };
+    let request = AgentRequest {
+        request_id: turn.run,
+        root_request_id: turn.run,
+        timestamp: time,
+        payload,
+        ..request
+    };
     ServiceRequest { request_id: turn.run, ..ServiceRequest::new(context, request) }
 }
 

@@ -9,7 +9,9 @@ use capstan_protocol::assistant::{
     StreamEvent,
 };
 use capstan_protocol::fault::Cause;
-use capstan_protocol::{ErrorSeverity, Fault, FaultKind, PresentationEventType, ThoughtTrace, Timestamp};
+use capstan_protocol::{
+    ErrorSeverity, Fault, FaultKind, PresentationEventType, ThoughtTrace, Timestamp,
+};
 use serde_json::{Map, Value};
 
 use super::text::Text;
@@ -49,8 +51,11 @@ impl Decoder {
 
     /// Takes a line.
     pub fn line(&mut self, line: &str, out: &mut Vec<Output>) -> Result<Step, Fault> {
-        let unreadable = |e: capstan_protocol::DecodeError| malformed(format!("an unreadable line: {e}"));
-        let Line::Object(object) = Line::decode(line).map_err(unreadable)? else { return Ok(Step::Quiet) };
+        let unreadable =
+            |e: capstan_protocol::DecodeError| malformed(format!("an unreadable line: {e}"));
+        let Line::Object(object) = Line::decode(line).map_err(unreadable)? else {
+            return Ok(Step::Quiet);
+        };
         let frame = Frame::from_object(&object).map_err(unreadable)?;
         self.assembler.push(&frame);
         Ok(self.frame(&frame, out))
@@ -63,7 +68,9 @@ impl Decoder {
                 out.extend(message.any_error().map(warning));
             }
             Frame::Assistant(message) => self.assistant(message, out),
-            Frame::StreamEvent(event) if event.parent_tool_use_id.is_none() => self.piece(event, out),
+            Frame::StreamEvent(event) if event.parent_tool_use_id.is_none() => {
+                self.piece(event, out)
+            }
             Frame::User(message) if message.parent_tool_use_id.is_none() => {
                 self.goes_on(out);
                 self.text.close();
@@ -75,7 +82,9 @@ impl Decoder {
             }
             Frame::RateLimit(event) => self.rate_limit(event, out),
             // It works at getting an answer: no silence, and worth telling.
-            Frame::System(message) if message.subtype == API_RETRY => out.push(tries_again(&message.data)),
+            Frame::System(message) if message.subtype == API_RETRY => {
+                out.push(tries_again(&message.data))
+            }
             Frame::System(message) => {
                 self.speaks(text(&Value::Object(message.data.clone()), "model"), out);
                 return Step::Quiet;
@@ -124,7 +133,9 @@ impl Decoder {
     }
 
     fn speaks(&mut self, model: Option<&str>, out: &mut Vec<Output>) {
-        let Some(model) = model.filter(|model| self.model.as_deref() != Some(model)) else { return };
+        let Some(model) = model.filter(|model| self.model.as_deref() != Some(model)) else {
+            return;
+        };
         self.model = Some(model.to_owned());
         out.push(Output::Model(model.to_owned()));
     }
@@ -179,11 +190,17 @@ impl Decoder {
         if !result.is_error {
             self.text.settle(out);
             let is_refused = result.stop_reason.as_deref() == Some("refusal");
-            return Some(if is_refused { Err(Fault::new(FaultKind::ContentRefused)) } else { Ok(()) });
+            return Some(if is_refused {
+                Err(Fault::new(FaultKind::ContentRefused))
+            } else {
+                Ok(())
+            });
         }
-        let own = outcome.messages.iter().rev().filter(|message| message.parent_tool_use_id.is_none());
+        let own =
+            outcome.messages.iter().rev().filter(|message| message.parent_tool_use_id.is_none());
         let words = own.filter_map(|message| message.error_text.clone()).next();
-        let words = words.or_else(|| result.result.clone()).unwrap_or_else(|| result.errors.join(" "));
+        let words =
+            words.or_else(|| result.result.clone()).unwrap_or_else(|| result.errors.join(" "));
         let fault = match (typed(result, &words), outcome.error()) {
             (Some(kind), error) => with_word(Fault::new(kind), error),
             (None, Some(error)) => Fault::from_assistant_error(error, result.api_error_status),
@@ -195,7 +212,8 @@ impl Decoder {
             fault.with_detail("result", result.subtype.as_str())
         };
         // It may name hosts and files: nothing for callers.
-        let fault = fault.with_cause(Cause { error_type: "AgentSaid".into(), chain: vec![short(&words)] });
+        let fault =
+            fault.with_cause(Cause { error_type: "AgentSaid".into(), chain: vec![short(&words)] });
         Some(Err(self.waiting(fault)))
     }
 
@@ -203,7 +221,9 @@ impl Decoder {
     fn waiting(&self, fault: Fault) -> Fault {
         let now = Timestamp::now().as_millis() / 1000;
         match self.resets_at.map(|at| at - now).and_then(|wait| u32::try_from(wait).ok()) {
-            Some(wait) if fault.severity() == ErrorSeverity::Transient => fault.with_retry_after(wait),
+            Some(wait) if fault.severity() == ErrorSeverity::Transient => {
+                fault.with_retry_after(wait)
+            }
             _ => fault,
         }
     }
@@ -212,23 +232,27 @@ impl Decoder {
 /// A failed result without any error word.
 fn unnamed(status: Option<u16>) -> Fault {
     match status {
-        Some(_) => UpstreamFailure { status, ..UpstreamFailure::default() }.to_fault(&ApiKey::none()),
-        None => {
-            Fault::new(FaultKind::UpstreamError).with_severity(ErrorSeverity::Fatal).with_retryable(false)
+        Some(_) => {
+            UpstreamFailure { status, ..UpstreamFailure::default() }.to_fault(&ApiKey::none())
         }
+        None => Fault::new(FaultKind::UpstreamError)
+            .with_severity(ErrorSeverity::Fatal)
+            .with_retryable(false),
     }
 }
 
 /// What the reasons of the end tell that no error word does: a conversation that is too long, a refusal.
 fn typed(result: &ResultMessage, words: &str) -> Option<FaultKind> {
-    let reasons = [&result.terminal_reason, &result.stop_reason].into_iter().flatten().cloned().collect();
+    let reasons =
+        [&result.terminal_reason, &result.stop_reason].into_iter().flatten().cloned().collect();
     let told = UpstreamFailure {
         status: result.api_error_status.filter(|status| *status < 500),
         words: reasons,
         text: words.to_owned(),
         ..UpstreamFailure::default()
     };
-    told.kind().filter(|kind| matches!(kind, FaultKind::ContextLengthExceeded | FaultKind::ContentRefused))
+    told.kind()
+        .filter(|kind| matches!(kind, FaultKind::ContextLengthExceeded | FaultKind::ContentRefused))
 }
 
 fn with_word(fault: Fault, error: Option<&AssistantError>) -> Fault {
@@ -240,11 +264,13 @@ fn with_word(fault: Fault, error: Option<&AssistantError>) -> Fault {
 
 /// A call of the CLI's own that will be made again: its status and its wait, for whoever looks on.
 fn tries_again(news: &Map<String, Value>) -> Output {
-    let member =
-        |names: &[&str]| names.iter().find_map(|name| news.get(*name).filter(|value| value.is_number()));
+    let member = |names: &[&str]| {
+        names.iter().find_map(|name| news.get(*name).filter(|value| value.is_number()))
+    };
     let status = member(&["error_status", "status", "status_code"]).and_then(Value::as_u64);
     let status = status.filter(|status| (400..600).contains(status));
-    let wait = member(&["retry_delay_ms", "retry_in_ms"]).and_then(Value::as_f64).map(|ms| ms / 1000.0);
+    let wait =
+        member(&["retry_delay_ms", "retry_in_ms"]).and_then(Value::as_f64).map(|ms| ms / 1000.0);
     let word = news.get("error").and_then(Value::as_str).map(AssistantError::from);
     let fault = match &word {
         Some(error) => Fault::from_assistant_error(error, None),
@@ -254,7 +280,9 @@ fn tries_again(news: &Map<String, Value>) -> Output {
     let fault = wait.map_or(fault.clone(), |wait| fault.with_retry_after(wait));
     let attempt = news.get("attempt").filter(|attempt| attempt.is_u64()).cloned();
     let fault = attempt.map_or(fault.clone(), |attempt| fault.with_detail("retry", attempt));
-    Output::Warning(Box::new(fault.with_severity(ErrorSeverity::Warning).to_stream_error(Default::default())))
+    Output::Warning(Box::new(
+        fault.with_severity(ErrorSeverity::Warning).to_stream_error(Default::default()),
+    ))
 }
 
 /// A failure that the run survived. What was said about it stays inside: it may name hosts and files.

@@ -34,8 +34,14 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn start(config: &Config, turn: &Turn, prompt: Prompt, clock: &Clock) -> Result<Self, Fault> {
-        let mut child = program(config, turn, &prompt).spawn().map_err(|error| unstarted(config, &error))?;
+    pub(super) fn start(
+        config: &Config,
+        turn: &Turn,
+        prompt: Prompt,
+        clock: &Clock,
+    ) -> Result<Self, Fault> {
+        let mut child =
+            program(config, turn, &prompt).spawn().map_err(|error| unstarted(config, &error))?;
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(output), Some(stderr)) = pipes else {
@@ -51,7 +57,9 @@ impl Process {
     /// Why there is no result, from how the process ended.
     pub(super) async fn failure(&mut self, had_result: bool) -> Fault {
         let status = match &mut self.child {
-            Some(child) if !had_result => self.clock.within(Timer::Grace, GRACE, child.wait()).await,
+            Some(child) if !had_result => {
+                self.clock.within(Timer::Grace, GRACE, child.wait()).await
+            }
             _ => None,
         };
         match status.and_then(Result::ok) {
@@ -184,7 +192,8 @@ fn unstarted(config: &Config, error: &std::io::Error) -> Fault {
     let program = config.command.first().map_or("", String::as_str);
     let chain = vec![format!("cannot start {program:?}"), error.to_string()];
     let cause = Cause { error_type: "io::Error".into(), chain };
-    let fault = Fault::new(FaultKind::UpstreamUnreachable).with_message("The agent could not be started.");
+    let fault =
+        Fault::new(FaultKind::UpstreamUnreachable).with_message("The agent could not be started.");
     fault.with_severity(ErrorSeverity::Fatal).with_retryable(false).with_cause(cause)
 }
 
@@ -220,8 +229,15 @@ mod tests {
 
     #[test]
     fn a_program_gets_what_is_usual_and_what_is_listed_and_no_key() {
-        let all =
-            ["PATH", "LC_ALL", "OPENAI_API_KEY", "MY_KEY", "AWS_SECRET_ACCESS_KEY", "EDITOR", "LC_API_KEY"];
+        let all = [
+            "PATH",
+            "LC_ALL",
+            "OPENAI_API_KEY",
+            "MY_KEY",
+            "AWS_SECRET_ACCESS_KEY",
+            "EDITOR",
+            "LC_API_KEY",
+        ];
         let all = || all.iter().map(|name| (OsString::from(name), OsString::from("1")));
         let names = |listed: &[&str]| -> Vec<String> {
             let listed: Vec<_> = listed.iter().map(|name| (*name).to_owned()).collect();

@@ -78,13 +78,16 @@ fn who(role: Role) -> &'static str {
 fn frame(turn: &Turn, before: String) -> Result<Prompt, Fault> {
     let (first, rest) =
         turn.messages.split_first().map_or((None, Default::default()), |(m, rest)| (Some(m), rest));
-    let mut content =
-        first.map(|first| anthropic::blocks(turn.history.len(), first)).transpose()?.unwrap_or_default();
+    let mut content = first
+        .map(|first| anthropic::blocks(turn.history.len(), first))
+        .transpose()?
+        .unwrap_or_default();
     for (at, message) in rest.iter().enumerate() {
         let words = plain(turn.history.len() + 1 + at, message)?;
         content.push(json!({ "type": "text", "text": format!("{}: {words}", who(message.role)) }));
     }
-    if let Some(serde_json::Value::String(text)) = content.first_mut().and_then(|block| block.get_mut("text"))
+    if let Some(serde_json::Value::String(text)) =
+        content.first_mut().and_then(|block| block.get_mut("text"))
     {
         *text = words(std::mem::take(text));
     }
@@ -120,7 +123,11 @@ fn plain(index: usize, message: &ChatMessage) -> Result<String, Fault> {
             }
             Part::Uri { uri, .. } => text.push_str(&format!("\n{uri}\n")),
             Part::Blob { .. } | Part::File { .. } => {
-                return Err(refused(place, part, "can reach this agent only with prompt = \"stream-json\""));
+                return Err(refused(
+                    place,
+                    part,
+                    "can reach this agent only with prompt = \"stream-json\"",
+                ));
             }
         }
     }
@@ -135,8 +142,11 @@ mod tests {
 
     #[test]
     fn history_comes_before_the_prompt_unless_it_is_switched_off() {
-        let turn =
-            Turn::talk(vec![ChatMessage::user("a"), ChatMessage::assistant("b"), ChatMessage::user("c")]);
+        let turn = Turn::talk(vec![
+            ChatMessage::user("a"),
+            ChatMessage::assistant("b"),
+            ChatMessage::user("c"),
+        ]);
         let prompt = make(&turn, PromptBy::Stdin, true).unwrap();
         assert_eq!(
             prompt.input,
@@ -158,7 +168,9 @@ mod tests {
         assert_eq!(sent(PromptBy::Stdin, " !rm").input, "The user says:\n\n !rm");
         let argument = sent(PromptBy::Argument, "/clear").argument;
         assert_eq!(argument.as_deref(), Some("The user says:\n\n/clear"));
-        assert!(sent(PromptBy::StreamJson, "/clear").input.contains(r#""The user says:\n\n/clear""#));
+        assert!(
+            sent(PromptBy::StreamJson, "/clear").input.contains(r#""The user says:\n\n/clear""#)
+        );
         assert_eq!(sent(PromptBy::Stdin, "a/b").input, "a/b");
     }
 

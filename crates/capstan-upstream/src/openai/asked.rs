@@ -9,27 +9,34 @@ use crate::provider::{Asked, TokenLimit};
 pub(super) fn of(turn: &Turn) -> Asked {
     let asked = &turn.parameters;
     let mut members = Map::new();
-    let mut set =
-        |name: &str, value: Option<Value>| members.extend(value.map(|value| (name.to_owned(), value)));
+    let mut set = |name: &str, value: Option<Value>| {
+        members.extend(value.map(|value| (name.to_owned(), value)))
+    };
     set("temperature", asked.temperature.map(Value::from));
     set("top_p", asked.top_p.map(Value::from));
     set("seed", asked.seed.map(Value::from));
     set("stop", (!asked.stop.is_empty()).then(|| asked.stop.clone().into()));
     set("tool_choice", asked.tool_choice.as_ref().map(choice));
     // Refused where there are no tools.
-    set("parallel_tool_calls", asked.parallel_tool_calls.filter(|_| !turn.tools.is_empty()).map(Value::from));
+    set(
+        "parallel_tool_calls",
+        asked.parallel_tool_calls.filter(|_| !turn.tools.is_empty()).map(Value::from),
+    );
     set("response_format", asked.response_format.as_ref().map(format));
     set("reasoning_effort", asked.effort.map(|effort| effort_word(effort).into()));
     Asked {
         tools: turn.tools.iter().map(tool).collect(),
         // The older name is refused by newer models, and may be configured for servers that know nothing else.
-        max_tokens: asked.max_tokens.map(|value| TokenLimit { name: "max_completion_tokens", value }),
+        max_tokens: asked
+            .max_tokens
+            .map(|value| TokenLimit { name: "max_completion_tokens", value }),
         members,
     }
 }
 
 fn tool(tool: &Tool) -> Value {
-    let schema = tool.parameters.as_ref().map_or_else(|| json!({ "type": "object" }), RawJson::to_value);
+    let schema =
+        tool.parameters.as_ref().map_or_else(|| json!({ "type": "object" }), RawJson::to_value);
     json!({ "type": "function",
         "function": { "name": tool.name, "description": tool.description, "parameters": schema } })
 }

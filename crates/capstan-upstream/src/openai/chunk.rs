@@ -35,7 +35,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for Choices<'a> {
                 f.write_str("a list of choices")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut choices: A) -> Result<Choices<'de>, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(
+                self,
+                mut choices: A,
+            ) -> Result<Choices<'de>, A::Error> {
                 let mut first = None;
                 while let Some(choice) = choices.next_element::<Choice<'de>>()? {
                     let is_first = choice.index.is_none_or(|index| number(index) == Some(0));
@@ -120,7 +123,8 @@ impl<'a> Chunk<'a> {
 impl Choice<'_> {
     /// Why the answer ends. Some say that it does not in words.
     pub(super) fn finish(&self) -> Option<Cow<'_, str>> {
-        text(self.finish_reason).filter(|reason| !matches!(reason.as_ref(), "null" | "None" | "none"))
+        text(self.finish_reason)
+            .filter(|reason| !matches!(reason.as_ref(), "null" | "None" | "none"))
     }
 
     fn is_going_on(&self) -> bool {
@@ -134,8 +138,17 @@ impl<'a> Delta<'a> {
     }
 
     fn is_content_alone(&self) -> bool {
-        let Self { reasoning_content, reasoning, refusal, tool_calls, function_call, annotations, .. } = self;
-        let others = [reasoning_content, reasoning, refusal, tool_calls, function_call, annotations];
+        let Self {
+            reasoning_content,
+            reasoning,
+            refusal,
+            tool_calls,
+            function_call,
+            annotations,
+            ..
+        } = self;
+        let others =
+            [reasoning_content, reasoning, refusal, tool_calls, function_call, annotations];
         others.into_iter().all(|member| member.is_none())
     }
 }

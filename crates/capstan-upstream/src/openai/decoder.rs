@@ -56,7 +56,8 @@ impl Decoder {
             return Err(self.failure(&value(error)));
         }
         if chunk.choices.is_none()
-            && let Some(told) = UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default())
+            && let Some(told) =
+                UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default())
         {
             return Err(told.to_fault(&self.secret));
         }
@@ -94,8 +95,9 @@ impl Decoder {
     /// What is no chunk: an error in another shape, or nothing that can be read.
     fn odd(&self, data: &str, error: &serde_json::Error) -> Result<Step, Fault> {
         let read = |data: &str| serde_json::from_str::<Value>(data).ok();
-        let told =
-            read(data).or_else(|| read(&mend(data))).and_then(|value| UpstreamFailure::found_in(&value));
+        let told = read(data)
+            .or_else(|| read(&mend(data)))
+            .and_then(|value| UpstreamFailure::found_in(&value));
         Err(match told {
             Some(told) => told.to_fault(&self.secret),
             None => malformed(format!("a chunk cannot be read: {error}")),
@@ -165,7 +167,9 @@ impl Decoder {
     }
 
     fn calls(&mut self, calls: &RawValue, out: &mut Vec<Output>) -> bool {
-        let Ok(calls) = serde_json::from_str::<Vec<ToolCall<'_>>>(calls.get()) else { return false };
+        let Ok(calls) = serde_json::from_str::<Vec<ToolCall<'_>>>(calls.get()) else {
+            return false;
+        };
         self.thoughts.flush(out);
         let mut heard = false;
         for call in &calls {
@@ -282,7 +286,9 @@ fn usage_of(usage: &Value) -> Option<Map<String, Value>> {
         ("cached_input_tokens", "/prompt_tokens_details/cached_tokens"),
         ("reasoning_tokens", "/completion_tokens_details/reasoning_tokens"),
     ];
-    let count =
-        |(name, at): (&str, &str)| Some((name.to_owned(), usage.pointer(at).filter(|v| v.is_u64())?.clone()));
-    Some(counts.into_iter().filter_map(count).collect::<Map<_, _>>()).filter(|counts| !counts.is_empty())
+    let count = |(name, at): (&str, &str)| {
+        Some((name.to_owned(), usage.pointer(at).filter(|v| v.is_u64())?.clone()))
+    };
+    Some(counts.into_iter().filter_map(count).collect::<Map<_, _>>())
+        .filter(|counts| !counts.is_empty())
 }

@@ -22,9 +22,8 @@ pub(super) enum Finish<'a> {
 impl<'a> Finish<'a> {
     pub(super) fn of(word: &'a str) -> Self {
         match word.to_ascii_lowercase().as_str() {
-            "stop" | "stop_sequence" | "end_turn" | "eos" | "eos_token" | "complete" | "completed" => {
-                Self::Complete
-            }
+            "stop" | "stop_sequence" | "end_turn" | "eos" | "eos_token" | "complete"
+            | "completed" => Self::Complete,
             "tool_calls" | "function_call" | "tool_call" | "tool_use" => Self::ToolCalls,
             "length" | "max_tokens" | "max_output_tokens" | "model_length" => Self::Length,
             "content_filter"
@@ -45,7 +44,9 @@ impl<'a> Finish<'a> {
             | "server_error"
             | "insufficient_system_resource"
             | "malformed_function_call" => Self::Failed,
-            "abort" | "aborted" | "cancelled" | "canceled" | "interrupted" | "incomplete" => Self::Aborted,
+            "abort" | "aborted" | "cancelled" | "canceled" | "interrupted" | "incomplete" => {
+                Self::Aborted
+            }
             _ => Self::Other(word),
         }
     }

@@ -25,7 +25,9 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<Value>) -> Result<(
             Part::ToolCall { name, arguments, id } => calls.push(call(at, name, arguments, id)),
             Part::ToolCallResponse { response, id } => {
                 let text = response_text(response);
-                answers.push(json!({ "role": "tool", "tool_call_id": call_id(id, at), "content": text }));
+                answers.push(
+                    json!({ "role": "tool", "tool_call_id": call_id(id, at), "content": text }),
+                );
             }
             // What a model thought does not go back to it: a message holds no proof that it was so.
             Part::Reasoning { .. } => {}
@@ -60,12 +62,15 @@ fn append(index: usize, message: &ChatMessage, out: &mut Vec<Value>) -> Result<(
 /// would not be followed by their answers. True if the message before took them.
 fn join(last: Option<&mut Value>, content: &Value, calls: &mut Vec<Value>) -> bool {
     let Some(Value::Object(last)) = last else { return false };
-    let is_text = |value: Option<&Value>| value.is_some_and(|value| value.is_string() || value.is_null());
-    let is_joined = last.get("role").is_some_and(|role| role == "assistant") && is_text(last.get("content"));
+    let is_text =
+        |value: Option<&Value>| value.is_some_and(|value| value.is_string() || value.is_null());
+    let is_joined =
+        last.get("role").is_some_and(|role| role == "assistant") && is_text(last.get("content"));
     if !is_joined || !is_text(Some(content)) {
         return false;
     }
-    let texts = [last.get("content"), Some(content)].into_iter().flatten().filter_map(Value::as_str);
+    let texts =
+        [last.get("content"), Some(content)].into_iter().flatten().filter_map(Value::as_str);
     let text = texts.collect::<Vec<_>>().join("\n\n");
     last.insert("content".into(), if text.is_empty() { Value::Null } else { text.into() });
     if !calls.is_empty() {
@@ -113,12 +118,16 @@ fn piece(place: PartPath, part: &Part) -> Result<Value, Fault> {
             let data = || format!("data:{mime};base64,{content}");
             match (modality, mime) {
                 (Modality::Image, _) => Ok(image(&data())),
-                (Modality::Audio, "audio/wav" | "audio/x-wav" | "audio/wave") => Ok(audio(content, "wav")),
-                (Modality::Audio, "audio/mpeg" | "audio/mp3") => Ok(audio(content, "mp3")),
-                (Modality::Text, _) => {
-                    Ok(json!({ "type": "file", "file": { "filename": "attachment", "file_data": data() } }))
+                (Modality::Audio, "audio/wav" | "audio/x-wav" | "audio/wave") => {
+                    Ok(audio(content, "wav"))
                 }
-                (Modality::Audio, _) => refuse("of audio must be audio/wav or audio/mpeg for this agent"),
+                (Modality::Audio, "audio/mpeg" | "audio/mp3") => Ok(audio(content, "mp3")),
+                (Modality::Text, _) => Ok(
+                    json!({ "type": "file", "file": { "filename": "attachment", "file_data": data() } }),
+                ),
+                (Modality::Audio, _) => {
+                    refuse("of audio must be audio/wav or audio/mpeg for this agent")
+                }
                 (Modality::Video, _) => refuse("of video cannot be taken by this agent"),
             }
         }
@@ -193,7 +202,11 @@ mod tests {
                     modality: Modality::Image,
                     mime_type: mime("image/png"),
                 },
-                Part::Uri { uri: "https://x/y.png".into(), modality: Modality::Image, mime_type: None },
+                Part::Uri {
+                    uri: "https://x/y.png".into(),
+                    modality: Modality::Image,
+                    mime_type: None,
+                },
                 Part::File { file_id: "file-1".into(), modality: Modality::Text, mime_type: None },
                 Part::Blob {
                     content: "QQ==".into(),
@@ -213,11 +226,14 @@ mod tests {
 
     #[test]
     fn a_part_that_cannot_be_taken_is_named() {
-        let film = Part::Uri { uri: "https://x/y.mp4".into(), modality: Modality::Video, mime_type: None };
-        let fault = messages(&turn(vec![Part::Text { content: "a".into() }, film]), None).unwrap_err();
+        let film =
+            Part::Uri { uri: "https://x/y.mp4".into(), modality: Modality::Video, mime_type: None };
+        let fault =
+            messages(&turn(vec![Part::Text { content: "a".into() }, film]), None).unwrap_err();
         assert_eq!(fault.code(), "invalid_request");
         assert_eq!(fault.details()["path"], "messages[0].parts[1]");
-        let bare = Part::Blob { content: "QQ==".into(), modality: Modality::Image, mime_type: None };
+        let bare =
+            Part::Blob { content: "QQ==".into(), modality: Modality::Image, mime_type: None };
         assert!(messages(&turn(vec![bare]), None).unwrap_err().message().contains("mime_type"));
     }
 }

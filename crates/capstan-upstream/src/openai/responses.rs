@@ -18,8 +18,11 @@ use crate::callee::Callee;
 use crate::kinds::{Common, ConfigError};
 use crate::provider::{Config, Defaults, Provider};
 
-const DEFAULTS: Defaults =
-    Defaults { path: "responses", ours: &["model", "input", "stream", "instructions"], ..super::DEFAULTS };
+const DEFAULTS: Defaults = Defaults {
+    path: "responses",
+    ours: &["model", "input", "stream", "instructions"],
+    ..super::DEFAULTS
+};
 
 struct Responses(Provider);
 
@@ -60,7 +63,9 @@ impl Dialect for Responses {
         let is_stored = self.0.parameters.get("store") != Some(&Value::Bool(false));
         let (id, after) = decoder.place().filter(|_| is_stored && resumed < RESUMES)?;
         let mut url = crate::http::join(&self.0.url, id);
-        url.query_pairs_mut().append_pair("stream", "true").append_pair("starting_after", &after.to_string());
+        url.query_pairs_mut()
+            .append_pair("stream", "true")
+            .append_pair("starting_after", &after.to_string());
         Some(Resume { url, body: None, wait: Backoff::DEFAULT.delay(resumed, fastrand::f64()) })
     }
 

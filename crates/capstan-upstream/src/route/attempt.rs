@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use capstan_agent::{
-    CallBegan, CallEnded, CallOutcome, Failure, Outcome, Output, Receipt, Stopped, Timer, Turn, Writer,
+    CallBegan, CallEnded, CallOutcome, Failure, Outcome, Output, Receipt, Stopped, Timer, Turn,
+    Writer,
 };
 use capstan_protocol::fault::Cause;
 use capstan_protocol::{Backoff, ErrorSeverity, Fault, FaultKind};
@@ -56,7 +57,19 @@ impl<'a> RouteAttempt<'a> {
         let queue = route.order(turn, route.clock.instant()).into();
         let left = route.max_calls.saturating_sub(turn.made.calls);
         let (unwell, failed, ended) = (Vec::new(), Vec::new(), Vec::new());
-        Self { route, turn, out, queue, unwell, failed, left, made: 0, paid: None, is_spent: false, ended }
+        Self {
+            route,
+            turn,
+            out,
+            queue,
+            unwell,
+            failed,
+            left,
+            made: 0,
+            paid: None,
+            is_spent: false,
+            ended,
+        }
     }
 
     pub(super) async fn run(mut self) -> Outcome {
@@ -85,8 +98,12 @@ impl<'a> RouteAttempt<'a> {
             return Err(Fault::new(FaultKind::RunInterrupted).with_severity(ErrorSeverity::Fatal));
         }
         if self.left == 0 {
-            let why = Cause { error_type: "Spent".into(), chain: vec!["the run's calls are spent".into()] };
-            let fault = Fault::new(FaultKind::UpstreamUnreachable).with_severity(ErrorSeverity::Fatal);
+            let why = Cause {
+                error_type: "Spent".into(),
+                chain: vec!["the run's calls are spent".into()],
+            };
+            let fault =
+                Fault::new(FaultKind::UpstreamUnreachable).with_severity(ErrorSeverity::Fatal);
             return Err(fault.with_cause(why));
         }
         Ok(())
@@ -179,8 +196,10 @@ impl<'a> RouteAttempt<'a> {
 
     /// Who may be called beside the first: what it does twice must do no harm, and be within the budget.
     fn beside(&mut self, first: usize) -> Option<usize> {
-        let is_harmless = |at: usize| self.route.members.get(at).is_some_and(|m| m.upstream.is_repeatable());
-        let place = self.queue.iter().position(|at| is_harmless(*at)).filter(|_| is_harmless(first))?;
+        let is_harmless =
+            |at: usize| self.route.members.get(at).is_some_and(|m| m.upstream.is_repeatable());
+        let place =
+            self.queue.iter().position(|at| is_harmless(*at)).filter(|_| is_harmless(first))?;
         let at = *self.queue.get(place)?;
         let member = self.route.members.get(at)?;
         if self.left == 0 || !self.route.breaker.admit(&member.name, self.route.clock.instant()) {
@@ -243,7 +262,8 @@ impl<'a> RouteAttempt<'a> {
     async fn settle(&mut self, done: Done) -> Result<Option<Outcome>, Stopped> {
         let (at, has_written) = (done.at, done.has_written);
         let Some(member) = self.route.members.get(at) else { return Ok(None) };
-        let is_empty = !has_written && !done.seen.has_reason && !self.queue.is_empty() && self.left > 0;
+        let is_empty =
+            !has_written && !done.seen.has_reason && !self.queue.is_empty() && self.left > 0;
         let trouble = match done.result {
             Ok(()) if is_empty => empty(),
             Ok(()) => {
@@ -277,7 +297,12 @@ impl<'a> RouteAttempt<'a> {
     }
 
     /// The end of the attempt, unless somebody else may be asked.
-    fn over(&mut self, member: &Member, trouble: &FailedCall, has_written: bool) -> Option<Failure> {
+    fn over(
+        &mut self,
+        member: &Member,
+        trouble: &FailedCall,
+        has_written: bool,
+    ) -> Option<Failure> {
         let fault = trouble.fault.clone();
         if !member.upstream.is_repeatable() && (has_written || !trouble.is_refusal) {
             return Some(fault.with_severity(ErrorSeverity::Fatal).into());
@@ -287,10 +312,12 @@ impl<'a> RouteAttempt<'a> {
             Passes::WithMoreContext => {
                 let others = (0..).zip(&self.route.members);
                 let longer = others.filter(|(at, other)| {
-                    other.when == Some(When::Context) && self.failed.iter().all(|(failed, _)| failed != at)
+                    other.when == Some(When::Context)
+                        && self.failed.iter().all(|(failed, _)| failed != at)
                 });
                 self.queue = longer.map(|(at, _)| at).collect();
-                self.queue.retain(|at| self.route.members.get(*at).is_none_or(|m| m.name != member.name));
+                self.queue
+                    .retain(|at| self.route.members.get(*at).is_none_or(|m| m.name != member.name));
                 if self.queue.is_empty() {
                     return Some(fault.into());
                 }
@@ -329,8 +356,9 @@ impl<'a> RouteAttempt<'a> {
             let is_transient = trouble.fault.severity() == ErrorSeverity::Transient;
             (is_transient && wait <= SHORT_WAIT && !is_stall(trouble.fault.code())).then_some(wait)
         };
-        let waits =
-            (0..).zip(&self.failed).filter_map(|(place, (_, trouble))| Some((passes(trouble)?, place)));
+        let waits = (0..)
+            .zip(&self.failed)
+            .filter_map(|(place, (_, trouble))| Some((passes(trouble)?, place)));
         let Some((wait, place)) = waits.min() else { return false };
         let (at, _) = self.failed.remove(place);
         let Some(member) = self.route.members.get(at) else { return false };
@@ -349,7 +377,8 @@ impl<'a> RouteAttempt<'a> {
 
     /// What the attempt ends with: the fault that passes soonest.
     fn verdict(mut self) -> Failure {
-        let is_transient = |trouble: &FailedCall| trouble.fault.severity() == ErrorSeverity::Transient;
+        let is_transient =
+            |trouble: &FailedCall| trouble.fault.severity() == ErrorSeverity::Transient;
         let are_stalls = self.failed.iter().all(|(_, trouble)| is_stall(trouble.fault.code()));
         let best = (0..).zip(&self.failed).min_by_key(|(place, (_, trouble))| {
             (!is_transient(trouble), trouble.fault.retry_after().unwrap_or(0), *place)
@@ -379,11 +408,18 @@ async fn call(
 ) -> Done {
     let Some(member) = route.members.get(at) else {
         let result = Err(Fault::new(FaultKind::AgentNotFound).into());
-        return Done { at, result, has_written: false, was_continued: false, seen: Seen::default() };
+        return Done {
+            at,
+            result,
+            has_written: false,
+            was_continued: false,
+            seen: Seen::default(),
+        };
     };
     let prefill = continued(member, turn);
     let seam = prefill.map(|_| Seam::new(&turn.sent.text));
-    let seat = Seat::new(Arc::clone(&member.name), Arc::clone(floor), number, route.clock.clone(), seam);
+    let seat =
+        Seat::new(Arc::clone(&member.name), Arc::clone(floor), number, route.clock.clone(), seam);
     let mut writer = AttemptWriter::seated(seat);
     let mut result = member.upstream.call(Ask { turn, prefill, first_token }, &mut writer).await;
     if result.is_ok() {

@@ -163,7 +163,10 @@ impl Upstream {
 
 impl Breaker for LocalBreaker {
     fn state(&self, upstream: &str, now: Instant) -> BreakerState {
-        self.lock().upstreams.get(upstream).map_or(BreakerState::Closed, |upstream| upstream.state(now))
+        self.lock()
+            .upstreams
+            .get(upstream)
+            .map_or(BreakerState::Closed, |upstream| upstream.state(now))
     }
 
     fn admit(&self, upstream: &str, now: Instant) -> bool {
@@ -273,11 +276,15 @@ mod tests {
         assert_eq!((closed.opened, there.0.state("a", later)), (0, BreakerState::Closed));
         there.hear(&BreakerChange { upstream: "b".into(), opened: 3, left: Duration::ZERO }, later);
         assert_eq!(there.0.state("b", later), BreakerState::Closed, "it is over");
-        assert!(changes.try_recv().is_err() && echo.try_recv().is_err(), "what was heard is not told");
+        assert!(
+            changes.try_recv().is_err() && echo.try_recv().is_err(),
+            "what was heard is not told"
+        );
     }
 
     #[test]
-    fn a_probe_that_fails_opens_it_for_twice_as_long_and_one_that_is_given_up_lets_another_be_made() {
+    fn a_probe_that_fails_opens_it_for_twice_as_long_and_one_that_is_given_up_lets_another_be_made()
+    {
         let (breaker, policy) = of(1);
         let now = Instant::now();
         breaker.failed("a", policy, now);
@@ -288,6 +295,9 @@ mod tests {
         breaker.failed("a", policy, later);
         assert_eq!(breaker.state("a", later + SECOND * 19), BreakerState::Open);
         assert!(breaker.admit("a", later + SECOND * 20));
-        assert!(breaker.admit("a", later + SECOND * 20 + PROBE_LIMIT), "a probe that nobody told of");
+        assert!(
+            breaker.admit("a", later + SECOND * 20 + PROBE_LIMIT),
+            "a probe that nobody told of"
+        );
     }
 }

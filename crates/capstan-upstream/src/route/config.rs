@@ -109,7 +109,12 @@ impl Config {
     }
 
     /// Its members, with those of a route in that route's place.
-    fn flat(&self, path: &mut Vec<String>, routes: &Routes, out: &mut Vec<Table>) -> Result<(), ConfigError> {
+    fn flat(
+        &self,
+        path: &mut Vec<String>,
+        routes: &Routes,
+        out: &mut Vec<Table>,
+    ) -> Result<(), ConfigError> {
         for table in self.members.iter().map(Entry::table) {
             let Some(inner) = routes.get(&table.name) else {
                 out.push(table);
@@ -130,7 +135,12 @@ impl Config {
         Ok(())
     }
 
-    fn build(&self, tables: &[Table], known: &Plain, shared: &Shared) -> Result<Route, ConfigError> {
+    fn build(
+        &self,
+        tables: &[Table],
+        known: &Plain,
+        shared: &Shared,
+    ) -> Result<Route, ConfigError> {
         let members = members(tables, known)?;
         let default_calls = u32::try_from(members.len() * 2).unwrap_or(u32::MAX).max(MAX_CALLS);
         let max_calls = self.max_calls.unwrap_or(default_calls);
@@ -154,11 +164,14 @@ impl Config {
         let wrong = || ConfigError::at("breaker", "seconds: expected a number of seconds");
         let policy = Policy::new(self.breaker).ok_or_else(wrong)?;
         let hedge = self.hedge.map(|seconds| time("hedge", seconds)).transpose()?;
-        if hedge.is_some_and(|_| members.iter().filter(|member| member.when.is_none()).count() < 2) {
+        if hedge.is_some_and(|_| members.iter().filter(|member| member.when.is_none()).count() < 2)
+        {
             return Err(ConfigError::at("hedge", "needs a second member to call beside the first"));
         }
         Ok(Route {
-            first_token: self.first_token.map_or(Ok(FIRST_TOKEN), |seconds| time("first_token", seconds))?,
+            first_token: self
+                .first_token
+                .map_or(Ok(FIRST_TOKEN), |seconds| time("first_token", seconds))?,
             hedge,
             attempts,
             max_calls,
@@ -179,7 +192,8 @@ fn members(tables: &[Table], known: &Plain) -> Result<Vec<Member>, ConfigError> 
     for table in tables {
         let Some(callee) = known.get(&table.name) else {
             let known = known.keys().cloned().collect();
-            return Err(wrong(format!("no agent is called {:?}", table.name)).with_known(&table.name, known));
+            return Err(wrong(format!("no agent is called {:?}", table.name))
+                .with_known(&table.name, known));
         };
         if members.iter().any(|member| *member.name == *table.name) {
             return Err(wrong(format!("{:?} is named twice", table.name)));

@@ -16,11 +16,9 @@ use crate::seam::prefill_of;
 impl Route {
     /// The members to ask, by their places, best first.
     pub(super) fn order(&self, turn: &Turn, now: Instant) -> Vec<usize> {
-        let is_too_long = turn
-            .made
-            .members
-            .iter()
-            .any(|made| made.fault.as_deref() == Some(FaultKind::ContextLengthExceeded.entry().code));
+        let is_too_long = turn.made.members.iter().any(|made| {
+            made.fault.as_deref() == Some(FaultKind::ContextLengthExceeded.entry().code)
+        });
         let wanted = if is_too_long { Some(When::Context) } else { None };
         let mut order: Vec<usize> = (0..self.members.len()).collect();
         order.retain(|at| self.members.get(*at).is_some_and(|member| member.when == wanted));
@@ -55,8 +53,9 @@ impl Route {
             return 4;
         }
         let made = turn.made.members.iter().rev().find(|made| *made.name == *member.name);
-        let goes_on =
-            turn.sent.can_continue && prefill_of(&turn.sent.text).is_some() && member.takes_prefill();
+        let goes_on = turn.sent.can_continue
+            && prefill_of(&turn.sent.text).is_some()
+            && member.takes_prefill();
         match made.map(|made| made.fault.as_deref()) {
             None if goes_on => 0,
             Some(fault) if goes_on && !fault.is_some_and(is_stall) => 1,

@@ -35,7 +35,8 @@ impl Passes {
 /// The upstream found the request wrong.
 pub(crate) fn is_wrong_request(fault: &Fault) -> bool {
     let status = fault.details().get("upstream_status").and_then(serde_json::Value::as_u64);
-    let is_error = fault.kind() == FaultKind::UpstreamError && fault.severity() == ErrorSeverity::Fatal;
+    let is_error =
+        fault.kind() == FaultKind::UpstreamError && fault.severity() == ErrorSeverity::Fatal;
     is_error && status.is_some_and(|status| WRONG_REQUEST.contains(&status))
 }
 

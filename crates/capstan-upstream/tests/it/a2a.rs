@@ -49,7 +49,12 @@ async fn a_foreign_agent_answers_in_each_version_and_binding() {
         let told = ask(&near(config).await, "Hi").await;
         assert_eq!((told.text, told.errors), (words(60), vec![]), "{way}");
         let close = told.close.unwrap();
-        let told = (&close["reason"], &close["model"], &close["usage"]["output_tokens"], &close["attempts"]);
+        let told = (
+            &close["reason"],
+            &close["model"],
+            &close["usage"]["output_tokens"],
+            &close["attempts"],
+        );
         assert_eq!(told, (&json!("completed"), &json!("m-1"), &json!(60), &json!(1)), "{way}");
     }
 }
@@ -77,7 +82,11 @@ async fn a_fault_of_the_far_gateway_keeps_its_code() {
     let far = demo().await;
     for (way, config) in ways(&far) {
         let told = ask(&near(config).await, "/fault content_refused").await;
-        assert_eq!(told.errors.last().map(|error| error.code.as_str()), Some("content_refused"), "{way}");
+        assert_eq!(
+            told.errors.last().map(|error| error.code.as_str()),
+            Some("content_refused"),
+            "{way}"
+        );
     }
 }
 
@@ -85,7 +94,12 @@ async fn a_fault_of_the_far_gateway_keeps_its_code() {
 async fn a_cut_is_read_on_where_it_was_and_starts_nothing_twice() {
     for (seed, packets) in (1..).zip([1, 2, 7, 20, 40, 59]) {
         let far = demo().await;
-        let cut = Cut { rate: 1.0, after: After::Packets(packets..=packets), at: At::Exact, with: With::Any };
+        let cut = Cut {
+            rate: 1.0,
+            after: After::Packets(packets..=packets),
+            at: At::Exact,
+            with: With::Any,
+        };
         let faults = Faults { cut, budget: Some(1), ..Faults::default() };
         let (url, handle) = broken(&far, faults, seed).await;
         let way = ways(&url).swap_remove(seed as usize % 4);
@@ -121,16 +135,28 @@ async fn a_question_is_an_interrupt_and_its_answer_goes_on_with_the_task() {
         let mut input = json!({ "threadId": Uuid::now_v7().to_string(), "runId": "one", "state": {}, "tools": [], "context": [],
             "forwardedProps": {}, "messages": [{ "id": "1", "role": "user", "content": "/ask Paint it?" }] });
         let post = async |input: &Value| {
-            client().post(format!("{near}/v1/ag-ui")).json(input).send().await.unwrap().text().await.unwrap()
+            client()
+                .post(format!("{near}/v1/ag-ui"))
+                .json(input)
+                .send()
+                .await
+                .unwrap()
+                .text()
+                .await
+                .unwrap()
         };
         let asked = post(&input).await;
         assert!(asked.contains("Paint it?"), "{way}: {asked}");
-        let id = asked.split(r#""interrupts":[{"id":""#).nth(1).and_then(|rest| rest.split('"').next());
+        let id =
+            asked.split(r#""interrupts":[{"id":""#).nth(1).and_then(|rest| rest.split('"').next());
         let id = id.unwrap_or_else(|| panic!("{way}: {asked}"));
         (input["runId"], input["messages"]) = (json!("two"), json!([]));
         input["resume"] = json!([{ "interruptId": id, "status": "resolved", "payload": "blue" }]);
         let answered = post(&input).await;
-        assert!(answered.contains("blue") && answered.contains("RUN_FINISHED"), "{way}: {answered}");
+        assert!(
+            answered.contains("blue") && answered.contains("RUN_FINISHED"),
+            "{way}: {answered}"
+        );
         assert!(
             !answered.contains("Paint it?\",\"responseSchema"),
             "{way}: it does not ask again: {answered}"
@@ -145,7 +171,9 @@ fn event(version: &str, value: Value) -> Do {
     }
 }
 
-async fn outcome(acts: Vec<Do>) -> (Vec<capstan_agent::Output>, Result<(), capstan_protocol::Fault>) {
+async fn outcome(
+    acts: Vec<Do>,
+) -> (Vec<capstan_agent::Output>, Result<(), capstan_protocol::Fault>) {
     let provider = Provider::start(move |_| acts.clone()).await;
     let agent: Box<dyn Agent> =
         provider.agent("a2a", json!({ "url": provider.url, "protocol": "1.0", "max_calls": 1 }));
@@ -183,7 +211,8 @@ async fn what_was_said_while_nobody_listened_is_asked_for() {
     let gateway = gateway(agent("a2a", json!({ "url": provider.url, "protocol": "0.3" }))).await;
     let told = ask(&gateway, "Hi").await;
     assert_eq!((told.text.as_str(), told.errors.len()), ("One two three four", 0), "{}", told.raw);
-    let methods: Vec<Value> = provider.seen().iter().map(|seen| seen.body["method"].clone()).collect();
+    let methods: Vec<Value> =
+        provider.seen().iter().map(|seen| seen.body["method"].clone()).collect();
     assert_eq!(methods, ["message/stream", "tasks/get", "tasks/resubscribe", "tasks/get"]);
 }
 
@@ -228,8 +257,9 @@ async fn an_agent_without_streams_is_asked_until_it_is_done() {
         };
         json!({ "id": "t", "contextId": "c", "status": { "state": state }, "artifacts": artifacts })
     };
-    let answer =
-        |result: Value| status(200, &[], &json!({ "jsonrpc": "2.0", "id": 1, "result": result }).to_string());
+    let answer = |result: Value| {
+        status(200, &[], &json!({ "jsonrpc": "2.0", "id": 1, "result": result }).to_string())
+    };
     let provider = Provider::start(move |nth| match nth {
         0 => status(200, &[], &json!({ "supportedInterfaces": [{ "url": "/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0" }] }).to_string()),
         1 => answer(json!({ "task": task("TASK_STATE_SUBMITTED") })),
@@ -251,8 +281,7 @@ async fn an_agent_without_streams_is_asked_until_it_is_done() {
 
 #[tokio::test]
 async fn a_message_alone_is_an_answer() {
-    let said =
-        json!({ "message": { "messageId": "m", "role": "ROLE_AGENT", "parts": [{ "text": "Hello." }] } });
+    let said = json!({ "message": { "messageId": "m", "role": "ROLE_AGENT", "parts": [{ "text": "Hello." }] } });
     let (outputs, outcome) = outcome(vec![stream_head(), event("1.0", said)]).await;
     outcome.unwrap();
     assert!(outputs.contains(&capstan_agent::Output::Delta("Hello.".into())), "{outputs:?}");
@@ -264,7 +293,8 @@ async fn a_card_that_leads_elsewhere_gets_neither_key_nor_question() {
     let there = format!("{}/rpc", elsewhere.url);
     let card = json!({ "supportedInterfaces": [{ "url": there, "protocolBinding": "JSONRPC", "protocolVersion": "1.0" }] });
     let provider = Provider::start(move |_| status(200, &[], &card.to_string())).await;
-    let (_, outcome) = run(provider.agent("a2a", json!({ "url": provider.url })), Turn::new("Hi")).await;
+    let (_, outcome) =
+        run(provider.agent("a2a", json!({ "url": provider.url })), Turn::new("Hi")).await;
     assert_eq!(outcome.unwrap_err().code(), "upstream_malformed");
     assert_eq!((provider.calls(), elsewhere.calls()), (1, 0));
 }
@@ -281,12 +311,15 @@ async fn a_card_is_asked_for_again_while_nobody_answers_and_kept_from_then_on() 
         .await
         .unwrap();
     assert!(card["supportedInterfaces"].is_array());
-    let done =
-        json!({ "message": { "messageId": "m", "role": "ROLE_AGENT", "parts": [{ "text": "Yes." }] } });
+    let done = json!({ "message": { "messageId": "m", "role": "ROLE_AGENT", "parts": [{ "text": "Yes." }] } });
     let done = json!({ "jsonrpc": "2.0", "id": 1, "result": done }).to_string();
     let provider = Provider::start(move |nth| match nth {
         0 => status(503, &[], "{}"),
-        1 => status(200, &[], &json!({ "url": "/rpc", "capabilities": { "streaming": true } }).to_string()),
+        1 => status(
+            200,
+            &[],
+            &json!({ "url": "/rpc", "capabilities": { "streaming": true } }).to_string(),
+        ),
         _ => status(200, &[], &done),
     })
     .await;

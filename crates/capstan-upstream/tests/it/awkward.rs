@@ -31,18 +31,23 @@ fn done() -> Do {
 }
 
 fn delta(delta: Value) -> Do {
-    chunk(&json!({ "model": "m-1", "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] }))
+    chunk(
+        &json!({ "model": "m-1", "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] }),
+    )
 }
 
 fn call(id: &str, arguments: &str) -> Do {
     let function = json!({ "name": "pay", "arguments": arguments });
-    delta(json!({ "tool_calls": [{ "index": 0, "id": id, "type": "function", "function": function }] }))
+    delta(
+        json!({ "tool_calls": [{ "index": 0, "id": id, "type": "function", "function": function }] }),
+    )
 }
 
 /// An answer of Messages: text, a call of `pay`, and text after it; cut off there, or whole.
 fn paying(id: &str, amount: u32, after: &str, is_whole: bool) -> Vec<Do> {
-    let event =
-        |value: Value| Do::Write(format!("event: {}\ndata: {value}\n\n", value["type"].as_str().unwrap()));
+    let event = |value: Value| {
+        Do::Write(format!("event: {}\ndata: {value}\n\n", value["type"].as_str().unwrap()))
+    };
     let mut acts = vec![
         stream_head(),
         event(
@@ -95,10 +100,15 @@ fn count(told: &RunSeen, what: &str) -> usize {
 async fn in_agui(gateway: &str) -> Vec<Value> {
     let input = json!({ "threadId": "t", "runId": uuid::Uuid::now_v7(), "state": {}, "tools": [], "context": [],
         "messages": [{ "id": "1", "role": "user", "content": "Hi" }], "forwardedProps": {} });
-    let events =
-        client().post(format!("{gateway}/v1/ag-ui")).header("accept", "text/event-stream").json(&input);
+    let events = client()
+        .post(format!("{gateway}/v1/ag-ui"))
+        .header("accept", "text/event-stream")
+        .json(&input);
     let events = events.send().await.unwrap().text().await.unwrap();
-    events.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok()).collect()
+    events
+        .lines()
+        .filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok())
+        .collect()
 }
 
 fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
@@ -110,7 +120,12 @@ async fn a_call_of_a_dead_attempt_is_not_made_again_under_another_id() {
     let provider = then(paying("toolu_1", 5, "", false), paying("toolu_2", 5, "Paid.", true)).await;
     let gateway = messages(&provider).await;
     let told = ask(&gateway, "Hi").await;
-    assert_eq!((provider.calls(), told.text.as_str()), (2, "One moment. Paid."), "{:?}", told.errors);
+    assert_eq!(
+        (provider.calls(), told.text.as_str()),
+        (2, "One moment. Paid."),
+        "{:?}",
+        told.errors
+    );
     assert_eq!(types(&told), ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]);
     assert_eq!(
         (told.events[0].1["toolCallId"].as_str(), arguments(&told)),
@@ -119,7 +134,10 @@ async fn a_call_of_a_dead_attempt_is_not_made_again_under_another_id() {
     assert_eq!((count(&told, "stream_reset"), count(&told, "toolu_2")), (0, 0));
     let provider = then(paying("toolu_1", 5, "", false), paying("toolu_2", 5, "Paid.", true)).await;
     let events = in_agui(&messages(&provider).await).await;
-    assert_eq!((of_kind(&events, "TOOL_CALL_START").len(), of_kind(&events, "TOOL_CALL_END").len()), (1, 1));
+    assert_eq!(
+        (of_kind(&events, "TOOL_CALL_START").len(), of_kind(&events, "TOOL_CALL_END").len()),
+        (1, 1)
+    );
     assert_eq!(of_kind(&events, "TOOL_CALL_ARGS")[0]["delta"], r#"{"amount":5}"#);
     assert_eq!(of_kind(&events, "RUN_FINISHED").len(), 1);
 }
@@ -130,13 +148,18 @@ async fn after_a_call_that_may_have_been_acted_upon_another_one_is_a_divergence(
     let told = ask(&messages(&provider).await, "Hi").await;
     let last = told.errors.last().unwrap();
     assert_eq!((last.code.as_str(), last.severity), ("attempt_diverged", ErrorSeverity::Fatal));
-    assert_eq!((count(&told, "TOOL_CALL_END"), count(&told, "toolu_2")), (1, 0), "nobody pays twice");
+    assert_eq!(
+        (count(&told, "TOOL_CALL_END"), count(&told, "toolu_2")),
+        (1, 0),
+        "nobody pays twice"
+    );
 }
 
 #[tokio::test]
 async fn after_a_call_that_may_have_been_acted_upon_none_at_all_is_a_divergence() {
     let plain = [vec![stream_head()], vec![token("One moment. ")], finish("stop")].concat();
-    let first = [vec![stream_head(), token("One moment. "), call("c1", "{}"), token("So ")]].concat();
+    let first =
+        [vec![stream_head(), token("One moment. "), call("c1", "{}"), token("So ")]].concat();
     let provider = then(first, plain).await;
     let told = told_by(&provider).await;
     assert_eq!(told.errors.last().unwrap().code, "attempt_diverged");
@@ -155,20 +178,30 @@ async fn text_after_a_call_can_still_be_taken_back() {
 async fn a_call_that_was_open_when_it_was_cut_is_told_once_and_whole() {
     let first = vec![stream_head(), token("Wait. "), call("call-one", r#"{"amount""#)];
     let rest = delta(json!({ "tool_calls": [{ "index": 0, "function": { "arguments": ":5}" } }] }));
-    let second =
-        [vec![stream_head(), token("Wait. "), call("c2", r#"{"amount""#), rest], finish("tool_calls")];
-    let (provider, again) = (then(first.clone(), second.concat()).await, then(first, second.concat()).await);
+    let second = [
+        vec![stream_head(), token("Wait. "), call("c2", r#"{"amount""#), rest],
+        finish("tool_calls"),
+    ];
+    let (provider, again) =
+        (then(first.clone(), second.concat()).await, then(first, second.concat()).await);
     let told = told_by(&provider).await;
     assert_eq!(types(&told), ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]);
-    assert_eq!((arguments(&told), count(&told, "call-one")), (vec![r#"{"amount":5}"#.to_owned()], 0));
+    assert_eq!(
+        (arguments(&told), count(&told, "call-one")),
+        (vec![r#"{"amount":5}"#.to_owned()], 0)
+    );
     let events = in_agui(&again.gateway("openai", config(&again)).await).await;
-    assert_eq!((of_kind(&events, "TOOL_CALL_START").len(), of_kind(&events, "TOOL_CALL_END").len()), (1, 1));
+    assert_eq!(
+        (of_kind(&events, "TOOL_CALL_START").len(), of_kind(&events, "TOOL_CALL_END").len()),
+        (1, 1)
+    );
     assert_eq!(of_kind(&events, "TOOL_CALL_ARGS")[0]["delta"], r#"{"amount":5}"#);
 }
 
 #[tokio::test]
 async fn a_call_that_a_limit_cut_short_is_none() {
-    let acts = [vec![stream_head(), token("Wait. "), call("c1", r#"{"amount""#)], finish("length")].concat();
+    let acts = [vec![stream_head(), token("Wait. "), call("c1", r#"{"amount""#)], finish("length")]
+        .concat();
     let told = told_by(&always(acts).await).await;
     assert_eq!((types(&told).len(), &told.close.unwrap()["reason"]), (0, &json!("length")));
 }
@@ -205,9 +238,10 @@ async fn done_without_a_finish_is_a_cut() {
 #[tokio::test]
 async fn a_server_that_never_tells_a_finish_can_be_believed() {
     let bare = [vec![stream_head()], tokens(1, 40), vec![done()]].concat();
-    for (acts, text, error) in
-        [(bare, words(40), None), (vec![stream_head(), done()], String::new(), Some("upstream_truncated"))]
-    {
+    for (acts, text, error) in [
+        (bare, words(40), None),
+        (vec![stream_head(), done()], String::new(), Some("upstream_truncated")),
+    ] {
         let provider = always(acts).await;
         let mut config = config(&provider);
         config["finish"] = json!("optional");
@@ -227,7 +261,11 @@ async fn an_error_in_a_stream_is_one_whatever_its_shape() {
         (json!({ "detail": "boom" }), "upstream_error", 3),
         (json!({ "detail": [{ "msg": "boom", "loc": [] }] }), "upstream_error", 3),
         (json!({ "error_code": 336003, "error_msg": "boom" }), "upstream_error", 3),
-        (json!({ "code": "context_length_exceeded", "message": "too long" }), "context_length_exceeded", 1),
+        (
+            json!({ "code": "context_length_exceeded", "message": "too long" }),
+            "context_length_exceeded",
+            1,
+        ),
         (json!([{ "error": { "code": 403, "status": "PERMISSION_DENIED" } }]), "upstream_auth", 1),
         (json!({ "error": "boom" }), "upstream_error", 3),
     ] {
@@ -235,7 +273,11 @@ async fn an_error_in_a_stream_is_one_whatever_its_shape() {
         let provider = always(acts).await;
         let told = told_by(&provider).await;
         let last = told.errors.last().unwrap();
-        assert_eq!((last.code.as_str(), provider.calls(), told.text), (code, calls, words(5)), "{error}");
+        assert_eq!(
+            (last.code.as_str(), provider.calls(), told.text),
+            (code, calls, words(5)),
+            "{error}"
+        );
     }
 }
 
@@ -250,10 +292,9 @@ async fn arguments_and_thoughts_are_signs_of_life_before_they_can_be_told() {
         let provider = always(vec![stream_head(), piece, Do::Hang]).await;
         let agent = provider.agent("openai", config(&provider));
         let (mut writer, mut inbox) = channel(16);
-        let running =
-            tokio::spawn(
-                async move { agent.run(Turn::new("Hi"), &mut writer).await.map_err(|f| f.into_fault()) },
-            );
+        let running = tokio::spawn(async move {
+            agent.run(Turn::new("Hi"), &mut writer).await.map_err(|f| f.into_fault())
+        });
         let mut taken = Vec::new();
         assert!(inbox.take(&mut taken).await, "the reader wakes up");
         // That it is called is no part of the answer.
@@ -268,7 +309,8 @@ async fn pings_and_empty_pieces_are_silence() {
     let quiet = || [Do::Write(": ping\n\n".into()), delta(json!({ "content": "" }))];
     let silence: Vec<Do> = (0..20).flat_map(|_| quiet()).collect();
     let stall =
-        [vec![stream_head(), token("tok1 ")], silence, vec![Do::Strike(Timer::Idle), Do::Hang]].concat();
+        [vec![stream_head(), token("tok1 ")], silence, vec![Do::Strike(Timer::Idle), Do::Hang]]
+            .concat();
     let provider = then(stall, answer()).await;
     let told = told_by(&provider).await;
     assert_eq!((told.text, told.errors[0].code.as_str()), (words(60), "upstream_timeout"));
@@ -276,7 +318,10 @@ async fn pings_and_empty_pieces_are_silence() {
     let first = waits.iter().position(|wait| *wait > CallTimeouts::PROVIDER.idle);
     assert_eq!(first, None);
     let stalled: Vec<Duration> = waits.into_iter().take(2).collect();
-    assert!(stalled.windows(2).all(|pair| pair[1] < pair[0]), "nothing prolongs the wait: {stalled:?}");
+    assert!(
+        stalled.windows(2).all(|pair| pair[1] < pair[0]),
+        "nothing prolongs the wait: {stalled:?}"
+    );
 }
 
 fn two_calls() -> Answer {
@@ -288,14 +333,20 @@ fn two_calls() -> Answer {
 }
 
 /// A gateway in front of a provider with a fault, which its model is called by.
-async fn faulty(kind: &str, fault: &str, script: Script, more: Value) -> (FakeProvider, Clock, String) {
+async fn faulty(
+    kind: &str,
+    fault: &str,
+    script: Script,
+    more: Value,
+) -> (FakeProvider, Clock, String) {
     let provider = FakeProvider::start("127.0.0.1:0", script).await.unwrap();
     let url = if kind == "openai" { format!("{}/v1", provider.url()) } else { provider.url() };
     let mut config = json!({ "url": url, "model": fault });
     config.as_object_mut().unwrap().extend(keys(more));
     let clock = Clock::by_hand();
     let gateway =
-        gateway_by(clock.clone(), agent_by(clock.clone(), kind, config), Exposure::Production).await;
+        gateway_by(clock.clone(), agent_by(clock.clone(), kind, config), Exposure::Production)
+            .await;
     (provider, clock, gateway)
 }
 
@@ -312,7 +363,8 @@ async fn answers_that_are_written_otherwise_are_read_at_the_first_call() {
             "no-done",
             "no-usage",
         ] {
-            let (provider, clock, gateway) = faulty(kind, fault, Script::default(), json!({})).await;
+            let (provider, clock, gateway) =
+                faulty(kind, fault, Script::default(), json!({})).await;
             clock.strike(Timer::Grace);
             let told = ask(&gateway, "Hi").await;
             assert_eq!(told.text, Answer::default().text, "{kind} {fault}: {:?}", told.errors);
@@ -339,7 +391,10 @@ async fn a_body_in_brotli_is_unpacked() {
     let odd = head.replace(": br", ": lzw");
     let provider = always(vec![Do::Write(odd), Do::Write("x".into())]).await;
     let told = told_by(&provider).await;
-    assert_eq!((told.errors.last().unwrap().code.as_str(), provider.calls()), ("upstream_malformed", 1));
+    assert_eq!(
+        (told.errors.last().unwrap().code.as_str(), provider.calls()),
+        ("upstream_malformed", 1)
+    );
 }
 
 #[tokio::test]
@@ -349,9 +404,17 @@ async fn calls_at_once_are_told_apart() {
             faulty("openai", fault, Script::default().answer(two_calls()), json!({})).await;
         let told = ask(&gateway, "Hi").await;
         assert_eq!(arguments(&told), [r#"{"amount":5}"#, r#"{"amount":6}"#], "{fault}");
-        let names: Vec<&Value> =
-            told.events.iter().map(|(_, data)| &data["toolCallName"]).filter(|n| n.is_string()).collect();
-        assert_eq!((names, provider.calls().len()), (vec![&json!("pay"), &json!("tell")], 1), "{fault}");
+        let names: Vec<&Value> = told
+            .events
+            .iter()
+            .map(|(_, data)| &data["toolCallName"])
+            .filter(|n| n.is_string())
+            .collect();
+        assert_eq!(
+            (names, provider.calls().len()),
+            (vec![&json!("pay"), &json!("tell")], 1),
+            "{fault}"
+        );
         assert_eq!(told.close.unwrap()["reason"], "tool_calls");
     }
 }
@@ -367,7 +430,8 @@ async fn a_call_in_the_older_form_is_a_call() {
 
 #[tokio::test]
 async fn half_a_character_is_no_reason_to_call_again() {
-    let (provider, _, gateway) = faulty("openai", "broken-surrogate", Script::default(), json!({})).await;
+    let (provider, _, gateway) =
+        faulty("openai", "broken-surrogate", Script::default(), json!({})).await;
     let told = ask(&gateway, "Hi").await;
     assert_eq!((told.errors.len(), provider.calls().len()), (0, 1));
     assert_eq!(told.text.replace('\u{fffd}', ""), Answer::default().text);
@@ -380,16 +444,24 @@ async fn half_a_character_is_no_reason_to_call_again() {
 
 #[tokio::test]
 async fn what_a_server_says_about_trying_again_is_kept() {
-    let (provider, _, gateway) = faulty("openai", "should-not-retry", Script::default(), json!({})).await;
+    let (provider, _, gateway) =
+        faulty("openai", "should-not-retry", Script::default(), json!({})).await;
     let told = ask(&gateway, "Hi").await;
-    assert_eq!((told.errors.last().unwrap().code.as_str(), provider.calls().len()), ("upstream_error", 1));
-    let (provider, clock, gateway) = faulty("openai", "retry-delay@1", Script::default(), json!({})).await;
+    assert_eq!(
+        (told.errors.last().unwrap().code.as_str(), provider.calls().len()),
+        ("upstream_error", 1)
+    );
+    let (provider, clock, gateway) =
+        faulty("openai", "retry-delay@1", Script::default(), json!({})).await;
     let told = ask(&gateway, "Hi").await;
     assert_eq!((told.errors.len(), provider.calls().len()), (0, 2));
     assert_eq!(clock.asked(Timer::Again), [Duration::from_secs(2)]);
     let (provider, _, gateway) = faulty("openai", "moderation", Script::default(), json!({})).await;
     let told = ask(&gateway, "Hi").await;
-    assert_eq!((told.errors.last().unwrap().code.as_str(), provider.calls().len()), ("content_refused", 1));
+    assert_eq!(
+        (told.errors.last().unwrap().code.as_str(), provider.calls().len()),
+        ("content_refused", 1)
+    );
 }
 
 #[tokio::test]
@@ -434,7 +506,10 @@ async fn the_usage_of_all_attempts_counts_and_of_each_its_last_word() {
     let provider = then(paying("a", 5, "", false), paying("b", 5, "Paid.", true)).await;
     let told = ask(&messages(&provider).await, "Hi").await;
     let close = told.close.unwrap();
-    assert_eq!((&close["usage"]["input_tokens"], &close["usage"]["output_tokens"]), (&json!(20), &json!(16)));
+    assert_eq!(
+        (&close["usage"]["input_tokens"], &close["usage"]["output_tokens"]),
+        (&json!(20), &json!(16))
+    );
     let used = |n: u64| {
         chunk(
             &json!({ "choices": [{ "index": 0, "delta": { "content": "a" } }], "usage": { "prompt_tokens": 7, "completion_tokens": n } }),
@@ -449,11 +524,18 @@ async fn the_usage_of_all_attempts_counts_and_of_each_its_last_word() {
 async fn what_stalls_twice_is_over() {
     let provider = always(vec![Do::Strike(Timer::FirstToken), Do::Hang]).await;
     let told = told_by(&provider).await;
-    assert_eq!((told.errors.last().unwrap().code.as_str(), provider.calls()), ("upstream_timeout", 2));
-    let stall = [vec![stream_head()], tokens(1, 5), vec![Do::Strike(Timer::Idle), Do::Hang]].concat();
+    assert_eq!(
+        (told.errors.last().unwrap().code.as_str(), provider.calls()),
+        ("upstream_timeout", 2)
+    );
+    let stall =
+        [vec![stream_head()], tokens(1, 5), vec![Do::Strike(Timer::Idle), Do::Hang]].concat();
     let provider = always(stall).await;
     let told = told_by(&provider).await;
-    assert_eq!((told.errors.last().unwrap().code.as_str(), provider.calls()), ("upstream_timeout", 2));
+    assert_eq!(
+        (told.errors.last().unwrap().code.as_str(), provider.calls()),
+        ("upstream_timeout", 2)
+    );
     let CallTimeouts { first_token, idle, .. } = CallTimeouts::PROVIDER;
     assert!(
         first_token <= Duration::from_secs(30) && idle <= Duration::from_secs(30),
@@ -470,10 +552,9 @@ async fn one_read_of_the_network_wakes_its_reader_once() {
     let provider = always([vec![stream_head(), Do::Write(text)], finish("stop")].concat()).await;
     let agent = provider.agent("openai", config(&provider));
     let (mut writer, mut inbox) = channel(100_000);
-    let running =
-        tokio::spawn(
-            async move { agent.run(Turn::new("Hi"), &mut writer).await.map_err(|f| f.into_fault()) },
-        );
+    let running = tokio::spawn(async move {
+        agent.run(Turn::new("Hi"), &mut writer).await.map_err(|f| f.into_fault())
+    });
     let (mut batches, mut outputs) = (0, Vec::new());
     while inbox.take(&mut outputs).await {
         batches += 1;
@@ -488,7 +569,8 @@ async fn one_read_of_the_network_wakes_its_reader_once() {
 async fn an_answer_of_responses_is_read_on_where_it_broke_off() {
     for fault in ["close-mid-stream@1", "truncated@1"] {
         let script = Script::default().answer(two_calls());
-        let (provider, _, gateway) = faulty("openai", fault, script, json!({ "api": "responses" })).await;
+        let (provider, _, gateway) =
+            faulty("openai", fault, script, json!({ "api": "responses" })).await;
         let told = ask(&gateway, "Hi").await;
         assert_eq!(
             (told.text.as_str(), told.errors.len()),
@@ -508,13 +590,17 @@ async fn an_answer_of_responses_is_read_on_where_it_broke_off() {
 #[tokio::test]
 async fn an_answer_of_responses_that_is_not_kept_is_asked_for_again() {
     let more = json!({ "api": "responses", "parameters": { "store": false } });
-    let (provider, _, gateway) = faulty("openai", "close-mid-stream@1", Script::default(), more).await;
+    let (provider, _, gateway) =
+        faulty("openai", "close-mid-stream@1", Script::default(), more).await;
     let told = ask(&gateway, "Hi").await;
     assert_eq!(told.text, Answer::default().text);
     let calls = provider.calls();
     assert_eq!(calls.iter().map(|call| call.api).collect::<Vec<_>>(), ["responses", "responses"]);
     assert_eq!((&calls[0].body["store"], &calls[0].body["stream"]), (&json!(false), &json!(true)));
-    assert_eq!(calls[0].body["input"][0]["content"][0], json!({ "type": "input_text", "text": "Hi" }));
+    assert_eq!(
+        calls[0].body["input"][0]["content"][0],
+        json!({ "type": "input_text", "text": "Hi" })
+    );
 }
 
 #[tokio::test]

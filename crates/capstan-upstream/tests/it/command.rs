@@ -19,7 +19,8 @@ fn replay(name: &str) -> Value {
 }
 
 fn expected() -> Value {
-    serde_json::from_str(&std::fs::read_to_string(transcripts().join("expected.json")).unwrap()).unwrap()
+    serde_json::from_str(&std::fs::read_to_string(transcripts().join("expected.json")).unwrap())
+        .unwrap()
 }
 
 /// What a reader is told of each transcript beyond the reference's own words: the text that is an answer, and the
@@ -53,7 +54,12 @@ async fn transcripts_through_a_process_end_in_the_expected_messages_errors_and_f
         let expected = &expected[name];
         assert_eq!(told.text, *text, "{name}");
         let fatal = told.errors.iter().find(|error| error.severity == ErrorSeverity::Fatal);
-        assert_eq!(fatal.is_some(), expected["final"]["is_error"] == true, "{name}: {:?}", told.errors);
+        assert_eq!(
+            fatal.is_some(),
+            expected["final"]["is_error"] == true,
+            "{name}: {:?}",
+            told.errors
+        );
         let details = fatal.and_then(|error| error.details.clone()).unwrap_or_default();
         let found = fatal.map_or("", |error| error.code.as_str());
         assert_eq!(found, *code, "{name}");
@@ -96,7 +102,10 @@ async fn a_transcripts_error_is_in_json_mode_as_well() {
 #[tokio::test]
 async fn tool_calls_and_their_results_become_events() {
     let told = ask(&gateway(agent("command", replay("happy_partial"))).await, "Hi").await;
-    assert_eq!(types(&told), ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT"]);
+    assert_eq!(
+        types(&told),
+        ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT"]
+    );
     assert_eq!(told.events[0].1, json!({ "toolCallId": "toolu_a", "toolCallName": "Bash" }));
     assert_eq!(told.events[1].1["delta"], r#"{"command":"ls"}"#);
     assert_eq!(told.events[3].1["content"], "a.rs\nb.rs");
@@ -131,7 +140,10 @@ fn result(more: Value) -> Value {
 #[tokio::test]
 async fn the_reasons_of_an_end_are_typed() {
     for (more, code) in [
-        (json!({ "is_error": true, "terminal_reason": "prompt_too_long" }), "context_length_exceeded"),
+        (
+            json!({ "is_error": true, "terminal_reason": "prompt_too_long" }),
+            "context_length_exceeded",
+        ),
         (json!({ "is_error": true, "result": "Prompt is too long" }), "context_length_exceeded"),
         (
             json!({ "is_error": true, "stop_reason": "model_context_window_exceeded" }),
@@ -210,7 +222,9 @@ async fn the_prompt_comes_on_standard_input_or_as_an_argument() {
 
 fn is_alive(pid: &str) -> bool {
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
-    state.is_some_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
+    state.is_some_and(|stat| {
+        !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z')
+    })
 }
 
 async fn eventually(what: impl Fn() -> bool) -> bool {
@@ -247,7 +261,10 @@ async fn a_stopped_run_ends_its_whole_process_group() {
     assert_eq!(stopped.status(), 200);
     assert!(pids().lines().all(is_alive), "the stop does not wait for the process");
     clock.strike(Timer::Grace);
-    assert!(eventually(|| pids().lines().all(|pid| !is_alive(pid))).await, "parent and child are gone");
+    assert!(
+        eventually(|| pids().lines().all(|pid| !is_alive(pid))).await,
+        "parent and child are gone"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -261,7 +278,10 @@ async fn a_silent_process_is_ended_by_its_timeout() {
     clock.strike(Timer::FirstToken);
     let (_, outcome) = running.await.unwrap();
     let fault = outcome.unwrap_err();
-    assert_eq!((fault.code(), &fault.details()["timeout"]), ("upstream_timeout", &json!("first_token")));
+    assert_eq!(
+        (fault.code(), &fault.details()["timeout"]),
+        ("upstream_timeout", &json!("first_token"))
+    );
     clock.strike(Timer::Grace);
     assert!(eventually(|| pids().lines().all(|pid| !is_alive(pid))).await);
 }
@@ -274,5 +294,9 @@ async fn a_process_that_lingers_after_its_result_is_done() {
     let (outputs, outcome) = run(agent_by(clock.clone(), "command", config), Turn::new("x")).await;
     outcome.unwrap();
     assert_eq!(text(&outputs), "in=x arg= run=set");
-    assert!(clock.asked(Timer::Grace)[0] <= Duration::from_secs(2), "{:?}", clock.asked(Timer::Grace));
+    assert!(
+        clock.asked(Timer::Grace)[0] <= Duration::from_secs(2),
+        "{:?}",
+        clock.asked(Timer::Grace)
+    );
 }

@@ -8,8 +8,9 @@ use capstan_demo::Demo;
 use serde_json::{Value, json};
 
 fn anthropic_answer() -> Vec<Do> {
-    let event =
-        |value: Value| Do::Write(format!("event: {}\ndata: {value}\n\n", value["type"].as_str().unwrap()));
+    let event = |value: Value| {
+        Do::Write(format!("event: {}\ndata: {value}\n\n", value["type"].as_str().unwrap()))
+    };
     let text = |text: &str| {
         event(
             json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": text } }),
@@ -33,15 +34,21 @@ fn anthropic_answer() -> Vec<Do> {
 }
 
 fn agui_answer() -> Vec<Do> {
-    let mut acts =
-        vec![stream_head(), chunk(&json!({ "type": "RUN_STARTED", "threadId": "t", "runId": "r" }))];
-    acts.push(chunk(&json!({ "type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant" })));
+    let mut acts = vec![
+        stream_head(),
+        chunk(&json!({ "type": "RUN_STARTED", "threadId": "t", "runId": "r" })),
+    ];
+    acts.push(chunk(
+        &json!({ "type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant" }),
+    ));
     acts.extend((1..=60).map(|n| {
         chunk(&json!({ "type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": format!("tok{n} ") }))
     }));
     acts.push(chunk(&json!({ "type": "TEXT_MESSAGE_END", "messageId": "m" })));
     let usage = json!([{ "model": "m-1", "outputTokens": 60 }]);
-    acts.push(chunk(&json!({ "type": "RUN_FINISHED", "threadId": "t", "runId": "r", "usage": usage })));
+    acts.push(chunk(
+        &json!({ "type": "RUN_FINISHED", "threadId": "t", "runId": "r", "usage": usage }),
+    ));
     acts
 }
 
@@ -63,11 +70,15 @@ async fn provider(acts: Vec<Do>) -> String {
 }
 
 async fn kinds() -> Vec<(&'static str, Box<dyn Agent>)> {
-    let upstream = gateway(agent("openai", json!({ "url": provider(answer()).await, "model": "m" }))).await;
+    let upstream =
+        gateway(agent("openai", json!({ "url": provider(answer()).await, "model": "m" }))).await;
     let cap = |profile: &str| json!({ "url": upstream, "profile": profile });
     vec![
         ("openai", agent("openai", json!({ "url": provider(answer()).await, "model": "m" }))),
-        ("anthropic", agent("anthropic", json!({ "url": provider(anthropic_answer()).await, "model": "m" }))),
+        (
+            "anthropic",
+            agent("anthropic", json!({ "url": provider(anthropic_answer()).await, "model": "m" })),
+        ),
         ("ag-ui", agent("ag-ui", json!({ "url": provider(agui_answer()).await }))),
         ("command", agent("command", process())),
         ("cap v1", agent("cap", cap("v1"))),
@@ -88,11 +99,21 @@ async fn each_kind_answers_in_cap_and_in_json_mode() {
             (&json!("completed"), &json!("a"), &json!("m-1")),
             "{kind}"
         );
-        assert_eq!((&close["attempts"], &close["usage"]["output_tokens"]), (&json!(1), &json!(60)), "{kind}");
+        assert_eq!(
+            (&close["attempts"], &close["usage"]["output_tokens"]),
+            (&json!(1), &json!(60)),
+            "{kind}"
+        );
         let (status, answer) = ask_json(&gateway, "Hi").await;
         assert_eq!((status, &answer["output"]["text"]), (200, &json!(words(60))), "{kind}");
-        let list: Value =
-            client().get(format!("{gateway}/v1/streams")).send().await.unwrap().json().await.unwrap();
+        let list: Value = client()
+            .get(format!("{gateway}/v1/streams"))
+            .send()
+            .await
+            .unwrap()
+            .json()
+            .await
+            .unwrap();
         assert_eq!(list["streams"][0]["model"], "m-1", "{kind}: {list}");
     }
 }
@@ -100,8 +121,11 @@ async fn each_kind_answers_in_cap_and_in_json_mode() {
 #[tokio::test]
 async fn a_conversation_is_sent_along() {
     let provider = Provider::start(|_| answer()).await;
-    let gateway =
-        gateway(agent("openai", json!({ "url": provider.url, "model": "m", "system": "Be kind." }))).await;
+    let gateway = gateway(agent(
+        "openai",
+        json!({ "url": provider.url, "model": "m", "system": "Be kind." }),
+    ))
+    .await;
     let mut request = question("One?");
     post(&gateway, &request, "application/json").await;
     let session = request.context.session_id;
@@ -120,7 +144,12 @@ async fn a_conversation_is_sent_along() {
     let answer = words(60);
     assert_eq!(
         said,
-        [("system", "Be kind."), ("user", "One?"), ("assistant", answer.as_str()), ("user", "Two?")]
+        [
+            ("system", "Be kind."),
+            ("user", "One?"),
+            ("assistant", answer.as_str()),
+            ("user", "Two?")
+        ]
     );
 }
 
@@ -154,7 +183,8 @@ async fn a_foreign_cap_servers_fault_keeps_its_code() {
 const STREAM: &str = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
 
 fn packet(seq: usize, op: &str, p: Value) -> Do {
-    let packet = json!({ "stream_id": STREAM, "seq": seq, "op": op, "t": "2026-02-03T10:15:37Z", "p": p });
+    let packet =
+        json!({ "stream_id": STREAM, "seq": seq, "op": op, "t": "2026-02-03T10:15:37Z", "p": p });
     Do::Write(format!("event: stream.packet\nid: {STREAM}:{seq}\ndata: {packet}\n\n"))
 }
 
@@ -166,7 +196,8 @@ fn deltas(from: usize, to: usize) -> Vec<Do> {
 async fn a_foreign_cap_servers_cut_is_resumed_at_its_cursor() {
     let upstream = Provider::start(|nth| match nth {
         0 => [vec![stream_head()], deltas(1, 40)].concat(),
-        _ => [vec![stream_head()], deltas(41, 60), vec![packet(61, "CLOSE", json!("completed"))]].concat(),
+        _ => [vec![stream_head()], deltas(41, 60), vec![packet(61, "CLOSE", json!("completed"))]]
+            .concat(),
     })
     .await;
     let told = ask(&gateway(agent("cap", json!({ "url": upstream.url }))).await, "Hi").await;
@@ -190,7 +221,8 @@ async fn what_a_foreign_cap_server_takes_back_is_taken_back() {
         packet(5, "DELTA", json!("Two.")),
         packet(6, "CLOSE", json!({ "reason": "length", "model": "m-9" })),
     ];
-    let told = ask(&gateway(agent("cap", json!({ "url": provider(acts).await }))).await, "Hi").await;
+    let told =
+        ask(&gateway(agent("cap", json!({ "url": provider(acts).await }))).await, "Hi").await;
     assert_eq!(told.text, "One. Two.", "{}", told.raw);
     let close = told.close.unwrap();
     assert_eq!((&close["reason"], &close["model"]), (&json!("length"), &json!("m-9")));
@@ -198,7 +230,8 @@ async fn what_a_foreign_cap_server_takes_back_is_taken_back() {
 
 #[tokio::test]
 async fn a_careful_kind_is_called_again_only_after_a_refusal() {
-    let refused = Provider::start(|nth| if nth == 0 { status(503, &[], "") } else { agui_answer() }).await;
+    let refused =
+        Provider::start(|nth| if nth == 0 { status(503, &[], "") } else { agui_answer() }).await;
     let told = ask(&refused.gateway("ag-ui", json!({ "url": refused.url })).await, "Hi").await;
     assert_eq!((told.text, refused.calls()), (words(60), 2));
     let broken = Provider::start(|_| status(500, &[], "")).await;
@@ -225,9 +258,12 @@ async fn ask_within(gateway: &str, headers: &[(&str, &str)]) -> RunSeen {
 #[tokio::test]
 async fn each_kind_over_http_passes_the_trace_of_its_run_on() {
     let within = [("traceparent", PARENT), ("tracestate", "vendor=1")];
-    for (kind, acts) in
-        [("openai", answer()), ("anthropic", anthropic_answer()), ("ag-ui", agui_answer()), ("cap", answer())]
-    {
+    for (kind, acts) in [
+        ("openai", answer()),
+        ("anthropic", anthropic_answer()),
+        ("ag-ui", agui_answer()),
+        ("cap", answer()),
+    ] {
         let provider = Provider::start(move |_| acts.clone()).await;
         let keys = match kind {
             "cap" => {
@@ -238,10 +274,13 @@ async fn each_kind_over_http_passes_the_trace_of_its_run_on() {
             _ => json!({ "url": provider.url, "model": "m" }),
         };
         let gateway = gateway(agent(kind, keys)).await;
-        for headers in [&within[..], &[], &[("traceparent", "nonsense"), ("tracestate", "vendor=1")]] {
+        for headers in
+            [&within[..], &[], &[("traceparent", "nonsense"), ("tracestate", "vendor=1")]]
+        {
             assert_eq!(ask_within(&gateway, headers).await.text, words(60), "{kind}");
         }
-        let heads: Vec<String> = provider.seen().into_iter().map(|seen| seen.head.to_lowercase()).collect();
+        let heads: Vec<String> =
+            provider.seen().into_iter().map(|seen| seen.head.to_lowercase()).collect();
         for (name, value) in within {
             assert!(heads[0].contains(&format!("{name}: {value}\r\n")), "{kind}: {}", heads[0]);
             assert!(!heads[1].contains(name) && !heads[2].contains(name), "{kind}: {heads:?}");

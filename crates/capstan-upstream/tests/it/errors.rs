@@ -57,17 +57,21 @@ async fn on_the_wire(agent: Box<dyn Agent>, fault: &Fault) {
     let mut told = read(&response.bytes().await.unwrap());
     let error = Fault::from(told.errors.pop().expect("the stream ends in an error"));
     let problem: Problem = post(&gateway, &request, "application/json").await.json().await.unwrap();
-    let events = client().get(format!("{gateway}/v1/streams/{stream}?face=ag-ui")).send().await.unwrap();
+    let events =
+        client().get(format!("{gateway}/v1/streams/{stream}?face=ag-ui")).send().await.unwrap();
     let events = events.text().await.unwrap();
     let last = events.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().unwrap();
     let last: AguiEvent = serde_json::from_str(last).unwrap();
     let run_error = Fault::from(RunError::from_event(&last).expect("the events end in RUN_ERROR"));
     let essence = |fault: &Fault| {
         let message = fault.message().to_owned();
-        let rest = (fault.domain(), fault.is_retryable(), fault.retry_after(), fault.details().clone());
+        let rest =
+            (fault.domain(), fault.is_retryable(), fault.retry_after(), fault.details().clone());
         (fault.kind(), fault.code().to_owned(), message, rest)
     };
-    for (dialect, read) in [("ERROR", error), ("problem", Fault::from(problem)), ("RUN_ERROR", run_error)] {
+    for (dialect, read) in
+        [("ERROR", error), ("problem", Fault::from(problem)), ("RUN_ERROR", run_error)]
+    {
         assert_eq!(essence(&read), essence(fault), "as {dialect}");
         // There is one attempt: what was TRANSIENT ends by rule 3.
         assert_eq!(read.severity(), ErrorSeverity::Fatal, "as {dialect}");
@@ -75,7 +79,8 @@ async fn on_the_wire(agent: Box<dyn Agent>, fault: &Fault) {
 }
 
 fn openai(kind: &str, code: &str, message: &str) -> String {
-    json!({ "error": { "message": message, "type": kind, "param": null, "code": code } }).to_string()
+    json!({ "error": { "message": message, "type": kind, "param": null, "code": code } })
+        .to_string()
 }
 
 fn anthropic(kind: &str, message: &str) -> String {
@@ -86,7 +91,11 @@ fn anthropic(kind: &str, message: &str) -> String {
 #[tokio::test]
 async fn statuses_of_openai_are_typed() {
     for (label, code, body) in [
-        ("openai 400 invalid request", 400, openai("invalid_request_error", "", "Unknown parameter")),
+        (
+            "openai 400 invalid request",
+            400,
+            openai("invalid_request_error", "", "Unknown parameter"),
+        ),
         (
             "openai 400 `context_length_exceeded`",
             400,
@@ -102,7 +111,11 @@ async fn statuses_of_openai_are_typed() {
             401,
             openai("invalid_request_error", "invalid_api_key", "Incorrect key"),
         ),
-        ("openai 403 not allowed", 403, openai("forbidden", "unsupported_country_region_territory", "no")),
+        (
+            "openai 403 not allowed",
+            403,
+            openai("forbidden", "unsupported_country_region_territory", "no"),
+        ),
         ("openai 402 payment required", 402, openai("", "", "Insufficient credits")),
         (
             "openai 404 `model_not_found`",
@@ -139,7 +152,10 @@ async fn statuses_of_anthropic_are_typed() {
         (
             "anthropic 400 prompt too long",
             400,
-            anthropic("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
+            anthropic(
+                "invalid_request_error",
+                "prompt is too long: 210000 tokens > 200000 maximum",
+            ),
         ),
         (
             "anthropic 400 content filter",
@@ -151,7 +167,11 @@ async fn statuses_of_anthropic_are_typed() {
             400,
             anthropic("invalid_request_error", "Your credit balance is too low to access the API."),
         ),
-        ("anthropic 401 `authentication_error`", 401, anthropic("authentication_error", "invalid x-api-key")),
+        (
+            "anthropic 401 `authentication_error`",
+            401,
+            anthropic("authentication_error", "invalid x-api-key"),
+        ),
         ("anthropic 402 `billing_error`", 402, anthropic("billing_error", "pay")),
         ("anthropic 403 `permission_error`", 403, anthropic("permission_error", "no")),
         ("anthropic 404 `not_found_error`", 404, anthropic("not_found_error", "model: x")),
@@ -169,13 +189,16 @@ async fn statuses_of_anthropic_are_typed() {
 
 #[tokio::test]
 async fn errors_in_a_stream_of_openai_are_typed() {
-    let finish = |reason: &str| json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] });
-    let refusal =
-        json!({ "choices": [{ "index": 0, "delta": { "refusal": "I cannot." }, "finish_reason": null }] });
+    let finish =
+        |reason: &str| json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] });
+    let refusal = json!({ "choices": [{ "index": 0, "delta": { "refusal": "I cannot." }, "finish_reason": null }] });
     let error = |kind: &str, code: Value| json!({ "error": { "message": "m", "type": kind, "code": code } });
     for (label, chunks) in [
         ("openai in the stream: `server_error`", vec![error("server_error", Value::Null)]),
-        ("openai in the stream: `rate_limit_exceeded`", vec![error("tokens", json!("rate_limit_exceeded"))]),
+        (
+            "openai in the stream: `rate_limit_exceeded`",
+            vec![error("tokens", json!("rate_limit_exceeded"))],
+        ),
         (
             "openai in the stream: `insufficient_quota`",
             vec![error("insufficient_quota", json!("insufficient_quota"))],
@@ -228,10 +251,12 @@ async fn connections_that_fail_are_typed() {
 #[tokio::test]
 async fn a_certificate_that_does_not_verify_is_fatal() {
     let certificate = include_bytes!("../../fixtures/tls/certificate.der").to_vec().into();
-    let key =
-        rustls::pki_types::PrivateKeyDer::Pkcs8(include_bytes!("../../fixtures/tls/key.der").to_vec().into());
-    let config =
-        rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key);
+    let key = rustls::pki_types::PrivateKeyDer::Pkcs8(
+        include_bytes!("../../fixtures/tls/key.der").to_vec().into(),
+    );
+    let config = rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key);
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config.unwrap()));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
@@ -292,7 +317,8 @@ async fn answers_that_break_are_typed() {
 #[tokio::test]
 async fn a_call_that_takes_too_long_in_all_is_fatal() {
     let provider =
-        Provider::start(|_| vec![stream_head(), token("x"), Do::Strike(Timer::Total), Do::Hang]).await;
+        Provider::start(|_| vec![stream_head(), token("x"), Do::Strike(Timer::Total), Do::Hang])
+            .await;
     let mut config = config(&provider.url);
     // Below the other limits, so that it is the one to strike.
     config["timeouts"] = json!({ "total": 9 });
@@ -349,11 +375,14 @@ async fn foreign_agents_that_fail_are_typed() {
 
 #[tokio::test]
 async fn foreign_a2a_agents_that_fail_are_typed() {
-    let event =
-        |result: Value| vec![stream_head(), chunk(&json!({ "jsonrpc": "2.0", "id": 1, "result": result }))];
+    let event = |result: Value| {
+        vec![stream_head(), chunk(&json!({ "jsonrpc": "2.0", "id": 1, "result": result }))]
+    };
     let state = |state: &str, parts: Value| {
         let message = json!({ "messageId": "m", "role": "ROLE_AGENT", "parts": parts });
-        event(json!({ "statusUpdate": { "taskId": "t", "status": { "state": state, "message": message } } }))
+        event(
+            json!({ "statusUpdate": { "taskId": "t", "status": { "state": state, "message": message } } }),
+        )
     };
     let error = |code: i32| {
         let error = json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": code, "message": "m" } });
@@ -383,7 +412,10 @@ async fn foreign_cap_servers_that_fail_are_typed() {
     let packet = |p: Value| {
         let id = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
         let packet = json!({ "stream_id": id, "seq": 1, "op": "ERROR", "t": "2026-02-03T10:15:37Z", "p": p });
-        vec![stream_head(), Do::Write(format!("event: stream.packet\nid: {id}:1\ndata: {packet}\n\n"))]
+        vec![
+            stream_head(),
+            Do::Write(format!("event: stream.packet\nid: {id}:1\ndata: {packet}\n\n")),
+        ]
     };
     for (label, acts) in [
         (

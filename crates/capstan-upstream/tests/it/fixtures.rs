@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 fn shown(output: &Output) -> Value {
     match output {
         Output::Delta(text) => json!({ "delta": text }),
-        Output::Event { kind, payload } => json!({ "event": kind, "data": payload.to_map()["data"] }),
+        Output::Event { kind, payload } => {
+            json!({ "event": kind, "data": payload.to_map()["data"] })
+        }
         Output::Again { keep } => json!({ "again": keep }),
         Output::Warning(error) => json!({ "warning": error }),
         Output::Model(model) => json!({ "model": model }),
@@ -53,8 +55,9 @@ fn frames(mut decoder: impl Decode, body: &[u8], size: usize) -> Value {
             }
         }
     }
-    let end =
-        outcome.map(ended).unwrap_or_else(|| json!(if decoder.is_complete() { "complete" } else { "cut" }));
+    let end = outcome
+        .map(ended)
+        .unwrap_or_else(|| json!(if decoder.is_complete() { "complete" } else { "cut" }));
     json!({ "outputs": outputs.iter().map(shown).collect::<Vec<_>>(), "end": end })
 }
 
@@ -68,7 +71,8 @@ fn lines(body: &[u8], size: usize) -> Value {
             fault = decoder.line(&line, &mut outputs).err();
         }
     }
-    let outcome = fault.map(|fault| Some(Err(fault))).unwrap_or_else(|| decoder.finish(&mut outputs));
+    let outcome =
+        fault.map(|fault| Some(Err(fault))).unwrap_or_else(|| decoder.finish(&mut outputs));
     let end = outcome.map_or(json!("cut"), ended);
     json!({ "outputs": outputs.iter().map(shown).collect::<Vec<_>>(), "end": end })
 }
@@ -89,7 +93,8 @@ fn fixtures() -> Vec<(String, PathBuf)> {
     for kind in ["openai", "anthropic", "ag-ui", "command"] {
         for entry in std::fs::read_dir(root.join(kind)).unwrap() {
             let path = entry.unwrap().path();
-            if path.extension().is_some_and(|extension| extension == "sse" || extension == "jsonl") {
+            if path.extension().is_some_and(|extension| extension == "sse" || extension == "jsonl")
+            {
                 found.push((kind.to_owned(), path));
             }
         }
@@ -106,13 +111,19 @@ fn every_fixture_decodes_to_what_is_written_beside_it() {
         let body = std::fs::read(&path).unwrap();
         let whole = decoded(&kind, &body, body.len());
         for size in [1, 7, 64] {
-            assert_eq!(decoded(&kind, &body, size), whole, "{} in chunks of {size}", path.display());
+            assert_eq!(
+                decoded(&kind, &body, size),
+                whole,
+                "{} in chunks of {size}",
+                path.display()
+            );
         }
         let beside = path.with_extension("json");
         if std::env::var_os("CAPSTAN_WRITE_FIXTURES").is_some() {
             std::fs::write(&beside, serde_json::to_string_pretty(&whole).unwrap() + "\n").unwrap();
         }
-        let expected: Value = serde_json::from_str(&std::fs::read_to_string(&beside).unwrap()).unwrap();
+        let expected: Value =
+            serde_json::from_str(&std::fs::read_to_string(&beside).unwrap()).unwrap();
         assert_eq!(whole, expected, "{}", path.display());
     }
 }

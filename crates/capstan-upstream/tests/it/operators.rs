@@ -32,13 +32,18 @@ async fn a_refused_call_is_told_with_host_status_and_the_servers_own_id_of_it() 
     for (kind, header) in
         KINDS.into_iter().zip(["x-request-id", "request-id", "x-request-id", "x-request-id"])
     {
-        let body = r#"{"error":{"message":"No such key: sk-very-secret","code":"invalid_api_key"}}"#;
+        let body =
+            r#"{"error":{"message":"No such key: sk-very-secret","code":"invalid_api_key"}}"#;
         let acts = status(401, &[(header, "req_011")], body);
         let provider = Provider::start(move |_| acts.clone()).await;
         let fault = fault_of(kind, config(kind, &provider.url, key.path())).await;
         let upstream = fault.upstream().unwrap();
         assert_eq!(upstream.host.as_deref(), provider.url.strip_prefix("http://"), "{kind}");
-        assert_eq!((upstream.status, upstream.request_id.as_deref()), (Some(401), Some("req_011")), "{kind}");
+        assert_eq!(
+            (upstream.status, upstream.request_id.as_deref()),
+            (Some(401), Some("req_011")),
+            "{kind}"
+        );
         let debug = format!("{:?}", fault.to_stream_error(Exposure::Debug));
         assert!(!debug.contains("req_011") && !debug.contains("127.0.0.1"), "{kind}: {debug}");
     }
@@ -82,7 +87,11 @@ async fn a_connection_that_fails_is_told_with_the_host_and_the_chain_of_errors()
         let host = closed.local_addr().unwrap().to_string();
         let fault = fault_of(kind, config(kind, &format!("http://{host}"), key.path())).await;
         let upstream = fault.upstream().unwrap();
-        assert_eq!((upstream.host.as_deref(), upstream.status), (Some(host.as_str()), None), "{kind}");
+        assert_eq!(
+            (upstream.host.as_deref(), upstream.status),
+            (Some(host.as_str()), None),
+            "{kind}"
+        );
         let cause = fault.cause().unwrap().to_string();
         assert!(cause.contains("Connection refused"), "{kind}: {cause}");
     }

@@ -74,7 +74,8 @@ async fn a_429_with_a_short_retry_after_is_waited_out() {
 
 #[tokio::test]
 async fn a_429_with_retry_after_ms_is_waited_out_to_the_millisecond() {
-    let provider = once(status(429, &[("retry-after-ms", "700"), ("retry-after", "60")], RATE_LIMIT)).await;
+    let provider =
+        once(status(429, &[("retry-after-ms", "700"), ("retry-after", "60")], RATE_LIMIT)).await;
     heals(2, &provider).await;
     assert_eq!(provider.clock.asked(Timer::Again), [Duration::from_millis(700)]);
 }
@@ -151,7 +152,8 @@ async fn a_cut_each_time_fails_after_three_calls() {
 
 #[tokio::test]
 async fn a_stall_is_continued() {
-    let stall = [vec![stream_head()], tokens(1, 40), vec![Do::Strike(Timer::Idle), Do::Hang]].concat();
+    let stall =
+        [vec![stream_head()], tokens(1, 40), vec![Do::Strike(Timer::Idle), Do::Hang]].concat();
     let provider = once(stall).await;
     let told = heals(2, &provider).await;
     assert_eq!(told.errors[0].code, "upstream_timeout");
@@ -161,7 +163,8 @@ async fn a_stall_is_continued() {
 
 #[tokio::test]
 async fn a_malformed_chunk_is_continued() {
-    let broken = [vec![stream_head()], tokens(1, 40), vec![Do::Write("data: {\"choices\": [\n\n".into())]];
+    let broken =
+        [vec![stream_head()], tokens(1, 40), vec![Do::Write("data: {\"choices\": [\n\n".into())]];
     let told = heals(2, &once(broken.concat()).await).await;
     assert_eq!(told.errors[0].code, "upstream_malformed");
 }
@@ -208,7 +211,8 @@ async fn a_content_filter_fails_at_once_and_keeps_what_was_said() {
 
 #[tokio::test]
 async fn an_error_in_the_stream_before_the_first_token_is_healed() {
-    let error = json!({ "error": { "message": "The server had an error", "type": "server_error" } });
+    let error =
+        json!({ "error": { "message": "The server had an error", "type": "server_error" } });
     heals(2, &once(vec![stream_head(), chunk(&error)]).await).await;
 }
 
@@ -257,13 +261,13 @@ async fn a_redirect_within_the_server_is_followed() {
 async fn a_key_is_sent_and_never_shown() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "sk-very-secret\n").unwrap();
-    let body =
-        r#"{"error":{"message":"Incorrect API key provided: sk-very-secret","code":"invalid_api_key"}}"#;
+    let body = r#"{"error":{"message":"Incorrect API key provided: sk-very-secret","code":"invalid_api_key"}}"#;
     for kind in ["openai", "anthropic"] {
         let provider = always(status(401, &[], body)).await;
         let mut config = config(&provider);
         config["key_file"] = json!(file.path());
-        let gateway = gateway_by(provider.clock.clone(), provider.agent(kind, config), Exposure::Debug).await;
+        let gateway =
+            gateway_by(provider.clock.clone(), provider.agent(kind, config), Exposure::Debug).await;
         let told = ask(&gateway, "Hi").await;
         assert_eq!(told.errors.last().unwrap().code, "upstream_auth");
         assert!(told.raw.contains("[key]") && !told.raw.contains("very-secret"), "{}", told.raw);
@@ -273,7 +277,8 @@ async fn a_key_is_sent_and_never_shown() {
 
 #[tokio::test]
 async fn the_total_time_of_a_call_is_limited() {
-    let slow = [vec![stream_head()], tokens(1, 20), vec![Do::Strike(Timer::Total), Do::Hang]].concat();
+    let slow =
+        [vec![stream_head()], tokens(1, 20), vec![Do::Strike(Timer::Total), Do::Hang]].concat();
     let provider = always(slow).await;
     let mut config = config(&provider);
     // Below the other limits, so that it is the one to strike.
@@ -289,7 +294,8 @@ async fn the_total_time_of_a_call_is_limited() {
 #[tokio::test]
 async fn json_mode_answers_with_the_whole_run_or_its_problem() {
     let provider = once(status(500, &[], "")).await;
-    let (status_code, answer) = ask_json(&provider.gateway("openai", config(&provider)).await, "Hi").await;
+    let (status_code, answer) =
+        ask_json(&provider.gateway("openai", config(&provider)).await, "Hi").await;
     assert_eq!((status_code, &answer["output"]["text"]), (200, &json!(words(60))));
     assert_eq!(answer["metrics"]["usage"]["output_tokens"], 60);
     let down = always(status(401, &[], "{}")).await;

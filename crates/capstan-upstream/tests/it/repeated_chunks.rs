@@ -5,7 +5,10 @@ use capstan_upstream::{ApiKey, Decode, Step, anthropic, openai};
 use proptest::prelude::*;
 
 /// What a decoder makes of chunks, up to the first that it refuses.
-fn read(mut decoder: impl Decode, chunks: impl Iterator<Item = String>) -> (Vec<Output>, Vec<Option<Step>>) {
+fn read(
+    mut decoder: impl Decode,
+    chunks: impl Iterator<Item = String>,
+) -> (Vec<Output>, Vec<Option<Step>>) {
     let (mut outputs, mut steps) = (Vec::new(), Vec::new());
     for chunk in chunks {
         let step = decoder.frame("", &chunk, &mut outputs).ok();
@@ -18,8 +21,10 @@ fn read(mut decoder: impl Decode, chunks: impl Iterator<Item = String>) -> (Vec<
         // An event says when it was made.
         if let Output::Event { payload, .. } = output {
             let data = payload.to_map()["data"].to_string();
-            *output =
-                Output::Event { kind: data, payload: capstan_protocol::RawObject::parse("{}").unwrap() };
+            *output = Output::Event {
+                kind: data,
+                payload: capstan_protocol::RawObject::parse("{}").unwrap(),
+            };
         }
     }
     (outputs, steps)
@@ -44,7 +49,9 @@ fn unlike(n: usize, chunk: &str) -> String {
 
 fn chat() -> impl Strategy<Value = String> {
     let chunk = |delta: String, finish: &str| {
-        format!(r#"{{"model":"m","choices":[{{"index":0,"delta":{{{delta}}},"finish_reason":{finish}}}]}}"#)
+        format!(
+            r#"{{"model":"m","choices":[{{"index":0,"delta":{{{delta}}},"finish_reason":{finish}}}]}}"#
+        )
     };
     (text(), 0..9_u8).prop_map(move |(text, kind)| match kind {
         0 | 5 => chunk(format!(r#""reasoning_content":"hm ","content":"{text}""#), "null"),

@@ -37,10 +37,13 @@ async fn gateway(clock: &Clock, agents: &[(&str, &str, Value)]) -> String {
     };
     let tables: Vec<AgentTable> = agents.iter().map(table).collect();
     let built = build_all(&tables, clock).map_err(|(_, error)| error.to_string()).unwrap();
-    let journal = Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
+    let journal =
+        Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
     let gateway = Gateway::new(journal).settings(Settings::default()).clock(clock.clone());
-    let gateway =
-        tables.iter().zip(built).fold(gateway, |gateway, (table, agent)| gateway.agent(&table.name, agent));
+    let gateway = tables
+        .iter()
+        .zip(built)
+        .fold(gateway, |gateway, (table, agent)| gateway.agent(&table.name, agent));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { serve(gateway, vec![listener], std::future::pending()).await });
@@ -63,12 +66,21 @@ struct Two {
 }
 
 impl Two {
-    async fn new(a: FakeProvider, b: FakeProvider, a_more: Value, b_more: Value, route: Value) -> Self {
+    async fn new(
+        a: FakeProvider,
+        b: FakeProvider,
+        a_more: Value,
+        b_more: Value,
+        route: Value,
+    ) -> Self {
         let clock = Clock::by_hand();
         let mut config = json!({ "use": ["a", "b"] });
         config.as_object_mut().unwrap().extend(keys(route));
-        let agents =
-            [("route", "route", config), ("a", "openai", at(&a, a_more)), ("b", "openai", at(&b, b_more))];
+        let agents = [
+            ("route", "route", config),
+            ("a", "openai", at(&a, a_more)),
+            ("b", "openai", at(&b, b_more)),
+        ];
         let gateway = gateway(&clock, &agents).await;
         Self { clock, a, b, gateway }
     }
@@ -98,14 +110,21 @@ impl Two {
 /// The answer is whole and said once, by the second; nothing but warnings stood in between.
 fn passed(told: &RunSeen, calls: usize) {
     assert_eq!(told.text, whole(), "{}", told.raw);
-    assert!(told.errors.iter().all(|error| error.severity.to_string() == "WARNING"), "{:?}", told.errors);
+    assert!(
+        told.errors.iter().all(|error| error.severity.to_string() == "WARNING"),
+        "{:?}",
+        told.errors
+    );
     let close = told.close.as_ref().unwrap();
     assert_eq!(
         (&close["reason"], &close["agent"], &close["member"]),
         (&"completed".into(), &"route".into(), &"b".into())
     );
     assert_eq!(close["calls"], calls, "{close}");
-    assert_eq!(told.raw.matches("event: stream.packet").count(), told.raw.matches("\"op\":").count());
+    assert_eq!(
+        told.raw.matches("event: stream.packet").count(),
+        told.raw.matches("\"op\":").count()
+    );
 }
 
 /// Before the first token another member is another call of the same attempt, and no packet.
@@ -161,7 +180,8 @@ async fn a_refused_connection_an_unknown_host_and_a_failed_handshake_fall_back()
         plain.url().replace("http://", "https://"),
     ] {
         let two =
-            Two::new(healthy().await, healthy().await, json!({ "url": url }), json!({}), json!({})).await;
+            Two::new(healthy().await, healthy().await, json!({ "url": url }), json!({}), json!({}))
+                .await;
         passed_unseen(&two.ask().await);
         assert_eq!(two.calls(), (0, 1), "{url}");
     }
@@ -232,14 +252,17 @@ async fn a_stall_in_the_middle_goes_on_elsewhere_and_is_hung_up() {
 
 #[tokio::test]
 async fn what_will_not_pass_elsewhere_is_not_asked_elsewhere() {
-    for (rule, code) in [("invalid-request", "upstream_error"), ("content-filter", "content_refused")] {
+    for (rule, code) in
+        [("invalid-request", "upstream_error"), ("content-filter", "content_refused")]
+    {
         let two = Two::plain(broken(rule).await).await;
         let told = two.ask().await;
         assert_eq!(told.errors.last().unwrap().code, code);
         assert_eq!(two.calls(), (1, 0), "{rule}");
     }
     let next = json!({ "on_refusal": "next" });
-    let two = Two::new(broken("content-filter").await, healthy().await, json!({}), json!({}), next).await;
+    let two =
+        Two::new(broken("content-filter").await, healthy().await, json!({}), json!({}), next).await;
     passed_unseen(&two.ask().await);
 }
 
@@ -265,12 +288,16 @@ async fn a_conversation_that_is_too_long_goes_to_the_member_with_more_context_an
 async fn a_cut_answer_is_continued_by_the_next_provider_with_no_character_twice_and_none_missing() {
     let prefill = json!({ "prefill": "plain" });
     let two =
-        Two::new(broken("reset-mid-stream").await, healthy().await, json!({}), prefill, json!({})).await;
+        Two::new(broken("reset-mid-stream").await, healthy().await, json!({}), prefill, json!({}))
+            .await;
     passed(&two.ask().await, 2);
     let call = &two.b.calls()[0];
     let said: String = whole().split_inclusive(' ').take(20).collect();
     let messages = call.body["messages"].as_array().unwrap();
-    assert_eq!(messages.last().unwrap(), &json!({ "role": "assistant", "content": said.trim_end() }));
+    assert_eq!(
+        messages.last().unwrap(),
+        &json!({ "role": "assistant", "content": said.trim_end() })
+    );
     assert!(call.tokens <= 41, "only the rest was said: {}", call.tokens);
 }
 
@@ -286,7 +313,11 @@ async fn a_cut_answer_of_claude_is_continued_without_whitespace_at_the_end() {
     let gateway = gateway(&Clock::by_hand(), &agents).await;
     let told = ask(&gateway, "hi").await;
     assert_eq!(told.text, whole(), "{}", told.raw);
-    assert_eq!((a.calls().len(), b.calls().len()), (2, 0), "who can go on comes before who would begin anew");
+    assert_eq!(
+        (a.calls().len(), b.calls().len()),
+        (2, 0),
+        "who can go on comes before who would begin anew"
+    );
     assert_eq!(told.close.unwrap()["member"], "a");
 }
 
@@ -308,7 +339,8 @@ async fn a_refused_prefill_restarts_and_compares_costs_no_attempt_and_is_remembe
 async fn an_answer_with_a_tool_call_is_never_continued() {
     let call = ToolCall { name: "pay".into(), arguments: keys(json!({ "amount": 5 })) };
     let text = "I pay five coins for the rope now.";
-    let answer = Answer { text: text.into(), tool_calls: vec![call.clone(), call], reasoning: None };
+    let answer =
+        Answer { text: text.into(), tool_calls: vec![call.clone(), call], reasoning: None };
     // After the text, the first call as a whole and a piece of the second.
     let cut = Rule::new(Fault::ResetMidStream).after(8 + 5);
     let (a, b) = (
@@ -324,7 +356,8 @@ async fn an_answer_with_a_tool_call_is_never_continued() {
     let gateway = gateway(&Clock::by_hand(), &agents).await;
     let told = ask(&gateway, "hi").await;
     assert_eq!(b.calls()[0].body["messages"].as_array().unwrap().len(), 1, "it is asked anew");
-    let began = crate::common::types(&told).iter().filter(|kind| **kind == "TOOL_CALL_START").count();
+    let began =
+        crate::common::types(&told).iter().filter(|kind| **kind == "TOOL_CALL_START").count();
     assert_eq!((told.text.as_str(), began), (text, 2), "{}", told.raw);
 }
 
@@ -340,11 +373,14 @@ async fn a_hedge_takes_the_first_token_of_whoever_has_it_and_stops_the_other() {
     assert_eq!((calls.len(), calls[0].ending, two.b.calls().len()), (1, Some(Ending::HungUp), 1));
     let metrics = metrics(&two.gateway).await;
     assert!(
-        metrics.contains(r#"capstan_route_calls_total{route="route",member="a",outcome="stopped"} 1"#),
+        metrics
+            .contains(r#"capstan_route_calls_total{route="route",member="a",outcome="stopped"} 1"#),
         "{metrics}"
     );
     // A first token in time needs no second call.
-    let two = Two::new(healthy().await, healthy().await, json!({}), json!({}), json!({ "hedge": 1.5 })).await;
+    let two =
+        Two::new(healthy().await, healthy().await, json!({}), json!({}), json!({ "hedge": 1.5 }))
+            .await;
     assert_eq!(two.ask().await.text, whole());
     assert_eq!(two.calls(), (1, 0));
 }
@@ -356,7 +392,8 @@ async fn metrics(gateway: &str) -> String {
 #[tokio::test]
 async fn the_breaker_opens_over_all_runs_and_closes_with_a_probe() {
     let breaker = json!({ "breaker": { "failures": 3, "seconds": 30 } });
-    let two = Two::new(broken("status-503").await, healthy().await, json!({}), json!({}), breaker).await;
+    let two =
+        Two::new(broken("status-503").await, healthy().await, json!({}), json!({}), breaker).await;
     for calls in [1, 2, 3, 3, 3] {
         assert_eq!(two.ask().await.text, whole());
         assert_eq!(two.a.calls().len(), calls);
@@ -364,9 +401,14 @@ async fn the_breaker_opens_over_all_runs_and_closes_with_a_probe() {
     let state = |value| format!(r#"capstan_route_breaker{{route="route",member="a"}} {value}"#);
     let told = metrics(&two.gateway).await;
     assert!(told.contains(&state(2)), "{told}");
-    assert!(told.contains(r#"capstan_route_fallbacks_total{route="route",member="a"} 3"#), "{told}");
     assert!(
-        told.contains(r#"capstan_route_calls_total{route="route",member="b",outcome="answered"} 5"#),
+        told.contains(r#"capstan_route_fallbacks_total{route="route",member="a"} 3"#),
+        "{told}"
+    );
+    assert!(
+        told.contains(
+            r#"capstan_route_calls_total{route="route",member="b",outcome="answered"} 5"#
+        ),
         "{told}"
     );
     two.clock.pass(Duration::from_secs(30));
@@ -401,8 +443,11 @@ async fn calls_and_usage_are_told_by_member_in_close_and_in_json_mode() {
 async fn weights_spread_runs_and_the_others_still_stand_in() {
     let (a, b) = (healthy().await, healthy().await);
     let route = json!({ "use": [{ "name": "a", "weight": 1 }, { "name": "b", "weight": 1 }] });
-    let agents =
-        [("route", "route", route), ("a", "openai", at(&a, json!({}))), ("b", "openai", at(&b, json!({})))];
+    let agents = [
+        ("route", "route", route),
+        ("a", "openai", at(&a, json!({}))),
+        ("b", "openai", at(&b, json!({}))),
+    ];
     let gateway = gateway(&Clock::by_hand(), &agents).await;
     for _ in 0..16 {
         assert_eq!(ask(&gateway, "hi").await.text, whole());
@@ -430,7 +475,11 @@ async fn a_route_makes_no_more_calls_than_it_may_whoever_fails() {
         let (a, b) = two.calls();
         assert!(a + b <= calls, "{rule}: {a} and {b}");
         let close = told.close.unwrap();
-        assert_eq!((&close["reason"], &close["calls"]), (&"error".into(), &(a + b).into()), "{rule}");
+        assert_eq!(
+            (&close["reason"], &close["calls"]),
+            (&"error".into(), &(a + b).into()),
+            "{rule}"
+        );
     }
 }
 
@@ -463,7 +512,8 @@ async fn a_member_with_side_effects_is_left_only_if_it_cannot_have_begun() {
         ]
     };
     let clock = Clock::by_hand();
-    let absent = gateway(&clock, &route(json!({ "command": ["/no/such/program"] }), "command")).await;
+    let absent =
+        gateway(&clock, &route(json!({ "command": ["/no/such/program"] }), "command")).await;
     passed_unseen(&ask(&absent, "hi").await);
     let begun = gateway(&clock, &route(json!({ "command": ["false"] }), "command")).await;
     let told = ask(&begun, "hi").await;
@@ -483,12 +533,16 @@ async fn with_one_provider_silence_ends_in_a_type_after_one_more_try_at_most() {
     for (rule, timer) in [("silent", Timer::FirstToken), ("stall-mid-stream", Timer::Idle)] {
         let a = broken(rule).await;
         let clock = Clock::by_hand();
-        let agents = [("route", "route", json!({ "use": ["a"] })), ("a", "openai", at(&a, json!({})))];
+        let agents =
+            [("route", "route", json!({ "use": ["a"] })), ("a", "openai", at(&a, json!({})))];
         let gateway = gateway(&clock, &agents).await;
         let strike = async {
             // The attempt that stalled, and those that follow it.
             for n in 1..=3 {
-                a.until(|calls| calls.len() >= n && (rule == "silent" || calls[n - 1].tokens == 20)).await;
+                a.until(|calls| {
+                    calls.len() >= n && (rule == "silent" || calls[n - 1].tokens == 20)
+                })
+                .await;
                 clock.strike(timer);
             }
         };
@@ -533,12 +587,14 @@ async fn with_one_provider_every_fault_passes_or_is_typed() {
     for rule in quick {
         for when in ["", "@1"] {
             let a = broken(&format!("{rule}{when}")).await;
-            let agents = [("route", "route", json!({ "use": ["a"] })), ("a", "openai", at(&a, json!({})))];
+            let agents =
+                [("route", "route", json!({ "use": ["a"] })), ("a", "openai", at(&a, json!({})))];
             let gateway = gateway(&Clock::by_hand(), &agents).await;
             let told = ask(&gateway, "hi").await;
             let close = told.close.clone().unwrap_or_default();
             let is_whole = told.text == whole() && close["reason"] == "completed";
-            let is_typed = told.errors.last().is_some_and(|error| error.severity.to_string() != "WARNING");
+            let is_typed =
+                told.errors.last().is_some_and(|error| error.severity.to_string() != "WARNING");
             assert!(is_whole || is_typed, "{rule}{when}: {}", told.raw);
             assert!(a.calls().len() <= 4, "{rule}{when}: {}", a.calls().len());
         }

@@ -51,7 +51,8 @@ struct Far {
 
 impl Far {
     async fn start() -> Self {
-        let ((began, has_begun), (ended, has_ended)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+        let ((began, has_begun), (ended, has_ended)) =
+            (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let release = Arc::new(Notify::new());
         let url = gateway(Hanging { began, ended, release: Arc::clone(&release) }).await;
         Self { url, began: has_begun, ended: has_ended, release }
@@ -65,8 +66,14 @@ impl Far {
     async fn is_stopped(&mut self) {
         let ended = tokio::time::timeout(LONG, self.ended.recv()).await.expect("the far run ends");
         assert_eq!(ended, Some(Some(CancelReason::Stopped)));
-        let list: Value =
-            client().get(format!("{}/v1/streams", self.url)).send().await.unwrap().json().await.unwrap();
+        let list: Value = client()
+            .get(format!("{}/v1/streams", self.url))
+            .send()
+            .await
+            .unwrap()
+            .json()
+            .await
+            .unwrap();
         assert_eq!(list["streams"].as_array().unwrap().len(), 1, "{list}");
         assert_eq!(list["streams"][0]["reason"], "cancelled", "{list}");
         assert!(self.began.try_recv().is_err(), "it was started once");
@@ -96,9 +103,11 @@ impl Near {
     }
 
     async fn on(journal: &str, agent: Box<dyn Agent>, timeouts: Timeouts) -> Self {
-        let journal = Journal::new(open(journal, Durability::default()).unwrap(), TailLimits::default());
-        let gateway =
-            Gateway::new(journal).agent("a", agent).settings(Settings { timeouts, ..Settings::default() });
+        let journal =
+            Journal::new(open(journal, Durability::default()).unwrap(), TailLimits::default());
+        let gateway = Gateway::new(journal)
+            .agent("a", agent)
+            .settings(Settings { timeouts, ..Settings::default() });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (stop, stopped) = oneshot::channel::<()>();
@@ -186,7 +195,10 @@ async fn the_last_attempt_ends_the_far_run_and_the_one_before_it_does_not() {
     let told = ask(&near.url, "x").await;
     let codes: Vec<_> =
         told.errors.iter().map(|error| (error.code.as_str(), error.severity.to_string())).collect();
-    assert_eq!(codes, [("upstream_timeout", "WARNING".into()), ("upstream_timeout", "FATAL".into())]);
+    assert_eq!(
+        codes,
+        [("upstream_timeout", "WARNING".into()), ("upstream_timeout", "FATAL".into())]
+    );
     far.began().await;
     far.is_stopped().await;
 }
@@ -273,7 +285,9 @@ async fn a_stop_before_the_far_server_has_answered_ends_what_it_starts() {
         near.stop_run(&stream).await;
         // The near run is over; only now the far one is named.
         let id = Uuid::now_v7();
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-stream-id: {id}\r\n\r\n");
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-stream-id: {id}\r\n\r\n"
+        );
         call.write_all(head.as_bytes()).await.unwrap();
         let next = tokio::time::timeout(LONG, async {
             let (mut call, _) = listener.accept().await.unwrap();
@@ -289,7 +303,8 @@ async fn a_drain_ends_a_process_that_does_not_listen() {
     let folder = tempfile::tempdir().unwrap();
     let pid = folder.path().join("pid");
     // The whole group ignores the polite signal.
-    let script = "trap '' TERM; echo $$ > \"$0.new\"; mv \"$0.new\" \"$0\"; while :; do sleep 1; done";
+    let script =
+        "trap '' TERM; echo $$ > \"$0.new\"; mv \"$0.new\" \"$0\"; while :; do sleep 1; done";
     let agent = agent("command", json!({ "command": ["sh", "-c", script, pid] }));
     let near = Near::start(agent, at_once()).await;
     let (_, _response) = near.post(&question("x")).await;

@@ -65,7 +65,15 @@ fn input(thread: &str, messages: &Value) -> Value {
 }
 
 async fn post_agui(gateway: &str, input: &Value) -> String {
-    client().post(format!("{gateway}/v1/ag-ui")).json(input).send().await.unwrap().text().await.unwrap()
+    client()
+        .post(format!("{gateway}/v1/ag-ui"))
+        .json(input)
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap()
 }
 
 async fn provider_of(kind: &'static str) -> (Provider, String) {
@@ -95,7 +103,8 @@ async fn what_a_request_brings_reaches_each_kind() {
             "openai" => {
                 let system = json!({ "role": "system", "content": "Context of this conversation:\n- the user's city: Rome" });
                 assert_eq!(body["messages"][0], system);
-                let tool = json!({ "name": "weather", "description": "How it is", "parameters": schema });
+                let tool =
+                    json!({ "name": "weather", "description": "How it is", "parameters": schema });
                 assert_eq!(
                     body["tools"],
                     json!([{ "name": "own" }, { "type": "function", "function": tool }])
@@ -103,7 +112,10 @@ async fn what_a_request_brings_reaches_each_kind() {
                 assert_eq!((&body["temperature"], &body["stop"]), (&json!(0.5), &json!(["END"])));
                 assert_eq!((&body["top_p"], &body["seed"]), (&json!(0.9), &json!(7)));
                 assert_eq!(body["parallel_tool_calls"], false);
-                assert_eq!((&body["max_tokens"], &body["max_completion_tokens"]), (&json!(50), &Value::Null));
+                assert_eq!(
+                    (&body["max_tokens"], &body["max_completion_tokens"]),
+                    (&json!(50), &Value::Null)
+                );
                 assert_eq!(
                     body["tool_choice"],
                     json!({ "type": "function", "function": { "name": "weather" } })
@@ -112,10 +124,16 @@ async fn what_a_request_brings_reaches_each_kind() {
                 assert_eq!(body["reasoning_effort"], "high");
             }
             "anthropic" => {
-                assert_eq!(body["system"], "Context of this conversation:\n- the user's city: Rome");
+                assert_eq!(
+                    body["system"],
+                    "Context of this conversation:\n- the user's city: Rome"
+                );
                 let tool = json!({ "name": "weather", "description": "How it is", "input_schema": schema });
                 assert_eq!(body["tools"], json!([{ "name": "own" }, tool]));
-                assert_eq!((&body["temperature"], &body["stop_sequences"]), (&json!(0.5), &json!(["END"])));
+                assert_eq!(
+                    (&body["temperature"], &body["stop_sequences"]),
+                    (&json!(0.5), &json!(["END"]))
+                );
                 let choice = &body["tool_choice"];
                 assert_eq!(
                     (&body["top_p"], &choice["disable_parallel_tool_use"]),
@@ -125,8 +143,7 @@ async fn what_a_request_brings_reaches_each_kind() {
                     (&body["max_tokens"], &body["tool_choice"]["name"]),
                     (&json!(50), &json!("weather"))
                 );
-                let output =
-                    json!({ "effort": "high", "format": { "type": "json_schema", "schema": schema } });
+                let output = json!({ "effort": "high", "format": { "type": "json_schema", "schema": schema } });
                 assert_eq!(body["output_config"], output);
             }
             _ => {
@@ -153,24 +170,34 @@ async fn a_tool_round_trip_reaches_each_kind() {
         let second = post_agui(&gateway, &input(&thread, &messages)).await;
         assert!(second.contains(r#""delta":"Sunny.""#), "{kind}: {second}");
         let sent = provider.seen()[1].body["messages"].clone();
-        let roles: Vec<&str> = sent.as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
+        let roles: Vec<&str> =
+            sent.as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
         match kind {
             "openai" => {
                 assert_eq!(roles, ["system", "user", "assistant", "tool", "tool"]);
                 let ids: Vec<&Value> =
                     sent[2]["tool_calls"].as_array().unwrap().iter().map(|c| &c["id"]).collect();
                 assert_eq!(ids, ["c1", "c2"]);
-                assert_eq!(sent[3], json!({ "role": "tool", "tool_call_id": "c1", "content": "21 °C" }));
+                assert_eq!(
+                    sent[3],
+                    json!({ "role": "tool", "tool_call_id": "c1", "content": "21 °C" })
+                );
             }
             "anthropic" => {
                 assert_eq!(roles, ["user", "assistant", "user"]);
                 assert_eq!(sent[1]["content"][1]["id"], "c2");
                 let result = |id: &str, text: &str| json!({ "type": "tool_result", "tool_use_id": id, "content": text });
-                assert_eq!(sent[2]["content"], json!([result("c1", "21 °C"), result("c2", "22 °C")]));
+                assert_eq!(
+                    sent[2]["content"],
+                    json!([result("c1", "21 °C"), result("c2", "22 °C")])
+                );
             }
             _ => {
                 assert_eq!(roles, ["user", "reasoning", "assistant", "assistant", "tool", "tool"]);
-                assert_eq!((&sent[4]["toolCallId"], &sent[4]["content"]), (&json!("c1"), &json!("21 °C")));
+                assert_eq!(
+                    (&sent[4]["toolCallId"], &sent[4]["content"]),
+                    (&json!("c1"), &json!("21 °C"))
+                );
             }
         }
     }
@@ -190,10 +217,15 @@ async fn an_interrupt_goes_through_a_foreign_agent_and_its_answer_comes_back() {
     let gateway = gateway(agent("ag-ui", json!({ "url": provider.url }))).await;
     let mut input = input("t", &json!([question()]));
     let asked = post_agui(&gateway, &input).await;
-    let id = asked.split(r#""interrupts":[{"id":""#).nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+    let id = asked
+        .split(r#""interrupts":[{"id":""#)
+        .nth(1)
+        .and_then(|rest| rest.split('"').next())
+        .unwrap();
     assert!(id.ends_with(":i1"), "{asked}");
     input["runId"] = json!("another");
-    input["resume"] = json!([{ "interruptId": id, "status": "resolved", "payload": { "ok": true } }]);
+    input["resume"] =
+        json!([{ "interruptId": id, "status": "resolved", "payload": { "ok": true } }]);
     post_agui(&gateway, &input).await;
     let resume = json!([{ "interruptId": "i1", "status": "resolved", "payload": { "ok": true } }]);
     assert_eq!(provider.seen()[1].body["resume"], resume);
@@ -208,7 +240,8 @@ async fn an_interrupt_goes_through_another_gateway_and_its_answer_comes_back() {
         let thread = Uuid::now_v7().to_string();
         let mut input = input(&thread, &json!([{ "id": "1", "role": "user", "content": "/ask" }]));
         let asked = post_agui(&near, &input).await;
-        let id = asked.split(r#""interrupts":[{"id":""#).nth(1).and_then(|rest| rest.split('"').next());
+        let id =
+            asked.split(r#""interrupts":[{"id":""#).nth(1).and_then(|rest| rest.split('"').next());
         let id = id.unwrap_or_else(|| panic!("{face}: {asked}"));
         input["runId"] = json!("another");
         input["resume"] = json!([{ "interruptId": id, "status": "resolved", "payload": 7 }]);

@@ -66,7 +66,8 @@ impl Args {
         self.connection = self.connection.clone().or_at(url);
         let screen = self.connection.screen();
         let client = self.connection.client_with(self.options(), &screen)?;
-        let chat = Chat { client, screen, conversation: self.conversation.unwrap_or_else(Uuid::now_v7) };
+        let chat =
+            Chat { client, screen, conversation: self.conversation.unwrap_or_else(Uuid::now_v7) };
         if message.is_none() && io::stdin().is_terminal() {
             return block_on(chat.converse(self.connection.url(), self.history));
         }
@@ -102,8 +103,9 @@ fn target(
     first: Option<String>,
     message: Option<String>,
 ) -> Result<(Option<String>, Option<String>), Failure> {
-    let is_url =
-        first.as_deref().is_some_and(|text| text.contains("://") && !text.contains(char::is_whitespace));
+    let is_url = first
+        .as_deref()
+        .is_some_and(|text| text.contains("://") && !text.contains(char::is_whitespace));
     match (first, message) {
         (Some(url), message) if is_url => Ok((Some(url), message)),
         (first, None) => Ok((None, first)),
@@ -127,7 +129,10 @@ impl Chat {
     /// Until the person leaves.
     async fn converse(&self, url: &str, history: Option<String>) -> Result<ExitCode, Failure> {
         let hint = "Ctrl-C stops an answer, Ctrl-D leaves";
-        anstream::eprintln!("{}", format!("{url}, conversation {}\n{hint}", self.conversation).dimmed());
+        anstream::eprintln!(
+            "{}",
+            format!("{url}, conversation {}\n{hint}", self.conversation).dimmed()
+        );
         let mut editor = Editor::open(history)?;
         let (mut code, mut is_leaving) = (ExitCode::SUCCESS, false);
         loop {

@@ -48,11 +48,16 @@ impl Connection {
         self.client_with(Options::new(), screen)
     }
 
-    pub(crate) fn client_with(&self, options: Options, screen: &Screen) -> Result<CapClient, Failure> {
+    pub(crate) fn client_with(
+        &self,
+        options: Options,
+        screen: &Screen,
+    ) -> Result<CapClient, Failure> {
         let notices = screen.clone();
         let options = options.on_notice(move |notice| notices.notice(notice));
         let key = self.key().unwrap_or_default();
-        CapClient::with_options(self.url(), key, options).map_err(|error| Failure::usage(error.to_string()))
+        CapClient::with_options(self.url(), key, options)
+            .map_err(|error| Failure::usage(error.to_string()))
     }
 }
 
@@ -69,7 +74,10 @@ impl std::str::FromStr for Which {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "latest" => Ok(Self::Latest),
-            _ => text.parse().map(Self::Stream).map_err(|_| "expected a stream's UUID, or `latest`".into()),
+            _ => text
+                .parse()
+                .map(Self::Stream)
+                .map_err(|_| "expected a stream's UUID, or `latest`".into()),
         }
     }
 }
@@ -79,7 +87,9 @@ impl Which {
     pub(crate) async fn find(self, client: &CapClient) -> Result<Option<Uuid>, CapError> {
         match self {
             Self::Stream(stream) => Ok(Some(stream)),
-            Self::Latest => Ok(client.streams(None, 1).await?.streams.first().map(|run| run.stream_id)),
+            Self::Latest => {
+                Ok(client.streams(None, 1).await?.streams.first().map(|run| run.stream_id))
+            }
         }
     }
 }

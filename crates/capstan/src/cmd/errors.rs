@@ -33,9 +33,11 @@ impl Args {
         };
         match (self.json, self.code) {
             (true, None) => writeln!(out, "{}", pretty(&entries))?,
-            (true, Some(_)) => {
-                writeln!(out, "{}", pretty(&entries.iter().map(|e| explain::json(e)).collect::<Vec<_>>()))?
-            }
+            (true, Some(_)) => writeln!(
+                out,
+                "{}",
+                pretty(&entries.iter().map(|e| explain::json(e)).collect::<Vec<_>>())
+            )?,
             (false, None) => overview(&mut out, &entries)?,
             (false, Some(code)) => details(&mut out, &code, &entries)?,
         }
@@ -87,7 +89,8 @@ fn lookup(code: &str) -> Result<Vec<&'static Entry>, Failure> {
 }
 
 fn unknown(code: &str) -> Failure {
-    let known = CATALOGUE.iter().map(|e| e.code).chain(AguiErrorCode::ALL.iter().map(|c| c.as_str()));
+    let known =
+        CATALOGUE.iter().map(|e| e.code).chain(AguiErrorCode::ALL.iter().map(|c| c.as_str()));
     let message = match nearest(code, known) {
         Some(close) => format!("unknown code {code:?}, did you mean {close}?"),
         None => format!("unknown code {code:?}"),

@@ -73,7 +73,8 @@ impl Args {
             None => Script { token_interval: TOKEN_INTERVAL, ..Script::default() },
             Some(path) => {
                 let wrong = |error: String| Failure::usage(format!("{}: {error}", path.display()));
-                let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+                let text =
+                    std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
                 Script::parse(&text).map_err(|error| wrong(error.to_string()))?
             }
         };
@@ -147,7 +148,8 @@ async fn print(mut ended: Receiver<Call>) -> io::Result<()> {
 fn sum_up(calls: &[Call]) {
     let tokens: usize = calls.iter().map(|call| call.tokens).sum();
     let ended = |ending| calls.iter().filter(|call| call.ending == Some(ending)).count();
-    let (complete, broken, hung_up) = (ended(Ending::Complete), ended(Ending::Broken), ended(Ending::HungUp));
+    let (complete, broken, hung_up) =
+        (ended(Ending::Complete), ended(Ending::Broken), ended(Ending::HungUp));
     let title = "fake provider".bold().to_string();
     anstream::eprintln!(
         "{title} calls {}: {complete} complete, {broken} broken off, {hung_up} hung up by the caller; tokens {tokens}",

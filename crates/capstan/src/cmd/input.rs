@@ -19,7 +19,11 @@ pub(crate) fn text(argument: Option<String>) -> Result<String, Failure> {
 fn piped() -> Result<String, Failure> {
     let text = io::read_to_string(io::stdin())?;
     let text = text.trim_end_matches(['\r', '\n']);
-    if text.trim().is_empty() { Err(nothing("standard input is empty")) } else { Ok(text.to_owned()) }
+    if text.trim().is_empty() {
+        Err(nothing("standard input is empty"))
+    } else {
+        Ok(text.to_owned())
+    }
 }
 
 fn nothing(why: &str) -> Failure {

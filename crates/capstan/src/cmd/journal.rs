@@ -79,7 +79,11 @@ fn migrate(url: &str) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Runtime::new()?;
     let schema = runtime.block_on(capstan_stores::migrate(url));
     let schema = schema.map_err(|error| Failure::from(io::Error::other(error)))?;
-    anstream::println!("schema {}, for builds that know {} or later", schema.version, schema.min_writer);
+    anstream::println!(
+        "schema {}, for builds that know {} or later",
+        schema.version,
+        schema.min_writer
+    );
     Ok(ExitCode::SUCCESS)
 }
 
@@ -120,7 +124,10 @@ fn show(report: &Report) {
         report.segments
     );
     if report.torn_bytes > 0 {
-        anstream::println!("{} bytes that a crash left half written; opening drops them", report.torn_bytes);
+        anstream::println!(
+            "{} bytes that a crash left half written; opening drops them",
+            report.torn_bytes
+        );
     }
     for damage in &report.damage {
         anstream::println!("damaged: {damage}");

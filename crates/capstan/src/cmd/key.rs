@@ -45,7 +45,11 @@ impl Args {
         let key = random_key()?;
         writeln!(io::stdout(), "{key}")?;
         let hash = KeyHash::of(&key);
-        let table = if operator.is_some() { operator_table(name, &hash) } else { table(name, &hash, &scope) };
+        let table = if operator.is_some() {
+            operator_table(name, &hash)
+        } else {
+            table(name, &hash, &scope)
+        };
         anstream::eprint!("{table}");
         Ok(ExitCode::SUCCESS)
     }

@@ -34,7 +34,11 @@ pub(crate) fn start(exposure: Exposure, spans: Option<SpanLayer>) {
 fn filter() -> Targets {
     let asked = std::env::var("CAPSTAN_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
     let Some(targets) = asked else { return Targets::new().with_default(LevelFilter::INFO) };
-    if targets.default_level().is_some() { targets } else { targets.with_default(LevelFilter::ERROR) }
+    if targets.default_level().is_some() {
+        targets
+    } else {
+        targets.with_default(LevelFilter::ERROR)
+    }
 }
 
 /// A field for a terminal. What it says may be a stranger's: a line end would forge a line, an escape would do anything

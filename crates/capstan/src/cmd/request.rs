@@ -23,7 +23,8 @@ impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let session = self.session.unwrap_or_else(Uuid::now_v7);
         let context = SessionContext::new(session, UserContext::new("cli"));
-        let request = ServiceRequest::new(context, AgentRequest::query(session, input::text(self.message)?));
+        let request =
+            ServiceRequest::new(context, AgentRequest::query(session, input::text(self.message)?));
         let body = serde_json::to_string(&request).map_err(Failure::usage)?;
         writeln!(io::stdout().lock(), "{body}")?;
         Ok(ExitCode::SUCCESS)

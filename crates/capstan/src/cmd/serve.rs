@@ -143,9 +143,11 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
     tls::warn_if_plain(&addresses, plan.certificate.is_some());
     let options = Options { durability: plan.durability, min_free_bytes: config.min_free_bytes };
     let mut replica = config.replica()?;
-    replica.url = replica.url.or_else(|| address::advertised(&addresses, plan.certificate.is_some()));
+    replica.url =
+        replica.url.or_else(|| address::advertised(&addresses, plan.certificate.is_some()));
     let is_reachable = replica.url.is_some();
-    let store = connect(&config.journal, options, replica).await.map_err(|error| unopened(&error))?;
+    let store =
+        connect(&config.journal, options, replica).await.map_err(|error| unopened(&error))?;
     let has_unstored = plan.settings.tenants.current().iter().any(|tenant| tenant.no_store);
     if store.is_shared() && has_unstored && !is_reachable {
         // They live in one process's memory, and the others could not pass their requests on to it.
@@ -173,7 +175,8 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
     let sender = webhooks::Sender::new().map_err(|error| Failure::usage(error.to_string()))?;
     let carrier = passage::Carrier::new().map_err(|error| Failure::usage(error.to_string()))?;
     let gateway = gateway.webhooks(sender).passage(carrier).console_on(console_listeners);
-    let gateway = agents.into_iter().fold(gateway, |gateway, named| gateway.agent(&named.name, named.agent));
+    let gateway =
+        agents.into_iter().fold(gateway, |gateway, named| gateway.agent(&named.name, named.agent));
     anstream::print!("{greeting}");
     serve(gateway, listeners, terminated).await?;
     Ok(())
@@ -181,7 +184,8 @@ async fn run(config: Config, file: Option<PathBuf>, traces: &Traces) -> Result<(
 
 /// The journal cannot be opened: why, down to the operating system's own words.
 fn unopened(error: &JournalError) -> Failure {
-    let chain = std::iter::successors(Some(error as &(dyn Error + 'static)), |error| (*error).source());
+    let chain =
+        std::iter::successors(Some(error as &(dyn Error + 'static)), |error| (*error).source());
     let mut words: Vec<String> = chain.map(ToString::to_string).collect();
     // Some errors repeat what caused them.
     words.dedup_by(|cause, told| told.ends_with(cause.as_str()));
@@ -210,7 +214,12 @@ fn unopened(error: &JournalError) -> Failure {
     }
 }
 
-fn greeting(config: &Config, plan: &Plan, addresses: &[SocketAddr], of_console: &[SocketAddr]) -> String {
+fn greeting(
+    config: &Config,
+    plan: &Plan,
+    addresses: &[SocketAddr],
+    of_console: &[SocketAddr],
+) -> String {
     let is_tls = plan.certificate.is_some();
     let of_console = if of_console.is_empty() { addresses } else { of_console };
     let console = address::url(&address::reachable(of_console), is_tls);

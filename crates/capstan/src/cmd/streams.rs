@@ -61,7 +61,9 @@ impl Args {
 
 fn table(runs: &[StreamSummary]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["stream", "state", "agent", "packets", "age", "result"]);
+    table
+        .load_style(presets::NOTHING)
+        .set_header(["stream", "state", "agent", "packets", "age", "result"]);
     if io::stdout().is_terminal() {
         table.set_content_arrangement(ContentArrangement::Dynamic);
     }
@@ -97,7 +99,8 @@ mod tests {
 
     #[test]
     fn an_age_is_told_in_the_largest_unit_that_fits() {
-        let told = [-5, 0, 59, 60, 3_599, 3_600, 86_399, 86_400, 900_000].map(|s| age(s * 1_000_000));
+        let told =
+            [-5, 0, 59, 60, 3_599, 3_600, 86_399, 86_400, 900_000].map(|s| age(s * 1_000_000));
         assert_eq!(told, ["0s", "0s", "59s", "1m", "59m", "1h", "23h", "1d", "10d"]);
     }
 }

@@ -52,7 +52,11 @@ impl Args {
         self.follow(packets, screen).await
     }
 
-    async fn follow(&self, mut packets: PacketStream, screen: &Screen) -> Result<ExitCode, Failure> {
+    async fn follow(
+        &self,
+        mut packets: PacketStream,
+        screen: &Screen,
+    ) -> Result<ExitCode, Failure> {
         let mut transcript = Transcript::default();
         let mut failure = None;
         loop {
@@ -68,8 +72,9 @@ impl Args {
                     failure = failure_after(packet, failure);
                 }
                 Ok(None) if self.json => {
-                    return failure
-                        .map_or(Ok(ExitCode::SUCCESS), |error| failed(screen, &CapError::stream(*error)));
+                    return failure.map_or(Ok(ExitCode::SUCCESS), |error| {
+                        failed(screen, &CapError::stream(*error))
+                    });
                 }
                 Ok(None) => {
                     screen.end(&transcript)?;
@@ -92,9 +97,14 @@ impl Args {
 }
 
 /// What the run has failed with if nothing but its CLOSE follows.
-fn failure_after(packet: StreamPacket, before: Option<Box<StreamError>>) -> Option<Box<StreamError>> {
+fn failure_after(
+    packet: StreamPacket,
+    before: Option<Box<StreamError>>,
+) -> Option<Box<StreamError>> {
     match packet.payload {
-        Payload::Error(error) => Some(error).filter(|error| error.severity != ErrorSeverity::Warning),
+        Payload::Error(error) => {
+            Some(error).filter(|error| error.severity != ErrorSeverity::Warning)
+        }
         Payload::Close(_) => before,
         Payload::Delta(_) | Payload::Event(_) => None,
     }

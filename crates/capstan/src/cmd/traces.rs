@@ -14,7 +14,8 @@ const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORT
 
 /// The variable that asks for traces, unless another one switches them off.
 fn asked_by() -> Option<&'static str> {
-    let is_off = variable("OTEL_SDK_DISABLED").is_some_and(|word| word.eq_ignore_ascii_case("true"));
+    let is_off =
+        variable("OTEL_SDK_DISABLED").is_some_and(|word| word.eq_ignore_ascii_case("true"));
     ENDPOINTS.into_iter().find(|name| variable(name).is_some()).filter(|_| !is_off)
 }
 

@@ -74,8 +74,8 @@ impl Args {
         match self.file.as_deref().filter(|path| path.as_os_str() != "-") {
             None => Ok(Box::new(io::stdin().lock())),
             Some(path) => {
-                let file =
-                    File::open(path).map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?;
+                let file = File::open(path)
+                    .map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?;
                 Ok(Box::new(BufReader::new(file)))
             }
         }
@@ -85,7 +85,9 @@ impl Args {
 fn unknown(name: &str, profile: Profile) -> Failure {
     let names = MODELS.iter().map(|m| m.name).chain([SSE, STREAM_JSON]);
     let message = match MODELS.iter().find(|m| m.name == name) {
-        Some(other) => format!("profile {profile} has no model {name:?}; profile {} has", other.profile),
+        Some(other) => {
+            format!("profile {profile} has no model {name:?}; profile {} has", other.profile)
+        }
         None => match nearest(name, names) {
             Some(close) => format!("unknown model {name:?}, did you mean {close:?}?"),
             None => format!("unknown model {name:?}"),

@@ -64,7 +64,8 @@ fn interrupt(child: Child) -> Output {
 
 #[test]
 fn it_breaks_streams_and_sums_up_when_interrupted() {
-    let (child, address, line) = start(&["--seed", "7", "--cut", "--cut-after", "1", "--faults", "1"]);
+    let (child, address, line) =
+        start(&["--seed", "7", "--cut", "--cut-after", "1", "--faults", "1"]);
     assert!(line.contains(" → http://127.0.0.1:") && line.ends_with(", seed 7\n"), "{line}");
     let (first, second) = (get(&address), get(&address));
     assert!(!first.ends_with("0\r\n\r\n") && second.ends_with("0\r\n\r\n"), "{first}\n{second}");
@@ -76,9 +77,13 @@ fn it_breaks_streams_and_sums_up_when_interrupted() {
 
 #[test]
 fn a_refusal_is_chosen_with_flags_alone() {
-    let (child, address, _) = start(&["--refuse", "1", "--refuse-with", "503", "--retry-after", "9"]);
+    let (child, address, _) =
+        start(&["--refuse", "1", "--refuse-with", "503", "--retry-after", "9"]);
     let answer = get(&address);
-    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: 9\r\n"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: 9\r\n"),
+        "{answer}"
+    );
     assert_eq!(interrupt(child).status.code(), Some(0));
 }
 
@@ -89,7 +94,10 @@ fn wrong_flags_are_refused_with_their_name_and_a_remedy() {
         (&["--to", "localhost:1", "--cut", "2"], ["--cut", "0 (never) to 1 (always)"]),
         (&["--to", "localhost:1", "--cut-after", "3"], ["--cut-after", "--brutal|--cut"]),
         (&["--to", "localhost:1", "--stall", "--stall-for", "5"], ["--stall-for", "500ms"]),
-        (&["--to", "localhost:1", "--cut", "--cut-with", "rest"], ["--cut-with", "did you mean reset?"]),
+        (
+            &["--to", "localhost:1", "--cut", "--cut-with", "rest"],
+            ["--cut-with", "did you mean reset?"],
+        ),
         (
             &["--to", "localhost:1", "--listen", "nowhere"],
             ["--listen nowhere", "help: --listen takes HOST:PORT"],

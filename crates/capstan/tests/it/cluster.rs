@@ -101,13 +101,19 @@ async fn a_run_is_watched_and_stopped_at_another_gateway() {
     let stream = stream_of(&response);
     let mut watching = cluster.watch(1, &stream).await;
     let mut seen = read_until(&mut watching, |seen| seen.contains(":20\n")).await;
-    let stopped =
-        http().delete(format!("{}/v1/streams/{stream}", cluster.servers[2].url)).send().await.unwrap();
+    let stopped = http()
+        .delete(format!("{}/v1/streams/{stream}", cluster.servers[2].url))
+        .send()
+        .await
+        .unwrap();
     assert_eq!(stopped.json::<Value>().await.unwrap()["reason"], "cancelled");
     seen.extend(read_until(&mut watching, |_| false).await);
     let own = read_until(&mut response, |_| false).await;
     assert!(String::from_utf8_lossy(&own).contains("cancelled"));
-    assert!(own == seen && own == cluster.replay(2, &stream).await, "the same bytes for every viewer");
+    assert!(
+        own == seen && own == cluster.replay(2, &stream).await,
+        "the same bytes for every viewer"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -115,8 +121,11 @@ async fn one_request_at_three_gateways_is_one_run() {
     let Some(cluster) = Cluster::patient() else { return };
     for _ in 0..10 {
         let request = ask("/tokens 3");
-        let (a, b, c) =
-            tokio::join!(cluster.post(0, &request), cluster.post(1, &request), cluster.post(2, &request));
+        let (a, b, c) = tokio::join!(
+            cluster.post(0, &request),
+            cluster.post(1, &request),
+            cluster.post(2, &request)
+        );
         let streams: HashSet<_> = [&a, &b, &c].map(stream_of).into();
         assert_eq!(streams.len(), 1);
         let bodies = [a.bytes().await.unwrap(), b.bytes().await.unwrap(), c.bytes().await.unwrap()];
@@ -147,7 +156,10 @@ async fn a_killed_gateways_runs_go_on_at_another() {
     assert!(whole.starts_with(&watched));
     assert_whole(&packets(&whole), &tokens(60));
     let rest = read_until(&mut watching, |_| false).await;
-    assert!([watched, rest].concat() == whole, "a viewer at a third gateway stays and sees the same");
+    assert!(
+        [watched, rest].concat() == whole,
+        "a viewer at a third gateway stays and sees the same"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -166,9 +178,11 @@ async fn a_gateway_that_was_frozen_writes_nothing_more_and_takes_part_again() {
 
     cluster.servers[0].signal("CONT");
     while cluster.servers[0].get("/readyz").await.status() == 200
-        && !replicas(&cluster.servers[0]).await.iter().any(|one| one["is_self"] == true && one["runs"] == 0)
-    {
-    }
+        && !replicas(&cluster.servers[0])
+            .await
+            .iter()
+            .any(|one| one["is_self"] == true && one["runs"] == 0)
+    {}
     // Whatever it still had to say of the run was refused.
     let own = [seen, read_until(&mut response, |_| false).await].concat();
     assert!(whole.starts_with(whole_frames(&own)), "its own viewer saw nothing that is not so");
@@ -264,8 +278,9 @@ async fn packets_whose_acknowledgement_is_lost_are_neither_lost_nor_doubled() {
     // The next packet is half a second away.
     let mut seen = read_until(&mut response, |seen| seen.contains(":1\n")).await;
     network.turn(Weather::Deaf);
-    let is_written =
-        format!("select exists (select from capstan.blocks where stream = '{stream}' and last_seq = 2)");
+    let is_written = format!(
+        "select exists (select from capstan.blocks where stream = '{stream}' and last_seq = 2)"
+    );
     while database.sql(&is_written) != "t" {}
     network.clear_up();
     network.cut();
@@ -297,7 +312,13 @@ async fn a_claim_and_an_end_whose_answers_are_lost_are_made_once() {
     let mut seen = read_until(&mut response, |seen| seen.contains(":1\n")).await;
     let run = format!("select from capstan.runs where stream = '{stream}'");
     let held = database.hold(&format!("{run} for no key update"));
-    lose_answer(&database, &network, held, "change_1", &format!("select exists ({run} and state = 3)"));
+    lose_answer(
+        &database,
+        &network,
+        held,
+        "change_1",
+        &format!("select exists ({run} and state = 3)"),
+    );
     seen.extend(read_until(&mut response, |_| false).await);
     assert_whole(&packets(&seen), &tokens(3));
     assert_eq!(seen, cluster.replay(1, &stream).await);

@@ -24,7 +24,8 @@ fn text(bytes: &[u8]) -> String {
 fn row(output: &Output, key: &str) -> Vec<String> {
     let table = text(&output.stdout);
     let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let found = table.lines().map(cells).find(|cells| cells.first().is_some_and(|first| first == key));
+    let found =
+        table.lines().map(cells).find(|cells| cells.first().is_some_and(|first| first == key));
     found.unwrap_or_else(|| panic!("no {key} in {table}{}", text(&output.stderr)))
 }
 
@@ -64,7 +65,8 @@ fn every_value_is_told_with_the_place_that_it_comes_from() {
     );
     fs::write(folder.path().join("my.toml"), file).unwrap();
     let env = [("CAPSTAN_JOURNAL", "memory:"), ("CAPSTAN_ENV", "development")];
-    let checked = config(folder.path(), &["check", "--config", "my.toml", "--listen", "127.0.0.1:0"], &env);
+    let checked =
+        config(folder.path(), &["check", "--config", "my.toml", "--listen", "127.0.0.1:0"], &env);
     assert_eq!(row(&checked, "listen"), ["listen", "\"127.0.0.1:0\"", "--listen"]);
     let other = config(folder.path(), &["check", "--port", "9"], &env);
     assert_eq!(row(&other, "listen"), ["listen", "\"localhost:9\"", "--port"]);
@@ -109,8 +111,9 @@ fn serve(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Output {
 #[test]
 fn the_check_refuses_what_the_server_refuses_in_the_same_words() {
     let folder = tempfile::tempdir().unwrap();
-    let tenant =
-        |name: &str| format!("[[tenants]]\nname = {name:?}\nkeys = [\"sha256:{}\"]\n", "ab".repeat(32));
+    let tenant = |name: &str| {
+        format!("[[tenants]]\nname = {name:?}\nkeys = [\"sha256:{}\"]\n", "ab".repeat(32))
+    };
     let agent = |lines: &str| format!("[[agents]]\nname = \"a\"\n{lines}\n");
     let openai = "kind = \"openai\"\nmodel = \"m\"\n";
     for (file, part) in [
@@ -134,8 +137,10 @@ fn the_check_refuses_what_the_server_refuses_in_the_same_words() {
         assert!(text(&checked.stderr).contains(part), "{part} in {}", text(&checked.stderr));
     }
     fs::remove_file(folder.path().join("capstan.toml")).unwrap();
-    let env =
-        [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318"), ("OTEL_TRACES_SAMPLER", "sometimes")];
+    let env = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318"),
+        ("OTEL_TRACES_SAMPLER", "sometimes"),
+    ];
     let checked = config(folder.path(), &["check"], &env);
     assert_eq!(text(&checked.stderr), text(&serve(folder.path(), &["--port", "0"], &env).stderr));
     assert!(text(&checked.stderr).contains("OTEL_TRACES_SAMPLER"), "{}", text(&checked.stderr));
@@ -170,8 +175,10 @@ fn a_key_that_is_not_in_the_environment_is_a_warning() {
 fn a_file_that_can_be_read_only_once_is_read_once() {
     let folder = tempfile::tempdir().unwrap();
     let check = |file: &str| {
-        let line =
-            format!("printf '{file}' | {} config check --config /dev/stdin", env!("CARGO_BIN_EXE_capstan"));
+        let line = format!(
+            "printf '{file}' | {} config check --config /dev/stdin",
+            env!("CARGO_BIN_EXE_capstan")
+        );
         Command::new("sh").args(["-c", &line]).current_dir(folder.path()).output().unwrap()
     };
     assert_eq!(row(&check("\\ndebug = true\\n"), "debug"), ["debug", "true", "/dev/stdin:2"]);

@@ -60,12 +60,16 @@ fn any_spelling_explains_the_kind() {
 #[test]
 fn an_agui_code_names_the_finer_kinds_that_it_covers() {
     let explained = text(&errors(&["RATE_LIMITED"]));
-    assert!(explained.contains("also covers session_limit_exceeded, message_limit_exceeded"), "{explained}");
+    assert!(
+        explained.contains("also covers session_limit_exceeded, message_limit_exceeded"),
+        "{explained}"
+    );
 }
 
 #[test]
 fn every_code_of_every_dialect_is_explained() {
-    let spellings = |entry: &Entry| [entry.code.to_owned(), entry.slug.to_owned(), entry.status.to_string()];
+    let spellings =
+        |entry: &Entry| [entry.code.to_owned(), entry.slug.to_owned(), entry.status.to_string()];
     // Many share a status.
     let spellings: BTreeSet<String> = CATALOGUE.iter().flat_map(spellings).collect();
     for spelling in spellings {

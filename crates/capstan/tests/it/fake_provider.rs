@@ -28,7 +28,10 @@ fn start(args: &[&str]) -> (Child, String, BufReader<std::process::ChildStderr>)
 fn ask(address: &str, path: &str) -> String {
     let body = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
     let mut socket = TcpStream::connect(address).unwrap();
-    let head = format!("POST {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     socket.write_all(format!("{head}{body}").as_bytes()).unwrap();
     let mut text = String::new();
     socket.read_to_string(&mut text).unwrap();
@@ -51,7 +54,8 @@ fn it_breaks_as_it_is_told_prints_what_it_was_asked_and_sums_up() {
     assert!(second.contains("Heave") && !second.contains("stop"), "{second}");
     assert!(third.contains("\"ho\"") && third.contains("end_turn"), "{third}");
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().take(3);
-    let lines: Vec<Value> = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    let lines: Vec<Value> =
+        lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
     assert_eq!(lines[0]["fault"], "status-503");
     assert_eq!((&lines[1]["fault"], &lines[1]["tokens"]), (&"truncated".into(), &1.into()));
     assert_eq!((&lines[2]["api"], &lines[2]["ending"]), (&"messages".into(), &"complete".into()));
@@ -61,7 +65,10 @@ fn it_breaks_as_it_is_told_prints_what_it_was_asked_and_sums_up() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let mut sum = String::new();
     stderr.read_to_string(&mut sum).unwrap();
-    assert!(sum.contains("calls 3: 3 complete, 0 broken off, 0 hung up by the caller; tokens 3"), "{sum}");
+    assert!(
+        sum.contains("calls 3: 3 complete, 0 broken off, 0 hung up by the caller; tokens 3"),
+        "{sum}"
+    );
     assert!(sum.contains("m: status-503 1") && sum.contains("m: healthy 1"), "{sum}");
 }
 

@@ -91,8 +91,9 @@ fn a_run_that_was_taken_home_is_served_again_packet_by_packet() {
     assert_eq!(body(&watched).as_bytes(), file, "byte for byte");
     let posted = server.ask("POST /v1/assist HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}");
     assert_eq!(posted.matches("event: stream.packet").count(), 3, "{posted}");
-    let after =
-        |seq: u64| server.ask(&format!("GET /v1/streams/{stream} HTTP/1.1\r\nlast-event-id: {stream}:{seq}"));
+    let after = |seq: u64| {
+        server.ask(&format!("GET /v1/streams/{stream} HTTP/1.1\r\nlast-event-id: {stream}:{seq}"))
+    };
     assert_eq!(after(2).matches("event: stream.packet").count(), 1);
     assert!(after(3).starts_with("HTTP/1.1 204"), "there is no more");
     let other = server.ask(&format!("GET /v1/streams/{} HTTP/1.1", Uuid::now_v7()));
@@ -105,7 +106,11 @@ fn it_goes_at_the_pace_of_the_run() {
     let server = Server::start(&recorded(stream), &["--speed", "2"]);
     let began = Instant::now();
     server.ask(&format!("GET /v1/streams/{stream} HTTP/1.1"));
-    assert!(began.elapsed() >= Duration::from_millis(200), "0.4 s, twice as fast: {:?}", began.elapsed());
+    assert!(
+        began.elapsed() >= Duration::from_millis(200),
+        "0.4 s, twice as fast: {:?}",
+        began.elapsed()
+    );
 }
 
 #[test]

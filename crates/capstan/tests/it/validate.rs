@@ -52,8 +52,10 @@ fn report_exits_with_zero_all_the_same() {
 fn a_file_is_read_instead_of_standard_input() {
     let path = std::env::temp_dir().join(format!("capstan-validate-{}.jsonl", std::process::id()));
     std::fs::write(&path, "{\"op\":\"delta\",\"p\":\"x\"}").unwrap();
-    let output =
-        capstan(&["validate", "--model", "StreamPacket", "--profile", "v2", path.to_str().unwrap()], "");
+    let output = capstan(
+        &["validate", "--model", "StreamPacket", "--profile", "v2", path.to_str().unwrap()],
+        "",
+    );
     std::fs::remove_file(&path).unwrap();
     assert_eq!(verdicts(&output), [json!({ "ok": true, "value": { "op": "delta", "p": "x" } })]);
     let output = capstan(&["validate", "--model", "StreamPacket", "/nowhere/to/be/found"], "");
@@ -65,14 +67,19 @@ fn a_file_is_read_instead_of_standard_input() {
 fn an_unknown_model_gets_the_nearest_one_suggested() {
     let output = capstan(&["validate", "--model", "StreamPaket"], "");
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(message.contains("did you mean \"StreamPacket\"?") && message.contains("--list"), "{message}");
+    assert!(
+        message.contains("did you mean \"StreamPacket\"?") && message.contains("--list"),
+        "{message}"
+    );
     assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
 fn a_model_of_the_other_profile_is_found_without_asking() {
-    let output =
-        capstan(&["validate", "--model", "StreamReference"], "{\"stream_id\":\"a\",\"name\":\"b\"}\n");
+    let output = capstan(
+        &["validate", "--model", "StreamReference"],
+        "{\"stream_id\":\"a\",\"name\":\"b\"}\n",
+    );
     assert_eq!(verdicts(&output)[0]["value"]["content_type"], "text/plain");
     let output = capstan(&["validate", "--model", "StreamReference", "--profile", "v1"], "");
     assert!(String::from_utf8_lossy(&output.stderr).contains("profile v2 has"));
@@ -82,7 +89,8 @@ fn a_model_of_the_other_profile_is_found_without_asking() {
 fn the_list_names_every_model() {
     let output = capstan(&["validate", "--list"], "");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    for name in ["v1  StreamPacket", "v2  StreamPacket", "v1  ServiceRequest", "sse", "stream-json"] {
+    for name in ["v1  StreamPacket", "v2  StreamPacket", "v1  ServiceRequest", "sse", "stream-json"]
+    {
         assert!(text.contains(name), "{name}");
     }
 }
@@ -104,7 +112,10 @@ fn a_captured_sse_body_gets_a_verdict_per_frame() {
     let verdicts = verdicts(&output);
     assert_eq!(verdicts[0]["value"]["p"], "hi");
     assert!(
-        verdicts[1]["error"].as_str().unwrap().starts_with("frame[2].p: expected a StreamError object"),
+        verdicts[1]["error"]
+            .as_str()
+            .unwrap()
+            .starts_with("frame[2].p: expected a StreamError object"),
         "{}",
         verdicts[1]
     );
@@ -159,7 +170,8 @@ fn every_case_of_the_vectors_gets_its_verdict_from_the_command() {
     assert!(by_model.len() >= 40, "only {} models", by_model.len());
     for ((profile, model), cases) in by_model {
         let lines: String = cases.iter().map(|case| format!("{}\n", case["input"])).collect();
-        let output = capstan(&["validate", "--model", &model, "--profile", &profile, "--report"], &lines);
+        let output =
+            capstan(&["validate", "--model", &model, "--profile", &profile, "--report"], &lines);
         let verdicts = verdicts(&output);
         assert_eq!(verdicts.len(), cases.len(), "{profile} {model}");
         for (verdict, case) in verdicts.iter().zip(&cases) {

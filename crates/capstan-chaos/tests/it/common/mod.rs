@@ -22,7 +22,8 @@ pub(crate) fn body() -> String {
 
 /// A response in chunks of a few bytes, which is how bodies come when nobody is kind.
 pub(crate) fn stream(body: &str) -> Vec<u8> {
-    let mut out = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-stream-id: s\r\n".to_vec();
+    let mut out =
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-stream-id: s\r\n".to_vec();
     out.extend_from_slice(b"transfer-encoding: chunked\r\n\r\n");
     for chunk in body.as_bytes().chunks(7) {
         out.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
@@ -148,8 +149,11 @@ impl Answer {
         let mut rest = &self.bytes[start..];
         let mut data = Vec::new();
         loop {
-            let Some(line) = rest.windows(2).position(|w| w == b"\r\n") else { return (data, false) };
-            let size = usize::from_str_radix(std::str::from_utf8(&rest[..line]).unwrap(), 16).unwrap();
+            let Some(line) = rest.windows(2).position(|w| w == b"\r\n") else {
+                return (data, false);
+            };
+            let size =
+                usize::from_str_radix(std::str::from_utf8(&rest[..line]).unwrap(), 16).unwrap();
             rest = &rest[line + 2..];
             data.extend_from_slice(&rest[..size.min(rest.len())]);
             if rest.len() < size + 2 {

@@ -138,7 +138,11 @@ fn keep_if(is_kept: bool, frame: &str) -> String {
 
 /// Streams of CAP, whoever looks.
 fn in_cap(sent: &Sent, frame: &str, change: impl Fn(&str) -> String) -> String {
-    if sent.is_agui() || sent.path.contains("face=ag-ui") { frame.to_owned() } else { change(frame) }
+    if sent.is_agui() || sent.path.contains("face=ag-ui") {
+        frame.to_owned()
+    } else {
+        change(frame)
+    }
 }
 
 fn in_agui(sent: &Sent, frame: &str, change: impl Fn(&str) -> String) -> String {
@@ -182,7 +186,9 @@ pub(crate) static BREACHES: &[Breach] = &[
             a.headers.remove("x-stream-id");
         }
     }),
-    frame("cap.opening", |s, f| keep_if(!f.starts_with("retry:") || s.has_cursor() || s.is_agui(), f)),
+    frame("cap.opening", |s, f| {
+        keep_if(!f.starts_with("retry:") || s.has_cursor() || s.is_agui(), f)
+    }),
     // Frames and packets.
     frame("cap.lines", |s, f| in_cap(s, f, |f| f.replace('\n', "\r\n"))),
     frame("cap.frames", |s, f| {
@@ -204,7 +210,8 @@ pub(crate) static BREACHES: &[Breach] = &[
     }),
     frame("cap.seq", |s, f| {
         in_cap(s, f, |f| {
-            let seq = |text: &str| text.split("\"seq\":").nth(1)?.split(',').next()?.parse::<u64>().ok();
+            let seq =
+                |text: &str| text.split("\"seq\":").nth(1)?.split(',').next()?.parse::<u64>().ok();
             let Some(seq) = seq(f).filter(|seq| *seq >= 3) else { return f.to_owned() };
             let f = f.replace(&format!(":{seq}\n"), &format!(":{}\n", seq + 1));
             f.replace(&format!("\"seq\":{seq},"), &format!("\"seq\":{},", seq + 1))
@@ -274,7 +281,10 @@ pub(crate) static BREACHES: &[Breach] = &[
         }
     }),
     answer("cap.cursor-foreign", |s, a| {
-        if s.is_assist() && s.has_cursor() && !s.header("last-event-id").starts_with("no") && a.status == 400
+        if s.is_assist()
+            && s.has_cursor()
+            && !s.header("last-event-id").starts_with("no")
+            && a.status == 400
         {
             a.status = 409;
         }
@@ -334,7 +344,9 @@ pub(crate) static BREACHES: &[Breach] = &[
             a.replace("\"closed\"", "\"running\"");
         }
     }),
-    frame("cap.stop-viewer", |s, f| keep_if(!(s.method == "POST" && f.contains("\"cancelled\"")), f)),
+    frame("cap.stop-viewer", |s, f| {
+        keep_if(!(s.method == "POST" && f.contains("\"cancelled\"")), f)
+    }),
     answer("cap.stop-again", |s, a| {
         if s.method == "DELETE" && a.status == 200 && s.note(s.path.clone()) {
             a.status = 409;
@@ -486,14 +498,14 @@ pub(crate) static BREACHES: &[Breach] = &[
     }),
     frame("agui.lines", |s, f| in_agui(s, f, |f| f.replace('\n', "\r\n"))),
     frame("agui.data", |s, f| {
-        in_agui(
-            s,
-            f,
-            |f| if f.contains("RUN_FINISHED") { format!("{f}data: [DONE]\n\n") } else { f.to_owned() },
-        )
+        in_agui(s, f, |f| {
+            if f.contains("RUN_FINISHED") { format!("{f}data: [DONE]\n\n") } else { f.to_owned() }
+        })
     }),
     frame("agui.events", |s, f| in_agui(s, f, |f| f.replace("\"delta\":", "\"text\":"))),
-    frame("agui.nulls", |s, f| in_agui(s, f, |f| f.replacen("data: {", "data: {\"rawEvent\":null,", 1))),
+    frame("agui.nulls", |s, f| {
+        in_agui(s, f, |f| f.replacen("data: {", "data: {\"rawEvent\":null,", 1))
+    }),
     frame("agui.separators", |s, f| in_agui(s, f, |f| f.replace("\\u2028", "\u{2028}"))),
     frame("agui.started", |s, f| keep_if(!(s.is_agui() && f.contains("\"RUN_STARTED\"")), f)),
     frame("agui.terminal", |s, f| {
@@ -503,7 +515,9 @@ pub(crate) static BREACHES: &[Breach] = &[
     }),
     frame("agui.sequence", |s, f| keep_if(!(s.is_agui() && f.contains("\"TEXT_MESSAGE_END\"")), f)),
     frame("agui.end", |s, f| {
-        in_agui(s, f, |f| if f.contains("\"RUN_FINISHED\"") { format!("{f}data: {{") } else { f.to_owned() })
+        in_agui(s, f, |f| {
+            if f.contains("\"RUN_FINISHED\"") { format!("{f}data: {{") } else { f.to_owned() }
+        })
     }),
     frame("agui.ids", |s, f| in_agui(s, f, |f| f.replace(".1\ndata", "\ndata"))),
     frame("agui.unique", |s, f| {
@@ -516,7 +530,12 @@ pub(crate) static BREACHES: &[Breach] = &[
     }),
     // AG-UI: coming back.
     frame("agui.resume", |s, f| {
-        keep_if(!(s.is_agui() && s.header("last-event-id").ends_with(":0.1") && f.contains(":1.1\ndata")), f)
+        keep_if(
+            !(s.is_agui()
+                && s.header("last-event-id").ends_with(":0.1")
+                && f.contains(":1.1\ndata")),
+            f,
+        )
     }),
     frame("agui.past-end", |s, f| {
         let is_again = s.is_agui() && f.starts_with("data: ") && f.contains("\"RUN_FINISHED\"");
@@ -575,12 +594,9 @@ pub(crate) static BREACHES: &[Breach] = &[
         in_fault(s, f, "\"RUN_ERROR\"", |f| f.replace("event: RUN_ERROR\n", ""))
     }),
     // OpenAI's API.
-    frame(
-        "openai.answer",
-        |s, f| {
-            if s.is("POST", "/v1/responses") { format!("id: 1\n{f}") } else { f.to_owned() }
-        },
-    ),
+    frame("openai.answer", |s, f| {
+        if s.is("POST", "/v1/responses") { format!("id: 1\n{f}") } else { f.to_owned() }
+    }),
     frame("openai.order", |s, f| {
         let is_second = s.is("POST", "/v1/responses") && f.contains("\"response.in_progress\"");
         if is_second { edit(f, |event| event["sequence_number"] = json!(0)) } else { f.to_owned() }
@@ -611,17 +627,24 @@ pub(crate) static BREACHES: &[Breach] = &[
     frame("ai-sdk.order", |s, f| {
         keep_if(!(s.is("POST", "/v1/ai-sdk") && f.contains("\"type\":\"finish\"")), f)
     }),
-    frame("ai-sdk.replay", |s, f| keep_if(!(s.is("GET", "/v1/ai-sdk") && f.contains("\"text-delta\"")), f)),
+    frame("ai-sdk.replay", |s, f| {
+        keep_if(!(s.is("GET", "/v1/ai-sdk") && f.contains("\"text-delta\"")), f)
+    }),
     answer("ai-sdk.nothing", |s, a| {
         if s.is("GET", "/v1/ai-sdk") && a.status == 204 {
             a.status = 200;
         }
     }),
-    frame("ai-sdk.stop", |s, f| keep_if(!(s.is("POST", "/v1/ai-sdk") && f.contains("\"abort\"")), f)),
+    frame("ai-sdk.stop", |s, f| {
+        keep_if(!(s.is("POST", "/v1/ai-sdk") && f.contains("\"abort\"")), f)
+    }),
     // A2A.
     answer("a2a.card", |s, a| {
         if s.path.contains("agent-card") {
-            a.body = a.body.as_ref().map(|body| body.replace("\"streaming\":true", "\"streaming\":false"));
+            a.body = a
+                .body
+                .as_ref()
+                .map(|body| body.replace("\"streaming\":true", "\"streaming\":false"));
         }
     }),
     frame("a2a.stream", |s, f| {
@@ -634,7 +657,8 @@ pub(crate) static BREACHES: &[Breach] = &[
     }),
     answer("a2a.old", |s, a| {
         if s.body.contains("tasks/get") {
-            a.body = a.body.as_ref().map(|body| body.replace("\"kind\":\"task\"", "\"kind\":\"Task\""));
+            a.body =
+                a.body.as_ref().map(|body| body.replace("\"kind\":\"task\"", "\"kind\":\"Task\""));
         }
     }),
     sent("a2a.once", |s| {

@@ -78,11 +78,16 @@ async fn forward(State(proxy): State<Proxy>, request: Request) -> Response {
     };
     (proxy.breach.sent)(&mut sent);
     let url = format!("{}{}", proxy.gateway, sent.path);
-    let forwarded =
-        proxy.http.request(sent.method.clone(), url).headers(sent.headers.clone()).body(sent.body.clone());
+    let forwarded = proxy
+        .http
+        .request(sent.method.clone(), url)
+        .headers(sent.headers.clone())
+        .body(sent.body.clone());
     let response = forwarded.send().await.unwrap();
-    let is_stream = response.headers().get("content-type").is_some_and(|kind| kind == "text/event-stream");
-    let (status, headers) = (response.status().as_u16(), without_framing(response.headers().clone()));
+    let is_stream =
+        response.headers().get("content-type").is_some_and(|kind| kind == "text/event-stream");
+    let (status, headers) =
+        (response.status().as_u16(), without_framing(response.headers().clone()));
     let mut answer = Answer { status, headers, body: None };
     if !is_stream {
         answer.body = Some(response.text().await.unwrap());

@@ -37,8 +37,10 @@ pub(crate) fn plain_client() -> reqwest::Client {
 pub(crate) async fn gateway(settings: Settings) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let journal = Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
-    let gateway = Gateway::new(journal).agent("demo", Demo::with_delay(Duration::ZERO)).settings(settings);
+    let journal =
+        Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
+    let gateway =
+        Gateway::new(journal).agent("demo", Demo::with_delay(Duration::ZERO)).settings(settings);
     tokio::spawn(async move {
         let _ = serve(gateway, vec![listener], std::future::pending()).await.unwrap();
     });

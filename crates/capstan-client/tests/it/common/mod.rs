@@ -36,7 +36,8 @@ impl Server {
 }
 
 fn gateway() -> Gateway {
-    let journal = Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
+    let journal =
+        Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
     Gateway::new(journal).agent("demo", Demo::with_delay(Duration::ZERO))
 }
 
@@ -60,7 +61,8 @@ impl Transport for InProcess {
         (*sent.method_mut(), *sent.headers_mut()) = (request.method, request.headers);
         *sent.uri_mut() = request.url.as_str().parse().unwrap();
         let (head, body) = self.router.clone().oneshot(sent).await.unwrap().into_parts();
-        let body = body.into_data_stream().map(|chunk| chunk.map_err(|e| TransportError(e.to_string())));
+        let body =
+            body.into_data_stream().map(|chunk| chunk.map_err(|e| TransportError(e.to_string())));
         Ok(Response { status: head.status.as_u16(), headers: head.headers, body: Box::pin(body) })
     }
 }

@@ -60,8 +60,10 @@ pub(crate) async fn read_request(socket: &mut TcpStream) -> Seen {
                 .filter_map(|l| l.split_once(": "))
                 .map(|(n, v)| (n.to_ascii_lowercase(), v.to_owned()))
                 .collect();
-            let length =
-                headers.iter().find(|(n, _)| n == "content-length").map_or(0, |(_, v)| v.parse().unwrap());
+            let length = headers
+                .iter()
+                .find(|(n, _)| n == "content-length")
+                .map_or(0, |(_, v)| v.parse().unwrap());
             if body.len() >= length {
                 return Seen { line, headers, body: body.to_owned() };
             }
@@ -91,5 +93,8 @@ pub(crate) fn frame(id: Option<&str>, seq: u64, text: &str) -> String {
 }
 
 pub(crate) fn close(seq: u64) -> String {
-    format!("data: {}\n\n", packet(seq, Payload::Close(Close::Reason("completed".into()))).to_json())
+    format!(
+        "data: {}\n\n",
+        packet(seq, Payload::Close(Close::Reason("completed".into()))).to_json()
+    )
 }

@@ -11,10 +11,19 @@ use super::script::{
 };
 
 pub(crate) fn all() -> Vec<Script> {
-    [plain_runs(), resumes(), budgets(), refusals(), errors(), repeats(), foreign_servers(), framing()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        plain_runs(),
+        resumes(),
+        budgets(),
+        refusals(),
+        errors(),
+        repeats(),
+        foreign_servers(),
+        framing(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn plain_runs() -> Vec<Script> {
@@ -34,7 +43,10 @@ fn plain_runs() -> Vec<Script> {
             steps.extend(all.chars().map(|c| Bytes(c.to_string())));
             steps
         }),
-        script("heartbeats are nothing", vec![Open, Bytes(":\n:\n".into()), bytes(&[frame(&delta(1, "a"))])]),
+        script(
+            "heartbeats are nothing",
+            vec![Open, Bytes(":\n:\n".into()), bytes(&[frame(&delta(1, "a"))])],
+        ),
     ]
 }
 
@@ -63,8 +75,11 @@ fn resumes() -> Vec<Script> {
             "a wait is not cut short",
             vec![Fail("refused"), Pass(499), Pass(1), Fail("refused"), Pass(999), Pass(1), Open],
         ),
-        script("a viewer attaches after a cursor", vec![Open, bytes(&[opening(2), frame(&close(3))])])
-            .attached_at("7c9e6679-7425-40de-944b-e07fc1f90ae7:2"),
+        script(
+            "a viewer attaches after a cursor",
+            vec![Open, bytes(&[opening(2), frame(&close(3))])],
+        )
+        .attached_at("7c9e6679-7425-40de-944b-e07fc1f90ae7:2"),
         script("a viewer of a stream that is over", vec![Head { status: 204, content_type: "" }])
             .attached_at("7c9e6679-7425-40de-944b-e07fc1f90ae7:3"),
     ]
@@ -155,10 +170,20 @@ fn errors() -> Vec<Script> {
                 ]),
             ],
         ),
-        script("WARNING is told and handed out", vec![Open, bytes(&[warning(1), frame(&close(2))])]),
+        script(
+            "WARNING is told and handed out",
+            vec![Open, bytes(&[warning(1), frame(&close(2))])],
+        ),
         script(
             "a repeated WARNING is told once",
-            vec![Open, bytes(&[warning(1)]), End, Pass(500), Open, bytes(&[warning(1), frame(&close(2))])],
+            vec![
+                Open,
+                bytes(&[warning(1)]),
+                End,
+                Pass(500),
+                Open,
+                bytes(&[warning(1), frame(&close(2))]),
+            ],
         ),
         script(
             "a WARNING after a gap comes after the gap's notice",
@@ -184,12 +209,18 @@ fn errors() -> Vec<Script> {
             "TRANSIENT that something follows is history",
             vec![Open, bytes(&[waits(1, Some(100.0)), frame(&delta(2, "a")), frame(&close(3))])],
         ),
-        script("TRANSIENT then CLOSE fails", vec![Open, bytes(&[waits(1, None), frame(&close(2))])]),
+        script(
+            "TRANSIENT then CLOSE fails",
+            vec![Open, bytes(&[waits(1, None), frame(&close(2))])],
+        ),
         script(
             "TRANSIENT with a wait beyond the longest fails at once",
             vec![Open, bytes(&[waits(1, Some(100.0))]), End],
         ),
-        script("the fourth TRANSIENT that takes effect fails", (1..5).flat_map(effective).collect()),
+        script(
+            "the fourth TRANSIENT that takes effect fails",
+            (1..5).flat_map(effective).collect(),
+        ),
         script(
             "a repeated TRANSIENT takes no effect",
             vec![
@@ -204,7 +235,10 @@ fn errors() -> Vec<Script> {
             ],
         ),
         script("malformed JSON", vec![Open, Bytes("data: {\n\n".into())]),
-        script("an unknown op", vec![Open, bytes(&[frame(&delta(1, "a")).replace("DELTA", "SHOUT")])]),
+        script(
+            "an unknown op",
+            vec![Open, bytes(&[frame(&delta(1, "a")).replace("DELTA", "SHOUT")])],
+        ),
         script(
             "an error that is a string",
             vec![Open, bytes(&[frame(&delta(1, "a")).replace("DELTA", "ERROR")])],
@@ -218,14 +252,26 @@ fn errors() -> Vec<Script> {
 
 fn repeats() -> Vec<Script> {
     let both = [frame(&delta(1, "a")), frame(&delta(2, "b"))];
-    let gap = || vec![Open, bytes(&[frame(&delta(1, "a")), frame(&delta(4, "b")), frame(&close(5))])];
+    let gap =
+        || vec![Open, bytes(&[frame(&delta(1, "a")), frame(&delta(4, "b")), frame(&close(5))])];
     let lost = error(3 + (1 << 20), "stream_lost", Fatal, None);
     vec![
         script(
             "repeats are dropped",
-            vec![Open, bytes(&both), End, Pass(500), Open, bytes(&both), bytes(&[frame(&close(3))])],
+            vec![
+                Open,
+                bytes(&both),
+                End,
+                Pass(500),
+                Open,
+                bytes(&both),
+                bytes(&[frame(&close(3))]),
+            ],
         ),
-        script("a repeated CLOSE ends the call", vec![Open, bytes(&[frame(&close(3)), frame(&close(3))])]),
+        script(
+            "a repeated CLOSE ends the call",
+            vec![Open, bytes(&[frame(&close(3)), frame(&close(3))])],
+        ),
         script(
             "CLOSE again after a cut",
             vec![
@@ -276,7 +322,12 @@ fn foreign_servers() -> Vec<Script> {
         ),
         script(
             "a server whose ids are bare",
-            vec![Open, bytes(&[format!("id: {STREAM}\n{}", bare(&delta(1, "a")))]), Fail("reset"), Pass(500)],
+            vec![
+                Open,
+                bytes(&[format!("id: {STREAM}\n{}", bare(&delta(1, "a")))]),
+                Fail("reset"),
+                Pass(500),
+            ],
         ),
         script(
             "v2 without any place cannot be resumed",
@@ -295,7 +346,10 @@ fn foreign_servers() -> Vec<Script> {
                 Open,
                 bytes(&[
                     format!("id: {STREAM}:1\n{hello}"),
-                    format!("id: {STREAM}:2\n{}", v2(r#"{"op":"close","t":"2026-02-03T10:15:37Z"}"#)),
+                    format!(
+                        "id: {STREAM}:2\n{}",
+                        v2(r#"{"op":"close","t":"2026-02-03T10:15:37Z"}"#)
+                    ),
                 ]),
             ],
         )

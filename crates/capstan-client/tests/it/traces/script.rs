@@ -62,13 +62,15 @@ impl Script {
 
     /// Plays it; one line of JSON.
     pub(crate) fn run(&self) -> String {
-        let mut machine = Machine::attach(self.policy.clone(), 1, self.last_event_id.map(str::to_owned));
+        let mut machine =
+            Machine::attach(self.policy.clone(), 1, self.last_event_id.map(str::to_owned));
         let mut now = Duration::ZERO;
         let mut steps = vec![json!({ "now": 0, "in": null, "out": drain(&mut machine, now) })];
         for step in &self.steps {
             apply(&mut machine, step, &mut now);
             let millis = u64::try_from(now.as_millis()).unwrap();
-            steps.push(json!({ "now": millis, "in": input(step), "out": drain(&mut machine, now) }));
+            steps
+                .push(json!({ "now": millis, "in": input(step), "out": drain(&mut machine, now) }));
         }
         let policy = &self.policy;
         let millis = |d: Duration| u64::try_from(d.as_millis()).unwrap();
@@ -89,13 +91,17 @@ impl Script {
 
 fn apply(machine: &mut Machine, step: &In, now: &mut Duration) {
     match step {
-        In::Open => machine.opened(Head { status: 200, content_type: "text/event-stream", location: None }),
+        In::Open => {
+            machine.opened(Head { status: 200, content_type: "text/event-stream", location: None })
+        }
         In::Head { status, content_type } => {
             machine.opened(Head { status: *status, content_type, location: None })
         }
         In::Refuse { status, retry_after, body } => {
-            machine
-                .refused(Refusal { status: *status, retry_after: *retry_after, body: body.as_bytes() }, *now);
+            machine.refused(
+                Refusal { status: *status, retry_after: *retry_after, body: body.as_bytes() },
+                *now,
+            );
         }
         In::Bytes(bytes) => machine.bytes(bytes.as_bytes()),
         In::End => machine.ended(*now),
@@ -136,7 +142,9 @@ fn drain(machine: &mut Machine, now: Duration) -> Vec<Value> {
 
 fn output(action: &Action) -> Value {
     match action {
-        Action::Connect { last_event_id } => json!({ "connect": { "last_event_id": last_event_id } }),
+        Action::Connect { last_event_id } => {
+            json!({ "connect": { "last_event_id": last_event_id } })
+        }
         Action::Read => json!("read"),
         Action::Wait { until } => json!({ "wait": { "until": until.as_millis() as u64 } }),
         Action::Packet(packet) => json!({ "packet": packet }),
@@ -153,7 +161,9 @@ fn notice_json(notice: &Notice) -> Value {
         Notice::Resumed { cursor } => json!({ "resumed": { "cursor": cursor } }),
         Notice::Retrying { wait, .. } => json!({ "retrying": { "wait": wait.as_millis() as u64 } }),
         Notice::Duplicate { seq } => json!({ "duplicate": { "seq": seq } }),
-        Notice::Gap { expected, found } => json!({ "gap": { "expected": expected, "found": found } }),
+        Notice::Gap { expected, found } => {
+            json!({ "gap": { "expected": expected, "found": found } })
+        }
         Notice::AttemptFailed { error } => json!({ "attempt_failed": { "error": error } }),
         Notice::Warning { error } => json!({ "warning": { "error": error } }),
         other => panic!("{other:?} has no spelling yet"),
@@ -199,7 +209,12 @@ pub(crate) fn close(seq: u64) -> StreamPacket {
     packet(seq, Payload::Close(Close::Reason("completed".into())))
 }
 
-pub(crate) fn error(seq: u64, code: &str, severity: ErrorSeverity, retry_after: Option<f64>) -> StreamPacket {
+pub(crate) fn error(
+    seq: u64,
+    code: &str,
+    severity: ErrorSeverity,
+    retry_after: Option<f64>,
+) -> StreamPacket {
     let mut error = StreamError::new(code, "It happened.", severity);
     if let Some(seconds) = retry_after {
         error = error.with_detail("retry_after", seconds);

@@ -161,7 +161,9 @@ mod tests {
     #[test]
     fn equal_values_have_equal_hashes_whatever_their_spacing_and_order() {
         assert_eq!(hash(r#"{"a":1,"b":[1,2]}"#), hash("{ \"b\": [1, 2],\n \"a\": 1 }"));
-        for other in [r#"{"a":1,"b":[2,1]}"#, r#"{"a":"1","b":[1,2]}"#, r#"{"a":1,"b":[1,2],"c":null}"#] {
+        for other in
+            [r#"{"a":1,"b":[2,1]}"#, r#"{"a":"1","b":[1,2]}"#, r#"{"a":1,"b":[1,2],"c":null}"#]
+        {
             assert_ne!(hash(r#"{"a":1,"b":[1,2]}"#), hash(other));
         }
         assert_ne!(body_hash(b"{}", Some("x"), "cap"), body_hash(b"{}", None, "cap"));

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use capstan_protocol::agui::{Context, ResumeEntry, Tool};
-use capstan_protocol::{ChatMessage, Effort, Parameters, RawJson, RawObject, ResponseFormat, ToolChoice};
+use capstan_protocol::{
+    ChatMessage, Effort, Parameters, RawJson, RawObject, ResponseFormat, ToolChoice,
+};
 use serde::Deserialize;
 
 /// Shared with each attempt's turn.

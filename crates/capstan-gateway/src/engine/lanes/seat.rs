@@ -49,7 +49,8 @@ type IsWoken = bool;
 
 impl Seat {
     pub(super) fn new(lane: Option<Arc<Lane>>, connection: Option<Arc<Self>>) -> Arc<Self> {
-        let state = State { lane, strangers: None, is_shared: false, task: None, stage: Stage::Asleep };
+        let state =
+            State { lane, strangers: None, is_shared: false, task: None, stage: Stage::Asleep };
         Arc::new(Self { connection, state: Mutex::new(state) })
     }
 
@@ -75,7 +76,8 @@ impl Seat {
     /// Nothing is under way on the present task's connection any more: nobody knows whose the next request is, and it must not wait
     /// behind those of whoever was the last.
     pub(crate) fn free_connection() {
-        let _ = CURRENT.try_with(|seat| seat.connection.as_ref().unwrap_or(seat).state().lane = None);
+        let _ =
+            CURRENT.try_with(|seat| seat.connection.as_ref().unwrap_or(seat).state().lane = None);
     }
 
     /// The present task goes on in its next turn, which is in the lane that it has just entered.
@@ -101,7 +103,9 @@ impl Seat {
         let of_connection = |connection: &Arc<Self>| {
             let mut state = connection.state();
             let known = state.lane.clone();
-            known.unwrap_or_else(|| Arc::clone(state.strangers.get_or_insert_with(Lane::of_strangers)))
+            known.unwrap_or_else(|| {
+                Arc::clone(state.strangers.get_or_insert_with(Lane::of_strangers))
+            })
         };
         state.lane.clone().or_else(|| self.connection.as_ref().map(of_connection))
     }
@@ -257,7 +261,8 @@ impl<F: Future> Future for InLane<F> {
             return Poll::Pending;
         }
         let began = Instant::now();
-        let polled = CURRENT.sync_scope(Arc::clone(seat), || this.work.poll(&mut Context::from_waker(waker)));
+        let polled = CURRENT
+            .sync_scope(Arc::clone(seat), || this.work.poll(&mut Context::from_waker(waker)));
         let now = Instant::now();
         seat.ends(Stage::Asleep, now - began, now);
         polled

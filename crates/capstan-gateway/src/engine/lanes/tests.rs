@@ -85,7 +85,10 @@ async fn while_others_ask_a_lane_has_its_share_and_alone_it_has_all() {
     lanes.enter("quiet");
     let (loud, quiet) =
         tokio::join!(work(Arc::clone(&lanes), "loud", 100), work(Arc::clone(&lanes), "quiet", 5));
-    assert!((150..=220).contains(&loud.as_millis()), "100 ms of work at half a processor: {loud:?}");
+    assert!(
+        (150..=220).contains(&loud.as_millis()),
+        "100 ms of work at half a processor: {loud:?}"
+    );
     assert_eq!(quiet, Duration::ZERO, "it waits for nobody");
     tokio::time::sleep(LATELY).await;
     assert_eq!(work(Arc::clone(&lanes), "loud", 1000).await, Duration::ZERO, "the other is gone");
@@ -134,7 +137,10 @@ async fn requests_wait_in_their_tenants_lane_as_soon_as_one_of_their_connection_
     // One rest is over at once; what comes in it is all of one tenant's, and that has no turn left.
     settle().await;
     let turns = turns.load(Ordering::Relaxed);
-    assert!((1..=1 + 2 * *PROCESSORS).contains(&turns), "{turns} went before it was known whose they are");
+    assert!(
+        (1..=1 + 2 * *PROCESSORS).contains(&turns),
+        "{turns} went before it was known whose they are"
+    );
     requests.join_all().await;
 }
 

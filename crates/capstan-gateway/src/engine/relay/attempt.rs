@@ -68,8 +68,10 @@ impl Relay {
         // Tracked, since what an agent leaves behind is only left when its future is dropped; in the span of the request, so
         // that whatever it logs, its panic included, can be found.
         let work = async move { agent.run(turn, &mut writer).await };
-        let task =
-            self.engine.agents_at_work.spawn(self.engine.of_tenant(&self.run.tenant, work.in_current_span()));
+        let task = self
+            .engine
+            .agents_at_work
+            .spawn(self.engine.of_tenant(&self.run.tenant, work.in_current_span()));
         Work { task, inbox }
     }
 
@@ -102,7 +104,11 @@ impl Relay {
     }
 
     /// Journals what the agent wrote since, together.
-    async fn write(&mut self, batch: &mut Vec<Output>, span: &Span) -> Result<Option<Fault>, JournalError> {
+    async fn write(
+        &mut self,
+        batch: &mut Vec<Output>,
+        span: &Span,
+    ) -> Result<Option<Fault>, JournalError> {
         let mut fault = None;
         for output in batch.drain(..) {
             match &output {

@@ -239,9 +239,9 @@ impl AttemptDiff {
         let Some(candidates) = self.unmet.get_mut(&wanted) else { return false };
         // A reset may have taken some of them away.
         let known = std::iter::from_fn(|| candidates.pop());
-        let known = known
-            .into_iter()
-            .find(|index| self.events.get(*index).is_some_and(|event| !event.met && event.essence == wanted));
+        let known = known.into_iter().find(|index| {
+            self.events.get(*index).is_some_and(|event| !event.met && event.essence == wanted)
+        });
         if candidates.is_empty() {
             self.unmet.remove(&wanted);
         }
@@ -257,15 +257,19 @@ impl AttemptDiff {
     /// Cuts back to the last packet that is agreed upon as a whole; `floor` is one that is, besides texts and events
     /// that are known here, and `limit` the last that may stay.
     pub(super) fn cut(&mut self, floor: u64, limit: u64) -> Result<Cut, Forgotten> {
-        let kept = self.marks.around(|mark| mark.end <= self.agreed).before.map_or(0, |mark| mark.seq);
+        let kept =
+            self.marks.around(|mark| mark.end <= self.agreed).before.map_or(0, |mark| mark.seq);
         let after_seq = kept.max(floor).min(limit);
-        let text_len = self.marks.around(|mark| mark.seq <= after_seq).before.map_or(0, |mark| mark.end);
+        let text_len =
+            self.marks.around(|mark| mark.seq <= after_seq).before.map_or(0, |mark| mark.end);
         let again = text_len..self.agreed.max(text_len);
-        let text = self.text.get(again.clone()).or(again.is_empty().then_some("")).ok_or(Forgotten)?;
+        let text =
+            self.text.get(again.clone()).or(again.is_empty().then_some("")).ok_or(Forgotten)?;
         let text = text.to_owned() + &self.held;
         let first = self.events.partition_point(|event| event.seq <= after_seq);
         let dropped = self.events.iter().skip(first).filter(|event| event.met);
-        let events = dropped.map(|event| event.raw.clone().ok_or(Forgotten)).collect::<Result<_, _>>()?;
+        let events =
+            dropped.map(|event| event.raw.clone().ok_or(Forgotten)).collect::<Result<_, _>>()?;
         self.reset(after_seq);
         Ok(Cut { after_seq, text, events })
     }
@@ -277,7 +281,8 @@ impl AttemptDiff {
         self.marks.truncate(left);
         self.hashes.truncate(left.saturating_sub(kept));
         self.events.truncate(self.events.partition_point(|event| event.seq <= after_seq));
-        self.event_bytes = self.events.iter().filter_map(|event| Some(event.raw.as_ref()?.get().len())).sum();
+        self.event_bytes =
+            self.events.iter().filter_map(|event| Some(event.raw.as_ref()?.get().len())).sum();
         self.len = self.marks.last().unwrap_or_default().end;
         self.text.truncate(self.len);
         self.agreed = self.len;
@@ -325,7 +330,10 @@ fn hash_value(value: &Value, hasher: &mut impl Hasher) {
 
 /// The length of the common beginning, ending between characters.
 fn common_prefix(a: &str, b: &str) -> usize {
-    a.char_indices().zip(b.chars()).find(|((_, x), y)| x != y).map_or(a.len().min(b.len()), |((at, _), _)| at)
+    a.char_indices()
+        .zip(b.chars())
+        .find(|((_, x), y)| x != y)
+        .map_or(a.len().min(b.len()), |((at, _), _)| at)
 }
 
 #[cfg(test)]
@@ -380,7 +388,9 @@ mod tests {
 
     #[test]
     fn an_attempt_that_goes_back_is_compared_from_there() {
-        let event = |id: &str| RawObject::parse(&format!(r#"{{"type":"X","data":{{"a":"{id}"}}}}"#)).unwrap();
+        let event = |id: &str| {
+            RawObject::parse(&format!(r#"{{"type":"X","data":{{"a":"{id}"}}}}"#)).unwrap()
+        };
         let mut diff = AttemptDiff::new(true);
         diff.sent_text(1, "One. ");
         diff.sent_event(2, &event("kept"));
@@ -401,8 +411,9 @@ mod tests {
 
     #[test]
     fn an_equal_event_is_not_repeated_but_a_second_one_is() {
-        let event =
-            |id: &str| RawObject::parse(&format!(r#"{{"id":"{id}","type":"X","data":{{"a":1}}}}"#)).unwrap();
+        let event = |id: &str| {
+            RawObject::parse(&format!(r#"{{"id":"{id}","type":"X","data":{{"a":1}}}}"#)).unwrap()
+        };
         let mut diff = AttemptDiff::new(true);
         diff.sent_event(1, &event("1"));
         diff.rewind();
@@ -412,7 +423,8 @@ mod tests {
 
     #[test]
     fn many_events_are_compared_in_no_time() {
-        let event = |n: u64| RawObject::parse(&format!(r#"{{"type":"X","data":{{"n":{n}}}}}"#)).unwrap();
+        let event =
+            |n: u64| RawObject::parse(&format!(r#"{{"type":"X","data":{{"n":{n}}}}}"#)).unwrap();
         let events: Vec<_> = (0..20_000).map(event).collect();
         let mut diff = AttemptDiff::new(true);
         (1..).zip(&events).for_each(|(seq, event)| diff.sent_event(seq, event));

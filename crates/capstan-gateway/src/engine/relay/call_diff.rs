@@ -92,8 +92,15 @@ impl CallDiff {
     pub(super) fn sent(&mut self, seq: u64, event: &Event, raw: &RawObject) {
         let Some((id, said)) = Said::of(event) else { return };
         if matches!(said, Said::Start) {
-            let call = Call { name: name_of(event), events: vec![raw.clone()], id, ..Call::default() };
-            return self.sent.push(SentCall { call, began: seq, ended: None, result: None, met: true });
+            let call =
+                Call { name: name_of(event), events: vec![raw.clone()], id, ..Call::default() };
+            return self.sent.push(SentCall {
+                call,
+                began: seq,
+                ended: None,
+                result: None,
+                met: true,
+            });
         }
         let Some(sent) = self.sent.iter_mut().rev().find(|sent| sent.call.id == id) else { return };
         match said {
@@ -131,7 +138,9 @@ impl CallDiff {
             let call = Call { id: id.to_owned(), name: name_of(event), ..Call::default() };
             self.held.push(call);
         }
-        let Some(call) = self.held.iter_mut().rev().find(|call| call.id == id) else { return false };
+        let Some(call) = self.held.iter_mut().rev().find(|call| call.id == id) else {
+            return false;
+        };
         if let Said::Arguments(piece) = said {
             call.arguments.push_str(piece);
         }

@@ -24,7 +24,11 @@ impl OpenCalls {
 
 impl Relay {
     /// Who wants a receipt makes the call only when it is written down: a crash must not make room for one more.
-    pub(super) async fn call_began(&mut self, call: &CallBegan, span: &Span) -> Result<(), JournalError> {
+    pub(super) async fn call_began(
+        &mut self,
+        call: &CallBegan,
+        span: &Span,
+    ) -> Result<(), JournalError> {
         ledger::call_began(&mut self.run, call.member.as_deref());
         if let Some(member) = &call.member {
             let span = self.engine.traces.call(span, &self.run, &call.about, member);
@@ -39,7 +43,8 @@ impl Relay {
 
     pub(super) fn call_ended(&mut self, call: &CallEnded) {
         ledger::call_ended(&mut self.run, call);
-        self.engine.emit(&self.run, Happened::CallEnded { call, output_tokens: self.output_tokens() });
+        self.engine
+            .emit(&self.run, Happened::CallEnded { call, output_tokens: self.output_tokens() });
         let at = self.calls.0.iter().position(|(member, _)| *member == call.member);
         let Some((_, span)) = at.map(|at| self.calls.0.swap_remove(at)) else { return };
         span.record("capstan.call_outcome", call.outcome.as_str());

@@ -57,7 +57,9 @@ impl Ending {
         match self {
             Self::Completed => None,
             Self::Cancelled => Some(CancelReason::Stopped),
-            Self::Failed(fault) if fault.kind() == FaultKind::Timeout => Some(CancelReason::TimedOut),
+            Self::Failed(fault) if fault.kind() == FaultKind::Timeout => {
+                Some(CancelReason::TimedOut)
+            }
             Self::Failed(_) => Some(CancelReason::Failed),
         }
     }
@@ -97,7 +99,8 @@ impl Relay {
         let last = last_messages(&self.engine, &self.run, &self.ask).await?;
         let said = self.packets.take_messages().await?;
         let asked = self.packets.asked().iter().filter(|_| !is_partial);
-        let interrupts: Vec<_> = asked.map(|asked| serde_json::to_value(asked).unwrap_or_default()).collect();
+        let interrupts: Vec<_> =
+            asked.map(|asked| serde_json::to_value(asked).unwrap_or_default()).collect();
         let closed_at = self.run.closed_at.unwrap_or(self.run.updated_at);
         let turn = || {
             let mut said = said_of(&self.ask, &last, &said, is_partial);
@@ -108,11 +111,17 @@ impl Relay {
     }
 
     /// Rule 1: the gateway tries again by itself; viewers see a warning.
-    pub(super) async fn retry(&mut self, fault: Fault, wait: Duration) -> Result<bool, JournalError> {
-        let warning = fault.with_severity(ErrorSeverity::Warning).with_detail("attempt", self.run.attempt);
+    pub(super) async fn retry(
+        &mut self,
+        fault: Fault,
+        wait: Duration,
+    ) -> Result<bool, JournalError> {
+        let warning =
+            fault.with_severity(ErrorSeverity::Warning).with_detail("attempt", self.run.attempt);
         let now = self.engine.stamp(&self.run);
         ledger::ends(&mut self.run, &self.packets, now, Some(&warning));
-        self.packets.write(Payload::Error(warning.to_stream_error(self.engine.settings.exposure).into()));
+        self.packets
+            .write(Payload::Error(warning.to_stream_error(self.engine.settings.exposure).into()));
         self.flush().await?;
         let from = (self.run.state, self.run.attempt);
         self.run.attempt += 1;
@@ -123,7 +132,8 @@ impl Relay {
         ledger::add(&mut self.run, begins_at, &Origin::default());
         self.ready = Some(Instant::now() + wait);
         self.cancel(CancelReason::Retried);
-        let is_done = self.engine.journal.transition(from, self.run.clone(), Vec::new(), None).await?;
+        let is_done =
+            self.engine.journal.transition(from, self.run.clone(), Vec::new(), None).await?;
         if is_done {
             self.engine.emit(&self.run, Happened::Retried);
         }
@@ -131,13 +141,21 @@ impl Relay {
     }
 
     /// Rule 2: the run waits for its client to come back. If too many of its tenant's wait already, rule 3: it ends.
-    pub(super) async fn suspend(&mut self, fault: Fault, wait: Duration) -> Result<(), JournalError> {
+    pub(super) async fn suspend(
+        &mut self,
+        fault: Fault,
+        wait: Duration,
+    ) -> Result<(), JournalError> {
         let quota = self.engine.quota_of(&self.run.tenant);
         self.wait_for_client(fault, wait, CancelReason::Retried, &quota).await
     }
 
     /// The server goes down, so the run waits for the next one. What ran may wait, however many wait already.
-    pub(super) async fn hand_over(&mut self, fault: Fault, wait: Duration) -> Result<(), JournalError> {
+    pub(super) async fn hand_over(
+        &mut self,
+        fault: Fault,
+        wait: Duration,
+    ) -> Result<(), JournalError> {
         self.wait_for_client(fault, wait, CancelReason::Drained, &Quota::UNLIMITED).await
     }
 
@@ -183,10 +201,12 @@ fn write_end(engine: &Engine, packets: &mut PacketWriter, run: &mut Run, ending:
         packets.write(Payload::Error(fatal.to_stream_error(engine.settings.exposure).into()));
     }
     // A run that was healed has no fault.
-    run.fault = if let Ending::Failed(fault) = ending { Some(fault.code().to_owned()) } else { None };
+    run.fault =
+        if let Ending::Failed(fault) = ending { Some(fault.code().to_owned()) } else { None };
     if matches!(ending, Ending::Completed) && !packets.asked().is_empty() {
         packets.write_asked();
-        let questions = packets.asked().iter().map(|asked| (asked.id.clone(), asked.deadline())).collect();
+        let questions =
+            packets.asked().iter().map(|asked| (asked.id.clone(), asked.deadline())).collect();
         run.asked = Some(Asked::new(questions));
     }
     let close = packets.close(ending.reason(packets), &run.agent, ledger::calls(run));
@@ -228,7 +248,12 @@ pub(crate) async fn close_waiting(engine: &Engine, run: &Run, ending: Ending) ->
     close(engine, run, ending, turn).await
 }
 
-async fn close(engine: &Engine, run: &Run, ending: Ending, turn: Option<StoredTurn>) -> Result<(), Fault> {
+async fn close(
+    engine: &Engine,
+    run: &Run,
+    ending: Ending,
+    turn: Option<StoredTurn>,
+) -> Result<(), Fault> {
     let from = (run.state, run.attempt);
     let mut run = run.clone();
     let mut packets = PacketWriter::after_last(engine, &run).await;
@@ -252,7 +277,10 @@ async fn close(engine: &Engine, run: &Run, ending: Ending, turn: Option<StoredTu
 /// Ends what the run's agent has started elsewhere. Only a drain waits for it.
 fn end_elsewhere(engine: &Engine, run: &Run, ending: &Ending) {
     let Some(reason) = ending.cancel_reason() else { return };
-    let (Some(far_id), Some(agent)) = (run.far_id.clone(), engine.agent(&run.agent).cloned()) else { return };
+    let (Some(far_id), Some(agent)) = (run.far_id.clone(), engine.agent(&run.agent).cloned())
+    else {
+        return;
+    };
     let stream = run.stream_id;
     engine.agents_at_work.spawn(async move {
         match tokio::time::timeout(END_LIMIT, agent.agent.end(&far_id, reason)).await {
@@ -266,7 +294,11 @@ fn end_elsewhere(engine: &Engine, run: &Run, ending: &Ending) {
 }
 
 /// A run whose relay gave up. Its turn is left out if it is what cannot be told.
-pub(super) async fn close_abandoned(engine: &Engine, stream: Uuid, fault: Fault) -> Result<(), Fault> {
+pub(super) async fn close_abandoned(
+    engine: &Engine,
+    stream: Uuid,
+    fault: Fault,
+) -> Result<(), Fault> {
     let mut failed = Ok(());
     // What the relay was writing may reach the journal after the first look.
     for _ in 0..3 {
@@ -326,7 +358,12 @@ pub(crate) fn last_words_of_lost(engine: &Engine, run: &Run, after: u64) -> Vec<
     let last_seq = run.last_seq.max(after).saturating_add(LOST_TAIL_GAP - 1);
     let mut beyond = Run { last_seq, ..run.clone() };
     let mut packets = PacketWriter::new(engine, &beyond);
-    write_end(engine, &mut packets, &mut beyond, &Ending::Failed(Fault::new(FaultKind::StreamLost)));
+    write_end(
+        engine,
+        &mut packets,
+        &mut beyond,
+        &Ending::Failed(Fault::new(FaultKind::StreamLost)),
+    );
     packets.take_frames()
 }
 
@@ -357,7 +394,11 @@ async fn turn_so_far(engine: &Engine, run: &Run) -> Result<Option<StoredTurn>, J
 const LAST_TURNS: usize = 4 * 1024 * 1024;
 
 /// What the session's last turn said; only who answers a question may repeat it.
-async fn last_messages(engine: &Engine, run: &Run, ask: &Ask) -> Result<Vec<ChatMessage>, JournalError> {
+async fn last_messages(
+    engine: &Engine,
+    run: &Run,
+    ask: &Ask,
+) -> Result<Vec<ChatMessage>, JournalError> {
     if ask.extras.answers.is_empty() {
         return Ok(Vec::new());
     }
@@ -366,12 +407,17 @@ async fn last_messages(engine: &Engine, run: &Run, ask: &Ask) -> Result<Vec<Chat
         .store()
         .turns(&run.tenant, &run.session, run.turns_before, usize::MAX, LAST_TURNS)
         .await?;
-    Ok(turns.into_iter().next_back().map(|turn| TurnRecord::of(turn).into_messages()).unwrap_or_default())
+    Ok(turns
+        .into_iter()
+        .next_back()
+        .map(|turn| TurnRecord::of(turn).into_messages())
+        .unwrap_or_default())
 }
 
 /// What the session remembers of a run that ends: what the request added to it, and what was said.
 fn said_of(ask: &Ask, last: &[ChatMessage], said: &[ChatMessage], is_partial: bool) -> TurnRecord {
-    TurnRecord::new(conversation::added(ask, last).into_iter().chain(said), is_partial).after(ask.previous)
+    TurnRecord::new(conversation::added(ask, last).into_iter().chain(said), is_partial)
+        .after(ask.previous)
 }
 
 #[cfg(test)]
@@ -386,10 +432,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_lost_tail_is_closed_beyond_the_gap_and_never_continued() {
-        let journal = Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
+        let journal =
+            Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
         let app = Gateway::new(journal.clone()).into_app();
         let engine = app.engine.clone();
-        let claim = Claim { max_attempts: 3, ..Claim::new("t", "k", Uuid::now_v7(), Timestamp::now()) };
+        let claim =
+            Claim { max_attempts: 3, ..Claim::new("t", "k", Uuid::now_v7(), Timestamp::now()) };
         let mut run = journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run;
         let mut packets = PacketWriter::new(&engine, &run);
         packets.write(Payload::Delta("half".into()));
@@ -397,13 +445,21 @@ mod tests {
         run.last_seq = 1;
         lose(&engine, &run).await.unwrap();
         let frames = journal.store().read(run.stream_id, 1, 10, 10_000).await.unwrap();
-        let packets: Vec<_> =
-            frames.iter().filter_map(|frame| capstan_protocol::sse::decode_packet(&frame.bytes)).collect();
-        assert_eq!(packets.iter().map(|p| p.seq).collect::<Vec<_>>(), [1 + (1 << 20), 2 + (1 << 20)]);
+        let packets: Vec<_> = frames
+            .iter()
+            .filter_map(|frame| capstan_protocol::sse::decode_packet(&frame.bytes))
+            .collect();
+        assert_eq!(
+            packets.iter().map(|p| p.seq).collect::<Vec<_>>(),
+            [1 + (1 << 20), 2 + (1 << 20)]
+        );
         assert!(
             matches!(&packets[0].payload, Payload::Error(e) if e.code == "stream_lost" && e.severity == ErrorSeverity::Fatal)
         );
-        assert_eq!(journal.store().run(run.stream_id).await.unwrap().unwrap().state, RunState::Closed);
+        assert_eq!(
+            journal.store().run(run.stream_id).await.unwrap().unwrap().state,
+            RunState::Closed
+        );
         let counted = "capstan_faults_total{code=\"stream_lost\",agent=\"other\"} 1\n";
         assert!(app.metrics.encode().contains(counted), "{}", app.metrics.encode());
     }

@@ -53,13 +53,15 @@ const BYTES_LOOKED_AT: usize = 64 * 1024;
 /// Looks up when the attempt spoke first, if whoever was at work on it died before that was written down.
 pub(super) async fn recall_speech(engine: &Engine, run: &mut Run) {
     let (first, last) = (first_seq(run), run.last_seq);
-    let is_told =
-        |entry: &Attempt| entry.n == run.attempt && entry.ended_at.or(entry.first_packet_at).is_some();
+    let is_told = |entry: &Attempt| {
+        entry.n == run.attempt && entry.ended_at.or(entry.first_packet_at).is_some()
+    };
     if first > last || run.attempts.iter().any(is_told) {
         return;
     }
     // A place that is damaged tells nothing, and the run ends or waits all the same.
-    let frames = engine.journal.store().read(run.stream_id, first - 1, LOOKED_AT, BYTES_LOOKED_AT).await;
+    let frames =
+        engine.journal.store().read(run.stream_id, first - 1, LOOKED_AT, BYTES_LOOKED_AT).await;
     let frames = frames.unwrap_or_default();
     let mut packets = frames.iter().filter_map(|frame| sse::decode_packet(&frame.bytes));
     if let Some(spoken) = packets.find(|packet| is_said(&packet.payload)) {
@@ -156,7 +158,8 @@ pub(super) fn made(run: &Run) -> CallsMade {
 /// The calls of a run so far; nothing if its agent does not count them.
 pub(super) fn calls(run: &Run) -> Option<u32> {
     let present = run.attempts.iter().find(|entry| entry.n == run.attempt);
-    let is_seen = |entry: &Attempt| entry.fault.as_deref() != Some(FaultKind::RunInterrupted.entry().code);
+    let is_seen =
+        |entry: &Attempt| entry.fault.as_deref() != Some(FaultKind::RunInterrupted.entry().code);
     let made = match present {
         // Its process died, and what it had called died with it.
         Some(entry) if !is_seen(entry) => entry.calls.max(1),
@@ -170,7 +173,9 @@ pub(super) fn calls(run: &Run) -> Option<u32> {
 
 /// An attempt of which nothing more is known has made the call that nobody wrote down.
 fn calls_before(run: &Run, attempt: u32) -> u32 {
-    let of = |n: u32| run.attempts.iter().find(|entry| entry.n == n).map_or(1, |entry| entry.calls.max(1));
+    let of = |n: u32| {
+        run.attempts.iter().find(|entry| entry.n == n).map_or(1, |entry| entry.calls.max(1))
+    };
     let calls: u64 = (1..attempt).map(of).sum();
     u32::try_from(calls).unwrap_or(u32::MAX)
 }

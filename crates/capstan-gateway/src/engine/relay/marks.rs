@@ -43,7 +43,8 @@ impl Marks {
 
     /// The last one for which a condition holds that holds for a beginning of them, and the one after it.
     pub(super) fn around(&self, holds: impl Fn(&Mark) -> bool) -> Around {
-        let post = self.posts.partition_point(|(before, _)| *before == Mark::default() || holds(before));
+        let post =
+            self.posts.partition_point(|(before, _)| *before == Mark::default() || holds(before));
         let post = post.saturating_sub(1);
         let mut around = Around { index: post * STRIDE, ..Around::default() };
         let Some((mut mark, mut at)) = self.posts.get(post).copied() else { return around };

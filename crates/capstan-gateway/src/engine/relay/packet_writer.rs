@@ -5,8 +5,8 @@ use capstan_agent::Output;
 use capstan_journal::{Frame, JournalError, Run};
 use capstan_protocol::agui::Interrupt;
 use capstan_protocol::{
-    ChatMessage, Close, CloseReport, Event, EventView, Fault, FaultKind, Payload, PresentationEventType,
-    RawObject, StreamPacket, StreamReset, Timestamp, event, sse,
+    ChatMessage, Close, CloseReport, Event, EventView, Fault, FaultKind, Payload,
+    PresentationEventType, RawObject, StreamPacket, StreamReset, Timestamp, event, sse,
 };
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -96,7 +96,8 @@ impl PacketWriter {
         let mut packets = Self::new(engine, run);
         if let Some(before) = run.last_seq.checked_sub(1) {
             // A place that is damaged, or the gap of a lost tail, tells nothing; the record is good enough then.
-            let last = engine.journal.store().read(run.stream_id, before, 1, 1).await.unwrap_or_default();
+            let last =
+                engine.journal.store().read(run.stream_id, before, 1, 1).await.unwrap_or_default();
             let last = last.first().and_then(|frame| sse::decode_packet(&frame.bytes));
             packets.latest = last.map_or(packets.latest, |packet| packets.latest.max(packet.t));
         }
@@ -158,8 +159,11 @@ impl PacketWriter {
 
     /// Writes what the run asks. Nobody may leave it out: without it the end of the run makes no sense.
     pub(super) fn write_asked(&mut self) {
-        let events: Vec<_> =
-            self.asked.iter().filter_map(|asked| event::envelope(event::INTERRUPT, asked).ok()).collect();
+        let events: Vec<_> = self
+            .asked
+            .iter()
+            .filter_map(|asked| event::envelope(event::INTERRUPT, asked).ok())
+            .collect();
         events.into_iter().for_each(|payload| self.write(Payload::Event(payload)));
     }
 
@@ -255,7 +259,8 @@ impl PacketWriter {
     pub(super) async fn replay(&mut self) -> Result<(), JournalError> {
         let mut after = 0;
         loop {
-            let frames = self.engine.journal.store().read(self.stream_id, after, 1024, 1024 * 1024).await?;
+            let frames =
+                self.engine.journal.store().read(self.stream_id, after, 1024, 1024 * 1024).await?;
             let Some(last) = frames.last() else { return Ok(()) };
             after = last.seq;
             for frame in &frames {
@@ -379,7 +384,8 @@ impl PacketWriter {
     }
 
     fn event(&mut self, kind: &str, payload: RawObject) -> Result<(), Fault> {
-        let is_listed = |supported: &Vec<String>| supported.iter().any(|s| s.eq_ignore_ascii_case(kind));
+        let is_listed =
+            |supported: &Vec<String>| supported.iter().any(|s| s.eq_ignore_ascii_case(kind));
         let is_wanted = kind == event::USER_ERROR || self.supported.as_ref().is_none_or(is_listed);
         if is_wanted && self.diff.compares() && kind.starts_with(TOOL_CALL) {
             return self.call_event(payload);
@@ -477,7 +483,8 @@ impl PacketWriter {
             return Err(Fault::new(FaultKind::AttemptDiverged));
         }
         let data = StreamReset { attempt: self.attempt, after_seq: cut.after_seq };
-        self.reset_to = Some(self.reset_to.map_or(cut.after_seq, |before| before.min(cut.after_seq)));
+        self.reset_to =
+            Some(self.reset_to.map_or(cut.after_seq, |before| before.min(cut.after_seq)));
         let payload = event::envelope(event::STREAM_RESET, &data).map_err(Fault::from_error)?;
         self.write(Payload::Event(payload));
         let calls = self.calls.met_after(cut.after_seq);
@@ -505,7 +512,8 @@ impl PacketWriter {
 
     /// What CLOSE says: a word, or a report when there is more to tell.
     pub(super) fn close(&self, reason: &str, agent: &str, calls: Option<u32>) -> Close {
-        let reason = self.reason.as_deref().filter(|_| reason == Close::COMPLETED).unwrap_or(reason);
+        let reason =
+            self.reason.as_deref().filter(|_| reason == Close::COMPLETED).unwrap_or(reason);
         let usage = self.usage();
         if self.model.is_none() && usage.is_none() && calls.is_none() && self.attempt == 1 {
             return Close::Reason(reason.to_owned());
@@ -520,7 +528,8 @@ impl PacketWriter {
             usage,
             usage_by_member: self.spending.total_by(),
         };
-        RawObject::from_serialize(&report).map_or_else(|_| Close::Reason(reason.to_owned()), Close::Report)
+        RawObject::from_serialize(&report)
+            .map_or_else(|_| Close::Reason(reason.to_owned()), Close::Report)
     }
 
     /// Stamps, encodes, queues.
@@ -530,7 +539,8 @@ impl PacketWriter {
         if is_said(&payload) {
             self.spoke_at = self.spoke_at.or(Some(self.latest));
         }
-        let packet = StreamPacket { stream_id: self.stream_id, seq: self.seq, t: self.latest, payload };
+        let packet =
+            StreamPacket { stream_id: self.stream_id, seq: self.seq, t: self.latest, payload };
         let before = self.buffer.len();
         sse::encode_packet(&packet, &mut self.buffer);
         self.bytes += (self.buffer.len() - before) as u64;

@@ -70,7 +70,10 @@ impl Reader<'_> {
     /// Another process may have erased something, or all of it, and the session may have begun anew under its old name. So
     /// the last turn that is known must still be there, and in all there must be as many as the store counted before: it
     /// never changes a turn, nor puts one between others.
-    async fn go_on(&mut self, known: &[Arc<PastTurn>]) -> Result<Option<Vec<Arc<PastTurn>>>, Untold> {
+    async fn go_on(
+        &mut self,
+        known: &[Arc<PastTurn>],
+    ) -> Result<Option<Vec<Arc<PastTurn>>>, Untold> {
         let Some((last, before)) = known.split_last() else { return Ok(None) };
         let (since, count) = (self.engine.histories.erasures(), self.count().await?);
         let bytes: usize = before.iter().map(|turn| turn.bytes).sum();

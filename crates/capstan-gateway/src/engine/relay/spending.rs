@@ -95,8 +95,11 @@ impl Spending {
     /// Of the whole run, by members.
     pub(super) fn total_by(&self) -> Option<Counts> {
         let mut by = self.before_by.clone();
-        self.attempt_by().iter().for_each(|(name, usage)| sum(by.entry(name.clone()).or_default(), usage));
-        (!by.is_empty()).then(|| by.into_iter().map(|(name, usage)| (name, Value::Object(usage))).collect())
+        self.attempt_by()
+            .iter()
+            .for_each(|(name, usage)| sum(by.entry(name.clone()).or_default(), usage));
+        (!by.is_empty())
+            .then(|| by.into_iter().map(|(name, usage)| (name, Value::Object(usage))).collect())
     }
 }
 
@@ -169,13 +172,14 @@ mod tests {
         let mut usage =
             Spending { before: Some(counts(json!({ "input_tokens": 7 }))), ..Spending::default() };
         usage.say(counts(json!({ "input_tokens": 5, "output_tokens": 1 })));
-        usage.say(counts(json!({ "input_tokens": 5, "output_tokens": 9, "tier": "a", "cost": 0.5 })));
+        usage.say(counts(
+            json!({ "input_tokens": 5, "output_tokens": 9, "tier": "a", "cost": 0.5 }),
+        ));
         usage.begin_attempt();
         let first = json!({ "input_tokens": 12, "output_tokens": 9, "tier": "a", "cost": 0.5 });
         assert_eq!(usage.total(), Some(counts(first)));
         usage.say(counts(json!({ "input_tokens": 1, "tier": "b", "cost": 1, "more": { "n": 2 } })));
-        let all =
-            json!({ "input_tokens": 13, "output_tokens": 9, "tier": "b", "cost": 1.5, "more": { "n": 2 } });
+        let all = json!({ "input_tokens": 13, "output_tokens": 9, "tier": "b", "cost": 1.5, "more": { "n": 2 } });
         assert_eq!(usage.total(), Some(counts(all)));
     }
 

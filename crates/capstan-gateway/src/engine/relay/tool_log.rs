@@ -37,11 +37,17 @@ impl ToolLog {
         if self.1 > MOST_BYTES {
             return;
         }
-        self.1 += text("delta").map_or(0, |text| text.len()) + event.data.get("content").map_or(64, size);
+        self.1 +=
+            text("delta").map_or(0, |text| text.len()) + event.data.get("content").map_or(64, size);
         match event.kind.as_deref() {
             Some("TOOL_CALL_START") => {
                 let name = text("toolCallName").unwrap_or_default();
-                self.0.push(Entry { seq, at, id, kind: Kind::Call { name, arguments: String::new() } });
+                self.0.push(Entry {
+                    seq,
+                    at,
+                    id,
+                    kind: Kind::Call { name, arguments: String::new() },
+                });
             }
             Some("TOOL_CALL_ARGS") => {
                 let call = self.0.iter_mut().rev().find(|entry| entry.id == id);
@@ -127,12 +133,20 @@ mod tests {
     #[test]
     fn texts_calls_and_results_become_messages_in_their_order() {
         let mut log = ToolLog::default();
-        log.note(2, 4, &event("TOOL_CALL_START", json!({ "toolCallId": "c", "toolCallName": "f" })));
+        log.note(
+            2,
+            4,
+            &event("TOOL_CALL_START", json!({ "toolCallId": "c", "toolCallName": "f" })),
+        );
         log.note(3, 4, &event("TOOL_CALL_ARGS", json!({ "toolCallId": "c", "delta": "{\"a\"" })));
         log.note(4, 4, &event("TOOL_CALL_ARGS", json!({ "toolCallId": "c", "delta": ":1}" })));
         log.note(5, 4, &event("TOOL_CALL_END", json!({ "toolCallId": "c" })));
         log.note(6, 4, &event("TOOL_CALL_RESULT", json!({ "toolCallId": "c", "content": "42" })));
-        log.note(9, 9, &event("TOOL_CALL_START", json!({ "toolCallId": "late", "toolCallName": "f" })));
+        log.note(
+            9,
+            9,
+            &event("TOOL_CALL_START", json!({ "toolCallId": "late", "toolCallName": "f" })),
+        );
         log.reset(8);
         let said = log.messages("Wait. It is 42.");
         let call = Part::ToolCall {

@@ -29,14 +29,20 @@ pub(super) struct Call {
 
 impl Call {
     pub(super) fn of(parts: &Parts) -> Self {
-        let none =
-            Self { id: None, version: Version::V1, wants_whole: false, is_blocking: false, push: None };
+        let none = Self {
+            id: None,
+            version: Version::V1,
+            wants_whole: false,
+            is_blocking: false,
+            push: None,
+        };
         parts.extensions.get::<Self>().cloned().unwrap_or(none)
     }
 
     /// A call that came to a path, before it was read.
     pub(super) fn at(path: &str) -> Self {
-        const REST: [&str; 5] = ["/message:", "/tasks", "/.well-known/", "/extendedAgentCard", "/a2a/v1/"];
+        const REST: [&str; 5] =
+            ["/message:", "/tasks", "/.well-known/", "/extendedAgentCard", "/a2a/v1/"];
         let is_rest = REST.iter().any(|part| path.contains(part));
         let id = (!is_rest).then_some(Value::Null);
         let version = if path.contains("/a2a/v1/") { Version::Rest03 } else { Version::V1 };
@@ -66,9 +72,10 @@ impl Call {
                 let status = if wrong.is_by_status { wrong.status } else { 200 };
                 (status, json!({ "jsonrpc": "2.0", "id": id, "error": error }))
             }
-            None if self.version == Version::Rest03 => {
-                (wrong.status, json!({ "code": wrong.code, "message": wrong.message, "data": [info] }))
-            }
+            None if self.version == Version::Rest03 => (
+                wrong.status,
+                json!({ "code": wrong.code, "message": wrong.message, "data": [info] }),
+            ),
             None => {
                 let error = json!({ "code": wrong.status, "status": wrong.rpc_status(), "message": wrong.message, "details": [info] });
                 (wrong.status, json!({ "error": error }))
@@ -86,7 +93,9 @@ impl Call {
 fn json_response(status: StatusCode, body: &Value) -> Response {
     let mut response = Response::new(Body::from(body.to_string()));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
@@ -96,8 +105,10 @@ const VERSION: &str = "A2A-Version";
 /// Why a request cannot be answered that wants to be understood as one of a version which is not spoken here. Without one, or with one that
 /// is, its method or path tells.
 pub(super) fn unknown_version(parts: &Parts) -> Option<Wrong> {
-    let named =
-        parts.headers.get(VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let named = parts
+        .headers
+        .get(VERSION)
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
     let named = named.or_else(|| query::parse::<InQuery>(&parts.uri).ok()?.version)?;
     let is_known = named.trim().is_empty() || SPOKEN.iter().any(|known| is_of(named.trim(), known));
     (!is_known).then(|| {
@@ -158,11 +169,21 @@ impl Wrong {
     }
 
     pub(super) fn not_cancelable() -> Self {
-        Self::new(-32002, 409, "TASK_NOT_CANCELABLE", "The task is over, so that it cannot be cancelled.")
+        Self::new(
+            -32002,
+            409,
+            "TASK_NOT_CANCELABLE",
+            "The task is over, so that it cannot be cancelled.",
+        )
     }
 
     pub(super) fn no_push() -> Self {
-        Self::new(-32003, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED", "This server sends no push notifications.")
+        Self::new(
+            -32003,
+            400,
+            "PUSH_NOTIFICATION_NOT_SUPPORTED",
+            "This server sends no push notifications.",
+        )
     }
 
     pub(super) fn unsupported(message: impl Into<String>) -> Self {
@@ -210,7 +231,9 @@ fn words_of(kind: FaultKind, status: u16) -> (i32, u16, &'static str) {
         FaultKind::InterruptNotOpen => (-32004, 400, "UNSUPPORTED_OPERATION"),
         FaultKind::InvalidRequest | FaultKind::RequestConflict => (-32602, 400, "INVALID_PARAMS"),
         FaultKind::UnsupportedMediaType => (-32005, 415, "CONTENT_TYPE_NOT_SUPPORTED"),
-        FaultKind::RouteNotFound | FaultKind::MethodNotAllowed => (-32601, status, "METHOD_NOT_FOUND"),
+        FaultKind::RouteNotFound | FaultKind::MethodNotAllowed => {
+            (-32601, status, "METHOD_NOT_FOUND")
+        }
         _ => (-32603, status, "INTERNAL_ERROR"),
     }
 }

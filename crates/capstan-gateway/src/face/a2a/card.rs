@@ -45,7 +45,11 @@ pub(super) fn routes() -> Routes {
     Routes::default()
         .get("/v1/a2a/extendedAgentCard", more_of_default, &rows::EXTENDED_CARD)
         .get("/v1/a2a/v1/card", more_of_default, &rows::EXTENDED_CARD)
-        .get("/v1/agents/{name}/a2a/extendedAgentCard", more_of_agent, &rows::EXTENDED_CARD_OF_AGENT)
+        .get(
+            "/v1/agents/{name}/a2a/extendedAgentCard",
+            more_of_agent,
+            &rows::EXTENDED_CARD_OF_AGENT,
+        )
         .get("/v1/agents/{name}/a2a/v1/card", more_of_agent, &rows::EXTENDED_CARD_OF_AGENT)
 }
 
@@ -63,7 +67,10 @@ async fn of_agent(
     Ok(kept_for_a_while(&parts, &public(&app, Some(&name), &parts)?))
 }
 
-async fn more_of_default(State(app): State<App>, request: HttpRequest) -> Result<Response, Refusal> {
+async fn more_of_default(
+    State(app): State<App>,
+    request: HttpRequest,
+) -> Result<Response, Refusal> {
     let (parts, _) = request.into_parts();
     Ok(Json(extended(&app, None, Call::at(parts.uri.path()).version, &parts)?).into_response())
 }
@@ -74,7 +81,8 @@ async fn more_of_agent(
     request: HttpRequest,
 ) -> Result<Response, Refusal> {
     let (parts, _) = request.into_parts();
-    Ok(Json(extended(&app, Some(&name), Call::at(parts.uri.path()).version, &parts)?).into_response())
+    Ok(Json(extended(&app, Some(&name), Call::at(parts.uri.path()).version, &parts)?)
+        .into_response())
 }
 
 /// A card that need not be sent to whoever has it.
@@ -84,8 +92,9 @@ fn kept_for_a_while(parts: &Parts, card: &Value) -> Response {
         Sha256::digest(text.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     let tag = format!("\"{hash}\"");
     let known = parts.headers.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());
-    let is_known =
-        known.is_some_and(|known| known.split(',').any(|one| one.trim().trim_start_matches("W/") == tag));
+    let is_known = known.is_some_and(|known| {
+        known.split(',').any(|one| one.trim().trim_start_matches("W/") == tag)
+    });
     let headers = [(header::CACHE_CONTROL, FRESH.to_owned()), (header::ETAG, tag)];
     if is_known {
         return (StatusCode::NOT_MODIFIED, headers).into_response();
@@ -123,7 +132,8 @@ pub(super) fn extended(
     }
     let own = card.get("name").cloned().unwrap_or_default();
     let base = base(app, parts);
-    let mut others: Vec<&str> = app.agents().map(|agent| &*agent.name).filter(|name| own != *name).collect();
+    let mut others: Vec<&str> =
+        app.agents().map(|agent| &*agent.name).filter(|name| own != *name).collect();
     others.sort_unstable();
     let others = others.into_iter().map(|name| {
         let place = place(&base, name);
@@ -173,7 +183,8 @@ fn card(app: &App, name: &str, url: &str) -> Value {
     if !app.settings.is_local() {
         let bearer = json!({ "key": { "httpAuthSecurityScheme": { "scheme": "Bearer" } } });
         card = with(card, "securitySchemes", bearer);
-        card = with(card, "securityRequirements", json!([{ "schemes": { "key": { "list": [] } } }]));
+        card =
+            with(card, "securityRequirements", json!([{ "schemes": { "key": { "list": [] } } }]));
     }
     card
 }

@@ -1,7 +1,8 @@
 //! The mapping: packets become updates of the artifact and of the status.
 
 use capstan_protocol::{
-    Close, ErrorSeverity, Event, EventView, Payload, RawObject, StreamError, StreamPacket, Timestamp,
+    Close, ErrorSeverity, Event, EventView, Payload, RawObject, StreamError, StreamPacket,
+    Timestamp,
 };
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -74,13 +75,19 @@ impl Fold {
                 let files = media.items.iter().map(|item| self.version.file(item)).collect();
                 Some(self.add(files))
             }
-            EventView::Progress(update) => Some(self.working(at, seq, (update.label, Some(data())))),
-            EventView::UserError(error) => Some(self.working(at, seq, (error.message, Some(data())))),
+            EventView::Progress(update) => {
+                Some(self.working(at, seq, (update.label, Some(data()))))
+            }
+            EventView::UserError(error) => {
+                Some(self.working(at, seq, (error.message, Some(data()))))
+            }
             EventView::Interrupt(asked) => {
                 self.asked.extend(serde_json::to_value(asked));
                 None
             }
-            EventView::Other => foreign_data(raw).map(|told| self.add(vec![self.version.data(told)])),
+            EventView::Other => {
+                foreign_data(raw).map(|told| self.add(vec![self.version.data(told)]))
+            }
             EventView::Thought(_) | EventView::Reset(_) => None,
         }
     }
@@ -103,7 +110,8 @@ impl Fold {
             (None, Close::INTERRUPT) => (TaskState::InputRequired, Some(questions(&self.asked))),
             (None, _) => (TaskState::Completed, None),
         };
-        let mut metadata = if let Close::Report(report) = close { report.to_map() } else { Map::new() };
+        let mut metadata =
+            if let Close::Report(report) = close { report.to_map() } else { Map::new() };
         metadata.insert("reason".into(), reason.into());
         let status = self.status(state, at, seq, says);
         self.version.status_event(&self.ids, &status, Some(metadata))

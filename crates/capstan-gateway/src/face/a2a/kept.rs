@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use capstan_protocol::agui::ResumeEntry;
-use capstan_protocol::{ChatMessage, DecodeError, Fault, Modality, Part, RawJson, RawObject, Role, decode};
+use capstan_protocol::{
+    ChatMessage, DecodeError, Fault, Modality, Part, RawJson, RawObject, Role, decode,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -46,7 +48,8 @@ impl Configuration {
 
     /// Where the client wants to be told of the task.
     pub(super) fn push(&self) -> Result<Option<Config>, Fault> {
-        let asked = self.task_push_notification_config.as_ref().or(self.push_notification_config.as_ref());
+        let asked =
+            self.task_push_notification_config.as_ref().or(self.push_notification_config.as_ref());
         asked.cloned().map(Config::checked).transpose()
     }
 }
@@ -99,7 +102,8 @@ impl MessagePart {
         struct Wrapped {
             data: RawJson,
         }
-        let inner = self.data.as_ref().and_then(|data| decode::from_str::<Wrapped>(data.get()).ok());
+        let inner =
+            self.data.as_ref().and_then(|data| decode::from_str::<Wrapped>(data.get()).ok());
         self.data = inner.map(|wrapped| wrapped.data).or(self.data.take());
     }
 
@@ -136,7 +140,10 @@ impl Message {
             return Err(invalid(&DecodeError::value("message.messageId", wrong)));
         }
         if message.parts.iter().all(|part| part.to_part().is_none()) {
-            return Err(invalid(&DecodeError::value("message.parts", "hold nothing that can be read")));
+            return Err(invalid(&DecodeError::value(
+                "message.parts",
+                "hold nothing that can be read",
+            )));
         }
         Ok(message)
     }

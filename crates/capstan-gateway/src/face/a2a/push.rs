@@ -60,7 +60,10 @@ struct Authentication {
 /// Token and credentials are the client's secrets.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config").field("id", &self.id).field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("Config")
+            .field("id", &self.id)
+            .field("url", &self.url)
+            .finish_non_exhaustive()
     }
 }
 
@@ -68,7 +71,8 @@ impl Config {
     /// With an id, and nothing in it that no request could carry. Without one of its own, the id is the address's: sent again, it
     /// is the same.
     pub(super) fn checked(mut self) -> Result<Self, Fault> {
-        let wrong = |place: &str, what: &str| Err(invalid(&DecodeError::value(place, what.to_owned())));
+        let wrong =
+            |place: &str, what: &str| Err(invalid(&DecodeError::value(place, what.to_owned())));
         if self.id.is_empty() {
             let hash = Sha256::digest(self.url.as_bytes());
             self.id = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
@@ -84,7 +88,8 @@ impl Config {
         if !url.as_ref().is_some_and(is_plain) {
             return wrong("url", "expected http://… or https://…, without a user");
         }
-        let is_header = |word: &String| word.len() <= 4 * LONGEST_WORD && HeaderValue::from_str(word).is_ok();
+        let is_header =
+            |word: &String| word.len() <= 4 * LONGEST_WORD && HeaderValue::from_str(word).is_ok();
         if !self.authorization().iter().chain([&self.token]).all(is_header) {
             return wrong("token", "and the credentials must fit into a header");
         }
@@ -94,7 +99,11 @@ impl Config {
     fn authorization(&self) -> Option<String> {
         let auth = self.authentication.as_ref().filter(|auth| !auth.credentials.is_empty())?;
         let scheme = Some(auth.scheme.as_str()).filter(|scheme| !scheme.is_empty());
-        Some(format!("{} {}", scheme.or(auth.schemes.first().map(String::as_str))?, auth.credentials))
+        Some(format!(
+            "{} {}",
+            scheme.or(auth.schemes.first().map(String::as_str))?,
+            auth.credentials
+        ))
     }
 
     /// As it is told in answers.
@@ -140,7 +149,8 @@ pub(super) async fn list(app: &App, tenant: &str, task: &str) -> Result<Vec<Conf
 }
 
 pub(super) async fn get(app: &App, tenant: &str, task: &str, id: &str) -> Result<Config, Fault> {
-    let found = list(app, tenant, task).await?.into_iter().find(|config| id.is_empty() || config.id == id);
+    let found =
+        list(app, tenant, task).await?.into_iter().find(|config| id.is_empty() || config.id == id);
     let unknown = "The task has no such push notification config.";
     found.ok_or_else(|| Fault::new(FaultKind::StreamNotFound).with_message(unknown))
 }
@@ -156,7 +166,12 @@ pub(super) async fn delete(app: &App, tenant: &str, task: &str, id: &str) -> Res
 }
 
 /// From now on, of this task. Under the same id it takes the place of what was there.
-pub(super) async fn set(app: &App, version: Version, runs: &[Run], config: Config) -> Result<Config, Fault> {
+pub(super) async fn set(
+    app: &App,
+    version: Version,
+    runs: &[Run],
+    config: Config,
+) -> Result<Config, Fault> {
     let (Some(first), Some(last)) = (runs.first(), runs.last()) else {
         return Err(Fault::new(FaultKind::StreamNotFound));
     };
@@ -171,7 +186,8 @@ pub(super) async fn set(app: &App, version: Version, runs: &[Run], config: Confi
     }
     delete(app, &first.tenant, &task, &config.id).await?;
     let is_late = last.state == RunState::Closed;
-    let delivery = Delivery { run: last.stream_id, task, is_1: version == Version::V1, config, is_late };
+    let delivery =
+        Delivery { run: last.stream_id, task, is_1: version == Version::V1, config, is_late };
     claim(app, last, &delivery, &Uuid::now_v7().to_string()).await?;
     Ok(delivery.config)
 }
@@ -220,8 +236,7 @@ fn place(task: &str) -> String {
 async fn claim(app: &App, of: &Run, delivery: &Delivery, key: &str) -> Result<(), Fault> {
     let text = serde_json::to_string(delivery).unwrap_or_default();
     let key = format!("capstan:push:{key}");
-    let message =
-        json!({ "message": { "messageId": key.as_str(), "role": "ROLE_USER", "parts": [{ "text": text }] } });
+    let message = json!({ "message": { "messageId": key.as_str(), "role": "ROLE_USER", "parts": [{ "text": text }] } });
     let body = Bytes::from(message.to_string());
     let (ask, chat) = (Ask::from_a2a(&body)?, Some(place(&delivery.task)));
     webhooks::begin(app, &of.tenant, webhooks::Delivery { face: NAME, key, body, ask, chat }).await

@@ -109,7 +109,8 @@ impl Asked<'_> {
         {
             let body = store.body(run.stream_id).await.map_err(journal_fault)?.unwrap_or_default();
             if let Ok(before) = serde_json::from_slice::<Kept>(&body) {
-                (kept.task, kept.context, kept.answers) = (before.task, before.context, before.answers);
+                (kept.task, kept.context, kept.answers) =
+                    (before.task, before.context, before.answers);
                 return Ok(());
             }
         }
@@ -132,7 +133,11 @@ impl Asked<'_> {
     }
 
     /// Has this server tell of a task.
-    pub(super) async fn push_set(&self, task: &str, config: Config) -> Result<Result<Value, Wrong>, Fault> {
+    pub(super) async fn push_set(
+        &self,
+        task: &str,
+        config: Config,
+    ) -> Result<Result<Value, Wrong>, Fault> {
         if !push::is_possible(self.app) {
             return Ok(Err(Wrong::no_push()));
         }
@@ -150,7 +155,8 @@ impl Asked<'_> {
     pub(super) async fn push_list(&self, task: &str) -> Result<Value, Fault> {
         task::runs_of(self.app, &self.caller.tenant, self.agent, task).await?;
         let configs = push::list(self.app, &self.caller.tenant, task).await?;
-        let told: Vec<Value> = configs.iter().map(|config| config.told(self.call.version, task)).collect();
+        let told: Vec<Value> =
+            configs.iter().map(|config| config.told(self.call.version, task)).collect();
         Ok(match self.call.version {
             Version::V1 | Version::Rest03 => json!({ "configs": told, "nextPageToken": "" }),
             Version::V03 => told.into(),
@@ -170,7 +176,8 @@ impl Asked<'_> {
     pub(super) async fn list(&self, params: &ListParams) -> Result<Value, Fault> {
         let limit = params.page_size.unwrap_or(50).clamp(1, PAGE);
         let before = params.page_token.as_deref().filter(|token| !token.is_empty());
-        let wrong = |_| Fault::new(FaultKind::InvalidRequest).with_message("pageToken: is none of ours");
+        let wrong =
+            |_| Fault::new(FaultKind::InvalidRequest).with_message("pageToken: is none of ours");
         let before: Option<Uuid> = before.map(|token| token.parse().map_err(wrong)).transpose()?;
         let (store, tenant) = (self.app.journal.store(), &self.caller.tenant);
         let _one = self.app.limiter.heavy.answer(tenant).await;
@@ -218,7 +225,8 @@ impl Asked<'_> {
     async fn give_up(&self, task: String, asker: &Run) -> Result<Option<Run>, Fault> {
         let Some(asked) = task::open_questions(asker) else { return Ok(None) };
         let key = format!("capstan:cancel:{}", asker.stream_id);
-        let message = json!({ "messageId": key.as_str(), "role": "ROLE_USER", "parts": [{ "text": "" }] });
+        let message =
+            json!({ "messageId": key.as_str(), "role": "ROLE_USER", "parts": [{ "text": "" }] });
         let kept = Kept {
             message: RawObject::from_serialize(&message).map_err(|e| invalid(&e))?,
             metadata: None,
@@ -237,8 +245,12 @@ impl Asked<'_> {
         };
         let ids = Ids { task, context: asker.session.clone() };
         let (app, call) = (self.app.clone(), self.call.clone());
-        runs::give_up(self.app, claim, |run| async move { push::promise(&app, &call, &run, &ids).await })
-            .await
+        runs::give_up(
+            self.app,
+            claim,
+            |run| async move { push::promise(&app, &call, &run, &ids).await },
+        )
+        .await
     }
 
     /// The task with all that it has said, then what it says; or what follows `Last-Event-ID`.
@@ -253,7 +265,9 @@ impl Asked<'_> {
         // One that asks is not over: it is told as it stands, and whoever answers reads on.
         let is_over = run.state == RunState::Closed && task::open_questions(run).is_none();
         if is_over && !point.is_resume() {
-            return Ok(Err(Wrong::unsupported("The task is over: get it, and you have all that it said.")));
+            return Ok(Err(Wrong::unsupported(
+                "The task is over: get it, and you have all that it said.",
+            )));
         }
         parts.extensions.insert(self.call.clone());
         let opening = Opening { run, point, view: View::Get, parts, posted: None };

@@ -75,14 +75,15 @@ pub(super) fn routes(face: &Arc<A2a>) -> Routes {
     let to_look: Serve = |f, a, c, p, r| Box::pin(look(f, a, c, p, r));
     let to_act: Serve = |f, a, c, p, r| Box::pin(act(f, a, c, p, r));
     let to_push: Serve = |f, a, c, p, r| Box::pin(push(f, a, c, p, r));
-    let pushing = |routes: Routes, [all, one]: [&'static str; 2], rows: [&'static openapi::Row; 4]| {
-        let [set, list, get, delete] = rows;
-        routes
-            .post(all, handler(to_push), set)
-            .get(all, handler(to_push), list)
-            .get(one, handler(to_push), get)
-            .delete(one, handler(to_push), delete)
-    };
+    let pushing =
+        |routes: Routes, [all, one]: [&'static str; 2], rows: [&'static openapi::Row; 4]| {
+            let [set, list, get, delete] = rows;
+            routes
+                .post(all, handler(to_push), set)
+                .get(all, handler(to_push), list)
+                .get(one, handler(to_push), get)
+                .delete(one, handler(to_push), delete)
+        };
     let both = |routes: Routes, at: &Paths, rows: &Rows| {
         pushing(routes, at.pushing, rows.pushing)
             .post(at.send, handler(to_send), rows.send)
@@ -157,7 +158,13 @@ const ROWS_OF_AGENT: Rows = Rows {
     ],
 };
 
-fn asked<'a>(face: &'a A2a, app: &'a App, caller: &'a Caller, places: &'a Places, path: &str) -> Asked<'a> {
+fn asked<'a>(
+    face: &'a A2a,
+    app: &'a App,
+    caller: &'a Caller,
+    places: &'a Places,
+    path: &str,
+) -> Asked<'a> {
     Asked { face, app, caller, agent: places.agent.as_deref(), call: Call::at(path) }
 }
 

@@ -44,7 +44,8 @@ struct StreamResult {
 }
 
 const REFUSALS: Refusals = Refusals { status: status_of, content: Content::Json(error) };
-const REFUSALS_OF_CALLS: Refusals = Refusals { status: status_of, content: Content::Json(error_of_call) };
+const REFUSALS_OF_CALLS: Refusals =
+    Refusals { status: status_of, content: Content::Json(error_of_call) };
 
 fn status_of(entry: &Entry) -> u16 {
     #[allow(clippy::wildcard_enum_match_arm)] // The others have the catalogue's.
@@ -61,7 +62,8 @@ fn error_of_call(_: &mut SchemaGenerator) -> Schema {
 
 /// In HTTP+JSON of 1.0 it stands in `error`, in that of 0.3 by itself.
 fn error(_: &mut SchemaGenerator) -> Schema {
-    let wrapped = json!({ "type": "object", "required": ["error"], "properties": { "error": reason() } });
+    let wrapped =
+        json!({ "type": "object", "required": ["error"], "properties": { "error": reason() } });
     json_schema!({ "anyOf": [wrapped, reason()] })
 }
 
@@ -209,7 +211,8 @@ pub(super) const PUSH_GET: Row = Row {
     places: &[&TASK, &CONFIG],
     ..PUSH_LIST
 };
-pub(super) const PUSH_GET_OF_AGENT: Row = Row { places: &[&openapi::AGENT, &TASK, &CONFIG], ..PUSH_GET };
+pub(super) const PUSH_GET_OF_AGENT: Row =
+    Row { places: &[&openapi::AGENT, &TASK, &CONFIG], ..PUSH_GET };
 
 pub(super) const PUSH_DELETE: Row = Row {
     summary: "Be told no longer",

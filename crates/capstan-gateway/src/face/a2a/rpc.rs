@@ -96,9 +96,12 @@ impl Method {
     fn operation(self) -> Operation {
         match self {
             Self::Send | Self::Stream => Operation::Start,
-            Self::Get | Self::List | Self::Subscribe | Self::PushGet | Self::PushList | Self::Card => {
-                Operation::Read
-            }
+            Self::Get
+            | Self::List
+            | Self::Subscribe
+            | Self::PushGet
+            | Self::PushList
+            | Self::Card => Operation::Read,
             Self::Cancel => Operation::StopAndRead,
             Self::PushSet => Operation::Notify,
             Self::PushDelete => Operation::StopNotifying,
@@ -141,7 +144,8 @@ async fn call(
         Err(error) => {
             let message = format!("The body is no JSON-RPC call: {error}.");
             let is_json = error.is_data();
-            let wrong = if is_json { Wrong::invalid_call(message) } else { Wrong::unparsable(message) };
+            let wrong =
+                if is_json { Wrong::invalid_call(message) } else { Wrong::unparsable(message) };
             return Ok(unread.refuse(&wrong));
         }
     };
@@ -166,7 +170,9 @@ async fn call(
     let asked = Asked { face, app, caller, agent, call };
     let answered = match method {
         Method::Send | Method::Stream => {
-            return asked.send(parts, params.as_bytes(), load, matches!(method, Method::Stream)).await;
+            return asked
+                .send(parts, params.as_bytes(), load, matches!(method, Method::Stream))
+                .await;
         }
         Method::Get => match id_of(params) {
             Ok(id) => asked.get(&id).await.map(|task| asked.call.answer(task)),
@@ -190,7 +196,9 @@ async fn call(
                 .map(|told| told.unwrap_or_else(|wrong| asked.call.refuse(&wrong))),
             Err(fault) => Err(fault),
         },
-        Method::Card => card::extended(app, agent, version, &parts).map(|card| asked.call.answer(card)),
+        Method::Card => {
+            card::extended(app, agent, version, &parts).map(|card| asked.call.answer(card))
+        }
         Method::PushSet | Method::PushGet | Method::PushList | Method::PushDelete => {
             push(&asked, method, params).await
         }
@@ -220,7 +228,8 @@ async fn push(asked: &Asked<'_>, method: Method, params: &str) -> Result<Respons
     let answered = match method {
         Method::PushSet => {
             let config = named.push_notification_config.as_ref().map_or(params, RawJson::get);
-            let config: Config = capstan_protocol::decode::from_str(config).map_err(|e| invalid(&e))?;
+            let config: Config =
+                capstan_protocol::decode::from_str(config).map_err(|e| invalid(&e))?;
             match asked.push_set(task, config).await? {
                 Ok(told) => told,
                 Err(wrong) => return Ok(asked.call.refuse(&wrong)),
@@ -245,5 +254,7 @@ fn id_of(params: &str) -> Result<String, Fault> {
     struct Named {
         id: String,
     }
-    capstan_protocol::decode::from_str::<Named>(params).map(|named| named.id).map_err(|e| invalid(&e))
+    capstan_protocol::decode::from_str::<Named>(params)
+        .map(|named| named.id)
+        .map_err(|e| invalid(&e))
 }

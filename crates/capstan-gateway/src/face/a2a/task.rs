@@ -1,7 +1,9 @@
 //! Tasks: a run is one, and so are the runs that answer what it asked. The first of them gives the task its id.
 
 use capstan_journal::{Asked, Run, RunState};
-use capstan_protocol::{Close, Event, EventView, Fault, FaultKind, RawObject, StreamError, Transcript};
+use capstan_protocol::{
+    Close, Event, EventView, Fault, FaultKind, RawObject, StreamError, Transcript,
+};
 use serde_json::{Value, json};
 
 use super::NAME;
@@ -39,7 +41,9 @@ pub(super) async fn runs_of(
 
 /// The run that answers what this one asked.
 async fn after(app: &App, run: &Run) -> Result<Option<Run>, Fault> {
-    let Some(next) = run.asked.as_ref().and_then(|asked| asked.answered_by) else { return Ok(None) };
+    let Some(next) = run.asked.as_ref().and_then(|asked| asked.answered_by) else {
+        return Ok(None);
+    };
     app.journal.store().run(next).await.map_err(journal_fault)
 }
 
@@ -68,8 +72,13 @@ pub(super) async fn ids_of(app: &App, run: &Run, body: Option<&str>) -> Result<I
     let kept: Option<Kept> = match body {
         Some(body) => serde_json::from_str(body).ok(),
         None => {
-            let body =
-                app.journal.store().body(run.stream_id).await.map_err(journal_fault)?.unwrap_or_default();
+            let body = app
+                .journal
+                .store()
+                .body(run.stream_id)
+                .await
+                .map_err(journal_fault)?
+                .unwrap_or_default();
             let _begun = app.limiter.heavy.begin(&run.tenant, body.len()).await;
             heavy::aside(body.len(), || serde_json::from_slice(&body).ok())
         }
@@ -149,7 +158,9 @@ pub(super) fn failure(error: &StreamError) -> (String, Option<Value>) {
 pub(super) fn questions(asked: &[Value]) -> (String, Option<Value>) {
     let sentences = asked.iter().map(|asked| {
         let message = asked.get("message").and_then(Value::as_str);
-        message.or(asked.get("reason").and_then(Value::as_str)).unwrap_or("More is needed to go on.")
+        message
+            .or(asked.get("reason").and_then(Value::as_str))
+            .unwrap_or("More is needed to go on.")
     });
     (sentences.collect::<Vec<_>>().join("\n"), Some(json!({ "interrupts": asked })))
 }
@@ -182,7 +193,9 @@ pub(super) fn artifact_of(version: Version, run: &Run, transcript: &Transcript) 
         match event.view() {
             EventView::Markdown(block) => text.push_str(&block.content),
             EventView::Citations(_) => data.push(version.data(Value::Object(raw.to_map()))),
-            EventView::Media(media) => data.extend(media.items.iter().map(|item| version.file(item))),
+            EventView::Media(media) => {
+                data.extend(media.items.iter().map(|item| version.file(item)))
+            }
             EventView::Other => data.extend(foreign_data(raw).map(|told| version.data(told))),
             EventView::Progress(_)
             | EventView::Thought(_)
@@ -191,6 +204,7 @@ pub(super) fn artifact_of(version: Version, run: &Run, transcript: &Transcript) 
             | EventView::Interrupt(_) => {}
         }
     }
-    let parts: Vec<Value> = (!text.is_empty()).then(|| version.text(&text)).into_iter().chain(data).collect();
+    let parts: Vec<Value> =
+        (!text.is_empty()).then(|| version.text(&text)).into_iter().chain(data).collect();
     (!parts.is_empty()).then(|| Version::artifact(&run.stream_id.to_string(), parts))
 }

@@ -105,11 +105,13 @@ impl Version {
     fn status(self, ids: &Ids, status: &Status) -> Value {
         let mut told = json!({ "state": status.state.word(self), "timestamp": status.at });
         if let Some((text, data)) = &status.says {
-            let parts: Vec<Value> =
-                std::iter::once(self.text(text)).chain(data.clone().map(|data| self.data(data))).collect();
+            let parts: Vec<Value> = std::iter::once(self.text(text))
+                .chain(data.clone().map(|data| self.data(data)))
+                .collect();
             let role = if self == Self::V03 { "agent" } else { "ROLE_AGENT" };
             let message = json!({ "messageId": status.message_id, "contextId": ids.context, "taskId": ids.task, "role": role });
-            let message = with(message, if self == Self::Rest03 { "content" } else { "parts" }, parts);
+            let message =
+                with(message, if self == Self::Rest03 { "content" } else { "parts" }, parts);
             told = with(told, "message", self.kinded("message", message));
         }
         told
@@ -134,8 +136,7 @@ impl Version {
         status: &Status,
         metadata: Option<Map<String, Value>>,
     ) -> Value {
-        let mut event =
-            json!({ "taskId": ids.task, "contextId": ids.context, "status": self.status(ids, status) });
+        let mut event = json!({ "taskId": ids.task, "contextId": ids.context, "status": self.status(ids, status) });
         if self != Self::V1 {
             event = with(event, "final", !status.state.is_working());
         }

@@ -34,7 +34,12 @@ impl Ask {
             payload: Arc::new(payload),
         };
         let protocol_version = input.protocol_version;
-        Ok(Self { is_whole, extras, protocol_version, ..Self::new(input.run_id, input.thread_id, messages) })
+        Ok(Self {
+            is_whole,
+            extras,
+            protocol_version,
+            ..Self::new(input.run_id, input.thread_id, messages)
+        })
     }
 }
 
@@ -89,11 +94,20 @@ fn part(part: &ContentPart) -> Option<Part> {
         ContentPart::Document { source } => Some(bytes(source, Modality::Text)),
         ContentPart::Binary { mime_type, id, url, data, .. } => {
             let (modality, mime_type) = (modality(mime_type), Some(mime_type.clone()));
-            let blob =
-                data.clone().map(|content| Part::Blob { content, modality, mime_type: mime_type.clone() });
-            let link = || url.clone().map(|uri| Part::Uri { uri, modality, mime_type: mime_type.clone() });
-            let file =
-                || id.clone().map(|file_id| Part::File { file_id, modality, mime_type: mime_type.clone() });
+            let blob = data.clone().map(|content| Part::Blob {
+                content,
+                modality,
+                mime_type: mime_type.clone(),
+            });
+            let link =
+                || url.clone().map(|uri| Part::Uri { uri, modality, mime_type: mime_type.clone() });
+            let file = || {
+                id.clone().map(|file_id| Part::File {
+                    file_id,
+                    modality,
+                    mime_type: mime_type.clone(),
+                })
+            };
             blob.or_else(link).or_else(file)
         }
     }
@@ -135,18 +149,22 @@ mod tests {
     #[test]
     fn the_last_user_message_is_the_turn_and_the_rest_is_for_the_agent() {
         let call = json!({ "id": "c", "type": "function", "function": { "name": "f", "arguments": "{}" } });
-        let asked = ask(&json!({ "threadId": "t", "runId": "r", "state": { "n": 1 }, "context": [],
+        let asked =
+            ask(&json!({ "threadId": "t", "runId": "r", "state": { "n": 1 }, "context": [],
             "tools": [{ "name": "f", "description": "d" }], "messages": [
                 { "id": "1", "role": "system", "content": "Be brief." },
                 { "id": "2", "role": "assistant", "content": "Yes?", "toolCalls": [call] },
                 { "id": "3", "role": "tool", "content": "42", "toolCallId": "c" },
                 { "id": "4", "role": "user", "content": [{ "type": "text", "text": "Hi" },
                     { "type": "binary", "mimeType": "image/png", "data": "AA==" }] } ] }))
-        .unwrap();
+            .unwrap();
         assert_eq!((asked.key.as_str(), asked.session.as_str()), ("r", "t"));
         let roles: Vec<Role> = asked.messages.iter().map(|m| m.role).collect();
         assert_eq!(roles, [Role::System, Role::Assistant, Role::Tool, Role::User]);
-        assert_eq!((asked.messages.turn[0].text().as_str(), asked.messages.turn[0].parts.len()), ("Hi", 2));
+        assert_eq!(
+            (asked.messages.turn[0].text().as_str(), asked.messages.turn[0].parts.len()),
+            ("Hi", 2)
+        );
         assert_eq!(asked.extras.state.unwrap().get(), r#"{"n":1}"#);
         assert_eq!(asked.extras.tools[0].name, "f");
     }

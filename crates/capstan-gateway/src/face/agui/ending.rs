@@ -14,10 +14,14 @@ pub(super) fn finish(fold: &mut Fold, t: i64, close: &Close) -> Vec<OutgoingEven
     let calls = std::mem::take(&mut fold.state.calls);
     let steps = std::mem::take(&mut fold.state.steps);
     out.extend(
-        calls.into_iter().map(|c| OutgoingEvent::event(EventBody::ToolCallEnd { tool_call_id: c.id }, t)),
+        calls
+            .into_iter()
+            .map(|c| OutgoingEvent::event(EventBody::ToolCallEnd { tool_call_id: c.id }, t)),
     );
     out.extend(
-        steps.into_iter().map(|name| OutgoingEvent::event(EventBody::StepFinished { step_name: name }, t)),
+        steps
+            .into_iter()
+            .map(|name| OutgoingEvent::event(EventBody::StepFinished { step_name: name }, t)),
     );
     out.push(finished(fold, t, close));
     out
@@ -68,7 +72,8 @@ fn usage(report: &Map<String, Value>) -> Option<Vec<TokenUsage>> {
 
 /// RUN_ERROR, after the text message for front ends that know nothing else, if that is switched on.
 pub(super) fn failure(fold: &Fold, seq: u64, t: i64, fault: &Fault) -> Vec<OutgoingEvent> {
-    let mut out = if fold.facts.error_text { error_text(fold, seq, t, fault.message()) } else { Vec::new() };
+    let mut out =
+        if fold.facts.error_text { error_text(fold, seq, t, fault.message()) } else { Vec::new() };
     // What may leave was decided when the packet was written.
     out.push(fault.to_run_error(Exposure::Production).to_event(fold.facts.form(), Some(t)).into());
     out
@@ -76,12 +81,14 @@ pub(super) fn failure(fold: &Fold, seq: u64, t: i64, fault: &Fault) -> Vec<Outgo
 
 fn error_text(fold: &Fold, seq: u64, t: i64, message: &str) -> Vec<OutgoingEvent> {
     let id = || format!("{}.error", fold.facts.message_id(seq));
-    let start = EventBody::TextMessageStart { message_id: id(), role: TextRole::Assistant, name: None };
+    let start =
+        EventBody::TextMessageStart { message_id: id(), role: TextRole::Assistant, name: None };
     let content = EventBody::TextMessageContent { message_id: id(), delta: message.to_owned() };
     let text = [start, content, EventBody::TextMessageEnd { message_id: id() }];
     let open = fold.state.text.map(|began| fold.facts.text_end(began, t));
     // A piece of text is never empty.
-    let text = text.into_iter().filter(|_| !message.is_empty()).map(|body| OutgoingEvent::event(body, t));
+    let text =
+        text.into_iter().filter(|_| !message.is_empty()).map(|body| OutgoingEvent::event(body, t));
     open.into_iter().chain(text).collect()
 }
 

@@ -86,7 +86,8 @@ fn progress(
             out.push(custom);
             out.push(OutgoingEvent::event(EventBody::StepFinished { step_name }, t));
         }
-        (ProgressStatus::Running, Some(_)) | (ProgressStatus::Complete | ProgressStatus::Failed, None) => {
+        (ProgressStatus::Running, Some(_))
+        | (ProgressStatus::Complete | ProgressStatus::Failed, None) => {
             out.push(custom);
         }
     }
@@ -105,7 +106,8 @@ fn native(event: &Event) -> Option<EventBody> {
 /// Whether the rules of AG-UI allow the event here, and its clients can read it.
 fn is_legal(fold: &Fold, body: &EventBody) -> bool {
     let is_open = |id: &String| fold.state.calls.iter().any(|call| call.id == *id);
-    #[allow(clippy::wildcard_enum_match_arm)] // What is not listed is not passed through, new types included.
+    #[allow(clippy::wildcard_enum_match_arm)]
+    // What is not listed is not passed through, new types included.
     match body {
         EventBody::ToolCallStart { tool_call_id, .. } => !is_open(tool_call_id),
         EventBody::ToolCallArgs { tool_call_id, .. } | EventBody::ToolCallEnd { tool_call_id } => {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use capstan_protocol::agui::{EventBody, Interrupt};
 use capstan_protocol::{
-    Close, ErrorSeverity, Event, EventView, Fault, FaultKind, Payload, RawObject, StreamPacket, StreamReset,
+    Close, ErrorSeverity, Event, EventView, Fault, FaultKind, Payload, RawObject, StreamPacket,
+    StreamReset,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -161,7 +162,8 @@ impl Fold {
 
     /// The steps that are open, for a reader whose rules begin anew.
     pub(super) fn open_steps(&self, t: i64) -> Vec<OutgoingEvent> {
-        let steps = self.state.steps.iter().map(|name| EventBody::StepStarted { step_name: name.clone() });
+        let steps =
+            self.state.steps.iter().map(|name| EventBody::StepStarted { step_name: name.clone() });
         steps.map(|body| OutgoingEvent::event(body, t)).collect()
     }
 

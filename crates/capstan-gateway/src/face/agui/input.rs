@@ -38,7 +38,8 @@ impl Input {
         let Restated { mut messages, state } = serde_json::from_slice(body).unwrap_or_default();
         // Absent is the only spelling that all clients take.
         messages.iter_mut().for_each(|message| message.retain(|_, value| value.get() != "null"));
-        let messages = messages.iter().filter_map(|message| RawJson::from_serialize(message).ok()).collect();
+        let messages =
+            messages.iter().filter_map(|message| RawJson::from_serialize(message).ok()).collect();
         Self { messages, state: state.filter(|state| state.get().starts_with('{')) }
     }
 

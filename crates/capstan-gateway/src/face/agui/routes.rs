@@ -18,7 +18,9 @@ use crate::app::App;
 use crate::engine::lookup;
 use crate::engine::resume::ResumePoint;
 use crate::face::{self, Asker, Opening};
-use crate::openapi::{self, Answer, Body, Content, Link, Row, Tag, model, of_session, of_stream, of_user};
+use crate::openapi::{
+    self, Answer, Body, Content, Link, Row, Tag, model, of_session, of_stream, of_user,
+};
 use crate::reader::View;
 use crate::refusal::Refusal;
 use crate::{post, query};
@@ -77,7 +79,8 @@ impl JoinParams {
 
     pub(super) fn cursor(&self) -> Result<Option<LastEventId>, Fault> {
         let offset = self.offset.as_deref().filter(|offset| *offset != "-1");
-        let wrong = |e| Fault::new(FaultKind::InvalidRequest).with_message(format!("offset: {e}, or -1"));
+        let wrong =
+            |e| Fault::new(FaultKind::InvalidRequest).with_message(format!("offset: {e}, or -1"));
         offset.map(|offset| offset.parse().map_err(wrong)).transpose()
     }
 }

@@ -4,7 +4,8 @@
 use capstan_journal::{Claim, Frame, Journal, Quota, Run, RunState, TailLimits};
 use capstan_protocol::agui::{Verifier, null_member};
 use capstan_protocol::{
-    Close, ErrorSeverity, LastEventId, Payload, RawObject, StreamError, StreamPacket, Timestamp, sse,
+    Close, ErrorSeverity, LastEventId, Payload, RawObject, StreamError, StreamPacket, Timestamp,
+    sse,
 };
 use capstan_stores::{Durability, open};
 use proptest::prelude::*;
@@ -29,7 +30,8 @@ fn packet(stream_id: Uuid, seq: u64, payload: Payload) -> StreamPacket {
 
 impl World {
     async fn new(payloads: &[Payload], settings: Settings) -> Self {
-        let journal = Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
+        let journal =
+            Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
         let body = json!({ "threadId": "t", "runId": "r", "state": { "n": 0 }, "tools": [], "context": [],
             "messages": [{ "id": "u", "role": "user", "content": "Hi" }] });
         let claim = Claim {
@@ -48,7 +50,12 @@ impl World {
         });
         journal.append(stream, 1, frames.collect()).await.unwrap();
         let run = journal.store().run(stream).await.unwrap().unwrap();
-        Self { app: Gateway::new(journal).settings(settings).into_app(), run, body, states: Arc::default() }
+        Self {
+            app: Gateway::new(journal).settings(settings).into_app(),
+            run,
+            body,
+            states: Arc::default(),
+        }
     }
 
     fn facts(&self) -> Facts {
@@ -62,13 +69,19 @@ impl World {
 
     /// The same at a time when the stream had only so many packets.
     async fn serve_upto(&self, upto: u64, place: Begin, state: RunState, step: usize) -> Vec<u8> {
-        let mut agui =
-            AguiWriter::open(&self.app, &self.states, &self.run, self.facts(), place).await.unwrap();
+        let mut agui = AguiWriter::open(&self.app, &self.states, &self.run, self.facts(), place)
+            .await
+            .unwrap();
         let mut out = agui.opening(&self.app).to_vec();
         let mut after = agui.base();
         loop {
-            let frames =
-                self.app.journal.store().read(self.run.stream_id, after, step, 1 << 20).await.unwrap();
+            let frames = self
+                .app
+                .journal
+                .store()
+                .read(self.run.stream_id, after, step, 1 << 20)
+                .await
+                .unwrap();
             let frames: Vec<&Frame> = frames.iter().filter(|frame| frame.seq <= upto).collect();
             let Some(last) = frames.last() else { break };
             after = last.seq;
@@ -82,7 +95,8 @@ impl World {
                 Next::End | Next::Cut => panic!("frames end nothing"),
             }
         }
-        if let Next::Write(bytes) | Next::Last(bytes) = agui.caught_up(&self.app, state, View::Post) {
+        if let Next::Write(bytes) | Next::Last(bytes) = agui.caught_up(&self.app, state, View::Post)
+        {
             out.extend(bytes);
         }
         out
@@ -96,9 +110,11 @@ impl World {
 /// Ids and events of a body, which is frames of known form.
 fn events(body: &[u8]) -> Vec<(Option<String>, Value)> {
     let text = std::str::from_utf8(body).unwrap();
-    let line =
-        |frame: &str, name: &str| frame.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
-    let frames = text.split("\n\n").filter_map(|frame| Some((line(frame, "id: "), line(frame, "data: ")?)));
+    let line = |frame: &str, name: &str| {
+        frame.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned)
+    };
+    let frames =
+        text.split("\n\n").filter_map(|frame| Some((line(frame, "id: "), line(frame, "data: ")?)));
     frames.map(|(id, data)| (id, serde_json::from_str(&data).unwrap())).collect()
 }
 
@@ -134,7 +150,8 @@ impl Screen {
     }
 
     fn replace(&mut self, messages: &[Value]) {
-        let text = |message: &Value, name: &str| message[name].as_str().unwrap_or_default().to_owned();
+        let text =
+            |message: &Value, name: &str| message[name].as_str().unwrap_or_default().to_owned();
         let told: Vec<_> = messages
             .iter()
             .filter(|message| message["role"] != "tool" && message.get("content").is_some())
@@ -160,7 +177,8 @@ impl Screen {
 
     /// The run's own messages; order is the conversation's, which a join may restate.
     fn said(&self) -> Vec<(String, String)> {
-        let mut said: Vec<_> = self.0.iter().filter(|(_, role, _)| role != "user").cloned().collect();
+        let mut said: Vec<_> =
+            self.0.iter().filter(|(_, role, _)| role != "user").cloned().collect();
         said.sort();
         said.into_iter().map(|(id, _, text)| (id, text)).collect()
     }
@@ -172,18 +190,22 @@ fn verify(events: &[(Option<String>, Value)]) -> Result<bool, TestCaseError> {
         verifier.check(event).map_err(|e| TestCaseError::fail(format!("{id:?} {event}: {e}")))?;
         prop_assert_eq!(null_member(event), None, "{}", event);
     }
-    let places: Vec<Cursor> = events.iter().filter_map(|(id, _)| id.as_ref()?.parse().ok()).collect();
+    let places: Vec<Cursor> =
+        events.iter().filter_map(|(id, _)| id.as_ref()?.parse().ok()).collect();
     prop_assert!(places.is_sorted_by(|a, b| a < b), "ids grow and never repeat");
     Ok(verifier.is_over())
 }
 
 fn event(kind: &str, id: &str, data: Value) -> Payload {
-    let whole = json!({ "id": id, "timestamp": "2026-01-01T00:00:00Z", "type": kind, "data": data });
+    let whole =
+        json!({ "id": id, "timestamp": "2026-01-01T00:00:00Z", "type": kind, "data": data });
     Payload::Event(RawObject::parse(&whole.to_string()).unwrap())
 }
 
 fn error(code: &str, severity: ErrorSeverity) -> Payload {
-    Payload::Error(StreamError::new(code, "It went wrong.", severity).with_detail("retry_after", 7).into())
+    Payload::Error(
+        StreamError::new(code, "It went wrong.", severity).with_detail("retry_after", 7).into(),
+    )
 }
 
 /// Few names, so that they meet.
@@ -216,8 +238,16 @@ fn any_event() -> impl Strategy<Value = Payload> {
         event(kind, "", data)
     });
     prop_oneof![
-        "[a-z\u{2028}é ]{0,6}".prop_map(|thought| event("THOUGHT_TRACE", "", json!({ "thought": thought }))),
-        "[a-z ]{0,6}".prop_map(|content| event("MARKDOWN_BLOCK", "", json!({ "content": content }))),
+        "[a-z\u{2028}é ]{0,6}".prop_map(|thought| event(
+            "THOUGHT_TRACE",
+            "",
+            json!({ "thought": thought })
+        )),
+        "[a-z ]{0,6}".prop_map(|content| event(
+            "MARKDOWN_BLOCK",
+            "",
+            json!({ "content": content })
+        )),
         (name, status).prop_map(|(label, status)| {
             event("PROGRESS_INDICATOR", "", json!({ "label": label, "status": status }))
         }),
@@ -266,7 +296,8 @@ fn any_stream() -> impl Strategy<Value = Vec<Payload>> {
         }
         let mut stream: Vec<Payload> = Vec::new();
         for payload in body {
-            let after = reset_of(&packet(Uuid::nil(), 1, payload.clone())).map(|reset| reset.after_seq);
+            let after =
+                reset_of(&packet(Uuid::nil(), 1, payload.clone())).map(|reset| reset.after_seq);
             let again = after.map(|after| {
                 let dropped = stream.iter().skip(usize::try_from(after).unwrap());
                 dropped
@@ -292,7 +323,11 @@ fn settings(error_text: bool) -> Settings {
 
 /// How a run stands whose stream is this.
 fn state_of(payloads: &[Payload]) -> RunState {
-    if matches!(payloads.last(), Some(Payload::Close(_))) { RunState::Closed } else { RunState::Waiting }
+    if matches!(payloads.last(), Some(Payload::Close(_))) {
+        RunState::Closed
+    } else {
+        RunState::Waiting
+    }
 }
 
 proptest! {
@@ -443,7 +478,10 @@ async fn a_resume_of_a_long_stream_begins_near_its_cursor() {
     let world = World::new(&payloads, settings(false)).await;
     let at = |seq| Begin::After(Cursor::with_part(world.run.stream_id, seq, 1));
     let base = async |seq| {
-        AguiWriter::open(&world.app, &world.states, &world.run, world.facts(), at(seq)).await.unwrap().base()
+        AguiWriter::open(&world.app, &world.states, &world.run, world.facts(), at(seq))
+            .await
+            .unwrap()
+            .base()
     };
     assert_eq!(base(1990).await, 0, "nobody has read it in this life");
     world.replay(RunState::Running).await;

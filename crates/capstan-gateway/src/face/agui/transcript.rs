@@ -77,7 +77,11 @@ impl AguiTranscript {
     }
 
     /// Reads a stream up to a packet.
-    pub(super) async fn load(app: &App, facts: &Arc<Facts>, upto: u64) -> Result<Self, JournalError> {
+    pub(super) async fn load(
+        app: &App,
+        facts: &Arc<Facts>,
+        upto: u64,
+    ) -> Result<Self, JournalError> {
         let mut told = Self::new(Arc::clone(facts), Input::load(app, facts.stream).await?);
         told.read_on(app, upto).await?;
         Ok(told)
@@ -129,7 +133,8 @@ impl AguiTranscript {
             return;
         }
         let said = self.fold.take(packet);
-        if let (Payload::Event(raw), true) = (&packet.payload, said.iter().any(OutgoingEvent::stays))
+        if let (Payload::Event(raw), true) =
+            (&packet.payload, said.iter().any(OutgoingEvent::stays))
             && let Some(Value::String(id)) = Event::of(raw).id
         {
             self.shown.push((packet.seq, id));
@@ -176,7 +181,9 @@ impl AguiTranscript {
                 text.push_str(delta);
                 marks.push((seq, text.len()));
             }
-            Some(Kind::Reasoning(text) | Kind::Call { arguments: text, .. }) => text.push_str(delta),
+            Some(Kind::Reasoning(text) | Kind::Call { arguments: text, .. }) => {
+                text.push_str(delta)
+            }
             Some(Kind::Result { .. }) | None => {}
         }
     }
@@ -226,8 +233,9 @@ impl AguiTranscript {
                     add_call(&mut messages, parent.as_ref().unwrap_or(id), call);
                 }
                 Kind::Result { call, content } => {
-                    messages
-                        .push(json!({ "id": id, "role": "tool", "toolCallId": call, "content": content }));
+                    messages.push(
+                        json!({ "id": id, "role": "tool", "toolCallId": call, "content": content }),
+                    );
                 }
             }
         }
@@ -239,9 +247,13 @@ impl AguiTranscript {
         let facts = &self.fold.facts;
         let t = facts.created;
         let mut out = vec![facts.started(t), OutgoingEvent::Messages(self.messages(), t)];
-        let is_whole = matches!(self.states.first(), Some(first) if first.kind() == "STATE_SNAPSHOT");
+        let is_whole =
+            matches!(self.states.first(), Some(first) if first.kind() == "STATE_SNAPSHOT");
         if let (false, Some(state)) = (is_whole, &self.input.state) {
-            out.push(OutgoingEvent::event(EventBody::StateSnapshot { snapshot: state.to_value() }, t));
+            out.push(OutgoingEvent::event(
+                EventBody::StateSnapshot { snapshot: state.to_value() },
+                t,
+            ));
         }
         out.extend(self.states.iter().cloned());
         out.extend(self.fold.open_steps(t));
@@ -267,7 +279,9 @@ fn add_call(messages: &mut Vec<Value>, parent: &str, call: Value) {
 impl OutgoingEvent {
     /// A reset does not take it back: there is no event for that.
     fn stays(&self) -> bool {
-        ["REASONING_", "TOOL_CALL_", "STATE_", "ACTIVITY_"].iter().any(|kind| self.kind().starts_with(kind))
+        ["REASONING_", "TOOL_CALL_", "STATE_", "ACTIVITY_"]
+            .iter()
+            .any(|kind| self.kind().starts_with(kind))
     }
 
     /// The id of the presentation event that this CUSTOM event tells of.

@@ -31,7 +31,8 @@ impl Transcripts {
 
     fn of(&self, stream: Uuid) -> Shared {
         let mut kept = self.lock();
-        let known = kept.iter().position(|(known, _)| *known == stream).and_then(|at| kept.remove(at));
+        let known =
+            kept.iter().position(|(known, _)| *known == stream).and_then(|at| kept.remove(at));
         let (_, shared) = known.unwrap_or_default();
         kept.push_back((stream, Arc::clone(&shared)));
         if kept.len() > STREAMS {

@@ -35,7 +35,10 @@ impl Ask {
     pub(super) fn from_ai_sdk(body: &[u8]) -> Result<Self, Fault> {
         let posted: Posted = decode::from_slice(body).map_err(|e| invalid(&e))?;
         if posted.id.is_empty() || posted.id.len() > LONGEST_ID {
-            return Err(invalid(&DecodeError::value("id", format!("must have 1 to {LONGEST_ID} bytes"))));
+            return Err(invalid(&DecodeError::value(
+                "id",
+                format!("must have 1 to {LONGEST_ID} bytes"),
+            )));
         }
         let payload: RawObject = decode::from_slice(body).map_err(|e| invalid(&e))?;
         let beside: Payload<IgnoredAny> = decode::from_slice(body).map_err(|e| invalid(&e))?;
@@ -48,7 +51,8 @@ impl Ask {
             None => {
                 let all = posted.messages.as_deref().unwrap_or_default();
                 let last = all.len().saturating_sub(1);
-                let told = all.iter().enumerate().flat_map(|(at, message)| message.to_chat(at == last));
+                let told =
+                    all.iter().enumerate().flat_map(|(at, message)| message.to_chat(at == last));
                 (told.collect(), "messages")
             }
         };
@@ -110,7 +114,10 @@ mod tests {
         let asked = ask(&json!({ "id": "c", "messages": [user()], "trigger": "submit-message",
             "tools": [{ "name": "f", "description": "d" }], "temperature": 0.5 }))
         .unwrap();
-        assert_eq!((asked.session.as_str(), asked.chat.as_deref(), asked.is_whole), ("c", Some("c"), true));
+        assert_eq!(
+            (asked.session.as_str(), asked.chat.as_deref(), asked.is_whole),
+            ("c", Some("c"), true)
+        );
         assert_eq!((asked.extras.tools.len(), asked.extras.parameters.temperature), (1, Some(0.5)));
         let asked = ask(&json!({ "id": "c", "message": user() })).unwrap();
         assert!(!asked.is_whole && asked.messages.turn[0].text() == "Hi");
@@ -119,7 +126,8 @@ mod tests {
     #[test]
     fn results_alone_go_on_from_what_is_stored() {
         let tool = json!({ "type": "tool-f", "toolCallId": "c", "state": "output-available", "input": {}, "output": 1 });
-        let message = json!({ "id": "a", "role": "assistant", "parts": [{ "type": "step-start" }, tool] });
+        let message =
+            json!({ "id": "a", "role": "assistant", "parts": [{ "type": "step-start" }, tool] });
         let asked = ask(&json!({ "id": "c", "message": message })).unwrap();
         assert!(!asked.is_whole);
         assert_eq!(asked.messages.iter().count(), 1);
@@ -133,7 +141,10 @@ mod tests {
             (json!({ "messages": [user()] }), "id: "),
             (json!({ "id": "", "messages": [user()] }), "id: must have"),
             (json!({ "id": "c" }), "messages: holds no message of role user"),
-            (json!({ "id": "c", "messages": [{ "role": "robot", "parts": [] }] }), "messages[0].role: "),
+            (
+                json!({ "id": "c", "messages": [{ "role": "robot", "parts": [] }] }),
+                "messages[0].role: ",
+            ),
             (json!({ "id": "c", "messages": [user()], "tools": "all" }), "tools: "),
         ] {
             let fault = ask(&body).unwrap_err();

@@ -142,7 +142,11 @@ impl Chunk {
     }
 
     pub(super) fn to_json(&self) -> String {
-        if self.is_done() { DONE.to_owned() } else { serde_json::to_string(self).unwrap_or_default() }
+        if self.is_done() {
+            DONE.to_owned()
+        } else {
+            serde_json::to_string(self).unwrap_or_default()
+        }
     }
 
     /// Appends the frame. Its readers pass over ids; our own transport reads on by them.

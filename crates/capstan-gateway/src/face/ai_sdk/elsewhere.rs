@@ -34,7 +34,12 @@ pub(super) async fn response(app: &App, run: &Run, parts: &Parts) -> Result<Resp
 }
 
 /// Says where. That client sends no key there, so that the address has a ticket where one is needed.
-pub(super) async fn name(app: &App, run: &Run, parts: &Parts, headers: &mut HeaderMap) -> Result<(), Fault> {
+pub(super) async fn name(
+    app: &App,
+    run: &Run,
+    parts: &Parts,
+    headers: &mut HeaderMap,
+) -> Result<(), Fault> {
     let base = app.settings.public_url.as_deref().unwrap_or_default().trim_end_matches('/');
     let mut place = format!("{base}/v1/durable/{}?face=ai-sdk", run.stream_id);
     if let Some(key) = parts.extensions.get::<Caller>().and_then(|caller| caller.key.as_ref()) {

@@ -112,16 +112,23 @@ fn tool_event(event: &Event) -> Option<EventBody> {
 fn tool(fold: &mut Fold, body: EventBody, out: &mut Vec<Chunk>) {
     #[allow(clippy::wildcard_enum_match_arm)] // The other events are none of a call.
     match body {
-        EventBody::ToolCallStart { tool_call_id: id, tool_call_name: name, .. } => start(fold, id, name, out),
+        EventBody::ToolCallStart { tool_call_id: id, tool_call_name: name, .. } => {
+            start(fold, id, name, out)
+        }
         EventBody::ToolCallArgs { tool_call_id: id, delta } => {
             let Some(call) = fold.open.iter_mut().find(|call| call.id == id) else { return };
             call.arguments.push_str(&delta);
             if !call.is_known && !delta.is_empty() {
-                out.push(Chunk { input_text_delta: Some(delta), ..Chunk::call("tool-input-delta", id) });
+                out.push(Chunk {
+                    input_text_delta: Some(delta),
+                    ..Chunk::call("tool-input-delta", id)
+                });
             }
         }
         EventBody::ToolCallEnd { tool_call_id: id } => end(fold, &id, out),
-        EventBody::ToolCallResult { tool_call_id: id, content, .. } => result(fold, &id, &content, out),
+        EventBody::ToolCallResult { tool_call_id: id, content, .. } => {
+            result(fold, &id, &content, out)
+        }
         _ => {}
     }
 }

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use capstan_journal::Run;
-use capstan_protocol::{Close, ErrorSeverity, Fault, FaultKind, Payload, StreamError, StreamPacket};
+use capstan_protocol::{
+    Close, ErrorSeverity, Fault, FaultKind, Payload, StreamError, StreamPacket,
+};
 
 use super::ask::Manner;
 use super::chunk::{Chunk, raw};
@@ -132,7 +134,9 @@ impl Fold {
                 out.push(Chunk::data("data-capstan-warning", seq.to_string(), raw(error)));
             }
             // The gateway goes on by itself.
-            ErrorSeverity::Transient => out.push(Chunk::transient("data-capstan-attempt", raw(error))),
+            ErrorSeverity::Transient => {
+                out.push(Chunk::transient("data-capstan-attempt", raw(error)))
+            }
             ErrorSeverity::Fatal => self.fail(error, out),
         }
     }
@@ -149,7 +153,8 @@ impl Fold {
         let reason = close.reason();
         if reason == "error" && !self.has_failed {
             // Its ERROR would have been told before.
-            let error = Fault::new(FaultKind::AgentExecutionError).to_stream_error(Default::default());
+            let error =
+                Fault::new(FaultKind::AgentExecutionError).to_stream_error(Default::default());
             self.fail(&error, out);
         }
         if !self.has_failed {

@@ -133,7 +133,9 @@ impl UiPart {
         let (url, mime_type) = (self.url.as_deref()?, self.media_type.clone());
         let modality = modality(mime_type.as_deref().unwrap_or_default());
         match url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")) {
-            Some((_, content)) => Some(Part::Blob { content: content.to_owned(), modality, mime_type }),
+            Some((_, content)) => {
+                Some(Part::Blob { content: content.to_owned(), modality, mime_type })
+            }
             None => Some(Part::Uri { uri: url.to_owned(), modality, mime_type }),
         }
     }
@@ -231,7 +233,11 @@ mod tests {
         ]));
         let chat = told.to_chat(false);
         assert_eq!(roles(&chat), [Role::Assistant, Role::Tool, Role::Assistant]);
-        assert_eq!((chat[0].parts.len(), chat[2].parts.len()), (2, 1), "nobody answered the last call");
+        assert_eq!(
+            (chat[0].parts.len(), chat[2].parts.len()),
+            (2, 1),
+            "nobody answered the last call"
+        );
         assert_eq!(told.to_chat(true)[2].parts.len(), 2, "the run goes on with it");
         assert!(told.results().is_empty(), "the first step is history");
     }
@@ -247,7 +253,8 @@ mod tests {
         let answers = told.answers();
         assert_eq!(answers.len(), 2);
         assert_eq!(answers[0].payload.as_ref().unwrap().get(), r#"{"ok":1}"#);
-        let denied: Value = serde_json::from_str(answers[1].payload.as_ref().unwrap().get()).unwrap();
+        let denied: Value =
+            serde_json::from_str(answers[1].payload.as_ref().unwrap().get()).unwrap();
         assert_eq!(denied, json!({ "approved": false, "reason": "too much" }));
         assert_eq!(told.to_chat(true)[0].parts.len(), 1, "the call that is asked about stays");
     }

@@ -22,7 +22,8 @@ use crate::engine::resume::ResumePoint;
 use crate::engine::{lookup, runs};
 use crate::face::{self, Asker, Opening};
 use crate::openapi::{
-    self, Answer, Body, Content, Header, PathParameter, Refusals, Routes, Row, Tag, model, of_stream, of_user,
+    self, Answer, Body, Content, Header, PathParameter, Refusals, Routes, Row, Tag, model,
+    of_stream, of_user,
 };
 use crate::post;
 use crate::reader::View;
@@ -32,8 +33,10 @@ use crate::refusal::Refusal;
 /// it does no harm to those who were not.
 const RECENT: Duration = Duration::from_secs(5 * 60);
 
-const TAG: Tag =
-    Tag { name: "AI SDK", says: "The same runs as UI message streams, for `useChat` and its transports." };
+const TAG: Tag = Tag {
+    name: "AI SDK",
+    says: "The same runs as UI message streams, for `useChat` and its transports.",
+};
 
 const REFUSALS: Refusals = Refusals { status: status_of, content: Content::Text("text/plain") };
 
@@ -97,7 +100,10 @@ const POST: Row = Row {
     body: Some(&CHAT_BODY),
     answers: &[
         Answer {
-            links: &[of_stream("get", crate::access::WATCH), of_stream("delete", crate::access::WATCH)],
+            links: &[
+                of_stream("get", crate::access::WATCH),
+                of_stream("delete", crate::access::WATCH),
+            ],
             ..STREAM
         },
         ELSEWHERE,
@@ -132,7 +138,10 @@ const RESUME: Row = Row {
     answers: &[
         STREAM,
         ELSEWHERE,
-        Answer { status: 204, ..Answer::ok("Nothing is under way in this chat, nor was of late.", &[]) },
+        Answer {
+            status: 204,
+            ..Answer::ok("Nothing is under way in this chat, nor was of late.", &[])
+        },
     ],
     faults: &[FaultKind::StreamLost, FaultKind::ServiceUnavailable, FaultKind::JournalUnavailable],
     refusals: Some(&REFUSALS),
@@ -146,7 +155,11 @@ const STOP: Row = Row {
     says: "The page's own `stop()` only hangs up. This ends the run, for every tab; what was said stays.",
     places: &[&CHAT],
     answers: &[Answer { status: 204, ..Answer::ok("It is over, or was.", &[]) }],
-    faults: &[FaultKind::StreamNotFound, FaultKind::ServiceUnavailable, FaultKind::JournalUnavailable],
+    faults: &[
+        FaultKind::StreamNotFound,
+        FaultKind::ServiceUnavailable,
+        FaultKind::JournalUnavailable,
+    ],
     refusals: Some(&REFUSALS),
     ..Row::NONE
 };
@@ -257,7 +270,8 @@ async fn resume(
         }
         let point = ResumePoint::of_headers(&parts.headers)?;
         // A cursor of the run before: the chat has gone on, and the newest run is told whole.
-        let is_its = |point: &ResumePoint| point.cursor.is_none_or(|id| id.stream_id() == run.stream_id);
+        let is_its =
+            |point: &ResumePoint| point.cursor.is_none_or(|id| id.stream_id() == run.stream_id);
         let point = Some(point).filter(is_its).unwrap_or_default();
         let opening = Opening { run: &run, point, view: View::Get, parts: &parts, posted: None };
         post::watch(app, face, opening).await

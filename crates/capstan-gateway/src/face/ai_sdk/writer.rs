@@ -25,10 +25,16 @@ pub(super) struct AiSdkWriter {
 const OPENED: (u64, u32) = (0, 1);
 
 impl AiSdkWriter {
-    pub(super) fn new(stream: Uuid, facts: Facts, cursor: Option<Cursor>, has_continued: bool) -> Self {
+    pub(super) fn new(
+        stream: Uuid,
+        facts: Facts,
+        cursor: Option<Cursor>,
+        has_continued: bool,
+    ) -> Self {
         // A cursor of a whole packet has all of its chunks.
-        let seen = cursor
-            .map(|cursor| (cursor.seq, cursor.part.unwrap_or(if cursor.seq == 0 { 0 } else { u32::MAX })));
+        let seen = cursor.map(|cursor| {
+            (cursor.seq, cursor.part.unwrap_or(if cursor.seq == 0 { 0 } else { u32::MAX }))
+        });
         let seen = seen.filter(|seen| *seen >= OPENED);
         Self { stream, fold: Fold::new(facts), seen, has_continued }
     }
@@ -72,7 +78,9 @@ impl FaceWriter for AiSdkWriter {
         let mut out = Vec::new();
         Self::write(app, None, &self.fold.facts.start(), &mut out);
         if let Some(message) = self.fold.facts.continued.as_ref().filter(|_| !self.has_continued) {
-            restate::chunks(message).iter().for_each(|chunk| Self::write(app, None, chunk, &mut out));
+            restate::chunks(message)
+                .iter()
+                .for_each(|chunk| Self::write(app, None, chunk, &mut out));
         }
         let opened = Cursor::with_part(self.stream, OPENED.0, OPENED.1);
         Self::write(app, Some(&opened), &Chunk::of("start-step"), &mut out);

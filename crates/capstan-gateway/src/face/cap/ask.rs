@@ -34,7 +34,8 @@ impl Ask {
         let (messages, question) = (payload.messages.take(), question(&payload));
         let extras = payload.into_extras(text);
         let (messages, is_whole) = said(messages, question, !extras.answers.is_empty())?;
-        let (key, session) = (request.request_id.to_string(), request.context.session_id.to_string());
+        let (key, session) =
+            (request.request_id.to_string(), request.context.session_id.to_string());
         Ok(Self {
             agent_id: Some(request.context.agent_id),
             is_whole,
@@ -53,7 +54,11 @@ impl Ask {
         let is_answer = query.is_empty() && !extras.answers.is_empty();
         let message = (!is_answer).then(|| ChatMessage::user(query));
         let (key, messages) = (request.request_id.to_string(), message.into_iter().collect());
-        Ok(Self { profile: Profile::V2, extras, ..Self::new(key, request.context.session_id, messages) })
+        Ok(Self {
+            profile: Profile::V2,
+            extras,
+            ..Self::new(key, request.context.session_id, messages)
+        })
     }
 }
 
@@ -112,7 +117,9 @@ fn said(
         }
         (None, Some(text)) => Ok((vec![ChatMessage::user(text)], false)),
         (None, None) if has_answers => Ok((Vec::new(), false)),
-        (None, None) => Err(invalid(&DecodeError::value(PAYLOAD, "needs messages, query, input or resume"))),
+        (None, None) => {
+            Err(invalid(&DecodeError::value(PAYLOAD, "needs messages, query, input or resume")))
+        }
     }
 }
 
@@ -134,8 +141,7 @@ mod tests {
 
     #[test]
     fn the_last_user_message_is_the_turn_and_what_is_before_it_the_history() {
-        let text =
-            |role: &str, text: &str| json!({ "role": role, "parts": [{ "type": "text", "content": text }] });
+        let text = |role: &str, text: &str| json!({ "role": role, "parts": [{ "type": "text", "content": text }] });
         let ask = Ask::from_cap(&request(
             json!({ "messages": [text("user", "a"), text("assistant", "b"), text("user", "c")] }),
         ))
@@ -156,8 +162,7 @@ mod tests {
 
     #[test]
     fn results_and_answers_alone_are_a_request() {
-        let result =
-            json!({ "role": "tool", "parts": [{ "type": "tool_call_response", "id": "c", "response": 7 }] });
+        let result = json!({ "role": "tool", "parts": [{ "type": "tool_call_response", "id": "c", "response": 7 }] });
         let ask = Ask::from_cap(&request(json!({ "messages": [result] }))).unwrap();
         assert_eq!((ask.messages.iter().count(), ask.is_whole), (1, false));
         let answer = json!({ "interruptId": "i", "status": "cancelled" });
@@ -166,7 +171,10 @@ mod tests {
         let said = json!({ "role": "assistant", "parts": [] });
         for wrong in [json!([]), json!([said, result])] {
             let fault = Ask::from_cap(&request(json!({ "messages": wrong }))).unwrap_err();
-            assert!(fault.message().starts_with("payload.payload.messages: holds no message"), "{fault}");
+            assert!(
+                fault.message().starts_with("payload.payload.messages: holds no message"),
+                "{fault}"
+            );
         }
     }
 
@@ -176,7 +184,10 @@ mod tests {
             "tools": [{ "name": "f", "description": "d" }], "context": [{ "description": "d", "value": "v" }] })))
         .unwrap()
         .extras;
-        assert_eq!((ask.parameters.temperature, ask.tools.len(), ask.context.len()), (Some(0.5), 1, 1));
+        assert_eq!(
+            (ask.parameters.temperature, ask.tools.len(), ask.context.len()),
+            (Some(0.5), 1, 1)
+        );
         assert_eq!(ask.state.unwrap().get(), r#"{"n":1}"#);
         assert_eq!(ask.payload.to_map()["query"], "Hi");
         let fault = Ask::from_cap(&request(json!({ "query": "Hi", "tools": [{}] }))).unwrap_err();

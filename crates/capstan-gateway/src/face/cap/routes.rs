@@ -1,13 +1,17 @@
 //! `POST /v1/assist`, described.
 
-use capstan_protocol::{ChatMessage, FaultKind, Profile, ServiceRequest, ServiceResponse, StreamPacket, v2};
+use capstan_protocol::{
+    ChatMessage, FaultKind, Profile, ServiceRequest, ServiceResponse, StreamPacket, v2,
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::access::WATCH;
 use crate::answers::{RunMetrics, RunOutput};
-use crate::openapi::{self, Answer, Body, Content, Link, Row, Tag, model, of_session, of_stream, of_user};
+use crate::openapi::{
+    self, Answer, Body, Content, Link, Row, Tag, model, of_session, of_stream, of_user,
+};
 
 /// How the answer is told.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -22,7 +22,12 @@ pub(super) enum Items {
 }
 
 impl Items {
-    pub(super) async fn after(app: &App, run: &Run, after: u64, shape: Shape) -> Result<Self, Fault> {
+    pub(super) async fn after(
+        app: &App,
+        run: &Run,
+        after: u64,
+        shape: Shape,
+    ) -> Result<Self, Fault> {
         Ok(match shape {
             Shape::Packets => Self::Packets,
             Shape::AiSdk => Self::AiSdk(Box::new(ai_sdk::Items::after(app, run, after).await?)),

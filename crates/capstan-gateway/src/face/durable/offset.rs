@@ -45,7 +45,8 @@ mod tests {
 
     #[test]
     fn an_offset_is_twenty_digits_and_nothing_else() {
-        let run = Run { last_seq: 7, ..Claim::new("t", "k", Uuid::now_v7(), Timestamp::now()).to_run() };
+        let run =
+            Run { last_seq: 7, ..Claim::new("t", "k", Uuid::now_v7(), Timestamp::now()).to_run() };
         for (text, expected) in [
             (None, Some(0)),
             (Some("-1"), Some(0)),

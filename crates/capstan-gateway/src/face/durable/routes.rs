@@ -32,8 +32,10 @@ pub(crate) const READ: &str = "/v1/durable/{id}";
 /// How long a long poll waits for news: less than proxies and clients do.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-const TAG: Tag =
-    Tag { name: "Durable Streams", says: "Any run, for clients of Durable Streams. It only reads." };
+const TAG: Tag = Tag {
+    name: "Durable Streams",
+    says: "Any run, for clients of Durable Streams. It only reads.",
+};
 
 /// How to read.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -68,7 +70,8 @@ const NEXT: Header = Header {
 const FLAG: fn() -> serde_json::Value = || json!({ "const": "true" });
 const IS_UP_TO_DATE: Header =
     Header { name: "Stream-Up-To-Date", says: "There is nothing beyond it for now.", schema: FLAG };
-const IS_CLOSED: Header = Header { name: "Stream-Closed", says: "There never will be.", schema: FLAG };
+const IS_CLOSED: Header =
+    Header { name: "Stream-Closed", says: "There never will be.", schema: FLAG };
 const HEADERS: &[&Header] = &[&NEXT, &IS_UP_TO_DATE, &IS_CLOSED];
 
 const ROW: Row = Row {
@@ -83,7 +86,10 @@ const ROW: Row = Row {
             headers: HEADERS,
             ..Answer::ok(
                 "Items after the offset, as an array; with `live=sse` a stream of arrays (`data`) and offsets (`control`).",
-                &[Content::Json(model::<Vec<StreamPacket>>), Content::Events(model::<Vec<StreamPacket>>)],
+                &[
+                    Content::Json(model::<Vec<StreamPacket>>),
+                    Content::Events(model::<Vec<StreamPacket>>),
+                ],
             )
         },
         Answer {
@@ -149,7 +155,8 @@ fn shape_of(face: Option<&str>) -> Result<Shape, Fault> {
         None | Some("cap") => Ok(Shape::Packets),
         Some(ai_sdk::NAME) => Ok(Shape::AiSdk),
         Some(other) => {
-            let message = format!("face: {other:?} has no items; there are cap and {}", ai_sdk::NAME);
+            let message =
+                format!("face: {other:?} has no items; there are cap and {}", ai_sdk::NAME);
             Err(Fault::new(FaultKind::InvalidRequest).with_message(message))
         }
     }

@@ -34,8 +34,12 @@ impl DurableWriter {
         let next = Offset(self.last).to_string();
         let cursor = self.last.to_string();
         let told = match (is_closed, self.last >= self.tail) {
-            (true, _) => json!({ "streamNextOffset": next, "streamClosed": true, "upToDate": true }),
-            (false, true) => json!({ "streamNextOffset": next, "streamCursor": cursor, "upToDate": true }),
+            (true, _) => {
+                json!({ "streamNextOffset": next, "streamClosed": true, "upToDate": true })
+            }
+            (false, true) => {
+                json!({ "streamNextOffset": next, "streamCursor": cursor, "upToDate": true })
+            }
             (false, false) => json!({ "streamNextOffset": next, "streamCursor": cursor }),
         };
         sse::encode_json(None, Some("control"), &told.to_string(), out);
@@ -46,7 +50,8 @@ impl DurableWriter {
         let array = self.items.array(frames);
         sse::encode_json(None, Some("data"), &String::from_utf8_lossy(&array), &mut out);
         let last = frames.iter().last().and_then(sse::decode_packet);
-        let is_closed = last.as_ref().is_some_and(|packet| matches!(packet.payload, Payload::Close(_)));
+        let is_closed =
+            last.as_ref().is_some_and(|packet| matches!(packet.payload, Payload::Close(_)));
         self.last = last.map_or(self.last, |packet| packet.seq);
         self.control(is_closed, &mut out);
         if is_closed { Next::Last(out.into()) } else { Next::Write(out.into()) }

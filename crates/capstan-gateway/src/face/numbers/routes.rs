@@ -20,7 +20,9 @@ use crate::app::App;
 use crate::engine::resume::ResumePoint;
 use crate::engine::{lookup, runs};
 use crate::face::{self, Asker, Opening};
-use crate::openapi::{Answer, Content, Does, Header, PathParameter, Refusals, Routes, Row, Tag, model};
+use crate::openapi::{
+    Answer, Content, Does, Header, PathParameter, Refusals, Routes, Row, Tag, model,
+};
 use crate::reader::{self, View, Whole};
 use crate::refusal::Refusal;
 use crate::scopes::Operation;
@@ -39,18 +41,29 @@ const GET: Row = Row {
     tag: &TAG,
     summary: "Look, read on, or wait",
     places: &[&OWN_ID],
-    answers: &[Answer { headers: &[&NEXT], ..Answer::ok("Numbers.", &[Content::Text("text/plain")]) }],
+    answers: &[Answer {
+        headers: &[&NEXT],
+        ..Answer::ok("Numbers.", &[Content::Text("text/plain")])
+    }],
     refusals: Some(&REFUSALS),
     ..Row::NONE
 };
-const STOP: Row =
-    Row { tag: &TAG, summary: "Stop", places: &[&OWN_ID], does: Does::This(Operation::Stop), ..Row::NONE };
+const STOP: Row = Row {
+    tag: &TAG,
+    summary: "Stop",
+    places: &[&OWN_ID],
+    does: Does::This(Operation::Stop),
+    ..Row::NONE
+};
 const CHAT: Row =
     Row { tag: &TAG, summary: "The newest of a chat", places: &[&OWN_ID, &OWN_ID], ..Row::NONE };
 const CARD: Row = Row { tag: &TAG, summary: "What it can do", ..Row::NONE };
-const REFUSALS: Refusals = Refusals { status: status_of, content: Content::Json(model::<Question>) };
-const KEY: Header = Header { name: "Numbers-Key", says: "A key.", schema: || json!({ "type": "string" }) };
-const NEXT: Header = Header { name: "Numbers-Next", says: "Next.", schema: || json!({ "type": "string" }) };
+const REFUSALS: Refusals =
+    Refusals { status: status_of, content: Content::Json(model::<Question>) };
+const KEY: Header =
+    Header { name: "Numbers-Key", says: "A key.", schema: || json!({ "type": "string" }) };
+const NEXT: Header =
+    Header { name: "Numbers-Next", says: "Next.", schema: || json!({ "type": "string" }) };
 const OWN_ID: PathParameter =
     PathParameter { says: "Its own id.", schema: || json!({ "type": "string" }), example: "num_1" };
 
@@ -95,7 +108,11 @@ pub(super) fn for_tenants(face: Arc<Numbers>) -> Routes {
     };
     Routes::default()
         .start("/v1/numbers", face.clone(), &POST)
-        .get("/v1/numbers/{id}", handler(face.clone(), |a, c, f, i, r| Box::pin(look(a, c, f, i, r))), &GET)
+        .get(
+            "/v1/numbers/{id}",
+            handler(face.clone(), |a, c, f, i, r| Box::pin(look(a, c, f, i, r))),
+            &GET,
+        )
         .post(
             "/v1/numbers/{id}/stop",
             handler(face.clone(), |a, c, f, i, r| Box::pin(stop(a, c, f, i, r))),
@@ -118,7 +135,9 @@ type Serve = fn(
 
 pub(super) fn open() -> Routes {
     let card = async |State(app): State<App>| {
-        Json(json!({ "agents": app.agents().map(|agent| agent.name.to_string()).collect::<Vec<_>>() }))
+        Json(
+            json!({ "agents": app.agents().map(|agent| agent.name.to_string()).collect::<Vec<_>>() }),
+        )
     };
     Routes::default().get("/v1/numbers/card", card, &CARD)
 }
@@ -140,7 +159,8 @@ async fn look(
             (Some(after), Some(wait)) => batch(&app, &run, after, Duration::from_secs(wait)).await,
             (Some(after), None) => {
                 let point = ResumePoint::at(Cursor::new(run.stream_id, after));
-                let opening = Opening { run: &run, point, view: View::Get, parts: &parts, posted: None };
+                let opening =
+                    Opening { run: &run, point, view: View::Get, parts: &parts, posted: None };
                 post::watch(&app, &*face, opening).await
             }
             (None, _) => Ok(told(&reader::so_far(&app, &run).await?)),
@@ -153,7 +173,8 @@ async fn batch(app: &App, run: &Run, after: u64, wait: Duration) -> Result<Respo
     let batch = reader::poll(app, run, after, wait).await?;
     let packets = batch.frames.iter().filter_map(sse::decode_packet);
     let said: Vec<String> = packets.map(|packet| said(&packet.payload)).collect();
-    let told = json!({ "said": said, "is_up_to_date": batch.is_up_to_date, "is_over": batch.is_over });
+    let told =
+        json!({ "said": said, "is_up_to_date": batch.is_up_to_date, "is_over": batch.is_over });
     let mut response = Json(told).into_response();
     response.headers_mut().insert("numbers-next", HeaderValue::from(batch.last * PER_PACKET));
     Ok(response)

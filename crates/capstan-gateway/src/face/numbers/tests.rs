@@ -71,7 +71,13 @@ fn request(method: &str, uri: &str, headers: &[(&str, &str)], body: &Value) -> H
     request.extension(ConnectInfo(here)).body(Body::from(body.to_string())).unwrap()
 }
 
-async fn send(router: &Router, method: &str, uri: &str, headers: &[(&str, &str)], body: &Value) -> Response {
+async fn send(
+    router: &Router,
+    method: &str,
+    uri: &str,
+    headers: &[(&str, &str)],
+    body: &Value,
+) -> Response {
     router.clone().oneshot(request(method, uri, headers, body)).await.unwrap()
 }
 
@@ -113,7 +119,11 @@ async fn a_repeat_attaches_by_its_body_and_a_number_reads_on_without_a_preamble(
     let question = json!({ "chat": "c", "text": "/echo one two", "stream": true });
     let again = send(&router, "POST", "/v1/numbers", &[("numbers-repeat", "1")], &question).await;
     assert_eq!((id_of(&again), text(again).await), (id.clone(), whole.clone()));
-    assert_ne!(id_of(&ask(&router, "/echo one two").await), id, "without a key it is another question");
+    assert_ne!(
+        id_of(&ask(&router, "/echo one two").await),
+        id,
+        "without a key it is another question"
+    );
     let rest = get(&router, &format!("/v1/numbers/{id}?starting_after=10")).await;
     assert_eq!(text(rest).await, whole.split_once('\n').unwrap().1);
     let beyond = get(&router, &format!("/v1/numbers/{id}?starting_after=99990")).await;
@@ -139,7 +149,8 @@ async fn a_long_wait_is_the_gateways_where_nobody_comes_back() {
     assert!(told.contains("WARNING "), "{told}");
     assert!(told.ends_with("=completed\nover\n"), "{told}");
     // The same in one object.
-    let whole = send(&router, "POST", "/v1/numbers", &[], &json!({ "text": "/flaky 2 --wait 30" })).await;
+    let whole =
+        send(&router, "POST", "/v1/numbers", &[], &json!({ "text": "/flaky 2 --wait 30" })).await;
     assert!(!header(&whole, "x-stream-id").is_empty());
     assert_eq!(object(whole).await["status"], "completed");
 }
@@ -186,7 +197,9 @@ async fn silence_is_broken_in_its_own_words_and_a_body_lasts_as_long_as_it_may()
 #[tokio::test(start_paused = true)]
 async fn a_run_is_told_whole_in_every_state() {
     let router = plain().await;
-    let done = object(send(&router, "POST", "/v1/numbers", &[], &json!({ "text": "/echo hi" })).await).await;
+    let done =
+        object(send(&router, "POST", "/v1/numbers", &[], &json!({ "text": "/echo hi" })).await)
+            .await;
     assert_eq!((&done["status"], &done["text"]), (&json!("completed"), &json!("hi")));
     let id = done["id"].as_str().unwrap();
     assert_eq!(object(get(&router, &format!("/v1/numbers/{id}")).await).await, done);
@@ -279,7 +292,8 @@ async fn refusals_have_its_shape_even_before_it_sees_the_request() {
     assert_eq!(nowhere.status(), StatusCode::NOT_FOUND);
     assert_eq!(object(nowhere).await["wrong"], "route_not_found");
     let method =
-        send(&router, "DELETE", "/v1/numbers", &[("authorization", "Bearer sk")], &Value::Null).await;
+        send(&router, "DELETE", "/v1/numbers", &[("authorization", "Bearer sk")], &Value::Null)
+            .await;
     assert_eq!((method.status().as_u16(), header(&method, "allow")), (405, "POST"));
     assert_eq!(object(method).await["wrong"], "method_not_allowed");
 }

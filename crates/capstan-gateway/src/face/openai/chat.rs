@@ -130,13 +130,14 @@ impl Face for Chat {
     }
 
     fn owns(&self, path: &str) -> bool {
-        ELSEWHERE
-            .iter()
-            .any(|own| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+        ELSEWHERE.iter().any(|own| {
+            path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
     }
 
     async fn open(&self, app: &App, opening: Opening<'_>) -> Result<Box<dyn FaceWriter>, Fault> {
-        let wants_usage = opening.posted.is_some_and(|ask| ask::wants_usage(ask.extras.payload.get()));
+        let wants_usage =
+            opening.posted.is_some_and(|ask| ask::wants_usage(ask.extras.payload.get()));
         let taken_back = TakenBack::of(app, opening.run).await?;
         Ok(Box::new(ChatWriter::new(opening.run, wants_usage, taken_back, app.settings.exposure)))
     }

@@ -93,7 +93,10 @@ impl<'de> Deserialize<'de> for ImageUrl {
                 Ok(ImageUrl(url.to_owned()))
             }
 
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, members: A) -> Result<ImageUrl, A::Error> {
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                members: A,
+            ) -> Result<ImageUrl, A::Error> {
                 let members = serde::de::value::MapAccessDeserializer::new(members);
                 Object::deserialize(members).map(|object| ImageUrl(object.url))
             }
@@ -162,7 +165,10 @@ impl ContentPart {
                 let id = self.file_id.or(inside.file_id).map(|id| uploaded(id, Modality::Text));
                 data.or(id).ok_or_else(|| missing("file_data"))
             }
-            other => Err(DecodeError::value(format!("{place}.type"), format!("{other:?} is not understood"))),
+            other => Err(DecodeError::value(
+                format!("{place}.type"),
+                format!("{other:?} is not understood"),
+            )),
         }
     }
 }
@@ -198,19 +204,29 @@ mod tests {
     fn contents_of_both_apis_become_parts() {
         let text = |content: &str| Part::Text { content: content.into() };
         let png = || Some("image/png".to_owned());
-        let picture = Part::Blob { content: "AA==".into(), modality: Modality::Image, mime_type: png() };
-        let link =
-            Part::Uri { uri: "https://a.example/x".into(), modality: Modality::Image, mime_type: None };
+        let picture =
+            Part::Blob { content: "AA==".into(), modality: Modality::Image, mime_type: png() };
+        let link = Part::Uri {
+            uri: "https://a.example/x".into(),
+            modality: Modality::Image,
+            mime_type: None,
+        };
         for (json, expected) in [
             (r#""Hi""#, vec![text("Hi")]),
             ("null", vec![]),
-            (r#"[{"type":"text","text":"a"},{"text":"b","type":"input_text"}]"#, vec![text("a"), text("b")]),
+            (
+                r#"[{"type":"text","text":"a"},{"text":"b","type":"input_text"}]"#,
+                vec![text("a"), text("b")],
+            ),
             (
                 r#"[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]"#,
                 vec![picture.clone()],
             ),
             (r#"[{"type":"input_image","image_url":"data:image/png;base64,AA=="}]"#, vec![picture]),
-            (r#"[{"type":"input_image","image_url":"https://a.example/x","detail":"low"}]"#, vec![link]),
+            (
+                r#"[{"type":"input_image","image_url":"https://a.example/x","detail":"low"}]"#,
+                vec![link],
+            ),
             (
                 r#"[{"type":"file","file":{"file_id":"f"}}]"#,
                 vec![Part::File { file_id: "f".into(), modality: Modality::Text, mime_type: None }],
@@ -226,8 +242,14 @@ mod tests {
             ("5", "document: expected a string or an array, found integer 5"),
             (r#"[{"type":"song"}]"#, "content[0].type: \"song\" is not understood"),
             (r#"[{"type":"text"}]"#, "content[0].text: is missing"),
-            (r#"[{"type":"text","text":"x"},{"type":"image_url"}]"#, "content[1].image_url: is missing"),
-            (r#"[{"type":"image_url","image_url":{}}]"#, "[0].image_url.url: required member is absent"),
+            (
+                r#"[{"type":"text","text":"x"},{"type":"image_url"}]"#,
+                "content[1].image_url: is missing",
+            ),
+            (
+                r#"[{"type":"image_url","image_url":{}}]"#,
+                "[0].image_url.url: required member is absent",
+            ),
         ] {
             assert_eq!(parts(json).unwrap_err(), expected, "{json}");
         }

@@ -57,7 +57,8 @@ impl ApiError {
     fn as_told(fault: &Fault, kind: FaultKind, exposure: Exposure) -> Self {
         let details = fault.to_problem(exposure).details.unwrap_or_default();
         let param = details.get("path").and_then(Value::as_str).filter(|path| !path.is_empty());
-        let param = param.or((kind == FaultKind::AgentNotFound).then_some("model")).map(str::to_owned);
+        let param =
+            param.or((kind == FaultKind::AgentNotFound).then_some("model")).map(str::to_owned);
         Self {
             message: fault.message().to_owned(),
             kind_of: type_of(kind),
@@ -120,18 +121,23 @@ fn status_of(entry: &Entry) -> u16 {
 }
 
 fn status_of_kind(kind: FaultKind) -> u16 {
-    STATUSES.iter().find(|(known, _)| *known == kind).map_or(kind.entry().status, |(_, status)| *status)
+    STATUSES
+        .iter()
+        .find(|(known, _)| *known == kind)
+        .map_or(kind.entry().status, |(_, status)| *status)
 }
 
 /// A fault as an answer.
 pub(super) fn response(app: &App, fault: &Fault, asker: Asker<'_>) -> Response {
     // OpenAI answers an unknown key with 401, one that may not do this with 403.
     let is_stranger = matches!(asker, Asker::Stranger(_)) && !app.settings.is_local();
-    let is_unknown_key =
-        fault.kind() == FaultKind::TenantUnauthorized && is_stranger && !fault.details().contains_key(LACKS);
+    let is_unknown_key = fault.kind() == FaultKind::TenantUnauthorized
+        && is_stranger
+        && !fault.details().contains_key(LACKS);
     let kind = if is_unknown_key { FaultKind::TenantRequired } else { fault.kind() };
     let error = ApiError::as_told(fault, kind, app.settings.exposure);
-    let status = StatusCode::from_u16(status_of_kind(kind)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let status =
+        StatusCode::from_u16(status_of_kind(kind)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, Json(ErrorBody { error })).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -173,7 +179,10 @@ mod tests {
         for kind in FaultKind::ALL {
             let status = status_of_kind(*kind);
             if kind.entry().severity == ErrorSeverity::Fatal {
-                assert!(status < 501, "{kind}: {status} is repeated by clients that ignore x-should-retry");
+                assert!(
+                    status < 501,
+                    "{kind}: {status} is repeated by clients that ignore x-should-retry"
+                );
             } else {
                 assert_eq!(status, kind.entry().status, "{kind}");
             }
@@ -192,6 +201,9 @@ mod tests {
             (Some("messages[0].role"), "invalid_request")
         );
         let error = ApiError::of(&Fault::new(FaultKind::AgentNotFound), Exposure::Production);
-        assert_eq!((error.param.as_deref(), error.code.as_str()), (Some("model"), "model_not_found"));
+        assert_eq!(
+            (error.param.as_deref(), error.code.as_str()),
+            (Some("model"), "model_not_found")
+        );
     }
 }

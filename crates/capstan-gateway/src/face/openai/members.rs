@@ -72,10 +72,13 @@ pub(super) const VERBOSITY: Is = Is::Word(&["low", "medium", "high"]);
 
 /// Names the first member of a body that is not what it has to be. What is no object is told when it is decoded.
 pub(super) fn check(body: &[u8], own: &[Member]) -> Result<(), DecodeError> {
-    let Ok(all) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(body) else { return Ok(()) };
+    let Ok(all) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(body) else {
+        return Ok(());
+    };
     SHARED.iter().chain(own).try_for_each(|(name, is)| {
-        all.get(*name)
-            .map_or(Ok(()), |value| is.check(value.get()).map_err(|what| DecodeError::value(*name, what)))
+        all.get(*name).map_or(Ok(()), |value| {
+            is.check(value.get()).map_err(|what| DecodeError::value(*name, what))
+        })
     })
 }
 
@@ -91,8 +94,12 @@ impl Is {
             Self::Flag => read::<bool>(value).is_some(),
             Self::Object => read::<BTreeMap<String, IgnoredAny>>(value).is_some(),
             Self::Whole(least) => read::<i64>(value).is_some_and(|n| n >= least),
-            Self::Number(least, most) => read::<f64>(value).is_some_and(|n| (least..=most).contains(&n)),
-            Self::Word(words) => read::<String>(value).is_some_and(|word| words.contains(&word.as_str())),
+            Self::Number(least, most) => {
+                read::<f64>(value).is_some_and(|n| (least..=most).contains(&n))
+            }
+            Self::Word(words) => {
+                read::<String>(value).is_some_and(|word| words.contains(&word.as_str()))
+            }
             Self::Metadata => return metadata(value),
         };
         if is_right { Ok(()) } else { Err(format!("must be {}", self.name())) }
@@ -151,7 +158,11 @@ mod tests {
             ("metadata", json!({ "k": 1 }), "metadata: the value of \"k\" must be a string"),
             ("metadata", json!({ "k": null }), "metadata: the value of \"k\" must be a string"),
             ("metadata", json!(many), "metadata: has 17 members; 16 at most"),
-            ("metadata", json!({ "k".repeat(65): "" }), "metadata: has a key of more than 64 characters"),
+            (
+                "metadata",
+                json!({ "k".repeat(65): "" }),
+                "metadata: has a key of more than 64 characters",
+            ),
             (
                 "metadata",
                 json!({ "k": "ü".repeat(513) }),

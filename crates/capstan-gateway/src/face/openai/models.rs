@@ -15,7 +15,8 @@ use crate::face::Asker;
 use crate::openapi::{Answer, Content, PathParameter, Row, Tag, model};
 use crate::refusal::Refusal;
 
-pub(super) const TAG: Tag = Tag { name: "OpenAI", says: "The same runs in the words of OpenAI's API." };
+pub(super) const TAG: Tag =
+    Tag { name: "OpenAI", says: "The same runs in the words of OpenAI's API." };
 
 /// An agent.
 #[derive(Serialize, JsonSchema)]
@@ -60,8 +61,11 @@ pub(super) const GET: Row = Row {
     ..Row::NONE
 };
 
-const NAME: PathParameter =
-    PathParameter { says: "The name of an agent.", schema: || json!({ "type": "string" }), example: "demo" };
+const NAME: PathParameter = PathParameter {
+    says: "The name of an agent.",
+    schema: || json!({ "type": "string" }),
+    example: "demo",
+};
 
 pub(super) async fn list(State(app): State<App>) -> Response {
     let default = app.default_agent().map(|agent| agent.id);
@@ -71,11 +75,15 @@ pub(super) async fn list(State(app): State<App>) -> Response {
     Json(ModelList { object: "list", data }).into_response()
 }
 
-pub(super) async fn get(State(app): State<App>, Path(name): Path<String>) -> Result<Response, Refusal> {
+pub(super) async fn get(
+    State(app): State<App>,
+    Path(name): Path<String>,
+) -> Result<Response, Refusal> {
     if let Some(agent) = app.agent(&name) {
         return Ok(Json(Model::from(agent)).into_response());
     }
-    let fault = Fault::new(FaultKind::AgentNotFound).with_message(format!("No agent is called {name:?}."));
+    let fault =
+        Fault::new(FaultKind::AgentNotFound).with_message(format!("No agent is called {name:?}."));
     let shaped = errors::response(&app, &fault, Asker::Stranger("/v1/models"));
     Err(Refusal::from(fault).shaped_as(Some(shaped)))
 }

@@ -95,7 +95,13 @@ impl Output {
                 message.annotations.extend(annotations);
             }
             Said::Call { id, name } => {
-                self.calls.push(Call { seq, id, name, arguments: String::new(), is_answered: false });
+                self.calls.push(Call {
+                    seq,
+                    id,
+                    name,
+                    arguments: String::new(),
+                    is_answered: false,
+                });
             }
             Said::Arguments { id, more } => {
                 if let Some(call) = self.calls.iter_mut().rfind(|call| call.id == id) {
@@ -115,7 +121,9 @@ impl Output {
 
     /// A question to a person is a call whose output is the answer. One about a call of the agent's own stands for it.
     fn ask(&mut self, seq: u64, interrupt: &Interrupt) {
-        for call in self.calls.iter_mut().filter(|call| Some(&call.id) == interrupt.tool_call_id.as_ref()) {
+        for call in
+            self.calls.iter_mut().filter(|call| Some(&call.id) == interrupt.tool_call_id.as_ref())
+        {
             call.is_answered = true;
         }
         let arguments = serde_json::to_string(interrupt).unwrap_or_default();
@@ -232,8 +240,10 @@ impl Said {
             EventView::Thought(trace) => Self::Thought(trace.thought),
             EventView::Citations(block) => {
                 let sources = block.citations.into_iter();
-                let source =
-                    |item: capstan_protocol::CitationItem| Source { url: item.uri.into(), title: item.title };
+                let source = |item: capstan_protocol::CitationItem| Source {
+                    url: item.uri.into(),
+                    title: item.title,
+                };
                 Self::Citations(sources.map(source).collect())
             }
             EventView::Reset(reset) => Self::Reset(reset),
@@ -247,8 +257,12 @@ impl Said {
         let text = |name: &str| event.data.get(name).and_then(Value::as_str).map(str::to_owned);
         let Some(id) = text("toolCallId") else { return Self::Other };
         match event.kind.as_deref() {
-            Some("TOOL_CALL_START") => Self::Call { id, name: text("toolCallName").unwrap_or_default() },
-            Some("TOOL_CALL_ARGS") => Self::Arguments { id, more: text("delta").unwrap_or_default() },
+            Some("TOOL_CALL_START") => {
+                Self::Call { id, name: text("toolCallName").unwrap_or_default() }
+            }
+            Some("TOOL_CALL_ARGS") => {
+                Self::Arguments { id, more: text("delta").unwrap_or_default() }
+            }
             Some("TOOL_CALL_RESULT") => Self::Result { id },
             _ => Self::Nothing,
         }
@@ -294,7 +308,12 @@ mod tests {
     fn output(payloads: Vec<Payload>) -> Output {
         let mut output = Output::default();
         for (seq, payload) in (1..).zip(payloads) {
-            output.take(&StreamPacket { stream_id: Uuid::nil(), seq, t: Timestamp::now(), payload });
+            output.take(&StreamPacket {
+                stream_id: Uuid::nil(),
+                seq,
+                t: Timestamp::now(),
+                payload,
+            });
         }
         output
     }
@@ -305,7 +324,8 @@ mod tests {
 
     #[test]
     fn a_call_that_the_agent_answers_itself_is_not_the_callers() {
-        let call = |id: &str| said("TOOL_CALL_START", json!({ "toolCallId": id, "toolCallName": "f" }));
+        let call =
+            |id: &str| said("TOOL_CALL_START", json!({ "toolCallId": id, "toolCallName": "f" }));
         let output = output(vec![
             Payload::Delta("Wait. ".into()),
             call("own"),
@@ -316,7 +336,8 @@ mod tests {
             said("TOOL_CALL_ARGS", json!({ "toolCallId": "callers", "delta": ":1}" })),
         ]);
         assert_eq!(output.text(), "Wait. \n\n**42**\n\n");
-        let calls: Vec<_> = output.calls().map(|call| (call.id.as_str(), call.arguments.as_str())).collect();
+        let calls: Vec<_> =
+            output.calls().map(|call| (call.id.as_str(), call.arguments.as_str())).collect();
         assert_eq!(calls, [("callers", "{\"a\":1}")]);
     }
 

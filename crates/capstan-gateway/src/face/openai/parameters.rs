@@ -37,7 +37,8 @@ pub(super) fn tools(specs: Vec<ToolSpec>) -> Result<Vec<Tool>, DecodeError> {
 
 fn tool(n: usize, spec: ToolSpec) -> Result<Tool, DecodeError> {
     if spec.kind != "function" {
-        let what = format!("{:?} is not understood: the tools of a request are functions", spec.kind);
+        let what =
+            format!("{:?} is not understood: the tools of a request are functions", spec.kind);
         return Err(DecodeError::value(format!("tools[{n}].type"), what));
     }
     let missing = || DecodeError::value(format!("tools[{n}].name"), "is missing");
@@ -75,7 +76,10 @@ pub(super) fn tool_choice(raw: Option<RawJson>) -> Result<Option<ToolChoice>, De
     }
     let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return Ok(None) };
     let wrong = || {
-        DecodeError::value("tool_choice", "must be none, auto, required, or an object that names a function")
+        DecodeError::value(
+            "tool_choice",
+            "must be none, auto, required, or an object that names a function",
+        )
     };
     if let Ok(word) = raw.decode::<String>() {
         return match word.as_str() {
@@ -127,7 +131,9 @@ pub(super) fn response_format(
                 strict: given.strict.unwrap_or_default(),
             })))
         }
-        other => Err(DecodeError::value(format!("{place}.type"), format!("{other:?} is not understood"))),
+        other => {
+            Err(DecodeError::value(format!("{place}.type"), format!("{other:?} is not understood")))
+        }
     }
 }
 

@@ -60,10 +60,14 @@ fn is_repeat(parts: &Parts) -> bool {
 /// The newest run of this very body that may be what is repeated, and that nobody reads.
 async fn repeated(app: &App, request: &Request<'_>, face: &str) -> Result<Option<Run>, Fault> {
     let hash = request.hash.map(|byte| format!("{byte:02x}")).concat();
-    let named = app.journal.store().named(request.tenant, NameKind::BodyHash, &hash, None, MOST).await;
+    let named =
+        app.journal.store().named(request.tenant, NameKind::BodyHash, &hash, None, MOST).await;
     let now = app.wall.now();
     let is_candidate = |run: &Run| {
-        run.face == face && is_keyless(run) && between(run.created_at, now) <= WITHIN && is_worth_it(run)
+        run.face == face
+            && is_keyless(run)
+            && between(run.created_at, now) <= WITHIN
+            && is_worth_it(run)
     };
     for run in named.map_err(journal_fault)?.into_iter().filter(is_candidate) {
         if let Some(reading) = Reading::alone(app, &run).await {

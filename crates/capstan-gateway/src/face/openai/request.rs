@@ -103,7 +103,8 @@ pub(super) fn wants_all_events(parts: &Parts) -> bool {
 pub(super) fn key_of(parts: &Parts) -> Result<Option<&str>, Fault> {
     let Some(value) = parts.headers.get(KEY.name) else { return Ok(None) };
     let key = value.to_str().ok().filter(|key| !key.is_empty() && key.len() <= LONGEST_ID);
-    let wrong = || DecodeError::value(KEY.name, format!("must have 1 to {LONGEST_ID} plain characters"));
+    let wrong =
+        || DecodeError::value(KEY.name, format!("must have 1 to {LONGEST_ID} plain characters"));
     key.map(Some).ok_or_else(|| invalid(&wrong()))
 }
 

@@ -60,7 +60,13 @@ impl Face for Responses {
     }
 
     /// An answer that goes on from another one stays in its conversation.
-    async fn complete(&self, app: &App, tenant: &str, _: &Parts, ask: &mut Ask) -> Result<(), Fault> {
+    async fn complete(
+        &self,
+        app: &App,
+        tenant: &str,
+        _: &Parts,
+        ask: &mut Ask,
+    ) -> Result<(), Fault> {
         parameters::check_agent(app, ask, "text.format")?;
         if ask.chat.is_some() {
             self.unstored.note(tenant);
@@ -76,7 +82,8 @@ impl Face for Responses {
         }
         let Some(previous) = ask.previous else { return Ok(()) };
         let found = lookup::by_stream(app, tenant, &previous.to_string()).await;
-        let run = found.ok().filter(|run| run.face == NAME).ok_or_else(|| unknown_previous(previous))?;
+        let run =
+            found.ok().filter(|run| run.face == NAME).ok_or_else(|| unknown_previous(previous))?;
         if run.state != RunState::Closed {
             let wrong = DecodeError::value(PREVIOUS, "is still being answered");
             return Err(invalid(&wrong));
@@ -125,8 +132,9 @@ impl Face for Responses {
                 let whole = reader::follow::<Output>(app, run).await?;
                 whole.fault().map_or(Ok(whole), Err)?
             };
-            Ok(whole
-                .told(|whole| Json(ResponseObject::of(whole, &echo, app.settings.exposure)).into_response()))
+            Ok(whole.told(|whole| {
+                Json(ResponseObject::of(whole, &echo, app.settings.exposure)).into_response()
+            }))
         };
         let asker = Asker::Client(request.parts, request.ask);
         Some(told.await.unwrap_or_else(|fault| face::refusal(app, self, fault, asker).of_a_run()))
@@ -137,7 +145,9 @@ impl Face for Responses {
     }
 
     fn owns(&self, path: &str) -> bool {
-        path == "/v1/responses" || path.starts_with("/v1/responses/") || path.starts_with("/v1/conversations")
+        path == "/v1/responses"
+            || path.starts_with("/v1/responses/")
+            || path.starts_with("/v1/conversations")
     }
 
     async fn keep_house(&self, app: &App) {
@@ -150,7 +160,11 @@ impl Face for Responses {
             None => echo_of(app, opening.run).await?,
         };
         let manner = Manner {
-            after: opening.parts.extensions.get::<StartingAfter>().map(|StartingAfter(after)| *after),
+            after: opening
+                .parts
+                .extensions
+                .get::<StartingAfter>()
+                .map(|StartingAfter(after)| *after),
             has_all_events: request::wants_all_events(opening.parts),
             taken_back: TakenBack::of(app, opening.run).await?,
         };

@@ -16,7 +16,8 @@ pub(super) fn curl(operation: Operation<'_>) -> String {
     if operation.method == "delete" {
         words.push("-X DELETE".into());
     }
-    let body = members(&operation.told["requestBody"]["content"]["application/json"]["examples"]).next();
+    let body =
+        members(&operation.told["requestBody"]["content"]["application/json"]["examples"]).next();
     if operation.method == "post" && body.is_none() {
         words.push("-X POST".into());
     }

@@ -37,7 +37,9 @@ fn value(value: &Value) -> String {
 
 fn plain(kind_name: &str, schema: &Value) -> String {
     match (kind_name, schema["format"].as_str()) {
-        ("array", _) => format!("list of {}", schema.get("items").map_or("anything".to_owned(), kind)),
+        ("array", _) => {
+            format!("list of {}", schema.get("items").map_or("anything".to_owned(), kind))
+        }
         ("string", Some(format)) => format!("string, {}", escape(format)),
         (other, _) => escape(other),
     }
@@ -45,7 +47,8 @@ fn plain(kind_name: &str, schema: &Value) -> String {
 
 /// A model: its members as a table where it has some, its choices, or what it is.
 pub(super) fn definition(schema: &Value) -> String {
-    let choices: Vec<&Value> = ["anyOf", "oneOf"].iter().flat_map(|name| array(&schema[*name])).collect();
+    let choices: Vec<&Value> =
+        ["anyOf", "oneOf"].iter().flat_map(|name| array(&schema[*name])).collect();
     if choices.iter().any(|choice| choice.get("properties").is_some()) {
         let all: String = choices.into_iter().map(definition).collect();
         return format!("<p>One of:</p>{all}");

@@ -15,7 +15,8 @@ pub(super) fn told(responses: &Value) -> String {
         members(responses).filter(|(status, _)| status.as_str() >= "400").collect();
     let rows: String = refused.iter().map(|(status, response)| rows(status, response)).collect();
     let statuses: Vec<&str> = refused.iter().map(|(status, _)| status.as_str()).collect();
-    let shapes: BTreeSet<String> = refused.iter().flat_map(|(_, response)| shapes(response)).collect();
+    let shapes: BTreeSet<String> =
+        refused.iter().flat_map(|(_, response)| shapes(response)).collect();
     format!(
         "<details><summary>Refusals: {}</summary>{}{}</details>",
         statuses.join(", "),
@@ -34,7 +35,8 @@ fn shapes(response: &Value) -> impl Iterator<Item = String> {
 /// A line of the description tells a code.
 fn rows(status: &str, response: &Value) -> String {
     let lines = response["description"].as_str().unwrap_or_default().lines();
-    let codes = lines.filter_map(|line| line.strip_prefix("- `")?.split_once('`').map(|(code, _)| code));
+    let codes =
+        lines.filter_map(|line| line.strip_prefix("- `")?.split_once('`').map(|(code, _)| code));
     let entries = codes.filter_map(|code| CATALOGUE.iter().find(|entry| code == entry.code));
     let row = |entry: &Entry| {
         format!(

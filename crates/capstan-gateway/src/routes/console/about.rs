@@ -35,7 +35,9 @@ pub(crate) const HEALTH: Row = Row {
 pub(crate) async fn me(State(app): State<App>, visitor: Visitor) -> Json<Me> {
     let console = &app.settings.console;
     let may = match &visitor {
-        Visitor::Operator(operator) => Right::ALL.into_iter().filter(|right| operator.may(*right)).collect(),
+        Visitor::Operator(operator) => {
+            Right::ALL.into_iter().filter(|right| operator.may(*right)).collect()
+        }
         Visitor::Tenant(caller) | Visitor::Local(caller) => {
             let may_act = visitor.may_act(&app, Act::Stop, &caller.tenant);
             let act = Some(Right::Act).filter(|_| may_act);
@@ -56,7 +58,10 @@ pub(crate) async fn me(State(app): State<App>, visitor: Visitor) -> Json<Me> {
     })
 }
 
-pub(crate) async fn health(State(app): State<App>, visitor: Visitor) -> Result<Json<Health>, Refusal> {
+pub(crate) async fn health(
+    State(app): State<App>,
+    visitor: Visitor,
+) -> Result<Json<Health>, Refusal> {
     Ok(Json(line(&app, &visitor).await?))
 }
 
@@ -67,7 +72,12 @@ pub(super) async fn line(app: &App, visitor: &Visitor) -> Result<Health, Refusal
         running,
         waiting,
         responses,
-        append_p95_ms: app.console.load(app).append_p95.filter(|_| visitor.sees_server()).map(millis),
+        append_p95_ms: app
+            .console
+            .load(app)
+            .append_p95
+            .filter(|_| visitor.sees_server())
+            .map(millis),
         faults_5m: faults_lately(app, visitor, 300),
         version: env!("CARGO_PKG_VERSION"),
         uptime_seconds: app.started.elapsed().as_secs_f64(),

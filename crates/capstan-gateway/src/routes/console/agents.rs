@@ -92,7 +92,10 @@ pub(crate) struct Percentiles {
 
 impl Percentiles {
     fn of(counts: &Counts) -> Self {
-        Self { p50: percentile(&counts.first_packet, 50), p95: percentile(&counts.first_packet, 95) }
+        Self {
+            p50: percentile(&counts.first_packet, 50),
+            p95: percentile(&counts.first_packet, 95),
+        }
     }
 }
 
@@ -161,7 +164,8 @@ fn described(
     let endpoint = agent.agent.endpoint().filter(|_| visitor.sees_server());
     let timeouts = &app.settings.timeouts;
     // What an agent did last may have been somebody else's run.
-    let latest = Some(app.console.rollups.latest_of(&agent.name)).filter(|_| visitor.tenants().is_none());
+    let latest =
+        Some(app.console.rollups.latest_of(&agent.name)).filter(|_| visitor.tenants().is_none());
     let latest = latest.unwrap_or_default();
     #[allow(clippy::cast_precision_loss)]
     let ratio = |a: u64, b: u64| (b > 0).then(|| a as f64 / b as f64);
@@ -177,7 +181,10 @@ fn described(
         key_set: endpoint.as_ref().map(|endpoint| endpoint.has_key),
         host: endpoint.map(|endpoint| endpoint.host),
         max_attempts: agent.agent.max_attempts(),
-        timeouts: AgentTimeouts { run: timeouts.run.as_secs_f64(), idle: timeouts.idle.as_secs_f64() },
+        timeouts: AgentTimeouts {
+            run: timeouts.run.as_secs_f64(),
+            idle: timeouts.idle.as_secs_f64(),
+        },
         running,
         waiting,
         outcomes,
@@ -191,7 +198,10 @@ fn described(
             .agent
             .members()
             .into_iter()
-            .map(|member| Member { name: member.name.to_string(), breaker: breaker(member.breaker) })
+            .map(|member| Member {
+                name: member.name.to_string(),
+                breaker: breaker(member.breaker),
+            })
             .collect(),
     }
 }

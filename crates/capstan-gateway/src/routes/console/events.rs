@@ -18,7 +18,11 @@ pub(crate) const EVENTS: Row = Row {
         `refused`; `state` at the beginning and when the server drains; `lagged` if some were missed, or more came than a hundred a second, after which one asks anew. A comment \
         every 15 seconds. Twenty may listen at once.",
     answers: &[Answer::ok("The events.", &[Content::Events(model::<FeedEvent>)])],
-    faults: &[FaultKind::RouteNotFound, FaultKind::ServiceUnavailable, FaultKind::JournalUnavailable],
+    faults: &[
+        FaultKind::RouteNotFound,
+        FaultKind::ServiceUnavailable,
+        FaultKind::JournalUnavailable,
+    ],
     ..Row::NONE
 };
 

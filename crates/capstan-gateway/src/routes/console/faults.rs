@@ -99,7 +99,8 @@ pub(crate) async fn faults(
     let to = params.until.unwrap_or_else(|| app.wall.now());
     let from = params.since.unwrap_or_else(|| before(to, DAY));
     // Others' numbers are in the store alone.
-    let is_recent = from >= before(app.wall.now(), DAY + MINUTE) && !app.journal.store().is_shared();
+    let is_recent =
+        from >= before(app.wall.now(), DAY + MINUTE) && !app.journal.store().is_shared();
     let mut sums = Sums::default();
     if is_recent {
         let is_seen = |key: &RollupKey| sees(&visitor, key);

@@ -6,7 +6,8 @@ use capstan_protocol::{CATALOGUE, FaultKind, Timestamp};
 use crate::app::App;
 use crate::console::visitor::Visitor;
 
-pub(super) const FAULTS_OF_ANY: &[FaultKind] = &[FaultKind::RouteNotFound, FaultKind::JournalUnavailable];
+pub(super) const FAULTS_OF_ANY: &[FaultKind] =
+    &[FaultKind::RouteNotFound, FaultKind::JournalUnavailable];
 pub(super) const MINUTE: i64 = 60;
 pub(super) const HOUR: i64 = 3600;
 pub(super) const DAY: i64 = 24 * HOUR;
@@ -31,6 +32,8 @@ pub(super) fn all_faults(counts: &Counts) -> u64 {
 pub(super) fn faults_lately(app: &App, visitor: &Visitor, seconds: i64) -> u64 {
     let (now, mut sum) = (app.wall.now(), 0_u64);
     let is_seen = |key: &RollupKey| key.is_fault && sees(visitor, key);
-    app.console.rollups.since(before(now, seconds), now, is_seen, |_, _, counts| sum += all_faults(counts));
+    app.console
+        .rollups
+        .since(before(now, seconds), now, is_seen, |_, _, counts| sum += all_faults(counts));
     sum
 }

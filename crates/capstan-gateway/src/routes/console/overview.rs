@@ -43,7 +43,10 @@ pub(crate) const OVERVIEW: Row = Row {
     ..Row::NONE
 };
 
-pub(crate) async fn overview(State(app): State<App>, visitor: Visitor) -> Result<Json<Overview>, Refusal> {
+pub(crate) async fn overview(
+    State(app): State<App>,
+    visitor: Visitor,
+) -> Result<Json<Overview>, Refusal> {
     let _one = app.limiter.heavy.answer(&visitor.payer()).await;
     let attention = attention::of(&app, &visitor).await?;
     let now = app.wall.now();

@@ -21,7 +21,10 @@ pub(crate) const REPLICAS: Row = Row {
     ..Row::NONE
 };
 
-pub(crate) async fn replicas(State(app): State<App>, visitor: Visitor) -> Result<Json<ReplicaList>, Refusal> {
+pub(crate) async fn replicas(
+    State(app): State<App>,
+    visitor: Visitor,
+) -> Result<Json<ReplicaList>, Refusal> {
     if !visitor.sees_server() {
         return Err(FaultKind::RouteNotFound.into());
     }

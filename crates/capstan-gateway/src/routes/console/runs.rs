@@ -117,7 +117,12 @@ pub(crate) async fn list(
     // Sessions whose names are not told cannot be asked for either.
     let is_told = |run: &&Run| !by_session || visitor.sees_sessions_of(&app, &run.tenant);
     Ok(Json(RunRows {
-        runs: page.runs.iter().filter(is_told).map(|run| RunRow::new(&app, &visitor, run)).collect(),
+        runs: page
+            .runs
+            .iter()
+            .filter(is_told)
+            .map(|run| RunRow::new(&app, &visitor, run))
+            .collect(),
         next: page.next,
         looked_back_to: page.looked_back_to,
         complete: page.next.is_none(),
@@ -132,7 +137,8 @@ fn query_of(visitor: &Visitor, params: ListParams) -> Result<Option<RunQuery>, F
         Fault::new(FaultKind::InvalidRequest).with_message(message)
     };
     let status = params.state.filter(|word| !word.is_empty());
-    let status = status.map(|word| Status::of_word(&word).ok_or_else(|| unknown(&word))).transpose()?;
+    let status =
+        status.map(|word| Status::of_word(&word).ok_or_else(|| unknown(&word))).transpose()?;
     let some = |word: Option<String>| word.filter(|word| !word.is_empty());
     let tenants = match some(params.tenant) {
         Some(tenant) if visitor.sees(&tenant) => Some(vec![tenant]),
@@ -194,7 +200,8 @@ async fn owner_of(app: &App, visitor: &Visitor, run: &Run) -> Result<Option<Stri
     }
     let next = Uuid::from_u128(run.stream_id.as_u128().saturating_add(1));
     let (from, before, status) = (Some(run.stream_id), Some(next), Some(Status::Running));
-    let page = store.page(RunQuery { from, before, status, limit: 1, ..RunQuery::default() }).await?;
+    let page =
+        store.page(RunQuery { from, before, status, limit: 1, ..RunQuery::default() }).await?;
     Ok(page.runs.into_iter().next().and_then(|run| run.owner))
 }
 

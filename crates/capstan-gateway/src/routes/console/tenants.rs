@@ -63,7 +63,10 @@ pub(crate) const TENANTS: Row = Row {
     ..Row::NONE
 };
 
-pub(crate) async fn tenants(State(app): State<App>, visitor: Visitor) -> Result<Json<TenantTable>, Refusal> {
+pub(crate) async fn tenants(
+    State(app): State<App>,
+    visitor: Visitor,
+) -> Result<Json<TenantTable>, Refusal> {
     let mut tenants = Vec::new();
     for name in visitor.known_tenants(&app).into_iter().take(MOST_TENANTS) {
         tenants.push(used_by(&app, name).await?);
@@ -74,7 +77,8 @@ pub(crate) async fn tenants(State(app): State<App>, visitor: Visitor) -> Result<
 async fn used_by(app: &App, name: String) -> Result<TenantDetails, Refusal> {
     let (limits, now) = (&app.settings.limits, app.wall.now());
     let (usage, quota) = (app.journal.store().usage(&name, "").await?, app.quota_of(&name));
-    let retention = app.settings.tenants.retention(&app.settings.retention, limits.unstored_bytes_per_tenant);
+    let retention =
+        app.settings.tenants.retention(&app.settings.retention, limits.unstored_bytes_per_tenant);
     let kept = retention.tenants.get(&name);
     let today = now.as_micros().div_euclid(DAY * 1_000_000);
     let tokens = if usage.tokens.day.window >= today { usage.tokens.day.tokens } else { 0 };
@@ -94,7 +98,10 @@ async fn used_by(app: &App, name: String) -> Result<TenantDetails, Refusal> {
             quota.per_minute.map(|most| most.get().into()),
         ),
         sessions: of(usage.sessions, quota.sessions),
-        bytes: of(usage.bytes, kept.and_then(|kept| kept.max_bytes).into_iter().chain(quota.bytes).min()),
+        bytes: of(
+            usage.bytes,
+            kept.and_then(|kept| kept.max_bytes).into_iter().chain(quota.bytes).min(),
+        ),
         tokens_today: of(tokens, quota.tokens_per_day),
         retention: TenantKept {
             max_age_seconds: kept.map_or(retention.max_age, |kept| kept.max_age).as_secs_f64(),

@@ -65,8 +65,10 @@ impl Issuer {
 
     /// A token that says that something of it has to be understood.
     pub(crate) fn critical(&self, claims: &Value) -> String {
-        let header = json!({ "alg": "EdDSA", "kid": "EdDSA", "crit": ["word"], "word": 1 }).to_string();
-        let said = format!("{}.{}", base64(header.as_bytes()), base64(claims.to_string().as_bytes()));
+        let header =
+            json!({ "alg": "EdDSA", "kid": "EdDSA", "crit": ["word"], "word": 1 }).to_string();
+        let said =
+            format!("{}.{}", base64(header.as_bytes()), base64(claims.to_string().as_bytes()));
         format!("{said}.{}", base64(&self.signature("EdDSA", said.as_bytes())))
     }
 

@@ -10,8 +10,8 @@ use capstan_demo::Demo;
 use capstan_gateway::{Gateway, Settings, serve};
 use capstan_journal::{Journal, TailLimits};
 use capstan_protocol::{
-    AgentRequest, Event, Payload, Problem, ServiceRequest, SessionContext, StreamError, StreamPacket,
-    UserContext, sse,
+    AgentRequest, Event, Payload, Problem, ServiceRequest, SessionContext, StreamError,
+    StreamPacket, UserContext, sse,
 };
 use capstan_stores::{Durability, open};
 use tokio::net::TcpListener;
@@ -145,7 +145,9 @@ pub(crate) async fn all(response: reqwest::Response) -> Vec<StreamPacket> {
 pub(crate) fn text(packets: &[StreamPacket]) -> String {
     packets
         .iter()
-        .filter_map(|p| if let Payload::Delta(text) = &p.payload { Some(text.as_str()) } else { None })
+        .filter_map(
+            |p| if let Payload::Delta(text) = &p.payload { Some(text.as_str()) } else { None },
+        )
         .collect()
 }
 
@@ -160,7 +162,9 @@ pub(crate) fn errors(packets: &[StreamPacket]) -> Vec<&StreamError> {
 pub(crate) fn event_types(packets: &[StreamPacket]) -> Vec<String> {
     packets
         .iter()
-        .filter_map(|p| if let Payload::Event(raw) = &p.payload { Event::of(raw).kind } else { None })
+        .filter_map(
+            |p| if let Payload::Event(raw) = &p.payload { Event::of(raw).kind } else { None },
+        )
         .collect()
 }
 
@@ -171,7 +175,8 @@ pub(crate) fn stream_of(response: &reqwest::Response) -> String {
 /// The problem of a refusal, whose status and wait agree with its headers.
 pub(crate) async fn problem(response: reqwest::Response) -> Problem {
     assert_eq!(response.headers()["content-type"], "application/problem+json");
-    let (status, wait) = (response.status().as_u16(), response.headers().get("retry-after").cloned());
+    let (status, wait) =
+        (response.status().as_u16(), response.headers().get("retry-after").cloned());
     let problem: Problem = response.json().await.unwrap();
     assert_eq!(problem.status, status);
     assert_eq!(

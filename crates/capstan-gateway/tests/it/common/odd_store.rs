@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{
-    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, Journal, JournalError, NameKind, Query, Quota,
-    Retention, Run, RunPage, RunState, Secret, Store, StoredTurn, TailLimits, Usage,
+    Claim, Claimed, ErrorKind, Expired, Found, Frame, Health, Journal, JournalError, NameKind,
+    Query, Quota, Retention, Run, RunPage, RunState, Secret, Store, StoredTurn, TailLimits, Usage,
 };
 use capstan_protocol::Timestamp;
 use capstan_stores::{Durability, open};
@@ -136,7 +136,12 @@ impl Store for OddStore {
         self.store.body(stream).await
     }
 
-    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
+    async fn append(
+        &self,
+        stream: Uuid,
+        attempt: u32,
+        frames: Vec<Frame>,
+    ) -> Result<(), JournalError> {
         for _ in 0..if self.is_slow { 1000 } else { 0 } {
             tokio::task::yield_now().await;
         }
@@ -195,7 +200,12 @@ impl Store for OddStore {
         self.store.is_expired(tenant, stream).await
     }
 
-    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
+    async fn list(
+        &self,
+        tenant: &str,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError> {
         self.looks.fetch_add(1, Ordering::Relaxed);
         self.take_time().await;
         self.store.list(tenant, before, limit).await

@@ -29,7 +29,8 @@ impl io::Write for Log {
 async fn whoever_looks_at_what_was_said_and_whatever_is_done_is_on_the_record() {
     let log = Log::default();
     let writer = log.clone();
-    let lines = tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone());
+    let lines =
+        tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone());
     let _guard = tracing::subscriber::set_default(lines.finish());
     let server = start(settings()).await;
     let request = ask("/hang");
@@ -80,8 +81,15 @@ async fn whoever_looks_at_what_was_said_and_whatever_is_done_is_on_the_record() 
     assert_eq!(told, expected, "{text}");
     assert!(audit.iter().all(|line| line["owner"] == "a"));
     let (of_session, of_run) = audit.split_last().unwrap();
-    assert!(of_run.iter().all(|line| line["stream"] == stream.as_str() && line.get("session").is_none()));
-    assert_eq!((&of_session["session"], of_session.get("stream")), (&session.to_string().into(), None));
+    assert!(
+        of_run
+            .iter()
+            .all(|line| line["stream"] == stream.as_str() && line.get("session").is_none())
+    );
+    assert_eq!(
+        (&of_session["session"], of_session.get("stream")),
+        (&session.to_string().into(), None)
+    );
     // By which of its keys, as a tenant's lines tell it.
     for line in &audit {
         let key = KeyHash::of(line["operator"].as_str().unwrap()).to_hex();

@@ -11,7 +11,8 @@ async fn next_event(body: &mut Response) -> (String, Value) {
     loop {
         let chunk = body.chunk().await.unwrap().unwrap();
         let text = String::from_utf8(chunk.to_vec()).unwrap();
-        let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+        let line =
+            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
         if let (Some(event), Some(data)) = (line("event: "), line("data: ")) {
             return (event, serde_json::from_str(&data).unwrap());
         }
@@ -43,12 +44,16 @@ async fn what_happens_is_told_as_it_happens_to_those_who_may_see_it() {
         ("attempt", &stream_b),
         ("closed", &stream_b),
     ];
-    let expected: Vec<_> = expected.iter().map(|(what, id)| ((*what).to_owned(), (*id).clone())).collect();
+    let expected: Vec<_> =
+        expected.iter().map(|(what, id)| ((*what).to_owned(), (*id).clone())).collect();
     assert_eq!(told, expected);
     // The tenant hears of its own alone.
     for what in ["began", "attempt", "closed"] {
         let (_, data) = next_event(&mut of_b).await;
-        assert_eq!((&data["what"], &data["run"]["stream_id"]), (&what.into(), &stream_b.as_str().into()));
+        assert_eq!(
+            (&data["what"], &data["run"]["stream_id"]),
+            (&what.into(), &stream_b.as_str().into())
+        );
     }
     // Twenty at once, and no more.
     let mut open = Vec::new();

@@ -18,7 +18,10 @@ async fn a_console_that_idles_asks_the_store_for_nothing() {
         let mut feed = send(&server, "GET", "/v1/console/events", Some(key)).await;
         feed.chunk().await.unwrap();
         let before = looks(&store);
-        assert_eq!(json(&server, "/v1/console/runs", Some(key)).await["runs"].as_array().unwrap().len(), 1);
+        assert_eq!(
+            json(&server, "/v1/console/runs", Some(key)).await["runs"].as_array().unwrap().len(),
+            1
+        );
         assert_eq!(looks(&store), before + 1, "a page is one look, whatever is on it");
         // What it does every five seconds, whichever view is open.
         for _ in 0..3 {

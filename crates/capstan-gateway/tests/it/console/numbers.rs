@@ -13,13 +13,19 @@ async fn numbers_add_up_to_what_happened() {
     run_as(&server, "key-a", "/tokens 1").await;
     run_as(&server, "key-a", "/flaky 1").await;
     run_as(&server, "key-b", "/fault context_length_exceeded").await;
-    let refused = client().get(format!("{}/v1/streams/{}", server.url, Uuid::nil())).bearer_auth("key-b");
+    let refused =
+        client().get(format!("{}/v1/streams/{}", server.url, Uuid::nil())).bearer_auth("key-b");
     assert_eq!(refused.send().await.unwrap().status(), 404);
     let faults = json(&server, "/v1/console/faults", Some("looker")).await;
     assert_eq!((&faults["runs_total"], &faults["step_seconds"]), (&3.into(), &60.into()));
     let sum = |table: &Value, member: &str| {
         let of = |rows: &str| {
-            table[rows].as_array().unwrap().iter().map(|row| row[member].as_u64().unwrap()).sum::<u64>()
+            table[rows]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|row| row[member].as_u64().unwrap())
+                .sum::<u64>()
         };
         assert_eq!(of("cells"), of("series"), "{member}");
         of("cells")
@@ -30,7 +36,10 @@ async fn numbers_add_up_to_what_happened() {
         "{faults}"
     );
     let of_a = json(&server, "/v1/console/faults", Some("key-a")).await;
-    assert_eq!((of_a["runs_total"].as_u64(), sum(&of_a, "fatal"), sum(&of_a, "healed")), (Some(2), 0, 1));
+    assert_eq!(
+        (of_a["runs_total"].as_u64(), sum(&of_a, "fatal"), sum(&of_a, "healed")),
+        (Some(2), 0, 1)
+    );
     let agents = json(&server, "/v1/console/agents", Some("looker")).await;
     let demo = &agents["agents"][0];
     assert_eq!(
@@ -40,7 +49,8 @@ async fn numbers_add_up_to_what_happened() {
     );
     assert!(demo["first_packet_ms"]["p95"].is_u64() && demo["last_fault"]["code"].is_string());
     let tenants = json(&server, "/v1/console/tenants", Some("looker")).await;
-    let b = tenants["tenants"].as_array().unwrap().iter().find(|tenant| tenant["name"] == "b").unwrap();
+    let b =
+        tenants["tenants"].as_array().unwrap().iter().find(|tenant| tenant["name"] == "b").unwrap();
     assert_eq!((&b["requests_per_minute"]["limit"], &b["no_store"]), (&Value::Null, &false.into()));
     assert_eq!(b["refusals"]["stream_not_found"], 1, "{b}");
     let overview = json(&server, "/v1/console/overview", Some("looker")).await;
@@ -61,11 +71,19 @@ async fn what_was_counted_by_the_hour_outlives_the_process() {
     server.stop().await;
     let server = serve_gateway(gateway()).await;
     let faults = json(&server, "/v1/console/faults?since=2020-01-01T00:00:00Z", None).await;
-    assert_eq!((&faults["step_seconds"], &faults["runs_total"]), (&3600.into(), &1.into()), "{faults}");
+    assert_eq!(
+        (&faults["step_seconds"], &faults["runs_total"]),
+        (&3600.into(), &1.into()),
+        "{faults}"
+    );
     assert_eq!(faults["cells"][0]["fatal"], 1);
     // The day before is known as well, and so are its agents.
     let faults = json(&server, "/v1/console/faults", None).await;
-    assert_eq!((&faults["step_seconds"], &faults["runs_total"]), (&60.into(), &1.into()), "{faults}");
+    assert_eq!(
+        (&faults["step_seconds"], &faults["runs_total"]),
+        (&60.into(), &1.into()),
+        "{faults}"
+    );
     let agents = json(&server, "/v1/console/agents", None).await;
     assert_eq!(agents["agents"][0]["outcomes"]["failed"], 1, "{agents}");
     let list = json(&server, "/v1/console/runs?fault=context_length_exceeded", None).await;
@@ -83,7 +101,10 @@ async fn a_run_that_waits_for_too_long_needs_somebody() {
     assert!(told["sentence"].as_str().unwrap().contains("waits for its client"), "{told}");
     assert!(told["not_before"].is_string());
     let overview = json(&server, "/v1/console/overview", None).await;
-    assert!(overview["attention"].as_array().unwrap().is_empty(), "its client has time: {overview}");
+    assert!(
+        overview["attention"].as_array().unwrap().is_empty(),
+        "its client has time: {overview}"
+    );
     assert_eq!(overview["faults"][0]["count"], 1, "what failed is told at once: {overview}");
     server.clock.set_by(60);
     let overview = json(&server, "/v1/console/overview", None).await;

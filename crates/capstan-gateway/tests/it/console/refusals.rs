@@ -45,11 +45,13 @@ async fn a_refusal_tells_when_to_come_back_if_its_request_was_told() {
 
 #[tokio::test]
 async fn whoever_is_refused_what_was_said_by_the_setting_is_told_so() {
-    let console = ConsoleSettings { content: Some(ContentRule::Never), ..ConsoleSettings::default() };
+    let console =
+        ConsoleSettings { content: Some(ContentRule::Never), ..ConsoleSettings::default() };
     let server = start(Settings { console, ..settings() }).await;
     let stream = run_as(&server, "key-a", "/tokens 1").await;
     for key in ["master", "key-a"] {
-        let refused = send(&server, "GET", &format!("/v1/console/runs/{stream}/frames"), Some(key)).await;
+        let refused =
+            send(&server, "GET", &format!("/v1/console/runs/{stream}/frames"), Some(key)).await;
         assert_eq!(refused.status(), 403, "{key}");
         let words = problem(refused).await.detail.unwrap();
         assert!(words.contains("`console.content`") && !words.contains("right"), "{key}: {words}");
@@ -57,6 +59,7 @@ async fn whoever_is_refused_what_was_said_by_the_setting_is_told_so() {
     }
     let server = start(settings()).await;
     let stream = run_as(&server, "key-a", "/tokens 1").await;
-    let refused = send(&server, "GET", &format!("/v1/console/runs/{stream}/frames"), Some("looker")).await;
+    let refused =
+        send(&server, "GET", &format!("/v1/console/runs/{stream}/frames"), Some("looker")).await;
     assert!(problem(refused).await.detail.unwrap().contains("the right `content`"));
 }

@@ -110,8 +110,9 @@ async fn an_operator_without_content_gets_no_byte_of_it_and_no_store_is_never_sh
         let response = server.post_with(&request, &[("authorization", &auth)]).await;
         let stream = stream_of(&response);
         let _ = response.bytes().await.unwrap();
-        let answer =
-            server.post_with(&ask_in(session, &format!("/echo {SECRET}")), &[("authorization", &auth)]).await;
+        let answer = server
+            .post_with(&ask_in(session, &format!("/echo {SECRET}")), &[("authorization", &auth)])
+            .await;
         let said = stream_of(&answer);
         all(answer).await;
         for key in keys {
@@ -127,9 +128,13 @@ async fn an_operator_without_content_gets_no_byte_of_it_and_no_store_is_never_sh
             }
         }
         // The tenant itself sees its own.
-        let body =
-            send(&server, "GET", &format!("/v1/console/runs/{said}/body"), Some(&format!("key-{tenant}")))
-                .await;
+        let body = send(
+            &server,
+            "GET",
+            &format!("/v1/console/runs/{said}/body"),
+            Some(&format!("key-{tenant}")),
+        )
+        .await;
         assert!(body.text().await.unwrap().contains(SECRET), "{tenant}");
     }
     let told = json(&server, "/v1/console/runs?tenant=silent", Some("seer")).await;
@@ -140,11 +145,13 @@ async fn an_operator_without_content_gets_no_byte_of_it_and_no_store_is_never_sh
 
 #[tokio::test]
 async fn content_is_never_shown_where_that_is_the_rule() {
-    let console = ConsoleSettings { content: Some(ContentRule::Never), ..ConsoleSettings::default() };
+    let console =
+        ConsoleSettings { content: Some(ContentRule::Never), ..ConsoleSettings::default() };
     let server = start(Settings { console, ..settings() }).await;
     let stream = run_as(&server, "key-a", "/tokens 1").await;
     for key in ["seer", "key-a"] {
-        let refused = send(&server, "GET", &format!("/v1/console/runs/{stream}/frames"), Some(key)).await;
+        let refused =
+            send(&server, "GET", &format!("/v1/console/runs/{stream}/frames"), Some(key)).await;
         assert_eq!(refused.status(), 403, "{key}");
     }
     assert_eq!(json(&server, "/v1/console/me", Some("seer")).await["content"], "never");
@@ -163,7 +170,8 @@ async fn a_key_that_only_reads_and_a_console_without_actions_change_nothing() {
     let server = start(Settings { console, ..settings() }).await;
     let stream = run_as(&server, "key-a", "/tokens 1").await;
     for key in ["key-a", "doer"] {
-        let refused = send(&server, "DELETE", &format!("/v1/console/runs/{stream}"), Some(key)).await;
+        let refused =
+            send(&server, "DELETE", &format!("/v1/console/runs/{stream}"), Some(key)).await;
         assert_eq!(refused.status(), 403, "{key}");
         assert!(problem(refused).await.detail.unwrap().contains("console.actions"));
     }
@@ -175,8 +183,9 @@ async fn without_keys_only_the_consoles_own_page_may_change_anything() {
     let stream = run(&server, "/tokens 1", &[]).await;
     let url = format!("{}/v1/console/runs/{stream}/stop", server.url);
     let post = async |headers: &[(&str, &str)]| {
-        let request =
-            headers.iter().fold(client().post(&url), |request, (name, value)| request.header(*name, *value));
+        let request = headers
+            .iter()
+            .fold(client().post(&url), |request, (name, value)| request.header(*name, *value));
         request.send().await.unwrap().status().as_u16()
     };
     let elsewhere = "http://localhost:9999";
@@ -187,7 +196,10 @@ async fn without_keys_only_the_consoles_own_page_may_change_anything() {
     assert_eq!(post(&[]).await, 200, "no page at all");
     let read = client().get(format!("{}/v1/console/runs", server.url)).header("origin", elsewhere);
     let response = read.send().await.unwrap();
-    assert!(!response.headers().contains_key("access-control-allow-origin"), "nobody else's page reads it");
+    assert!(
+        !response.headers().contains_key("access-control-allow-origin"),
+        "nobody else's page reads it"
+    );
 }
 
 #[tokio::test]
@@ -201,7 +213,10 @@ async fn open_to_everybody_there_is_no_console_unless_there_is_an_operator() {
     let server = start(Settings { operators: operators.into(), ..open() }).await;
     run(&server, "/tokens 1", &[]).await;
     assert_eq!(server.get("/v1/console/runs").await.status(), 401);
-    assert_eq!(json(&server, "/v1/console/runs", Some("looker")).await["runs"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        json(&server, "/v1/console/runs", Some("looker")).await["runs"].as_array().unwrap().len(),
+        1
+    );
     let off = ConsoleSettings { enabled: false, ..ConsoleSettings::default() };
     let server = start(Settings { console: off, ..Settings::default() }).await;
     assert_eq!(server.get("/v1/console/me").await.status(), 404);

@@ -32,7 +32,10 @@ async fn a_run_is_told_with_all_attempts_what_its_fault_means_and_what_to_do() {
         assert!(fault[member].is_string(), "{member}: {fault}");
     }
     assert!(fault["status"].as_u64().is_some_and(|status| status >= 400));
-    assert!(fault["details"]["message"].is_string(), "its own words, for who may see them: {fault}");
+    assert!(
+        fault["details"]["message"].is_string(),
+        "its own words, for who may see them: {fault}"
+    );
     assert!(told["sentence"].as_str().unwrap().starts_with("Failed after 1 attempt in"), "{told}");
     assert_eq!(told["viewers_sum"]["joined"], 1, "{told}");
 }
@@ -73,7 +76,9 @@ async fn runs_are_listed_by_what_people_ask_for_and_a_page_says_how_far_it_looke
     assert_eq!(everything["looked_back_to"], Value::Null);
     let row = &everything["runs"][2];
     assert!(
-        row["first_packet_ms"].is_u64() && row["duration_ms"].is_u64() && row["packets"].as_u64() > Some(3)
+        row["first_packet_ms"].is_u64()
+            && row["duration_ms"].is_u64()
+            && row["packets"].as_u64() > Some(3)
     );
     for (query, expected) in [
         ("state=done", vec![&done]),
@@ -139,7 +144,11 @@ async fn any_id_leads_to_its_run_and_a_refused_request_to_its_refusal() {
     assert_eq!(refused.status(), 429);
     let found = find("ticket-2").await;
     let refusal = &found["refusals"][0];
-    assert_eq!((&refusal["status"], &refusal["route"]), (&429.into(), &"/v1/assist".into()), "{found}");
+    assert_eq!(
+        (&refusal["status"], &refusal["route"]),
+        (&429.into(), &"/v1/assist".into()),
+        "{found}"
+    );
     assert!(refusal["title"].is_string() && found["hits"].as_array().unwrap().is_empty());
 }
 
@@ -162,7 +171,10 @@ async fn a_download_is_what_a_viewer_was_sent_and_marks_tell_no_word_of_it() {
     }
     let some = server.get(&format!("/v1/console/runs/{stream}/frames?from=2&to=2")).await;
     assert_eq!(common::seqs(&common::packets(&some.bytes().await.unwrap())), [2]);
-    assert_eq!(server.get(&format!("/v1/console/runs/{stream}/frames?face=odd")).await.status(), 400);
+    assert_eq!(
+        server.get(&format!("/v1/console/runs/{stream}/frames?face=odd")).await.status(),
+        400
+    );
     let marks = json(&server, &format!("/v1/console/runs/{stream}/marks"), None).await;
     let last = common::packets(&watched).last().unwrap().seq;
     assert_eq!(marks["marks"].as_array().unwrap().len() as u64, last);

@@ -54,7 +54,9 @@ async fn perform(say: Say, out: &mut Writer) -> Outcome {
 fn outcome(end: End) -> Outcome {
     let fault = match end {
         End::Complete | End::Hang => return Ok(()),
-        End::Short(wait) => Fault::new(FaultKind::UpstreamUnreachable).with_retry_after(wait as f64),
+        End::Short(wait) => {
+            Fault::new(FaultKind::UpstreamUnreachable).with_retry_after(wait as f64)
+        }
         End::Long(wait) => Fault::new(FaultKind::RateLimitExceeded).with_retry_after(wait as f64),
         End::Last => return Err(Failure::last(Fault::new(FaultKind::UpstreamTruncated))),
         End::Fatal => Fault::new(FaultKind::ContentRefused),

@@ -3,12 +3,17 @@
 use std::process::Command;
 
 /// As named in the journal's `planted_bug.rs`.
-const BUGS: [&str; 5] = ["reused_seq", "lost_wakeup", "early_delivery", "double_claim", "resume_off_by_one"];
+const BUGS: [&str; 5] =
+    ["reused_seq", "lost_wakeup", "early_delivery", "double_claim", "resume_off_by_one"];
 
 /// Runs this very test with a mistake planted, and says how it failed.
 fn story_of(bug: &str) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "whatever_happens_every_viewer_sees_the_same_stream_to_its_end", "--nocapture"])
+        .args([
+            "--exact",
+            "whatever_happens_every_viewer_sees_the_same_stream_to_its_end",
+            "--nocapture",
+        ])
         .env("CAPSTAN_BUG", bug)
         .env("CAPSTAN_SEEDS", "100")
         .env_remove("CAPSTAN_SEED")

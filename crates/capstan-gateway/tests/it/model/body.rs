@@ -48,7 +48,8 @@ impl Reading {
                 Ok(true) => left -= 1,
                 Ok(false) => return,
                 Err(why) => {
-                    let name = format!("a reader of run {} at seq {}: {why}", self.run, self.cursor);
+                    let name =
+                        format!("a reader of run {} at seq {}: {why}", self.run, self.cursor);
                     return self.world.lock().fail(name);
                 }
             }
@@ -66,7 +67,9 @@ impl Reading {
     }
 
     async fn step(&mut self, body: &mut Body) -> Result<bool, String> {
-        let Ok(next) = timeout(PATIENCE, body.frame()).await else { return self.insist(body).await };
+        let Ok(next) = timeout(PATIENCE, body.frame()).await else {
+            return self.insist(body).await;
+        };
         let goes_on = self.take(next)?;
         if self.is_shared && self.last.is_some() {
             self.check_stored().await?;
@@ -117,7 +120,10 @@ impl Reading {
         }
         let grace = if self.is_shared { SHARED_GRACE } else { GRACE };
         let Ok(next) = timeout(grace, body.frame()).await else {
-            return Err(format!("it sleeps, but the run is {:?} at seq {}", run.state, run.last_seq));
+            return Err(format!(
+                "it sleeps, but the run is {:?} at seq {}",
+                run.state, run.last_seq
+            ));
         };
         self.take(next)
     }
@@ -142,10 +148,15 @@ impl Reading {
         if !self.is_open {
             self.is_open = true;
             let expected = format!("retry: 500\nid: {}:{}\n\n", self.stream, self.cursor);
-            return if frame == expected { Ok(()) } else { Err(format!("it opens with {frame:?}")) };
+            return if frame == expected {
+                Ok(())
+            } else {
+                Err(format!("it opens with {frame:?}"))
+            };
         }
         let head = format!("event: stream.packet\nid: {}:", self.stream);
-        let rest = frame.strip_prefix(&head).ok_or_else(|| format!("a strange frame: {frame:?}"))?;
+        let rest =
+            frame.strip_prefix(&head).ok_or_else(|| format!("a strange frame: {frame:?}"))?;
         let (seq, data) = rest.split_once("\ndata: ").ok_or("a frame without data")?;
         let packet = StreamPacket::decode(data.trim_end()).map_err(|e| e.to_string())?;
         if seq.parse() != Ok(packet.seq) || packet.stream_id != self.stream {
@@ -158,7 +169,8 @@ impl Reading {
         let is_lost = matches!(&packet.payload, Payload::Error(e) if e.code == "stream_lost");
         let is_close = matches!(packet.payload, Payload::Close(_));
         // A POST that has seen the end gets it again, so that it knows.
-        let is_repeat = is_close && self.is_post && self.last.is_none() && packet.seq == self.cursor;
+        let is_repeat =
+            is_close && self.is_post && self.last.is_none() && packet.seq == self.cursor;
         let next = self.cursor + if is_lost { LOST_TAIL_GAP } else { 1 };
         if packet.seq != next && !is_repeat {
             return Err(format!("seq {} follows {}", packet.seq, self.cursor));

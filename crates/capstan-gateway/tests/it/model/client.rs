@@ -111,13 +111,15 @@ impl Client {
             Some(variant) => self.post(visit, variant).await?,
             None => self.get(visit).await?,
         };
-        let shown = response.headers().get("x-stream-id").and_then(|id| id.to_str().ok()?.parse().ok());
+        let shown =
+            response.headers().get("x-stream-id").and_then(|id| id.to_str().ok()?.parse().ok());
         let status = response.status().as_u16();
         let stream = match self.judge(visit, before, status, shown).await {
             Ok(Some(stream)) => stream,
             Ok(None) => return Ok(()),
             Err(why) => {
-                let said = response.into_body().collect().await.map_err(|e| e.to_string())?.to_bytes();
+                let said =
+                    response.into_body().collect().await.map_err(|e| e.to_string())?.to_bytes();
                 return Err(format!("{why}: {}", String::from_utf8_lossy(&said)));
             }
         };
@@ -145,12 +147,19 @@ impl Client {
     }
 
     /// The POST of a run. It is asked for from here on.
-    fn request(&self, run: usize, variant: usize, place: Place, cursor: Option<String>) -> Request<Body> {
+    fn request(
+        &self,
+        run: usize,
+        variant: usize,
+        place: Place,
+        cursor: Option<String>,
+    ) -> Request<Body> {
         let mut world = self.world.lock();
         let run = &mut world.runs[run];
         run.posts += 1;
         run.posts_in_life += 1;
-        let after = if let Place::After(seq) = place { format!("?after={seq}") } else { String::new() };
+        let after =
+            if let Place::After(seq) = place { format!("?after={seq}") } else { String::new() };
         let mut request =
             Request::post(format!("/v1/assist{after}")).header("content-type", "application/json");
         if run.accepts_reset {
@@ -164,7 +173,11 @@ impl Client {
 
     async fn get(&self, visit: Visit) -> Result<Response, String> {
         let stream = self.world.lock().runs[visit.run].stream.unwrap_or_default();
-        let after = if let Place::After(seq) = visit.place { format!("?after={seq}") } else { String::new() };
+        let after = if let Place::After(seq) = visit.place {
+            format!("?after={seq}")
+        } else {
+            String::new()
+        };
         let mut request = Request::get(format!("/v1/streams/{stream}{after}"));
         if let Some(id) = visit.place.last_event_id(stream) {
             request = request.header("last-event-id", id);
@@ -307,7 +320,12 @@ impl Client {
         world.check(outcome.map_err(|why| format!("{what}: {why}")));
     }
 
-    async fn try_refused(&self, request: Request<Body>, status: u16, code: &str) -> Result<(), String> {
+    async fn try_refused(
+        &self,
+        request: Request<Body>,
+        status: u16,
+        code: &str,
+    ) -> Result<(), String> {
         let response = self.send(request).await?;
         let was = response.status().as_u16();
         if was == 200 {
@@ -315,7 +333,9 @@ impl Client {
         }
         let body = json(response).await?;
         let is_right = was == status && body["code"] == code;
-        is_right.then_some(()).ok_or_else(|| format!("{was} {} instead of {status} {code}", body["code"]))
+        is_right
+            .then_some(())
+            .ok_or_else(|| format!("{was} {} instead of {status} {code}", body["code"]))
     }
 
     /// A POST of a run with this `Last-Event-ID`.

@@ -42,7 +42,8 @@ const MET: [&str; 9] = [
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_becomes_of_gateways_every_viewer_sees_the_same_stream_to_its_end() {
     let one = number::<u64>("CAPSTAN_SEED");
-    let seeds = one.map_or(0..number("CAPSTAN_CLUSTER_SEEDS").unwrap_or(SEEDS), |seed| seed..seed + 1);
+    let seeds =
+        one.map_or(0..number("CAPSTAN_CLUSTER_SEEDS").unwrap_or(SEEDS), |seed| seed..seed + 1);
     let is_fair = seeds.end - seeds.start >= FAIR;
     let mut lanes: JoinSet<_> =
         (0..LANES).map(|lane| try_out(seeds.clone().skip(lane).step_by(LANES))).collect();

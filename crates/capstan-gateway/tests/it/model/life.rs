@@ -69,7 +69,8 @@ pub(crate) fn live(land: &Land, rng: &mut Rng, fate: Fate) {
         ));
     }
     let (calendar, world) = (Arc::clone(&land.calendar), land.world.clone());
-    let store = Arc::new(Shaky::new(Arc::clone(&land.truth), calendar, world, rng.fork(), !is_power_cut));
+    let store =
+        Arc::new(Shaky::new(Arc::clone(&land.truth), calendar, world, rng.fork(), !is_power_cut));
     if let Fate::Crash(points) = fate {
         store.light_fuse(points);
     }
@@ -91,7 +92,9 @@ impl Life {
         let gateway = gateway(land, store, rng);
         let service = match Service::start(gateway).await {
             Ok(service) => service,
-            Err(error) => return land.world.lock().fail(format!("the gateway does not start: {error}")),
+            Err(error) => {
+                return land.world.lock().fail(format!("the gateway does not start: {error}"));
+            }
         };
         let (world, truth) = (land.world.clone(), Arc::clone(&land.truth));
         let client = Client {
@@ -156,7 +159,13 @@ impl Life {
             world.runs.push(Run::new(name, accepts_reset));
             name
         };
-        self.visit(Visit { run, post: Some(0), place: Place::Start, delay: Duration::ZERO, frames: None });
+        self.visit(Visit {
+            run,
+            post: Some(0),
+            place: Place::Start,
+            delay: Duration::ZERO,
+            frames: None,
+        });
     }
 
     pub(crate) fn visit(&mut self, visit: Visit) {
@@ -187,7 +196,9 @@ impl Life {
         for run in self.open_runs().await.iter().filter(|run| run.state == RunState::Waiting) {
             let was = waiting.iter().find(|was| was.stream_id == run.stream_id);
             if was.is_some_and(|was| (was.state, was.attempt) == (run.state, run.attempt)) {
-                self.world.lock().fail(format!("{} waited for too long and was not ended", run.stream_id));
+                self.world
+                    .lock()
+                    .fail(format!("{} waited for too long and was not ended", run.stream_id));
             }
         }
     }
@@ -242,15 +253,20 @@ impl Life {
         };
         let (client, nobody) = (self.client.clone(), Uuid::now_v7());
         for gone in past.into_iter().chain([nobody]) {
-            client.clone().refused(get_with(gone, &gone.to_string()), 404, "stream_not_found").await;
+            client
+                .clone()
+                .refused(get_with(gone, &gone.to_string()), 404, "stream_not_found")
+                .await;
             client.clone().refused(delete(gone), 404, "stream_not_found").await;
         }
         let (Phase::Known, Some(stream), Some(winner)) = (phase, stream, winner) else { return };
         let Some(truth) = self.truth.run(stream).await.unwrap() else { return };
-        let (above, foreign) = (format!("{stream}:{}", truth.last_seq + 1000), format!("{nobody}:1"));
+        let (above, foreign) =
+            (format!("{stream}:{}", truth.last_seq + 1000), format!("{nobody}:1"));
         client.clone().refused(get_with(stream, &above), 410, "stream_lost").await;
         client.clone().refused(get_with(stream, &foreign), 400, "invalid_request").await;
-        let request = client.post_with(run, winner, if self.rng.bool() { &above } else { &foreign });
+        let request =
+            client.post_with(run, winner, if self.rng.bool() { &above } else { &foreign });
         let is_above = request.headers().get("last-event-id").is_some_and(|id| *id == *above);
         let (status, code) = if is_above { (410, "stream_lost") } else { (400, "invalid_request") };
         client.refused(request, status, code).await;

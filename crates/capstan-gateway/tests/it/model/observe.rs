@@ -50,9 +50,13 @@ pub(crate) fn learn(
             run.won(variant.ok_or("a body was stored that nobody sent")?)?;
             run.attached(stored.stream_id)?;
         }
-        (Phase::Fresh | Phase::Known, Some(Found::Expired)) if is_expiring => run.phase = Phase::Retired,
+        (Phase::Fresh | Phase::Known, Some(Found::Expired)) if is_expiring => {
+            run.phase = Phase::Retired
+        }
         (Phase::Retired, None) if is_expiring => run.forget(),
-        (phase, found) => return Err(format!("run {} was {phase:?}, and now there is {found:?}", run.name)),
+        (phase, found) => {
+            return Err(format!("run {} was {phase:?}, and now there is {found:?}", run.name));
+        }
     }
     Ok(())
 }

@@ -119,13 +119,21 @@ impl Run {
         let is_new = self.last_attempt < attempt;
         self.last_attempt = attempt;
         if !is_new || attempt > MAX_ATTEMPTS {
-            return Err(format!("run {}: attempt {attempt} was started when it must not be", self.name));
+            return Err(format!(
+                "run {}: attempt {attempt} was started when it must not be",
+                self.name
+            ));
         }
         if self.posts_in_life == 0 {
-            return Err(format!("run {}: the agent was called in a life in which nobody asked", self.name));
+            return Err(format!(
+                "run {}: the agent was called in a life in which nobody asked",
+                self.name
+            ));
         }
         match self.ended.filter(|_| !self.is_anybodys) {
-            Some(ended) if ended.attempt + 1 == attempt && ended.life == life => self.check_pause(ended),
+            Some(ended) if ended.attempt + 1 == attempt && ended.life == life => {
+                self.check_pause(ended)
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -137,7 +145,10 @@ impl Run {
             End::Complete | End::Short(_) | End::Fatal | End::Hang => return Ok(()),
         };
         if self.posts <= ended.answered {
-            return Err(format!("run {}: it waited, and went on without a client asking", self.name));
+            return Err(format!(
+                "run {}: it waited, and went on without a client asking",
+                self.name
+            ));
         }
         // Half of it: the moment is kept by the wall clock, the wait by the virtual one.
         if ended.at.elapsed().as_secs() < wait / 2 {
@@ -147,7 +158,8 @@ impl Run {
     }
 
     pub(crate) fn end(&mut self, attempt: u32, life: u32, end: End) {
-        self.ended = Some(Ended { attempt, life, end, at: Instant::now(), answered: self.answered });
+        self.ended =
+            Some(Ended { attempt, life, end, at: Instant::now(), answered: self.answered });
     }
 }
 

@@ -8,7 +8,8 @@ use fastrand::Rng;
 pub(crate) const MAX_ATTEMPTS: u32 = 3;
 
 /// Awkward on purpose: several bytes a character, line separators, quotes.
-const WORDS: [&str; 8] = ["anchor ", "Bö ", "行 ", "drum ", "line\u{2028}", "\"rope\" ", "sail\n", "🚢 "];
+const WORDS: [&str; 8] =
+    ["anchor ", "Bö ", "行 ", "drum ", "line\u{2028}", "\"rope\" ", "sail\n", "🚢 "];
 
 /// One thing that the agent does.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,7 +64,8 @@ impl Script {
         let mut shared = Rng::with_seed(mixed);
         let words: Vec<&str> = (0..shared.usize(0..14)).map(|_| word(&mut shared)).collect();
         let events: Vec<usize> = (0..shared.usize(0..3)).map(|_| shared.usize(0..60)).collect();
-        let mut own = Rng::with_seed(mixed ^ u64::from(attempt).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut own =
+            Rng::with_seed(mixed ^ u64::from(attempt).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut says = chunks(&text(words, &mut own), &events, &mut own);
         let end = end(&mut own, attempt);
         if end != End::Complete {
@@ -74,8 +76,10 @@ impl Script {
 
     /// All of its text.
     pub(crate) fn text(&self) -> String {
-        let deltas =
-            self.says.iter().filter_map(|say| if let Say::Delta(text) = say { Some(text) } else { None });
+        let deltas = self
+            .says
+            .iter()
+            .filter_map(|say| if let Say::Delta(text) = say { Some(text) } else { None });
         deltas.map(String::as_str).collect()
     }
 
@@ -108,7 +112,9 @@ fn chunks(text: &str, events: &[usize], rng: &mut Rng) -> Vec<Say> {
         let range = at..at + piece.chars().count();
         at = range.end;
         says.push(Say::Delta(piece));
-        says.extend(events.iter().filter(|place| range.contains(place)).map(|place| Say::Event(*place)));
+        says.extend(
+            events.iter().filter(|place| range.contains(place)).map(|place| Say::Event(*place)),
+        );
         match rng.u32(0..12) {
             0 => says.push(Say::Warning),
             1..=3 => says.push(Say::Pause(Duration::from_millis(rng.u64(0..40)))),

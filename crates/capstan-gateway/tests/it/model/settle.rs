@@ -53,7 +53,8 @@ impl Life {
             if self.world.lock().has_failed() {
                 return;
             }
-            let is_running = self.open_runs().await.iter().any(|run| run.state == RunState::Running);
+            let is_running =
+                self.open_runs().await.iter().any(|run| run.state == RunState::Running);
             if !is_running && self.world.lock().pending == 0 {
                 return;
             }

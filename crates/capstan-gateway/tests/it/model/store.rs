@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use capstan_agent::async_trait;
 use capstan_journal::{
-    Claim, Claimed, Expired, Found, Frame, JournalError, NameKind, Quota, Retention, Run, RunState, Secret,
-    Store, StoredTurn, Usage,
+    Claim, Claimed, Expired, Found, Frame, JournalError, NameKind, Quota, Retention, Run, RunState,
+    Secret, Store, StoredTurn, Usage,
 };
 use capstan_protocol::Timestamp;
 use fastrand::Rng;
@@ -117,7 +117,12 @@ impl Store for Shaky {
         self.call(self.inner.body(stream)).await
     }
 
-    async fn append(&self, stream: Uuid, attempt: u32, frames: Vec<Frame>) -> Result<(), JournalError> {
+    async fn append(
+        &self,
+        stream: Uuid,
+        attempt: u32,
+        frames: Vec<Frame>,
+    ) -> Result<(), JournalError> {
         self.call(self.inner.append(stream, attempt, frames)).await
     }
 
@@ -168,7 +173,12 @@ impl Store for Shaky {
         self.call(self.inner.find(tenant, key)).await
     }
 
-    async fn list(&self, tenant: &str, before: Option<Uuid>, limit: usize) -> Result<Vec<Run>, JournalError> {
+    async fn list(
+        &self,
+        tenant: &str,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Run>, JournalError> {
         self.call(self.inner.list(tenant, before, limit)).await
     }
 
@@ -233,7 +243,8 @@ impl Store for Shaky {
     async fn expire(&self, retention: &Retention, now: Timestamp) -> Result<Expired, JournalError> {
         self.point().await;
         let is_jumping = self.calendar.is_jumping.load(Ordering::Relaxed);
-        let ahead = i64::from(is_jumping) * self.calendar.jumps.load(Ordering::Relaxed) * JUMP_MICROS;
+        let ahead =
+            i64::from(is_jumping) * self.calendar.jumps.load(Ordering::Relaxed) * JUMP_MICROS;
         self.inner.expire(retention, Timestamp::from_micros(now.as_micros() + ahead)).await
     }
 

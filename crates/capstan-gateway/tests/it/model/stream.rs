@@ -1,6 +1,8 @@
 //! What a whole stream may say: every packet follows from the scripts and from what has happened.
 
-use capstan_protocol::{ErrorSeverity, Event, EventView, Payload, RawObject, StreamError, StreamPacket};
+use capstan_protocol::{
+    ErrorSeverity, Event, EventView, Payload, RawObject, StreamError, StreamPacket,
+};
 
 use crate::model::run::Run;
 use crate::model::script::{End, Script};
@@ -91,7 +93,8 @@ impl<'a> Expected<'a> {
         if told.fatal.is_some() && !matches!(packet.payload, Payload::Close(_)) {
             return Err(format!("seq {seq} follows a FATAL error and is not CLOSE"));
         }
-        let is_lost = matches!(&packet.payload, Payload::Error(error) if error.code == "stream_lost");
+        let is_lost =
+            matches!(&packet.payload, Payload::Error(error) if error.code == "stream_lost");
         if seq != last + if is_lost { LOST_TAIL_GAP } else { 1 } {
             return Err(format!("seq {seq} follows {last}"));
         }
@@ -108,9 +111,12 @@ impl<'a> Expected<'a> {
             self.scripts.iter().any(|s| s.end.code() == Some(&error.code) && wanted(s.end))
         };
         let was_interrupted = error.code == "run_interrupted" && self.world.interruptions > 0;
-        let is_attempt = error.details.as_ref().is_some_and(|details| details.contains_key("attempt"));
+        let is_attempt =
+            error.details.as_ref().is_some_and(|details| details.contains_key("attempt"));
         match error.severity {
-            ErrorSeverity::Warning if is_attempt => ends(|end| matches!(end, End::Short(_) | End::Hang)),
+            ErrorSeverity::Warning if is_attempt => {
+                ends(|end| matches!(end, End::Short(_) | End::Hang))
+            }
             ErrorSeverity::Warning => error.code == "upstream_error",
             ErrorSeverity::Transient => {
                 was_interrupted || ends(|end| matches!(end, End::Long(_) | End::Last))
@@ -132,13 +138,17 @@ impl<'a> Expected<'a> {
             (Some("completed"), None) => self.check_completed(told),
             (Some("cancelled"), None) if self.run.stops > 0 => Ok(()),
             (Some("error"), Some(_)) => Ok(()),
-            (close, fatal) => Err(format!("a stream ended with {close:?} after the fault {fatal:?}")),
+            (close, fatal) => {
+                Err(format!("a stream ended with {close:?} after the fault {fatal:?}"))
+            }
         }
     }
 
     /// The text is the last attempt's, and so are the events, whatever earlier ones left of theirs.
     fn check_completed(&self, told: &Told) -> Result<(), String> {
-        let index = (self.run.last_attempt as usize).checked_sub(1).ok_or("completed without an attempt")?;
+        let index = (self.run.last_attempt as usize)
+            .checked_sub(1)
+            .ok_or("completed without an attempt")?;
         let script = &self.scripts[index];
         if script.end != End::Complete || script.text() != told.text {
             return Err(format!(
@@ -155,8 +165,9 @@ impl<'a> Expected<'a> {
             }
         }
         let says = script.says.iter();
-        let shown = says
-            .filter_map(|say| if let crate::model::script::Say::Event(n) = say { Some(*n) } else { None });
+        let shown = says.filter_map(|say| {
+            if let crate::model::script::Say::Event(n) = say { Some(*n) } else { None }
+        });
         match shown.into_iter().find(|event| told.shows(*event) < script.shows(*event)) {
             Some(event) => Err(format!("event {event} is missing")),
             None => Ok(()),

@@ -30,7 +30,12 @@ impl Truth {
         self.ask(async move { store.run(stream).await }).await
     }
 
-    pub(crate) async fn read(&self, stream: Uuid, after: u64, packets: usize) -> Result<Vec<Frame>, String> {
+    pub(crate) async fn read(
+        &self,
+        stream: Uuid,
+        after: u64,
+        packets: usize,
+    ) -> Result<Vec<Frame>, String> {
         let store = Arc::clone(&self.store);
         self.ask(async move { store.read(stream, after, packets, usize::MAX).await }).await
     }

@@ -143,7 +143,8 @@ impl World {
         message: &str,
         act: impl FnOnce(&mut Run, usize) -> Result<(), String>,
     ) -> Result<(), String> {
-        let (name, variant) = run::parse(message).ok_or("the agent got a message that nobody sent")?;
+        let (name, variant) =
+            run::parse(message).ok_or("the agent got a message that nobody sent")?;
         act(&mut self.runs[name], variant)
     }
 }

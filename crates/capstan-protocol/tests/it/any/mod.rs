@@ -4,7 +4,8 @@
 pub(crate) mod rules;
 
 use capstan_protocol::{
-    Close, ErrorSeverity, Payload, PresentationEventType, RawObject, StreamError, StreamPacket, Timestamp,
+    Close, ErrorSeverity, Payload, PresentationEventType, RawObject, StreamError, StreamPacket,
+    Timestamp,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -14,8 +15,7 @@ use uuid::Uuid;
 
 /// Any character, with those that a codec may stumble over more often than chance would have them.
 pub(crate) fn char() -> impl Strategy<Value = char> {
-    let delicate =
-        "\"\\/\n\r\t\0\u{1}\u{1f}\u{7f}\u{80}\u{85}\u{2027}\u{2028}\u{2029}\u{202a}\u{feff}\u{fffd}🐎";
+    let delicate = "\"\\/\n\r\t\0\u{1}\u{1f}\u{7f}\u{80}\u{85}\u{2027}\u{2028}\u{2029}\u{202a}\u{feff}\u{fffd}🐎";
     let delicate = select(delicate.chars().collect::<Vec<_>>());
     prop_oneof![3 => any::<char>(), 2 => delicate, 2 => prop::char::range(' ', '~')]
 }
@@ -42,7 +42,8 @@ pub(crate) fn json() -> impl Strategy<Value = Value> {
     ];
     leaf.prop_recursive(4, 24, 4, |inner| {
         let array = vec(inner.clone(), 0..4).prop_map(Value::from);
-        let object = vec((text(), inner), 0..4).prop_map(|members| Value::Object(Map::from_iter(members)));
+        let object =
+            vec((text(), inner), 0..4).prop_map(|members| Value::Object(Map::from_iter(members)));
         prop_oneof![array, object]
     })
 }
@@ -54,7 +55,11 @@ pub(crate) fn map() -> impl Strategy<Value = Map<String, Value>> {
 /// An object, written as a program would or as a person would.
 pub(crate) fn object() -> impl Strategy<Value = RawObject> {
     (map(), any::<bool>()).prop_map(|(map, is_pretty)| {
-        let text = if is_pretty { serde_json::to_string_pretty(&map) } else { serde_json::to_string(&map) };
+        let text = if is_pretty {
+            serde_json::to_string_pretty(&map)
+        } else {
+            serde_json::to_string(&map)
+        };
         RawObject::parse(&text.unwrap()).unwrap()
     })
 }
@@ -62,7 +67,8 @@ pub(crate) fn object() -> impl Strategy<Value = RawObject> {
 /// Any object, or one whose type v2 spells and shapes in another way.
 fn event() -> impl Strategy<Value = RawObject> {
     let kind = select(PresentationEventType::ALL.map(PresentationEventType::as_str).to_vec());
-    let names = select(vec!["content", "items", "label", "status", "citations", "thought", "other"]);
+    let names =
+        select(vec!["content", "items", "label", "status", "citations", "thought", "other"]);
     let data = vec((names.prop_map(str::to_owned), json()), 0..5).prop_map(Map::from_iter);
     let presentation = (kind, data).prop_map(|(kind, data)| json!({ "type": kind, "data": data }));
     prop_oneof![object(), presentation.prop_map(|event| RawObject::from_serialize(&event).unwrap())]
@@ -70,8 +76,9 @@ fn event() -> impl Strategy<Value = RawObject> {
 
 fn error() -> impl Strategy<Value = StreamError> {
     let severity = select(ErrorSeverity::ALL.to_vec());
-    (text(), text(), severity, proptest::option::of(map()))
-        .prop_map(|(code, message, severity, details)| StreamError { code, message, severity, details })
+    (text(), text(), severity, proptest::option::of(map())).prop_map(
+        |(code, message, severity, details)| StreamError { code, message, severity, details },
+    )
 }
 
 fn payload() -> impl Strategy<Value = Payload> {
@@ -123,7 +130,8 @@ pub(crate) fn soup() -> impl Strategy<Value = Vec<u8>> {
         b"\xEF\xBB\xBF", b"data", b"data:", b"data: ", b"data: y\n", b"event: e", b"event", b"id: 1", b"id",
         b"id: \0", b"retry: 5", b"retry: z", b"event: stream.packet\nid: ", b"event: stream.packet\nid: 2\ndata: z\n\n",
     ];
-    let scrap = prop_oneof![9 => select(scraps).prop_map(<[u8]>::to_vec), 1 => vec(any::<u8>(), 0..4)];
+    let scrap =
+        prop_oneof![9 => select(scraps).prop_map(<[u8]>::to_vec), 1 => vec(any::<u8>(), 0..4)];
     vec(scrap, 0..40).prop_map(|scraps| scraps.concat())
 }
 
@@ -170,7 +178,8 @@ pub(crate) fn slip() -> impl Strategy<Value = Slip> {
 
 impl Slip {
     fn happen(&self, bytes: &mut Vec<u8>) {
-        let (Self::Change(at, _) | Self::Insert(at, _) | Self::Delete(at, _) | Self::Repeat(at, _)) = self;
+        let (Self::Change(at, _) | Self::Insert(at, _) | Self::Delete(at, _) | Self::Repeat(at, _)) =
+            self;
         let at = at.index(bytes.len() + 1);
         let range = |len: usize| at..(at + len).min(bytes.len());
         match self {

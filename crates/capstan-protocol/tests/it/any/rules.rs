@@ -13,7 +13,8 @@ pub(crate) struct Reading {
 
 pub(crate) fn read(bytes: &[u8]) -> Reading {
     let text = String::from_utf8_lossy(bytes);
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text).replace("\r\n", "\n").replace('\r', "\n");
+    let text =
+        text.strip_prefix('\u{feff}').unwrap_or(&text).replace("\r\n", "\n").replace('\r', "\n");
     // What follows the last line end, and the last blank line, is cut off.
     let (lines, _) = text.rsplit_once('\n').unwrap_or_default();
     let (mut reading, mut name, mut data, mut id) = (Reading::default(), "", String::new(), None);

@@ -26,6 +26,7 @@ pub(crate) fn deep(line: &str) -> Value {
 /// A case whose verdict is the contract's, not an accident of the reference.
 pub(crate) fn is_strict(case: &Value) -> bool {
     let tags = case["tags"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let is_quirk = |tag: &Value| tag.as_str().is_some_and(|t| t.starts_with("quirk:") || t == "bigint");
+    let is_quirk =
+        |tag: &Value| tag.as_str().is_some_and(|t| t.starts_with("quirk:") || t == "bigint");
     case["lax"] != true && !tags.iter().any(is_quirk)
 }

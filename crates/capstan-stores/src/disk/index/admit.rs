@@ -23,7 +23,12 @@ impl Index {
                 return self.weigh(segment, weight(entry));
             }
             Kind::Tokens => return self.admit_tokens(segment, entry, summary),
-            Kind::Body | Kind::Packets | Kind::Record | Kind::Turn | Kind::Session | Kind::TurnGone => {}
+            Kind::Body
+            | Kind::Packets
+            | Kind::Record
+            | Kind::Turn
+            | Kind::Session
+            | Kind::TurnGone => {}
         }
         if let Some(gone) = self.gone.get_mut(&entry.owner)
             && gone.summary.is_some()
@@ -76,7 +81,9 @@ impl Index {
             return stream.parts.add(segment, 0, None);
         }
         // A record that is not the last of its segment has no summary in a footer.
-        let Some(summary) = RunSummary::read(summary) else { return stream.parts.add(segment, 0, None) };
+        let Some(summary) = RunSummary::read(summary) else {
+            return stream.parts.add(segment, 0, None);
+        };
         stream.parts.add(segment, weight(entry), None);
         stream.record = Some(place);
         if let Some(closed_at) = stream.closed_at {
@@ -179,14 +186,16 @@ impl Index {
         let is_news = session.gone_turns.insert(entry.seq);
         let place = read_number(summary).map(|packed| ((packed >> 32) as u32, packed as u32));
         if let Some((of, turn)) = place.filter(|_| is_news && session.turns > 0) {
-            let is_there = session.parts.0.iter().any(|part| part.segment == of && part.last >= entry.seq);
+            let is_there =
+                session.parts.0.iter().any(|part| part.segment == of && part.last >= entry.seq);
             // Or it was copied meanwhile, or the copy that it was erased from has not outlived a crash.
             let is_lost = of >= CLEANED && !self.segments.contains_key(&of);
             let original = session.parts.0.iter().find(|part| {
                 is_lost && part.segment < CLEANED && (part.first..=part.last).contains(&entry.seq)
             });
-            let elsewhere =
-                || session.copied_turns.get(&entry.seq).copied().or(original.map(|part| part.segment));
+            let elsewhere = || {
+                session.copied_turns.get(&entry.seq).copied().or(original.map(|part| part.segment))
+            };
             let found = if is_there { Some(of) } else { elsewhere() };
             if let Some(held) = found.filter(|_| !session.erased_turns.contains(&entry.seq)) {
                 session.turns -= 1;
@@ -199,7 +208,8 @@ impl Index {
     }
 
     fn admit_tokens(&mut self, segment: u32, entry: &Entry, summary: &[u8]) {
-        let Some(tokens) = read_tokens(summary).filter(|_| self.tokens_revision(entry.owner) <= entry.seq)
+        let Some(tokens) =
+            read_tokens(summary).filter(|_| self.tokens_revision(entry.owner) <= entry.seq)
         else {
             return;
         };
@@ -218,10 +228,12 @@ impl Index {
         let gone = self.gone.entry(owner).or_default();
         gone.own.push((segment, weight(entry)));
         let name = session.as_ref().map(|session| session.name);
-        gone.session = gone.session.or(name).or_else(|| stream.as_ref().and_then(|stream| stream.session));
+        gone.session =
+            gone.session.or(name).or_else(|| stream.as_ref().and_then(|stream| stream.session));
         let is_news = gone.summary.replace(summary).is_none();
-        for part in
-            [stream.map(|stream| stream.parts), session.map(|session| session.parts)].into_iter().flatten()
+        for part in [stream.map(|stream| stream.parts), session.map(|session| session.parts)]
+            .into_iter()
+            .flatten()
         {
             gone.segments.extend(part.0.iter().map(|part| part.segment));
         }

@@ -98,11 +98,12 @@ impl Mover {
     fn run(mut self, old: &OldStore) -> Result<(), JournalError> {
         for (tenant, session, turn) in old.turns()? {
             let used_at = turn.closed_at;
-            let (id, turns) = self.sessions.entry((tenant.clone(), session.clone())).or_insert_with(|| {
-                let id = Uuid::now_v7();
-                put_session(&self.shared, &mut self.group, id, &tenant, &session, used_at);
-                (id, Vec::new())
-            });
+            let (id, turns) =
+                self.sessions.entry((tenant.clone(), session.clone())).or_insert_with(|| {
+                    let id = Uuid::now_v7();
+                    put_session(&self.shared, &mut self.group, id, &tenant, &session, used_at);
+                    (id, Vec::new())
+                });
             let turn = StoredTurn { number: turns.len() as u64 + 1, ..turn };
             let used_at = number_summary(used_at.as_micros().cast_unsigned());
             self.group.put(Kind::Turn, *id, turn.number, &[&used_at, &json(&turn)?]);
@@ -144,7 +145,14 @@ impl Mover {
         let name = (run.tenant.clone(), run.session.clone());
         let (id, turns) = self.sessions.entry(name).or_insert_with(|| {
             let id = Uuid::now_v7();
-            put_session(&self.shared, &mut self.group, id, &run.tenant, &run.session, run.created_at);
+            put_session(
+                &self.shared,
+                &mut self.group,
+                id,
+                &run.tenant,
+                &run.session,
+                run.created_at,
+            );
             (id, Vec::new())
         });
         let before = turns.iter().filter(|turn| turn.closed_at <= run.created_at);
@@ -168,7 +176,8 @@ impl Mover {
         let (mut total, mut rest) = (0, frames);
         // The one gap of a stream lies between blocks.
         while let Some(first) = rest.first() {
-            let run = rest.iter().zip(first.seq..).take_while(|(frame, seq)| frame.seq == *seq).count();
+            let run =
+                rest.iter().zip(first.seq..).take_while(|(frame, seq)| frame.seq == *seq).count();
             let (some, after) = rest.split_at(run);
             for block in packets::blocks(some) {
                 let Some(last) = block.last() else { continue };

@@ -75,11 +75,15 @@ impl OldStore {
     }
 
     /// A stream's packets in blocks, its request as the first of them with seq 0.
-    pub(super) fn blocks(&self, stream: Uuid) -> impl Iterator<Item = Result<Vec<Frame>, JournalError>> {
+    pub(super) fn blocks(
+        &self,
+        stream: Uuid,
+    ) -> impl Iterator<Item = Result<Vec<Frame>, JournalError>> {
         self.snapshot.prefix(&self.frames, stream.as_bytes()).map(|entry| {
             let (key, value) = entry.into_inner().map_err(failure)?;
             let last = key.last_chunk::<8>().map(|seq| u64::from_be_bytes(*seq));
-            last.and_then(|last| read_block(last, &value)).ok_or_else(|| corrupt("a block of packets"))
+            last.and_then(|last| read_block(last, &value))
+                .ok_or_else(|| corrupt("a block of packets"))
         })
     }
 
@@ -88,7 +92,8 @@ impl OldStore {
         self.snapshot.iter(&self.claims).filter_map(|entry| {
             let read = || {
                 let (key, value) = entry.into_inner().map_err(failure)?;
-                let claim = read_claim(&key, versioned(&value)?).ok_or_else(|| corrupt("a claim"))?;
+                let claim =
+                    read_claim(&key, versioned(&value)?).ok_or_else(|| corrupt("a claim"))?;
                 Ok(claim)
             };
             read().transpose()
@@ -100,11 +105,13 @@ impl OldStore {
         let mut turns = Vec::new();
         for entry in self.snapshot.iter(&self.turns) {
             let (key, value) = entry.into_inner().map_err(failure)?;
-            let old: OldTurn = serde_json::from_slice(versioned(&value)?).map_err(|_| corrupt("a turn"))?;
+            let old: OldTurn =
+                serde_json::from_slice(versioned(&value)?).map_err(|_| corrupt("a turn"))?;
             let mut from = In(&key);
             let names = read_name(&mut from).zip(read_name(&mut from));
             let (tenant, session) = names.ok_or_else(|| corrupt("a turn's name"))?;
-            let turn = StoredTurn::new(old.stream_id, old.closed_at, old.version(), old.said.into());
+            let turn =
+                StoredTurn::new(old.stream_id, old.closed_at, old.version(), old.said.into());
             turns.push((tenant, session, turn));
         }
         turns.sort_by_key(|(_, _, turn)| (turn.closed_at, turn.stream_id));
@@ -130,8 +137,11 @@ fn read_block(last: u64, value: &[u8]) -> Option<Vec<Frame>> {
     let count = u32::from_be_bytes(from.take()?) as usize;
     let lengths = from.take_slice(count.checked_mul(4)?)?;
     let first = (last + 1).checked_sub(count as u64)?;
-    let lengths = lengths.as_chunks::<4>().0.iter().map(|length| u32::from_be_bytes(*length) as usize);
-    let frame = |(seq, length)| Some(Frame { seq, bytes: Bytes::copy_from_slice(from.take_slice(length)?) });
+    let lengths =
+        lengths.as_chunks::<4>().0.iter().map(|length| u32::from_be_bytes(*length) as usize);
+    let frame = |(seq, length)| {
+        Some(Frame { seq, bytes: Bytes::copy_from_slice(from.take_slice(length)?) })
+    };
     (first..).zip(lengths).map(frame).collect()
 }
 
@@ -159,12 +169,14 @@ fn versioned(value: &[u8]) -> Result<&[u8], JournalError> {
 }
 
 fn corrupt(what: &str) -> JournalError {
-    let message =
-        format!("the journal of the older format is damaged: {what} cannot be read; nothing was changed");
+    let message = format!(
+        "the journal of the older format is damaged: {what} cannot be read; nothing was changed"
+    );
     JournalError::new(ErrorKind::Corrupt, message)
 }
 
 fn failure(error: fjall::Error) -> JournalError {
-    let message = format!("the journal of the older format cannot be read: {error}; nothing was changed");
+    let message =
+        format!("the journal of the older format cannot be read: {error}; nothing was changed");
     JournalError::new(ErrorKind::Corrupt, message).caused_by(error)
 }

@@ -59,7 +59,10 @@ async fn what_could_take_long_is_left_to_the_thread() {
 
     let store = open(&folder.path().join("power"), Durability::Power);
     let id = begun(&store).await;
-    assert!(store.desk.lock().unwrap().append_at_once(id, 1, &frames(id, 1, 1)).is_none(), "it is synced");
+    assert!(
+        store.desk.lock().unwrap().append_at_once(id, 1, &frames(id, 1, 1)).is_none(),
+        "it is synced"
+    );
 }
 
 #[tokio::test]

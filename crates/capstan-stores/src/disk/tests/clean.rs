@@ -46,7 +46,10 @@ async fn the_folder_stays_small_while_streams_come_and_go_and_after_a_restart() 
             store = open(folder.path(), Durability::Process);
         }
     }
-    assert!(written > 4 * disk_size(folder.path()), "only {written} were written: this proves nothing");
+    assert!(
+        written > 4 * disk_size(folder.path()),
+        "only {written} were written: this proves nothing"
+    );
     assert_eq!(store.read(long, 0, usize::MAX, usize::MAX).await.unwrap(), frames(long, 1, last));
     let mut kept = All::new();
     for (id, known) in &all {
@@ -56,7 +59,10 @@ async fn the_folder_stays_small_while_streams_come_and_go_and_after_a_restart() 
     }
     assert!(kept.len() > 3 && kept.len() < 100, "{} of {} are kept", kept.len(), all.len());
     for (id, known) in kept {
-        assert_eq!(store.read(id, 0, usize::MAX, usize::MAX).await.unwrap(), frames(id, 1, known.last));
+        assert_eq!(
+            store.read(id, 0, usize::MAX, usize::MAX).await.unwrap(),
+            frames(id, 1, known.last)
+        );
     }
 }
 
@@ -79,7 +85,10 @@ async fn lone_packets_are_merged_and_claims_outlive_their_streams() {
     let found = store.read(id, 0, usize::MAX, usize::MAX).await.unwrap();
     assert_eq!(found.len(), 1500);
     assert!(
-        found.iter().zip(1..).all(|(frame, seq)| frame.seq == seq && frame.bytes == format!("token {seq}"))
+        found
+            .iter()
+            .zip(1..)
+            .all(|(frame, seq)| frame.seq == seq && frame.bytes == format!("token {seq}"))
     );
     for after in [0, 1, 699, 1498, 1499] {
         assert_eq!(store.read(id, after, 1, 99).await.unwrap()[0].seq, after + 1);
@@ -121,8 +130,11 @@ async fn packets_that_came_one_by_one_take_a_fraction_once_they_are_cleaned() {
 #[tokio::test]
 async fn a_stream_that_came_token_by_token_takes_no_more_than_was_sent_of_it() {
     let folder = tempfile::tempdir().unwrap();
-    let settings =
-        Settings { segment_bytes: 64 << 20, slack_bytes: 96 << 20, ..settings(Durability::Process) };
+    let settings = Settings {
+        segment_bytes: 64 << 20,
+        slack_bytes: 96 << 20,
+        ..settings(Durability::Process)
+    };
     let store = DiskStore::open_with(folder.path(), settings, Arc::new(SystemFiles)).unwrap();
     let id = Uuid::now_v7();
     store.claim(claim(id), &Quota::UNLIMITED).await.unwrap();
@@ -149,14 +161,17 @@ async fn no_file_holds_a_purged_word_whatever_was_done_with_it_before() {
         })
         .await
         .unwrap();
-        let left: Vec<_> = all.iter().filter(|(_, known)| !known.is_purged).map(|(id, _)| *id).collect();
+        let left: Vec<_> =
+            all.iter().filter(|(_, known)| !known.is_purged).map(|(id, _)| *id).collect();
         if random.below(2) == 0 {
             let id = left[random.below(left.len() as u64) as usize];
             assert!(store.purge(id, Timestamp::now()).await.unwrap());
             all.insert(id, Acknowledged { is_purged: true, is_closed: true, last: 0 });
             gone.insert(id);
             // Packets, request and turn.
-            for word in [word(id), format!("body of {id}"), format!("answer of {id}"), format!("key {id}")] {
+            for word in
+                [word(id), format!("body of {id}"), format!("answer of {id}"), format!("key {id}")]
+            {
                 assert!(!holds(folder.path(), &word), "round {round}: {word}");
             }
         }
@@ -191,7 +206,9 @@ async fn a_purge_of_a_session_reaches_what_had_expired_of_it() {
     assert!(holds(folder.path(), &word(expired)), "what expires is not overwritten");
     drop(store);
     let store = open(folder.path(), Durability::Process);
-    assert!(store.purge(kept, now).await.unwrap() && store.purge_session("t", "session").await.unwrap());
+    assert!(
+        store.purge(kept, now).await.unwrap() && store.purge_session("t", "session").await.unwrap()
+    );
     for word in [word(expired), format!("body of {expired}"), format!("key {expired}")] {
         assert!(!holds(folder.path(), &word), "{word}");
     }
@@ -211,7 +228,10 @@ async fn what_was_purged_and_not_yet_erased_is_erased_at_the_next_opening() {
     // As a process leaves it that dies between hiding and erasing.
     let now = Timestamp::now();
     assert!(
-        store.ask(|reply| super::super::writer::Command::Purge { stream: id, now, reply }).await.unwrap()
+        store
+            .ask(|reply| super::super::writer::Command::Purge { stream: id, now, reply })
+            .await
+            .unwrap()
     );
     let killed = tempfile::tempdir().unwrap();
     store.shared.log.sync_now().unwrap();
@@ -226,14 +246,19 @@ async fn what_was_purged_and_not_yet_erased_is_erased_at_the_next_opening() {
 #[tokio::test]
 async fn many_open_runs_end_in_few_groups() {
     let folder = tempfile::tempdir().unwrap();
-    let settings =
-        Settings { segment_bytes: 64 << 20, slack_bytes: 96 << 20, ..settings(Durability::Process) };
+    let settings = Settings {
+        segment_bytes: 64 << 20,
+        slack_bytes: 96 << 20,
+        ..settings(Durability::Process)
+    };
     let store = DiskStore::open_with(folder.path(), settings, Arc::new(SystemFiles)).unwrap();
     let store = Arc::new(store);
     const RUNS: usize = 2_000;
     let claims = (0..RUNS).map(|_| {
         let store = store.clone();
-        tokio::spawn(async move { store.claim(claim(Uuid::now_v7()), &Quota::UNLIMITED).await.unwrap().run })
+        tokio::spawn(async move {
+            store.claim(claim(Uuid::now_v7()), &Quota::UNLIMITED).await.unwrap().run
+        })
     });
     for claim in claims.collect::<Vec<_>>() {
         claim.await.unwrap();

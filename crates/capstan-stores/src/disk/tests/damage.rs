@@ -94,7 +94,9 @@ async fn every_flipped_bit_is_found_by_a_deep_check_and_none_is_read_as_somethin
                         let log = folder.path().join("log");
                         std::fs::remove_dir_all(&log).unwrap();
                         std::fs::create_dir(&log).unwrap();
-                        before.iter().for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
+                        before
+                            .iter()
+                            .for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
                     }
                     Err(error) => {
                         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
@@ -122,8 +124,9 @@ async fn files_that_are_cut_emptied_or_missing_are_told() {
         let whole = std::fs::read(file).unwrap();
         for length in (0..whole.len()).step_by(97) {
             std::fs::write(file, &whole[..length]).unwrap();
-            let error =
-                try_open(folder.path()).err().unwrap_or_else(|| panic!("{} cut at {length}", file.display()));
+            let error = try_open(folder.path())
+                .err()
+                .unwrap_or_else(|| panic!("{} cut at {length}", file.display()));
             assert_eq!(error.kind(), ErrorKind::Corrupt);
             assert!(error.to_string().contains(&file.display().to_string()), "{error}");
             cuts += 1;
@@ -131,7 +134,8 @@ async fn files_that_are_cut_emptied_or_missing_are_told() {
         std::fs::remove_file(file).unwrap();
         let error = try_open(folder.path()).err().unwrap();
         assert!(
-            error.to_string().contains("missing") && error.to_string().contains(&file.display().to_string())
+            error.to_string().contains("missing")
+                && error.to_string().contains(&file.display().to_string())
         );
         std::fs::write(file, &whole).unwrap();
     }
@@ -167,7 +171,11 @@ async fn a_torn_tail_is_cut_and_what_came_before_it_is_whole() {
         let whole = std::fs::read(killed.path().join(name)).unwrap();
         std::fs::write(again.path().join(name), &whole[..length as usize]).unwrap();
         let report = check(again.path(), true).unwrap();
-        assert_eq!((report.damage.len(), report.torn_bytes > 0), (0, length > start), "cut at {length}");
+        assert_eq!(
+            (report.damage.len(), report.torn_bytes > 0),
+            (0, length > start),
+            "cut at {length}"
+        );
         let store = try_open(again.path()).unwrap();
         assert_eq!(store.run(id).await.unwrap().unwrap().last_seq, 0);
         assert_kept(&store, &all).await;
@@ -203,12 +211,16 @@ async fn a_repair_keeps_what_is_whole_and_says_what_is_lost() {
         let path = broken.path().to_owned();
         let report = tokio::task::spawn_blocking(move || repair(&path)).await.unwrap().unwrap();
         assert!(!report.damage.is_empty(), "round {round}");
-        let store = try_open(broken.path()).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        let store =
+            try_open(broken.path()).unwrap_or_else(|error| panic!("round {round}: {error}"));
         let mut whole = All::new();
         for (id, known) in &all {
             let run = store.run(*id).await.unwrap();
             match run {
-                None => assert!(report.lost_streams.contains(id) || round % 2 == 1 || round % 4 == 0, "{id}"),
+                None => assert!(
+                    report.lost_streams.contains(id) || round % 2 == 1 || round % 4 == 0,
+                    "{id}"
+                ),
                 Some(run) if run.lost_after.is_some() => {
                     assert!(report.lost_streams.contains(id));
                     let upto = run.lost_after.unwrap();
@@ -216,7 +228,10 @@ async fn a_repair_keeps_what_is_whole_and_says_what_is_lost() {
                         let found = store.read(*id, 0, usize::MAX, usize::MAX).await.unwrap();
                         assert_eq!(found, frames(*id, 1, upto));
                     }
-                    assert_eq!(store.read(*id, upto, 9, 999).await.unwrap_err().kind(), ErrorKind::Corrupt);
+                    assert_eq!(
+                        store.read(*id, upto, 9, 999).await.unwrap_err().kind(),
+                        ErrorKind::Corrupt
+                    );
                     assert!(!store.is_tail_certain(*id).await.unwrap());
                 }
                 Some(run) => {

@@ -36,7 +36,8 @@ async fn owed(store: &DiskStore, all: &All) -> All {
 fn strays(store: &DiskStore) -> Vec<String> {
     let mut names = SystemFiles.list(&store.shared.folder.join("log")).unwrap();
     let index = store.shared.index();
-    let known = |name: &String| index.segments.values().any(|held| held.segment.path.ends_with(name));
+    let known =
+        |name: &String| index.segments.values().any(|held| held.segment.path.ends_with(name));
     // The next segment's file is made ahead of time; a name that is taken and never was written to costs nothing.
     let spare = store.shared.spare_path();
     let is_empty = |path: &Path| std::fs::metadata(path).is_ok_and(|data| data.len() == 0);
@@ -141,7 +142,10 @@ async fn a_claim_that_could_not_be_synced_never_was() {
     let id = Uuid::now_v7();
     // The claim is written, and from then on nothing works.
     recorder.fail(Some(Fault { at: 1, count: usize::MAX }));
-    assert_eq!(store.claim(claim(id), &Quota::UNLIMITED).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(
+        store.claim(claim(id), &Quota::UNLIMITED).await.unwrap_err().kind(),
+        ErrorKind::Unavailable
+    );
     recorder.fail(None);
     drop(store.health().wait_for(|health| *health == Health::Well).await.unwrap());
     // Any write comes after the claim was taken back.
@@ -155,7 +159,11 @@ async fn a_claim_that_could_not_be_synced_never_was() {
 async fn below_the_floor_of_free_space_new_runs_are_refused_and_running_ones_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let id = Uuid::now_v7();
-    let run = open(folder.path(), Durability::Process).claim(claim(id), &Quota::UNLIMITED).await.unwrap().run;
+    let run = open(folder.path(), Durability::Process)
+        .claim(claim(id), &Quota::UNLIMITED)
+        .await
+        .unwrap()
+        .run;
     let settings = Settings { min_free_bytes: u64::MAX, ..settings(Durability::Process) };
     let store = DiskStore::open_with(folder.path(), settings, Arc::new(SystemFiles)).unwrap();
     store.housekeep().await;
@@ -178,7 +186,8 @@ async fn clean_with_failures(at: usize) -> usize {
     for _ in 0..24 {
         streams.push(run_once(&store, 30, |_, _| ()).await.unwrap());
     }
-    let (kept, retired): (Vec<_>, Vec<_>) = streams.into_iter().zip(0..).partition(|(_, n)| n % 4 == 0);
+    let (kept, retired): (Vec<_>, Vec<_>) =
+        streams.into_iter().zip(0..).partition(|(_, n)| n % 4 == 0);
     let (now, streams) = (Timestamp::now(), retired.into_iter().map(|(id, _)| id).collect());
     store.ask(|reply| Command::Retire { streams, now, reply }).await.unwrap();
     recorder.fail(Some(Fault { at, count: usize::MAX }));

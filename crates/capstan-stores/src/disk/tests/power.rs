@@ -19,7 +19,11 @@ async fn record(
         if round % 3 == 2 {
             let id = ended.remove(random.below(ended.len() as u64) as usize);
             // Between this and the answer it may be there or not.
-            told.push((recorder.count(), id, Acknowledged { is_purged: true, ..Acknowledged::default() }));
+            told.push((
+                recorder.count(),
+                id,
+                Acknowledged { is_purged: true, ..Acknowledged::default() },
+            ));
             assert!(store.purge(id, Timestamp::now()).await.unwrap());
             let known = Acknowledged { is_closed: true, is_purged: true, last: 0 };
             told.push((recorder.count(), id, known));

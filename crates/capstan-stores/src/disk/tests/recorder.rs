@@ -178,8 +178,15 @@ impl Data for Recorded {
     /// A sync that fails drops what was not on the disk: pages are marked as clean and forgotten.
     fn sync(&self) -> io::Result<()> {
         if self.recorder.is_due() {
-            let synced =
-                self.recorder.0.lock().unwrap().synced.get(&self.number).cloned().unwrap_or_default();
+            let synced = self
+                .recorder
+                .0
+                .lock()
+                .unwrap()
+                .synced
+                .get(&self.number)
+                .cloned()
+                .unwrap_or_default();
             self.file.set_len(synced.len() as u64)?;
             self.file.write_at(&synced, 0)?;
             return Err(io::Error::other("input/output error"));
@@ -221,7 +228,8 @@ fn apply(bytes: &mut Vec<u8>, op: &Op) {
 /// Makes the folder as a power cut may leave it: what was synced, and of the rest whatever the disk came to write.
 pub(super) fn after_power_cut(ops: &[Op], from: &Path, to: &Path, random: &mut Random) {
     let mut inodes: HashMap<usize, Inode> = HashMap::new();
-    let (mut names, mut pending): (HashMap<PathBuf, usize>, Vec<&Op>) = (HashMap::new(), Vec::new());
+    let (mut names, mut pending): (HashMap<PathBuf, usize>, Vec<&Op>) =
+        (HashMap::new(), Vec::new());
     for op in ops {
         match op {
             Op::Write(number, ..) | Op::Length(number, _) => {

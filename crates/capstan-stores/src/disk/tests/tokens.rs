@@ -9,7 +9,12 @@ async fn use_some(store: &DiskStore, at: Timestamp) {
     let id = Uuid::now_v7();
     let run = store.claim(claim(id), &Quota::UNLIMITED).await.unwrap().run;
     let to = Run { updated_at: at, ..closed(&run) };
-    assert!(store.transition((RunState::Running, 1), to, frames(id, 1, 9), Some(turn(id))).await.unwrap());
+    assert!(
+        store
+            .transition((RunState::Running, 1), to, frames(id, 1, 9), Some(turn(id)))
+            .await
+            .unwrap()
+    );
     assert!(store.purge(id, at).await.unwrap());
 }
 

@@ -10,8 +10,9 @@ use crate::provider::{Asked, TokenLimit};
 pub(super) fn of(turn: &Turn) -> Asked {
     let asked = &turn.parameters;
     let mut members = Map::new();
-    let mut set =
-        |name: &str, value: Option<Value>| members.extend(value.map(|value| (name.to_owned(), value)));
+    let mut set = |name: &str, value: Option<Value>| {
+        members.extend(value.map(|value| (name.to_owned(), value)))
+    };
     set("temperature", asked.temperature.map(Value::from));
     set("top_p", asked.top_p.map(Value::from));
     set("parallel_tool_calls", asked.parallel_tool_calls.map(Value::from));
@@ -26,7 +27,8 @@ pub(super) fn of(turn: &Turn) -> Asked {
 }
 
 fn tool(tool: &Tool) -> Value {
-    let schema = tool.parameters.as_ref().map_or_else(|| json!({ "type": "object" }), RawJson::to_value);
+    let schema =
+        tool.parameters.as_ref().map_or_else(|| json!({ "type": "object" }), RawJson::to_value);
     // Strict is the default here, and refuses most schemas that others take.
     json!({ "type": "function", "name": tool.name, "description": tool.description, "parameters": schema, "strict": false })
 }

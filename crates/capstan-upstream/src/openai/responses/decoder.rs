@@ -63,7 +63,12 @@ impl Decoder {
         Some((self.id.as_deref()?, self.last?))
     }
 
-    fn event(&mut self, event: &Event<'_>, data: &str, out: &mut Vec<Output>) -> Result<Step, Fault> {
+    fn event(
+        &mut self,
+        event: &Event<'_>,
+        data: &str,
+        out: &mut Vec<Output>,
+    ) -> Result<Step, Fault> {
         // A stream that is read on may repeat where it was.
         if event.sequence_number.is_some() && event.sequence_number <= self.last {
             return Ok(Step::Quiet);
@@ -91,8 +96,12 @@ impl Decoder {
                 self.thoughts.push(thought.as_deref().unwrap_or_default(), out);
                 return Ok(heard(thought.is_some()));
             }
-            Some("response.output_item.added") => return Ok(self.begin(index, &value(event.item), out)),
-            Some("response.output_item.done") => return Ok(self.end(index, &value(event.item), out)),
+            Some("response.output_item.added") => {
+                return Ok(self.begin(index, &value(event.item), out));
+            }
+            Some("response.output_item.done") => {
+                return Ok(self.end(index, &value(event.item), out));
+            }
             Some("response.output_text.annotation.added") => {
                 let note = value(event.annotation);
                 let (url, title) = (text(&note, "url"), text(&note, "title").unwrap_or_default());
@@ -102,11 +111,17 @@ impl Decoder {
             Some("response.created" | "response.in_progress" | "response.queued") => {
                 self.begun(&value(event.response), out);
             }
-            Some("response.completed" | "response.incomplete" | "response.failed" | "response.cancelled") => {
+            Some(
+                "response.completed"
+                | "response.incomplete"
+                | "response.failed"
+                | "response.cancelled",
+            ) => {
                 return self.finish(&value(event.response), out).map(|()| Step::Done);
             }
             Some("error") | None => {
-                let told = UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default());
+                let told =
+                    UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default());
                 if let Some(told) = told {
                     return Err(told.to_fault(&self.secret));
                 }
@@ -130,7 +145,8 @@ impl Decoder {
 
     /// An empty piece is none: whoever sends nothing else is silent.
     fn say(&mut self, index: u64, piece: Raw<'_>, out: &mut Vec<Output>) -> Step {
-        let text = piece.and_then(|raw| self.halves.join(raw.get())).filter(|text| !text.is_empty());
+        let text =
+            piece.and_then(|raw| self.halves.join(raw.get())).filter(|text| !text.is_empty());
         if let Some(text) = &text {
             self.thoughts.flush(out);
             self.said.insert(index);
@@ -146,7 +162,12 @@ impl Decoder {
         self.thoughts.flush(out);
         self.has_calls = true;
         let id = text(item, "call_id").or_else(|| text(item, "id"));
-        self.tools.start(index, id.unwrap_or_default(), text(item, "name").unwrap_or_default(), out);
+        self.tools.start(
+            index,
+            id.unwrap_or_default(),
+            text(item, "name").unwrap_or_default(),
+            out,
+        );
         Step::Heard
     }
 
@@ -218,10 +239,12 @@ impl Decode for Decoder {
         }
         match serde_json::from_str::<Event<'_>>(data) {
             Ok(event) => self.event(&event, data, out),
-            Err(error) => match UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default()) {
-                Some(told) => Err(told.to_fault(&self.secret)),
-                None => Err(malformed(format!("an event cannot be read: {error}"))),
-            },
+            Err(error) => {
+                match UpstreamFailure::found_in(&serde_json::from_str(data).unwrap_or_default()) {
+                    Some(told) => Err(told.to_fault(&self.secret)),
+                    None => Err(malformed(format!("an event cannot be read: {error}"))),
+                }
+            }
         }
     }
 
@@ -259,7 +282,9 @@ fn usage_of(usage: &Value) -> Option<Map<String, Value>> {
         ("cached_input_tokens", "/input_tokens_details/cached_tokens"),
         ("reasoning_tokens", "/output_tokens_details/reasoning_tokens"),
     ];
-    let count =
-        |(name, at): (&str, &str)| Some((name.to_owned(), usage.pointer(at).filter(|v| v.is_u64())?.clone()));
-    Some(counts.into_iter().filter_map(count).collect::<Map<_, _>>()).filter(|counts| !counts.is_empty())
+    let count = |(name, at): (&str, &str)| {
+        Some((name.to_owned(), usage.pointer(at).filter(|v| v.is_u64())?.clone()))
+    };
+    Some(counts.into_iter().filter_map(count).collect::<Map<_, _>>())
+        .filter(|counts| !counts.is_empty())
 }

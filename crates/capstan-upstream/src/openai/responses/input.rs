@@ -8,7 +8,8 @@ use crate::parts::{self, PartPath, call_id, mime, refused, response_text};
 
 /// The system prompt and what the request wants to be known.
 pub(super) fn instructions(turn: &Turn, system: Option<&str>) -> Option<String> {
-    let all: Vec<String> = system.map(str::to_owned).into_iter().chain(parts::context(turn)).collect();
+    let all: Vec<String> =
+        system.map(str::to_owned).into_iter().chain(parts::context(turn)).collect();
     (!all.is_empty()).then(|| all.join("\n\n"))
 }
 
@@ -121,13 +122,19 @@ mod tests {
             ChatMessage::user("b"),
         ];
         let sent = items(&Turn::talk(history)).unwrap();
-        assert_eq!(sent[0], json!({ "role": "user", "content": [{ "type": "input_text", "text": "a" }] }));
+        assert_eq!(
+            sent[0],
+            json!({ "role": "user", "content": [{ "type": "input_text", "text": "a" }] })
+        );
         assert_eq!(sent[1]["content"], json!([{ "type": "output_text", "text": "Wait." }]));
         assert_eq!(
             sent[2],
             json!({ "type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}" })
         );
-        assert_eq!(sent[3], json!({ "type": "function_call_output", "call_id": "c1", "output": "42" }));
+        assert_eq!(
+            sent[3],
+            json!({ "type": "function_call_output", "call_id": "c1", "output": "42" })
+        );
         assert_eq!(sent.len(), 5);
     }
 }

@@ -6,8 +6,8 @@ use capstan_agent::{Agent, Clock, Output, Timer, Turn, channel};
 use capstan_gateway::{Gateway, Settings, serve};
 use capstan_journal::{Journal, TailLimits};
 use capstan_protocol::{
-    AgentRequest, Close, Exposure, Fault, Payload, ServiceRequest, SessionContext, StreamError, StreamPacket,
-    UserContext, sse,
+    AgentRequest, Close, Exposure, Fault, Payload, ServiceRequest, SessionContext, StreamError,
+    StreamPacket, UserContext, sse,
 };
 use capstan_stores::{Durability, open};
 use serde_json::{Map, Value, json};
@@ -125,7 +125,8 @@ pub(crate) async fn request(stream: &mut TcpStream) -> Option<(String, Value)> {
             let len = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
             let len: usize = len.and_then(|len| len.trim().parse().ok()).unwrap_or(0);
             if bytes.len() >= end + 4 + len {
-                let body = serde_json::from_slice(&bytes[end + 4..end + 4 + len]).unwrap_or_default();
+                let body =
+                    serde_json::from_slice(&bytes[end + 4..end + 4 + len]).unwrap_or_default();
                 return Some((head, body));
             }
         }
@@ -139,11 +140,14 @@ pub(crate) async fn request(stream: &mut TcpStream) -> Option<(String, Value)> {
 
 /// A response whose end is its connection's, so that a cut looks like an end.
 pub(crate) fn stream_head() -> Do {
-    Do::Write("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".into())
+    Do::Write(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".into(),
+    )
 }
 
 pub(crate) fn status(status: u16, headers: &[(&str, &str)], body: &str) -> Vec<Do> {
-    let mut text = format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\nconnection: close\r\n");
+    let mut text =
+        format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\nconnection: close\r\n");
     for (name, value) in headers {
         text.push_str(&format!("{name}: {value}\r\n"));
     }
@@ -199,7 +203,8 @@ pub(crate) fn agent_by(clock: Clock, kind: &str, value: Value) -> Box<dyn Agent>
 /// Runs an agent without a gateway.
 pub(crate) async fn run(agent: Box<dyn Agent>, turn: Turn) -> (Vec<Output>, Result<(), Fault>) {
     let (mut writer, mut inbox) = channel(16);
-    let task = tokio::spawn(async move { agent.run(turn, &mut writer).await.map_err(|f| f.into_fault()) });
+    let task =
+        tokio::spawn(async move { agent.run(turn, &mut writer).await.map_err(|f| f.into_fault()) });
     let mut outputs = Vec::new();
     while let Some(output) = inbox.recv().await {
         outputs.push(output);
@@ -213,7 +218,8 @@ pub(crate) async fn gateway(agent: impl Agent) -> String {
 }
 
 pub(crate) async fn gateway_by(clock: Clock, agent: impl Agent, exposure: Exposure) -> String {
-    let journal = Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
+    let journal =
+        Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
     let settings = Settings { exposure, ..Settings::default() };
     let gateway = Gateway::new(journal).agent("a", agent).settings(settings).clock(clock);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -236,7 +242,11 @@ pub(crate) fn question(text: &str) -> ServiceRequest {
     )
 }
 
-pub(crate) async fn post(gateway: &str, request: &ServiceRequest, accept: &str) -> reqwest::Response {
+pub(crate) async fn post(
+    gateway: &str,
+    request: &ServiceRequest,
+    accept: &str,
+) -> reqwest::Response {
     let post = client().post(format!("{gateway}/v1/assist")).json(request);
     post.header("accept", accept).header("x-cap-accept", "stream_reset").send().await.unwrap()
 }

@@ -147,7 +147,10 @@ impl Flags {
         set(&mut faults.throttle.bytes_per_second, self.throttle_to);
         set(&mut faults.drip.rate, self.drip);
         set(&mut faults.refuse.rate, self.refuse);
-        set(&mut faults.refuse.statuses, Some(self.refuse_with).filter(|statuses| !statuses.is_empty()));
+        set(
+            &mut faults.refuse.statuses,
+            Some(self.refuse_with).filter(|statuses| !statuses.is_empty()),
+        );
         set(&mut faults.refuse.when, self.refuse_when);
         faults.refuse.retry_after = self.retry_after;
         set(&mut faults.repeat.rate, self.repeat);

@@ -15,7 +15,8 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
 /// `5` or `0-20` packets, `100b` or `0-4096b` bytes.
 pub(super) fn after(text: &str) -> Result<After, String> {
     let wrong = || "expected packets, as 5 or 0-20, or bytes, as 100b or 0-4096b".to_owned();
-    let (numbers, is_bytes) = text.strip_suffix('b').map_or((text, false), |numbers| (numbers, true));
+    let (numbers, is_bytes) =
+        text.strip_suffix('b').map_or((text, false), |numbers| (numbers, true));
     let range = range(numbers, |number| number.parse::<u64>().ok()).ok_or_else(wrong)?;
     Ok(if is_bytes { After::Bytes(range) } else { After::Packets(range) })
 }
@@ -66,7 +67,10 @@ fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
 }
 
 /// One value or two with a dash between, the smaller first.
-fn range<T: PartialOrd + Clone>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<RangeInclusive<T>> {
+fn range<T: PartialOrd + Clone>(
+    text: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Option<RangeInclusive<T>> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     let (from, to) = (parse(from)?, parse(to)?);
     (from <= to).then_some(from..=to)

@@ -85,7 +85,8 @@ fn remember(editor: &mut DefaultEditor, line: &str, file: Option<&Path>) {
 
 /// Where programs keep their state.
 fn default_history() -> Option<PathBuf> {
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let folder =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
     Some(state.join("capstan/history"))
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use capstan_client::{CapError, Notice};
 use capstan_protocol::fault::Entry;
 use capstan_protocol::{
-    CitationBlock, Event, EventView, FaultKind, MediaCarousel, Payload, ProgressUpdate, StreamError,
-    StreamPacket, Transcript, UserError,
+    CitationBlock, Event, EventView, FaultKind, MediaCarousel, Payload, ProgressUpdate,
+    StreamError, StreamPacket, Transcript, UserError,
 };
 use owo_colors::OwoColorize as _;
 
@@ -58,7 +58,11 @@ impl Screen {
     }
 
     /// A packet, whatever it holds; `so_far` has taken it already.
-    pub(in crate::cmd) fn packet(&self, packet: &StreamPacket, so_far: &Transcript) -> io::Result<()> {
+    pub(in crate::cmd) fn packet(
+        &self,
+        packet: &StreamPacket,
+        so_far: &Transcript,
+    ) -> io::Result<()> {
         match &packet.payload {
             Payload::Delta(text) => self.text(text),
             Payload::Event(raw) => self.event(&Event::of(raw).view(), so_far),
@@ -73,7 +77,8 @@ impl Screen {
             return;
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let needs_break = std::mem::take(&mut state.is_mid_line) | std::mem::take(&mut state.is_replaceable);
+        let needs_break =
+            std::mem::take(&mut state.is_mid_line) | std::mem::take(&mut state.is_replaceable);
         anstream::eprintln!("{}{line}", if needs_break { "\n" } else { "" });
     }
 
@@ -159,7 +164,8 @@ impl Screen {
     /// Text that was shown no longer counts; what still counts is shown again.
     fn reset(&self, transcript: &Transcript) -> io::Result<()> {
         if !self.is_terminal {
-            let message = "a second attempt gave another answer: what was printed is void; ask again";
+            let message =
+                "a second attempt gave another answer: what was printed is void; ask again";
             return Err(io::Error::other(message));
         }
         self.line("the answer is told anew from here:".dimmed());
@@ -170,7 +176,9 @@ impl Screen {
         if !transcript.text().is_empty() && !transcript.text().ends_with('\n') {
             self.text("\n")?;
         }
-        if let Some(reason) = transcript.close().map(|close| close.reason()).filter(|r| r != "completed") {
+        if let Some(reason) =
+            transcript.close().map(|close| close.reason()).filter(|r| r != "completed")
+        {
             let told = format!("the answer ended: {}", harmless(&reason));
             if self.is_terminal { self.note(&told) } else { anstream::eprintln!("{told}") }
         }

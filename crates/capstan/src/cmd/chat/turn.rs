@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use capstan_client::{CapClient, CapError, PacketStream};
-use capstan_protocol::{Close, Cursor, ErrorSeverity, Payload, ServiceRequest, StreamPacket, Transcript};
+use capstan_protocol::{
+    Close, Cursor, ErrorSeverity, Payload, ServiceRequest, StreamPacket, Transcript,
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use uuid::Uuid;
 

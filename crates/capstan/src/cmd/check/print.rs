@@ -50,7 +50,9 @@ fn line(check: &Judged) -> String {
     let (mark, note) = match &check.verdict {
         Verdict::Passed => ("passed ".green().to_string(), check.title.to_owned()),
         Verdict::Broken { .. } => ("BROKEN ".red().bold().to_string(), check.title.to_owned()),
-        Verdict::Skipped { reason } => ("skipped".yellow().to_string(), reason.dimmed().to_string()),
+        Verdict::Skipped { reason } => {
+            ("skipped".yellow().to_string(), reason.dimmed().to_string())
+        }
     };
     format!("{mark}  {:ID$} {:CLAUSE$} {note}", check.id, check.clause)
 }

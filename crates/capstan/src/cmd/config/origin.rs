@@ -35,10 +35,15 @@ impl Origins {
 
 fn given() -> HashMap<String, String> {
     let command = crate::command();
-    let flags = command.find_subcommand("serve").into_iter().flat_map(clap::Command::get_arguments).cloned();
+    let flags = command
+        .find_subcommand("serve")
+        .into_iter()
+        .flat_map(clap::Command::get_arguments)
+        .cloned();
     let flags: Vec<clap::Arg> = flags.collect();
     let matches = command.get_matches();
-    let leaf = matches.subcommand().and_then(|(_, config)| config.subcommand()).map(|(_, check)| check);
+    let leaf =
+        matches.subcommand().and_then(|(_, config)| config.subcommand()).map(|(_, check)| check);
     let origin = |flag: &clap::Arg| {
         let id = flag.get_id().as_str();
         let source = leaf?.value_source(id)?;
@@ -82,11 +87,15 @@ mod tests {
 
     #[test]
     fn every_key_is_found_on_its_line() {
-        let text = "debug = true\n\n[limits]\nruns = 7\nsessions = 1\n\n[[tenants]]\nname = \"a\"\n";
+        let text =
+            "debug = true\n\n[limits]\nruns = 7\nsessions = 1\n\n[[tenants]]\nname = \"a\"\n";
         let found = lines("x.toml", text);
         let place = |key: &str| found.get(key).map(String::as_str);
         assert_eq!(place("debug"), Some("x.toml:1"));
-        assert_eq!((place("limits.runs"), place("limits.sessions")), (Some("x.toml:4"), Some("x.toml:5")));
+        assert_eq!(
+            (place("limits.runs"), place("limits.sessions")),
+            (Some("x.toml:4"), Some("x.toml:5"))
+        );
         assert_eq!(place("tenants"), Some("x.toml:7"));
         assert_eq!(place("listen"), None);
     }

@@ -57,7 +57,8 @@ impl Recording {
         if let Some(other) = packets.iter().find(|packet| packet.stream_id != stream) {
             return Err(format!("not one run: packets of {stream} and of {}", other.stream_id));
         }
-        let is_ordered = packets.windows(2).all(|two| two.first().map(|p| p.seq) < two.last().map(|p| p.seq));
+        let is_ordered =
+            packets.windows(2).all(|two| two.first().map(|p| p.seq) < two.last().map(|p| p.seq));
         if !is_ordered {
             return Err("not a run: its packets are out of order".to_owned());
         }
@@ -66,7 +67,8 @@ impl Recording {
         let frames = packets.iter().map(|packet| {
             let at = packet.t.as_micros();
             // The clock may have been set back.
-            let after = Duration::from_micros(u64::try_from(at.saturating_sub(before)).unwrap_or(0));
+            let after =
+                Duration::from_micros(u64::try_from(at.saturating_sub(before)).unwrap_or(0));
             before = at;
             let mut bytes = Vec::new();
             sse::encode_packet(packet, &mut bytes);
@@ -83,7 +85,9 @@ impl Recording {
     pub(super) fn gap(&self) -> Option<(u64, u64)> {
         let before = std::iter::once(0).chain(self.frames.iter().map(|frame| frame.seq));
         let pairs = before.zip(self.frames.iter().map(|frame| frame.seq));
-        pairs.map(|(before, seq)| (before + 1, seq.saturating_sub(1))).find(|(first, last)| first <= last)
+        pairs
+            .map(|(before, seq)| (before + 1, seq.saturating_sub(1)))
+            .find(|(first, last)| first <= last)
     }
 
     /// Whether its end is in the file.
@@ -95,7 +99,13 @@ impl Recording {
 impl fmt::Display for Recording {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let took: Duration = self.frames.iter().map(|frame| frame.after).sum();
-        write!(f, "{} packets of {}, which took {:.1} s", self.frames.len(), self.stream, took.as_secs_f64())
+        write!(
+            f,
+            "{} packets of {}, which took {:.1} s",
+            self.frames.len(),
+            self.stream,
+            took.as_secs_f64()
+        )
     }
 }
 
@@ -132,7 +142,10 @@ mod tests {
             (b"{\"not\": \"sse\"}".to_vec(), "there is no event"),
             (b"data: {\"type\":\"RUN_STARTED\"}\n\n".to_vec(), "event 1 is no packet"),
             (file(&[delta(2, 1), delta(1, 2)]), "out of order"),
-            (file(&[delta(1, 1), packet(Uuid::now_v7(), 2, 2, Payload::Delta("b".into()))]), "not one run"),
+            (
+                file(&[delta(1, 1), packet(Uuid::now_v7(), 2, 2, Payload::Delta("b".into()))]),
+                "not one run",
+            ),
         ] {
             let told = Recording::of(&bytes).unwrap_err();
             assert!(told.contains(why), "{told}");

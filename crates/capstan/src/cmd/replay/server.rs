@@ -60,8 +60,12 @@ impl Server {
         match *request.method() {
             Method::POST if path.ends_with("/assist") => self.tell(request, false),
             Method::GET if path == own => self.tell(request, true),
-            Method::GET if path.starts_with("/v1/streams/") => refusal(Fault::new(FaultKind::StreamNotFound)),
-            Method::GET if matches!(path, "/livez" | "/readyz" | "/health") => Response::new(empty()),
+            Method::GET if path.starts_with("/v1/streams/") => {
+                refusal(Fault::new(FaultKind::StreamNotFound))
+            }
+            Method::GET if matches!(path, "/livez" | "/readyz" | "/health") => {
+                Response::new(empty())
+            }
             _ => refusal(Fault::new(FaultKind::RouteNotFound)),
         }
     }

@@ -25,7 +25,8 @@ pub(super) async fn allowed(
 
 async fn resolve(listen: &str) -> Result<Vec<SocketAddr>, Failure> {
     let wrong = |e: io::Error| Failure::usage(format!("listen: {listen:?} is not HOST:PORT ({e})"));
-    let mut found: Vec<SocketAddr> = tokio::net::lookup_host(listen).await.map_err(wrong)?.collect();
+    let mut found: Vec<SocketAddr> =
+        tokio::net::lookup_host(listen).await.map_err(wrong)?.collect();
     // 127.0.0.1 first: it is the one that every machine has.
     found.sort_by_key(|address| address.is_ipv6());
     found.dedup();
@@ -85,8 +86,12 @@ pub(super) fn advertised(addresses: &[SocketAddr], is_tls: bool) -> Option<Strin
 /// Where this machine reaches it: nobody can call the address that stands for all of them.
 pub(super) fn reachable(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let loopback = |address: &SocketAddr| match address.ip() {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => {
+            SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port())
+        }
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
+            SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port())
+        }
         IpAddr::V4(_) | IpAddr::V6(_) => *address,
     };
     addresses.iter().map(loopback).collect()

@@ -88,11 +88,15 @@ fn word(table: &Table, key: &str, source: Source<'_>) -> Result<String, Failure>
 fn check_name(name: &str, is_taken: bool) -> Result<(), String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || !name.chars().all(is_plain) {
-        return Err(format!("agents: the name {name:?} may hold letters, digits, '-', '_' and '.' only"));
+        return Err(format!(
+            "agents: the name {name:?} may hold letters, digits, '-', '_' and '.' only"
+        ));
     }
     // Whoever follows such a path ends elsewhere.
     if name.chars().all(|c| c == '.') {
-        return Err(format!("agents: the name {name:?} is no part of a path; it needs a letter or a digit"));
+        return Err(format!(
+            "agents: the name {name:?} is no part of a path; it needs a letter or a digit"
+        ));
     }
     if is_taken { Err(format!("agents: the name {name:?} is taken")) } else { Ok(()) }
 }
@@ -101,7 +105,13 @@ fn place(table: &Table, key: &str) -> Option<usize> {
     table.iter().find(|(known, _)| known.as_ref() == key).map(|(known, _)| known.span().start)
 }
 
-fn explain(table: &Table, name: &str, kind: &str, error: &ConfigError, source: Source<'_>) -> Failure {
+fn explain(
+    table: &Table,
+    name: &str,
+    kind: &str,
+    error: &ConfigError,
+    source: Source<'_>,
+) -> Failure {
     let at = error.key().and_then(|key| place(table, key)).or_else(|| place(table, "name"));
     let failure = source.mistake(at, &format!("agents: {name} ({kind}): {error}"));
     let wrong = match (error.key(), error.value()) {
@@ -123,7 +133,8 @@ impl Source<'_> {
         let Some(before) = at.and_then(|at| self.text.get(..at)) else {
             return Failure::usage(format!("{path}: {message}"));
         };
-        let line = before.lines().count().max(1) + usize::from(before.ends_with('\n') && !before.is_empty());
+        let line = before.lines().count().max(1)
+            + usize::from(before.ends_with('\n') && !before.is_empty());
         let line = if before.is_empty() { 1 } else { line };
         let column = before.len() - before.rfind('\n').map_or(0, |at| at + 1);
         let text = self.text.lines().nth(line - 1).unwrap_or_default();
@@ -165,9 +176,11 @@ mod tests {
     fn a_wrong_key_names_its_line_and_the_nearest_known_one() {
         let text = "[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodle = \"m\"\n";
         let failure = read(text).unwrap_err();
-        assert!(failure.contains("line 4") && failure.contains("did you mean `model`?"), "{failure}");
-        let text =
-            "[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel = \"m\"\n[agents.timeouts]\nidel = 1\n";
+        assert!(
+            failure.contains("line 4") && failure.contains("did you mean `model`?"),
+            "{failure}"
+        );
+        let text = "[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel = \"m\"\n[agents.timeouts]\nidel = 1\n";
         let failure = read(text).unwrap_err();
         assert!(
             failure.contains("unknown key `idel`") && failure.contains("did you mean `idle`?"),
@@ -181,10 +194,12 @@ mod tests {
         assert!(failure.contains("line 4") && failure.contains("expected a string"), "{failure}");
         let failure = read("[[agents]]\nname = \"a\"\nkind = \"openai\"\n").unwrap_err();
         assert!(failure.contains("`model` is missing"), "{failure}");
-        let failure = read("[[agents]]\nname = \"a\"\nkind = \"anthropic\"\nmodel = \" \"\n").unwrap_err();
+        let failure =
+            read("[[agents]]\nname = \"a\"\nkind = \"anthropic\"\nmodel = \" \"\n").unwrap_err();
         assert!(failure.contains("line 4") && failure.contains("model: it is empty"), "{failure}");
-        let demo =
-            |delay: &str| read(&format!("[[agents]]\nname = \"a\"\nkind = \"demo\"\ndelay = {delay}\n"));
+        let demo = |delay: &str| {
+            read(&format!("[[agents]]\nname = \"a\"\nkind = \"demo\"\ndelay = {delay}\n"))
+        };
         assert_eq!(demo("0").unwrap(), ["a"]);
         let failure = demo("-1").unwrap_err();
         assert!(failure.contains("line 4") && failure.contains("number of seconds"), "{failure}");
@@ -193,9 +208,14 @@ mod tests {
     #[test]
     fn a_wrong_kind_or_name_is_refused() {
         let failure = read("[[agents]]\nname = \"a\"\nkind = \"opena\"\n").unwrap_err();
-        assert!(failure.contains("line 3") && failure.contains("did you mean `openai`?"), "{failure}");
+        assert!(
+            failure.contains("line 3") && failure.contains("did you mean `openai`?"),
+            "{failure}"
+        );
         assert!(read("[[agents]]\nname = \"a\"\n").unwrap_err().contains("`kind`"));
-        assert!(read("[[agents]]\nname = \"a/b\"\nkind = \"demo\"\n").unwrap_err().contains("letters"));
+        assert!(
+            read("[[agents]]\nname = \"a/b\"\nkind = \"demo\"\n").unwrap_err().contains("letters")
+        );
         for dots in [".", ".."] {
             let text = format!("[[agents]]\nname = \"{dots}\"\nkind = \"demo\"\n");
             assert!(read(&text).unwrap_err().contains("no part of a path"));
@@ -207,8 +227,9 @@ mod tests {
     #[test]
     fn a_route_that_cannot_be_is_refused_with_its_line() {
         let claude = "[[agents]]\nname = \"claude\"\nkind = \"openai\"\nmodel = \"m\"\n";
-        let route =
-            |name: &str, rest: &str| format!("[[agents]]\nname = \"{name}\"\nkind = \"route\"\n{rest}\n");
+        let route = |name: &str, rest: &str| {
+            format!("[[agents]]\nname = \"{name}\"\nkind = \"route\"\n{rest}\n")
+        };
         let wrong = |text: &str| read(&format!("{claude}{text}")).unwrap_err();
         let failure = wrong(&route("a", "use = [\"cluade\"]"));
         assert!(
@@ -223,19 +244,25 @@ mod tests {
         let circle = route("a", "use = [\"claude\", \"b\"]") + &route("b", "use = [\"a\"]");
         assert!(wrong(&circle).contains("a circle: a → b → a"), "{}", wrong(&circle));
         assert!(
-            wrong(&route("a", "use = [{ name = \"claude\", when = \"context\" }]")).contains("to ask first")
+            wrong(&route("a", "use = [{ name = \"claude\", when = \"context\" }]"))
+                .contains("to ask first")
         );
-        assert!(wrong(&route("a", "use = [\"claude\"]\nhedge = 1")).contains("needs a second member"));
         assert!(
-            wrong(&route("a", "use = [\"claude\"]\nfirst_tokn = 1")).contains("did you mean `first_token`?")
+            wrong(&route("a", "use = [\"claude\"]\nhedge = 1")).contains("needs a second member")
         );
-        let nested = route("a", "use = [\"b\"]\nfirst_token = 8") + &route("b", "use = [\"claude\"]");
+        assert!(
+            wrong(&route("a", "use = [\"claude\"]\nfirst_tokn = 1"))
+                .contains("did you mean `first_token`?")
+        );
+        let nested =
+            route("a", "use = [\"b\"]\nfirst_token = 8") + &route("b", "use = [\"claude\"]");
         assert_eq!(read(&format!("{claude}{nested}")).unwrap(), ["claude", "a", "b"]);
     }
 
     #[test]
     fn a_key_in_plain_text_is_refused() {
-        let text = "[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel = \"m\"\napi_key = \"sk-1\"\n";
+        let text =
+            "[[agents]]\nname = \"a\"\nkind = \"openai\"\nmodel = \"m\"\napi_key = \"sk-1\"\n";
         let failure = read(text).unwrap_err();
         assert!(failure.contains("key_env or key_file"), "{failure}");
         let text = "[[agents]]\nname = \"a\"\nkind = \"cap\"\nurl = \"http://u:p@localhost\"\n";
@@ -245,13 +272,15 @@ mod tests {
     const PAGE: &str = include_str!("../../../../../docs/configuration.md");
 
     fn rows() -> impl Iterator<Item = &'static str> {
-        let section = PAGE.split("## `[[agents]]`").nth(1).and_then(|rest| rest.split("\n## ").next());
+        let section =
+            PAGE.split("## `[[agents]]`").nth(1).and_then(|rest| rest.split("\n## ").next());
         section.unwrap().lines().filter(|line| line.starts_with("| `"))
     }
 
     #[test]
     fn every_key_of_every_kind_stands_in_the_documentation() {
-        let wrong: Map<String, Value> = [("no_such_key".to_owned(), 1.into())].into_iter().collect();
+        let wrong: Map<String, Value> =
+            [("no_such_key".to_owned(), 1.into())].into_iter().collect();
         for kind in KINDS {
             assert!(PAGE.contains(&format!("`{}`", kind.name)), "{}", kind.name);
             let Err(error) = capstan_upstream::build(kind.name, wrong.clone()) else {
@@ -259,7 +288,8 @@ mod tests {
             };
             for key in error.known() {
                 let row = rows().find(|row| row.starts_with(&format!("| `{key}` |")));
-                let row = row.unwrap_or_else(|| panic!("docs/configuration.md has no row for {key}"));
+                let row =
+                    row.unwrap_or_else(|| panic!("docs/configuration.md has no row for {key}"));
                 let kinds = row.split('|').nth(2).unwrap();
                 assert!(kinds.contains("all") || kinds.contains(kind.name), "{key}: {}", kind.name);
             }
@@ -270,16 +300,15 @@ mod tests {
     fn every_default_time_and_number_stands_in_the_documentation() {
         for kind in KINDS.iter().filter(|kind| !matches!(kind.name, "demo" | "route")) {
             let times = kind.timeouts;
-            let cells =
-                [times.connect, times.first_token, times.idle, times.total].map(|t| t.as_secs().to_string());
-            let row = format!("| `{}` | {} | {} |", kind.name, kind.retries.attempts, cells.join(" | "));
+            let cells = [times.connect, times.first_token, times.idle, times.total]
+                .map(|t| t.as_secs().to_string());
+            let row =
+                format!("| `{}` | {} | {} |", kind.name, kind.retries.attempts, cells.join(" | "));
             assert!(PAGE.contains(&row), "docs/configuration.md lacks {row}");
         }
-        assert!(
-            PAGE.contains(&format!(
-                "| `max_calls` | all but demo | number | {} |",
-                capstan_upstream::MAX_CALLS
-            ))
-        );
+        assert!(PAGE.contains(&format!(
+            "| `max_calls` | all but demo | number | {} |",
+            capstan_upstream::MAX_CALLS
+        )));
     }
 }

@@ -49,7 +49,11 @@ impl Shared {
     async fn look(&mut self) -> Result<(), JournalError> {
         for BreakerNotice { upstream, opened, left, change } in self.store.breakers().await? {
             if self.seen.insert(upstream.clone(), change) != Some(change) {
-                tracing::info!(upstream, opened, "another gateway has found out how an upstream stands");
+                tracing::info!(
+                    upstream,
+                    opened,
+                    "another gateway has found out how an upstream stands"
+                );
                 self.breakers.hear(&BreakerChange { upstream, opened, left }, Instant::now());
             }
         }

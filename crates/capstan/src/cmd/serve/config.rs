@@ -148,7 +148,9 @@ impl Config {
         let takes_nobody = settings.jwt.as_ref().is_some_and(|jwt| !jwt.takes_any_tenant());
         if takes_nobody && self.tenants.is_empty() {
             return Err(Failure::usage("auth.jwt: there are no tenants that a token could name")
-                .with_help("add their [[tenants]], which then need no keys, or set tenants = \"any\""));
+                .with_help(
+                    "add their [[tenants]], which then need no keys, or set tenants = \"any\"",
+                ));
         }
         Ok(settings)
     }
@@ -192,7 +194,11 @@ impl Config {
     /// Whether the inside may be shown.
     pub(super) fn exposure(&self) -> Exposure {
         let environment = std::env::var("CAPSTAN_ENV").ok();
-        if self.debug { Exposure::Debug } else { Exposure::from_environment(environment.as_deref()) }
+        if self.debug {
+            Exposure::Debug
+        } else {
+            Exposure::from_environment(environment.as_deref())
+        }
     }
 }
 
@@ -211,11 +217,16 @@ fn read_file(named: Option<&Path>) -> Result<Option<(PathBuf, String)>, Failure>
 fn explain(path: &Path, text: &str, error: &toml::de::Error) -> Failure {
     let message = error.message();
     let words: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    let line = error.span().and_then(|span| text.get(..span.start)).map(|before| before.split('\n').count());
+    let line = error
+        .span()
+        .and_then(|span| text.get(..span.start))
+        .map(|before| before.split('\n').count());
     let place = line.map_or_else(String::new, |line| format!(", line {line}"));
     let failure = Failure::usage(format!("{}{place}: {message}", path.display()));
     let close = match words.split_first() {
-        Some((wrong, known)) if message.starts_with("unknown field") => nearest(wrong, known.iter().copied()),
+        Some((wrong, known)) if message.starts_with("unknown field") => {
+            nearest(wrong, known.iter().copied())
+        }
         _ => None,
     };
     match close {

@@ -14,8 +14,15 @@ pub(super) fn raise(wanted: usize) -> usize {
     }
     let limit = getrlimit(Resource::Nofile).current;
     let connections = connections(limit, wanted);
-    let told = |limit: Option<u64>| limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string());
-    tracing::info!(limit = told(limit), was = told(before.current), connections, "file descriptors");
+    let told = |limit: Option<u64>| {
+        limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string())
+    };
+    tracing::info!(
+        limit = told(limit),
+        was = told(before.current),
+        connections,
+        "file descriptors"
+    );
     connections
 }
 

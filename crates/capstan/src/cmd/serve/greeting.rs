@@ -26,12 +26,24 @@ pub(super) struct Greeting<'a> {
 impl fmt::Display for Greeting<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { program, url, .. } = self;
-        let (flag, header) =
-            if self.needs_key { (" --key \"$KEY\"", " -H \"authorization: Bearer $KEY\"") } else { ("", "") };
+        let (flag, header) = if self.needs_key {
+            (" --key \"$KEY\"", " -H \"authorization: Bearer $KEY\"")
+        } else {
+            ("", "")
+        };
         let place = format!("--url {url}{flag}");
-        writeln!(f, "{} listening on {}, journal {}\n", "capstan".bold(), self.listening, self.journal)?;
+        writeln!(
+            f,
+            "{} listening on {}, journal {}\n",
+            "capstan".bold(),
+            self.listening,
+            self.journal
+        )?;
         match self.needs_key {
-            true => writeln!(f, "Try, with a tenant's key in KEY (`{program} key new TENANT` makes one):")?,
+            true => writeln!(
+                f,
+                "Try, with a tenant's key in KEY (`{program} key new TENANT` makes one):"
+            )?,
             false => writeln!(f, "Try:")?,
         }
         writeln!(f, "  {program} chat {place} '{QUESTION}'")?;
@@ -41,7 +53,8 @@ impl fmt::Display for Greeting<'_> {
         if self.agents > 1 {
             writeln!(f, "  {program} agents {place}")?;
         }
-        let post = format!("curl -sN {url}/v1/assist -H 'content-type: application/json'{header} -d @-");
+        let post =
+            format!("curl -sN {url}/v1/assist -H 'content-type: application/json'{header} -d @-");
         writeln!(f, "  {program} request '{QUESTION}' | {post}")?;
         if let Some(console) = self.console {
             writeln!(f, "  {console}/console")?;

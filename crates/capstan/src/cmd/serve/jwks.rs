@@ -33,8 +33,10 @@ impl Source {
         match (jwt.jwks_file.clone(), jwt.jwks_url.clone()) {
             (Some(file), None) => Ok(Some(Self::File(file))),
             (None, Some(url)) if is_safe(&url) => Ok(Some(Self::Url(url))),
-            (None, Some(_)) => Err(Failure::usage("auth.jwt.jwks_url: must be https, or on this machine")
-                .with_help("whoever can change the keys on their way can make tokens")),
+            (None, Some(_)) => {
+                Err(Failure::usage("auth.jwt.jwks_url: must be https, or on this machine")
+                    .with_help("whoever can change the keys on their way can make tokens"))
+            }
             (None, None) | (Some(_), Some(_)) => {
                 Err(Failure::usage("auth.jwt needs either jwks_file or jwks_url"))
             }
@@ -65,7 +67,10 @@ impl Source {
                     has_keys = true;
                 }
                 Err(error) => {
-                    tracing::warn!(error, "the keys of tokens cannot be fetched and stay as they were")
+                    tracing::warn!(
+                        error,
+                        "the keys of tokens cannot be fetched and stay as they were"
+                    )
                 }
             }
             tokio::time::sleep(if has_keys { LEAST } else { FIRST }).await;
@@ -141,17 +146,26 @@ mod tests {
         assert!(fetched("500 No", keys).await.unwrap_err().contains("500"));
         let moved = fetched("302 Found\r\nlocation: http://127.0.0.1:1/", Vec::new()).await;
         assert!(moved.unwrap_err().contains("302"), "a redirect is not followed");
-        assert!(fetched("200 OK", vec![b' '; 2 * MOST_KEY_BYTES]).await.unwrap_err().contains("at most"));
+        assert!(
+            fetched("200 OK", vec![b' '; 2 * MOST_KEY_BYTES])
+                .await
+                .unwrap_err()
+                .contains("at most")
+        );
     }
 
     #[test]
     fn keys_come_safely_or_from_this_machine() {
         let safe = |text: &str| is_safe(&Url::parse(text).unwrap());
         assert!(
-            safe("https://id.example/keys") && safe("http://127.0.0.1:9/k") && safe("http://localhost/k")
+            safe("https://id.example/keys")
+                && safe("http://127.0.0.1:9/k")
+                && safe("http://localhost/k")
         );
         assert!(
-            !safe("http://id.example/keys") && !safe("file:///keys") && !safe("http://localhost.example/")
+            !safe("http://id.example/keys")
+                && !safe("file:///keys")
+                && !safe("http://localhost.example/")
         );
     }
 }

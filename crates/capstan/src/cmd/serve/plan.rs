@@ -105,6 +105,8 @@ fn durability(word: &str) -> Result<Durability, Failure> {
     match word {
         "process" => Ok(Durability::Process),
         "power" => Ok(Durability::Power),
-        _ => Err(Failure::usage(format!("durability: unknown value {word:?}, expected process or power"))),
+        _ => Err(Failure::usage(format!(
+            "durability: unknown value {word:?}, expected process or power"
+        ))),
     }
 }

@@ -21,7 +21,10 @@ pub(super) struct Reloaded {
 }
 
 /// Re-reads the files at each SIGHUP. One that is wrong changes nothing: a typing mistake must lock nobody out.
-pub(super) fn on_hangup(file: Option<PathBuf>, reloaded: Reloaded) -> io::Result<impl Future<Output = ()>> {
+pub(super) fn on_hangup(
+    file: Option<PathBuf>,
+    reloaded: Reloaded,
+) -> io::Result<impl Future<Output = ()>> {
     let mut hangup = signal(SignalKind::hangup())?;
     Ok(async move {
         while hangup.recv().await.is_some() {
@@ -40,7 +43,10 @@ impl Reloaded {
             match source.read(jwt) {
                 Ok(()) => tracing::info!("the keys of tokens were read anew"),
                 Err(failure) => {
-                    tracing::error!(error = failure.message(), "the keys of tokens stay as they were");
+                    tracing::error!(
+                        error = failure.message(),
+                        "the keys of tokens stay as they were"
+                    );
                 }
             }
         }
@@ -50,20 +56,30 @@ impl Reloaded {
 fn reload_people(file: Option<&Path>, tenants: &Tenants, operators: &Operators) {
     match read(file, tenants) {
         Ok((read, looking)) => {
-            let (count, keys) = (read.len(), read.iter().map(|tenant| tenant.keys.len()).sum::<usize>());
+            let (count, keys) =
+                (read.len(), read.iter().map(|tenant| tenant.keys.len()).sum::<usize>());
             let operating = looking.len();
             tenants.replace(read);
             operators.replace(looking);
-            tracing::info!(tenants = count, keys, operators = operating, "tenants and keys were read anew");
+            tracing::info!(
+                tenants = count,
+                keys,
+                operators = operating,
+                "tenants and keys were read anew"
+            );
         }
-        Err(failure) => tracing::error!(error = failure.message(), "tenants and keys stay as they were"),
+        Err(failure) => {
+            tracing::error!(error = failure.message(), "tenants and keys stay as they were")
+        }
     }
 }
 
 fn reload_certificate(files: &Files, tls: &Tls) {
     match files.reload(tls) {
         Ok(()) => tracing::info!("the certificate was read anew"),
-        Err(failure) => tracing::error!(error = failure.message(), "the certificate stays as it was"),
+        Err(failure) => {
+            tracing::error!(error = failure.message(), "the certificate stays as it was")
+        }
     }
 }
 
@@ -72,7 +88,9 @@ fn read(file: Option<&Path>, now: &Tenants) -> Result<(Vec<Tenant>, Vec<Operator
     let config = Config::load(file)?;
     let (tenants, operators) = (config.tenants()?, config.operators()?);
     if tenants.is_empty() && !now.is_empty() {
-        return Err(Failure::usage("the configuration has no tenants any more; that takes a restart"));
+        return Err(Failure::usage(
+            "the configuration has no tenants any more; that takes a restart",
+        ));
     }
     Ok((tenants, operators))
 }

@@ -37,13 +37,18 @@ impl Files {
 
     fn read(&self) -> Result<(Vec<u8>, Vec<u8>), Failure> {
         let read = |path: &Path| {
-            std::fs::read(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+            std::fs::read(path)
+                .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
         };
         Ok((read(&self.certificate)?, read(&self.key)?))
     }
 
     fn wrong(&self, error: &std::io::Error) -> Failure {
-        Failure::usage(format!("{} and {}: {error}", self.certificate.display(), self.key.display()))
+        Failure::usage(format!(
+            "{} and {}: {error}",
+            self.certificate.display(),
+            self.key.display()
+        ))
     }
 }
 

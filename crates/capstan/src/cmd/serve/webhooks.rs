@@ -33,7 +33,10 @@ impl Sender {
                 .pool_max_idle_per_host(0)
                 .user_agent(concat!("capstan/", env!("CARGO_PKG_VERSION")))
         };
-        Ok(Self { anywhere: client().build()?, public: client().dns_resolver(Arc::new(PublicOnly)).build()? })
+        Ok(Self {
+            anywhere: client().build()?,
+            public: client().dns_resolver(Arc::new(PublicOnly)).build()?,
+        })
     }
 }
 
@@ -47,7 +50,8 @@ impl WebhookSender for Sender {
     ) -> Result<u16, String> {
         let url = reqwest::Url::parse(&to.url).map_err(|error| error.to_string())?;
         // An address is not resolved.
-        let literal = url.host_str().and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
+        let literal =
+            url.host_str().and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
         if !to.allow_private && literal.is_some_and(|ip| !is_public(ip)) {
             return Err(NOT_PUBLIC.into());
         }
@@ -65,7 +69,8 @@ const NOT_PUBLIC: &str = "the webhook's receiver is not on a public network";
 
 /// The innermost cause tells most.
 fn words(error: &reqwest::Error) -> String {
-    let chain = std::iter::successors(Some(error as &(dyn Error + 'static)), |error| (*error).source());
+    let chain =
+        std::iter::successors(Some(error as &(dyn Error + 'static)), |error| (*error).source());
     chain.last().map(ToString::to_string).unwrap_or_default()
 }
 
@@ -157,7 +162,9 @@ mod tests {
         ] {
             assert!(!is_public(ip.parse().unwrap()), "{ip}");
         }
-        for ip in ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"] {
+        for ip in
+            ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"]
+        {
             assert!(is_public(ip.parse().unwrap()), "{ip}");
         }
     }

@@ -65,7 +65,9 @@ fn accepted(value: &str) -> String {
 fn write_verdict(out: &mut impl Write, verdict: Result<String, DecodeError>) -> io::Result<bool> {
     match verdict {
         Ok(line) => writeln!(out, "{line}").map(|()| false),
-        Err(e) => writeln!(out, "{}", json!({ "ok": false, "error": e.to_string() })).map(|()| true),
+        Err(e) => {
+            writeln!(out, "{}", json!({ "ok": false, "error": e.to_string() })).map(|()| true)
+        }
     }
 }
 
@@ -82,7 +84,8 @@ fn stream_json(line: &str) -> Result<String, DecodeError> {
         }
         Frame::Unknown(kind) => {
             return Ok(
-                json!({ "ok": true, "type": null, "error": null, "text": null, "ignored": kind }).to_string()
+                json!({ "ok": true, "type": null, "error": null, "text": null, "ignored": kind })
+                    .to_string(),
             );
         }
         Frame::User(_)
@@ -107,7 +110,8 @@ fn noise(line: &str) -> Result<String, DecodeError> {
 }
 
 fn sse_body(profile: Profile, mut input: impl Read, out: &mut impl Write) -> io::Result<bool> {
-    let model = model::find(profile, "StreamPacket").ok_or_else(|| io::Error::other("no packet model"))?;
+    let model =
+        model::find(profile, "StreamPacket").ok_or_else(|| io::Error::other("no packet model"))?;
     let mut decoder = Decoder::new();
     let (mut chunk, mut frames, mut refused) = (vec![0; 64 * 1024], 0, false);
     loop {
@@ -116,7 +120,10 @@ fn sse_body(profile: Profile, mut input: impl Read, out: &mut impl Write) -> io:
             let verdict = match frame {
                 Ok(frame) => packet(model, &frame),
                 Err(e) => {
-                    write_verdict(out, Err(syntax(e.to_string())).map_err(|e| in_frame(e, frames)))?;
+                    write_verdict(
+                        out,
+                        Err(syntax(e.to_string())).map_err(|e| in_frame(e, frames)),
+                    )?;
                     return Ok(true);
                 }
             };
@@ -129,7 +136,10 @@ fn sse_body(profile: Profile, mut input: impl Read, out: &mut impl Write) -> io:
         decoder.push(chunk.get(..read).unwrap_or_default());
     }
     if decoder.is_mid_frame() {
-        refused |= write_verdict(out, Err(in_frame(syntax("cut off by the end of the body"), frames + 1)))?;
+        refused |= write_verdict(
+            out,
+            Err(in_frame(syntax("cut off by the end of the body"), frames + 1)),
+        )?;
     }
     Ok(refused)
 }
@@ -137,7 +147,8 @@ fn sse_body(profile: Profile, mut input: impl Read, out: &mut impl Write) -> io:
 /// Other events than packets are none of our business; their data is shown as it is.
 fn packet(model: &Model, frame: &sse::Frame<'_>) -> Result<String, DecodeError> {
     if frame.event != sse::EVENT_NAME && frame.event != "message" {
-        return Ok(json!({ "ok": true, "event": frame.event, "ignored": "not a stream.packet" }).to_string());
+        return Ok(json!({ "ok": true, "event": frame.event, "ignored": "not a stream.packet" })
+            .to_string());
     }
     let value = model.canonical(&frame.data)?;
     // The canonical text is JSON by construction; a raw value keeps it byte for byte.

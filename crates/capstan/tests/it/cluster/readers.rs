@@ -17,17 +17,18 @@ fn hasty() -> String {
 impl Cluster {
     /// A chat without a key; `tries` is how often an SDK says that it has tried before.
     async fn chat(&self, server: usize, text: &str, tries: u32) -> Response {
-        let body =
-            json!({ "model": "demo", "stream": true, "messages": [{ "role": "user", "content": text }] });
+        let body = json!({ "model": "demo", "stream": true, "messages": [{ "role": "user", "content": text }] });
         let request = http().post(format!("{}/v1/chat/completions", self.servers[server].url));
-        let response = request.header("x-stainless-retry-count", tries).json(&body).send().await.unwrap();
+        let response =
+            request.header("x-stainless-retry-count", tries).json(&body).send().await.unwrap();
         assert_eq!(response.status(), 200);
         response
     }
 
     async fn state(&self, server: usize, stream: &str) -> Value {
         let list: Value = self.servers[server].get("/v1/streams").await.json().await.unwrap();
-        let found = list["streams"].as_array().unwrap().iter().find(|run| run["stream_id"] == stream);
+        let found =
+            list["streams"].as_array().unwrap().iter().find(|run| run["stream_id"] == stream);
         found.unwrap_or_else(|| panic!("{stream} is in {list}"))["state"].clone()
     }
 }
@@ -75,8 +76,11 @@ async fn a_repeat_at_any_gateway_gets_a_run_that_nobody_reads_at_any() {
     drop((first, second));
     until_read(&database, 0).await;
     // Three at once: two runs are free, the third repeats none of them.
-    let (a, b, c) =
-        tokio::join!(cluster.chat(0, "/hang", 1), cluster.chat(1, "/hang", 1), cluster.chat(2, "/hang", 1));
+    let (a, b, c) = tokio::join!(
+        cluster.chat(0, "/hang", 1),
+        cluster.chat(1, "/hang", 1),
+        cluster.chat(2, "/hang", 1)
+    );
     let taken: HashSet<_> = [&a, &b, &c].map(stream_of).into();
     assert_eq!(taken.len(), 3, "each has a run for itself");
     assert_eq!(cluster.servers[2].streams().await.len(), taken.union(&left).count());

@@ -7,7 +7,9 @@ use serde_json::Value;
 
 use crate::cluster::postgres_server::Database;
 use crate::cluster::{CONFIG, Cluster, replicas};
-use crate::serve::client::{ask, assert_whole, packets, read_until, stream_of, tokens, whole_frames};
+use crate::serve::client::{
+    ask, assert_whole, packets, read_until, stream_of, tokens, whole_frames,
+};
 use crate::serve::process::{Server, refused};
 
 /// A route over an upstream that is not there, and one that is.
@@ -42,7 +44,11 @@ async fn a_breaker_that_opens_at_one_gateway_is_open_at_the_others() {
         let whole = cluster.post(server, &ask("/tokens 3")).await.bytes().await.unwrap();
         assert_whole(&packets(&whole), &tokens(3));
     }
-    assert_eq!(database.sql("select change from capstan.breakers"), change, "a call writes nothing");
+    assert_eq!(
+        database.sql("select change from capstan.breakers"),
+        change,
+        "a call writes nothing"
+    );
     // Whoever finds out that it is well tells everybody.
     database.sql("update capstan.breakers set opened = 0, change = gen_random_uuid()");
     while metric(&cluster.servers[0], open).await != Some(0.0)
@@ -54,7 +60,9 @@ async fn a_breaker_that_opens_at_one_gateway_is_open_at_the_others() {
 async fn loads(server: &Server) -> Vec<Option<(u64, bool)>> {
     let mut listed = replicas(server).await;
     listed.sort_by_key(|one| one["name"].to_string());
-    let load = |one: &Value| one["responses"].as_u64().map(|open| (open, one["append_p95_ms"].is_number()));
+    let load = |one: &Value| {
+        one["responses"].as_u64().map(|open| (open, one["append_p95_ms"].is_number()))
+    };
     listed.iter().map(load).collect()
 }
 
@@ -104,9 +112,13 @@ async fn a_gateway_that_knows_too_little_lets_its_runs_end_and_leaves() {
         "0",
         "its lease is given up"
     );
-    let later = refused(cluster.folder.path(), &["--listen", "127.0.0.1:0", "--journal", &database.url]);
+    let later =
+        refused(cluster.folder.path(), &["--listen", "127.0.0.1:0", "--journal", &database.url]);
     let said = String::from_utf8_lossy(&later.stderr).into_owned();
-    assert!(!later.status.success() && said.contains("no build may write that knows less than 99"), "{said}");
+    assert!(
+        !later.status.success() && said.contains("no build may write that knows less than 99"),
+        "{said}"
+    );
 }
 
 /// This release's build and a made-up next one's, on one database, through a whole rolling upgrade.
@@ -115,7 +127,8 @@ async fn a_gateway_that_knows_too_little_lets_its_runs_end_and_leaves() {
 async fn two_releases_work_on_one_database_until_the_older_one_may_not() {
     use crate::serve::client::http;
     let Some(database) = Database::create() else { return };
-    let mut cluster = Cluster::empty(database.url.clone(), &CONFIG.replace("drain = 0.05", "drain = 30"));
+    let mut cluster =
+        Cluster::empty(database.url.clone(), &CONFIG.replace("drain = 0.05", "drain = 30"));
     cluster.add();
     let request = ask("/tokens 200 --delay 5ms");
     let mut response = cluster.post(0, &request).await;
@@ -128,7 +141,10 @@ async fn two_releases_work_on_one_database_until_the_older_one_may_not() {
     let next = schema(1);
     let least = database.sql("select min_writer from capstan.meta");
     cluster.add_with(&[("CAPSTAN_SCHEMA", "next")]);
-    assert_eq!(database.sql("select schema, min_writer from capstan.meta"), format!("{next}|{least}"));
+    assert_eq!(
+        database.sql("select schema, min_writer from capstan.meta"),
+        format!("{next}|{least}")
+    );
     seen.extend(read_until(&mut response, |_| false).await);
     assert_whole(&packets(&seen), &tokens(200));
     assert!(cluster.replay(1, &stream_of(&response)).await == seen);
@@ -143,7 +159,10 @@ async fn two_releases_work_on_one_database_until_the_older_one_may_not() {
     // A release later nobody may write who does not know of it: the oldest leaves, the one between stays.
     let after_next = schema(1);
     cluster.add_with(&[("CAPSTAN_SCHEMA", "after_next")]);
-    assert_eq!(database.sql("select schema, min_writer from capstan.meta"), format!("{after_next}|{next}"));
+    assert_eq!(
+        database.sql("select schema, min_writer from capstan.meta"),
+        format!("{after_next}|{next}")
+    );
     let (status, log) = cluster.servers.remove(0).wait();
     assert!(status.code() == Some(1) && log.contains("asks for a newer build"), "{log}");
     for server in 0..2 {
@@ -154,7 +173,8 @@ async fn two_releases_work_on_one_database_until_the_older_one_may_not() {
 
 /// `None` if libfaketime is not installed; `make test` installs it.
 fn faketime() -> Option<String> {
-    let folders = std::fs::read_dir("/usr/lib").ok()?.filter_map(|folder| Some(folder.ok()?.path()));
+    let folders =
+        std::fs::read_dir("/usr/lib").ok()?.filter_map(|folder| Some(folder.ok()?.path()));
     let library = |folder: &Path| folder.join("faketime/libfaketime.so.1");
     let found = folders.map(|folder| library(&folder)).find(|path| path.exists());
     if found.is_none() {
@@ -184,7 +204,9 @@ pub(crate) fn add_skewed(cluster: &mut Cluster, offset: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clocks_that_differ_by_seconds_take_nobodys_runs_and_no_turn_of_a_session() {
     let Some(database) = Database::create() else { return };
-    let Some(mut cluster) = skewed(&database, &CONFIG.replace("lease = 1", "lease = 2")) else { return };
+    let Some(mut cluster) = skewed(&database, &CONFIG.replace("lease = 1", "lease = 2")) else {
+        return;
+    };
     let date = async |server: usize| {
         cluster.servers[server].get("/health").await.headers()["date"].to_str().unwrap().to_owned()
     };
@@ -202,11 +224,16 @@ async fn clocks_that_differ_by_seconds_take_nobodys_runs_and_no_turn_of_a_sessio
     for (server, turns) in [(2, 0), (0, 1), (1, 2), (0, 3)] {
         let asked = ServiceRequest::new(context.clone(), AgentRequest::query(session, "/echo one"));
         drop(cluster.post(server, &asked).await.bytes().await.unwrap());
-        let kept: Value =
-            cluster.servers[server].get(&format!("/v1/sessions/{session}")).await.json().await.unwrap();
+        let kept: Value = cluster.servers[server]
+            .get(&format!("/v1/sessions/{session}"))
+            .await
+            .json()
+            .await
+            .unwrap();
         assert_eq!(kept["turns"].as_array().unwrap().len(), turns + 1, "{kept}");
-        let before =
-            database.sql(&format!("select max(turns_before) from capstan.runs where session = '{session}'"));
+        let before = database.sql(&format!(
+            "select max(turns_before) from capstan.runs where session = '{session}'"
+        ));
         assert_eq!(before, turns.to_string());
     }
     // One that dies is noticed by its lease, whatever its clock said.

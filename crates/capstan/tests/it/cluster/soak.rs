@@ -78,17 +78,23 @@ async fn live_through(client: Arc<CapClient>) -> Result<Had, CapError> {
     }
 }
 
-async fn try_to_live_through(client: &Arc<CapClient>, request: &ServiceRequest) -> Result<Had, CapError> {
+async fn try_to_live_through(
+    client: &Arc<CapClient>,
+    request: &ServiceRequest,
+) -> Result<Had, CapError> {
     let mut packets = client.assist(request);
     let (mut transcript, mut watching) = (Transcript::default(), None);
     while let Some(packet) = packets.next().await? {
         transcript.take(&packet);
         let stream = packet.stream_id;
         let client = Arc::clone(client);
-        watching.get_or_insert_with(|| (stream, tokio::spawn(async move { watch(&client, stream).await })));
+        watching.get_or_insert_with(|| {
+            (stream, tokio::spawn(async move { watch(&client, stream).await }))
+        });
     }
     let (stream, watching) = watching.expect("a run has packets");
-    let watched = watching.await.unwrap().unwrap_or_else(|error| panic!("a viewer saw an error: {error:?}"));
+    let watched =
+        watching.await.unwrap().unwrap_or_else(|error| panic!("a viewer saw an error: {error:?}"));
     Ok(Had { stream, text: transcript.text().to_owned(), watched, refusals: 0 })
 }
 
@@ -97,7 +103,8 @@ async fn watch(client: &CapClient, stream: Uuid) -> Result<Vec<StreamPacket>, Ca
     let mut seen = Vec::new();
     loop {
         match try_to_watch(client, stream, &mut seen).await {
-            Err(CapError::Runtime(error)) if error.code() == "journal_unavailable" && seen.is_empty() => {}
+            Err(CapError::Runtime(error))
+                if error.code() == "journal_unavailable" && seen.is_empty() => {}
             watched => return watched.map(|()| seen),
         }
     }
@@ -148,14 +155,19 @@ async fn assert_kept(cluster: &Cluster, runs: Vec<Had>, may_lose: bool) {
         }
         assert_eq!(replays.len(), 1, "{}: the same bytes everywhere", had.stream);
         let replayed = crate::cluster::packets(replays.iter().next().unwrap());
-        let seen = replayed.iter().zip(&had.watched).take_while(|(kept, seen)| kept == seen).count();
+        let seen =
+            replayed.iter().zip(&had.watched).take_while(|(kept, seen)| kept == seen).count();
         let is_kept = seen == replayed.len() && seen == had.watched.len();
         // Of the rest it is said that it is lost, beyond the gap that says so.
         let is_said = replayed.get(seen).is_some_and(|packet| {
             packet.seq > 1 << 20
                 && matches!(&packet.payload, Payload::Error(error) if error.code == "stream_lost")
         });
-        assert!(is_kept || may_lose && is_said, "{}: what was seen live is what is kept", had.stream);
+        assert!(
+            is_kept || may_lose && is_said,
+            "{}: what was seen live is what is kept",
+            had.stream
+        );
     }
     let streams: HashSet<_> = runs.iter().map(|had| had.stream).collect();
     assert_eq!(streams.len(), runs.len(), "one run per key");
@@ -197,7 +209,8 @@ impl FrontEnd {
         let input = serde_json::json!({ "threadId": Uuid::now_v7().to_string(), "runId": Uuid::now_v7().to_string(), "state": {},
             "messages": [{ "id": "u", "role": "user", "content": "say something" }], "tools": [], "context": [] });
         loop {
-            let mut request = crate::serve::client::http().post(format!("{url}/v1/ag-ui")).json(&input);
+            let mut request =
+                crate::serve::client::http().post(format!("{url}/v1/ag-ui")).json(&input);
             if let Some(cursor) = &self.cursor {
                 request = request.header("last-event-id", cursor);
             }
@@ -259,7 +272,8 @@ async fn soak_clocks_five_seconds_apart_are_noticed_by_no_client() {
     let _alone = ALONE.lock().await;
     let Some(database) = Database::create() else { return };
     let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
-    let Some(mut cluster) = crate::cluster::sharing::skewed(&database, &config(&wordy, 4.0, "process"))
+    let Some(mut cluster) =
+        crate::cluster::sharing::skewed(&database, &config(&wordy, 4.0, "process"))
     else {
         return;
     };
@@ -332,7 +346,11 @@ async fn kill_minute(runs: u32, time: Duration) {
         kills += 1;
     }
     let had = all(rush).await;
-    assert_eq!(database.sql("select count(*) from capstan.runs"), runs.to_string(), "one run per key");
+    assert_eq!(
+        database.sql("select count(*) from capstan.runs"),
+        runs.to_string(),
+        "one run per key"
+    );
     let (calls, refusals) = (wordy.calls(), had.iter().map(|had| had.refusals).sum::<usize>());
     assert_exact(&cluster, had).await;
     let time = began.elapsed();
@@ -346,7 +364,8 @@ async fn kill_minute(runs: u32, time: Duration) {
 #[ignore = "a minute of kills"]
 async fn soak_a_replica_killed_every_second_is_noticed_by_no_client() {
     let _alone = ALONE.lock().await;
-    let seconds = std::env::var("CAPSTAN_SOAK_SECONDS").map_or(60, |seconds| seconds.parse().unwrap());
+    let seconds =
+        std::env::var("CAPSTAN_SOAK_SECONDS").map_or(60, |seconds| seconds.parse().unwrap());
     kill_minute(seconds * 10 / 3, Duration::from_secs(seconds.into())).await;
 }
 
@@ -375,7 +394,10 @@ async fn soak_a_rolling_restart_is_noticed_by_no_client() {
     for text in pages.join_all().await {
         assert!(Wordy::call_of(&text, WORDS).is_some(), "a front end shows {text:?}");
     }
-    eprintln!("60 of 60 exact, and 30 of 30 in AG-UI: 6 restarts, {} calls of the agent", wordy.calls());
+    eprintln!(
+        "60 of 60 exact, and 30 of 30 in AG-UI: 6 restarts, {} calls of the agent",
+        wordy.calls()
+    );
     assert_exact(&cluster, had).await;
 }
 
@@ -401,7 +423,11 @@ async fn soak_leases_that_are_lost_again_and_again_cancel_no_run() {
 }
 
 /// What becomes of runs while something is done to the server.
-async fn through(engine: &mut Engine, durability: &str, act: impl AsyncFnOnce(&mut Engine, &Network)) {
+async fn through(
+    engine: &mut Engine,
+    durability: &str,
+    act: impl AsyncFnOnce(&mut Engine, &Network),
+) {
     let (network, url) = Network::before(&engine.url()).await;
     let (wordy, balancer) = (Wordy::start(WORDS, PACE).await, Balancer::start().await);
     let cluster = Cluster::over(url, &config(&wordy, 60.0, durability), None);
@@ -445,7 +471,10 @@ async fn soak_a_failover_to_a_synchronous_standby_is_noticed_by_no_client() {
     let standby = engine.standby(&[]);
     engine.sql("alter system set synchronous_standby_names = '*'");
     engine.sql("select pg_reload_conf()");
-    through(&mut engine, "power", async |engine, network| fail_over(engine, &standby, network).await).await;
+    through(&mut engine, "power", async |engine, network| {
+        fail_over(engine, &standby, network).await
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -491,7 +520,9 @@ async fn soak_after_a_failover_to_an_asynchronous_standby_every_run_is_whole_or_
 #[ignore = "a server of its own"]
 async fn soak_used_up_connections_are_waited_for() {
     let _alone = ALONE.lock().await;
-    let Some(mut engine) = Engine::start(&["max_connections=60", "superuser_reserved_connections=0"]) else {
+    let Some(mut engine) =
+        Engine::start(&["max_connections=60", "superuser_reserved_connections=0"])
+    else {
         return;
     };
     through(&mut engine, "process", async |engine, network| {

@@ -34,7 +34,13 @@ fn start(lease: f64) -> Option<(Cluster, Database)> {
 }
 
 impl Cluster {
-    async fn call(&self, server: usize, method: Method, path: &str, body: Option<&Value>) -> Response {
+    async fn call(
+        &self,
+        server: usize,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Response {
         let url = format!("{}{path}", self.servers[server].url);
         let mut request = http().request(method, url).bearer_auth(KEY);
         if let Some(body) = body {
@@ -84,17 +90,20 @@ async fn a_tenant_that_is_not_stored_is_served_by_every_gateway_and_nothing_of_i
     // Watched, listed, stopped and erased at each of them.
     let first = streams.into_iter().next().unwrap();
     for server in 0..3 {
-        let whole = cluster.look(server, &format!("/v1/streams/{first}")).await.bytes().await.unwrap();
+        let whole =
+            cluster.look(server, &format!("/v1/streams/{first}")).await.bytes().await.unwrap();
         assert!(whole == bodies[0]);
         let mut watching =
             cluster.ask_privately((server + 1) % 3, &request("/tokens 100000 --delay 5ms")).await;
         let path = format!("/v1/streams/{}", stream_of(&watching));
         let mut seen = read_until(&mut watching, |seen| seen.contains(":10\n")).await;
-        let stopped: Value = cluster.call(server, Method::DELETE, &path, None).await.json().await.unwrap();
+        let stopped: Value =
+            cluster.call(server, Method::DELETE, &path, None).await.json().await.unwrap();
         assert_eq!(stopped["reason"], "cancelled");
         seen.extend(read_until(&mut watching, |_| false).await);
         assert!(cluster.look((server + 2) % 3, &path).await.bytes().await.unwrap() == seen);
-        let erased = cluster.call(server, Method::DELETE, &format!("{path}?purge=true"), None).await;
+        let erased =
+            cluster.call(server, Method::DELETE, &format!("{path}?purge=true"), None).await;
         assert!(erased.status().is_success(), "{}", erased.status());
         let list: Value = cluster.look((server + 1) % 3, "/v1/streams").await.json().await.unwrap();
         assert_eq!(list["streams"].as_array().unwrap().len(), 1, "at {server}");
@@ -113,7 +122,10 @@ async fn a_tenant_that_is_not_stored_is_served_by_every_gateway_and_nothing_of_i
         assert_eq!(database.sql(&format!("select count(*) from capstan.{table}")), "0", "{table}");
     }
     let claims = database.sql("select key from capstan.claims");
-    assert!(!claims.is_empty() && claims.lines().all(|key| key.starts_with("unstored:")), "{claims}");
+    assert!(
+        !claims.is_empty() && claims.lines().all(|key| key.starts_with("unstored:")),
+        "{claims}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -133,7 +145,8 @@ async fn each_face_finds_a_tenant_that_is_not_stored_from_the_wrong_gateway() {
         assert_eq!(durable.headers()["stream-closed"], "true");
         assert!(durable.text().await.unwrap().contains("Hello"));
         // A ticket that one gateway has given opens the stream at another.
-        let ticket = cluster.call(wrong, Method::POST, &format!("/v1/streams/{stream}/ticket"), None).await;
+        let ticket =
+            cluster.call(wrong, Method::POST, &format!("/v1/streams/{stream}/ticket"), None).await;
         let ticket: Value = ticket.json().await.unwrap();
         let opened = format!(
             "{}/v1/streams/{stream}?ticket={}",
@@ -148,10 +161,14 @@ async fn each_face_finds_a_tenant_that_is_not_stored_from_the_wrong_gateway() {
         let again = cluster.tell(0, "/v1/ag-ui", &input).await;
         assert_eq!(stream_of(&first), stream_of(&again));
         let first = first.text().await.unwrap();
-        assert!(first.contains("RUN_FINISHED") && again.text().await.unwrap().contains("RUN_FINISHED"));
+        assert!(
+            first.contains("RUN_FINISHED") && again.text().await.unwrap().contains("RUN_FINISHED")
+        );
         // OpenAI's chat completions and responses; a response is found by its id, and continued.
-        let chat = json!({ "model": "demo", "messages": [{ "role": "user", "content": "/echo Hello" }] });
-        let chat: Value = cluster.tell(wrong, "/v1/chat/completions", &chat).await.json().await.unwrap();
+        let chat =
+            json!({ "model": "demo", "messages": [{ "role": "user", "content": "/echo Hello" }] });
+        let chat: Value =
+            cluster.tell(wrong, "/v1/chat/completions", &chat).await.json().await.unwrap();
         assert_eq!(chat["choices"][0]["message"]["content"], "Hello");
         let body = json!({ "model": "demo", "input": "/echo Hello" });
         let made: Value = cluster.tell(0, "/v1/responses", &body).await.json().await.unwrap();
@@ -162,27 +179,27 @@ async fn each_face_finds_a_tenant_that_is_not_stored_from_the_wrong_gateway() {
             .await
             .unwrap();
         assert_eq!((&found["id"], &found["status"]), (&made["id"], &json!("completed")));
-        let next = json!({ "model": "demo", "input": "/echo again", "previous_response_id": made["id"] });
+        let next =
+            json!({ "model": "demo", "input": "/echo again", "previous_response_id": made["id"] });
         let next: Value = cluster.tell(wrong, "/v1/responses", &next).await.json().await.unwrap();
         assert_eq!(next["previous_response_id"], made["id"], "{next}");
         // The AI SDK: a chat is found by its own id.
-        let message =
-            json!({ "id": "u", "role": "user", "parts": [{ "type": "text", "text": "/echo Hello" }] });
-        let submit =
-            json!({ "id": format!("chat-{wrong}"), "messages": [message], "trigger": "submit-message" });
+        let message = json!({ "id": "u", "role": "user", "parts": [{ "type": "text", "text": "/echo Hello" }] });
+        let submit = json!({ "id": format!("chat-{wrong}"), "messages": [message], "trigger": "submit-message" });
         let told = cluster.tell(wrong, "/v1/ai-sdk/chat", &submit).await.text().await.unwrap();
         let back = cluster.look(3 - wrong, &format!("/v1/ai-sdk/chat/chat-{wrong}/stream")).await;
         assert!(told.contains("Hello") && back.text().await.unwrap() == told);
         // A2A: a task by its id, in both bindings.
         let message = json!({ "messageId": Uuid::now_v7().to_string(), "role": "ROLE_USER", "parts": [{ "text": "/echo Hello" }] });
-        let send =
-            json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": { "message": message } });
+        let send = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": { "message": message } });
         let sent: Value = cluster.tell(wrong, "/v1/a2a", &send).await.json().await.unwrap();
         let task = sent["result"]["task"]["id"].as_str().unwrap_or_else(|| panic!("{sent}"));
-        let get = json!({ "jsonrpc": "2.0", "id": 2, "method": "GetTask", "params": { "id": task } });
+        let get =
+            json!({ "jsonrpc": "2.0", "id": 2, "method": "GetTask", "params": { "id": task } });
         let got: Value = cluster.tell(3 - wrong, "/v1/a2a", &get).await.json().await.unwrap();
         assert_eq!(got["result"]["id"], task, "{got}");
-        let got: Value = cluster.look(wrong, &format!("/v1/a2a/tasks/{task}")).await.json().await.unwrap();
+        let got: Value =
+            cluster.look(wrong, &format!("/v1/a2a/tasks/{task}")).await.json().await.unwrap();
         assert_eq!(got["id"], task);
     }
     let metrics = cluster.servers[1].get("/metrics").await.text().await.unwrap();
@@ -220,7 +237,11 @@ async fn what_lived_in_a_gateway_that_is_gone_is_lost_in_types_and_never_run_twi
     assert_eq!(lost.json::<Value>().await.unwrap()["code"], "stream_expired");
     for server in 0..2 {
         let again = cluster.call(server, Method::POST, "/v1/assist", Some(&asked)).await;
-        assert_eq!(again.json::<Value>().await.unwrap()["code"], "stream_expired", "it is not run again");
+        assert_eq!(
+            again.json::<Value>().await.unwrap()["code"],
+            "stream_expired",
+            "it is not run again"
+        );
     }
     // New ones begin elsewhere.
     let next = cluster.ask_privately(1, &request("/tokens 5")).await.bytes().await.unwrap();
@@ -228,7 +249,8 @@ async fn what_lived_in_a_gateway_that_is_gone_is_lost_in_types_and_never_run_twi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mark_that_nobody_signed_changes_nothing_and_a_gateway_that_is_frozen_is_not_waited_for() {
+async fn a_mark_that_nobody_signed_changes_nothing_and_a_gateway_that_is_frozen_is_not_waited_for()
+{
     let Some((cluster, _database)) = start(BRIEF) else { return };
     let whole = cluster.ask_privately(0, &request("/echo Hello")).await;
     let (stream, _) = (stream_of(&whole), whole.bytes().await.unwrap());
@@ -243,7 +265,8 @@ async fn a_mark_that_nobody_signed_changes_nothing_and_a_gateway_that_is_frozen_
     let mut hanging = cluster.ask_privately(1, &request("/hang")).await;
     cluster.servers[0].signal("STOP");
     // No connection breaks, and no byte comes: the lease tells.
-    let waiting = cluster.call(2, Method::POST, "/v1/assist", Some(&request("/echo anything"))).await;
+    let waiting =
+        cluster.call(2, Method::POST, "/v1/assist", Some(&request("/echo anything"))).await;
     assert_eq!(waiting.status(), 503);
     drop(read_until(&mut hanging, |_| false).await);
     cluster.servers[0].signal("CONT");

@@ -35,8 +35,12 @@ impl Posted {
     /// As the specification says, by nobody's code of ours.
     fn verify(&self) {
         let secret = hmac::Key::new(hmac::HMAC_SHA256, &BASE64_STANDARD.decode(SECRET).unwrap());
-        let signed =
-            format!("{}.{}.{}", self.header("webhook-id"), self.header("webhook-timestamp"), self.body);
+        let signed = format!(
+            "{}.{}.{}",
+            self.header("webhook-id"),
+            self.header("webhook-timestamp"),
+            self.body
+        );
         let signature = self.header("webhook-signature").strip_prefix("v1,").unwrap();
         let signature = BASE64_STANDARD.decode(signature).unwrap();
         hmac::verify(&secret, signed.as_bytes(), &signature).expect("it is signed");
@@ -61,7 +65,8 @@ async fn receiver() -> (String, mpsc::UnboundedReceiver<Posted>) {
                 let text = String::from_utf8(read).unwrap();
                 let (head, body) = text.split_once("\r\n\r\n").unwrap();
                 let _ = posted.send(Posted { head: head.to_owned(), body: body.to_owned() });
-                let _ = socket.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
+                let _ =
+                    socket.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
             });
         }
     });
@@ -71,9 +76,9 @@ async fn receiver() -> (String, mpsc::UnboundedReceiver<Posted>) {
 fn is_whole(read: &[u8]) -> bool {
     let text = String::from_utf8_lossy(read);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
-    let length = head
-        .lines()
-        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+    let length = head.lines().find_map(|line| {
+        line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok()
+    });
     body.len() >= length.unwrap_or(0)
 }
 
@@ -94,15 +99,20 @@ async fn a_webhook_is_delivered_by_the_living() {
     let (url, mut seen) = receiver().await;
     let Some((mut cluster, database)) = start(&url).await else { return };
     let body = json!({ "model": "demo", "input": "/tokens 100 --delay 5ms", "background": true });
-    let request =
-        http().post(format!("{}/v1/responses", cluster.servers[0].url)).bearer_auth(KEY).json(&body);
+    let request = http()
+        .post(format!("{}/v1/responses", cluster.servers[0].url))
+        .bearer_auth(KEY)
+        .json(&body);
     let begun: Value = request.send().await.unwrap().json().await.unwrap();
     assert!(matches!(begun["status"].as_str(), Some("queued" | "in_progress")), "{begun}");
     cluster.servers.remove(0).kill();
     let told = seen.recv().await.unwrap();
     told.verify();
     let event: Value = serde_json::from_str(&told.body).unwrap();
-    assert_eq!((&event["type"], &event["data"]["id"]), (&json!("response.completed"), &begun["id"]));
+    assert_eq!(
+        (&event["type"], &event["data"]["id"]),
+        (&json!("response.completed"), &begun["id"])
+    );
     assert_eq!(event["id"], told.header("webhook-id"));
     let open = "select count(*) from capstan.runs where state < 3";
     while database.sql(open) != "0" {}

@@ -18,7 +18,8 @@ impl Wordy {
     /// So many words an answer, at this pace.
     pub(crate) async fn start(words: usize, pace: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (url, calls) = (format!("http://{}/v1", listener.local_addr().unwrap()), Arc::default());
+        let (url, calls) =
+            (format!("http://{}/v1", listener.local_addr().unwrap()), Arc::default());
         let counter: Arc<AtomicUsize> = Arc::clone(&calls);
         let task = tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
@@ -51,7 +52,12 @@ fn said(call: usize, words: usize) -> Vec<String> {
     (1..=words).map(|word| format!("c{call}w{word} ")).collect()
 }
 
-async fn answer(socket: TcpStream, call: usize, words: usize, pace: Duration) -> std::io::Result<()> {
+async fn answer(
+    socket: TcpStream,
+    call: usize,
+    words: usize,
+    pace: Duration,
+) -> std::io::Result<()> {
     let mut socket = BufReader::new(socket);
     let (mut length, mut line) = (0, String::new());
     while socket.read_line(&mut line).await? > 2 {
@@ -66,14 +72,14 @@ async fn answer(socket: TcpStream, call: usize, words: usize, pace: Duration) ->
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
     socket.write_all(head.as_bytes()).await?;
     for word in said(call, words) {
-        let piece =
-            format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{word}\"}}}}]}}\n\n");
+        let piece = format!(
+            "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{word}\"}}}}]}}\n\n"
+        );
         socket.write_all(piece.as_bytes()).await?;
         socket.flush().await?;
         tokio::time::sleep(pace).await;
     }
-    let end =
-        "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let end = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
     socket.write_all(end.as_bytes()).await?;
     socket.shutdown().await
 }

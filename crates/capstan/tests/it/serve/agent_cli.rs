@@ -57,7 +57,14 @@ impl Drop for Provider {
 }
 
 /// An agent of its own for each model and way in. The CLI gets a home that is empty, and asks nobody but the provider.
-fn agent(name: &str, model: &str, rest: (&str, &str), cli: &Path, home: &Path, provider: &str) -> String {
+fn agent(
+    name: &str,
+    model: &str,
+    rest: (&str, &str),
+    cli: &Path,
+    home: &Path,
+    provider: &str,
+) -> String {
     let (arguments, keys) = rest;
     format!(
         "[[agents]]\nname = {name:?}\nkind = \"command\"\n{keys}\ncwd = {home:?}\n\
@@ -70,7 +77,16 @@ fn agent(name: &str, model: &str, rest: (&str, &str), cli: &Path, home: &Path, p
 
 fn chat(server: &Server, agent: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_capstan"));
-    command.args(["chat", "--max-wait", "0", "--url", &server.url, "--agent", agent, "What is a capstan?"]);
+    command.args([
+        "chat",
+        "--max-wait",
+        "0",
+        "--url",
+        &server.url,
+        "--agent",
+        agent,
+        "What is a capstan?",
+    ]);
     command.stdin(Stdio::null()).output().unwrap()
 }
 
@@ -83,7 +99,8 @@ fn a_real_agent_cli_answers_fails_in_types_and_is_told_once() {
     };
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let provider = Provider::start();
-    let of = |name: &str, model: &str, rest| agent(name, model, rest, &cli, home.path(), &provider.url);
+    let of =
+        |name: &str, model: &str, rest| agent(name, model, rest, &cli, home.path(), &provider.url);
     let ways = [
         ("stdin", ("", "")),
         ("argument", ("", "prompt = \"argument\"")),
@@ -105,7 +122,11 @@ fn a_real_agent_cli_answers_fails_in_types_and_is_told_once() {
     for (fault, code) in FAULTS {
         let failed = chat(&server, fault);
         let told = String::from_utf8_lossy(&failed.stderr);
-        assert_eq!((failed.status.code(), failed.stdout.len()), (Some(1), 0), "{fault}: {failed:?}");
+        assert_eq!(
+            (failed.status.code(), failed.stdout.len()),
+            (Some(1), 0),
+            "{fault}: {failed:?}"
+        );
         // What the CLI itself says of it, its hosts included, is for the log.
         assert!(told.contains(code) && !told.contains("127.0.0.1"), "{fault}: {told}");
     }

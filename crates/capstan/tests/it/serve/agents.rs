@@ -80,7 +80,8 @@ async fn the_log_says_why_an_upstream_failed_and_the_answer_does_not() {
     }
     server.signal("TERM");
     let (_, output) = server.wait();
-    let log: Vec<Value> = output.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let log: Vec<Value> =
+        output.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let failed = |agent: &str| {
         let is_it = |line: &&Value| line["message"] == "attempt failed" && line["agent"] == agent;
         log.iter().find(is_it).unwrap_or_else(|| panic!("{output}"))
@@ -97,8 +98,9 @@ async fn the_log_says_why_an_upstream_failed_and_the_answer_does_not() {
 /// A process that says what a transcript holds, behind `/v1/ag-ui`; the last event of its run.
 async fn last_event(transcript: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
-    let file =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/claude/transcripts").join(transcript);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../vectors/claude/transcripts")
+        .join(transcript);
     let text = format!(
         "[[agents]]\nname = \"cli\"\nkind = \"command\"\ncommand = [\"/bin/sh\", \"-c\", 'cat \"$0\"; exit 1', {file:?}]\n"
     );

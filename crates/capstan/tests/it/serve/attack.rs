@@ -35,9 +35,13 @@ struct Attack<'a> {
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let tenant = |name: &str| {
-        format!("[[tenants]]\nname = \"{name}\"\nkeys = [\"sha256:{}\"]\n", KeyHash::of(name).to_hex())
+        format!(
+            "[[tenants]]\nname = \"{name}\"\nkeys = [\"sha256:{}\"]\n",
+            KeyHash::of(name).to_hex()
+        )
     };
-    let limits = format!("[limits]\nbytes_in_flight_per_tenant = {IN_FLIGHT}\nwaiting_per_tenant = 20\n");
+    let limits =
+        format!("[limits]\nbytes_in_flight_per_tenant = {IN_FLIGHT}\nwaiting_per_tenant = 20\n");
     let text = format!("{limits}{}{}", tenant("loud"), tenant("quiet"));
     std::fs::write(folder.path().join("capstan.toml"), text).unwrap();
     folder
@@ -61,8 +65,13 @@ async fn quiet(url: &str, count: usize) -> Vec<Duration> {
     for _ in 0..count {
         let began = Instant::now();
         let request: ServiceRequest = ask("/tokens 5");
-        let answered =
-            http.post(format!("{url}/v1/assist")).bearer_auth("quiet").json(&request).send().await.unwrap();
+        let answered = http
+            .post(format!("{url}/v1/assist"))
+            .bearer_auth("quiet")
+            .json(&request)
+            .send()
+            .await
+            .unwrap();
         assert_eq!(answered.status(), 200);
         assert!(answered.text().await.unwrap().contains(r#""op":"CLOSE""#));
         let health = http.get(format!("{url}/health")).send().await.unwrap();
@@ -156,7 +165,10 @@ fn beside(server: &Server, name: &str) -> (Vec<Duration>, usize) {
 /// for a free core, and everybody woken there would wait for a slice.
 fn step_back() {
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
-    let set = std::process::Command::new("chrt").args(["--idle", "--pid", "0", &thread]).status().unwrap();
+    let set = std::process::Command::new("chrt")
+        .args(["--idle", "--pid", "0", &thread])
+        .status()
+        .unwrap();
     assert!(set.success());
 }
 
@@ -174,7 +186,9 @@ fn no_attack_more_than_doubles_the_time_of_a_quiet_tenant() {
     let only = std::env::var("CAPSTAN_ATTACKS").unwrap_or_default();
     let mut failed = Vec::new();
     let mut before = undisturbed(&server);
-    for name in ATTACKS.into_iter().filter(|name| only.is_empty() || only.split(',').any(|one| one == *name))
+    for name in ATTACKS
+        .into_iter()
+        .filter(|name| only.is_empty() || only.split(',').any(|one| one == *name))
     {
         forget_peak(&server);
         let (times, rounds) = beside(&server, name);

@@ -31,7 +31,8 @@ async fn only_stream(server: &Server) -> String {
 }
 
 async fn stop(server: &Server, stream: &str) {
-    let stopped = http().delete(format!("{}/v1/streams/{stream}", server.url)).send().await.unwrap();
+    let stopped =
+        http().delete(format!("{}/v1/streams/{stream}", server.url)).send().await.unwrap();
     assert_eq!(stopped.json::<Value>().await.unwrap()["reason"], "cancelled");
 }
 

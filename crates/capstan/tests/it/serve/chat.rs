@@ -50,7 +50,10 @@ fn a_pipe_is_one_message_whole() {
     for dash in [&[][..], &["-"]] {
         let args = [&["chat", "--url", &server.url], dash].concat();
         let said = piped(&args, b"/echo one\n\n  two\nthree\n");
-        assert_eq!((said.status.code(), text(&said.stdout).as_str()), (Some(0), "one\n\n  two\nthree\n"));
+        assert_eq!(
+            (said.status.code(), text(&said.stdout).as_str()),
+            (Some(0), "one\n\n  two\nthree\n")
+        );
         assert_eq!(piped(&args, b"\n").status.code(), Some(2), "nothing to say");
     }
     assert_eq!(runs(&server), 2, "one for each");
@@ -69,13 +72,22 @@ fn the_server_and_the_key_are_named_as_in_every_command() {
         command.args(args).env_clear().envs(env.iter().copied()).stdin(Stdio::null());
         command.output().unwrap().status.code()
     };
-    let (url, both) = (server.url.as_str(), [("CAPSTAN_URL", server.url.as_str()), ("CAPSTAN_KEY", &key)]);
-    for command in
-        [&["chat", "/tokens 1"][..], &["streams"], &["agents"], &["tail", "latest"], &["stop", "latest"]]
-    {
+    let (url, both) =
+        (server.url.as_str(), [("CAPSTAN_URL", server.url.as_str()), ("CAPSTAN_KEY", &key)]);
+    for command in [
+        &["chat", "/tokens 1"][..],
+        &["streams"],
+        &["agents"],
+        &["tail", "latest"],
+        &["stop", "latest"],
+    ] {
         assert_eq!(code(command, &both), Some(0), "{command:?} by the environment");
         let flags = [command, &["--url", url, "--key", &key]].concat();
-        assert_eq!(code(&flags, &[("CAPSTAN_URL", "http://127.0.0.1:9")]), Some(0), "{command:?} by flags");
+        assert_eq!(
+            code(&flags, &[("CAPSTAN_URL", "http://127.0.0.1:9")]),
+            Some(0),
+            "{command:?} by flags"
+        );
         assert_eq!(code(command, &both[..1]), Some(1), "{command:?} without a key");
     }
     for command in [&["chat", url, "/tokens 1"][..], &["streams", url], &["agents", url]] {
@@ -91,7 +103,9 @@ fn a_failure_says_what_to_do_at_a_command_line() {
     let lost = told(&["--url", "http://127.0.0.1:9", "Hi"]);
     assert!(lost.contains("http://127.0.0.1:9") && lost.contains("--url or CAPSTAN_URL"), "{lost}");
     // A name leads nowhere else: not to the agent behind it, not up to another path.
-    for name in ["nobody", "nobody/../demo", "../agents/demo", "..", "demo?", "demo#", "demo%2e", "dé mo"] {
+    for name in
+        ["nobody", "nobody/../demo", "../agents/demo", "..", "demo?", "demo#", "demo%2e", "dé mo"]
+    {
         let unknown = told(&[&server.url, "--agent", name, "Hi"]);
         assert!(unknown.contains("`capstan agents`"), "{name}: {unknown}");
     }
@@ -139,7 +153,8 @@ fn exit_codes_tell_failures_apart() {
 fn a_person_sees_events_and_stops_a_run_with_ctrl_c() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
-    let start = |message: &str| Terminal::start(folder.path(), &format!("chat {} '{message}'", server.url));
+    let start =
+        |message: &str| Terminal::start(folder.path(), &format!("chat {} '{message}'", server.url));
     let (code, seen) = start("/events").end();
     assert_eq!(code, Some(0), "{seen}");
     for part in ["[1]", "█", "%"] {
@@ -190,7 +205,8 @@ fn what_was_said_comes_back_with_the_arrow_keys_and_in_the_next_conversation() {
     terminal.say(UP);
     terminal.expect("\nagain\r\n");
     let elsewhere = tempfile::tempdir().unwrap();
-    let mut terminal = Terminal::start(elsewhere.path(), &format!("chat {} --history ''", server.url));
+    let mut terminal =
+        Terminal::start(elsewhere.path(), &format!("chat {} --history ''", server.url));
     terminal.say("/echo nowhere");
     terminal.expect("\nnowhere\r\n");
     terminal.expect("you> ");

@@ -10,7 +10,12 @@ use crate::serve::keys::new_key;
 use crate::serve::process::Server;
 
 fn check(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_capstan")).arg("check").args(args).env_clear().output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_capstan"))
+        .arg("check")
+        .args(args)
+        .env_clear()
+        .output()
+        .unwrap()
 }
 
 fn stdout(output: &Output) -> String {
@@ -55,10 +60,14 @@ fn an_open_server_passes_all_that_is_not_about_tenants() {
     assert!(output.status.success() && told.contains(" 0 broken"), "{told}");
     assert!(!told.contains('\u{1b}'), "no colour for a pipe");
     let skipped = told.lines().filter(|line| line.starts_with("skipped"));
-    let others: Vec<&str> =
-        skipped.filter(|line| !line.contains("tenants.") && !line.contains("cap.heartbeat")).collect();
+    let others: Vec<&str> = skipped
+        .filter(|line| !line.contains("tenants.") && !line.contains("cap.heartbeat"))
+        .collect();
     assert!(others.is_empty(), "{others:?}");
-    assert_eq!(check(&[&server.url, "--only", "tenants.no-key", "--strict"]).status.code(), Some(1));
+    assert_eq!(
+        check(&[&server.url, "--only", "tenants.no-key", "--strict"]).status.code(),
+        Some(1)
+    );
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! A plain client: it posts, watches, and keeps what it saw as bytes.
 
 use capstan_protocol::{
-    AgentRequest, Payload, ServiceRequest, SessionContext, StreamError, StreamPacket, UserContext, sse,
+    AgentRequest, Payload, ServiceRequest, SessionContext, StreamError, StreamPacket, UserContext,
+    sse,
 };
 use reqwest::Response;
 use serde_json::Value;
@@ -41,7 +42,10 @@ pub(crate) fn stream_of(response: &Response) -> String {
 }
 
 /// The bytes of a response until `is_enough` or its end, however it ends.
-pub(crate) async fn read_until(response: &mut Response, is_enough: impl Fn(&str) -> bool) -> Vec<u8> {
+pub(crate) async fn read_until(
+    response: &mut Response,
+    is_enough: impl Fn(&str) -> bool,
+) -> Vec<u8> {
     let mut seen = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
         seen.extend_from_slice(&chunk);
@@ -72,7 +76,9 @@ pub(crate) fn packets(body: &[u8]) -> Vec<StreamPacket> {
 pub(crate) fn text(packets: &[StreamPacket]) -> String {
     packets
         .iter()
-        .filter_map(|p| if let Payload::Delta(text) = &p.payload { Some(text.as_str()) } else { None })
+        .filter_map(
+            |p| if let Payload::Delta(text) = &p.payload { Some(text.as_str()) } else { None },
+        )
         .collect()
 }
 
@@ -93,5 +99,7 @@ pub(crate) fn assert_whole(packets: &[StreamPacket], said: &str) {
     let seqs: Vec<_> = packets.iter().map(|p| p.seq).collect();
     assert_eq!(seqs, (1..=packets.len() as u64).collect::<Vec<_>>());
     assert_eq!(text(packets), said);
-    assert!(matches!(&packets.last().unwrap().payload, Payload::Close(c) if c.reason() == "completed"));
+    assert!(
+        matches!(&packets.last().unwrap().payload, Payload::Close(c) if c.reason() == "completed")
+    );
 }

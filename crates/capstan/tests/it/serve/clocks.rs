@@ -86,8 +86,10 @@ async fn a_clock_that_is_set_forward_deletes_nothing_and_frees_no_claim() {
     let Some(machine) = Machine::new() else { return };
     let (kept, purged) = (ask("/tokens 2"), ask("/tokens 3"));
     let server = machine.start();
-    let (stream, gone) =
-        (stream_of(&server.post(&http(), &kept).await), stream_of(&server.post(&http(), &purged).await));
+    let (stream, gone) = (
+        stream_of(&server.post(&http(), &kept).await),
+        stream_of(&server.post(&http(), &purged).await),
+    );
     let purge = http().delete(format!("{}/v1/streams/{gone}?purge=true", server.url));
     assert_eq!(purge.send().await.unwrap().status(), 200);
     for offset in ["+8d", "+30d"] {

@@ -32,7 +32,10 @@ async fn a_server_that_drains_refuses_new_runs_and_serves_the_open_ones() {
 
     assert_eq!(server.get("/readyz").await.status(), 503);
     let refused = server.post(&http, &ask("/tokens 1")).await;
-    assert_eq!((refused.status().as_u16(), refused.headers()["retry-after"].to_str().unwrap()), (503, "1"));
+    assert_eq!(
+        (refused.status().as_u16(), refused.headers()["retry-after"].to_str().unwrap()),
+        (503, "1")
+    );
     assert_eq!(refused.headers()["content-type"], "application/problem+json");
     assert_eq!(refused.json::<Problem>().await.unwrap().code, "service_unavailable");
     let attached = server.post(&http, &request).await;
@@ -57,7 +60,11 @@ async fn interrupts(signal: &str) {
     server.signal(signal);
     let body = response.bytes().await.unwrap();
     assert_eq!(errors(&packets(&body)).pop().unwrap().code, "run_interrupted", "{signal}");
-    assert_eq!(packets(&body).len(), 1, "{signal}: no CLOSE, the run goes on when its client comes back");
+    assert_eq!(
+        packets(&body).len(),
+        1,
+        "{signal}: no CLOSE, the run goes on when its client comes back"
+    );
     let (status, log) = server.wait();
     assert_eq!(status.code(), Some(0), "{signal}: {log}");
 }

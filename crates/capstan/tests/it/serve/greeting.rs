@@ -15,8 +15,12 @@ fn tried(folder: &Path, server: &Server, key: &str) -> Vec<(String, Output)> {
     let commands = lines.iter().filter(|line| line.starts_with("  ") && line.contains("capstan "));
     commands
         .map(|line| {
-            let done =
-                Command::new("sh").args(["-c", line]).current_dir(folder).env("KEY", key).output().unwrap();
+            let done = Command::new("sh")
+                .args(["-c", line])
+                .current_dir(folder)
+                .env("KEY", key)
+                .output()
+                .unwrap();
             (line.clone(), done)
         })
         .collect()
@@ -43,9 +47,14 @@ fn the_lines_to_try_work_as_they_stand() {
     // Side by side: the demo agent takes its time.
     let [plain, tenants, other] = thread::scope(|threads| {
         let configs = [("", ""), (tenant.as_str(), key.as_str()), (agents.as_str(), "")];
-        configs.map(|(config, key)| threads.spawn(move || try_all(config, key))).map(|t| t.join().unwrap())
+        configs
+            .map(|(config, key)| threads.spawn(move || try_all(config, key)))
+            .map(|t| t.join().unwrap())
     });
-    assert!(plain.contains("/help") && !plain.contains("--key") && !plain.contains("Bearer"), "{plain}");
+    assert!(
+        plain.contains("/help") && !plain.contains("--key") && !plain.contains("Bearer"),
+        "{plain}"
+    );
     assert!(tenants.contains("--key \"$KEY\"") && tenants.contains("Bearer $KEY"), "{tenants}");
     assert!(!tenants.contains(&key));
     assert!(!other.contains("/help") && other.contains(" agents --url"), "{other}");
@@ -66,7 +75,10 @@ fn the_consoles_address_is_told_where_there_is_one() {
     assert_eq!(told, Some(format!("  {url}/console")));
     let (url, told) = console_line("[console]\nlisten = \"127.0.0.1:0\"\n", &[]);
     let told = told.unwrap();
-    assert!(told.starts_with("  http://127.0.0.1:") && !told.contains(&url), "{told} is its own, not {url}");
+    assert!(
+        told.starts_with("  http://127.0.0.1:") && !told.contains(&url),
+        "{told} is its own, not {url}"
+    );
     assert!(!told.contains(":0/"), "{told}: the port that it really has");
     assert_eq!(console_line("[console]\nenabled = false\n", &[]).1, None);
     assert_eq!(console_line("", &["--open"]).1, None, "open to all, and no operator");

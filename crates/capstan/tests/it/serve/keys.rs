@@ -91,22 +91,27 @@ async fn operators_and_the_keys_of_tokens_are_replaced_without_a_restart() {
     let publish = |issuer: &Issuer| {
         fs::write(folder.path().join("keys.json"), issuer.published().to_string()).unwrap();
     };
-    let claims =
-        json!({ "iss": "https://id.example", "aud": "capstan", "exp": 4_000_000_000_u64, "tenant": "acme" });
+    let claims = json!({ "iss": "https://id.example", "aud": "capstan", "exp": 4_000_000_000_u64, "tenant": "acme" });
     let (first, second) = (old.token("EdDSA", &claims), new.token("EdDSA", &claims));
     publish(&old);
     fs::write(folder.path().join("capstan.toml"), with_operator("key-of-ada")).unwrap();
     let server = Server::start(folder.path());
     // From elsewhere, where only an operator reads them.
     let metrics = async |key: &str| {
-        let request = http().get(format!("{}/metrics", server.url)).header("host", "gateway.example");
+        let request =
+            http().get(format!("{}/metrics", server.url)).header("host", "gateway.example");
         request.bearer_auth(key).send().await.unwrap().status().as_u16()
     };
     assert_eq!((status(&server, &first).await, status(&server, &second).await), (200, 403));
     assert_eq!((metrics("key-of-ada").await, metrics("key-of-bob").await), (200, 403));
 
     publish(&new);
-    reload(&server, folder.path(), &with_operator("key-of-bob"), "the keys of tokens were read anew");
+    reload(
+        &server,
+        folder.path(),
+        &with_operator("key-of-bob"),
+        "the keys of tokens were read anew",
+    );
     assert_eq!((status(&server, &first).await, status(&server, &second).await), (403, 200));
     assert_eq!((metrics("key-of-ada").await, metrics("key-of-bob").await), (403, 200));
 

@@ -52,7 +52,8 @@ async fn when_its_agent_is_called_a_run_is_claimed_with_its_body() {
     );
     std::fs::write(folder.path().join("capstan.toml"), config).unwrap();
     let ask = |server: &Server, text: &str| {
-        let post = http().post(format!("{}/v1/responses", server.url)).header("idempotency-key", "k");
+        let post =
+            http().post(format!("{}/v1/responses", server.url)).header("idempotency-key", "k");
         post.json(&json!({ "model": "m", "input": text, "stream": true })).send()
     };
     let server = Server::start(folder.path());

@@ -53,7 +53,8 @@ impl Client {
     async fn send(&mut self, id: &str, request: reqwest::RequestBuilder) -> u16 {
         let response = request.header("x-request-id", id).send().await.unwrap();
         let status = response.status().as_u16();
-        self.answers += &format!("{:?}\n{}\n", response.headers().clone(), response.text().await.unwrap());
+        self.answers +=
+            &format!("{:?}\n{}\n", response.headers().clone(), response.text().await.unwrap());
         status
     }
 
@@ -126,7 +127,11 @@ async fn a_log_has_a_line_for_every_run_and_every_fault_with_its_request_and_ten
     ] {
         let ended = lines(&log, "run ended", id);
         assert_eq!(ended.len(), 1, "{id} in\n{output}");
-        assert_eq!((&ended[0]["tenant"], &ended[0]["fault"]), (&"harbour".into(), &fault.into()), "{id}");
+        assert_eq!(
+            (&ended[0]["tenant"], &ended[0]["fault"]),
+            (&"harbour".into(), &fault.into()),
+            "{id}"
+        );
         let failed = lines(&log, "attempt failed", id);
         assert_eq!(failed.len(), usize::from(fault != "none"), "{id} in\n{output}");
     }
@@ -141,7 +146,11 @@ async fn a_log_has_a_line_for_every_run_and_every_fault_with_its_request_and_ten
     ] {
         let refused = lines(&log, "refused", id);
         assert_eq!(refused.len(), 1, "{id} in\n{output}");
-        assert_eq!((&refused[0]["code"], &refused[0]["span"]["tenant"]), (&code.into(), &tenant), "{id}");
+        assert_eq!(
+            (&refused[0]["code"], &refused[0]["span"]["tenant"]),
+            (&code.into(), &tenant),
+            "{id}"
+        );
     }
 }
 
@@ -165,10 +174,17 @@ async fn a_panic_is_a_line_with_its_place_and_its_request() {
     assert_eq!(panics.len(), 1, "{output}");
     let place = panics[0]["place"].as_str().unwrap();
     let (file, line) = place.split_once(".rs:").unwrap();
-    assert!(file.ends_with("/perform") && line.split(':').all(|n| n.parse::<u32>().is_ok()), "{place}");
+    assert!(
+        file.ends_with("/perform") && line.split(':').all(|n| n.parse::<u32>().is_ok()),
+        "{place}"
+    );
     assert_eq!(panics[0]["words"], "the demo agent was asked to panic");
     let failed = lines(&log, "attempt failed", "trace-panic");
-    assert_eq!((&failed[0]["agent"], &failed[0]["level"]), (&"demo".into(), &"WARN".into()), "{output}");
+    assert_eq!(
+        (&failed[0]["agent"], &failed[0]["level"]),
+        (&"demo".into(), &"WARN".into()),
+        "{output}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

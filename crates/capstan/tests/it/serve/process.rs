@@ -60,7 +60,8 @@ impl Server {
     }
 
     fn run(mut command: Command, args: &[&str], env: &[(&str, &str)]) -> Self {
-        let journal: &[&str] = if args.contains(&"--journal") { &[] } else { &["--journal", "disk:journal"] };
+        let journal: &[&str] =
+            if args.contains(&"--journal") { &[] } else { &["--journal", "disk:journal"] };
         let mut child = command
             .args(["--listen", "127.0.0.1:0"])
             .args(journal)
@@ -153,6 +154,8 @@ fn forward(pipe: impl Read + Send + 'static, lines: Sender<String>) {
     thread::spawn(move || {
         let mut pipe = BufReader::new(pipe);
         let mut line = String::new();
-        while pipe.read_line(&mut line).unwrap() > 0 && lines.send(std::mem::take(&mut line)).is_ok() {}
+        while pipe.read_line(&mut line).unwrap() > 0
+            && lines.send(std::mem::take(&mut line)).is_ok()
+        {}
     });
 }

@@ -9,7 +9,9 @@ async fn the_readmes_request_is_answered_as_it_stands() {
     let body = page.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
-    let post = || http().post(format!("{}/v1/assist", server.url)).header("content-type", "application/json");
+    let post = || {
+        http().post(format!("{}/v1/assist", server.url)).header("content-type", "application/json")
+    };
     let first = post().body(body).send().await.unwrap();
     assert_eq!(first.status(), 200);
     let first = packets(&first.bytes().await.unwrap());

@@ -37,17 +37,20 @@ fn a_taken_port_is_named_with_the_way_to_another() {
 #[test]
 fn an_unknown_journal_is_told_which_there_are() {
     let folder = tempfile::tempdir().unwrap();
-    let text = complaint(&refused(folder.path(), &["--port", "0", "--journal", "redis://localhost"]));
+    let text =
+        complaint(&refused(folder.path(), &["--port", "0", "--journal", "redis://localhost"]));
     assert!(text.contains("expected memory:, disk:<folder> or postgres://"), "{text}");
     assert!(!text.contains("other process"), "{text}");
-    let text = complaint(&refused(folder.path(), &["--port", "0", "--journal", "disk:/proc/capstan"]));
+    let text =
+        complaint(&refused(folder.path(), &["--port", "0", "--journal", "disk:/proc/capstan"]));
     assert!(text.contains("No such file or directory"), "{text}");
 }
 
 #[test]
 fn an_exposed_address_without_tenants_is_refused_with_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
-    let text = complaint(&refused(folder.path(), &["--listen", "0.0.0.0:0", "--journal", "memory:"]));
+    let text =
+        complaint(&refused(folder.path(), &["--listen", "0.0.0.0:0", "--journal", "memory:"]));
     assert!(text.contains("no tenants are configured"), "{text}");
     for remedy in ["capstan key new", "[[tenants]]", "--open"] {
         assert!(text.contains(remedy), "{remedy} in {text}");
@@ -57,7 +60,8 @@ fn an_exposed_address_without_tenants_is_refused_with_the_remedy() {
 #[test]
 fn a_wrong_key_of_the_configuration_is_named_with_its_line_and_the_nearest_one() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("capstan.toml"), "debug = false\n[timeouts]\ndrian = 3\n").unwrap();
+    fs::write(folder.path().join("capstan.toml"), "debug = false\n[timeouts]\ndrian = 3\n")
+        .unwrap();
     let text = complaint(&refused(folder.path(), &[]));
     assert!(text.contains("capstan.toml") && text.contains("line 3"), "{text}");
     assert!(text.contains("did you mean `drain`?"), "{text}");

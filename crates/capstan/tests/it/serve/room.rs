@@ -26,8 +26,11 @@ async fn idle_connections_beyond_the_soft_limit_of_descriptors_leave_the_journal
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_is_nearly_full_takes_no_new_run_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("capstan.toml"), "min_free_bytes = 9_000_000_000_000_000_000\n")
-        .unwrap();
+    std::fs::write(
+        folder.path().join("capstan.toml"),
+        "min_free_bytes = 9_000_000_000_000_000_000\n",
+    )
+    .unwrap();
     let server = Server::start(folder.path());
     server.wait_for_line("nearly full");
     let refused = server.post(&http(), &ask("/tokens 3")).await;

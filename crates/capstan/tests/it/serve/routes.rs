@@ -43,8 +43,9 @@ async fn a_killed_route_makes_no_more_calls_than_it_may() {
     for life in 1..=2 {
         let server = Server::start(folder.path());
         let response = server.post(&http, &request).await;
-        let is_stalled =
-            |calls: &[capstan_fake_provider::Call]| calls.len() == life && calls[life - 1].tokens == 20;
+        let is_stalled = |calls: &[capstan_fake_provider::Call]| {
+            calls.len() == life && calls[life - 1].tokens == 20
+        };
         b.until(is_stalled).await;
         server.kill();
         drop(response);

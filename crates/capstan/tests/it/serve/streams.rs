@@ -30,7 +30,11 @@ async fn runs_are_listed_watched_and_stopped() {
     let server = Server::start(folder.path());
     let url = server.url.as_str();
     assert_eq!(printed(&["streams", url]), "");
-    assert_eq!(capstan(&["tail", "latest", "--url", url], &[]).status.code(), Some(2), "there is none yet");
+    assert_eq!(
+        capstan(&["tail", "latest", "--url", url], &[]).status.code(),
+        Some(2),
+        "there is none yet"
+    );
     let done = server.post(&http(), &ask("/tokens 3")).await;
     let done_stream = stream_of(&done);
     done.bytes().await.unwrap();
@@ -38,7 +42,10 @@ async fn runs_are_listed_watched_and_stopped() {
 
     let table = printed(&["streams", url]);
     let row = |stream: &str| table.lines().find(|line| line.contains(stream)).unwrap().to_owned();
-    assert!(row(&done_stream).contains("closed") && row(&done_stream).contains("completed"), "{table}");
+    assert!(
+        row(&done_stream).contains("closed") && row(&done_stream).contains("completed"),
+        "{table}"
+    );
     assert!(row(&hanging).contains("running") && row(&hanging).contains("demo"), "{table}");
     let json = printed(&["streams", url, "--json", "--limit", "1"]);
     let only: Value = serde_json::from_str(&json).unwrap();
@@ -47,8 +54,12 @@ async fn runs_are_listed_watched_and_stopped() {
     assert_eq!(printed(&["tail", &done_stream, "--url", url]), "tok1 tok2 tok3 \n");
     assert_eq!(printed(&["tail", &done_stream, "--url", url, "--from", "3"]), "tok3 \n");
     let packets = printed(&["tail", &done_stream, "--url", url, "--json", "--from", "3"]);
-    let packets: Vec<Value> = packets.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(packets.iter().map(|p| p["op"].as_str().unwrap()).collect::<Vec<_>>(), ["DELTA", "CLOSE"]);
+    let packets: Vec<Value> =
+        packets.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(
+        packets.iter().map(|p| p["op"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["DELTA", "CLOSE"]
+    );
     assert_eq!(
         printed(&["tail", &done_stream, "--url", url, "--from", "5"]),
         "",
@@ -56,8 +67,11 @@ async fn runs_are_listed_watched_and_stopped() {
     );
 
     let mut watching = Command::new(env!("CARGO_BIN_EXE_capstan"));
-    let watching =
-        watching.args(["tail", "latest", "--url", url, "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let watching = watching
+        .args(["tail", "latest", "--url", url, "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     assert_eq!(printed(&["stop", "latest", "--url", url]), "");
     let seen = text(&watching.wait_with_output().unwrap().stdout);
     assert!(seen.contains("cancelled"), "{seen}");
@@ -78,19 +92,25 @@ async fn exit_codes_of_the_stream_commands_tell_failures_apart() {
     assert_eq!(capstan(&["streams", "http://127.0.0.1:9"], &[]).status.code(), Some(3));
     assert_eq!(capstan(&["streams"], &[("CAPSTAN_URL", &server.url)]).status.code(), Some(0));
     // Answers in JSON, but not with a list.
-    assert_eq!(capstan(&["streams", &format!("{}/health?", server.url)], &[]).status.code(), Some(1));
+    assert_eq!(
+        capstan(&["streams", &format!("{}/health?", server.url)], &[]).status.code(),
+        Some(1)
+    );
     let failed = server.post(&http(), &ask("/fault upstream_auth")).await;
     let stream = stream_of(&failed);
     failed.bytes().await.unwrap();
     let tailed = capstan(&["tail", &stream, "--url", &server.url], &[]);
     assert_eq!(tailed.status.code(), Some(1));
-    assert!(text(&tailed.stderr).contains("upstream_auth") && text(&tailed.stderr).contains("help:"));
+    assert!(
+        text(&tailed.stderr).contains("upstream_auth") && text(&tailed.stderr).contains("help:")
+    );
 }
 
 /// The lines of `capstan tail --json`, and how it ended.
 fn tail_json(stream: &str, url: &str) -> (Vec<StreamPacket>, Output) {
     let tailed = capstan(&["tail", stream, "--url", url, "--json"], &[]);
-    let packets = text(&tailed.stdout).lines().map(|line| StreamPacket::decode(line).unwrap()).collect();
+    let packets =
+        text(&tailed.stdout).lines().map(|line| StreamPacket::decode(line).unwrap()).collect();
     (packets, tailed)
 }
 

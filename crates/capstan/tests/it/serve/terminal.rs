@@ -62,7 +62,8 @@ impl Terminal {
                 return;
             }
             let more = self.output.recv_timeout(PATIENCE);
-            let more = more.unwrap_or_else(|_| panic!("no {text:?} after\n{}", &self.seen[self.read..]));
+            let more =
+                more.unwrap_or_else(|_| panic!("no {text:?} after\n{}", &self.seen[self.read..]));
             self.seen.push_str(&String::from_utf8_lossy(&more));
         }
     }

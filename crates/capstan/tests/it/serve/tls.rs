@@ -40,8 +40,12 @@ async fn a_run_streams_over_tls_and_http_2() {
     let server = start(folder.path());
     assert!(server.url.starts_with("https://"), "{}", server.url);
     let request: ServiceRequest = ask("/tokens 30");
-    let response =
-        trusting(ONE).post(format!("{}/v1/assist", server.url)).json(&request).send().await.unwrap();
+    let response = trusting(ONE)
+        .post(format!("{}/v1/assist", server.url))
+        .json(&request)
+        .send()
+        .await
+        .unwrap();
     assert_eq!(response.version(), reqwest::Version::HTTP_2);
     assert_whole(&packets(&response.bytes().await.unwrap()), &tokens(30));
     let plain = server.url.replace("https:", "http:");
@@ -77,8 +81,10 @@ fn half_a_pair_and_a_wrong_pair_are_refused() {
         (&["--tls-cert", "key.pem", "--tls-key", "key.pem"], "holds none"),
         (&["--tls-cert", "cert.pem", "--tls-key", "missing.pem"], "missing.pem"),
     ] {
-        let output =
-            refused(folder.path(), &[args, &["--journal", "memory:", "--listen", "127.0.0.1:0"]].concat());
+        let output = refused(
+            folder.path(),
+            &[args, &["--journal", "memory:", "--listen", "127.0.0.1:0"]].concat(),
+        );
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{args:?} {text}");
         assert!(text.contains(part), "{part} in {text}");

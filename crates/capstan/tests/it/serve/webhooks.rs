@@ -21,7 +21,8 @@ fn tenant(name: &str, url: &str, is_allowed: bool) -> String {
 
 async fn ask_in_the_background(server: &Server, name: &str) {
     let body = json!({ "model": "demo", "input": "/tokens 1", "background": true });
-    let request = http().post(format!("{}/v1/responses", server.url)).bearer_auth(format!("sk_{name}"));
+    let request =
+        http().post(format!("{}/v1/responses", server.url)).bearer_auth(format!("sk_{name}"));
     assert_eq!(request.json(&body).send().await.unwrap().status(), 200);
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use capstan_protocol::{
-    Arguments, ChatMessage, DecodeError, Effort, Fault, Parameters, Part, RawJson, RawObject, Role, decode,
+    Arguments, ChatMessage, DecodeError, Effort, Fault, Parameters, Part, RawJson, RawObject, Role,
+    decode,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -94,7 +95,8 @@ impl ChatRequest {
             return Err(DecodeError::value("messages", "is empty"));
         }
         let numbered = self.messages.into_iter().enumerate();
-        let messages: Result<Vec<_>, _> = numbered.map(|(n, message)| message.into_message(n)).collect();
+        let messages: Result<Vec<_>, _> =
+            numbered.map(|(n, message)| message.into_message(n)).collect();
         let parameters = Parameters {
             temperature: self.temperature,
             top_p: self.top_p,
@@ -113,7 +115,12 @@ impl ChatRequest {
             ..Extras::default()
         };
         let agent = self.model.filter(|model| !model.is_empty());
-        Ok(Ask { is_whole: true, agent, extras, ..Ask::new(String::new(), String::new(), messages?) })
+        Ok(Ask {
+            is_whole: true,
+            agent,
+            extras,
+            ..Ask::new(String::new(), String::new(), messages?)
+        })
     }
 
     fn check_shape(&self) -> Result<(), DecodeError> {
@@ -193,8 +200,7 @@ mod tests {
     #[test]
     fn a_chat_is_the_whole_conversation_with_its_tools_and_parameters() {
         let call = json!({ "id": "c", "type": "function", "function": { "name": "f", "arguments": "{}" } });
-        let tool =
-            json!({ "type": "function", "function": { "name": "f", "parameters": { "type": "object" } } });
+        let tool = json!({ "type": "function", "function": { "name": "f", "parameters": { "type": "object" } } });
         let asked = ask(&json!({ "model": "demo", "stream": true, "temperature": 0.5, "max_tokens": 5,
             "max_completion_tokens": 7, "stop": "END", "seed": 1, "top_p": 0.9, "parallel_tool_calls": false, "tools": [tool],
             "tool_choice": { "type": "function", "function": { "name": "f" } },
@@ -208,7 +214,10 @@ mod tests {
         let roles: Vec<Role> = asked.messages.iter().map(|message| message.role).collect();
         assert_eq!(roles, [Role::System, Role::Assistant, Role::Tool, Role::User]);
         assert!(asked.is_whole && asked.session.is_empty());
-        assert_eq!((asked.agent.as_deref(), asked.extras.tools[0].name.as_str()), (Some("demo"), "f"));
+        assert_eq!(
+            (asked.agent.as_deref(), asked.extras.tools[0].name.as_str()),
+            (Some("demo"), "f")
+        );
         let parameters = &asked.extras.parameters;
         assert_eq!((parameters.temperature, parameters.max_tokens), (Some(0.5), Some(7)));
         assert_eq!(
@@ -242,14 +251,19 @@ mod tests {
             (with("response_format", json!({ "type": "xml" })), "response_format.type"),
             (with("messages", json!([{ "role": "bard", "content": "Hi" }])), "messages[0].role"),
             (with("messages", json!([{ "role": "user" }])), "messages[0].content"),
-            (with("messages", json!([{ "role": "tool", "content": "x" }])), "messages[0].tool_call_id"),
+            (
+                with("messages", json!([{ "role": "tool", "content": "x" }])),
+                "messages[0].tool_call_id",
+            ),
             (with("messages", json!([{ "role": "user", "content": 5 }])), "messages[0].content"),
             (with("temperature", json!("hot")), "temperature"),
         ] {
             let fault = ask(&body).unwrap_err();
             assert_eq!(fault.details()["path"], place, "{fault}");
         }
-        for harmless in [with("n", json!(1)), with("logprobs", json!(false)), with("tools", json!(null))] {
+        for harmless in
+            [with("n", json!(1)), with("logprobs", json!(false)), with("tools", json!(null))]
+        {
             ask(&harmless).unwrap();
         }
     }

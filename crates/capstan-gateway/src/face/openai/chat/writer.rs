@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use capstan_journal::{Frames, JournalError, Run, RunState};
-use capstan_protocol::{Close, ErrorSeverity, Exposure, Fault, FaultKind, Payload, StreamError, sse};
+use capstan_protocol::{
+    Close, ErrorSeverity, Exposure, Fault, FaultKind, Payload, StreamError, sse,
+};
 
 use super::super::errors::{ApiError, ErrorBody};
 use super::super::output::{Output, Said, TakenBack, Usage, block};
@@ -28,9 +30,22 @@ pub(super) struct ChatWriter {
 const DONE: &[u8] = b"data: [DONE]\n\n";
 
 impl ChatWriter {
-    pub(super) fn new(run: &Run, wants_usage: bool, taken_back: TakenBack, exposure: Exposure) -> Self {
+    pub(super) fn new(
+        run: &Run,
+        wants_usage: bool,
+        taken_back: TakenBack,
+        exposure: Exposure,
+    ) -> Self {
         let (has_calls, has_text) = (false, false);
-        Self { id: id_of(run), run: run.clone(), exposure, wants_usage, taken_back, has_calls, has_text }
+        Self {
+            id: id_of(run),
+            run: run.clone(),
+            exposure,
+            wants_usage,
+            taken_back,
+            has_calls,
+            has_text,
+        }
     }
 
     fn chunk(&self, delta: Delta<'_>, finish_reason: Option<&'static str>, out: &mut Vec<u8>) {
@@ -69,7 +84,9 @@ impl ChatWriter {
                     Said::Block(content) => self.say(&block(&content, self.has_text), out),
                     Said::Call { .. } | Said::Interrupt(_) => self.has_calls = true,
                     // What was said cannot be taken back.
-                    Said::Reset(_) => return Some(End::Failed(Fault::new(FaultKind::AttemptDiverged))),
+                    Said::Reset(_) => {
+                        return Some(End::Failed(Fault::new(FaultKind::AttemptDiverged)));
+                    }
                     Said::Thought(_)
                     | Said::Citations(_)
                     | Said::Arguments { .. }
@@ -91,7 +108,9 @@ impl ChatWriter {
         match end {
             End::Failed(fault) => self.fail(&fault, &mut out),
             End::Closed(close) => match reader::so_far::<Output>(app, &self.run).await {
-                Ok(whole) => self.finish(&close, &whole.transcript, whole.run.usage.as_ref(), &mut out),
+                Ok(whole) => {
+                    self.finish(&close, &whole.transcript, whole.run.usage.as_ref(), &mut out)
+                }
                 // The calls are more than one answer may hold.
                 Err(fault) => self.fail(&fault, &mut out),
             },
@@ -148,7 +167,11 @@ impl FaceWriter for ChatWriter {
 
     fn opening(&mut self, _: &App) -> Bytes {
         let mut out = Vec::new();
-        self.chunk(Delta { role: Some("assistant"), content: Some(""), ..Delta::default() }, None, &mut out);
+        self.chunk(
+            Delta { role: Some("assistant"), content: Some(""), ..Delta::default() },
+            None,
+            &mut out,
+        );
         out.into()
     }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use capstan_protocol::agui::{ResumeEntry, ResumeStatus};
 use capstan_protocol::{
-    Arguments, ChatMessage, DecodeError, Effort, Fault, Parameters, Part, RawJson, RawObject, Role, decode,
+    Arguments, ChatMessage, DecodeError, Effort, Fault, Parameters, Part, RawJson, RawObject, Role,
+    decode,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -131,7 +132,12 @@ impl ResponseRequest {
         };
         let agent = self.model.filter(|model| !model.is_empty());
         let chat = (self.store == Some(false)).then(|| unstored::NAME.to_owned());
-        Ok(Ask { agent, chat, extras, ..Ask::new(String::new(), session.unwrap_or_default(), messages) })
+        Ok(Ask {
+            agent,
+            chat,
+            extras,
+            ..Ask::new(String::new(), session.unwrap_or_default(), messages)
+        })
     }
 
     fn check_shape(&self) -> Result<(), DecodeError> {
@@ -154,12 +160,18 @@ impl ResponseRequest {
             return Err(refuse("prompt", "a prompt that is kept elsewhere"));
         }
         if self.background == Some(true) && self.store == Some(false) {
-            return Err(DecodeError::value("background", "needs `store`: nobody could fetch the answer"));
+            return Err(DecodeError::value(
+                "background",
+                "needs `store`: nobody could fetch the answer",
+            ));
         }
         if self.conversation.as_ref().is_some_and(|one| one.get() != "null")
             && self.previous_response_id.is_some()
         {
-            return Err(DecodeError::value("conversation", "cannot go with `previous_response_id`"));
+            return Err(DecodeError::value(
+                "conversation",
+                "cannot go with `previous_response_id`",
+            ));
         }
         Ok(())
     }
@@ -170,9 +182,10 @@ impl ResponseRequest {
     fn check_inner(&self) -> Result<(), DecodeError> {
         let verbosity = self.text.as_ref().and_then(|text| text.verbosity.as_ref());
         let summary = self.reasoning.as_ref().and_then(|reasoning| reasoning.summary.as_ref());
-        for (said, is, place) in
-            [(verbosity, members::VERBOSITY, "text.verbosity"), (summary, SUMMARY, "reasoning.summary")]
-        {
+        for (said, is, place) in [
+            (verbosity, members::VERBOSITY, "text.verbosity"),
+            (summary, SUMMARY, "reasoning.summary"),
+        ] {
             said.map_or(Ok(()), |said| is.check(said.get()))
                 .map_err(|what| DecodeError::value(place, what))?;
         }
@@ -189,11 +202,14 @@ fn conversation(raw: Option<RawJson>) -> Result<Option<String>, DecodeError> {
     let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return Ok(None) };
     let id = raw.decode::<String>().or_else(|_| raw.decode::<Object>().map(|object| object.id));
     let id = id.ok().filter(|id| !id.is_empty());
-    id.map(Some).ok_or_else(|| DecodeError::value("conversation", "must be an id, or an object with one"))
+    id.map(Some)
+        .ok_or_else(|| DecodeError::value("conversation", "must be an id, or an object with one"))
 }
 
 /// What is said, and what answers a question of an earlier run.
-fn messages(input: Option<TextOr<Item>>) -> Result<(Vec<ChatMessage>, Vec<ResumeEntry>), DecodeError> {
+fn messages(
+    input: Option<TextOr<Item>>,
+) -> Result<(Vec<ChatMessage>, Vec<ResumeEntry>), DecodeError> {
     let items = match input {
         Some(TextOr::Text(text)) => return Ok((vec![ChatMessage::user(text)], Vec::new())),
         Some(TextOr::Many(items)) if !items.is_empty() => items,
@@ -221,17 +237,20 @@ fn messages(input: Option<TextOr<Item>>) -> Result<(Vec<ChatMessage>, Vec<Resume
 impl Item {
     /// Whether it is a question of a run's own, told as a call, or the output of one.
     fn is_about_question(&self) -> bool {
-        let is_call = matches!(self.kind.as_deref(), Some("function_call" | "function_call_output"));
+        let is_call =
+            matches!(self.kind.as_deref(), Some("function_call" | "function_call_output"));
         is_call && self.call_id.as_deref().is_some_and(|id| interrupts::stream_of(id).is_some())
     }
 
     /// An empty output says that there will be no answer.
     fn into_answer(self) -> Option<ResumeEntry> {
-        let interrupt_id = self.call_id.filter(|_| self.kind.as_deref() == Some("function_call_output"))?;
+        let interrupt_id =
+            self.call_id.filter(|_| self.kind.as_deref() == Some("function_call_output"))?;
         let text = self.output.into_text();
         let status = if text.is_empty() { ResumeStatus::Cancelled } else { ResumeStatus::Resolved };
-        let payload = (!text.is_empty())
-            .then(|| decode::from_str::<RawJson>(&text).unwrap_or_else(|_| Value::String(text).into()));
+        let payload = (!text.is_empty()).then(|| {
+            decode::from_str::<RawJson>(&text).unwrap_or_else(|_| Value::String(text).into())
+        });
         Some(ResumeEntry { interrupt_id, status, payload, metadata: None })
     }
 
@@ -275,7 +294,12 @@ impl Item {
                 // Those that were found stand in the request by now.
                 return Err(DecodeError::value(place("id"), "names no item that is kept"));
             }
-            other => return Err(DecodeError::value(place("type"), format!("{other:?} is not understood"))),
+            other => {
+                return Err(DecodeError::value(
+                    place("type"),
+                    format!("{other:?} is not understood"),
+                ));
+            }
         };
         Ok(Some(message))
     }
@@ -302,7 +326,8 @@ mod tests {
                 { "type": "function_call_output", "call_id": "c", "output": "42" },
             ] }))
         .unwrap();
-        let roles: Vec<(Role, usize)> = asked.messages.iter().map(|m| (m.role, m.parts.len())).collect();
+        let roles: Vec<(Role, usize)> =
+            asked.messages.iter().map(|m| (m.role, m.parts.len())).collect();
         assert_eq!(roles, [(Role::User, 1), (Role::Assistant, 2), (Role::Tool, 1)]);
         assert_eq!((asked.session.as_str(), asked.is_whole), ("s", false));
         assert_eq!(asked.extras.instructions.unwrap().text(), "Be brief.");
@@ -324,7 +349,10 @@ mod tests {
             (with("input", json!([{ "role": "user", "content": [] }])), "input[0].content"),
             (with("input", json!([{ "type": "song" }])), "input[0].type"),
             (with("input", json!([{ "type": "item_reference", "id": "msg_1" }])), "input[0].id"),
-            (with("input", json!([{ "type": "function_call_output", "output": "x" }])), "input[0].call_id"),
+            (
+                with("input", json!([{ "type": "function_call_output", "output": "x" }])),
+                "input[0].call_id",
+            ),
             (with("n", json!(2)), "n"),
             (with("include", json!(["message.output_text.logprobs"])), "include"),
             (with("top_logprobs", json!(3)), "top_logprobs"),

@@ -56,8 +56,9 @@ impl ItemPage {
         }
         if let Some(after) = &params.after {
             let at = items.iter().position(|(id, _)| id == after);
-            let at =
-                at.ok_or_else(|| invalid(&DecodeError::value("after", "names no item of this response")))?;
+            let at = at.ok_or_else(|| {
+                invalid(&DecodeError::value("after", "names no item of this response"))
+            })?;
             items.drain(..=at);
         }
         let limit = params.limit.unwrap_or(PAGE).clamp(1, MOST);
@@ -65,7 +66,8 @@ impl ItemPage {
         items.truncate(limit);
         let id = |item: Option<&(String, String)>| item.map(|(id, _)| id.clone());
         let (first_id, last_id) = (id(items.first()), id(items.last()));
-        let data = items.into_iter().filter_map(|(_, item)| RawValue::from_string(item).ok()).collect();
+        let data =
+            items.into_iter().filter_map(|(_, item)| RawValue::from_string(item).ok()).collect();
         Ok(Self { object: "list", data, first_id, last_id, has_more })
     }
 }
@@ -74,7 +76,9 @@ impl ItemPage {
 pub(super) fn inputs(stream: Uuid, input: TextOr<RawJson>) -> Vec<(String, String)> {
     match input {
         TextOr::Text(text) => vec![of_text(stream, &text)],
-        TextOr::Many(items) => (0..).zip(&items).map(|(n, item)| with_id(stream, n, item)).collect(),
+        TextOr::Many(items) => {
+            (0..).zip(&items).map(|(n, item)| with_id(stream, n, item)).collect()
+        }
     }
 }
 
@@ -95,7 +99,8 @@ fn with_id(stream: Uuid, n: u64, item: &RawJson) -> (String, String) {
     let kind = members.entry("type".into()).or_insert_with(|| "message".into());
     if kind == "message" {
         if let Some(text) = members.get("content").and_then(Value::as_str) {
-            let kind = if role.as_deref() == Some("assistant") { "output_text" } else { "input_text" };
+            let kind =
+                if role.as_deref() == Some("assistant") { "output_text" } else { "input_text" };
             let content = json!([{ "type": kind, "text": text }]);
             members.insert("content".into(), content);
         }

@@ -111,15 +111,31 @@ struct Incomplete {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Item<'a> {
-    Message { id: String, status: &'static str, role: &'static str, content: Vec<TextPart<'a>> },
-    Reasoning { id: String, summary: Vec<Summary<'a>> },
-    FunctionCall { id: String, status: &'static str, call_id: &'a str, name: &'a str, arguments: &'a str },
+    Message {
+        id: String,
+        status: &'static str,
+        role: &'static str,
+        content: Vec<TextPart<'a>>,
+    },
+    Reasoning {
+        id: String,
+        summary: Vec<Summary<'a>>,
+    },
+    FunctionCall {
+        id: String,
+        status: &'static str,
+        call_id: &'a str,
+        name: &'a str,
+        arguments: &'a str,
+    },
 }
 
 impl Item<'_> {
     pub(super) fn id(&self) -> &str {
         match self {
-            Self::Message { id, .. } | Self::Reasoning { id, .. } | Self::FunctionCall { id, .. } => id,
+            Self::Message { id, .. }
+            | Self::Reasoning { id, .. }
+            | Self::FunctionCall { id, .. } => id,
         }
     }
 }
@@ -198,8 +214,8 @@ impl<'a> ResponseObject<'a> {
             let fault = whole.fault().unwrap_or_else(|| Fault::new(FaultKind::AgentExecutionError));
             told.error = Some(ApiError::of(&fault, exposure));
         }
-        told.incomplete_details =
-            (status == Status::Incomplete).then(|| Incomplete { reason: incomplete(output.close.as_ref()) });
+        told.incomplete_details = (status == Status::Incomplete)
+            .then(|| Incomplete { reason: incomplete(output.close.as_ref()) });
         if status != Status::InProgress {
             told.completed_at = run.closed_at.filter(|_| status == Status::Completed).map(seconds);
             told.usage = Some(Usage::of(run.usage.as_ref()).into());
@@ -209,7 +225,8 @@ impl<'a> ResponseObject<'a> {
 
     /// A run of which nothing was said yet.
     pub(super) fn begun(run: &'a Run, echo: &'a Echo) -> Self {
-        let previous = run.previous_response.as_deref().and_then(|stream| stream.parse::<Uuid>().ok());
+        let previous =
+            run.previous_response.as_deref().and_then(|stream| stream.parse::<Uuid>().ok());
         let conversation = echo.conversation.as_ref().filter(|said| said.get() != "null");
         Self {
             id: id_of(run.stream_id),

@@ -69,14 +69,18 @@ fn reference(item: &RawValue) -> Option<(String, Uuid)> {
 }
 
 /// Everything that was said in an answer, or that it was asked with, by id; nothing if it is another's.
-async fn items_in(app: &App, tenant: &str, stream: Uuid) -> Result<HashMap<String, Box<RawValue>>, Fault> {
+async fn items_in(
+    app: &App,
+    tenant: &str,
+    stream: Uuid,
+) -> Result<HashMap<String, Box<RawValue>>, Fault> {
     let found = lookup::by_stream(app, tenant, &stream.to_string()).await.ok();
     let Some(run) = found.filter(|run| run.face == NAME) else { return Ok(HashMap::new()) };
     let whole = reader::so_far::<Output>(app, &run).await?;
     let said = items(stream, &whole.transcript, "completed");
-    let said = said
-        .iter()
-        .filter_map(|item| Some((item.id().to_owned(), serde_json::value::to_raw_value(item).ok()?)));
+    let said = said.iter().filter_map(|item| {
+        Some((item.id().to_owned(), serde_json::value::to_raw_value(item).ok()?))
+    });
     let body = app.journal.store().body(stream).await.map_err(journal_fault)?.unwrap_or_default();
     let asked = asked_with(stream, &body)
         .into_iter()
@@ -89,5 +93,7 @@ fn asked_with(stream: Uuid, body: &[u8]) -> Vec<(String, String)> {
     struct Request {
         input: TextOr<RawJson>,
     }
-    decode::from_slice::<Request>(body).map(|request| inputs(stream, request.input)).unwrap_or_default()
+    decode::from_slice::<Request>(body)
+        .map(|request| inputs(stream, request.input))
+        .unwrap_or_default()
 }

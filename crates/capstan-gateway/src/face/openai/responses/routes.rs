@@ -53,7 +53,8 @@ pub(super) fn routes(face: Arc<Responses>) -> Routes {
         let (parts, body) = http.into_parts();
         let (body, load) = post::read(&app, &caller, &*posted, &parts, body).await?;
         let followed = references::follow(&app, &caller.tenant, body).await;
-        let body = followed.map_err(|fault| face::refusal(&app, &*posted, fault, Asker::Unread(&parts)))?;
+        let body = followed
+            .map_err(|fault| face::refusal(&app, &*posted, fault, Asker::Unread(&parts)))?;
         request::answer(posted, members::RESPONSES, app, caller, parts, (body, load)).await
     };
     Routes::default()
@@ -133,7 +134,8 @@ async fn look(mut about: About) -> Result<Response, Refusal> {
             about.parts.extensions.insert(after);
         }
         let point = ResumePoint::default();
-        let opening = Opening { run: &run, point, view: View::Get, parts: &about.parts, posted: None };
+        let opening =
+            Opening { run: &run, point, view: View::Get, parts: &about.parts, posted: None };
         post::watch(&about.app, &*about.face, opening).await
     };
     looked.await.map_err(|fault| about.refusal(fault))
@@ -163,8 +165,14 @@ struct Deleted {
 async fn erase(about: About) -> Result<Response, Refusal> {
     let erased = async {
         let run = purge::stream(&about.app, about.run().await?).await?;
-        about.app.audit.did(&Who::from(&about.caller), Deed::PurgedStream, &run.tenant, run.stream_id);
-        Ok(Json(Deleted { id: id_of(run.stream_id), object: "response", deleted: true }).into_response())
+        about.app.audit.did(
+            &Who::from(&about.caller),
+            Deed::PurgedStream,
+            &run.tenant,
+            run.stream_id,
+        );
+        Ok(Json(Deleted { id: id_of(run.stream_id), object: "response", deleted: true })
+            .into_response())
     };
     erased.await.map_err(|fault| about.refusal(fault))
 }
@@ -234,7 +242,10 @@ const CANCEL: Row = Row {
     places: &[&ID],
     answers: &[Answer {
         headers: &[&openapi::STREAM_ID],
-        ..Answer::ok("The response as it stands now.", &[Content::Json(model::<ResponseObject<'_>>)])
+        ..Answer::ok(
+            "The response as it stands now.",
+            &[Content::Json(model::<ResponseObject<'_>>)],
+        )
     }],
     faults: ABOUT,
     refusals: Some(&REFUSALS),

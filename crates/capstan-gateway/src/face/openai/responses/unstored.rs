@@ -90,7 +90,8 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_was_not_to_be_stored_is_erased_ten_minutes_after_its_end() {
         let clock = Clock::by_hand();
-        let journal = Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
+        let journal =
+            Journal::new(open("memory:", Durability::default()).unwrap(), TailLimits::default());
         let app = Gateway::new(journal).clock(clock.clone()).into_app();
         let claim = |key: &str, chat: Option<&str>| Claim {
             chat: chat.map(str::to_owned),
@@ -101,8 +102,11 @@ mod tests {
             runs.push(app.journal.claim(claim, &Quota::UNLIMITED).await.unwrap().run);
         }
         for run in &runs[..2] {
-            let to = Run { state: RunState::Closed, closed_at: Some(app.wall.now()), ..run.clone() };
-            assert!(app.journal.transition((RunState::Running, 1), to, Vec::new(), None).await.unwrap());
+            let to =
+                Run { state: RunState::Closed, closed_at: Some(app.wall.now()), ..run.clone() };
+            assert!(
+                app.journal.transition((RunState::Running, 1), to, Vec::new(), None).await.unwrap()
+            );
         }
         let kept = async || {
             erase(&app, &Tenants::default()).await;
@@ -116,6 +120,10 @@ mod tests {
         clock.set_by(599);
         assert_eq!(kept().await, [true, true, true]);
         clock.set_by(2);
-        assert_eq!(kept().await, [false, true, true], "what others asked for, or is under way, stays");
+        assert_eq!(
+            kept().await,
+            [false, true, true],
+            "what others asked for, or is under way, stays"
+        );
     }
 }

@@ -3,7 +3,9 @@
 
 use bytes::Bytes;
 use capstan_journal::{Frames, JournalError, Run, RunState};
-use capstan_protocol::{ErrorSeverity, Exposure, Fault, FaultKind, Payload, RawObject, StreamPacket, sse};
+use capstan_protocol::{
+    ErrorSeverity, Exposure, Fault, FaultKind, Payload, RawObject, StreamPacket, sse,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -115,7 +117,10 @@ impl ResponsesWriter {
                 // What was said cannot be taken back.
                 Said::Reset(_) => return Some(End::Diverged),
                 // Calls are told at the end: then it is known which of them are the caller's to answer.
-                Said::Call { .. } | Said::Arguments { .. } | Said::Result { .. } | Said::Interrupt(_) => {}
+                Said::Call { .. }
+                | Said::Arguments { .. }
+                | Said::Result { .. }
+                | Said::Interrupt(_) => {}
                 Said::Other => self.tell_ours("capstan.event", &Ours { event: &raw }, out),
                 Said::Nothing => {}
             },
@@ -151,7 +156,11 @@ impl ResponsesWriter {
                 role: "assistant",
                 content: Vec::new(),
             };
-            self.tell("response.output_item.added", &OfItem { output_index: index, item: &item }, out);
+            self.tell(
+                "response.output_item.added",
+                &OfItem { output_index: index, item: &item },
+                out,
+            );
             let part = TextPart::new("", Vec::new());
             let body = OfPart { output_index: index, item_id: &id, content_index: 0, part: &part };
             self.tell("response.content_part.added", &body, out);
@@ -165,7 +174,13 @@ impl ResponsesWriter {
         }
         let (index, id) = self.open_message(seq, out);
         self.chars += text.chars().count();
-        let body = Delta { output_index: index, item_id: &id, content_index: 0, delta: text, logprobs: [] };
+        let body = Delta {
+            output_index: index,
+            item_id: &id,
+            content_index: 0,
+            delta: text,
+            logprobs: [],
+        };
         self.tell("response.output_text.delta", &body, out);
     }
 
@@ -203,8 +218,7 @@ impl ResponsesWriter {
     /// Flat, as it is documented, and nested, as both SDKs need it to raise.
     fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
         let error = ApiError::of(fault, self.exposure);
-        let body =
-            json!({ "code": error.code, "message": error.message, "param": error.param, "error": error });
+        let body = json!({ "code": error.code, "message": error.message, "param": error.param, "error": error });
         self.tell("error", &body, out);
     }
 
@@ -275,8 +289,7 @@ impl ResponsesWriter {
         self.tell("response.output_item.added", &OfItem { output_index: index, item: &begun }, out);
         let body = json!({ "output_index": index, "item_id": id, "delta": call.arguments });
         self.tell("response.function_call_arguments.delta", &body, out);
-        let body =
-            json!({ "output_index": index, "item_id": id, "name": call.name, "arguments": call.arguments });
+        let body = json!({ "output_index": index, "item_id": id, "name": call.name, "arguments": call.arguments });
         self.tell("response.function_call_arguments.done", &body, out);
         self.tell("response.output_item.done", &OfItem { output_index: index, item }, out);
     }

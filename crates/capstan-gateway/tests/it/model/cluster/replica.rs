@@ -168,7 +168,11 @@ pub(crate) fn is_asking(store: &dyn Store) -> bool {
     store.stats().shared.is_some_and(|shared| shared.unanswered > 0)
 }
 
-fn live(birth: Birth, orders: mpsc::UnboundedReceiver<Order>, ready: oneshot::Sender<Arc<dyn Store>>) {
+fn live(
+    birth: Birth,
+    orders: mpsc::UnboundedReceiver<Order>,
+    ready: oneshot::Sender<Arc<dyn Store>>,
+) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().start_paused(true).build().unwrap();
     let (release, held) = blocking::channel::<()>();
@@ -202,14 +206,21 @@ impl Process {
         let seat = Seat { name: format!("gateway-{life}"), url: None, lease: LEASE, listen_url };
         let options = Options { durability: Durability::Process, ..Options::default() };
         let failed = |why: String| (world.clone(), why);
-        let store = connect(&url, options, seat).await.map_err(|error| failed(error.to_string()))?;
+        let store =
+            connect(&url, options, seat).await.map_err(|error| failed(error.to_string()))?;
         warm_up(&*store).await.map_err(|error| failed(error.to_string()))?;
         let agent = Scripted { world: world.clone(), life };
         let journal = Journal::new(Arc::clone(&store), limits(kind));
         let gateway = Gateway::new(journal).agent("scripted", agent).settings(settings(kind));
         let service = Service::start(gateway).await.map_err(|error| failed(error.to_string()))?;
         let client = Client { router: service.router(), world, truth, is_shared: true };
-        Ok(Self { store, service: Some(service), client, tasks: JoinSet::new(), readers: Vec::new() })
+        Ok(Self {
+            store,
+            service: Some(service),
+            client,
+            tasks: JoinSet::new(),
+            readers: Vec::new(),
+        })
     }
 
     async fn obey(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {

@@ -105,7 +105,13 @@ impl<'a> Schedule<'a> {
             world.runs.push(run);
             name
         };
-        self.visit(Visit { run, post: Some(0), place: Place::Start, delay: Duration::ZERO, frames: None });
+        self.visit(Visit {
+            run,
+            post: Some(0),
+            place: Place::Start,
+            delay: Duration::ZERO,
+            frames: None,
+        });
     }
 
     fn post(&mut self, run: usize) {

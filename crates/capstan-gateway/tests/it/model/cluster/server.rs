@@ -34,7 +34,8 @@ impl Server {
     /// A server of its own; `None` where there is no PostgreSQL.
     pub(crate) async fn start() -> Option<Self> {
         // What is not synced stays in the server's memory, so that a crash loses it.
-        let settings = ["wal_writer_delay=10s", "fsync=off", "max_connections=200", "autovacuum=off"];
+        let settings =
+            ["wal_writer_delay=10s", "fsync=off", "max_connections=200", "autovacuum=off"];
         let engine = tokio::task::block_in_place(|| Engine::start(&settings))?;
         migrate(&engine.url()).await.unwrap();
         let (client, connection) = ask(&engine).await;
@@ -43,8 +44,11 @@ impl Server {
         connection.abort();
         let line = Line::to(&engine).await;
         // It looks on, and gives hardly a sign of life: those are synced.
-        let onlooker =
-            Replica { name: "truth".into(), lease: Duration::from_secs(1_000_000), ..Replica::default() };
+        let onlooker = Replica {
+            name: "truth".into(),
+            lease: Duration::from_secs(1_000_000),
+            ..Replica::default()
+        };
         let truth = connect(&engine.url(), Options::default(), onlooker).await.unwrap();
         Some(Self { engine, line, truth })
     }

@@ -53,7 +53,8 @@ impl Schedule<'_> {
     async fn rest(&mut self) {
         for _ in 0..REST {
             self.town.pass(TICK).await;
-            let is_running = self.town.open_runs().await.iter().any(|run| run.state == RunState::Running);
+            let is_running =
+                self.town.open_runs().await.iter().any(|run| run.state == RunState::Running);
             if self.has_failed() || (!is_running && self.town.world.lock().pending == 0) {
                 return;
             }
@@ -95,12 +96,24 @@ impl Schedule<'_> {
         let open: Vec<_> = self.town.open_runs().await.iter().map(|run| run.stream_id).collect();
         let waiting: Vec<_> = {
             let world = self.town.world.lock();
-            let of = |run: &crate::model::run::Run| run.stream.filter(|stream| open.contains(stream));
-            world.runs.iter().filter(|run| of(run).is_some()).map(|run| (run.name, run.winner)).collect()
+            let of =
+                |run: &crate::model::run::Run| run.stream.filter(|stream| open.contains(stream));
+            world
+                .runs
+                .iter()
+                .filter(|run| of(run).is_some())
+                .map(|run| (run.name, run.winner))
+                .collect()
         };
         for (run, post) in &waiting {
             let (run, post) = (*run, *post);
-            self.visit(Visit { run, post, place: Place::Start, delay: Duration::ZERO, frames: None });
+            self.visit(Visit {
+                run,
+                post,
+                place: Place::Start,
+                delay: Duration::ZERO,
+                frames: None,
+            });
         }
         !waiting.is_empty()
     }
@@ -129,7 +142,13 @@ impl Schedule<'_> {
                 );
                 self.visit_at(
                     place,
-                    Visit { run, post: None, place: Place::Cursor(0), delay: Duration::ZERO, frames: None },
+                    Visit {
+                        run,
+                        post: None,
+                        place: Place::Cursor(0),
+                        delay: Duration::ZERO,
+                        frames: None,
+                    },
                 );
             }
             self.town.world.lock().count("read elsewhere");
@@ -147,10 +166,9 @@ impl Schedule<'_> {
         if world.tail(stream) > tail {
             world.fail(format!("{stream} ends at {tail}, but somebody has seen more"));
         }
-        if packets
-            .iter()
-            .any(|packet| matches!(&packet.payload, Payload::Error(e) if e.code == "run_interrupted"))
-        {
+        if packets.iter().any(
+            |packet| matches!(&packet.payload, Payload::Error(e) if e.code == "run_interrupted"),
+        ) {
             world.count("taken over");
         }
         let outcome = Expected::new(&world, &world.runs[index]).check(packets);

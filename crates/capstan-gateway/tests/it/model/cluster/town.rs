@@ -144,7 +144,8 @@ impl Town {
 
     /// Leaves in good order, to the end.
     pub(crate) async fn drain(&mut self, place: usize) {
-        let Some(replica) = self.places[place].as_ref().filter(|replica| !replica.is_frozen()) else {
+        let Some(replica) = self.places[place].as_ref().filter(|replica| !replica.is_frozen())
+        else {
             return;
         };
         let mut is_done = replica.drain();
@@ -169,7 +170,8 @@ impl Town {
             let mut world = self.world.lock();
             world.note("the server crashes");
             world.count("a crash of the server");
-            (world.power_cuts, world.interruptions) = (world.power_cuts + 1, world.interruptions + 1);
+            (world.power_cuts, world.interruptions) =
+                (world.power_cuts + 1, world.interruptions + 1);
         }
         self.server.crash().await;
         // Whoever had a connection makes another, after a while.

@@ -109,7 +109,9 @@ struct RightWord(Right);
 impl<'de> Deserialize<'de> for RightWord {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let word = String::deserialize(deserializer)?;
-        Right::of_word(&word).map(Self).ok_or_else(|| D::Error::custom("expected look, content or act"))
+        Right::of_word(&word)
+            .map(Self)
+            .ok_or_else(|| D::Error::custom("expected look, content or act"))
     }
 }
 
@@ -132,8 +134,10 @@ pub(super) fn operators<'a>(
         }
         for Key(hash) in keys {
             if seen.contains(&hash) || tenant_keys.clone().any(|key| key.hash == *hash) {
-                return Err(Failure::usage(format!("operators: a key of {name:?} is somebody else's, too"))
-                    .with_help(format!("make another one with `capstan key new --operator {name}`")));
+                return Err(Failure::usage(format!(
+                    "operators: a key of {name:?} is somebody else's, too"
+                ))
+                .with_help(format!("make another one with `capstan key new --operator {name}`")));
             }
         }
         seen.extend(keys.iter().map(|key| &key.0));

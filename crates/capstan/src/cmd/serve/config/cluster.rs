@@ -35,8 +35,8 @@ impl ClusterConfig {
             )));
         }
         if let Some(url) = &self.url {
-            let is_web =
-                Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+            let is_web = Url::parse(url)
+                .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
             if !is_web {
                 return Err(Failure::usage(format!(
                     "cluster.url: {url:?} is no http:// or https:// address"
@@ -70,10 +70,12 @@ impl std::fmt::Debug for ClusterConfig {
 
 /// A URL whose password may not be shown.
 pub(super) fn without_password(url: &str) -> String {
-    let Some(mut parsed) = Url::parse(url).ok().filter(|url| url.scheme().starts_with("postgres")) else {
+    let Some(mut parsed) = Url::parse(url).ok().filter(|url| url.scheme().starts_with("postgres"))
+    else {
         return url.to_owned();
     };
-    let pairs: Vec<_> = parsed.query_pairs().into_owned().filter(|(name, _)| name != "password").collect();
+    let pairs: Vec<_> =
+        parsed.query_pairs().into_owned().filter(|(name, _)| name != "password").collect();
     parsed.set_query(None);
     if !pairs.is_empty() {
         parsed.query_pairs_mut().extend_pairs(pairs);

@@ -29,7 +29,9 @@ impl ConsoleConfig {
     pub(super) fn settings(&self) -> Result<ConsoleSettings, Failure> {
         let of_word = |word: &String| {
             ContentRule::of_word(word).ok_or_else(|| {
-                Failure::usage(format!("console.content: {word:?} is none of never, asked and shown"))
+                Failure::usage(format!(
+                    "console.content: {word:?} is none of never, asked and shown"
+                ))
             })
         };
         Ok(ConsoleSettings {
@@ -43,8 +45,9 @@ impl ConsoleConfig {
 
     /// Every key with its value; what is shown of what was said depends on more than this table.
     pub(super) fn values(&self, content: ContentRule) -> Vec<(&'static str, String)> {
-        let shown =
-            |word: &Option<String>| word.as_ref().map_or_else(|| "none".into(), |word| format!("{word:?}"));
+        let shown = |word: &Option<String>| {
+            word.as_ref().map_or_else(|| "none".into(), |word| format!("{word:?}"))
+        };
         vec![
             ("enabled", self.enabled.to_string()),
             ("listen", shown(&self.listen)),

@@ -55,7 +55,10 @@ impl Config {
             ("tls_cert", self.tls_cert.shown()),
             ("tls_key", self.tls_key.shown()),
             ("cors_origins", format!("{:?}", self.cors_origins)),
-            ("public_url", self.public_url.as_ref().map_or_else(|| "none".into(), |url| format!("{url:?}"))),
+            (
+                "public_url",
+                self.public_url.as_ref().map_or_else(|| "none".into(), |url| format!("{url:?}")),
+            ),
             ("metrics_key", if self.metrics_key.is_some() { "set" } else { "none" }.to_owned()),
             ("tenants", self.tenants_in_words()),
             ("auth.jwt", self.auth.jwt.as_ref().map_or_else(|| "none".into(), JwtConfig::in_words)),

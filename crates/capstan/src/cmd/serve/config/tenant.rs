@@ -53,15 +53,18 @@ struct WebhookConfig {
 impl WebhookConfig {
     fn webhook(&self, tenant: &str) -> Result<Webhook, Failure> {
         let Self { url, secret_env, allow_private } = self;
-        let wrong = |what: &str| Failure::usage(format!("tenants: the webhook of {tenant:?}: {what}"));
-        let scheme = Url::parse(url).map_err(|error| wrong(&error.to_string()))?.scheme().to_owned();
+        let wrong =
+            |what: &str| Failure::usage(format!("tenants: the webhook of {tenant:?}: {what}"));
+        let scheme =
+            Url::parse(url).map_err(|error| wrong(&error.to_string()))?.scheme().to_owned();
         if scheme != "https" && !(scheme == "http" && *allow_private) {
             return Err(wrong("its url must be https; http needs allow_private"));
         }
         let secret = std::env::var(secret_env)
             .map_err(|_| wrong(&format!("its secret_env names {secret_env}, which is not set")))?;
-        let mut webhook = Webhook::new(url, &secret)
-            .ok_or_else(|| wrong(&format!("{secret_env} must be whsec_ and 24 to 64 bytes in base64")))?;
+        let mut webhook = Webhook::new(url, &secret).ok_or_else(|| {
+            wrong(&format!("{secret_env} must be whsec_ and 24 to 64 bytes in base64"))
+        })?;
         webhook.allow_private = *allow_private;
         Ok(webhook)
     }
@@ -87,8 +90,10 @@ impl TenantLimitsConfig {
     /// What differs from everybody's.
     pub(super) fn in_words(&self) -> String {
         let told = |name: &str, most: Option<u64>| most.map(|most| format!(", {name} {most}"));
-        let words =
-            [told("tokens_per_minute", self.tokens_per_minute), told("tokens_per_day", self.tokens_per_day)];
+        let words = [
+            told("tokens_per_minute", self.tokens_per_minute),
+            told("tokens_per_day", self.tokens_per_day),
+        ];
         words.into_iter().flatten().collect()
     }
 }
@@ -146,7 +151,8 @@ impl<'de> Visitor<'de> for ScopedKeyVisitor {
         }
         let Table { hash, scopes } = Table::deserialize(MapAccessDeserializer::new(map))?;
         let of_word = |word: &String| {
-            Scope::of_word(word).ok_or_else(|| A::Error::custom("scopes: expected run, read, stop or purge"))
+            Scope::of_word(word)
+                .ok_or_else(|| A::Error::custom("scopes: expected run, read, stop or purge"))
         };
         let scopes = scopes.iter().map(of_word).collect::<Result<Vec<_>, _>>()?;
         if scopes.is_empty() {
@@ -161,11 +167,15 @@ pub(super) fn tenants(tables: &[TenantConfig], has_tokens: bool) -> Result<Vec<T
     for (index, tenant) in tables.iter().enumerate() {
         let TenantConfig { name, keys, .. } = tenant;
         if (keys.is_empty() && !has_tokens) || name.is_empty() {
-            return Err(Failure::usage(format!("tenants: {name:?} needs a name and at least one key")));
+            return Err(Failure::usage(format!(
+                "tenants: {name:?} needs a name and at least one key"
+            )));
         }
         if tables.iter().take(index).any(|earlier| earlier.name == *name) {
-            return Err(Failure::usage(format!("tenants: there are two tables of the name {name:?}"))
-                .with_help("one tenant may have several keys"));
+            return Err(Failure::usage(format!(
+                "tenants: there are two tables of the name {name:?}"
+            ))
+            .with_help("one tenant may have several keys"));
         }
         let shares = |earlier: &&TenantConfig| {
             earlier.keys.iter().any(|key| keys.iter().any(|own| own.hash == key.hash))
@@ -184,7 +194,8 @@ impl TenantConfig {
     fn push_origins(&self) -> Result<Vec<Origin>, Failure> {
         let origin = |text: &String| {
             Origin::parse(text).ok_or_else(|| {
-                let message = format!("tenants: push_origins of {:?}: {text:?} is not an origin", self.name);
+                let message =
+                    format!("tenants: push_origins of {:?}: {text:?} is not an origin", self.name);
                 Failure::usage(message)
                     .with_help("write a scheme, a host and a port: \"http://10.0.0.7:8080\"")
             })
@@ -201,7 +212,11 @@ impl TenantConfig {
             tokens_per_day: self.limits.tokens_per_day,
             keys: self.keys.iter().map(ScopedKey::to_key).collect(),
             console_content: self.console_content,
-            webhook: self.webhook.as_ref().map(|webhook| webhook.webhook(&self.name)).transpose()?,
+            webhook: self
+                .webhook
+                .as_ref()
+                .map(|webhook| webhook.webhook(&self.name))
+                .transpose()?,
             push_origins: self.push_origins()?,
             ..Tenant::new(&self.name, Vec::new())
         })

@@ -35,8 +35,12 @@ fn retention_is_overlaid_like_the_rest() {
     let text = "[retention]\nmax_age = 3600\nmax_bytes = 1000\nclaim_age = 172800\n";
     let settings = toml::from_str::<Config>(text).unwrap().settings().unwrap();
     let hours = |n: u64| Duration::from_secs(n * 3600);
-    let expected =
-        Retention { max_age: hours(1), max_bytes: Some(1000), claim_age: hours(48), ..Retention::default() };
+    let expected = Retention {
+        max_age: hours(1),
+        max_bytes: Some(1000),
+        claim_age: hours(48),
+        ..Retention::default()
+    };
     assert_eq!(settings.retention, expected);
     let untouched = toml::from_str::<Config>("").unwrap().settings().unwrap();
     assert_eq!(untouched.retention, Retention::default());
@@ -44,8 +48,9 @@ fn retention_is_overlaid_like_the_rest() {
 
 #[test]
 fn claims_may_not_be_kept_for_less_than_the_promised_day() {
-    let config =
-        |seconds: f64| toml::from_str::<Config>(&format!("[retention]\nclaim_age = {seconds:?}\n")).unwrap();
+    let config = |seconds: f64| {
+        toml::from_str::<Config>(&format!("[retention]\nclaim_age = {seconds:?}\n")).unwrap()
+    };
     assert!(config(86_400.0).settings().is_ok());
     let failure = format!("{:?}", config(86_399.5).settings().unwrap_err());
     for part in ["retention.claim_age", "86399.5 s", "24 h", "second run", "max_age"] {
@@ -63,16 +68,20 @@ const PAGE: &str = include_str!("../../../../../../docs/configuration.md");
 
 /// The row of the page's table that begins with this key.
 fn row(section: &str, key: &str) -> String {
-    let rows = PAGE.split(&format!("## `{section}`")).nth(1).and_then(|rest| rest.split("\n## ").next());
+    let rows =
+        PAGE.split(&format!("## `{section}`")).nth(1).and_then(|rest| rest.split("\n## ").next());
     let start = format!("| `{key}` |");
     let found = rows.and_then(|rows| rows.lines().find(|line| line.starts_with(&start)));
-    found.unwrap_or_else(|| panic!("docs/configuration.md: {section} has no row for {key}")).to_owned()
+    found
+        .unwrap_or_else(|| panic!("docs/configuration.md: {section} has no row for {key}"))
+        .to_owned()
 }
 
 /// The example with what is commented out taken in: `#key = …` and `#[table]`, but not `# prose`.
 fn whole_example() -> toml::Table {
     let is_commented = |rest: &str| rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '[');
-    let uncomment = |line: &'static str| line.strip_prefix('#').filter(|r| is_commented(r)).unwrap_or(line);
+    let uncomment =
+        |line: &'static str| line.strip_prefix('#').filter(|r| is_commented(r)).unwrap_or(line);
     let text = EXAMPLE.lines().map(uncomment).collect::<Vec<_>>().join("\n");
     // A webhook's secret is in the environment, where a test has none.
     let without_secret =
@@ -152,7 +161,10 @@ fn every_default_stands_in_the_documentation_and_in_the_example() {
     ];
     for (section, defaults) in tables {
         for (key, value) in defaults {
-            assert!(row(section, key).contains(&format!("| {value} |")), "{section} {key}: {value}");
+            assert!(
+                row(section, key).contains(&format!("| {value} |")),
+                "{section} {key}: {value}"
+            );
             if value != "none" {
                 assert_eq!(in_example(section, key).unwrap().to_string(), value, "{section} {key}");
             }
@@ -163,7 +175,11 @@ fn every_default_stands_in_the_documentation_and_in_the_example() {
         [("listen", config.listen), ("journal", config.journal), ("durability", config.durability)]
     {
         assert!(row("capstan.toml", key).contains(&format!("| `\"{value}\"` |")), "{key}: {value}");
-        assert_eq!(in_example("capstan.toml", key).unwrap().as_str(), Some(value.as_str()), "{key}");
+        assert_eq!(
+            in_example("capstan.toml", key).unwrap().as_str(),
+            Some(value.as_str()),
+            "{key}"
+        );
     }
 }
 
@@ -199,16 +215,21 @@ fn a_tenant_may_have_limits_of_tokens_of_its_own() {
     let tokens = tenant.first().map(|tenant| (tenant.tokens_per_minute, tenant.tokens_per_day));
     assert_eq!((tokens, settings.limits.tokens_per_day), (Some((Some(7), Some(0))), 9));
     let told = config.effective(&settings);
-    let value = |key: &str| told.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+    let value =
+        |key: &str| told.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
     assert_eq!(value("limits.tokens_per_day"), Some("9"));
     assert_eq!(value("tenants"), Some("a (1 key, tokens_per_minute 7, tokens_per_day 0)"));
-    assert!(toml::from_str::<Config>(&text.replace("tokens_per_minute", "requests_per_minute")).is_err());
+    assert!(
+        toml::from_str::<Config>(&text.replace("tokens_per_minute", "requests_per_minute"))
+            .is_err()
+    );
 }
 
 #[test]
 fn one_tenant_is_one_table() {
     let table = format!("[[tenants]]\nname = \"a\"\nkeys = [\"sha256:{}\"]\n", "0".repeat(64));
-    let tenants = |text: &str| toml::from_str::<Config>(text).unwrap().tenants().map(|tenants| tenants.len());
+    let tenants =
+        |text: &str| toml::from_str::<Config>(text).unwrap().tenants().map(|tenants| tenants.len());
     assert_eq!(tenants(&table).unwrap(), 1);
     assert!(format!("{:?}", tenants(&table.repeat(2)).unwrap_err()).contains("two tables"));
     assert!(tenants("[[tenants]]\nname = \"a\"\nkeys = []\n").is_err());
@@ -224,7 +245,8 @@ fn a_key_may_do_less_than_all() {
         )
     };
     let tenants = toml::from_str::<Config>(&text("\"read\", \"stop\"")).unwrap().tenants().unwrap();
-    let scopes: Vec<Scopes> = tenants.iter().flat_map(|tenant| &tenant.keys).map(|key| key.scopes).collect();
+    let scopes: Vec<Scopes> =
+        tenants.iter().flat_map(|tenant| &tenant.keys).map(|key| key.scopes).collect();
     assert_eq!(scopes, [Scopes::ALL, [Scope::Read, Scope::Stop].into_iter().collect()]);
     for wrong in ["\"write\"", ""] {
         let error = toml::from_str::<Config>(&text(wrong)).unwrap_err();
@@ -236,7 +258,10 @@ fn a_key_may_do_less_than_all() {
 fn an_operator_has_a_key_of_its_own_and_something_to_do() {
     let key = |digit: &str| format!("keys = [\"sha256:{}\"]\n", digit.repeat(64));
     let operator = |name: &str, digit: &str, may: &str| {
-        format!("[[operators]]\nname = \"{name}\"\n{}tenants = [\"*\"]\nmay = [{may}]\n", key(digit))
+        format!(
+            "[[operators]]\nname = \"{name}\"\n{}tenants = [\"*\"]\nmay = [{may}]\n",
+            key(digit)
+        )
     };
     let operators = |text: &str| toml::from_str::<Config>(text).unwrap().operators();
     let one = operators(&operator("ada", "1", "\"look\", \"act\"")).unwrap();
@@ -264,7 +289,10 @@ fn tokens_have_an_audience_and_tenants_and_clocks_that_agree() {
     assert!(!any.is_local() && any.jwt.is_some_and(|jwt| jwt.takes_any_tenant()));
     let no_tenants = format!("{:?}", settings("").unwrap_err());
     assert!(no_tenants.contains("no tenants") && no_tenants.contains("any"), "{no_tenants}");
-    assert!(settings("[[tenants]]\nname = \"acme\"\n").is_ok(), "a tenant needs no key beside tokens");
+    assert!(
+        settings("[[tenants]]\nname = \"acme\"\n").is_ok(),
+        "a tenant needs no key beside tokens"
+    );
     assert!(settings("tenants = \"any\"\nleeway = 301\n").is_err());
     assert!(settings("tenants = \"any\"\ntenant_claim = \"\"\n").is_err());
     let nobody = "[auth.jwt]\nissuer = \"i\"\naudience = []\ntenants = \"any\"\n";

@@ -30,7 +30,9 @@ pub(super) fn exporter(runtime: &Handle) -> Result<impl SpanExporter + 'static, 
         .redirect(Policy::none())
         .user_agent(concat!("capstan/", env!("CARGO_PKG_VERSION")))
         .build()
-        .map_err(|error| Failure::usage(format!("the HTTP client for traces cannot be built: {error}")))?;
+        .map_err(|error| {
+            Failure::usage(format!("the HTTP client for traces cannot be built: {error}"))
+        })?;
     Ok(Exporter {
         courier: Courier { client, endpoint: settings::endpoint()?, timeout },
         runtime: runtime.clone(),
@@ -64,8 +66,10 @@ impl fmt::Display for Undelivered {
 
 impl Undelivered {
     fn by(answer: &Response) -> Self {
-        let wait =
-            answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        let wait = answer
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok()?.trim().parse().ok());
         Self::Refused { status: answer.status(), wait: wait.map(Duration::from_secs) }
     }
 
@@ -87,7 +91,9 @@ impl Courier {
         for usual in WAITS {
             let Err(failed) = self.try_once(batch.clone()).await else { return Ok(()) };
             match failed.wait(usual) {
-                Some(wait) if begin.elapsed() + wait < self.timeout => tokio::time::sleep(wait).await,
+                Some(wait) if begin.elapsed() + wait < self.timeout => {
+                    tokio::time::sleep(wait).await
+                }
                 _ => return Err(failed),
             }
         }
@@ -131,7 +137,10 @@ impl SpanExporter for Exporter {
         match failed {
             Some(error) => {
                 if !was_failing {
-                    tracing::warn!(error, "traces cannot be exported and are dropped; runs are not affected");
+                    tracing::warn!(
+                        error,
+                        "traces cannot be exported and are dropped; runs are not affected"
+                    );
                 }
                 Err(OTelSdkError::InternalFailure(error))
             }

@@ -16,7 +16,8 @@ const PROTOCOL: &str = "http/protobuf";
 const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
 const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
-const COMPRESSIONS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
+const COMPRESSIONS: [&str; 2] =
+    ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
 /// The standard's own.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -36,15 +37,21 @@ const SAMPLERS: [(&str, bool); 6] = [
 pub(super) fn check() -> Result<(), Failure> {
     endpoint()?;
     if let Some((name, _)) = first(PROTOCOLS).filter(|(_, value)| value != PROTOCOL) {
-        let help =
-            format!("unset it and use the collector's HTTP port, 4318 by default, in {}", ENDPOINTS[1]);
-        return Err(Failure::usage(format!("{name}: traces are sent as {PROTOCOL} only")).with_help(help));
+        let help = format!(
+            "unset it and use the collector's HTTP port, 4318 by default, in {}",
+            ENDPOINTS[1]
+        );
+        return Err(
+            Failure::usage(format!("{name}: traces are sent as {PROTOCOL} only")).with_help(help)
+        );
     }
     if let Some((name, _)) = first(TIMEOUTS).filter(|(_, text)| text.parse::<u64>().is_err()) {
         return Err(Failure::usage(format!("{name}: expected a number of milliseconds")));
     }
     if let Some((name, _)) = first(COMPRESSIONS).filter(|(_, word)| word != "none") {
-        return Err(Failure::usage(format!("{name}: spans are sent uncompressed")).with_help("unset it"));
+        return Err(
+            Failure::usage(format!("{name}: spans are sent uncompressed")).with_help("unset it")
+        );
     }
     check_sampler()
 }
@@ -53,11 +60,15 @@ fn check_sampler() -> Result<(), Failure> {
     let Some(word) = variable(SAMPLER) else { return Ok(()) };
     let Some((_, takes_ratio)) = SAMPLERS.iter().find(|(name, _)| *name == word) else {
         let known = SAMPLERS.map(|(name, _)| name).join(", ");
-        return Err(Failure::usage(format!("{SAMPLER}: unknown value {word:?}, expected one of {known}")));
+        return Err(Failure::usage(format!(
+            "{SAMPLER}: unknown value {word:?}, expected one of {known}"
+        )));
     };
     let ratio = variable(SAMPLER_ARG).and_then(|text| text.parse::<f64>().ok());
     if *takes_ratio && !ratio.is_some_and(|ratio| (0.0..=1.0).contains(&ratio)) {
-        return Err(Failure::usage(format!("{SAMPLER_ARG}: {word} needs a number between 0 and 1")));
+        return Err(Failure::usage(format!(
+            "{SAMPLER_ARG}: {word} needs a number between 0 and 1"
+        )));
     }
     Ok(())
 }
@@ -145,7 +156,8 @@ mod tests {
 
     #[test]
     fn a_header_is_a_name_and_an_escaped_value_and_is_not_shown() {
-        let read = |pair| header(pair).map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
+        let read =
+            |pair| header(pair).map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
         let pair = |name: &str, value: &[u8]| Some((name.to_owned(), value.to_vec()));
         assert_eq!(read(" api-key = a%20b=c "), pair("api-key", b"a b=c"));
         assert_eq!(read("x=100%,"), pair("x", b"100%,"));

@@ -249,8 +249,10 @@ mod tests {
         };
         span.events.events = vec![Event::new("told", time, pairs(), 1)];
         span.events.dropped_count = 2;
-        span.links.links =
-            vec![Link::new(somewhere("c=3", true), pairs(), 4), Link::new(somewhere("", false), vec![], 0)];
+        span.links.links = vec![
+            Link::new(somewhere("c=3", true), pairs(), 4),
+            Link::new(somewhere("", false), vec![], 0),
+        ];
         span.links.dropped_count = 5;
         span
     }

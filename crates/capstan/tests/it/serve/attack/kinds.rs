@@ -21,7 +21,8 @@ impl Attack<'_> {
     }
 
     async fn send(&self, method: Method, path: &str, body: Bytes) -> Response {
-        let request = self.http.request(method, format!("{}{path}", self.server.url)).bearer_auth("loud");
+        let request =
+            self.http.request(method, format!("{}{path}", self.server.url)).bearer_auth("loud");
         request.header("content-type", "application/json").body(body).send().await.unwrap()
     }
 
@@ -38,8 +39,9 @@ impl Attack<'_> {
         let mut body = Self::request("/tokens 1");
         body["payload"]["payload"]["state"] = json!("STATE");
         // Written by hand: to make it of a tree takes longer than to refuse it.
-        let body =
-            body.to_string().replace("\"STATE\"", &format!("[{}{{}}]", r#"{"a":{}},"#.repeat(300_000)));
+        let body = body
+            .to_string()
+            .replace("\"STATE\"", &format!("[{}{{}}]", r#"{"a":{}},"#.repeat(300_000)));
         let body = Bytes::from(body);
         let refused = join_all((0..4).map(|_| self.post_bytes(body.clone()))).await;
         // Refused for what they are, or because its other requests have taken all that they may.
@@ -75,12 +77,15 @@ impl Attack<'_> {
     async fn waiting(&self) {
         for _ in 0..30 {
             let mut request = Self::request("/flaky 1 --wait 60");
-            request["payload"]["capabilities"] = json!({ "supported_events": vec!["E".repeat(64); 64] });
+            request["payload"]["capabilities"] =
+                json!({ "supported_events": vec!["E".repeat(64); 64] });
             let _ = self.post(&request).await.bytes().await;
         }
-        let list = self.http.get(format!("{}/v1/streams?limit=1000", self.server.url)).bearer_auth("loud");
+        let list =
+            self.http.get(format!("{}/v1/streams?limit=1000", self.server.url)).bearer_auth("loud");
         let list: Value = list.send().await.unwrap().json().await.unwrap();
-        let waiting = list["streams"].as_array().unwrap().iter().filter(|run| run["state"] == "waiting");
+        let waiting =
+            list["streams"].as_array().unwrap().iter().filter(|run| run["state"] == "waiting");
         assert!(waiting.count() <= 20);
     }
 
@@ -143,8 +148,7 @@ impl Attack<'_> {
         let text = format!("/hang {}", "x".repeat(3_000_000));
         let agui = json!({ "threadId": Uuid::now_v7(), "runId": Uuid::now_v7(), "state": {}, "tools": [], "context": [],
             "forwardedProps": {}, "messages": [{ "id": "1", "role": "user", "content": text }] });
-        let chat =
-            json!({ "model": "demo", "stream": true, "messages": [{ "role": "user", "content": text }] });
+        let chat = json!({ "model": "demo", "stream": true, "messages": [{ "role": "user", "content": text }] });
         let response = json!({ "model": "demo", "stream": true, "input": text });
         let ui = json!({ "id": Uuid::now_v7(), "messages": [{ "id": "1", "role": "user", "parts": [{ "type": "text", "text": text }] }] });
         let task = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/stream",
@@ -156,8 +160,9 @@ impl Attack<'_> {
             ("/v1/ai-sdk/chat", ui),
             ("/v1/a2a", task),
         ];
-        let post =
-            |(path, body): &(&'static str, Value)| self.send(Method::POST, path, body.to_string().into());
+        let post = |(path, body): &(&'static str, Value)| {
+            self.send(Method::POST, path, body.to_string().into())
+        };
         let held = join_all((0..4).flat_map(|_| posts.iter().map(post))).await;
         let is_told = |response: &Response| [200, 429].contains(&response.status().as_u16());
         assert!(held.iter().all(is_told), "{held:?}");
@@ -187,7 +192,11 @@ impl Attack<'_> {
         let read = |n: usize| async move {
             for path in LISTS.iter().cycle().skip(n).take(12) {
                 let list = self.send(Method::GET, path, Bytes::new()).await;
-                assert!([200, 429, 503].contains(&list.status().as_u16()), "{path}: {}", list.status());
+                assert!(
+                    [200, 429, 503].contains(&list.status().as_u16()),
+                    "{path}: {}",
+                    list.status()
+                );
                 let _ = list.bytes().await;
             }
         };
@@ -215,10 +224,14 @@ impl Attack<'_> {
             let path = path.clone();
             async move {
                 let mut socket = self.connect().await;
-                let one =
-                    format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer loud\r\n\r\n");
-                let asked =
-                    if n.is_multiple_of(2) { one.into_bytes() } else { frames::gets(&path, "loud", 50) };
+                let one = format!(
+                    "GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer loud\r\n\r\n"
+                );
+                let asked = if n.is_multiple_of(2) {
+                    one.into_bytes()
+                } else {
+                    frames::gets(&path, "loud", 50)
+                };
                 socket.write_all(&asked).await.unwrap();
                 socket
             }
@@ -232,7 +245,8 @@ impl Attack<'_> {
             let mut socket = self.connect().await;
             socket.write_all(b"POST /v1/assist HTTP/1.1\r\nhost: localhost\r\n").await.unwrap();
             for _ in 0..n % 16 {
-                let _ = socket.write_all(format!("x-{n}: {}\r\n", "x".repeat(400)).as_bytes()).await;
+                let _ =
+                    socket.write_all(format!("x-{n}: {}\r\n", "x".repeat(400)).as_bytes()).await;
                 tokio::task::yield_now().await;
             }
             socket
@@ -283,10 +297,13 @@ impl Attack<'_> {
 
     /// Stops what hangs, so that the next round begins as the first did.
     pub(super) async fn clear(&self) {
-        let list = self.http.get(format!("{}/v1/streams?limit=1000", self.server.url)).bearer_auth("loud");
+        let list =
+            self.http.get(format!("{}/v1/streams?limit=1000", self.server.url)).bearer_auth("loud");
         let list: Value = list.send().await.unwrap().json().await.unwrap();
-        for run in list["streams"].as_array().unwrap().iter().filter(|run| run["state"] != "closed") {
-            let url = format!("{}/v1/streams/{}", self.server.url, run["stream_id"].as_str().unwrap());
+        for run in list["streams"].as_array().unwrap().iter().filter(|run| run["state"] != "closed")
+        {
+            let url =
+                format!("{}/v1/streams/{}", self.server.url, run["stream_id"].as_str().unwrap());
             let _ = self.http.delete(url).bearer_auth("loud").send().await;
         }
     }

@@ -29,7 +29,11 @@ impl Collector {
 
     /// All of it as text, as far as it is text.
     pub(crate) fn text(&self) -> String {
-        self.peer.seen().iter().map(|seen| String::from_utf8_lossy(&seen.body).into_owned()).collect()
+        self.peer
+            .seen()
+            .iter()
+            .map(|seen| String::from_utf8_lossy(&seen.body).into_owned())
+            .collect()
     }
 
     pub(crate) fn resource(&self) -> Attributes {
@@ -48,8 +52,10 @@ impl Collector {
 
     /// The spans of one trace as lines, each below its parent: name, kind, how it ended.
     pub(crate) fn tree(&self, trace: &str) -> Vec<String> {
-        let spans: Vec<Span> = self.spans().into_iter().filter(|span| hex(&span.trace_id) == trace).collect();
-        let is_root = |span: &&Span| !spans.iter().any(|other| other.span_id == span.parent_span_id);
+        let spans: Vec<Span> =
+            self.spans().into_iter().filter(|span| hex(&span.trace_id) == trace).collect();
+        let is_root =
+            |span: &&Span| !spans.iter().any(|other| other.span_id == span.parent_span_id);
         spans.iter().filter(is_root).flat_map(|root| below(root, &spans, 0)).collect()
     }
 }

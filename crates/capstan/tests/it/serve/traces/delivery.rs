@@ -52,7 +52,8 @@ async fn a_collector_that_refuses_is_told_with_its_status() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_that_is_busy_gets_the_same_spans_again() {
     let peer = Peer::start(|nth: usize| {
-        let answer = hyper::Response::builder().status(if nth.is_multiple_of(2) { 503 } else { 200 });
+        let answer =
+            hyper::Response::builder().status(if nth.is_multiple_of(2) { 503 } else { 200 });
         async { answer.header("retry-after", "0").body("".into()).unwrap() }
     })
     .await;
@@ -89,7 +90,11 @@ fn a_variable_that_makes_no_sense_is_named_without_its_value() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
     for (variable, value, words) in [
-        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "collector-key@nowhere", "expected http://host:port"),
+        (
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+            "collector-key@nowhere",
+            "expected http://host:port",
+        ),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "http/protobuf only"),
         ("OTEL_TRACES_SAMPLER", "sometimes", "expected one of always_on, "),
     ] {
@@ -98,5 +103,8 @@ fn a_variable_that_makes_no_sense_is_named_without_its_value() {
         assert!(!told.contains("collector-key"), "{told}");
     }
     let told = refusal(folder.path(), &[endpoint, ("OTEL_TRACES_SAMPLER", "traceidratio")]);
-    assert!(told.contains("OTEL_TRACES_SAMPLER_ARG: traceidratio needs a number between 0 and 1"), "{told}");
+    assert!(
+        told.contains("OTEL_TRACES_SAMPLER_ARG: traceidratio needs a number between 0 and 1"),
+        "{told}"
+    );
 }

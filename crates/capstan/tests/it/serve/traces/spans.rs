@@ -23,7 +23,8 @@ fn expected(pairs: serde_json::Value) -> Attributes {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_is_a_span_of_the_callers_trace_with_a_child_for_its_attempt() {
     let (folder, collector) = (tempfile::tempdir().unwrap(), Collector::start().await);
-    let server = traced(folder.path(), &collector, &[("OTEL_RESOURCE_ATTRIBUTES", "deployment=test")]);
+    let server =
+        traced(folder.path(), &collector, &[("OTEL_RESOURCE_ATTRIBUTES", "deployment=test")]);
     let request = ask("/tokens 3");
     let (stream, _) = post(&server, &request, PARENT).await;
     end(server);
@@ -50,7 +51,10 @@ async fn a_run_is_a_span_of_the_callers_trace_with_a_child_for_its_attempt() {
     });
     assert_eq!(attributes(&attempt.attributes), expected(attempt_attributes));
     let resource = collector.resource();
-    assert_eq!((resource["service.name"].as_str(), resource["deployment"].as_str()), ("capstan", "test"));
+    assert_eq!(
+        (resource["service.name"].as_str(), resource["deployment"].as_str()),
+        ("capstan", "test")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -60,7 +64,8 @@ async fn a_run_in_ag_ui_is_the_same_span_and_one_without_a_trace_begins_its_own(
     let input = json!({ "threadId": "thread-1", "runId": "run-1", "state": {}, "tools": [], "context": [],
         "messages": [{ "id": "1", "role": "user", "content": "/tokens 1" }] });
     for (run, parent) in [("run-1", PARENT), ("run-2", "00-nonsense")] {
-        let input = json!({ "runId": run, "threadId": input["threadId"], "messages": input["messages"] });
+        let input =
+            json!({ "runId": run, "threadId": input["threadId"], "messages": input["messages"] });
         let post = http().post(format!("{}/v1/ag-ui", server.url)).json(&input);
         post.header("traceparent", parent).send().await.unwrap().text().await.unwrap();
     }
@@ -98,13 +103,24 @@ async fn a_retried_attempt_and_a_warning_are_told_within_their_run() {
     let spans = collector.spans();
     let attempts = [&spans[1], &spans[2]].map(|span| attributes(&span.attributes));
     assert_eq!(attempts[0]["error.type"], "upstream_truncated");
-    assert_eq!((attempts[1].get("error.type"), attempts[1]["capstan.attempt"].as_str()), (None, "#2"));
-    assert!(spans[1].end_time_unix_nano <= spans[2].start_time_unix_nano, "one ends before the next begins");
+    assert_eq!(
+        (attempts[1].get("error.type"), attempts[1]["capstan.attempt"].as_str()),
+        (None, "#2")
+    );
+    assert!(
+        spans[1].end_time_unix_nano <= spans[2].start_time_unix_nano,
+        "one ends before the next begins"
+    );
     let run = attributes(&spans[0].attributes);
-    assert_eq!((run["capstan.attempts"].as_str(), run.get("error.type")), ("#2", None), "it was healed");
+    assert_eq!(
+        (run["capstan.attempts"].as_str(), run.get("error.type")),
+        ("#2", None),
+        "it was healed"
+    );
     let events = &spans.iter().find(|span| !span.events.is_empty()).unwrap().events;
     assert_eq!((events.len(), events[0].name.as_str()), (1, "warning"));
-    let told = json!({ "error.type": "upstream_timeout", "level": "INFO", "target": "capstan::spans" });
+    let told =
+        json!({ "error.type": "upstream_timeout", "level": "INFO", "target": "capstan::spans" });
     assert_eq!(attributes(&events[0].attributes), expected(told), "its code and no word of it");
 }
 
@@ -135,7 +151,10 @@ async fn a_fatal_fault_is_the_status_of_its_run_and_a_stop_is_no_error() {
         ["invoke_agent demo internal: unset", "  attempt demo internal: unset"]
     );
     let stopped = attributes(&collector.spans()[2].attributes);
-    assert_eq!((stopped["capstan.close_reason"].as_str(), stopped.get("error.type")), ("cancelled", None));
+    assert_eq!(
+        (stopped["capstan.close_reason"].as_str(), stopped.get("error.type")),
+        ("cancelled", None)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -160,9 +179,14 @@ async fn a_run_that_others_resume_stays_one_span_whose_later_attempts_are_linked
     );
     let spans = collector.spans();
     assert_eq!(spans.len(), 4, "whoever attaches makes no span");
-    let linked: Vec<Vec<String>> =
-        spans.iter().map(|span| span.links.iter().map(|link| hex(&link.trace_id)).collect()).collect();
-    assert_eq!(linked, [vec![], vec![], vec![OTHER_TRACE.to_owned()], vec![OTHER_TRACE.to_owned()]]);
+    let linked: Vec<Vec<String>> = spans
+        .iter()
+        .map(|span| span.links.iter().map(|link| hex(&link.trace_id)).collect())
+        .collect();
+    assert_eq!(
+        linked,
+        [vec![], vec![], vec![OTHER_TRACE.to_owned()], vec![OTHER_TRACE.to_owned()]]
+    );
     assert!(spans.iter().all(|span| span.end_time_unix_nano <= spans[0].end_time_unix_nano));
 }
 
@@ -178,7 +202,10 @@ async fn a_run_that_is_stopped_while_it_waits_ends_its_span() {
         ["invoke_agent demo internal: unset", "  attempt demo internal: STATUS_CODE_ERROR timeout"]
     );
     let run = attributes(&collector.spans()[0].attributes);
-    assert_eq!((run["capstan.close_reason"].as_str(), run["capstan.attempts"].as_str()), ("cancelled", "#1"));
+    assert_eq!(
+        (run["capstan.close_reason"].as_str(), run["capstan.attempts"].as_str()),
+        ("cancelled", "#1")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -192,7 +219,10 @@ async fn a_run_that_waits_when_the_server_goes_ends_its_span_without_a_close() {
     drop(hanging);
     assert_eq!(
         collector.tree(TRACE),
-        ["invoke_agent demo internal: unset", "  attempt demo internal: STATUS_CODE_ERROR run_interrupted"]
+        [
+            "invoke_agent demo internal: unset",
+            "  attempt demo internal: STATUS_CODE_ERROR run_interrupted"
+        ]
     );
     assert_eq!(attributes(&collector.spans()[0].attributes).get("capstan.close_reason"), None);
 }

@@ -52,8 +52,10 @@ async fn converse(collector: &Collector, provider: &Peer, env: &[(&str, &str)]) 
     let server = traced(folder.path(), collector, &[&[key], env].concat());
     let mut request = ask(QUESTION);
     request.payload.payload.insert("note".into(), QUESTION.into());
-    let post = http().post(format!("{}/v1/assist", server.url)).json(&request).bearer_auth(TENANT_KEY);
-    let response = post.header("traceparent", PARENT).header("tracestate", "vendor=1").send().await.unwrap();
+    let post =
+        http().post(format!("{}/v1/assist", server.url)).json(&request).bearer_auth(TENANT_KEY);
+    let response =
+        post.header("traceparent", PARENT).header("tracestate", "vendor=1").send().await.unwrap();
     assert!(response.text().await.unwrap().contains(ANSWER));
     end(server)
 }
@@ -78,12 +80,14 @@ async fn a_models_attempts_are_chat_spans_and_the_provider_is_told_of_them() {
             (told["gen_ai.request.model"].as_str(), told["gen_ai.response.model"].as_str()),
             ("m-1", "m-1-dated")
         );
-        let usage =
-            ["input", "output"].map(|which| told.get(&format!("gen_ai.usage.{which}_tokens")).cloned());
-        let expected = if has_usage { [Some("#7".into()), Some("#2".into())] } else { [None, None] };
+        let usage = ["input", "output"]
+            .map(|which| told.get(&format!("gen_ai.usage.{which}_tokens")).cloned());
+        let expected =
+            if has_usage { [Some("#7".into()), Some("#2".into())] } else { [None, None] };
         assert_eq!(usage, expected, "{told:?}");
     }
-    let operations = spans.iter().map(|span| attributes(&span.attributes)["gen_ai.operation.name"].clone());
+    let operations =
+        spans.iter().map(|span| attributes(&span.attributes)["gen_ai.operation.name"].clone());
     assert_eq!(operations.collect::<Vec<_>>(), ["invoke_agent", "chat", "chat"]);
     for (seen, attempt) in provider.seen().iter().zip(&spans[1..]) {
         let own = format!("00-{TRACE}-{}-01", hex(&attempt.span_id));
@@ -97,12 +101,16 @@ async fn a_models_attempts_are_chat_spans_and_the_provider_is_told_of_them() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_was_said_and_no_key_is_in_what_is_exported_or_logged() {
     let (collector, provider) = (Collector::start().await, provider().await);
-    let env =
-        [("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20collector-key"), ("CAPSTAN_LOG", "trace")];
+    let env = [
+        ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20collector-key"),
+        ("CAPSTAN_LOG", "trace"),
+    ];
     let log = converse(&collector, &provider, &env).await;
     let exported = collector.text();
     assert!(exported.contains("invoke_agent writer"));
-    for secret in [QUESTION, ANSWER, UPSTREAM_KEY, TENANT_KEY, TENANT_HASH, "harbour", "collector-key"] {
+    for secret in
+        [QUESTION, ANSWER, UPSTREAM_KEY, TENANT_KEY, TENANT_HASH, "harbour", "collector-key"]
+    {
         assert!(!exported.contains(secret), "{secret} is exported");
     }
     for secret in [UPSTREAM_KEY, TENANT_KEY, "collector-key"] {
@@ -131,6 +139,9 @@ async fn a_server_that_exports_nothing_passes_the_trace_on_unchanged() {
     converse(&collector, &provider, &[("OTEL_SDK_DISABLED", "true")]).await;
     assert!(collector.peer.seen().is_empty());
     for seen in provider.seen() {
-        assert_eq!((seen.header("traceparent"), seen.header("tracestate")), (Some(PARENT), Some("vendor=1")));
+        assert_eq!(
+            (seen.header("traceparent"), seen.header("tracestate")),
+            (Some(PARENT), Some("vendor=1"))
+        );
     }
 }
